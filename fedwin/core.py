@@ -1,0 +1,177 @@
+"""The vocabulary: what one client sees, what it returns, and what an algorithm is.
+
+One round of every algorithm reads
+
+    down = broadcast(params, state)                what a client may see, and nothing else
+    u_i  = client(down, client_i)  for i in cohort
+    params, state = server(params, state, sum_i u_i.message, round)
+
+Everything is a pure function of pytrees; the engine decides how the cohort is mapped.
+"""
+
+from typing import Any, Callable, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedwin import tree
+
+PyTree = Any
+
+
+class Variables(NamedTuple):
+    """A model's trained parameters and the statistics that travel beside them (BatchNorm's; else ())."""
+
+    params: PyTree
+    stats: PyTree = ()
+
+
+class Client(NamedTuple):
+    """What one client sees. The engine maps over a cohort of them.
+
+    id: int32 [], global number; slot: int32 [], its row of this dispatch's table.
+    size: int32 [], number of examples, 0 marks padding; weight: float [], N_i / sum of all N.
+    key: PRNG key of (seed, round, client, phase); round: int32 [], completed rounds before this one.
+    index: int32 [n_max], its rows of `examples`, the first `size` of them valid.
+    info: its row of Federation.info (class counts, domain, ...).
+    state: its row of the client table; stats: the broadcast model statistics.
+    examples: feature -> array [N, ...], one flat store shared by all clients, never mapped.
+    """
+
+    id: jax.Array
+    slot: jax.Array
+    size: jax.Array
+    weight: jax.Array
+    key: jax.Array
+    round: jax.Array
+    index: jax.Array
+    info: PyTree
+    state: PyTree
+    stats: PyTree
+    examples: PyTree
+
+
+class Mean(NamedTuple):
+    """A weighted mean in the making: a sum that carries its weight, so that sums of it are sums."""
+
+    total: PyTree
+    weight: jax.Array
+
+    @property
+    def value(self) -> PyTree:
+        return tree.map(lambda x: x / self.weight.astype(x.dtype), self.total)
+
+
+def mean(values: PyTree, weight) -> Mean:
+    """Returns `values` as one client's part of a mean weighted by `weight`."""
+    return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), values), jnp.asarray(weight, float))
+
+
+class Update(NamedTuple):
+    """What one client returns.
+
+    message: summed over the cohort, the only thing that the server ever sees.
+    state: replaces the client's row; stats: averaged by the engine with Algorithm.weighting.
+    metrics: name -> Mean, summed over the cohort.
+    """
+
+    message: PyTree
+    state: PyTree = ()
+    stats: PyTree = ()
+    metrics: dict[str, Mean] = {}
+
+
+def all_on_the_wire(down, message):
+    """The default of Phase.wire: everything that is broadcast and everything that is returned."""
+    return down, message
+
+
+class Phase(NamedTuple):
+    """One round trip.
+
+    broadcast: (params, state) -> down.
+    client: (down, Client) -> Update, or None: the server acts alone.
+    server: (params, state, total, round) -> (params, state); where client is None,
+      (params, state, stats, round) -> (params, state, stats).
+    wire: (down, message) -> (down, up), what the protocol really transmits.
+    """
+
+    broadcast: Callable
+    client: Callable | None
+    server: Callable
+    wire: Callable = all_on_the_wire
+
+
+class Algorithm(NamedTuple):
+    """A federated algorithm.
+
+    init: params -> server state, without params (as in optax).
+    phases: nearly always one; MIME has two.
+    client_init: (initial params, id) -> row of the client table; () for stateless clients.
+    eval_model: (Variables, state) -> Variables that are evaluated, observed and released.
+    weighting: 'samples' (p_i = N_i / sum N) or 'uniform' (p_i = 1 / |S|).
+    """
+
+    init: Callable
+    phases: tuple[Phase, ...]
+    client_init: Callable
+    eval_model: Callable
+    weighting: str = "samples"
+
+
+class Observer(NamedTuple):
+    """Reads a trajectory and never changes it.
+
+    init: Variables -> state.
+    update: (round, Variables, state) -> state; `round` = completed rounds before the one just done.
+    read: (Variables, state) -> dict name -> Variables to evaluate.
+    """
+
+    init: Callable
+    update: Callable
+    read: Callable
+
+
+class Setting(NamedTuple):
+    """What a builder may know about the run.
+
+    num_clients: K; clients_per_round: |S|; num_rounds: T.
+    weights: float [K], N_i / sum of all N, or None when all are equal.
+
+    """
+
+    num_clients: int
+    clients_per_round: int
+    num_rounds: int
+    weights: Any = None
+    init_fn: Callable | None = None
+    key: Any = None
+    model: Any = None
+
+    @property
+    def participation(self) -> float:
+        """C = |S| / K, the configured ratio."""
+        return self.clients_per_round / self.num_clients
+
+
+def weight(c: Client, weighting: str) -> jax.Array:
+    """The client's aggregation weight before normalisation: N_i ('samples') or 1 ('uniform'), 0 for padding."""
+    if weighting == "samples":
+        return c.size
+    if weighting == "uniform":
+        return (c.size > 0).astype(jnp.int32)
+    raise ValueError(f"weighting must be 'samples' or 'uniform', not {weighting!r}")
+
+
+def algorithm(
+    client,
+    server,
+    broadcast=lambda params, state: params,
+    init=lambda params: (),
+    client_init=lambda params, id: (),
+    eval_model=lambda model, state: model,
+    weighting="samples",
+    wire=all_on_the_wire,
+) -> Algorithm:
+    """Builds a one-phase algorithm; the defaults are FedAvg's (broadcast params, no state)."""
+    return Algorithm(init, (Phase(broadcast, client, server, wire),), client_init, eval_model, weighting)

@@ -1,0 +1,282 @@
+"""Rounds: the complete state of a run, how a cohort is mapped, and many rounds in one dispatch."""
+
+from typing import Any, Callable, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import PartitionSpec
+
+from fedwin import core, tree
+from fedwin.core import Algorithm, Client, Observer, Variables
+from fedwin.strategy import AXIS, Strategy
+
+
+class Store(NamedTuple):
+    """The clients' data on the device; row k of `offset`, `info`, `weight` belongs to client row k.
+
+    examples: feature -> [N, ...]; order: int32 [n]; offset: int32 [K + 1]: client k holds examples
+    order[offset[k]:offset[k + 1]]; info: tree of [K, ...]; weight: float [K], N_i / sum of all N.
+    """
+
+    examples: Any
+    order: jax.Array
+    offset: jax.Array
+    info: Any
+    weight: jax.Array
+
+
+class Cohorts(NamedTuple):
+    """The clients of the next rounds, int32 [R_max, C] each; -1 in `ids` pads a cohort.
+
+    ids: global numbers; rows: rows of the Store; slots: rows of the client table.
+    """
+
+    ids: Any
+    rows: Any
+    slots: Any
+
+
+class Run(NamedTuple):
+    """Everything that a run needs to go on: the complete resume point.
+
+    params, stats: the server model; state: the algorithm's; table: tree of [K, ...], the clients' rows;
+    observers: name -> state; round: int32 [], completed rounds; key: the run's base key.
+    """
+
+    params: Any
+    stats: Any
+    state: Any
+    table: Any
+    observers: dict[str, Any]
+    round: jax.Array
+    key: jax.Array
+
+
+def init(algorithm: Algorithm, observers: dict[str, Observer], model: Variables, num_slots: int, key) -> Run:
+    """Returns the run before its first round.
+
+    Args:
+      algorithm: what is run; observers: name -> Observer; model: the initial model;
+      num_slots: rows of the client table (K if it lives on the device); key: base key of cohorts' work.
+    """
+    params, stats = model
+    state = algorithm.init(params)
+    table = init_rows(algorithm, params, jnp.arange(num_slots, dtype=jnp.int32))
+    watched = algorithm.eval_model(model, state)
+    seen = {name: observer.init(watched) for name, observer in observers.items()}
+    run = Run(params, stats, state, table, seen, jnp.zeros((), jnp.int32), key)
+    # Every leaf gets a buffer of its own: a donated buffer may stand only once in the tree.
+    return jax.tree.map(jnp.copy, run)
+
+
+def init_rows(algorithm: Algorithm, params, ids):
+    """Returns the table rows of clients that have not taken part yet, stacked along axis 0."""
+    return jax.jit(jax.vmap(algorithm.client_init, (None, 0)))(params, ids)
+
+
+def _gather(table, slots):
+    return tree.map(lambda leaf: leaf.at[slots].get(mode="clip"), table)
+
+
+def _scatter(table, slots, rows):
+    # Padding slots lie beyond the end and fall off.
+    return tree.map(lambda leaf, new: leaf.at[slots].set(new.astype(leaf.dtype), mode="drop"), table, rows)
+
+
+class _Shared(NamedTuple):
+    """What every client of a phase sees alike."""
+
+    down: Any
+    stats: Any
+    round: Any
+    store: Store
+
+
+class _Own(NamedTuple):
+    """What differs by client, leading axis C."""
+
+    id: Any
+    row: Any
+    slot: Any
+    key: Any
+    state: Any
+
+
+def _work(phase: core.Phase, weighting: str, n_max: int) -> Callable:
+    """Returns (shared, own) -> (what is summed, row) for one client."""
+
+    def one(shared: _Shared, own: _Own):
+        store = shared.store
+        present = own.id >= 0
+        row = jnp.maximum(own.row, 0)
+        begin = store.offset[row]
+        size = jnp.where(present, store.offset[row + 1] - begin, 0)
+        place = jnp.minimum(begin + jnp.arange(n_max, dtype=jnp.int32), store.order.shape[0] - 1)
+        client = Client(
+            id=own.id,
+            slot=own.slot,
+            size=size,
+            weight=store.weight[row],
+            key=own.key,
+            round=shared.round,
+            index=store.order[place],
+            info=tree.map(lambda leaf: leaf[row], store.info),
+            state=own.state,
+            stats=shared.stats,
+            examples=store.examples,
+        )
+        update = phase.client(shared.down, client)
+        stats = core.mean(update.stats, core.weight(client, weighting)) if jax.tree.leaves(update.stats) else ()
+        summed = (update.message, stats, update.metrics)
+        # where, not multiply: whatever padding computed (NaN too) is left out.
+        summed = tree.map(lambda x: jnp.where(present, x, jnp.zeros_like(x)), summed)
+        return summed, update.state
+
+    return one
+
+
+def each(one: Callable, shared, own, strategy: Strategy):
+    """Maps `one` over the cohort and sums: returns (sums, rows [C, ...]).
+
+    The result is the same for every strategy to rounding; C must be a multiple of strategy.multiple.
+    """
+    if strategy.mesh is not None:
+        inner = strategy._replace(mesh=None)
+
+        def shard(shared, own):
+            sums, rows = each(one, shared, own, inner)
+            return lax.psum(sums, AXIS), rows
+
+        spec = PartitionSpec(AXIS)
+        mapped = jax.shard_map(
+            shard, mesh=strategy.mesh, in_specs=(PartitionSpec(), spec), out_specs=(PartitionSpec(), spec), check_vma=False
+        )
+        return mapped(shared, own)
+
+    size = jax.tree.leaves(own)[0].shape[0]
+    chunk = min(strategy.chunk or size, size)
+    if chunk == size and size > 1:
+        sums, rows = jax.vmap(one, (None, 0))(shared, own)
+        return tree.map(lambda x: jnp.sum(x, 0), sums), rows
+
+    # A chunk of one client runs without vmap: batched products of batch size 1 are slow.
+    if chunk == 1:
+        several = one
+        split = own
+    else:
+
+        def several(shared, part):
+            sums, rows = jax.vmap(one, (None, 0))(shared, part)
+            return tree.map(lambda x: jnp.sum(x, 0), sums), rows
+
+        split = tree.map(lambda x: x.reshape(size // chunk, chunk, *x.shape[1:]), own)
+    first = tree.map(lambda x: x[0], split)
+    zeros = tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(several, shared, first)[0])
+
+    def step(total, part):
+        sums, rows = several(shared, part)
+        return tree.add(total, sums), rows
+
+    sums, rows = lax.scan(step, zeros, split)
+    if chunk > 1:
+        rows = tree.map(lambda x: x.reshape(size, *x.shape[2:]), rows)
+    return sums, rows
+
+
+def one_round(algorithm: Algorithm, observers, strategy: Strategy, n_max: int, run: Run, store: Store, ids, rows, slots):
+    """Runs one round on a cohort (int32 [C] each): (Run, metrics), metrics name -> Mean over the cohort."""
+    params, stats, state = run.params, run.stats, run.state
+    own_state = _gather(run.table, slots)
+    round_key = jax.random.fold_in(run.key, run.round)
+    client_keys = jax.vmap(lambda id: jax.random.fold_in(round_key, id))(jnp.maximum(ids, 0))
+    metrics = {}
+    for number, phase in enumerate(algorithm.phases):
+        if phase.client is None:
+            params, state, stats = phase.server(params, state, stats, run.round)
+            continue
+        keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(client_keys)
+        shared = _Shared(phase.broadcast(params, state), stats, run.round, store)
+        own = _Own(ids, rows, slots, keys, own_state)
+        (message, mean_stats, phase_metrics), new_state = each(
+            _work(phase, algorithm.weighting, n_max), shared, own, strategy
+        )
+        if jax.tree.leaves(new_state):
+            own_state = new_state
+        if mean_stats:
+            stats = mean_stats.value
+        metrics |= phase_metrics
+        params, state = phase.server(params, state, message, run.round)
+    table = _scatter(run.table, slots, own_state)
+    watched = algorithm.eval_model(Variables(params, stats), state)
+    seen = {name: observers[name].update(run.round, watched, s) for name, s in run.observers.items()}
+    return Run(params, stats, state, table, seen, run.round + 1, run.key), metrics
+
+
+def read_out(algorithm: Algorithm, observers: dict[str, Observer], run: Run) -> dict[str, Variables]:
+    """Returns the models to evaluate, by name; 'model' is the algorithm's own."""
+    model = algorithm.eval_model(Variables(run.params, run.stats), run.state)
+    out = {"model": model}
+    for name, state in run.observers.items():
+        out |= observers[name].read(model, state)
+    return out
+
+
+def make_rounds(algorithm: Algorithm, observers: dict[str, Observer], strategy: Strategy, probe: Callable | None = None):
+    """Returns the compiled loop `dispatch(run, store, cohorts, test, n, flags, n_max) -> (Run, metrics, probes)`.
+
+    Runs the first n (traced) of the R_max cohorts; `run` is donated and updated in place. One trace serves any n and
+    any pattern of evaluations; another is made only for another n_max (static: a size bucket) or another shape.
+
+    Args:
+      algorithm, observers, strategy: what runs and how.
+      probe: (dict name -> Variables, test) -> tree of scalars, run after the rounds whose flag is set.
+      flags: bool [R_max], which rounds to evaluate after.
+    `dispatch.traces` lists the n_max of every trace so far. The returned metrics and probes have a leading axis R_max; rows not computed are NaN (0 for integers).
+    """
+
+    def empty(shapes, rounds):
+        return tree.map(
+            lambda s: jnp.full((rounds, *s.shape), jnp.nan if jnp.issubdtype(s.dtype, jnp.inexact) else 0, s.dtype), shapes
+        )
+
+    traces: list[int] = []
+
+    def rounds(run: Run, store: Store, cohorts: Cohorts, test, n, flags, n_max: int):
+        traces.append(n_max)  # runs once per trace, so that recompilations can be counted
+        rounds_max = cohorts.ids.shape[0]
+        step = lambda run, c: one_round(algorithm, observers, strategy, n_max, run, store, *c)
+        measure = (lambda run, test: probe(read_out(algorithm, observers, run), test)) if probe else (lambda run, test: ())
+        first = jax.tree.map(lambda x: x[0], cohorts)
+        run_shape, metric_shape = jax.eval_shape(step, run, first)
+        probe_shape = jax.eval_shape(measure, run, test)
+        kept = strategy.placement(run)
+
+        def body(r, loop):
+            run, metrics, probes = loop
+            now = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, r, 0, keepdims=False), cohorts)
+            run, values = step(run, now)
+            run = strategy.constrain(run, kept)
+            put = lambda buffer, value: lax.dynamic_update_index_in_dim(buffer, value, r, 0)
+            metrics = tree.map(put, metrics, values)
+            if probe:
+                nothing = lambda run, test: tree.map(
+                    lambda s: jnp.full(s.shape, jnp.nan if jnp.issubdtype(s.dtype, jnp.inexact) else 0, s.dtype), probe_shape
+                )
+                probes = tree.map(put, probes, lax.cond(flags[r], measure, nothing, run, test))
+            return run, metrics, probes
+
+        start = (run, empty(metric_shape, rounds_max), empty(probe_shape, rounds_max))
+        return lax.fori_loop(0, n, body, start)
+
+    compiled: list = []
+
+    def dispatch(run: Run, store: Store, cohorts: Cohorts, test, n, flags, n_max: int):
+        if not compiled:
+            # On a mesh, outputs must come back placed as inputs are, or the next dispatch would be compiled anew.
+            placed = {} if strategy.mesh is None else {"out_shardings": (strategy.placement(run), None, None)}
+            compiled.append(jax.jit(rounds, donate_argnums=0, static_argnames="n_max", **placed))
+        return compiled[0](run, store, cohorts, test, n, flags, n_max=n_max)
+
+    dispatch.traces = traces
+    return dispatch

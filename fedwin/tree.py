@@ -1,0 +1,58 @@
+"""Arithmetic on pytrees of one structure, one line each."""
+
+import jax
+import jax.numpy as jnp
+
+map = jax.tree.map
+
+
+def zeros_like(a):
+    return map(jnp.zeros_like, a)
+
+
+def add(a, b):
+    return map(jnp.add, a, b)
+
+
+def sub(a, b):
+    return map(jnp.subtract, a, b)
+
+
+def mul(a, b):
+    return map(jnp.multiply, a, b)
+
+
+def scale(s, a):
+    return map(lambda x: (s * x).astype(x.dtype), a)
+
+
+def axpy(s, a, b):
+    """s * a + b, in the dtype of b."""
+    return map(lambda x, y: (s * x + y).astype(y.dtype), a, b)
+
+
+def lerp(t, a, b):
+    """(1 - t) * a + t * b."""
+    return map(lambda x, y: ((1 - t) * x + t * y).astype(x.dtype), a, b)
+
+
+def where(flag, a, b):
+    """a where the scalar `flag` holds, else b: nothing of the side not taken leaks, not even its NaN."""
+    return map(lambda x, y: jnp.where(flag, x, y), a, b)
+
+
+def vdot(a, b):
+    return sum(jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)))
+
+
+def squared_norm(a):
+    return sum((jnp.sum(jnp.square(x)) for x in jax.tree.leaves(a)), jnp.zeros(()))
+
+
+def norm(a):
+    return jnp.sqrt(squared_norm(a))
+
+
+def nbytes(a) -> int:
+    """Bytes of a tree of arrays or of jax.ShapeDtypeStruct."""
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(a))

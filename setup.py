@@ -1,0 +1,5 @@
+"""Everything stands in setup.cfg."""
+
+from setuptools import setup
+
+setup()

@@ -1,0 +1,150 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from fedwin import core, local, losses
+
+
+def client(size, n_max=None, total=40, key=0):
+    n_max = n_max or size
+    index = np.arange(n_max) % total
+    examples = {"x": jnp.arange(total, dtype=jnp.float32), "y": jnp.zeros(total, jnp.int32)}
+    return core.Client(
+        id=jnp.int32(3), slot=jnp.int32(3), size=jnp.int32(size), weight=jnp.float32(1), key=jax.random.key(key),
+        round=jnp.int32(0), index=jnp.asarray(index, jnp.int32), info=(), state=(), stats=(), examples=examples,
+    )
+
+
+def squared(params, batch, key, info):
+    return losses.masked_mean(0.5 * (params["w"] * batch["x"] / 10 - 1) ** 2, batch)
+
+
+def solver(**changes):
+    options = dict(loss=losses.stateless(squared), lr=0.1, batch_size=4, shuffle=False) | changes
+    return local.Solver(**options)
+
+
+def seen(train, c):
+    """The examples of each step, by position."""
+    positions, steps = train.plan(c)
+    steps = int(steps)
+    rows = np.asarray(positions)[: steps * train.batch_size].reshape(steps, train.batch_size)
+    return [row[row >= 0].tolist() for row in rows]
+
+
+@pytest.mark.parametrize("size, batch, epochs", [(10, 4, 1), (10, 4, 3), (8, 4, 2), (1, 4, 2), (3, 4, 5), (7, 1, 2), (10, 64, 2)])
+@pytest.mark.parametrize("n_max", [0, 17])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_epoch_batching_passes_over_everything_with_a_short_last_batch(size, batch, epochs, n_max, shuffle):
+    steps = seen(solver(batch_size=batch, epochs=epochs, shuffle=shuffle), client(size, max(size, n_max)))
+    assert len(steps) == epochs * -(-size // batch)
+    per_epoch = -(-size // batch)
+    for e in range(epochs):
+        epoch = steps[e * per_epoch : (e + 1) * per_epoch]
+        assert sorted(sum(epoch, [])) == list(range(size))
+        assert [len(b) for b in epoch[:-1]] == [batch] * (per_epoch - 1)
+
+
+@pytest.mark.parametrize("size, batch, epochs", [(10, 4, 1), (10, 4, 3), (8, 4, 2), (1, 4, 2), (3, 8, 5), (7, 1, 2), (33, 50, 5)])
+@pytest.mark.parametrize("n_max", [0, 39])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_repeat_batching_is_fedjaxs(size, batch, epochs, n_max, shuffle):
+    steps = seen(solver(batch_size=batch, epochs=epochs, batching="repeat", shuffle=shuffle), client(size, max(size, n_max)))
+    assert len(steps) == -(-epochs * size // batch)
+    assert all(len(b) == batch for b in steps)
+    stream = sum(steps, [])
+    for p in range(len(stream) // size):
+        assert sorted(stream[p * size : (p + 1) * size]) == list(range(size))
+
+
+def test_repeat_batching_equals_fedjaxs_batches():
+    fedjax = pytest.importorskip("fedjax")
+    data = fedjax.ClientDataset({"x": np.arange(10)})
+    theirs = data.shuffle_repeat_batch(batch_size=4, num_epochs=3, skip_shuffle=True, seed=0)
+    ours = seen(solver(epochs=3, batching="repeat"), client(10))
+    assert [b["x"].tolist() for b in theirs] == ours
+
+
+def test_shuffles_do_not_depend_on_padding_and_differ_by_key_and_pass():
+    key = jax.random.key(5)
+    short, long = local.shuffled(key, 9, 9), local.shuffled(key, 9, 30)[:9]
+    np.testing.assert_array_equal(short, long)
+    assert sorted(np.asarray(short).tolist()) == list(range(9))
+    assert not np.array_equal(short, local.shuffled(jax.random.key(6), 9, 9))
+    steps = seen(solver(epochs=2, shuffle=True, batch_size=9), client(9))
+    assert steps[0] != steps[1]
+
+
+def reference(size, train, momentum=0.0, decay=0.0, clip=None):
+    """Plain numpy SGD over the planned batches."""
+    w, velocity, raw = 1.0, 0.0, []
+    for rows in seen(train, client(size)):
+        x = np.array(rows) / 10
+        g = np.mean((w * x - 1) * x)
+        raw.append(g)
+        d = g if clip is None else g * min(1, clip / abs(g))
+        velocity = momentum * velocity + d + decay * w
+        w -= 0.1 * velocity
+    return w, np.mean(raw)
+
+
+@pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"decay": 0.3}, {"momentum": 0.9, "decay": 0.3}, {"clip": 0.05, "decay": 0.3}])
+@pytest.mark.parametrize("equal", [False, True])
+def test_local_sgd_equals_numpy(options, equal):
+    train = solver(
+        epochs=2,
+        optimizer=optax.sgd(1.0, options.get("momentum")),
+        weight_decay=options.get("decay", 0.0),
+        clip_norm=options.get("clip"),
+        equal_size=10 if equal else None,
+    )
+    y = jax.jit(lambda p, c: train(p, c, grad=True))({"w": jnp.float32(1)}, client(10))
+    w, raw = reference(10, train, **options)
+    np.testing.assert_allclose(y.params["w"], w, rtol=1e-5)
+    np.testing.assert_allclose(y.grad["w"], raw, rtol=1e-5)
+    assert float(y.steps) == 6
+
+
+def test_weight_decay_in_the_loss_enters_the_raw_gradient():
+    inside = solver(weight_decay=0.3, wd_in_loss=True)({"w": jnp.float32(1)}, client(4), grad=True)
+    outside = solver(weight_decay=0.3)({"w": jnp.float32(1)}, client(4), grad=True)
+    np.testing.assert_allclose(inside.params["w"], outside.params["w"], rtol=1e-6)
+    np.testing.assert_allclose(inside.grad["w"] - outside.grad["w"], 0.3, rtol=1e-5)
+
+
+def test_full_gradient_is_the_sample_mean_whatever_the_batch():
+    x = np.arange(10) / 10
+    expected = np.mean((2 * x - 1) * x)
+    for batch in (1, 3, 10, 64):
+        g = solver(batch_size=batch).gradient({"w": jnp.float32(2)}, client(10, 13))
+        np.testing.assert_allclose(g["w"], expected, rtol=1e-5)
+
+
+def test_padded_steps_leave_no_trace_under_vmap():
+    train = solver(epochs=2, shuffle=True)
+    sizes = jnp.array([10, 3, 0, 1])
+    make = lambda size: client(10)._replace(size=size)
+    together = jax.vmap(lambda size: train({"w": jnp.float32(1)}, make(size), grad=True).params["w"])(sizes)
+    alone = [float(train({"w": jnp.float32(1)}, make(s)).params["w"]) for s in sizes]
+    np.testing.assert_allclose(together, alone, rtol=1e-6)
+    assert alone[2] == 1.0  # a client without examples returns what it received
+
+
+def test_epochs_may_be_a_schedule_of_the_round():
+    train = solver(epochs=lambda round: 3 - round, max_epochs=3)
+    steps = [int(train.plan(client(10)._replace(round=jnp.int32(r)))[1]) for r in range(3)]
+    assert steps == [9, 6, 3]
+
+
+def test_rules():
+    grad = lambda p: {"w": 2 * p["w"]}
+    step = local.Step({"w": jnp.float32(3)}, {"w": jnp.float32(1)}, None, None, 0, 4.0, 0.1, 0.0)
+    one = {"w": jnp.float32(1)}
+    assert float(local.sgd(grad, step)[0]["w"]) == 6
+    assert float(local.shift(one)(grad, step)[0]["w"]) == 7
+    assert float(local.shift(lambda s: {"w": s.steps})(grad, step)[0]["w"]) == 10
+    assert float(local.mix(0.25, one)(grad, step)[0]["w"]) == pytest.approx(0.25 * 6 + 0.75)
+    assert float(local.proximal(0.5)(grad, step)[0]["w"]) == 7
+    assert float(local.proximal(0.5, one, local.shift(one))(grad, step)[0]["w"]) == 8

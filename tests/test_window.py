@@ -1,0 +1,77 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedwin import window
+from fedwin.errors import UserError
+
+SIZES = (1, 3, 100)
+
+
+def trajectory(rounds, size, seed=0):
+    generator = np.random.default_rng(seed)
+    return (1 + 0.01 * generator.standard_normal((rounds, size)).cumsum(0)).astype(np.float32)
+
+
+def run(vectors, sizes):
+    start = window.init(vectors.shape[1], sizes)
+    push = lambda i, w: window.push(w, vectors[i], sizes)
+    return jax.jit(lambda w, vectors: jax.lax.fori_loop(0, len(vectors), push, w))(start, vectors)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 99, 100, 101, 250])
+def test_means_equal_numpy_at_every_fill(rounds):
+    vectors = trajectory(rounds, 8)
+    state = run(jnp.asarray(vectors), SIZES)
+    for i, w in enumerate(SIZES):
+        np.testing.assert_allclose(window.mean(state, i, w), vectors[-w:].mean(0), rtol=1e-6)
+
+
+def test_means_stay_accurate_over_ten_thousand_rounds():
+    vectors = trajectory(10_000, 32)
+    state = run(jnp.asarray(vectors), SIZES)
+    for i, w in enumerate(SIZES):
+        exact = vectors[-w:].astype(np.float64).mean(0)
+        error = np.linalg.norm(np.asarray(window.mean(state, i, w), np.float64) - exact) / np.linalg.norm(exact)
+        assert error <= 1e-6
+
+
+def test_the_ring_is_not_copied():
+    vectors = jnp.zeros((4, 1024))
+    state = window.init(1024, (2, 500))
+    step = lambda i, w: window.push(w, vectors[i % 4] + i, (2, 500))
+    loop = jax.jit(lambda w, n: jax.lax.fori_loop(0, n, step, w), donate_argnums=0)
+    text = loop.lower(state, 3).compile().as_text()
+    # A copy of the ring would be an instruction `f32[501,1024] copy(...)`.
+    assert not [line for line in text.splitlines() if "f32[501,1024]" in line and " copy(" in line]
+
+
+def test_pack_and_unpack_are_inverse_and_keep_dtypes():
+    tree = {"a": jnp.arange(6.0).reshape(2, 3).astype(jnp.bfloat16), "b": (jnp.float32(7), jnp.zeros((0, 2)))}
+    packing = window.flat(tree)
+    vector = packing.pack(tree)
+    assert vector.dtype == jnp.float32 and vector.shape[0] % window.ALIGNMENT == 0
+    back = packing.unpack(vector)
+    jax.tree.map(np.testing.assert_array_equal, tree, back)
+    assert jax.tree.map(lambda x: x.dtype, tree) == jax.tree.map(lambda x: x.dtype, back)
+
+
+@pytest.mark.parametrize("tau", [1, 2, 5])
+def test_a_delay_line_returns_what_was_pushed_tau_pushes_ago(tau):
+    line = window.delay(4, tau)
+    pushed = []
+    for t in range(12):
+        expected = pushed[t - tau] if t >= tau else np.zeros(4)
+        np.testing.assert_array_equal(line.oldest, expected)
+        vector = np.full(4, t + 1.0, np.float32)
+        pushed.append(vector)
+        line = window.shift(line, vector)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, True])
+def test_a_window_below_one_is_refused(size):
+    with pytest.raises(UserError, match="at least 1"):
+        window.init(4, (size,))
+    with pytest.raises(UserError, match="at least 1"):
+        window.delay(4, size)
