@@ -1,0 +1,112 @@
+"""Prepares a data set: downloads what it may, checks it and writes a packed cache that opens by memory map.
+
+  python -m experiments.prepare --dataset=mnist_writers --data_dir=/data/mnist
+  python -m experiments.train --dataset=mnist_writers --data_dir=/data/mnist     (reads the cache)
+"""
+
+import pathlib
+import sys
+import time
+import warnings
+
+from absl import app, flags
+from tqdm import tqdm
+
+from fedwin import data
+from fedwin.data import cache, download
+from fedwin.errors import UserError
+
+_DATASET = flags.DEFINE_string("dataset", None, "Data set to prepare, with its parameters: cifar10, cifar100:label=coarse, ...")
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder of the original files (or a parent of it); downloads go there.")
+_CACHE_DIR = flags.DEFINE_string("cache_dir", None, "Folder of the cache; data_dir by default. Later runs take it as --data_dir.")
+_DOWNLOAD = flags.DEFINE_boolean("download", True, "Fetch missing files where an address is known.")
+_FORCE = flags.DEFINE_boolean("force", False, "Write the cache again even if it is there.")
+_LIST = flags.DEFINE_boolean("list", False, "List the data sets, and how each can be had, and stop.")
+
+
+def listing() -> str:
+    """Returns a line per data set: name, parameters and where its files come from."""
+    lines = []
+    for name in sorted(data.DATASETS):
+        if name in download.SOURCES:
+            how = "downloads " + ", ".join(url.rsplit("/", 1)[-1] for url, _, _ in download.SOURCES[name])
+            how += f"; by hand: {download.BY_HAND[name]}" if name in download.BY_HAND else ""
+        elif name in download.BY_HAND:
+            how = f"by hand: {download.BY_HAND[name]}"
+        else:
+            how = "no files needed" if name == "digits" or name.endswith("_synthetic") else "your own files"
+        options = ", ".join(data.DATASETS.options(name))
+        lines.append(f"{name:28} {how}" + (f"  [{options}]" if options else ""))
+    return "\n".join(lines)
+
+
+def original(text: str, data_dir, may_download: bool) -> data.Dataset:
+    """Loads the data set from its original files, fetching them first where they are missing."""
+    name = data.DATASETS.check(text).name
+    if may_download and name in download.SOURCES and data_dir:
+        pathlib.Path(data_dir).mkdir(parents=True, exist_ok=True)
+    try:
+        return data.check(data.DATASETS.build(text, data_dir))
+    except UserError as error:
+        if "found no" not in str(error):
+            raise
+        if not (may_download and name in download.SOURCES):
+            hand = download.BY_HAND.get(name) or ", ".join(url for url, _, _ in download.SOURCES.get(name, ()))
+            raise UserError(f"{error} By hand: put into {data_dir}: {hand or 'its files'}.")
+    for url, kind, checksum in download.SOURCES[name]:
+        with tqdm(desc=url.rsplit("/", 1)[-1], unit="B", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
+
+            def progress(done, total, bar=bar):
+                bar.total = total or None
+                bar.update(done - bar.n)
+
+            download.fetch(url, data_dir, kind, checksum, progress)
+    return data.check(data.DATASETS.build(text, data_dir))
+
+
+def prepare(text: str, data_dir, cache_dir, may_download: bool = True, force: bool = False) -> str:
+    """Writes the cache of one data set and returns a line about it.
+
+    Raises:
+      UserError: files that are missing, damaged or inconsistent; nothing half-written stays.
+    """
+    if not cache_dir:
+        raise UserError("say where the files are, or where the cache shall go, with --data_dir=FOLDER.")
+    folder = cache.folder_of(text, cache_dir)
+    start = time.perf_counter()
+    if force or not folder.is_dir():
+        dataset = original(text, data_dir, may_download)
+        rows = sum(len(value) for features in (dataset.train, dataset.test) for value in features.values())
+        with tqdm(total=rows, desc=f"packing {dataset.name}", unit="rows", disable=not sys.stderr.isatty()) as bar:
+            cache.write(dataset, text, cache_dir, bar.update)
+    written = time.perf_counter() - start
+    start = time.perf_counter()
+    dataset = data.load(text, cache_dir)
+    opened = time.perf_counter() - start
+    size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
+    clients = "no clients of its own" if dataset.natural is None else f"{dataset.natural.num_clients} clients"
+    return (
+        f"{text}: {len(dataset.train['y']):,} training and {len(dataset.test['y']):,} test examples, {dataset.num_classes} classes, "
+        f"{clients}, {'verified' if dataset.verified else 'checksums unverified'}\n"
+        f"{folder}: {size:,.1f} MiB, prepared in {written:.1f} s, opens in {opened * 1000:.0f} ms"
+    )
+
+
+def main(argv) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected argument '{argv[1]}'")
+    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+    if _LIST.value:
+        print(listing())
+        return
+    try:
+        if not _DATASET.value:
+            raise UserError("say which data set with --dataset=NAME; --list shows them.")
+        print(prepare(_DATASET.value, _DATA_DIR.value, _CACHE_DIR.value or _DATA_DIR.value, _DOWNLOAD.value, _FORCE.value))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    app.run(main)

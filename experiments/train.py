@@ -1,0 +1,107 @@
+"""Trains one federated run, or without any flag the main job: FedAvg, WIMA, SWA and IMA on handwritten digits.
+
+  python -m experiments.train
+  python -m experiments.train --flagfile=experiments/flags/cifar10_scaffold_wima.flags --data_dir=DIR
+
+A choice with parameters is written name:key=value,key=value.
+"""
+
+import dataclasses
+import os
+import sys
+
+from absl import app, flags, logging
+
+from fedwin.config import Config
+from fedwin.errors import UserError
+
+# More devices than this would only replicate the model more often.
+MOST_CPU_DEVICES = 8
+
+
+def define_flags() -> None:
+    """Makes an absl flag of every field of Config."""
+    for field in dataclasses.fields(Config):
+        help = field.metadata["help"]
+        default = field.default_factory() if field.default is dataclasses.MISSING else field.default
+        if field.name in ("wrap", "observe"):
+            flags.DEFINE_multi_string(field.name, default, help)
+        elif isinstance(default, list):
+            flags.DEFINE_list(field.name, default, help)
+        elif isinstance(default, bool):
+            flags.DEFINE_bool(field.name, default, help)
+        elif isinstance(default, int):
+            flags.DEFINE_integer(field.name, default, help)
+        elif isinstance(default, float):
+            flags.DEFINE_float(field.name, default, help)
+        else:
+            flags.DEFINE_string(field.name, default, help)
+    flags.DEFINE_bool("list_algorithms", False, "Print every algorithm with its hyper-parameters and costs, and stop.")
+
+
+def config_from_flags() -> Config:
+    return Config(**{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(Config)})
+
+
+def says_what_to_run() -> bool:
+    """Whether any flag that decides what is computed stands on the command line or in a flagfile."""
+    return any(not f.metadata["operational"] and flags.FLAGS[f.name].present for f in dataclasses.fields(Config))
+
+
+def use_every_core() -> None:
+    """Gives jax one CPU device per core; must run before jax starts its backend."""
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", min(len(os.sched_getaffinity(0)), MOST_CPU_DEVICES))
+
+
+def main(argv) -> None:
+    if len(argv) > 1:
+        raise UserError(f"'{argv[1]}' is not a flag; flags begin with --, see --help.")
+    use_every_core()
+    if flags.FLAGS.list_algorithms:
+        from fedwin.algorithms import ALGORITHMS
+
+        print(ALGORITHMS.table("plain"))
+        return
+    from experiments import main_job, report
+    from fedwin import trial
+
+    config = config_from_flags()
+    if not says_what_to_run():
+        main_job.main(config)
+        return
+    summary = trial.run(config)
+    print(report.table({config.algorithm: summary}))
+
+
+def guarded(main):
+    """Turns a UserError into one line on stderr and exit status 2."""
+
+    def run(argv):
+        try:
+            main(argv)
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
+
+    return run
+
+
+def run(main) -> None:
+    """Runs an absl binary; a bad flag is one line on stderr and exit status 2 too."""
+
+    def parse(argv):
+        try:
+            return flags.FLAGS(argv)
+        except flags.Error as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
+
+    flags.FLAGS.set_default("verbosity", logging.WARNING)  # orbax tells every file that it touches
+    app.run(guarded(main), flags_parser=parse)
+
+
+if __name__ == "__main__":
+    define_flags()
+    run(main)

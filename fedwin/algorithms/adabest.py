@@ -1,0 +1,74 @@
+"""AdaBest: client drift corrected with estimates that fade with the time since they were made.
+
+    client   y <- y - lr (g(y) - h_i)
+             h_i <- h_i / (t - t_i) + mu (x - y_i),   t_i <- t   t_i: round of the client's last participation
+    server   a^t = sum_i p_i y_i
+             x <- x + eta (a^t + beta (a^t - a^{t-1}) - x)       a^0 = x^0
+
+Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation, 2022,
+https://arxiv.org/abs/2204.13170.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from fedwin import core, local, tree
+from fedwin.algorithms import hyper
+from fedwin.core import Variables
+
+
+class State(NamedTuple):
+    """average: a^t, the clients' last mean."""
+
+    average: Any
+
+
+class Row(NamedTuple):
+    """h: the client's estimate; last: int32 [], round of its last participation, -1 before the first."""
+
+    h: Any
+    last: Any
+
+
+def adabest(setting, train, *, mu=0.02, beta=0.8, server_lr=1.0, weighting="samples", eval_model="server"):
+    """AdaBest: direction g(y) - h_i, x = a^t + beta (a^t - a^{t-1}).
+
+    Args:
+      mu: how much of a client's step enters its estimate.
+      beta: extrapolation of the server (1 is for tests only).
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+      eval_model: 'server' evaluates x, 'average' evaluates a^t.
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2204.13170.
+    """
+    hyper.common("adabest", server_lr, weighting)
+    hyper.number("adabest", 0, mu=mu)
+    hyper.number("adabest", 0, 1, beta=beta)
+    hyper.one_of("adabest", "eval_model", eval_model, ("server", "average"))
+
+    def client(params, c):
+        h, last = c.state
+        y = train(params, c, local.shift(tree.scale(-1, h)))
+        delta = tree.sub(y.params, params)
+        # At the first participation h is 0, so its divisor does not matter as long as it is not 0.
+        age = jnp.where(last < 0, 1, c.round - last)
+        h = tree.axpy(-mu, delta, tree.scale(1 / age.astype(float), h))
+        message = {"delta": core.mean(delta, core.weight(c, weighting))}
+        return core.Update(message, state=Row(h, c.round), stats=y.stats, metrics=y.metrics)
+
+    def server(params, state, total, round):
+        delta = total["delta"].value
+        average = tree.add(params, delta)
+        step = tree.axpy(beta, tree.sub(average, state.average), delta)
+        return tree.axpy(server_lr, step, params), State(average)
+
+    return core.algorithm(
+        client,
+        server,
+        init=State,
+        client_init=lambda params, id: Row(tree.zeros_like(params), jnp.full((), -1, jnp.int32)),
+        eval_model=lambda model, state: Variables(state.average, model.stats) if eval_model == "average" else model,
+        weighting=weighting,
+    )

@@ -1,0 +1,113 @@
+"""FedAdam, FedYogi, FedAdagrad: adaptive server optimisers without bias correction.
+
+    d = sum_i p_i (y_i - x)
+    m <- b1 m + (1 - b1) d
+    v <- b2 v + (1 - b2) d^2                           FedAdam
+    v <- v - (1 - b2) d^2 sign(v - d^2)                FedYogi
+    v <- v + d^2                                       FedAdagrad
+    x <- x + eta m / (sqrt(v) + tau)                   tau outside the root
+
+No optax optimiser is this rule: they correct the bias or start from other accumulators.
+
+Reddi et al., Adaptive Federated Optimization, 2021, https://arxiv.org/abs/2003.00295.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from fedwin import core, tree
+from fedwin.algorithms import hyper
+from fedwin.algorithms.fedavg import mean_delta
+
+
+class Moments(NamedTuple):
+    """m: first moment; v: second moment; both like params."""
+
+    m: Any
+    v: Any
+
+
+def adam_moment(b2):
+    return lambda v, d: b2 * v + (1 - b2) * d**2
+
+
+def yogi_moment(b2):
+    return lambda v, d: v - (1 - b2) * d**2 * jnp.sign(v - d**2)
+
+
+def adagrad_moment(v, d):
+    return v + d**2
+
+
+def server_step(second_moment, server_lr, b1, tau, v0=0.0):
+    """Returns (init, server) for a rule `second_moment(v, d) -> v`, coordinate by coordinate."""
+
+    def init(params):
+        return Moments(tree.zeros_like(params), tree.map(lambda x: jnp.full_like(x, v0), params))
+
+    def server(params, state, total, round):
+        d = total["delta"].value
+        m = tree.lerp(1 - b1, state.m, d)
+        v = tree.map(second_moment, state.v, d)
+        ascent = tree.map(lambda m, v: m / (jnp.sqrt(v) + tau), m, v)
+        return tree.axpy(server_lr, ascent, params), Moments(m, v)
+
+    return init, server
+
+
+def _adaptive(name, second_moment, train, server_lr, b1, tau, v0, weighting):
+    hyper.common(name, server_lr, weighting)
+    hyper.number(name, 0, 1, open_most=True, b1=b1)
+    hyper.number(name, 0, tau=tau, v0=v0)
+    init, server = server_step(second_moment, server_lr, b1, tau, v0)
+    return core.algorithm(mean_delta(train, weighting), server, init=init, weighting=weighting)
+
+
+def fedadam(setting, train, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0, weighting="samples"):
+    """FedAdam: v <- b2 v + (1 - b2) d^2, x <- x + server_lr m / (sqrt(v) + tau).
+
+    Args:
+      server_lr: server learning rate eta.
+      b1: first-moment decay.
+      b2: second-moment decay.
+      tau: degree of adaptivity, added outside the root.
+      v0: initial second moment (the original paper starts at tau^2 or above).
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2003.00295.
+    """
+    hyper.number("fedadam", 0, 1, open_most=True, b2=b2)
+    return _adaptive("fedadam", adam_moment(b2), train, server_lr, b1, tau, v0, weighting)
+
+
+def fedyogi(setting, train, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0, weighting="samples"):
+    """FedYogi: v <- v - (1 - b2) d^2 sign(v - d^2), x <- x + server_lr m / (sqrt(v) + tau).
+
+    Args:
+      server_lr: server learning rate eta.
+      b1: first-moment decay.
+      b2: second-moment decay.
+      tau: degree of adaptivity, added outside the root.
+      v0: initial second moment.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2003.00295.
+    """
+    hyper.number("fedyogi", 0, 1, open_most=True, b2=b2)
+    return _adaptive("fedyogi", yogi_moment(b2), train, server_lr, b1, tau, v0, weighting)
+
+
+def fedadagrad(setting, train, *, server_lr=0.1, b1=0.0, tau=1e-9, v0=0.0, weighting="samples"):
+    """FedAdagrad: v <- v + d^2, x <- x + server_lr m / (sqrt(v) + tau).
+
+    Args:
+      server_lr: server learning rate eta.
+      b1: first-moment decay.
+      tau: degree of adaptivity, added outside the root.
+      v0: initial second moment.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2003.00295.
+    """
+    return _adaptive("fedadagrad", adagrad_moment, train, server_lr, b1, tau, v0, weighting)

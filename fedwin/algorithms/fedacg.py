@@ -1,0 +1,49 @@
+"""FedACG: clients start from a look-ahead along the server's momentum.
+
+    z = x + lam m                                      what is broadcast
+    client   y <- y - lr (g(y) + beta (y - z)), from z
+    server   m <- lam m + eta sum_i p_i (y_i - z)      a displacement: new minus old
+             x <- x + m                                with eta = 1, x = sum_i p_i y_i
+
+x is evaluated, not z.
+
+Kim et al., Communication-Efficient Federated Learning with Accelerated Client Gradient, 2024,
+https://arxiv.org/abs/2201.03172.
+"""
+
+from fedwin import core, local, tree
+from fedwin.algorithms import hyper
+
+
+def fedacg(setting, train, *, lam=0.85, beta=0.01, server_lr=1.0, weighting="samples"):
+    """FedACG: direction g(y) + beta (y - z) from z = x + lam m.
+
+    Args:
+      lam: momentum of the server and length of the look-ahead.
+      beta: strength of the pull towards z, on f_i + beta/2 ||y - z||^2.
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2201.03172.
+    """
+    hyper.common("fedacg", server_lr, weighting)
+    hyper.number("fedacg", 0, 1, open_most=True, lam=lam)
+    hyper.number("fedacg", 0, beta=beta)
+
+    def client(z, c):
+        y = train(z, c, local.proximal(beta))
+        # Not 'delta': this step is relative to z, not to the server model.
+        step = core.mean(tree.sub(y.params, z), core.weight(c, weighting))
+        return core.Update({"from_lookahead": step}, stats=y.stats, metrics=y.metrics)
+
+    def server(params, m, total, round):
+        m = tree.axpy(server_lr, total["from_lookahead"].value, tree.scale(lam, m))
+        return tree.add(params, m), m
+
+    return core.algorithm(
+        client,
+        server,
+        broadcast=lambda params, m: tree.axpy(lam, m, params),
+        init=tree.zeros_like,
+        weighting=weighting,
+    )

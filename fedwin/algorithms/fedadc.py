@@ -1,0 +1,44 @@
+"""FedADC: server momentum, handed to the clients and taken apart into their local steps.
+
+    client   y <- y - lr (g(y) + (beta_l / J_i) m)
+    server   m <- Delta / lr + (beta_g - beta_l) m,   Delta = sum_i p_i (x - y_i)
+             x <- x - eta lr m                         the new m
+
+Tied, beta_l = beta_g (the default), this is GHB with tau = 1; beta_l = 1 is the form of the original paper.
+
+Ozfatura et al., FedADC: Accelerated Federated Learning with Drift Control, 2021, https://arxiv.org/abs/2012.09102.
+"""
+
+from fedwin import core, local, tree
+from fedwin.algorithms import hyper
+
+
+def fedadc(setting, train, *, beta_global=0.9, beta_local=None, server_lr=1.0, weighting="samples"):
+    """FedADC: direction g(y) + (beta_local / J_i) m.
+
+    Args:
+      beta_global: momentum of the server.
+      beta_local: momentum that enters the clients' steps; none = beta_global (tied), 1 = the original form.
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2012.09102.
+    """
+    beta_local = beta_global if beta_local is None else beta_local
+    hyper.common("fedadc", server_lr, weighting)
+    hyper.number("fedadc", 0, 1, beta_global=beta_global, beta_local=beta_local)
+
+    def client(down, c):
+        params, m = down
+        y = train(params, c, local.shift(lambda s: tree.scale(beta_local / s.steps, m)))
+        delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
+        return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
+
+    def server(params, m, total, round):
+        lr = train.rate(round)
+        m = tree.axpy(beta_global - beta_local, m, tree.scale(-1 / lr, total["delta"].value))
+        return tree.axpy(-server_lr * lr, m, params), m
+
+    return core.algorithm(
+        client, server, broadcast=lambda params, m: (params, m), init=tree.zeros_like, weighting=weighting
+    )

@@ -1,0 +1,41 @@
+"""FedCM: the last pseudo-gradient, as momentum inside every local step.
+
+    client   y <- y - lr (alpha g(y) + (1 - alpha) D / (lr J_i))
+    server   D <- Delta = sum_i p_i (x - y_i),   x <- x - eta Delta     D^0 = 0
+
+D / (lr J_i) is in units of a gradient: a whole round of the receiving client moves by (1 - alpha) D. The first round
+uses alpha g alone.
+
+Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021, https://arxiv.org/abs/2106.10874.
+"""
+
+from fedwin import core, local, tree
+from fedwin.algorithms import hyper
+
+
+def fedcm(setting, train, *, alpha=0.1, server_lr=1.0, weighting="samples"):
+    """FedCM: direction alpha g(y) + (1 - alpha) D / (lr J_i).
+
+    Args:
+      alpha: weight of the client's own gradient.
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2106.10874.
+    """
+    hyper.common("fedcm", server_lr, weighting)
+    hyper.number("fedcm", 0, 1, open_least=True, alpha=alpha)
+
+    def client(down, c):
+        params, d = down
+        y = train(params, c, local.mix(alpha, lambda s: tree.scale(1 / (s.lr * s.steps), d)))
+        delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
+        return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
+
+    def server(params, d, total, round):
+        delta = total["delta"].value  # = -Delta
+        return tree.axpy(server_lr, delta, params), tree.scale(-1, delta)
+
+    return core.algorithm(
+        client, server, broadcast=lambda params, d: (params, d), init=tree.zeros_like, weighting=weighting
+    )

@@ -1,0 +1,72 @@
+"""FedDyn: dynamic regularisation makes the clients' optima agree with the server's.
+
+    client   y <- y - lr (g(y) + alpha (y - x) + alpha q_i);   q_i <- q_i + (y_i - x)
+    server   s <- s + (1/K) sum_{i in S} (y_i - x)               K: all clients, not the cohort
+             x <- x + eta (sum_i p_i y_i + s - x)
+
+This is the paper's rule with h_i = -alpha q_i and h = -alpha s: no division by alpha, and s = (1/K) sum_i q_i after every
+round. s integrates without decay, so a run can diverge; that is a result, not an error.
+
+Acar et al., Federated Learning Based on Dynamic Regularization, 2021, https://arxiv.org/abs/2111.04263.
+"""
+
+from typing import Any, NamedTuple
+
+from fedwin import core, local, tree
+from fedwin.algorithms import hyper
+from fedwin.core import Variables
+
+
+class State(NamedTuple):
+    """s: the mean of all clients' q_i; average: sum_i p_i y_i of the last round, kept only if it is evaluated."""
+
+    s: Any
+    average: Any
+
+
+def feddyn(
+    setting, train, *, alpha=0.01, server_lr=1.0, weighting="samples", eval_model="server", client_alpha="common"
+):
+    """FedDyn: direction g(y) + alpha (y - x) + alpha q_i, x = mean + s.
+
+    Args:
+      alpha: strength of the regulariser.
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+      eval_model: 'server' evaluates x, 'average' evaluates sum_i p_i y_i.
+      client_alpha: 'common', or 'by_size' for the official code's alpha (mean N) / N_i.
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2111.04263.
+    """
+    hyper.common("feddyn", server_lr, weighting)
+    hyper.number("feddyn", 0, alpha=alpha)
+    hyper.one_of("feddyn", "eval_model", eval_model, ("server", "average"))
+    hyper.one_of("feddyn", "client_alpha", client_alpha, ("common", "by_size"))
+    keep_average = eval_model == "average"
+
+    def client(params, c):
+        a = alpha if client_alpha == "common" else alpha / (setting.num_clients * c.weight)
+        y = train(params, c, local.proximal(a, inner=local.shift(tree.scale(a, c.state))))
+        delta = tree.sub(y.params, params)
+        message = {"delta": core.mean(delta, core.weight(c, weighting)), "moved": delta}
+        return core.Update(message, state=tree.add(c.state, delta), stats=y.stats, metrics=y.metrics)
+
+    def server(params, state, total, round):
+        delta = total["delta"].value
+        s = tree.axpy(1 / setting.num_clients, total["moved"], state.s)
+        average = tree.add(params, delta) if keep_average else ()
+        return tree.axpy(server_lr, tree.add(delta, s), params), State(s, average)
+
+    def evaluated(model, state):
+        return Variables(state.average, model.stats) if keep_average else model
+
+    return core.algorithm(
+        client,
+        server,
+        init=lambda params: State(tree.zeros_like(params), params if keep_average else ()),
+        client_init=lambda params, id: tree.zeros_like(params),
+        eval_model=evaluated,
+        weighting=weighting,
+        # The server knows y_i; that the plain sum travels too is a matter of this simulation.
+        wire=lambda down, message: (down, message["delta"]),
+    )

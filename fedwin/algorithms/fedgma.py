@@ -1,0 +1,80 @@
+"""FedGMA: gradient-masked averaging, a step only where the clients' signs agree.
+
+    d_i = y_i - x,   A = |sum_i sign(d_i)| / |S|       agreement, coordinate by coordinate, unweighted
+    M = 1 where A >= threshold, else A ('soft') or 0 ('hard')
+    server   x <- x + eta M sum_i p_i d_i
+
+'extra_step' replays released code whose result is FedAvg within noise: x = sum_i p_i y_i, minus (eta_x / |S|) times the
+clients' distances to it, where more than the threshold agree and the client is with the majority.
+
+Tenison et al., Gradient Masked Averaging for Federated Learning, 2022, https://arxiv.org/abs/2201.11986.
+"""
+
+import jax.numpy as jnp
+
+from fedwin import core, local, tree
+from fedwin.algorithms import hyper
+
+MODES = ("soft", "hard", "extra_step")
+
+
+def agreement_mask(signs, count, threshold, mode="soft"):
+    """Returns M from the sum of the clients' signs (array) and their number."""
+    # Sums of signs are whole numbers: comparing these, not float means, cannot misfire.
+    agree = jnp.abs(signs) >= threshold * count - 1e-4
+    rest = jnp.abs(signs) / count if mode == "soft" else jnp.zeros_like(signs)
+    return jnp.where(agree, jnp.ones_like(signs), rest)
+
+
+def fedgma(setting, train, *, threshold=0.4, mode="soft", extra_lr=1e-4, server_lr=1.0, weighting="samples"):
+    """FedGMA: x <- x + server_lr M sum_i p_i (y_i - x).
+
+    Args:
+      threshold: agreement from which a coordinate is taken whole (0.8 in the IMA paper's code).
+      mode: 'soft', 'hard', or 'extra_step'.
+      extra_lr: eta_x of 'extra_step'.
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2201.11986.
+    """
+    hyper.common("fedgma", server_lr, weighting)
+    hyper.number("fedgma", 0, 1, threshold=threshold)
+    hyper.number("fedgma", 0, extra_lr=extra_lr)
+    hyper.one_of("fedgma", "mode", mode, MODES)
+
+    def client(params, c):
+        y = train(params, c, local.sgd)
+        delta = tree.sub(y.params, params)
+        message = {
+            "delta": core.mean(delta, core.weight(c, weighting)),
+            "signs": tree.map(jnp.sign, delta),
+            "count": jnp.ones((), float),
+        }
+        if mode == "extra_step":
+            message["up"] = tree.map(lambda d: jnp.maximum(d, 0), delta)
+            message["down"] = tree.map(lambda d: jnp.minimum(d, 0), delta)
+            message["moving"] = tree.map(lambda d: jnp.abs(jnp.sign(d)), delta)
+        return core.Update(message, stats=y.stats, metrics=y.metrics)
+
+    def masked(params, total):
+        mask = tree.map(lambda s: agreement_mask(s, total["count"], threshold, mode), total["signs"])
+        return tree.axpy(server_lr, tree.mul(mask, total["delta"].value), params)
+
+    def with_extra_step(params, total):
+        count = total["count"]
+
+        def leaf(x, delta, signs, up, down, moving):
+            majority = jnp.where(signs > 0, (moving + signs) / 2, (moving - signs) / 2)
+            distance = jnp.where(signs > 0, up, down) - majority * delta
+            step = jnp.where(jnp.abs(signs) > threshold * count + 1e-4, extra_lr / count * distance, 0)
+            return (x + server_lr * delta - step).astype(x.dtype)
+
+        sums = (total["delta"].value, total["signs"], total["up"], total["down"], total["moving"])
+        return tree.map(leaf, params, *sums)
+
+    def server(params, state, total, round):
+        return (with_extra_step if mode == "extra_step" else masked)(params, total), state
+
+    # The server sees every y_i and counts signs itself: only the model travels.
+    return core.algorithm(client, server, weighting=weighting, wire=lambda down, message: (down, message["delta"]))

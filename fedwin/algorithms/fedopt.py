@@ -1,0 +1,106 @@
+"""FedOpt: the server feeds the clients' mean step to an optimiser of its own.
+
+    Delta = sum_i p_i (x - y_i)                        a pseudo-gradient
+    server   x <- x - SERVEROPT(Delta)                 initialised once, its state kept for the whole run
+
+FedAvgM is the momentum case, v <- beta v + Delta, x <- x - eta v, without a factor (1 - beta).
+
+Reddi et al., Adaptive Federated Optimization, 2021, https://arxiv.org/abs/2003.00295.
+Hsu et al., Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification, 2019,
+https://arxiv.org/abs/1909.06335.
+"""
+
+import optax
+
+from fedwin import core, tree
+from fedwin.algorithms import hyper
+from fedwin.algorithms.adaptive import adam_moment, server_step
+from fedwin.algorithms.fedavg import mean_delta
+
+OPTIMIZERS = ("sgd", "momentum", "adam", "yogi", "adagrad")
+
+
+def server_optimizer(optimizer: optax.GradientTransformation):
+    """Returns (init, server): x <- x + updates of an optax transformation fed with Delta."""
+
+    def server(params, state, total, round):
+        gradient = tree.scale(-1, total["delta"].value)
+        updates, state = optimizer.update(gradient, state, params)
+        return tree.add(params, updates), state
+
+    return optimizer.init, server
+
+
+def fedopt(
+    setting,
+    train,
+    *,
+    optimizer="sgd",
+    server_lr=1.0,
+    momentum=0.9,
+    nesterov=False,
+    b1=0.9,
+    b2=0.99,
+    eps=None,
+    bias_correction=True,
+    weighting="samples",
+):
+    """FedOpt: x <- x - SERVEROPT(Delta), with optax's rules.
+
+    Args:
+      optimizer: 'sgd', 'momentum', 'adam', 'yogi', 'adagrad', or an optax transformation (its own learning rate counts).
+      server_lr: learning rate of the server optimiser.
+      momentum: beta of 'momentum'.
+      nesterov: Nesterov's form of 'momentum'.
+      b1: first-moment decay of 'adam' and 'yogi'.
+      b2: second-moment decay of 'adam' and 'yogi'.
+      eps: added to the root; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
+      bias_correction: false replaces 'adam' by the uncorrected rule of Adaptive Federated Optimization.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2003.00295.
+    """
+    hyper.common("fedopt", server_lr, weighting)
+    hyper.number("fedopt", 0, 1, open_most=True, momentum=momentum, b1=b1, b2=b2)
+    if eps is not None:
+        hyper.number("fedopt", 0, eps=eps)
+    if isinstance(optimizer, optax.GradientTransformation):
+        init, server = server_optimizer(optimizer)
+    else:
+        hyper.one_of("fedopt", "optimizer", optimizer, OPTIMIZERS)
+        eps = {"adagrad": 0.01}.get(optimizer, 0.1) if eps is None else eps
+        if optimizer == "adam" and not bias_correction:
+            init, server = server_step(adam_moment(b2), server_lr, b1, eps)
+        else:
+            init, server = server_optimizer(
+                {
+                    "sgd": lambda: optax.sgd(server_lr),
+                    "momentum": lambda: optax.sgd(server_lr, momentum, nesterov),
+                    "adam": lambda: optax.adam(server_lr, b1, b2, eps),
+                    "yogi": lambda: optax.yogi(server_lr, b1, b2, eps),
+                    "adagrad": lambda: optax.adagrad(server_lr, eps=eps),
+                }[optimizer]()
+            )
+    return core.algorithm(mean_delta(train, weighting), server, init=init, weighting=weighting)
+
+
+def fedavgm(setting, train, *, beta=0.9, server_lr=1.0, nesterov=False, weighting="samples"):
+    """FedAvgM: v <- beta v + Delta, x <- x - server_lr v.
+
+    Args:
+      beta: server momentum.
+      server_lr: server learning rate eta.
+      nesterov: step by Delta + beta v instead of v.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/1909.06335.
+    """
+    hyper.common("fedavgm", server_lr, weighting)
+    hyper.number("fedavgm", 0, 1, open_most=True, beta=beta)
+
+    def server(params, v, total, round):
+        delta = total["delta"].value  # = -Delta
+        v = tree.axpy(beta, v, delta)
+        return tree.axpy(server_lr, tree.axpy(beta, v, delta) if nesterov else v, params), v
+
+    return core.algorithm(mean_delta(train, weighting), server, init=tree.zeros_like, weighting=weighting)

@@ -1,0 +1,29 @@
+"""FedProx: a quadratic pull keeps clients near the model that they received.
+
+    client   y <- y - lr (g(y) + mu (y - x))           the gradient of f_i(y) + mu/2 ||y - x||^2
+    server   x <- x + eta sum_i p_i (y_i - x)
+
+The factor of the pull is mu, as in the paper; some code bases use mu/2.
+
+Li et al., Federated Optimization in Heterogeneous Networks, 2020, https://arxiv.org/abs/1812.06127.
+"""
+
+from fedwin import core, local
+from fedwin.algorithms import hyper
+from fedwin.algorithms.fedavg import mean_delta, step
+
+
+def fedprox(setting, train, *, mu=0.01, server_lr=1.0, weighting="samples"):
+    """FedProx: direction g(y) + mu (y - x).
+
+    Args:
+      mu: strength of the pull towards the received model.
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/1812.06127.
+    """
+    hyper.common("fedprox", server_lr, weighting)
+    hyper.number("fedprox", 0, mu=mu)
+    client = mean_delta(train, weighting, local.proximal(mu))
+    return core.algorithm(client, step(server_lr), weighting=weighting)

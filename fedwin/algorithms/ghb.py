@@ -1,0 +1,177 @@
+"""Generalised heavy-ball momentum: GHB, LOCAL-GHB, FedHBM.
+
+    y <- y - lr g(y) + move                            move is outside the learning rate
+
+    GHB        move = (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau      computed by the server; 0 while t <= tau
+    LOCAL-GHB  move = (beta C / J_i) (x^{t-1} - a_i)                  a_i: the model received last time
+    FedHBM     move = (beta C / J_i) (y - a_i)                        a_i: the model trained last time
+    server     x <- x + eta sum_i p_i (y_i - x)
+
+x^{t-1} is the model that round t = 1, 2, ... starts from. At its first participation a client has no a_i: there is no
+momentum (first='unset'), or it is x^{t-1} - r_i, constant over the local steps, with r_i = x^0 for all ('shared',
+'pretrained') or drawn per client from the model's initialiser ('random').
+Nesterov: the gradient is taken at y + move, with move computed at y.
+
+Communication-Efficient Heterogeneous Federated Learning with Generalized Heavy-Ball Momentum,
+https://arxiv.org/abs/2311.18578.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedwin import core, local, tree, window
+from fedwin.algorithms import hyper
+from fedwin.algorithms.fedavg import step
+from fedwin.errors import UserError
+
+FIRST = ("unset", "shared", "random", "pretrained")
+
+
+def heavy_ball(move, nesterov=False):
+    """y <- y - lr g(y) + move(Step); Nesterov: g at y + move."""
+
+    def rule(grad, s: local.Step):
+        displacement = move(s)
+        if not nesterov:
+            return grad(s.params), displacement
+        direction = grad(tree.add(s.params, displacement))
+        # Weight decay belongs to where the gradient is taken; the solver adds it at y.
+        return tree.axpy(s.weight_decay, displacement, direction), displacement
+
+    return rule
+
+
+def _mean_delta(y, params, c, weighting):
+    return {"delta": core.mean(tree.sub(y.params, params), core.weight(c, weighting))}
+
+
+def ghb(setting, train, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, weighting="samples"):
+    """GHB: step -lr g(y) + (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau.
+
+    Args:
+      tau: rounds that the momentum spans; none = 1 / C rounded, the paper's best.
+      beta: momentum.
+      nesterov: take gradients at the look-ahead.
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2311.18578.
+    """
+    tau = max(1, round(1 / setting.participation)) if tau is None else tau
+    hyper.common("ghb", server_lr, weighting)
+    hyper.number("ghb", 0, beta=beta)
+    window.check_size("ghb: tau", tau)
+
+    def init(params):
+        packing = window.flat(params)
+        return window.delay(packing.size, tau, packing.dtype)
+
+    def broadcast(params, line):
+        packing = window.flat(params)
+        span = (packing.pack(params) - line.oldest) / tau
+        return params, packing.unpack(jnp.where(line.count >= tau, span, 0))
+
+    def client(down, c):
+        params, momentum = down
+        y = train(params, c, heavy_ball(lambda s: tree.scale(beta / s.steps, momentum), nesterov))
+        return core.Update(_mean_delta(y, params, c, weighting), stats=y.stats, metrics=y.metrics)
+
+    def server(params, line, total, round):
+        # The line stores the models that rounds started from.
+        line = window.shift(line, window.flat(params).pack(params))
+        return step(server_lr)(params, line, total, round)
+
+    return core.algorithm(client, server, broadcast=broadcast, init=init, weighting=weighting)
+
+
+class Row(NamedTuple):
+    """anchor: a_i, or r_i before the first participation; last: int32 [], that round, -1 before the first."""
+
+    anchor: Any
+    last: Any
+
+
+def first_anchor(setting, first):
+    """Returns client_init: the row of a client that has not taken part yet."""
+    if first == "random" and (setting.init_fn is None or setting.key is None):
+        raise UserError("first=random draws anchors from the model's initialiser: the setting needs init_fn and key.")
+
+    def client_init(params, id):
+        if first == "random":
+            anchor = setting.init_fn(jax.random.fold_in(setting.key, id))
+        else:
+            anchor = tree.zeros_like(params) if first == "unset" else params
+        return Row(anchor, jnp.full((), -1, jnp.int32))
+
+    return client_init
+
+
+def _check(name, beta, first, server_lr, weighting):
+    hyper.common(name, server_lr, weighting)
+    hyper.number(name, 0, beta=beta)
+    hyper.one_of(name, "first", first, FIRST)
+
+
+def local_ghb(
+    setting, train, *, beta=0.9, first="unset", scale="C", nesterov=False, server_lr=1.0, weighting="samples"
+):
+    """LOCAL-GHB: step -lr g(y) + (beta C / J_i) (x - a_i), a_i the model received last time.
+
+    Args:
+      beta: momentum.
+      first: anchor before the first participation: unset, shared, random, pretrained (= shared).
+      scale: 'C', the participation ratio, or 'tau_i', 1 / rounds since the client's last participation.
+      nesterov: take gradients at the look-ahead.
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2311.18578.
+    """
+    _check("local_ghb", beta, first, server_lr, weighting)
+    hyper.one_of("local_ghb", "scale", scale, ("C", "tau_i"))
+
+    def client(params, c):
+        anchor, last = c.state
+        known = True if first != "unset" else last >= 0
+        momentum = tree.where(known, tree.sub(params, anchor), tree.zeros_like(params))
+        # Before the first participation last = -1: the gap then counts from the start of the run.
+        factor = setting.participation if scale == "C" else 1 / (c.round - last).astype(float)
+        y = train(params, c, heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
+        message = _mean_delta(y, params, c, weighting)
+        return core.Update(message, state=Row(params, c.round), stats=y.stats, metrics=y.metrics)
+
+    client_init = first_anchor(setting, first)
+    return core.algorithm(client, step(server_lr), client_init=client_init, weighting=weighting)
+
+
+def fedhbm(setting, train, *, beta=1.0, first="unset", nesterov=False, server_lr=1.0, weighting="samples"):
+    """FedHBM: step -lr g(y) + (beta C / J_i) (y - a_i), a_i the model trained last time.
+
+    Args:
+      beta: momentum.
+      first: anchor before the first participation: unset, shared, random, pretrained (= shared).
+      nesterov: take gradients at the look-ahead.
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2311.18578.
+    """
+    _check("fedhbm", beta, first, server_lr, weighting)
+
+    def client(params, c):
+        anchor, last = c.state
+        # The very first momentum is that of LOCAL-GHB: constant over the local steps.
+        start = tree.zeros_like(params) if first == "unset" else tree.sub(params, anchor)
+
+        def move(s: local.Step):
+            momentum = tree.where(last >= 0, tree.sub(s.params, anchor), start)
+            return tree.scale(beta * setting.participation / s.steps, momentum)
+
+        y = train(params, c, heavy_ball(move, nesterov))
+        message = _mean_delta(y, params, c, weighting)
+        return core.Update(message, state=Row(y.params, c.round), stats=y.stats, metrics=y.metrics)
+
+    client_init = first_anchor(setting, first)
+    return core.algorithm(client, step(server_lr), client_init=client_init, weighting=weighting)

@@ -1,0 +1,118 @@
+"""MIME, MIME-Momentum, MIMELite: clients mimic a centralised optimiser whose state the server keeps.
+
+    1.  c = sum_i p_i grad f_i(x)                      full gradients at the received model
+    2.  client   MIME      y <- y - lr (g(y) - g(x) + c + beta m)      both g on the same mini-batch
+                 MIMELite  y <- y - lr (g(y) + beta m)                 m frozen for the whole round
+        server   m <- beta m + c                       c from the old x;   m^0 = 0
+                 x <- x + eta sum_i p_i (y_i - x)      no momentum here
+
+No factors (1 - beta), as in the paper's code. MIME needs two round trips per round, MIMELite one. MIME with beta = 0 is
+MIME-SGD and has no m.
+
+Karimireddy et al., Mime: Mimicking Centralized Stochastic Algorithms in Federated Learning, 2021,
+https://arxiv.org/abs/2008.03606.
+"""
+
+from typing import Any, NamedTuple
+
+from fedwin import core, local, tree
+from fedwin.algorithms import hyper
+
+
+class State(NamedTuple):
+    """m: the server's momentum, () without; c: the round's mean gradient, between MIME's two round trips."""
+
+    m: Any
+    c: Any = ()
+
+
+def svrg(anchor, shift):
+    """direction = g(y) - g(anchor) + shift, both gradients on the same mini-batch."""
+
+    def rule(grad, s: local.Step):
+        return tree.add(tree.sub(grad(s.params), grad(anchor)), shift), None
+
+    return rule
+
+
+def mime(setting, train, *, beta=0.0, server_lr=1.0, weighting="samples"):
+    """MIME: direction g(y) - g(x) + c + beta m.
+
+    Args:
+      beta: momentum; 0 is MIME-SGD, 0.9 the usual MIME-Momentum.
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform'), for models and full gradients.
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2008.03606.
+    """
+    hyper.common("mime", server_lr, weighting)
+    hyper.number("mime", 0, 1, open_most=True, beta=beta)
+
+    def gradient(params, c):
+        return core.Update({"gradient": core.mean(train.gradient(params, c), core.weight(c, weighting))}, state=c.state)
+
+    def collect(params, state, total, round):
+        return params, State(state.m, total["gradient"].value)
+
+    def client(down, c):
+        params, state = down
+        shift = tree.axpy(beta, state.m, state.c) if beta else state.c
+        y = train(params, c, svrg(params, shift))
+        delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
+        return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
+
+    def server(params, state, total, round):
+        m = tree.axpy(beta, state.m, state.c) if beta else ()
+        return tree.axpy(server_lr, total["delta"].value, params), State(m, state.c)
+
+    def init(params):
+        zeros = tree.zeros_like(params)
+        return State(zeros if beta else (), zeros)
+
+    return core.Algorithm(
+        init=init,
+        phases=(
+            core.Phase(lambda params, state: params, gradient, collect),
+            # x is with the clients already: only m and c travel.
+            core.Phase(
+                lambda params, state: (params, state), client, server, wire=lambda down, message: (down[1], message)
+            ),
+        ),
+        client_init=lambda params, id: (),
+        eval_model=lambda model, state: model,
+        weighting=weighting,
+    )
+
+
+def mimelite(setting, train, *, beta=0.9, server_lr=1.0, weighting="samples"):
+    """MIMELite: direction g(y) + beta m, the full gradient grad f_i(x) sent along with y_i.
+
+    Args:
+      beta: momentum.
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform'), for models and full gradients.
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2008.03606.
+    """
+    hyper.common("mimelite", server_lr, weighting)
+    hyper.number("mimelite", 0, 1, open_most=True, beta=beta)
+
+    def client(down, c):
+        params, state = down
+        weight = core.weight(c, weighting)
+        gradient = train.gradient(params, c)
+        y = train(params, c, local.shift(tree.scale(beta, state.m)))
+        message = {"delta": core.mean(tree.sub(y.params, params), weight), "gradient": core.mean(gradient, weight)}
+        return core.Update(message, stats=y.stats, metrics=y.metrics)
+
+    def server(params, state, total, round):
+        m = tree.axpy(beta, state.m, total["gradient"].value)
+        return tree.axpy(server_lr, total["delta"].value, params), State(m)
+
+    return core.algorithm(
+        client,
+        server,
+        broadcast=lambda params, state: (params, state),
+        init=lambda params: State(tree.zeros_like(params)),
+        weighting=weighting,
+    )

@@ -1,0 +1,56 @@
+"""SCAFFOLD: control variates remove the drift of local training.
+
+    client   y <- y - lr (g(y) - c_i + c)                       c, c_i frozen during the round
+             c_i+ = mean raw gradient along the local path       option II
+             c_i+ = grad f_i(x), one more pass over the data     option I
+    server   x <- x + eta sum_i p_i (y_i - x)
+             c <- c + (1/K) sum_{i in S} (c_i+ - c_i)            K: all clients, not the cohort
+
+With plain SGD, option II is the paper's c_i - c + (x - y_i) / (J_i lr); the mean stays right with momentum, weight
+decay and clipping. c = (1/K) sum_i c_i holds after every round.
+
+Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, 2020,
+https://arxiv.org/abs/1910.06378.
+"""
+
+from fedwin import core, local, tree
+from fedwin.algorithms import hyper
+
+
+def scaffold(setting, train, *, option="II", server_lr=1.0, weighting="samples", control_weighting="uniform"):
+    """SCAFFOLD: direction g(y) - c_i + c.
+
+    Args:
+      option: how a client renews its control: 'II' (mean gradient along the path) or 'I' (full gradient at x).
+      server_lr: server learning rate eta.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+      control_weighting: c = sum_i v_i c_i over all clients, v_i = 1/K ('uniform') or N_i / sum N ('samples').
+
+    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/1910.06378.
+    """
+    hyper.common("scaffold", server_lr, weighting)
+    hyper.one_of("scaffold", "option", option, ("I", "II"))
+    hyper.one_of("scaffold", "control_weighting", control_weighting, ("uniform", "samples"))
+
+    def client(down, c):
+        params, control = down
+        y = train(params, c, local.shift(tree.sub(control, c.state)), grad=option == "II")
+        renewed = y.grad if option == "II" else train.gradient(params, c)
+        share = 1 / setting.num_clients if control_weighting == "uniform" else c.weight
+        message = {
+            "delta": core.mean(tree.sub(y.params, params), core.weight(c, weighting)),
+            "drift": tree.scale(share, tree.sub(renewed, c.state)),
+        }
+        return core.Update(message, state=renewed, stats=y.stats, metrics=y.metrics)
+
+    def server(params, control, total, round):
+        return tree.axpy(server_lr, total["delta"].value, params), tree.add(control, total["drift"])
+
+    return core.algorithm(
+        client,
+        server,
+        broadcast=lambda params, control: (params, control),
+        init=tree.zeros_like,
+        client_init=lambda params, id: tree.zeros_like(params),
+        weighting=weighting,
+    )

@@ -1,0 +1,74 @@
+"""What a loader returns, before examples are dealt to clients, and the deal itself."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Examples = dict[str, np.ndarray]
+
+
+class Partition(NamedTuple):
+    """Which training examples each client holds: client k has `order[offset[k]:offset[k + 1]]`.
+
+    order: int32 [n], rows of the training examples in draw order.
+    offset: int64 [K + 1].
+    report: what the partitioner has to say ('left_out', 'fallbacks', ...).
+    ids: [K] client ids as bytes or str, for natural federations; None means 0..K-1.
+    domain: int32 [K], the domain of each client; None where there are none.
+    """
+
+    order: np.ndarray
+    offset: np.ndarray
+    report: dict[str, Any] = {}
+    ids: np.ndarray | None = None
+    domain: np.ndarray | None = None
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.offset) - 1
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.offset)
+
+    def client(self, k: int) -> np.ndarray:
+        return self.order[self.offset[k] : self.offset[k + 1]]
+
+    @classmethod
+    def from_lists(cls, lists, **fields) -> "Partition":
+        """Packs one index array per client."""
+        sizes = np.array([len(rows) for rows in lists], np.int64)
+        order = np.concatenate([np.asarray(rows, np.int32) for rows in lists]) if len(lists) else np.zeros(0, np.int32)
+        return cls(order.astype(np.int32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), **fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """One data set on the host.
+
+    Attributes:
+      name: the name it is registered under.
+      train, test: feature -> array with a leading example axis; 'x' is the input (uint8 images stay uint8,
+        NHWC) and 'y' the int32 label, [N] or, for sequences, [N, T]. 'domain' int32 [N] where there are domains.
+      num_classes: classes, or size of the vocabulary.
+      task: 'classification' (one label per example) or 'sequence' (one label per position, 0 = padding).
+      mean, std: per-channel normalisation of x (after division by 255 if x is uint8); None = leave x as it is.
+      natural: the data set's own clients, or None.
+      class_names, domain_names: for pictures; may be empty.
+      verified: False when a checksum could not be confirmed.
+      test_natural: the clients that hold the test examples, or None; they need not be the training clients.
+    """
+
+    name: str
+    train: Examples
+    test: Examples
+    num_classes: int
+    task: str = "classification"
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    natural: Partition | None = None
+    class_names: tuple[str, ...] = ()
+    domain_names: tuple[str, ...] = ()
+    verified: bool = True
+    test_natural: Partition | None = None

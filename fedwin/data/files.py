@@ -1,0 +1,134 @@
+"""Files as people have them: plain or compressed, in folders or in archives."""
+
+import bz2
+import fnmatch
+import gzip
+import hashlib
+import io
+import lzma
+import pathlib
+import tarfile
+import zipfile
+import zlib
+
+from fedwin.errors import UserError
+
+SUFFIXES = ("", ".gz", ".xz", ".bz2", ".lzma")
+MAGIC = ((b"\x1f\x8b", gzip.open), (b"\xfd7zXZ\x00", lzma.open), (b"BZh", bz2.open))
+
+
+def opener(head: bytes, name: str):
+    """Returns the function that opens a stream with this beginning, or None where it is not compressed."""
+    for magic, function in MAGIC:
+        if head.startswith(magic):
+            return function
+    return lzma.open if str(name).endswith(".lzma") else None
+
+
+def decode(raw: bytes, name) -> bytes:
+    """Returns the bytes behind gzip, xz, lzma or bzip2, or the bytes themselves; raises UserError if cut short."""
+    function = opener(raw[:6], name)
+    if function is None:
+        return raw
+    try:
+        with function(io.BytesIO(raw)) as stream:
+            return stream.read()
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        raise UserError(f"{name}: the compressed file is truncated or damaged ({error}); fetch it again.")
+
+
+def read(path) -> bytes:
+    """Returns the decoded content of a file; raises UserError where it is missing, unreadable or truncated."""
+    try:
+        raw = pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}; check the path and --data_dir.")
+    return decode(raw, path)
+
+
+def locate(folder, name: str) -> pathlib.Path | None:
+    """Returns `folder/name` or the same with a compression suffix; None where there is none."""
+    for suffix in SUFFIXES:
+        path = pathlib.Path(folder) / (name + suffix)
+        if path.is_file():
+            return path
+    return None
+
+
+def folders(data_dir, *patterns: str) -> list[pathlib.Path]:
+    """Returns data_dir and, below it to depth two, the folders whose names match, nearest first.
+
+    So a loader finds its data whether it is given the folder itself or one of its parents.
+
+    Raises:
+      UserError: data_dir is not given or does not exist.
+    """
+    if data_dir is None or str(data_dir) == "":
+        raise UserError("this data set is read from files; say where they are with --data_dir=FOLDER.")
+    root = pathlib.Path(data_dir)
+    if not root.exists():
+        raise UserError(f"{root}: no such folder; check --data_dir.")
+    found, level = [root], [root]
+    for _ in range(2):
+        level = [
+            child
+            for folder in level
+            if folder.is_dir()
+            for child in sorted(folder.iterdir())
+            if child.is_dir() and any(fnmatch.fnmatch(child.name.lower(), pattern) for pattern in patterns)
+        ]
+        found += level
+    return found
+
+
+def missing(dataset: str, data_dir, wanted: str, source: str = "") -> UserError:
+    """Returns the error that says which files were looked for and where they can be had."""
+    fetch = f" Fetch it from {source}." if source else ""
+    return UserError(f"{dataset}: found no {wanted} in or under {data_dir}.{fetch}")
+
+
+def members(path) -> dict[str, bytes]:
+    """Returns name -> bytes of every file in a tar (however compressed) or zip archive.
+
+    Raises:
+      UserError: not an archive, or truncated.
+    """
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+        with tarfile.open(path) as archive:
+            return {entry.name: archive.extractfile(entry).read() for entry in archive if entry.isfile()}
+    except (EOFError, OSError, tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
+        raise UserError(f"{path}: not a readable tar or zip archive ({error}); fetch it again.")
+
+
+def digest(content, kind: str = "md5") -> str:
+    """Returns the hexadecimal checksum of bytes or of a file's bytes as they lie on the disk."""
+    if isinstance(content, bytes):
+        return hashlib.new(kind, content).hexdigest()
+    with open(content, "rb") as stream:
+        return hashlib.file_digest(stream, kind).hexdigest()
+
+
+def plain(name: str) -> str:
+    """Returns a file's name without folders and compression suffix."""
+    name = name.rsplit("/", 1)[-1]
+    for suffix in SUFFIXES[1:]:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def entries(place) -> dict[str, "pathlib.Path | bytes"]:
+    """Returns plain name -> file (a folder's own files) or bytes (an archive's files, wherever they lie in it)."""
+    place = pathlib.Path(place)
+    if not place.is_dir():
+        return {plain(name): decode(content, name) for name, content in members(place).items()}
+    # The longest name first, so that of `a` and `a.gz` the decoded one stays.
+    found = sorted((child for child in place.iterdir() if child.is_file()), key=lambda child: -len(child.name))
+    return {plain(child.name): child for child in found}
+
+
+def content(entry) -> bytes:
+    """Returns the decoded bytes of an entry."""
+    return entry if isinstance(entry, bytes) else read(entry)

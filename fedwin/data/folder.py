@@ -1,0 +1,199 @@
+"""Folders and tar archives of images with lists in CSV files.
+
+Landmarks-User-160k and iNaturalist-User-120k: Hsu et al. 2020, https://arxiv.org/abs/2003.08082. A list has the columns
+`user_id,image_id,class` (training) and `image_id,class` (test).
+"""
+
+import csv
+import io
+import os
+import pathlib
+import tarfile
+
+import numpy as np
+
+from fedwin.data import files
+from fedwin.data.catalog import DATASETS
+from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.source import Images, Span
+from fedwin.errors import UserError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+def images_below(place) -> dict[str, "str | Span | bytes"]:
+    """Returns relative name -> image of every image file in a folder or tar archive, without decoding any.
+
+    Members of an uncompressed tar are read where they lie; those of a compressed one are kept as bytes.
+    """
+    place = pathlib.Path(place)
+    if place.is_dir():
+        found = {}
+        for folder, _, names in os.walk(place):
+            for name in names:
+                if name.lower().endswith(SUFFIXES):
+                    path = os.path.join(folder, name)
+                    found[os.path.relpath(path, place).replace(os.sep, "/")] = path
+        return found
+    try:
+        with tarfile.open(place, "r:") as archive:
+            return {
+                entry.name: Span(str(place), entry.offset_data, entry.size)
+                for entry in archive
+                if entry.isfile() and entry.name.lower().endswith(SUFFIXES)
+            }
+    except (tarfile.TarError, EOFError, OSError):
+        return {name: blob for name, blob in files.members(place).items() if name.lower().endswith(SUFFIXES)}
+
+
+def by_stem(found: dict) -> dict:
+    """Adds to each image the names that lists use for it: its relative name and its file name, with and without suffix."""
+    result = {}
+    for name, item in found.items():
+        for key in (name, name.rsplit(".", 1)[0], name.rsplit("/", 1)[-1], name.rsplit("/", 1)[-1].rsplit(".", 1)[0]):
+            result.setdefault(key, item)
+    return result
+
+
+def read_list(path, user_column: str | None) -> tuple[list[str], list[str] | None, np.ndarray]:
+    """Returns image ids, users (None without a column) and classes of a list; rows whose user is `NA` are skipped.
+
+    Raises:
+      UserError: a column or value is missing, or an image is listed twice.
+    """
+    reader = csv.DictReader(io.StringIO(files.read(path).decode("utf-8", "replace")))
+    columns = {"image_id", "class"} | ({user_column} if user_column else set())
+    absent = sorted(columns - set(reader.fieldnames or ()))
+    if absent:
+        raise UserError(f"{path}: column {', '.join(absent)} is missing; it has {', '.join(reader.fieldnames or ['none'])}.")
+    images, users, classes = [], [], []
+    seen = set()
+    for number, record in enumerate(reader, 2):
+        if user_column and record[user_column] in ("NA", ""):
+            continue
+        try:
+            classes.append(int(float(record["class"])))
+        except (TypeError, ValueError):
+            raise UserError(f"{path}, line {number}: class '{record['class']}' is not a whole number.")
+        if record["image_id"] in seen:
+            raise UserError(f"{path}, line {number}: image '{record['image_id']}' is listed twice.")
+        seen.add(record["image_id"])
+        images.append(record["image_id"])
+        users.append(record[user_column] if user_column else "")
+    if not images:
+        raise UserError(f"{path}: it lists no image.")
+    return images, users if user_column else None, np.array(classes, np.int32)
+
+
+def located(path, images: list[str], index: dict) -> list:
+    """Returns the image of every id; raises UserError naming the list and the first image that is missing."""
+    missing = next((row for row, image in enumerate(images) if image not in index), None)
+    if missing is not None:
+        raise UserError(
+            f"{path}: image '{images[missing]}' (record {missing + 1}) is not among the {len(set(map(str, index.values())))} image "
+            f"files found; fetch it or take it out of the list."
+        )
+    return [index[image] for image in images]
+
+
+def natural(users: list[str]) -> Partition:
+    """Groups the rows of a list by user, in order of the ids (by number where all are numbers)."""
+    ids, inverse = np.unique(np.array(users), return_inverse=True)
+    if all(user.isdigit() for user in ids):
+        by_number = np.argsort(ids.astype(np.int64), kind="stable")
+        ids, inverse = ids[by_number], np.argsort(by_number)[inverse]
+    sizes = np.bincount(inverse, minlength=len(ids))
+    offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Partition(np.argsort(inverse, kind="stable").astype(np.int32), offset, ids=ids)
+
+
+def from_lists(name: str, train_csv, test_csv, images, size: int, resize: int, num_classes: int | None, user_column) -> Dataset:
+    """Builds a data set whose images stay in their files and are decoded when used.
+
+    Raises:
+      UserError: bad lists, or a list that names a missing image.
+    """
+    index = by_stem(images_below(images))
+    train_ids, users, train_y = read_list(train_csv, user_column)
+    test_ids, _, test_y = read_list(test_csv, None)
+    classes = int(max(train_y.max(), test_y.max())) + 1 if num_classes is None else num_classes
+    for path, labels in ((train_csv, train_y), (test_csv, test_y)):
+        if labels.min() < 0 or labels.max() >= classes:
+            row = int(((labels < 0) | (labels >= classes)).argmax())
+            raise UserError(f"{path}, record {row + 1}: class {labels[row]} is not in 0..{classes - 1}.")
+    make = lambda path, ids, labels: {"x": Images(located(path, ids, index), size, resize), "y": labels}
+    return Dataset(
+        name, make(train_csv, train_ids, train_y), make(test_csv, test_ids, test_y), classes,
+        mean=IMAGENET[0], std=IMAGENET[1], natural=natural(users) if users else None, verified=False,
+    )  # fmt: skip
+
+
+def first_of(folder, names) -> pathlib.Path | None:
+    """Returns the first of the files that is there, compressed or not."""
+    return next((path for name in names if (path := files.locate(folder, name))), None)
+
+
+def build(name: str, data_dir, patterns, train_names, test_names, size, resize, num_classes, user_columns, source: str) -> Dataset:
+    """Finds the lists and the images below data_dir."""
+    for folder in files.folders(data_dir, *patterns):
+        train_csv, test_csv = first_of(folder, train_names), first_of(folder, test_names)
+        if train_csv and test_csv:
+            header = files.read(train_csv).split(b"\n", 1)[0].decode("utf-8", "replace").strip().split(",")
+            column = next((column for column in user_columns if column in header), user_columns[0])
+            place = next((folder / sub for sub in ("images", "train") if (folder / sub).is_dir()), folder)
+            return from_lists(name, train_csv, test_csv, place, size, resize, num_classes, column)
+    raise files.missing(name, data_dir, f"{train_names[0]} and {test_names[0]}", source)
+
+
+@DATASETS.register("landmarks")
+def landmarks(data_dir, *, size: int = 224, resize: int = 256, small: bool = False) -> Dataset:
+    """Landmarks-User-160k: 164,172 images of 2,028 landmarks by 1,262 photographers; images decoded when used.
+
+    data_dir holds `federated_train.csv`, `test.csv` and the images named there as `<image_id>.jpg`, at any depth.
+
+    Args:
+      size, resize: pixels cut from the centre of the image scaled to a short side of `resize`.
+      small: the 233 clients and 203 classes of gld23k (`mini_gld_train_split.csv`, `mini_gld_test.csv`).
+    """
+    lists = (("mini_gld_train_split.csv",), ("mini_gld_test.csv",)) if small else (("federated_train.csv",), ("test.csv",))
+    source = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
+    return build("landmarks", data_dir, ("landmark*", "gld*"), *lists, size, resize, 203 if small else 2028, ("user_id",), source)
+
+
+@DATASETS.register("inaturalist")
+def inaturalist(data_dir, *, size: int = 224, resize: int = 256, users: str = "user_120k") -> Dataset:
+    """iNaturalist-User-120k: 120,300 images of 1,203 species by 9,275 observers; images decoded when used.
+
+    data_dir holds TFF's `iNaturalist_train.csv` and `iNaturalist_test.csv`, or `federated_train.csv` and `test.csv`, and
+    the images of the 2017 competition at any depth.
+
+    Args:
+      size, resize: as for landmarks.
+      users: the column of TFF's list that names the clients (`user_120k`, `geo_100`, ...).
+    """
+    source = "http://storage.googleapis.com/gresearch/federated-vision-datasets/inaturalist-user-120k.zip"
+    return build(
+        "inaturalist", data_dir, ("inat*",), ("iNaturalist_train.csv", "federated_train.csv"),
+        ("iNaturalist_test.csv", "test.csv"), size, resize, 1203, (users, "user_id"), source,
+    )  # fmt: skip
+
+
+@DATASETS.register("image_folder")
+def image_folder(
+    data_dir, *, train: str = "train.csv", test: str = "test.csv", images: str = ".", size: int = 224, resize: int = 256,
+    num_classes: int | None = None, user: str = "user_id",
+) -> Dataset:  # fmt: skip
+    """Any folder of images with two lists: `user_id,image_id,class` and `image_id,class`; images decoded when used.
+
+    Args:
+      train, test: the lists, in data_dir.
+      images: the folder or tar archive of the images, in data_dir.
+      size, resize: as for landmarks.
+      num_classes: the largest class + 1 by default.
+      user: the column that names the clients; without it the data set has no clients of its own.
+    """
+    root = files.folders(data_dir)[0]
+    header = files.read(root / train).split(b"\n", 1)[0].decode("utf-8", "replace").strip().split(",")
+    column = user if user in header or user != "user_id" else None
+    return from_lists("image_folder", root / train, root / test, root / images, size, resize, num_classes, column)

@@ -1,0 +1,55 @@
+"""Domain x label skew: every client sees one domain, and inside it a label-skewed part."""
+
+import dataclasses
+
+import numpy as np
+
+from fedwin.data.catalog import PARTITIONS
+from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.partitions.pack import finish
+from fedwin.data.rng import generator
+from fedwin.errors import UserError
+
+
+@PARTITIONS.register("domain")
+def domain(dataset: Dataset, num_clients: int, seed: int, *, inner: str = "iid") -> Partition:
+    """Splits each of the D domains over K / D clients with another partitioner, seeded by (seed, domain).
+
+    A seeded permutation of the client numbers hides the domain from their order.
+
+    Args:
+      num_clients: K, a multiple of D.
+      inner: the partitioner inside a domain; its further parameters follow with semicolons
+        (`domain:inner=dirichlet:alpha=0.5;prior=symmetric`).
+
+    Returns:
+      Partition with `domain` [K].
+    """
+    if "domain" not in dataset.train:
+        raise UserError(f"partition 'domain' needs a data set with domains (digit5, pacs); '{dataset.name}' has none.")
+    domains = np.asarray(dataset.train["domain"])
+    num_domains = max(len(dataset.domain_names), int(domains.max()) + 1)
+    if num_clients is None or num_clients < num_domains or num_clients % num_domains:
+        raise UserError(f"partition 'domain': {num_clients} clients; give a multiple of the {num_domains} domains.")
+    text = str(inner).replace(";", ",")
+    if PARTITIONS.check(text).name in ("domain", "natural", "csv"):
+        raise UserError(f"partition 'domain': inner={inner} does not split labels; use shards, quantity or yurochkin.")
+    each = num_clients // num_domains
+    rng = generator(seed, "domain")
+    numbers = rng.permutation(num_clients).reshape(num_domains, each)
+    lists: list = [None] * num_clients
+    of_client = np.zeros(num_clients, np.int32)
+    fallbacks = 0
+    for d in range(num_domains):
+        rows = np.flatnonzero(domains == d)
+        part = dataclasses.replace(
+            dataset, name=f"{dataset.name} domain {d}", train={"y": np.asarray(dataset.train["y"])[rows]}, natural=None
+        )
+        inner_seed = int(generator(seed, "domain", d).integers(2**31))
+        split = PARTITIONS.build(text, part, each, inner_seed)
+        fallbacks += split.report["fallbacks"]
+        of_client[numbers[d]] = d
+        for j, k in enumerate(numbers[d]):
+            lists[k] = rows[split.client(j)]
+    result = Partition.from_lists(lists, domain=of_client)
+    return finish(dataset, result, "domain", inner=text, fallbacks=fallbacks)

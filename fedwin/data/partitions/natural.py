@@ -1,0 +1,35 @@
+"""The data set's own clients: writers, roles, users."""
+
+import numpy as np
+
+from fedwin.data.catalog import PARTITIONS
+from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.partitions.pack import finish
+from fedwin.data.rng import generator
+from fedwin.errors import UserError
+
+
+def subset(partition: Partition, clients: np.ndarray) -> Partition:
+    """Returns the partition of the clients named, in that order."""
+    pieces = [partition.client(k) for k in clients]
+    pick = lambda values: None if values is None else values[clients]
+    return Partition.from_lists(pieces, ids=pick(partition.ids), domain=pick(partition.domain))
+
+
+@PARTITIONS.register("natural")
+def natural(dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
+    """Returns the data set's own clients, or a seeded choice of num_clients of them.
+
+    The choice sorts the ids, permutes them with the seed and takes the first num_clients.
+    """
+    own = dataset.natural
+    if own is None:
+        raise UserError(f"data set '{dataset.name}' has no clients of its own; choose --partition=iid or dirichlet.")
+    if num_clients is not None and not 1 <= num_clients <= own.num_clients:
+        raise UserError(f"'{dataset.name}' has {own.num_clients} clients of its own; {num_clients} were asked for.")
+    extra = dict(own.report)
+    if num_clients is not None and num_clients < own.num_clients:
+        by_id = np.arange(own.num_clients) if own.ids is None else np.argsort(own.ids, kind="stable")
+        extra["chosen_from"] = own.num_clients
+        own = subset(own, by_id[generator(seed, "natural").permutation(own.num_clients)[:num_clients]])
+    return finish(dataset, own, "natural", **extra)

@@ -1,0 +1,71 @@
+"""Pachinko allocation over a two-level label tree, Reddi et al. 2021, https://arxiv.org/abs/2003.00295 (appendix).
+
+The allocation model is Li and McCallum's, https://dl.acm.org/doi/10.1145/1143844.1143917.
+"""
+
+import numpy as np
+
+from fedwin.data.catalog import PARTITIONS
+from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.partitions import fill
+from fedwin.data.partitions.dirichlet import check_alpha, draw
+from fedwin.data.partitions.pack import check_counts, pack
+from fedwin.data.rng import generator
+from fedwin.errors import UserError
+
+
+def tree(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the fine label [N] of each training example and the coarse label [fine labels] of each fine one."""
+    features = dataset.train
+    if "coarse" in features:
+        fine, coarse = np.asarray(features["y"]), np.asarray(features["coarse"])
+    elif "fine" in features:
+        fine, coarse = np.asarray(features["fine"]), np.asarray(features["y"])
+    else:
+        raise UserError(f"partition 'pachinko' needs coarse and fine labels; '{dataset.name}' has none: use cifar100.")
+    parent = np.zeros(fine.max() + 1, np.int64)
+    parent[fine] = coarse
+    if (parent[fine] != coarse).any():
+        raise UserError(f"partition 'pachinko': a fine label of '{dataset.name}' belongs to two coarse labels.")
+    return fine, parent
+
+
+@PARTITIONS.register("pachinko")
+def pachinko(
+    dataset: Dataset, num_clients: int, seed: int, *, alpha: float = 0.1, beta: float = 10.0, per_client: int | None = None
+) -> Partition:
+    """Draws coarse c ~ theta_k, fine f ~ phi_kc, then an unused image of f; clients are filled one after another.
+
+    theta_k ~ Dirichlet(alpha 1) over the coarse labels, phi_kc ~ Dirichlet(beta 1) over the fine labels of c. A fine
+    label without images leaves phi_kc and the rest is renormalised *inside* c; a coarse label without fine ones leaves
+    theta_k.
+
+    Args:
+      alpha: concentration over coarse labels, > 0.
+      beta: concentration over the fine labels of one coarse label, > 0.
+      per_client: examples per client; floor(N / K) by default.
+    """
+    check_alpha("pachinko", alpha, zero=False)
+    if not beta > 0:
+        raise UserError(f"partition 'pachinko': beta={beta}; give a number > 0.")
+    fine, parent = tree(dataset)
+    size = len(fine) // max(num_clients or 1, 1) if per_client is None else per_client
+    check_counts("pachinko", len(fine), num_clients, size)
+    rng = generator(seed, "pachinko")
+    num_coarse = int(parent.max()) + 1
+    theta = draw(np.full(num_coarse, float(alpha)), num_clients, rng)
+    phi = np.zeros((num_clients, len(parent)))
+    for c in range(num_coarse):
+        leaves = np.flatnonzero(parent == c)
+        if len(leaves):
+            phi[:, leaves] = draw(np.full(len(leaves), float(beta)), num_clients, rng)
+
+    def weights(k, is_open):
+        inside = phi[k] * is_open
+        mass = np.bincount(parent, inside, minlength=num_coarse)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(inside > 0, theta[k][parent] * inside / mass[parent], 0.0)
+
+    pools = fill.Pools(fine, len(parent), rng)
+    lists, fallbacks = fill.sequential(pools, weights, np.arange(num_clients), size, rng)
+    return pack(dataset, lists, "pachinko", fallbacks=fallbacks)

@@ -1,0 +1,92 @@
+"""Splits that others published: Hsu et al.'s CSV files and the FedSAM JSON files.
+
+CSV: columns `user_id,image_id,class`, https://github.com/google-research/google-research/tree/master/federated_vision_datasets.
+JSON: LEAF keys `users`, `num_samples`, `user_data`, where x holds names `img_<row>_label_<class>.png`,
+https://github.com/debcaldarola/fedsam. Both count rows in the order of the original archive.
+"""
+
+import csv as csv_format
+import io
+import json
+import re
+
+import numpy as np
+
+from fedwin.data import files
+from fedwin.data.catalog import PARTITIONS
+from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.partitions.pack import finish, labels_of
+from fedwin.errors import UserError
+
+NAME = re.compile(r"img_(\d+)_label_(\d+)(\.\w+)?$")
+
+
+def read_csv(path, text: str):
+    """Yields (record, user, row, class) of each line; class is None where the column is missing."""
+    reader = csv_format.DictReader(io.StringIO(text))
+    missing = {"user_id", "image_id"} - set(reader.fieldnames or ())
+    if missing:
+        raise UserError(f"{path}: column {' and '.join(sorted(missing))} is missing; it needs user_id,image_id,class.")
+    for number, record in enumerate(reader, 2):
+        where = f"line {number}"
+        try:
+            label = int(record["class"]) if record.get("class") not in (None, "") else None
+            yield where, record["user_id"], int(record["image_id"]), label
+        except (TypeError, ValueError):
+            raise UserError(f"{path}, {where}: '{record['image_id']}' and class '{record['class']}' are not whole numbers.")
+
+
+def read_json(path, text: str):
+    """Yields (record, user, row, class) of each named image."""
+    try:
+        content = json.loads(text)
+        users, user_data = [str(user) for user in content["users"]], content["user_data"]
+        if len(set(users)) != len(users):
+            raise UserError(f"{path}: client '{next(u for u in users if users.count(u) > 1)}' is listed twice.")
+        names = [(user, user_data[user]["x"]) for user in users]
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: not a LEAF file with users and user_data ({error}).")
+    for user, images in names:
+        for name in images:
+            match = NAME.search(str(name))
+            if not match:
+                raise UserError(f"{path}, client '{user}': '{name}' is not img_<row>_label_<class>.png.")
+            yield f"client '{user}', {name}", user, int(match[1]), int(match[2])
+
+
+@PARTITIONS.register("csv")
+def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> Partition:
+    """Reads a published split; the number of clients is the file's, and the seed plays no part.
+
+    Args:
+      num_clients: None or the number of clients in the file.
+      path: a .csv or .json file, possibly .gz, .xz or .bz2.
+
+    Raises:
+      UserError: unreadable file, a row out of range, dealt twice or with another class than the data set's.
+    """
+    text = files.read(path).decode("utf-8", "replace")
+    labels = labels_of(dataset, "csv")
+    lists: dict[str, list[int]] = {}
+    dealt = np.zeros(len(labels), bool)
+    records = read_json(path, text) if text.lstrip()[:1] == "{" else read_csv(path, text)
+    for where, user, row, label in records:
+        if not 0 <= row < len(labels):
+            raise UserError(f"{path}, {where}: image {row}, but '{dataset.name}' has 0 to {len(labels) - 1}.")
+        if label is not None and label != labels[row]:
+            raise UserError(
+                f"{path}, {where}: class {label}, but image {row} of '{dataset.name}' has class {labels[row]}; the file "
+                f"belongs to another data set or order."
+            )
+        if dealt[row]:
+            raise UserError(f"{path}, {where}: image {row} is dealt twice.")
+        dealt[row] = True
+        lists.setdefault(user, []).append(row)
+    if num_clients not in (None, len(lists)):
+        raise UserError(f"{path} has {len(lists)} clients, but {num_clients} were asked for; say --num_clients={len(lists)}.")
+    # Numeric ids keep their numeric order; client k is user k in the published files.
+    users = sorted(lists, key=lambda user: (not user.isdigit(), int(user) if user.isdigit() else 0, user))
+    part = Partition.from_lists([np.array(lists[user]) for user in users], ids=np.array(users))
+    return finish(dataset, part, "csv", path=str(path))

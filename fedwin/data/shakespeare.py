@@ -1,0 +1,95 @@
+"""Shakespeare by speaking role in the FedJAX form: next-character prediction on rows of 80.
+
+McMahan et al. 2017, https://arxiv.org/abs/1602.05629, as released with TFF and FedJAX (715 roles). Ids: 0 PAD, 1 BOS, 2 EOS,
+3..88 the 86 characters, 89 everything else.
+"""
+
+import numpy as np
+
+from fedwin.data import clients, fedjax_data, files, tff
+from fedwin.data.catalog import DATASETS
+from fedwin.data.dataset import Dataset, Examples
+from fedwin.errors import UserError
+
+PAD, BOS, EOS, FIRST = 0, 1, 2, 3
+ALPHABET = b"dhlptx@DHLPTX $(,048cgkoswCGKOSW[_#'/37;?bfjnrvzBFJNRVZ\"&*.26:\naeimquyAEIMQUY]!%)-159\r"
+OOV = FIRST + len(ALPHABET)
+VOCABULARY = OOV + 1
+SOURCE = "https://storage.googleapis.com/gresearch/fedjax/shakespeare/shakespeare_{train,test}.sqlite"
+
+TABLE = np.full(256, OOV, np.int32)
+TABLE[np.frombuffer(ALPHABET, np.uint8)] = np.arange(FIRST, OOV)
+
+
+def rows(snippets, length: int) -> Examples:
+    """Joins snippets, each BOS ... EOS, to one stream s and cuts x = s[:-1], y = s[1:] into rows, the last padded with 0.
+
+    Returns:
+      x, y: int32 [ceil((L - 1) / length), length] for a stream of L ids.
+    """
+    pieces = []
+    for snippet in snippets:
+        pieces += [[BOS], TABLE[np.frombuffer(snippet, np.uint8)], [EOS]]
+    stream = np.concatenate(pieces).astype(np.int32) if pieces else np.zeros(1, np.int32)
+    count = -(-(len(stream) - 1) // length)
+    padded = np.zeros((2, count * length), np.int32)
+    padded[0, : len(stream) - 1] = stream[:-1]
+    padded[1, : len(stream) - 1] = stream[1:]
+    return {"x": padded[0].reshape(count, length), "y": padded[1].reshape(count, length)}
+
+
+def one(features: dict) -> dict:
+    """Keeps the snippet of one parsed TFF example."""
+    return {"snippets": features["snippets"][0]}
+
+
+def as_bytes(values) -> list[bytes]:
+    """Returns texts as bytes; HDF5 gives either kind."""
+    return [value if isinstance(value, bytes) else str(value).encode() for value in np.asarray(values, object).reshape(-1)]
+
+
+@DATASETS.register("shakespeare")
+def shakespeare(data_dir, *, length: int = 80) -> Dataset:
+    """Shakespeare roles: x, y int32 [N, 80], one target per position, 0 = padding; 90 ids.
+
+    Reads FedJAX's `shakespeare_{train,test}.sqlite`, TFF's `shakespeare.sqlite` (.lzma) or `shakespeare_{train,test}.h5`.
+
+    Args:
+      length: T, positions per row.
+
+    Raises:
+      UserError: nothing found, damaged records, an empty client or an id twice.
+    """
+    if not (isinstance(length, int) and length > 0):
+        raise UserError(f"shakespeare: length={length}; give a whole number > 0.")
+
+    def build(streams, where):
+        cut = lambda stream: ((client, rows(as_bytes(features["snippets"]), length)) for client, features in stream)
+        (train, natural), (test, test_natural) = (clients.flatten(cut(stream), at) for stream, at in zip(streams, where))
+        return Dataset(
+            "shakespeare", train, test, VOCABULARY, task="sequence", natural=natural, verified=False,
+            test_natural=test_natural,
+        )  # fmt: skip
+
+    for folder in files.folders(data_dir, "shakespeare*"):
+        if not folder.is_dir():
+            continue
+        pair = [folder / f"shakespeare_{side}.sqlite" for side in ("train", "test")]
+        if all(path.is_file() for path in pair):
+            return build([checked(path) for path in pair], pair)
+        if found := files.locate(folder, "shakespeare.sqlite"):
+            with tff.unpacked(found) as path:
+                return build([tff.read_sqlite(path, side, one) for side in ("train", "test")], [found, found])
+        pair = [folder / f"shakespeare_{side}.h5" for side in ("train", "test")]
+        if all(path.is_file() for path in pair):
+            return build([tff.read_hdf5(path, lambda held: {"snippets": held["snippets"]}) for path in pair], pair)
+    wanted = "shakespeare_{train,test}.sqlite, shakespeare.sqlite(.lzma) or shakespeare_{train,test}.h5"
+    raise files.missing("shakespeare", data_dir, wanted, SOURCE)
+
+
+def checked(path):
+    """Yields the clients of a FedJAX file that have snippets."""
+    for client, features in fedjax_data.read_sqlite(path):
+        if "snippets" not in features:
+            raise UserError(f"{path}, client '{clients.text(client)}': no 'snippets' but {', '.join(features)}.")
+        yield client, features

@@ -1,0 +1,123 @@
+"""Stack Overflow next-word prediction by user, as released with TensorFlow Federated and FedJAX.
+
+Lower-cased sentences split at spaces. Ids: 0 PAD, 1 BOS, 2 EOS, rank + 3 for the most frequent words, then one id for all
+others. TFF numbers words differently: ids of the two must not be mixed.
+"""
+
+import numpy as np
+
+from fedwin.data import clients, fedjax_data, files, tff
+from fedwin.data.catalog import DATASETS
+from fedwin.data.dataset import Dataset
+from fedwin.data.rng import generator
+from fedwin.errors import UserError
+
+PAD, BOS, EOS, FIRST = 0, 1, 2, 3
+SOURCE = "https://storage.googleapis.com/gresearch/fedjax/stackoverflow/stackoverflow_{train,held_out,test}.sqlite"
+
+
+def vocabulary(folder, size: int) -> dict[bytes, int]:
+    """Returns word -> id of the `size` most frequent words, from `stackoverflow.word_count` (plain or in its archive)."""
+    path = files.locate(folder, "stackoverflow.word_count")
+    if path:
+        blob = files.read(path)
+    else:
+        archive = folder / "stackoverflow.word_count.tar.bz2"
+        if not archive.is_file():
+            raise files.missing("stackoverflow", folder, "stackoverflow.word_count", "gs://gresearch/fedjax/stackoverflow")
+        path, blob = archive, files.entries(archive).get("stackoverflow.word_count", b"")
+    words = [line.split()[0] for line in blob.splitlines() if line.split()]
+    if len(words) < size:
+        raise UserError(f"{path}: {len(words)} words, but vocabulary={size} was asked for.")
+    ids = {word: FIRST + rank for rank, word in enumerate(words[:size])}
+    if len(ids) < size:
+        raise UserError(f"{path}: a word occurs twice among the first {size}.")
+    return ids
+
+
+def tokenise(sentences, words: dict[bytes, int], length: int) -> dict[str, np.ndarray]:
+    """Returns x = BOS w1 w2 ... and y = w1 w2 ... EOS, cut or padded with 0 to int32 [N, length]."""
+    oov = FIRST + len(words)
+    x, y = np.zeros((2, len(sentences), length), np.int32)
+    for row, sentence in enumerate(sentences):
+        sentence = sentence if isinstance(sentence, bytes) else str(sentence).encode()
+        ids = [words.get(word, oov) for word in sentence.split(b" ")][:length]
+        x[row, 0] = BOS
+        x[row, 1 : len(ids) + 1] = ids[: length - 1]
+        y[row, : len(ids)] = ids
+        if len(ids) < length:
+            y[row, len(ids)] = EOS
+    return {"x": x, "y": y}
+
+
+def chosen_users(sizes: dict, users: int, seed: int) -> list:
+    """Sorts the ids, permutes them with the seed and takes the first `users`."""
+    ids = sorted(sizes)
+    if users > len(ids):
+        raise UserError(f"stackoverflow: {users} users were asked for, but the file has {len(ids)}.")
+    return [ids[i] for i in generator(seed, "stackoverflow users").permutation(len(ids))[:users]]
+
+
+def chosen_tests(sizes: dict, count: int, seed: int) -> dict:
+    """Returns client -> rows of `count` examples drawn without replacement from all clients."""
+    ids = list(sizes)
+    ends = np.cumsum([sizes[client] for client in ids])
+    drawn = np.sort(generator(seed, "stackoverflow test").choice(ends[-1], min(count, ends[-1]), replace=False))
+    owner = np.searchsorted(ends, drawn, side="right")
+    first = ends - [sizes[client] for client in ids]
+    cuts = np.flatnonzero(np.diff(owner)) + 1
+    return {ids[owner[part[0]]]: drawn[part] - first[owner[part[0]]] for part in np.split(np.arange(len(drawn)), cuts)}
+
+
+@DATASETS.register("stackoverflow")
+def stackoverflow(
+    data_dir, *, users: int = 40_000, tests: int = 10_000, vocabulary_size: int = 10_000, length: int = 20, seed: int = 0
+) -> Dataset:
+    """A subset of Stack Overflow users: x, y int32 [N, 20], one target per position, 0 = padding; 10,004 ids.
+
+    Reads FedJAX's `stackoverflow_{train,test}.sqlite` or TFF's `stackoverflow.sqlite` (.lzma), and the word counts. Only
+    the chosen users' records are decoded.
+
+    Args:
+      users: training users, of 342,477.
+      tests: test examples, drawn once.
+      vocabulary_size: most frequent words kept.
+      length: T, positions per sentence.
+      seed: which users and test examples.
+    """
+    for folder in files.folders(data_dir, "stackoverflow*"):
+        if not folder.is_dir():
+            continue
+        pair = [folder / f"stackoverflow_{side}.sqlite" for side in ("train", "test")]
+        if all(path.is_file() for path in pair):
+            words = vocabulary(folder, vocabulary_size)
+            sizes = [fedjax_data.sizes(path) for path in pair]
+            read = lambda side, ids: fedjax_data.read_sqlite(pair[side], ids)
+            return build(words, sizes, read, pair, users, tests, length, seed)
+        if found := files.locate(folder, "stackoverflow.sqlite"):
+            words = vocabulary(folder, vocabulary_size)
+            with tff.unpacked(found) as path:
+                sizes = [tff.sizes(path, side) for side in ("train", "test")]
+                one = lambda features: {"tokens": features["tokens"][0]}
+                read = lambda side, ids: tff.read_sqlite(path, ("train", "test")[side], one, ids)
+                return build(words, sizes, read, [found, found], users, tests, length, seed)
+    raise files.missing("stackoverflow", data_dir, "stackoverflow_{train,test}.sqlite or stackoverflow.sqlite(.lzma)", SOURCE)
+
+
+def build(words, sizes, read, where, users: int, tests: int, length: int, seed: int) -> Dataset:
+    """Reads and tokenises the chosen users and test examples."""
+    rows = chosen_tests(sizes[1], tests, seed)
+
+    def stream(side, ids, pick):
+        for client, features in read(side, ids):
+            if "tokens" not in features:
+                raise UserError(f"{where[side]}, client '{clients.text(client)}': no 'tokens' but {', '.join(features)}.")
+            yield client, tokenise(np.asarray(features["tokens"], object).reshape(-1)[pick(client)], words, length)
+
+    everything = slice(None)
+    train, natural = clients.flatten(stream(0, chosen_users(sizes[0], users, seed), lambda client: everything), where[0])
+    test, test_natural = clients.flatten(stream(1, list(rows), rows.get), where[1])
+    return Dataset(
+        "stackoverflow", train, test, FIRST + len(words) + 1, task="sequence", natural=natural, verified=False,
+        test_natural=test_natural,
+    )  # fmt: skip

@@ -1,0 +1,119 @@
+"""A data set dealt to clients: what the engine trains on and evaluates with."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from fedwin.data.dataset import Dataset, Partition
+from fedwin.engine import Store
+from fedwin.errors import UserError
+
+MAX_BUCKETS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Federation:
+    """Clients, their training examples and the common test set.
+
+    Attributes:
+      dataset: the examples; partition: the clients' training examples; validation: their held-out ones, or None.
+      info: tree of [K, ...] that clients see as Client.info: 'train' and 'validation' label counts [K, C] for
+        classification, 'domain' [K] where there are domains.
+    """
+
+    dataset: Dataset
+    partition: Partition
+    validation: Partition | None
+    info: Any
+
+    @property
+    def num_clients(self) -> int:
+        return self.partition.num_clients
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.partition.sizes
+
+    @property
+    def equal_size(self) -> int | None:
+        """N if every client holds exactly N examples, else None."""
+        sizes = self.sizes
+        return int(sizes[0]) if (sizes == sizes[0]).all() else None
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Client sizes that cohorts are padded to: the largest, and its half and quarter where sizes differ."""
+        largest = int(self.sizes.max())
+        if self.equal_size is not None:
+            return (largest,)
+        return tuple(sorted({-(-largest // (1 << i)) for i in range(MAX_BUCKETS)}))
+
+    def bucket(self, ids) -> int:
+        """Returns the smallest bucket that holds every client of `ids` (-1 = padding)."""
+        ids = np.asarray(ids)
+        most = self.sizes[ids[ids >= 0]].max(initial=1)
+        return next(b for b in self.buckets if b >= most)
+
+    def store(self) -> Store:
+        """Returns the device's view of the training data, as host arrays."""
+        sizes = self.sizes
+        return Store(
+            examples={name: values for name, values in self.dataset.train.items() if name in ("x", "y")},
+            order=self.partition.order.astype(np.int32),
+            offset=self.partition.offset.astype(np.int32),
+            info=self.info,
+            weight=(sizes / sizes.sum()).astype(np.float32),
+        )
+
+
+def class_counts(labels: np.ndarray, partition: Partition, num_classes: int) -> np.ndarray:
+    """Returns how many examples of each class each client holds, int32 [K, C]."""
+    clients = np.repeat(np.arange(partition.num_clients), partition.sizes)
+    flat = clients * num_classes + labels[partition.order].astype(np.int64)
+    counts = np.bincount(flat, minlength=partition.num_clients * num_classes)
+    return counts.reshape(partition.num_clients, num_classes).astype(np.int32)
+
+
+def check_labels(dataset: Dataset, num_classes: int) -> None:
+    """Raises UserError for a label outside 0..num_classes - 1."""
+    for split in ("train", "test"):
+        labels = getattr(dataset, split)["y"]
+        if not labels.size:
+            raise UserError(f"dataset {dataset.name}: its {split} split holds no examples.")
+        bad = (labels < 0) | (labels >= num_classes)
+        if bad.any():
+            at = int(np.argwhere(bad)[0][0])
+            raise UserError(
+                f"dataset {dataset.name}: {split} example {at} has label {labels[bad].flat[0]}, "
+                f"outside the model's classes 0..{num_classes - 1}."
+            )
+
+
+def federate(dataset: Dataset, partition: Partition, validation: Partition | None = None) -> Federation:
+    """Checks a deal and returns the federation.
+
+    Raises UserError for a client without examples, an example that does not exist, or a label outside the classes.
+    """
+    check_labels(dataset, dataset.num_classes)
+    sizes = partition.sizes
+    if partition.num_clients < 1:
+        raise UserError(f"dataset {dataset.name}: the partition has no clients.")
+    if (sizes < 1).any():
+        empty = int(np.argmin(sizes))
+        name = empty if partition.ids is None else partition.ids[empty]
+        raise UserError(f"client {name} has no examples; use fewer clients or a partition that leaves none empty.")
+    total = len(dataset.train["y"])
+    if partition.order.size and (partition.order.min() < 0 or partition.order.max() >= total):
+        raise UserError(f"the partition names example {partition.order.max()}, but there are {total}.")
+    info: dict[str, Any] = {}
+    if dataset.task == "classification":
+        info["train"] = class_counts(dataset.train["y"], partition, dataset.num_classes)
+        info["validation"] = (
+            np.zeros_like(info["train"])
+            if validation is None
+            else class_counts(dataset.train["y"], validation, dataset.num_classes)
+        )
+    if partition.domain is not None:
+        info["domain"] = np.asarray(partition.domain, np.int32)
+    return Federation(dataset, partition, validation, info)

@@ -1,0 +1,169 @@
+"""Convolution and pooling as slices and matrix products.
+
+A convolution with one kernel per client must not reach `lax.conv_general_dilated`: vmap turns it into a grouped
+convolution, and inside a compiled loop on a CPU its gradients leave the fast path. As
+
+    y[b, h, w, :] = sum_{i, j} x[b, h s + i, w s + j, :] K[i, j]  =  patches(x)[b, h, w, :] @ K.reshape(-1, C_out)
+
+it is one matrix product, which becomes a batched matrix product under vmap.
+"""
+
+import functools
+import math
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+
+def _pad(x, low_high, interior=None):
+    """Pads the spatial axes of x [B, ..., C] with zeros, `interior` zeros between neighbours."""
+    interior = interior or (0,) * len(low_high)
+    if not any(interior) and all(tuple(p) == (0, 0) for p in low_high):
+        return x
+    config = [(0, 0, 0), *((lo, hi, i) for (lo, hi), i in zip(low_high, interior)), (0, 0, 0)]
+    return lax.pad(x, jnp.zeros((), x.dtype), config)
+
+
+def _taps(x, window, strides, dilation):
+    """Yields one strided slice [B, *out, C] of x per position in the window, row-major."""
+    out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[1:-1], window, strides, dilation)]
+    for flat in range(math.prod(window)):
+        offset, rest = [], flat
+        for k, d in zip(reversed(window), reversed(dilation)):
+            offset.insert(0, rest % k * d)
+            rest //= k
+        limit = [o + (n - 1) * s + 1 for o, n, s in zip(offset, out, strides)]
+        yield lax.slice(x, (0, *offset, 0), (x.shape[0], *limit, x.shape[-1]), (1, *strides, 1))
+
+
+def patches(x, window, strides=None, dilation=None):
+    """Windows of x side by side: [B, *spatial, C] -> [B, *out, prod(window) * C], window row-major, VALID.
+
+    A window of one element with stride one returns x itself.
+    """
+    strides, dilation = strides or (1,) * len(window), dilation or (1,) * len(window)
+    taps = list(_taps(x, window, strides, dilation))
+    return taps[0] if len(taps) == 1 else jnp.concatenate(taps, -1)
+
+
+def _depthwise(x, kernel, strides, dilation):
+    """y[..., c m + t] = sum_{i, j} x[..., c] K[i, j, 0, c m + t]: a sum of shifted products."""
+    multiplier = kernel.shape[-1] // x.shape[-1]
+    weights = kernel.reshape(-1, kernel.shape[-1])
+    total = None
+    for tap, weight in zip(_taps(x, kernel.shape[:-2], strides, dilation), weights):
+        tap = tap if multiplier == 1 else jnp.repeat(tap, multiplier, axis=-1)
+        total = tap * weight if total is None else total + tap * weight
+    return total
+
+
+def _dense(x, kernel, strides, dilation, precision):
+    columns = patches(x, kernel.shape[:-2], strides, dilation)
+    rows, weights = columns.reshape(-1, columns.shape[-1]), kernel.reshape(-1, kernel.shape[-1])
+    flat = jnp.matmul(rows, weights, precision=precision)
+    return flat.reshape(*columns.shape[:-1], kernel.shape[-1])
+
+
+def _grouped(x, kernel, strides, dilation, groups, precision):
+    """Patches per group, one batched matrix product over the groups."""
+    columns = patches(x, kernel.shape[:-2], strides, dilation)
+    split = columns.reshape(*columns.shape[:-1], -1, groups, x.shape[-1] // groups)
+    weights = kernel.reshape(-1, kernel.shape[-2], groups, kernel.shape[-1] // groups)
+    y = jnp.einsum("...kgi,kigo->...go", split, weights, precision=precision)
+    return y.reshape(*columns.shape[:-1], kernel.shape[-1])
+
+
+def conv_general_dilated(
+    lhs,
+    rhs,
+    window_strides,
+    padding,
+    lhs_dilation=None,
+    rhs_dilation=None,
+    dimension_numbers=None,
+    feature_group_count=1,
+    batch_group_count=1,
+    precision=None,
+    preferred_element_type=None,
+):
+    """`lax.conv_general_dilated` as patches @ kernel; pass it to `flax.linen.Conv(conv_general_dilated=...)`.
+
+    Args and result as in lax, any layout, stride, dilation and padding. Groups: depthwise (groups = C_in) is a sum of
+    shifted products, other groups a batched product. batch_group_count > 1 goes to lax itself.
+    """
+    if batch_group_count != 1:
+        return lax.conv_general_dilated(
+            lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
+            feature_group_count, batch_group_count, precision, preferred_element_type,
+        )  # fmt: skip
+    numbers = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
+    rank = lhs.ndim - 2
+    to_last = (numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
+    x = lhs if to_last == tuple(range(lhs.ndim)) else lhs.transpose(to_last)
+    to_hwio = (*numbers.rhs_spec[2:], numbers.rhs_spec[1], numbers.rhs_spec[0])
+    kernel = rhs if to_hwio == tuple(range(rhs.ndim)) else rhs.transpose(to_hwio)
+
+    strides = tuple(window_strides)
+    inside = tuple(lhs_dilation or (1,) * rank)
+    dilation = tuple(rhs_dilation or (1,) * rank)
+    if isinstance(padding, str):
+        sizes = [(n - 1) * i + 1 if n else 0 for n, i in zip(x.shape[1:-1], inside)]
+        spans = [(k - 1) * d + 1 for k, d in zip(kernel.shape[:-2], dilation)]
+        padding = lax.padtype_to_pads(sizes, spans, strides, padding)
+    x = _pad(x, [tuple(p) for p in padding], tuple(i - 1 for i in inside))
+
+    if feature_group_count == 1:
+        y = _dense(x, kernel, strides, dilation, precision)
+    elif feature_group_count == x.shape[-1]:
+        y = _depthwise(x, kernel, strides, dilation)
+    else:
+        y = _grouped(x, kernel, strides, dilation, feature_group_count, precision)
+    if preferred_element_type is not None:
+        y = y.astype(preferred_element_type)
+    back = [0] * lhs.ndim
+    for position, axis in enumerate((numbers.out_spec[0], *numbers.out_spec[2:], numbers.out_spec[1])):
+        back[axis] = position
+    return y if back == list(range(lhs.ndim)) else y.transpose(back)
+
+
+def Conv(features, kernel_size, strides=1, padding="SAME", **options):
+    """`flax.linen.Conv` (same parameters: kernel [*window, C_in / groups, C_out], bias [C_out]) lowered as above."""
+    return nn.Conv(
+        features, kernel_size, strides=strides, padding=padding, conv_general_dilated=conv_general_dilated, **options
+    )
+
+
+def _windows(x, window, strides, padding, neutral, reduce, fold):
+    """Reduces windows: `reduce(y, axes)` where they are disjoint, `fold(a, b)` over the slices where they overlap."""
+    strides = tuple(strides or window)
+    if isinstance(padding, str):
+        padding = lax.padtype_to_pads(x.shape[1:-1], window, strides, padding)
+    if any(tuple(p) != (0, 0) for p in padding):
+        x = lax.pad(x, jnp.asarray(neutral, x.dtype), [(0, 0, 0), *((lo, hi, 0) for lo, hi in padding), (0, 0, 0)])
+    if tuple(window) != strides:
+        return functools.reduce(fold, _taps(x, tuple(window), strides, (1,) * len(window)))
+    # The gradient of reduce_window (select_and_scatter) is slow on a CPU; that of reshape and reduce is not.
+    shape = [x.shape[0]]
+    for axis, k in enumerate(window, start=1):
+        x = lax.slice_in_dim(x, 0, x.shape[axis] // k * k, axis=axis)
+        shape += [x.shape[axis] // k, k]
+    return reduce(x.reshape(*shape, x.shape[-1]), tuple(range(2, 2 * len(window) + 1, 2)))
+
+
+def max_pool(x, window, strides=None, padding="VALID"):
+    """max over windows of x [B, *spatial, C]; strides default to the window. Equal maxima share the gradient.
+
+    max and ReLU commute: relu(max_pool(x)) has the values of max_pool(relu(x)) for a fraction of the ReLU's work.
+    """
+    return _windows(x, window, strides, padding, -jnp.inf, lambda y, axes: y.max(axes), jnp.maximum)
+
+
+def avg_pool(x, window, strides=None, padding="VALID"):
+    """Mean over windows of x [B, *spatial, C]; padded zeros count, as in flax.linen.avg_pool."""
+    return _windows(x, window, strides, padding, 0, lambda y, axes: y.sum(axes), jnp.add) / math.prod(window)
+
+
+def global_avg_pool(x):
+    """[B, *spatial, C] -> [B, C]: the mean over all positions."""
+    return x.mean(tuple(range(1, x.ndim - 1)))

@@ -1,0 +1,153 @@
+"""Layers shared by the networks: initialisers, normalisation, dropout."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.nn import initializers
+
+from fedwin.models.conv import Conv
+
+he_normal = initializers.variance_scaling(2.0, "fan_in", "normal")
+# PyTorch's default for Linear and Conv2d, U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
+torch_kernel = initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+
+
+def torch_bias(fan_in: int):
+    """U(-1/sqrt(fan_in), 1/sqrt(fan_in)), PyTorch's default bias."""
+    bound = fan_in**-0.5
+    return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)
+
+
+def haiku_kernel(key, shape, dtype=jnp.float32):
+    """Haiku's default for Linear and Conv: normal cut at 2 sigma, sigma = 1/sqrt(fan_in)."""
+    fan_in = max(1, math.prod(shape[:-1]))
+    return initializers.truncated_normal(fan_in**-0.5)(key, shape, dtype)
+
+
+def torch_conv(x, features, kernel_size, strides=1, padding="SAME", *, kernel_init=torch_kernel, **options):
+    """A convolution of x with PyTorch's default initialisation; call it inside a compact method."""
+    fan_in = x.shape[-1] // options.get("feature_group_count", 1) * kernel_size[0] * kernel_size[1]
+    layer = Conv(features, kernel_size, strides, padding, kernel_init=kernel_init, bias_init=torch_bias(fan_in), **options)
+    return layer(x)
+
+
+def torch_dense(x, features, *, kernel_init=torch_kernel, **options):
+    """A dense layer on x with PyTorch's default initialisation; call it inside a compact method."""
+    return nn.Dense(features, kernel_init=kernel_init, bias_init=torch_bias(x.shape[-1]), **options)(x)
+
+
+def flatten(x):
+    """[B, ...] -> [B, everything else]."""
+    return x.reshape(x.shape[0], -1)
+
+
+def dropout(x, rate: float, key, train: bool):
+    """x m / (1 - rate) with m ~ Bernoulli(1 - rate) per element when train, else x.
+
+    A rate that is a multiple of 1/256 needs only 8 random bits per element, a quarter of the generator's work.
+    """
+    if not train or rate == 0:
+        return x
+    keep = 1 - rate
+    if (keep * 256).is_integer():
+        mask = jax.random.bits(key, x.shape, jnp.uint8) < int(keep * 256)
+    else:
+        mask = jax.random.bernoulli(key, keep, x.shape)
+    return jnp.where(mask, x / keep, 0)
+
+
+class GroupNorm(nn.Module):
+    """y = (x - mean) / sqrt(var + eps) * scale + bias per example and group of channels (arXiv:1803.08494).
+
+    https://arxiv.org/abs/1803.08494. Parameters scale, bias [C] as in flax.linen.GroupNorm. The sums run over the
+    positions first and over a group's channels afterwards, on [B, C]; then y = a x + b with a, b [B, 1, C] is one pass.
+
+    Attributes:
+      groups: number of groups, must divide C. epsilon: PyTorch's 1e-5 (flax: 1e-6).
+    """
+
+    groups: int = 2
+    epsilon: float = 1e-5
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        channels = x.shape[-1]
+        if channels % self.groups:
+            raise ValueError(f"{self.groups} groups do not divide {channels} channels")
+        scale = self.param("scale", nn.initializers.ones, (channels,))
+        bias = self.param("bias", nn.initializers.zeros, (channels,))
+        wide = x.reshape(x.shape[0], -1, channels).astype(jnp.promote_types(x.dtype, jnp.float32))
+        count = wide.shape[1] * (channels // self.groups)
+
+        def group_mean(sums):  # [B, C] -> the mean of each channel's group, [B, C]
+            total = sums.reshape(-1, self.groups, channels // self.groups).sum(-1) / count
+            return jnp.repeat(total, channels // self.groups, axis=-1)
+
+        mean = group_mean(wide.sum(1))
+        var = jnp.maximum(group_mean(jnp.square(wide).sum(1)) - jnp.square(mean), 0)
+        factor = scale * jax.lax.rsqrt(var + self.epsilon)
+        y = wide * factor[:, None] + (bias - mean * factor)[:, None]
+        return y.reshape(x.shape).astype(self.dtype)
+
+
+class BatchNorm(nn.Module):
+    """y = (x - mean) / sqrt(var + eps) * scale + bias per channel (arXiv:1502.03167), in PyTorch's conventions.
+
+    https://arxiv.org/abs/1502.03167. In training, mean and var are those of the batch's real rows and
+
+        running <- (1 - momentum) running + momentum batch,   var unbiased: n / (n - 1), n = rows x positions
+
+    Attributes:
+      momentum: weight of the new value (PyTorch's 0.1 is flax's 0.9). epsilon: 1e-5.
+    """
+
+    momentum: float = 0.1
+    epsilon: float = 1e-5
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool, mask=None):
+        """x [B, ..., C]; mask [B], 0 marks padded rows, which enter no statistic. Returns an array shaped like x."""
+        channels = x.shape[-1]
+        scale = self.param("scale", nn.initializers.ones, (channels,))
+        bias = self.param("bias", nn.initializers.zeros, (channels,))
+        running_mean = self.variable("batch_stats", "mean", jnp.zeros, (channels,))
+        running_var = self.variable("batch_stats", "var", jnp.ones, (channels,))
+        wide = x.reshape(x.shape[0], -1, channels).astype(jnp.promote_types(x.dtype, jnp.float32))
+        if not train:
+            mean, var = running_mean.value, running_var.value
+        else:
+            rows = jnp.ones(x.shape[0]) if mask is None else jnp.asarray(mask, jnp.float32)
+            count = rows.sum() * wide.shape[1]
+            safe = jnp.maximum(count, 1)
+            real = rows[:, None, None]
+            mean = (wide * real).sum((0, 1)) / safe
+            var = (jnp.square(wide - mean) * real).sum((0, 1)) / safe
+            if not self.is_initializing():
+                # A batch of padding alone leaves the running statistics as they are.
+                step = jnp.where(count > 0, self.momentum, 0.0)
+                unbiased = jax.lax.stop_gradient(var * count / jnp.maximum(count - 1, 1))
+                running_mean.value += step * (jax.lax.stop_gradient(mean) - running_mean.value)
+                running_var.value += step * (unbiased - running_var.value)
+        factor = scale * jax.lax.rsqrt(var + self.epsilon)
+        return (wide * factor + (bias - mean * factor)).reshape(x.shape).astype(self.dtype)
+
+
+class Norm(nn.Module):
+    """GroupNorm or BatchNorm by name: kind 'gn' (with `groups`) or 'bn'; train and mask only matter to 'bn'."""
+
+    kind: str
+    groups: int = 2
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool, mask=None):
+        if self.kind == "gn":
+            return GroupNorm(self.groups, dtype=self.dtype, name="gn")(x)
+        if self.kind == "bn":
+            return BatchNorm(dtype=self.dtype, name="bn")(x, train, mask)
+        raise ValueError(f"norm must be 'gn' or 'bn', not {self.kind!r}")

@@ -1,0 +1,232 @@
+"""The loop over dispatches: cohorts in, evaluations out, checkpoints in between."""
+
+import dataclasses
+import math
+import sys
+import time
+from typing import Any, Callable
+
+import jax
+import numpy as np
+
+from fedwin import checkpoint, engine, sampling
+from fedwin.federation import Federation
+from fedwin.logbook import Logbook
+from fedwin.strategy import Strategy
+from fedwin.tables import HostTable
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """When what happens.
+
+    num_rounds: T; clients_per_round: |S|; eval_every: rounds between evaluations; final_evals: the last N rounds are all
+    evaluated; checkpoint_every: rounds between checkpoints (0 = only the last); rounds_per_dispatch: the most rounds
+    that one dispatch may hold; stop_on_divergence: end at the first NaN or inf.
+    """
+
+    num_rounds: int
+    clients_per_round: int
+    eval_every: int
+    final_evals: int
+    checkpoint_every: int
+    rounds_per_dispatch: int = 50
+    stop_on_divergence: bool = True
+
+    def evaluated(self, completed: int) -> bool:
+        """Whether the model after `completed` rounds is evaluated."""
+        return (
+            completed % self.eval_every == 0
+            or completed > self.num_rounds - self.final_evals
+            or completed == self.num_rounds
+        )
+
+    def checkpointed(self, completed: int) -> bool:
+        return completed == self.num_rounds or (self.checkpoint_every > 0 and completed % self.checkpoint_every == 0)
+
+    def dispatch_end(self, completed: int, wish: int) -> int:
+        """Returns where the dispatch that starts after `completed` rounds ends, at most `wish` rounds on.
+
+        Dispatches end on multiples of rounds_per_dispatch too: what a dispatch is padded to then depends on the round
+        alone, and a resumed run computes the same bits.
+        """
+        block = self.rounds_per_dispatch
+        ends = [self.num_rounds, completed + wish, (completed // block + 1) * block]
+        if self.checkpoint_every:
+            ends.append((completed // self.checkpoint_every + 1) * self.checkpoint_every)
+        return min(ends)
+
+
+@dataclasses.dataclass
+class Result:
+    """What became of one seed: final Run, evaluations, the round that diverged (or None), seconds of training."""
+
+    run: engine.Run
+    lines: list[dict[str, Any]]
+    diverged_at: int | None
+    seconds: float
+    dispatches: int
+
+
+class Progress:
+    """A bar with rounds per second and ETA on a terminal, a plain line every few seconds elsewhere."""
+
+    def __init__(self, label: str, total: int, done: int):
+        self.label, self.total, self.started, self.first = label, total, time.monotonic(), done
+        self.spoken = self.started
+        self.bar = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self.bar = tqdm(total=total, initial=done, desc=label, unit="round", dynamic_ncols=True)
+
+    def update(self, done: int, note: str) -> None:
+        if self.bar is not None:
+            self.bar.set_postfix_str(note, refresh=False)
+            self.bar.update(done - self.bar.n)
+            return
+        now = time.monotonic()
+        if now - self.spoken > 5 or done == self.total:
+            self.spoken = now
+            rate = (done - self.first) / max(now - self.started, 1e-9)
+            left = (self.total - done) / max(rate, 1e-9)
+            print(f"{self.label}: round {done}/{self.total}  {rate:.1f} rounds/s  {left:.0f} s left  {note}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+class Cohorts:
+    """Host side of a dispatch: who takes part, padded as the strategy asks."""
+
+    def __init__(self, federation: Federation, schedule: Schedule, strategy: Strategy, seed: int, table: HostTable | None):
+        self.federation, self.schedule, self.seed, self.table = federation, schedule, seed, table
+        self.width = strategy.multiple(schedule.clients_per_round)
+
+    def block(self, completed: int) -> tuple[np.ndarray, int]:
+        """Returns (ids int32 [R_max, width], first round) of the dispatch block that round `completed` lies in."""
+        length = self.schedule.rounds_per_dispatch
+        first = completed // length * length
+        count = min(length, self.schedule.num_rounds - first)
+        drawn = sampling.cohorts(
+            self.seed, first, count, self.federation.num_clients, self.schedule.clients_per_round
+        )
+        ids = np.full((length, self.width), -1, np.int32)
+        ids[:count, : drawn.shape[1]] = drawn
+        return ids, first
+
+    def take(self, completed: int, end: int) -> tuple[engine.Cohorts, int, np.ndarray]:
+        """Returns (cohorts, n_max, unique ids) for rounds completed .. end - 1."""
+        ids, first = self.block(completed)
+        # The bucket is that of the whole block, so that it does not depend on where a dispatch was cut.
+        n_max = self.federation.bucket(ids)
+        mine = np.full_like(ids, -1)
+        mine[: end - completed] = ids[completed - first : end - first]
+        rows = np.maximum(mine, 0)
+        if self.table is None:
+            slots = np.where(mine >= 0, mine, self.federation.num_clients).astype(np.int32)
+            return engine.Cohorts(mine, rows, slots), n_max, np.zeros(0, int)
+        unique, slots = self.table.slots(mine)
+        return engine.Cohorts(mine, rows, slots), n_max, unique
+
+
+def train(
+    run: engine.Run,
+    dispatch: Callable,
+    store: engine.Store,
+    test: Any,
+    federation: Federation,
+    schedule: Schedule,
+    strategy: Strategy,
+    seed: int,
+    *,
+    probe: Callable | None = None,
+    read_out: Callable | None = None,
+    table: HostTable | None = None,
+    logbook: Logbook | None = None,
+    checkpoints: checkpoint.Checkpoints | None = None,
+    bytes_per_round: tuple[int, int] = (0, 0),
+    seconds: float = 0.0,
+    label: str = "",
+) -> Result:
+    """Trains one seed from where `run` stands to the last round.
+
+    Args:
+      run: a placed Run (donated); dispatch: from engine.make_rounds; store, test: placed data.
+      probe, read_out: evaluate the initial model when the run has not begun.
+      table: the client table if it lives on the host; logbook, checkpoints: where to write, or None.
+      bytes_per_round: (down, up) of one round; seconds: training time before a resume.
+    """
+    completed = int(run.round)
+    lines: list[dict[str, Any]] = []
+    cohorts = Cohorts(federation, schedule, strategy, seed, table)
+    down, up = bytes_per_round
+    diverged_at, dispatches, pace = None, 0, 0.0
+
+    def record(after: int, values: dict[str, dict[str, Any]], train_loss: float) -> None:
+        line = {"seed": seed, "round": after}
+        line |= {name: {metric: float(v) for metric, v in metrics.items()} for name, metrics in values.items()}
+        line |= {"train_loss": train_loss, "bytes_down": after * down, "bytes_up": after * up, "seconds": round(seconds, 3)}
+        lines.append(line)
+        if logbook is not None:
+            logbook.write(line)
+
+    def save() -> None:
+        if checkpoints is None:
+            return
+        if logbook is not None:
+            logbook.flush()
+        whole = run if table is None else (run._replace(table=()), table.leaves())
+        checkpoints.save(completed, whole, {"seconds": seconds, "seed": seed})
+
+    if completed == 0 and probe is not None:
+        record(0, jax.device_get(probe(read_out(run), test)), math.nan)
+        save()
+
+    progress = Progress(label, schedule.num_rounds, completed)
+    wish = 1
+    while completed < schedule.num_rounds and not (diverged_at is not None and schedule.stop_on_divergence):
+        end = schedule.dispatch_end(completed, wish)
+        picked, n_max, unique = cohorts.take(completed, end)
+        count = end - completed
+        flags = np.zeros(len(picked.ids), bool)
+        flags[:count] = [schedule.evaluated(completed + r + 1) for r in range(count)]
+        if table is not None:
+            rows = strategy.place(table.gather(unique), None if strategy.mesh is None else strategy.placement(run).table)
+            run = run._replace(table=rows)
+        begun = time.monotonic()
+        run, metrics, probes = dispatch(run, store, picked, test, count, flags, n_max=n_max)
+        metrics, probes = jax.device_get((metrics, probes))
+        if table is not None:
+            table.scatter(unique, run.table)
+        took = time.monotonic() - begun
+        seconds += took
+        dispatches += 1
+        if dispatches > 1:  # the first one compiles
+            pace = took / count
+            wish = max(1, min(schedule.rounds_per_dispatch, int(2.0 / max(pace, 1e-9))))
+        else:
+            wish = max(1, min(schedule.rounds_per_dispatch, 4))
+        loss = metrics["loss"].value if "loss" in metrics else np.zeros(len(flags))
+        for r in range(count):
+            after = completed + r + 1
+            values = {name: {m: v[r] for m, v in found.items()} for name, found in probes.items()} if flags[r] else None
+            bad = not np.isfinite(loss[r]) or (values is not None and not np.isfinite(values["model"]["loss"]))
+            if bad and diverged_at is None:
+                diverged_at = after
+            if values is not None:
+                record(after, values, float(loss[r]))
+            if bad and schedule.stop_on_divergence:
+                break
+        completed = end
+        note = f"loss {loss[count - 1]:.4f}"
+        if lines:
+            note += "".join(f"  {name} {found['accuracy']:.4f}" for name, found in lines[-1].items() if isinstance(found, dict))
+        progress.update(completed, note)
+        if schedule.checkpointed(completed) and not (diverged_at is not None and schedule.stop_on_divergence):
+            save()
+    progress.close()
+    if logbook is not None:
+        logbook.flush()
+    return Result(run, lines, diverged_at, seconds, dispatches)
