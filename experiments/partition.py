@@ -1,6 +1,6 @@
 """Shows how a partition deals a data set: the report on the terminal and a picture of classes by clients.
 
-  python -m experiments.partition --dataset=digits --partition=dirichlet:alpha=0.5 --num_clients=20 --out=partition.png
+python -m experiments.partition --dataset=digits --partition=dirichlet:alpha=0.5 --num_clients=20 --out=partition.png
 """
 
 import sys
@@ -12,15 +12,6 @@ from absl import app, flags
 from fedwin import data
 from fedwin.errors import UserError
 
-_DATASET = flags.DEFINE_string("dataset", "digits", "Data set, with its parameters.")
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder of its files.")
-_PARTITION = flags.DEFINE_string("partition", None, "Partition, with its parameters; the data set's own clients or iid by default.")
-_NUM_CLIENTS = flags.DEFINE_integer("num_clients", None, "Clients; 100 by default where neither data set nor file has its own.")
-_SEED = flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.")
-_PLOT = flags.DEFINE_enum("plot", "bubbles", ["bubbles", "bars", "none"], "Kind of picture.")
-_SHOWN = flags.DEFINE_integer("shown", 40, "Clients in the picture, the first ones.", lower_bound=1)
-_OUT = flags.DEFINE_string("out", "partition.png", "Where the picture goes.")
-
 
 def describe(part: data.Partition) -> str:
     """Returns the report as lines of text."""
@@ -28,8 +19,10 @@ def describe(part: data.Partition) -> str:
     lines = [
         f"partition          {report['partition']}",
         f"clients            {part.num_clients:,}",
-        f"examples           {len(part.order):,} dealt, {report['left_out']:,} left out, {report['fallbacks']:,} fallbacks",
-        f"sizes              min {sizes.min():,}, median {np.median(sizes):,.0f}, mean {sizes.mean():,.1f}, max {sizes.max():,}",
+        f"examples           {len(part.order):,} dealt, {report['left_out']:,} left out, "
+        f"{report['fallbacks']:,} fallbacks",
+        f"sizes              min {sizes.min():,}, median {np.median(sizes):,.0f}, mean {sizes.mean():,.1f}, "
+        f"max {sizes.max():,}",
     ]
     histogram = report["histogram"]
     if histogram is not None:
@@ -69,7 +62,9 @@ def draw(part: data.Partition, dataset: data.Dataset, kind: str, shown: int, pat
         count = histogram[client, label]
         room = min(figure.get_figwidth() * 66 / clients, figure.get_figheight() * 66 / classes)
         colour = colours(label % colours.N)
-        axes.scatter(client, label, s=np.maximum((0.95 * room) ** 2 * count / histogram.max(), 1.0), c=colour, linewidths=0)
+        axes.scatter(
+            client, label, s=np.maximum((0.95 * room) ** 2 * count / histogram.max(), 1.0), c=colour, linewidths=0
+        )
         axes.set(ylabel="class", ylim=(-0.8, classes - 0.2), xlim=(-0.8, clients - 0.2))
         axes.grid(alpha=0.25, linewidth=0.5)
         axes.set_axisbelow(True)
@@ -78,7 +73,14 @@ def draw(part: data.Partition, dataset: data.Dataset, kind: str, shown: int, pat
     else:
         bottom = np.zeros(clients)
         for c in range(classes):
-            axes.bar(range(clients), histogram[:, c], bottom=bottom, width=0.85, color=colours(c % colours.N), label=names[c] if names else c)
+            axes.bar(
+                range(clients),
+                histogram[:, c],
+                bottom=bottom,
+                width=0.85,
+                color=colours(c % colours.N),
+                label=names[c] if names else c,
+            )
             bottom += histogram[:, c]
         axes.set(ylabel="examples", xlim=(-0.8, clients - 0.2), ylim=(0, 1.03 * bottom.max()))
         if classes <= 20:
@@ -96,27 +98,42 @@ def draw(part: data.Partition, dataset: data.Dataset, kind: str, shown: int, pat
         plt.close(figure)
 
 
+def define_flags() -> None:
+    """Defines the flags; importing this file from a test or another binary defines none."""
+    flags.DEFINE_string("dataset", "digits", "Data set, with its parameters.")
+    flags.DEFINE_string("data_dir", None, "Folder of its files.")
+    flags.DEFINE_string(
+        "partition", None, "Partition, with its parameters; the data set's own clients or iid by default."
+    )
+    flags.DEFINE_integer("num_clients", None, "Clients; 100 by default where neither data set nor file has its own.")
+    flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.")
+    flags.DEFINE_enum("plot", "bubbles", ["bubbles", "bars", "none"], "Kind of picture.")
+    flags.DEFINE_integer("shown", 40, "Clients in the picture, the first ones.", lower_bound=1)
+    flags.DEFINE_string("out", "partition.png", "Where the picture goes.")
+
+
 def main(argv) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"unexpected argument '{argv[1]}'")
     warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
     try:
-        dataset = data.load(_DATASET.value, _DATA_DIR.value)
-        own = dataset.natural is not None and (_PARTITION.value or "natural").startswith("natural")
-        clients = _NUM_CLIENTS.value
-        if clients is None and not own and not (_PARTITION.value or "").startswith("csv"):
+        dataset = data.load(flags.FLAGS.dataset, flags.FLAGS.data_dir)
+        own = dataset.natural is not None and (flags.FLAGS.partition or "natural").startswith("natural")
+        clients = flags.FLAGS.num_clients
+        if clients is None and not own and not (flags.FLAGS.partition or "").startswith("csv"):
             clients = 100
-        part = data.deal(dataset, _PARTITION.value, clients, _SEED.value)
-        if _PARTITION.value:
-            part.report["partition"] = _PARTITION.value
+        part = data.deal(dataset, flags.FLAGS.partition, clients, flags.FLAGS.partition_seed)
+        if flags.FLAGS.partition:
+            part.report["partition"] = flags.FLAGS.partition
         print(describe(part))
-        if _PLOT.value != "none":
-            draw(part, dataset, _PLOT.value, _SHOWN.value, _OUT.value)
-            print(f"picture            {_OUT.value}")
+        if flags.FLAGS.plot != "none":
+            draw(part, dataset, flags.FLAGS.plot, flags.FLAGS.shown, flags.FLAGS.out)
+            print(f"picture            {flags.FLAGS.out}")
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(main)

@@ -1,7 +1,7 @@
 """Prepares a data set: downloads what it may, checks it and writes a packed cache that opens by memory map.
 
-  python -m experiments.prepare --dataset=mnist_writers --data_dir=/data/mnist
-  python -m experiments.train --dataset=mnist_writers --data_dir=/data/mnist     (reads the cache)
+python -m experiments.prepare --dataset=mnist_writers --data_dir=/data/mnist
+python -m experiments.train --dataset=mnist_writers --data_dir=/data/mnist     (reads the cache)
 """
 
 import pathlib
@@ -15,13 +15,6 @@ from tqdm import tqdm
 from fedwin import data
 from fedwin.data import cache, download
 from fedwin.errors import UserError
-
-_DATASET = flags.DEFINE_string("dataset", None, "Data set to prepare, with its parameters: cifar10, cifar100:label=coarse, ...")
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder of the original files (or a parent of it); downloads go there.")
-_CACHE_DIR = flags.DEFINE_string("cache_dir", None, "Folder of the cache; data_dir by default. Later runs take it as --data_dir.")
-_DOWNLOAD = flags.DEFINE_boolean("download", True, "Fetch missing files where an address is known.")
-_FORCE = flags.DEFINE_boolean("force", False, "Write the cache again even if it is there.")
-_LIST = flags.DEFINE_boolean("list", False, "List the data sets, and how each can be had, and stop.")
 
 
 def listing() -> str:
@@ -86,27 +79,50 @@ def prepare(text: str, data_dir, cache_dir, may_download: bool = True, force: bo
     size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
     clients = "no clients of its own" if dataset.natural is None else f"{dataset.natural.num_clients} clients"
     return (
-        f"{text}: {len(dataset.train['y']):,} training and {len(dataset.test['y']):,} test examples, {dataset.num_classes} classes, "
-        f"{clients}, {'verified' if dataset.verified else 'checksums unverified'}\n"
+        f"{text}: {len(dataset.train['y']):,} training and {len(dataset.test['y']):,} test examples, "
+        f"{dataset.num_classes} classes, {clients}, {'verified' if dataset.verified else 'checksums unverified'}\n"
         f"{folder}: {size:,.1f} MiB, prepared in {written:.1f} s, opens in {opened * 1000:.0f} ms"
     )
+
+
+def define_flags() -> None:
+    """Defines the flags; importing this file from a test or another binary defines none."""
+    flags.DEFINE_string(
+        "dataset", None, "Data set to prepare, with its parameters: cifar10, cifar100:label=coarse, ..."
+    )
+    flags.DEFINE_string("data_dir", None, "Folder of the original files (or a parent of it); downloads go there.")
+    flags.DEFINE_string(
+        "cache_dir", None, "Folder of the cache; data_dir by default. Later runs take it as --data_dir."
+    )
+    flags.DEFINE_boolean("download", True, "Fetch missing files where an address is known.")
+    flags.DEFINE_boolean("force", False, "Write the cache again even if it is there.")
+    flags.DEFINE_boolean("list", False, "List the data sets, and how each can be had, and stop.")
 
 
 def main(argv) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"unexpected argument '{argv[1]}'")
     warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
-    if _LIST.value:
+    if flags.FLAGS.list:
         print(listing())
         return
     try:
-        if not _DATASET.value:
+        if not flags.FLAGS.dataset:
             raise UserError("say which data set with --dataset=NAME; --list shows them.")
-        print(prepare(_DATASET.value, _DATA_DIR.value, _CACHE_DIR.value or _DATA_DIR.value, _DOWNLOAD.value, _FORCE.value))
+        print(
+            prepare(
+                flags.FLAGS.dataset,
+                flags.FLAGS.data_dir,
+                flags.FLAGS.cache_dir or flags.FLAGS.data_dir,
+                flags.FLAGS.download,
+                flags.FLAGS.force,
+            )
+        )
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(main)

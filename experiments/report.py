@@ -57,7 +57,7 @@ def plot(panels: dict[str, list[tuple[str, np.ndarray, np.ndarray]]], path, titl
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(panels), figsize=(6.4 * len(panels), 4.6), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(1, len(panels), figsize=(8.5 * len(panels), 5), squeeze=False, layout="constrained")
     for axis, (name, lines) in zip(axes[0], panels.items()):
         lowest = []
         for number, (label, rounds, values) in enumerate(lines):
@@ -67,13 +67,16 @@ def plot(panels: dict[str, list[tuple[str, np.ndarray, np.ndarray]]], path, titl
             for seed in values:
                 axis.plot(rounds, 100 * seed, color=color, alpha=0.25, linewidth=0.6)
             axis.plot(rounds, 100 * mean, color=color, label=label, linewidth=1.8)
-            lowest.append(100 * np.nanmin(mean[len(mean) // 4 :]))
-        axis.set(title=name, xlabel="round", ylabel="test accuracy (%)")
+            later = mean[rounds >= rounds[-1] / 4]
+            lowest.append(100 * np.nanmin(later))
+        if name:
+            axis.set_title(name)
+        axis.set(xlabel="round", ylabel="test accuracy (%)")
         # The first quarter climbs from chance; the claim is about what comes after.
         axis.set_ylim(max(0, min(lowest) - 5), 100)
         axis.grid(alpha=0.3)
         axis.legend(loc="lower right")
-    figure.suptitle(title)
+    figure.suptitle(title, fontsize="medium")
     path = pathlib.Path(path)
     figure.savefig(path, dpi=130)
     plt.close(figure)

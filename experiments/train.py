@@ -79,6 +79,8 @@ def guarded(main):
     """Turns a UserError into one line on stderr and exit status 2."""
 
     def run(argv):
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.WARNING)  # orbax tells every file that it touches
         try:
             main(argv)
         except UserError as error:
@@ -98,7 +100,6 @@ def run(main) -> None:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(2)
 
-    flags.FLAGS.set_default("verbosity", logging.WARNING)  # orbax tells every file that it touches
     app.run(guarded(main), flags_parser=parse)
 
 

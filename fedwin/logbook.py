@@ -22,11 +22,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def number(value: Any) -> float:
-    """Reads back what `plain` wrote."""
-    return float(value)
-
-
 def write_json(path, value: Any) -> None:
     """Writes a JSON file in one step: beside, then renamed."""
     path = pathlib.Path(path)
@@ -92,14 +87,15 @@ class Logbook:
         seed = line["seed"]
         if seed not in self._writers:
             self._writers[seed] = SummaryWriter(str(self._events(seed)), flush_secs=30)
-        for key, value in line.items():
-            if key in ("seed", "round"):
-                continue
+        scalars = {key: value for key, value in line.items() if key not in ("seed", "round")}
+        for key, value in list(scalars.items()):
             if isinstance(value, dict):
-                for metric, scalar in value.items():
-                    self._writers[seed].add_scalar(f"{key}/{metric}", number(scalar), line["round"])
-            else:
-                self._writers[seed].add_scalar(key, number(value), line["round"])
+                del scalars[key]
+                scalars |= {f"{key}/{metric}": scalar for metric, scalar in value.items()}
+        for key, value in scalars.items():
+            # TensorBoard can't draw NaN and inf; metrics.jsonl keeps them.
+            if value is not None and math.isfinite(float(value)):
+                self._writers[seed].add_scalar(key, float(value), line["round"])
 
     def write(self, line: dict[str, Any]) -> None:
         """Appends one evaluation."""

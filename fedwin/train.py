@@ -1,7 +1,6 @@
 """The loop over dispatches: cohorts in, evaluations out, checkpoints in between."""
 
 import dataclasses
-import math
 import sys
 import time
 from typing import Any, Callable
@@ -164,7 +163,7 @@ def train(
     down, up = bytes_per_round
     diverged_at, dispatches, pace = None, 0, 0.0
 
-    def record(after: int, values: dict[str, dict[str, Any]], train_loss: float) -> None:
+    def record(after: int, values: dict[str, dict[str, Any]], train_loss: float | None) -> None:
         line = {"seed": seed, "round": after}
         line |= {name: {metric: float(v) for metric, v in metrics.items()} for name, metrics in values.items()}
         line |= {"train_loss": train_loss, "bytes_down": after * down, "bytes_up": after * up, "seconds": round(seconds, 3)}
@@ -181,7 +180,7 @@ def train(
         checkpoints.save(completed, whole, {"seconds": seconds, "seed": seed})
 
     if completed == 0 and probe is not None:
-        record(0, jax.device_get(probe(read_out(run), test)), math.nan)
+        record(0, jax.device_get(probe(read_out(run), test)), None)
         save()
 
     progress = Progress(label, schedule.num_rounds, completed)

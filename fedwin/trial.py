@@ -24,7 +24,7 @@ from fedwin.federation import Federation, federate
 from fedwin.logbook import Logbook, read_lines, write_json
 from fedwin.models import MODELS
 from fedwin.train import Result, Schedule, train
-from fedwin.wrappers import WRAPPERS, exponential
+from fedwin.wrappers import WRAPPERS
 
 # A client table above this many bytes goes to the host unless --table says otherwise.
 HOST_TABLE_BYTES = 4 << 30
@@ -137,7 +137,7 @@ def prepare(config: Config) -> Trial:
     if config.precision == "bfloat16" and "dtype" in MODELS.options(model_choice.name) and "dtype" not in model_choice.params:
         text += ("," if ":" in text else ":") + "dtype=bfloat16"
     model = MODELS.build(text, shape, dataset.num_classes)
-    rate = exponential(config.client_lr, config.lr_decay)
+    rate = local.exponential(config.client_lr, config.lr_decay)
     schedule = Schedule(
         config.num_rounds, config.clients_per_round, config.eval_every, config.final_evals, config.checkpoint_every,
         config.rounds_per_dispatch, config.stop_on_divergence,

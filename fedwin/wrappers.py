@@ -170,7 +170,7 @@ def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, 
             "exp": lambda: top * fade,
             "exp_compound": lambda: base(t) * fade,
             "const": lambda: low,
-            "cyclic": lambda: top + (low - top) * (j % period + 1) / period,
+            "cyclic": lambda: top + (low - top) * jnp.asarray(j % period + 1, float) / period,
             "epoch": lambda: base(j) if lr_restart else base(t),
             "none": lambda: base(t),
         }[schedule]()
@@ -212,6 +212,8 @@ def ima(
     Raises UserError for a hyper-parameter out of range. Zhou et al., Understanding and Improving Model Averaging in
     Federated Learning on Heterogeneous Data, 2023, https://arxiv.org/abs/2305.07845.
     """
+    # On the command line, none reads as None.
+    schedule, reset = schedule or "none", reset or "none"
     first = first_round(start, setting.num_rounds, "ima")
     windows.check_size("ima: window", window)
     windows.check_size("ima: period", period)
@@ -304,7 +306,7 @@ def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None) -> Wrapp
         def cycled(i):
             high = jnp.asarray(as_schedule(base)(i), float)
             low = high / 100 if second_lr is None else second_lr
-            u = ((i if phase == "code" else i - first) % cycle + 1) / cycle
+            u = jnp.asarray((i if phase == "code" else i - first) % cycle + 1, float) / cycle
             return jnp.where(i < first, high, (1 - u) * high + u * low)
 
         return cycled

@@ -5,6 +5,7 @@ seed)` says which client holds which examples.
 """
 
 from fedwin.data import (  # noqa: F401 (they fill the registries)
+    cache,
     cifar,
     cifar100_pam,
     digit5,
@@ -21,7 +22,6 @@ from fedwin.data import (  # noqa: F401 (they fill the registries)
     synthetic_text,
     tfds_data,
 )
-from fedwin.data import cache
 from fedwin.data.arrays import from_arrays
 from fedwin.data.catalog import DATASETS, PARTITIONS
 from fedwin.data.check import check
@@ -59,8 +59,8 @@ def load(name: str, data_dir=None) -> Dataset:
       UserError: unknown name or parameter, missing, damaged or inconsistent files.
     """
     DATASETS.check(name)
-    if data_dir and (folder := cache.folder_of(name, data_dir)).is_dir():
-        return cache.read(folder)  # checked when it was written
+    if data_dir and (packed := cache.folder_of(name, data_dir)).is_dir():
+        return cache.read(packed)  # checked when it was written
     return check(DATASETS.build(name, data_dir))
 
 

@@ -10,7 +10,16 @@ from fedwin.errors import UserError
 
 
 def from_arrays(
-    train_x, train_y, test_x, test_y, *, name: str = "arrays", num_classes: int | None = None, clients=None, mean=None, std=None
+    train_x,
+    train_y,
+    test_x,
+    test_y,
+    *,
+    name: str = "arrays",
+    num_classes: int | None = None,
+    clients=None,
+    mean=None,
+    std=None,
 ) -> Dataset:
     """Wraps arrays as a data set.
 
@@ -34,17 +43,25 @@ def from_arrays(
     if clients is not None:
         clients = np.asarray(clients)
         if clients.shape != train["y"].shape[:1]:
-            raise UserError(f"{name}: {clients.shape} clients for {len(train['y'])} training examples; give one for each.")
+            raise UserError(
+                f"{name}: {clients.shape} clients for {len(train['y'])} training examples; give one for each."
+            )
         ids, counts = np.unique(clients, return_counts=True)
         offset = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         names = ids if ids.dtype.kind in "SU" else ids.astype(str)
         natural = Partition(np.argsort(clients, kind="stable").astype(np.int32), offset, ids=names)
     return check(
         Dataset(
-            name, train, test, int(train["y"].max()) + 1 if num_classes is None else num_classes,
-            task="sequence" if train["y"].ndim > 1 else "classification", mean=mean, std=std, natural=natural,
+            name,
+            train,
+            test,
+            int(train["y"].max()) + 1 if num_classes is None else num_classes,
+            task="sequence" if train["y"].ndim > 1 else "classification",
+            mean=mean,
+            std=std,
+            natural=natural,
         )
-    )  # fmt: skip
+    )
 
 
 @DATASETS.register("npz")
@@ -66,6 +83,13 @@ def npz(data_dir, *, file: str = "data.npz", num_classes: int | None = None) -> 
         raise UserError(f"{path}: {', '.join(absent)} missing; it holds {', '.join(held) or 'nothing'}.")
     scale = ((0.0,), (1.0,)) if held["x_train"].dtype == np.uint8 else (None, None)
     return from_arrays(
-        held["x_train"], held["y_train"], held["x_test"], held["y_test"],
-        name="npz", num_classes=num_classes, clients=held.get("client_train"), mean=scale[0], std=scale[1],
-    )  # fmt: skip
+        held["x_train"],
+        held["y_train"],
+        held["x_test"],
+        held["y_test"],
+        name="npz",
+        num_classes=num_classes,
+        clients=held.get("client_train"),
+        mean=scale[0],
+        std=scale[1],
+    )

@@ -1,7 +1,7 @@
 """Packed caches: a data set as plain arrays that are opened by memory map.
 
-A cache is a folder `<name>.fedwin` with `meta.json` and one .npy file per feature and partition. It is written beside its
-place and renamed when it is complete, so that a cache that exists is whole.
+A cache is a folder `<name>.fedwin` with `meta.json` and one .npy file per feature and partition. It is written beside
+its place and renamed when it is complete, so that a cache that exists is whole.
 """
 
 import json
@@ -70,7 +70,10 @@ def write(dataset: Dataset, text: str, data_dir, progress=lambda rows: None) -> 
             "format": FORMAT,
             "choice": text,
             "features": {split: list(getattr(dataset, split)) for split in ("train", "test")},
-            **{key: getattr(dataset, key) for key in ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names")},
+            **{
+                key: getattr(dataset, key)
+                for key in ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names")
+            },
             "verified": dataset.verified,
         }
         (partial / "meta.json").write_text(json.dumps(meta, indent=1))
@@ -78,7 +81,9 @@ def write(dataset: Dataset, text: str, data_dir, progress=lambda rows: None) -> 
             shutil.rmtree(final)
         partial.rename(final)
     except OSError as error:
-        raise UserError(f"{final}: cannot be written ({error.strerror or error}); choose a folder with space that is yours.")
+        raise UserError(
+            f"{final}: cannot be written ({error.strerror or error}); choose a folder with space that is yours."
+        )
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return final
@@ -110,11 +115,18 @@ def read(folder) -> Dataset:
         ]
         optional = lambda key: None if meta[key] is None else tuple(meta[key])
         return Dataset(
-            meta["name"], *sides, meta["num_classes"], task=meta["task"], mean=optional("mean"), std=optional("std"),
-            natural=read_partition(folder, "natural"), class_names=tuple(meta["class_names"]),
-            domain_names=tuple(meta["domain_names"]), verified=meta["verified"],
+            meta["name"],
+            *sides,
+            meta["num_classes"],
+            task=meta["task"],
+            mean=optional("mean"),
+            std=optional("std"),
+            natural=read_partition(folder, "natural"),
+            class_names=tuple(meta["class_names"]),
+            domain_names=tuple(meta["domain_names"]),
+            verified=meta["verified"],
             test_natural=read_partition(folder, "test_natural"),
-        )  # fmt: skip
+        )
     except (OSError, ValueError, KeyError) as error:
         if isinstance(error, UserError):
             raise

@@ -103,8 +103,8 @@ def from_pickle(blob: bytes, columns, where, md5: str | None) -> dict[str, np.nd
     found = files.digest(blob)
     if found != md5:
         raise UserError(
-            f"{where}: md5 {found}, not {md5}; a pickle from elsewhere is not opened, because it could run code. Fetch the "
-            f"original or use the binary version from {URL}."
+            f"{where}: md5 {found}, not {md5}; a pickle from elsewhere is not opened, because it could run code. "
+            f"Fetch the original or use the binary version from {URL}."
         )
     content = pickles.loads(blob, where)
     try:
@@ -140,7 +140,9 @@ def read(name: str, data_dir) -> tuple[dict, dict, bool]:
             if train and layout.test + suffix in entry:
                 if train != [part + suffix for part in layout.train]:
                     absent = sorted({part + suffix for part in layout.train} - set(train))
-                    warnings.warn(f"{place}: {', '.join(absent)} missing; the training set is incomplete.", stacklevel=2)
+                    warnings.warn(
+                        f"{place}: {', '.join(absent)} missing; the training set is incomplete.", stacklevel=2
+                    )
                 return parts(name, place, entry, train, layout.test + suffix)
     wanted = f"{layout.archives[0]}, {layout.archives[1]} or their files ({layout.train[0]}.bin, {layout.test}.bin)"
     raise files.missing(name, data_dir, wanted, URL)
@@ -189,9 +191,7 @@ def cifar10(data_dir, *, constants: str = "cifar10") -> Dataset:
     """
     mean, std = normalisation(constants)
     train, test, verified = read("cifar10", data_dir)
-    return Dataset(
-        "cifar10", train, test, 10, mean=mean, std=std, class_names=cifar_names.CIFAR10, verified=verified
-    )  # fmt: skip
+    return Dataset("cifar10", train, test, 10, mean=mean, std=std, class_names=cifar_names.CIFAR10, verified=verified)
 
 
 @DATASETS.register("cifar100")
@@ -213,4 +213,4 @@ def cifar100(data_dir, *, label: str = "fine", constants: str = "cifar100") -> D
     rename = lambda features: {("y" if key == label else key): value for key, value in features.items()}
     return Dataset(
         "cifar100", rename(train), rename(test), len(names), mean=mean, std=std, class_names=names, verified=verified
-    )  # fmt: skip
+    )

@@ -27,7 +27,10 @@ def many(features: dict) -> dict:
     """Turns a client's arrays (HDF5 or FedJAX SQLite, whose names differ) into x, y and coarse."""
     image = features["image"] if "image" in features else features["x"]
     label = features["label"] if "label" in features else features["y"]
-    result = {"x": np.asarray(image).astype(np.uint8).reshape(-1, 32, 32, 3), "y": np.asarray(label).astype(np.int32).reshape(-1)}
+    result = {
+        "x": np.asarray(image).astype(np.uint8).reshape(-1, 32, 32, 3),
+        "y": np.asarray(label).astype(np.int32).reshape(-1),
+    }
     if "coarse_label" in features:
         result["coarse"] = np.asarray(features["coarse_label"]).astype(np.int32).reshape(-1)
     return result
@@ -57,9 +60,17 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100") -> Dataset:
     def build(streams, where):
         (train, natural), (test, test_natural) = (clients.flatten(*side) for side in zip(streams, where))
         return Dataset(
-            "cifar100_pam", train, test, 100, mean=mean, std=std, natural=natural, class_names=cifar_names.FINE,
-            verified=False, test_natural=test_natural,
-        )  # fmt: skip
+            "cifar100_pam",
+            train,
+            test,
+            100,
+            mean=mean,
+            std=std,
+            natural=natural,
+            class_names=cifar_names.FINE,
+            verified=False,
+            test_natural=test_natural,
+        )
 
     for folder in files.folders(data_dir, "cifar100*", "cifar-100*", "fed_cifar100*"):
         if not folder.is_dir():
@@ -73,4 +84,6 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100") -> Dataset:
         pair = [folder / f"fed_cifar100_{side}.h5" for side in ("train", "test")]
         if all(path.is_file() for path in pair):
             return build([tff.read_hdf5(path, many) for path in pair], pair)
-    raise files.missing("cifar100_pam", data_dir, "cifar100.sqlite(.lzma), federated_cifar100_*.sqlite or fed_cifar100_*.h5", SOURCE)
+    raise files.missing(
+        "cifar100_pam", data_dir, "cifar100.sqlite(.lzma), federated_cifar100_*.sqlite or fed_cifar100_*.h5", SOURCE
+    )

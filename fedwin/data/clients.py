@@ -38,7 +38,9 @@ def flatten(stream, where) -> tuple[Examples, Partition]:
             value = np.asarray(value)
             first = columns.setdefault(key, [value])[0]
             if first.shape[1:] != value.shape[1:]:
-                raise UserError(f"{where}, client '{name}': '{key}' has shape {value.shape[1:]}, but {first.shape[1:]} before.")
+                raise UserError(
+                    f"{where}, client '{name}': '{key}' has shape {value.shape[1:]}, but {first.shape[1:]} before."
+                )
             if ids:
                 columns[key].append(value)
         ids.append(client)

@@ -51,6 +51,7 @@ class Dataset:
       name: the name it is registered under.
       train, test: feature -> array with a leading example axis; 'x' is the input (uint8 images stay uint8,
         NHWC) and 'y' the int32 label, [N] or, for sequences, [N, T]. 'domain' int32 [N] where there are domains.
+        Large sets have memory maps or `source.Images`, which decode the images that are asked for.
       num_classes: classes, or size of the vocabulary.
       task: 'classification' (one label per example) or 'sequence' (one label per position, 0 = padding).
       mean, std: per-channel normalisation of x (after division by 255 if x is uint8); None = leave x as it is.

@@ -1,7 +1,8 @@
 """Digit Five: digits in five styles, from FedBN's archive or from the five original sets.
 
-Archive: Li et al. 2021, https://arxiv.org/abs/2102.07623, `digit_dataset.zip`: per domain `partitions/train_part0..9.pkl` and
-`test.pkl`, each a pickled pair (images, labels). Every domain contributes as many training images as USPS has, 7,438.
+Archive: Li et al. 2021, https://arxiv.org/abs/2102.07623, `digit_dataset.zip`: per domain
+`partitions/train_part0..9.pkl` and `test.pkl`, each a pickled pair (images, labels). Every domain contributes as many
+training images as USPS has, 7,438.
 """
 
 import pathlib
@@ -39,7 +40,9 @@ def unified(images: np.ndarray, where) -> np.ndarray:
         images = np.rint(images * (255 if top <= 1 else 1)).astype(np.uint8)
     if images.shape[1:3] != (SIZE, SIZE):
         image_module = pillow()
-        scale = lambda image: image_module.fromarray(image.squeeze()).resize((SIZE, SIZE), image_module.Resampling.BILINEAR)
+        scale = lambda image: image_module.fromarray(image.squeeze()).resize(
+            (SIZE, SIZE), image_module.Resampling.BILINEAR
+        )
         images = np.stack([np.asarray(scale(image)).reshape(SIZE, SIZE, -1) for image in images])
     return np.repeat(images, 3, -1) if images.shape[-1] == 1 else np.ascontiguousarray(images)
 
@@ -65,8 +68,14 @@ def from_pickle(blob: bytes, where) -> tuple[np.ndarray, np.ndarray]:
 
 def archive_domain(read, names: set[str], domain: str, parts: int):
     """Returns ((train), (test)) of a domain in the archive layout, or None where it is not there."""
-    prefix = next((name[: -len("partitions/train_part0.pkl")] for name in names
-                   if name.endswith(f"{FOLDERS[domain]}/partitions/train_part0.pkl")), None)  # fmt: skip
+    prefix = next(
+        (
+            name[: -len("partitions/train_part0.pkl")]
+            for name in names
+            if name.endswith(f"{FOLDERS[domain]}/partitions/train_part0.pkl")
+        ),
+        None,
+    )
     if prefix is None:
         return None
     wanted = [f"{prefix}partitions/train_part{i}.pkl" for i in range(parts)]
@@ -145,7 +154,9 @@ def original_domain(data_dir, domain: str):
     if domain == "mnist":
         found = idx_pairs(files.folders(data_dir, "mnist"), mnist.names())
     elif domain == "usps":
-        found = idx_pairs(files.folders(data_dir, "usps*"), tuple(f"usps-{n}" for n in mnist.names("", "test", "short")))
+        found = idx_pairs(
+            files.folders(data_dir, "usps*"), tuple(f"usps-{n}" for n in mnist.names("", "test", "short"))
+        )
     elif domain == "svhn":
         found = matlab(files.folders(data_dir, "svhn*"), ("train_32x32.mat", "test_32x32.mat"))
     elif domain == "synthdigits":
@@ -159,7 +170,7 @@ def original_domain(data_dir, domain: str):
 
 
 def stratified(labels: np.ndarray, limit: int, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Returns training and test rows: ceil(N / 5) for testing in the shares of the classes, `limit` of the rest at random."""
+    """Returns rows: ceil(N / 5) for testing in the shares of the classes, `limit` of the others for training."""
     order = rng.permutation(len(labels))
     share = 0.2 * np.bincount(labels, minlength=10)
     held = np.floor(share).astype(np.int64)
@@ -175,8 +186,8 @@ def digit5(
 ) -> Dataset:
     """Digit Five: x uint8 [N, 28, 28, 3], y in 0..9, 'domain' in the order of `domains`.
 
-    From FedBN's `digit_dataset.zip` (packed or not) as it is; a domain that is not in one comes from its original files:
-    all its labelled images pooled, a stratified fifth for testing, `per_domain` of the others for training.
+    From FedBN's `digit_dataset.zip` (packed or not) as it is; a domain that is not in one comes from its original
+    files: all its labelled images pooled, a stratified fifth for testing, `per_domain` of the others for training.
 
     Args:
       domains: names joined by '+', of mnist, svhn, usps, synthdigits and mnist_m.
@@ -203,7 +214,10 @@ def digit5(
             pooled = original_domain(data_dir, domain)
             if pooled is None:
                 raise files.missing(
-                    "digit5", data_dir, f"{domain} (FedBN's digit_dataset.zip or the original files)", "https://github.com/med-air/FedBN"
+                    "digit5",
+                    data_dir,
+                    f"{domain} (FedBN's digit_dataset.zip or the original files)",
+                    "https://github.com/med-air/FedBN",
                 )
             rows = stratified(pooled[1], per_domain, generator(split_seed, "digit5", domain))
             found = [tuple(values[part] for values in pooled) for part in rows]
@@ -211,6 +225,13 @@ def digit5(
             side.append((x, y, np.full(len(y), number, np.int32)))
     join = lambda side: dict(zip(("x", "y", "domain"), map(np.concatenate, zip(*side))))
     return Dataset(
-        "digit5", join(sides[0]), join(sides[1]), 10, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5), class_names=mnist.DIGITS,
-        domain_names=tuple(chosen), verified=False,
-    )  # fmt: skip
+        "digit5",
+        join(sides[0]),
+        join(sides[1]),
+        10,
+        mean=(0.5, 0.5, 0.5),
+        std=(0.5, 0.5, 0.5),
+        class_names=mnist.DIGITS,
+        domain_names=tuple(chosen),
+        verified=False,
+    )

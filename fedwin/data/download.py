@@ -21,20 +21,34 @@ QMNIST = "https://raw.githubusercontent.com/facebookresearch/qmnist/main/"
 # Data set -> (address, checksum kind, checksum) of each of its files; None where none is published.
 SOURCES: dict[str, tuple] = {
     "cifar10": (
-        (TORONTO + "cifar-10-binary.tar.gz", "sha256", "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),
+        (
+            TORONTO + "cifar-10-binary.tar.gz",
+            "sha256",
+            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        ),
     ),
     "cifar100": (
-        (TORONTO + "cifar-100-binary.tar.gz", "sha256", "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"),
+        (
+            TORONTO + "cifar-100-binary.tar.gz",
+            "sha256",
+            "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+        ),
     ),
     "cifar100_pam": (
         (TFF + "cifar100.sqlite.lzma", "sha256", "23d3916c9caa33395737ee560cc7cb77bbd05fc7b73647ee7be3a7e764172939"),
     ),
     "femnist": tuple((f"{FEDJAX}emnist/federated_emnist_{side}.sqlite", None, None) for side in ("train", "test")),
-    "femnist_digits": tuple((f"{FEDJAX}emnist/federated_emnist_digitsonly_{side}.sqlite", None, None) for side in ("train", "test")),
+    "femnist_digits": tuple(
+        (f"{FEDJAX}emnist/federated_emnist_digitsonly_{side}.sqlite", None, None) for side in ("train", "test")
+    ),
     "shakespeare": tuple((f"{FEDJAX}shakespeare/shakespeare_{side}.sqlite", None, None) for side in ("train", "test")),
     "stackoverflow": (
         *((f"{FEDJAX}stackoverflow/stackoverflow_{side}.sqlite", None, None) for side in ("train", "test")),
-        (TFF + "stackoverflow.word_count.tar.bz2", "sha256", "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c"),
+        (
+            TFF + "stackoverflow.word_count.tar.bz2",
+            "sha256",
+            "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
+        ),
     ),
     "fmnist": (
         (FASHION + "train-images-idx3-ubyte.gz", "md5", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
@@ -49,10 +63,13 @@ SOURCES: dict[str, tuple] = {
         (MNIST + "t10k-labels-idx1-ubyte.gz", "md5", "ec29112dd5afa0611ce80d1b7f02629c"),
     ),
     "landmarks": (
-        ("http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip", "md5",
-         "53c36bd7d5fc12f927af2820b7e4a57c"),
+        (
+            "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip",
+            "md5",
+            "53c36bd7d5fc12f927af2820b7e4a57c",
+        ),
     ),
-}  # fmt: skip
+}
 SOURCES["mnist_writers"] = SOURCES["mnist"] + tuple(
     (f"{QMNIST}qmnist-{side}-labels-idx2-int.gz", None, None) for side in ("train", "test")
 )
@@ -62,7 +79,8 @@ BY_HAND = {
     "emnist": "gzip.zip from https://www.nist.gov/itl/products-and-services/emnist-dataset",
     "usps": "USPS converted to usps-{train,test}-{images-idx3-short,labels-idx1-ubyte}",
     "shakespeare_leaf": "LEAF's Shakespeare JSON, made by https://github.com/TalwalkarLab/leaf, or plays in plain text",
-    "landmarks": "the images <image_id>.jpg named in the lists, from https://s3.amazonaws.com/google-landmark/train/images_000.tar to _499",
+    "landmarks": "the images <image_id>.jpg named in the lists, from "
+    "https://s3.amazonaws.com/google-landmark/train/images_000.tar to _499",
     "inaturalist": "iNaturalist_{train,test}.csv, and train_val_images.tar.gz and test2017.tar.gz from "
     "https://ml-inat-competition-datasets.s3.amazonaws.com/2017/",
     "digit5": "digit_dataset.zip linked from https://github.com/med-air/FedBN",
@@ -70,7 +88,9 @@ BY_HAND = {
 }
 
 
-def fetch(url: str, folder, kind: str | None = None, checksum: str | None = None, progress=lambda done, total: None) -> pathlib.Path:
+def fetch(
+    url: str, folder, kind: str | None = None, checksum: str | None = None, progress=lambda done, total: None
+) -> pathlib.Path:
     """Downloads a file to `folder` unless it is there, going on where an earlier attempt broke off.
 
     Args:

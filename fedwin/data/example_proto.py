@@ -1,7 +1,7 @@
 """`tf.train.Example` messages, decoded without TensorFlow.
 
-Example{1: Features}; Features{1: map entry{1: key, 2: Feature}}; Feature{1: BytesList | 2: FloatList | 3: Int64List}, each
-list with its values in field 1, numbers packed or not. https://protobuf.dev/programming-guides/encoding
+Example{1: Features}; Features{1: map entry{1: key, 2: Feature}}; Feature{1: BytesList | 2: FloatList | 3: Int64List},
+each list with its values in field 1, numbers packed or not. https://protobuf.dev/programming-guides/encoding
 """
 
 import numpy as np

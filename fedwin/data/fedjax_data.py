@@ -38,18 +38,25 @@ def from_fedjax(
     labels = train_examples["y"]
     return check(
         Dataset(
-            name, train_examples, test_examples,
+            name,
+            train_examples,
+            test_examples,
             num_classes=int(labels.max()) + 1 if num_classes is None else num_classes,
             task=task or ("sequence" if labels.ndim > 1 else "classification"),
-            mean=mean, std=std, natural=natural, test_natural=test_natural,
+            mean=mean,
+            std=std,
+            natural=natural,
+            test_natural=test_natural,
         )
-    )  # fmt: skip
+    )
 
 
 def clean(examples: Examples, natural: Partition, where: str) -> tuple[Examples, Partition]:
     """Casts labels to int32, renames 'domain_id' and gives clients of one domain that domain."""
     if not {"x", "y"} <= examples.keys():
-        raise UserError(f"{where}: features are {', '.join(sorted(examples))}; preprocess the clients so that x and y are.")
+        raise UserError(
+            f"{where}: features are {', '.join(sorted(examples))}; preprocess the clients so that x and y are."
+        )
     if "domain_id" in examples:
         examples["domain"] = examples.pop("domain_id").astype(np.int32)
         first = examples["domain"][natural.offset[:-1]]
@@ -97,16 +104,25 @@ def read_sqlite(path, chosen=None):
         try:
             yield client, msgpack_deserialize(zlib.decompress(blob))
         except Exception as error:  # zlib, msgpack and array errors alike mean a damaged record
-            raise UserError(f"{path}, client '{clients.text(client)}': its record is damaged ({error}); fetch the file again.")
+            raise UserError(
+                f"{path}, client '{clients.text(client)}': its record is damaged ({error}); fetch the file again."
+            )
 
 
 def lookup(path, chosen):
     """Yields the rows of the clients named."""
-    for client in chosen:
-        row = next(query(path, "SELECT client_id, data FROM federated_data WHERE client_id = ?", (client,)), None)
-        if row is None:
-            raise UserError(f"{path}: there is no client '{clients.text(client)}'.")
-        yield row
+    connection = connect(path)
+    try:
+        for client in chosen:
+            sql = "SELECT client_id, data FROM federated_data WHERE client_id = ?"
+            row = connection.execute(sql, (client,)).fetchone()
+            if row is None:
+                raise UserError(f"{path}: there is no client '{clients.text(client)}'.")
+            yield row
+    except sqlite3.DatabaseError as error:
+        raise UserError(f"{path}: not a readable federated SQLite file ({error}); fetch it again.")
+    finally:
+        connection.close()
 
 
 @DATASETS.register("fedjax")
@@ -123,5 +139,12 @@ def fedjax_files(data_dir, *, train: str, test: str, num_classes: int | None = N
     classes = int(examples["y"].max()) + 1 if num_classes is None else num_classes
     task = "sequence" if examples["y"].ndim > 1 else "classification"
     return Dataset(
-        "fedjax", examples, test_examples, classes, task=task, natural=natural, test_natural=test_natural, verified=False
-    )  # fmt: skip
+        "fedjax",
+        examples,
+        test_examples,
+        classes,
+        task=task,
+        natural=natural,
+        test_natural=test_natural,
+        verified=False,
+    )

@@ -1,7 +1,8 @@
 """FEMNIST: EMNIST characters by writer, in the four formats that it is passed on in.
 
-FedJAX SQLite, TFF SQLite (.lzma), TFF HDF5 (Cohen et al. 2017, https://arxiv.org/abs/1702.05373; Reddi et al. 2021) and LEAF
-JSON (Caldas et al. 2018). Labels 0-9, A-Z, a-z. Files store paper as 1 and ink as 0; here ink is 255, as FedJAX's x = 1 - pixels.
+FedJAX SQLite, TFF SQLite (.lzma), TFF HDF5 (Cohen et al. 2017, https://arxiv.org/abs/1702.05373; Reddi et al. 2021)
+and LEAF JSON (Caldas et al. 2018). Labels 0-9, A-Z, a-z. Files store paper as 1 and ink as 0; here ink is 255, as
+FedJAX's x = 1 - pixels.
 """
 
 import functools
@@ -37,7 +38,10 @@ def quantised(pixels, paper: int, where) -> np.ndarray:
 
 def converted(where, paper: int, features: dict) -> Examples:
     """Turns 'pixels' and 'label' into x and y."""
-    return {"x": quantised(features["pixels"], paper, where), "y": np.asarray(features["label"]).reshape(-1).astype(np.int32)}
+    return {
+        "x": quantised(features["pixels"], paper, where),
+        "y": np.asarray(features["label"]).reshape(-1).astype(np.int32),
+    }
 
 
 def one(where, paper: int, features: dict) -> Examples:
@@ -56,13 +60,16 @@ def from_fedjax(train, test, paper: int):
 def from_leaf(folders, paper: int):
     """Returns the streams of LEAF's train and test folder."""
     return [
-        ((user, converted(f"{path}, client '{user}'", paper, {"pixels": x, "label": y})) for path, user, x, y in leaf.read(folder))
+        (
+            (user, converted(f"{path}, client '{user}'", paper, {"pixels": x, "label": y}))
+            for path, user, x, y in leaf.read(folder)
+        )
         for folder in folders
     ]
 
 
 def domains(natural: Partition) -> Partition:
-    """Adds the domain of each writer: 0 for writers 2100-2599, 'high school', else 1, 'census'; ids end in `fNNNN_NN`."""
+    """Adds the domain of each writer `...fNNNN_NN`: 0, high school, for writers 2100-2599, else 1, census."""
     numbers = []
     for client in natural.ids:
         name = clients.text(client).rsplit(":", 1)[-1]
@@ -92,12 +99,18 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
                 streams = [tff.read_sqlite(path, f"{split}_{side}", convert) for side in ("train", "test")]
                 return build(name, streams, [f"{found} {split}_train", f"{found} {split}_test"])
         if form in ("auto", "hdf5"):
-            pair = [folder / f"fed_{'emnist_digitsonly' if digits else 'emnist'}_{side}.h5" for side in ("train", "test")]
+            pair = [
+                folder / f"fed_{'emnist_digitsonly' if digits else 'emnist'}_{side}.h5" for side in ("train", "test")
+            ]
             if all(path.is_file() for path in pair):
-                return build(name, [tff.read_hdf5(path, functools.partial(converted, path, paper)) for path in pair], pair)
+                return build(
+                    name, [tff.read_hdf5(path, functools.partial(converted, path, paper)) for path in pair], pair
+                )
     if form in ("auto", "leaf") and (folders := leaf.find(data_dir, "femnist*")):
         return build(name, from_leaf(folders, paper), folders)
-    raise files.missing(name, data_dir, f"federated_{infix}_{{train,test}}.sqlite, emnist_all.sqlite, .h5 or LEAF JSON", SOURCE)
+    raise files.missing(
+        name, data_dir, f"federated_{infix}_{{train,test}}.sqlite, emnist_all.sqlite, .h5 or LEAF JSON", SOURCE
+    )
 
 
 def build(name: str, streams, where) -> Dataset:
@@ -105,9 +118,18 @@ def build(name: str, streams, where) -> Dataset:
     (train, natural), (test, test_natural) = (clients.flatten(*side) for side in zip(streams, where))
     names = DIGITS if name == "femnist_digits" else CHARACTERS
     return Dataset(
-        name, train, test, len(names), mean=(0.0,), std=(1.0,), natural=domains(natural), class_names=names,
-        domain_names=DOMAINS, verified=False, test_natural=domains(test_natural),
-    )  # fmt: skip
+        name,
+        train,
+        test,
+        len(names),
+        mean=(0.0,),
+        std=(1.0,),
+        natural=domains(natural),
+        class_names=names,
+        domain_names=DOMAINS,
+        verified=False,
+        test_natural=domains(test_natural),
+    )
 
 
 @DATASETS.register("femnist")

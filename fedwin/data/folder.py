@@ -48,7 +48,7 @@ def images_below(place) -> dict[str, "str | Span | bytes"]:
 
 
 def by_stem(found: dict) -> dict:
-    """Adds to each image the names that lists use for it: its relative name and its file name, with and without suffix."""
+    """Adds the names that lists use for an image: relative name and file name, with and without suffix."""
     result = {}
     for name, item in found.items():
         for key in (name, name.rsplit(".", 1)[0], name.rsplit("/", 1)[-1], name.rsplit("/", 1)[-1].rsplit(".", 1)[0]):
@@ -56,17 +56,28 @@ def by_stem(found: dict) -> dict:
     return result
 
 
-def read_list(path, user_column: str | None) -> tuple[list[str], list[str] | None, np.ndarray]:
+def columns_of(blob: bytes) -> list[str]:
+    """Returns the column names of a list."""
+    return blob.split(b"\n", 1)[0].decode("utf-8", "replace").strip().split(",")
+
+
+def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], list[str] | None, np.ndarray]:
     """Returns image ids, users (None without a column) and classes of a list; rows whose user is `NA` are skipped.
+
+    Args:
+      path: what to call the list in an error line.
+      blob: its decoded content.
 
     Raises:
       UserError: a column or value is missing, or an image is listed twice.
     """
-    reader = csv.DictReader(io.StringIO(files.read(path).decode("utf-8", "replace")))
+    reader = csv.DictReader(io.StringIO(blob.decode("utf-8", "replace")))
     columns = {"image_id", "class"} | ({user_column} if user_column else set())
     absent = sorted(columns - set(reader.fieldnames or ()))
     if absent:
-        raise UserError(f"{path}: column {', '.join(absent)} is missing; it has {', '.join(reader.fieldnames or ['none'])}.")
+        raise UserError(
+            f"{path}: column {', '.join(absent)} is missing; it has {', '.join(reader.fieldnames or ['none'])}."
+        )
     images, users, classes = [], [], []
     seen = set()
     for number, record in enumerate(reader, 2):
@@ -91,8 +102,8 @@ def located(path, images: list[str], index: dict) -> list:
     missing = next((row for row, image in enumerate(images) if image not in index), None)
     if missing is not None:
         raise UserError(
-            f"{path}: image '{images[missing]}' (record {missing + 1}) is not among the {len(set(map(str, index.values())))} image "
-            f"files found; fetch it or take it out of the list."
+            f"{path}: image '{images[missing]}' (record {missing + 1}) is not among the "
+            f"{len(set(map(str, index.values())))} image files found; fetch it or take it out of the list."
         )
     return [index[image] for image in images]
 
@@ -108,15 +119,22 @@ def natural(users: list[str]) -> Partition:
     return Partition(np.argsort(inverse, kind="stable").astype(np.int32), offset, ids=ids)
 
 
-def from_lists(name: str, train_csv, test_csv, images, size: int, resize: int, num_classes: int | None, user_column) -> Dataset:
+def from_lists(
+    name: str, train_list, test_list, images, size: int, resize: int, num_classes: int | None, user_column
+) -> Dataset:
     """Builds a data set whose images stay in their files and are decoded when used.
+
+    Args:
+      train_list, test_list: (what to call it, content) of the lists.
+      images: folder or tar archive of the images.
 
     Raises:
       UserError: bad lists, or a list that names a missing image.
     """
     index = by_stem(images_below(images))
-    train_ids, users, train_y = read_list(train_csv, user_column)
-    test_ids, _, test_y = read_list(test_csv, None)
+    (train_csv, _), (test_csv, _) = train_list, test_list
+    train_ids, users, train_y = read_list(*train_list, user_column)
+    test_ids, _, test_y = read_list(*test_list, None)
     classes = int(max(train_y.max(), test_y.max())) + 1 if num_classes is None else num_classes
     for path, labels in ((train_csv, train_y), (test_csv, test_y)):
         if labels.min() < 0 or labels.max() >= classes:
@@ -124,25 +142,43 @@ def from_lists(name: str, train_csv, test_csv, images, size: int, resize: int, n
             raise UserError(f"{path}, record {row + 1}: class {labels[row]} is not in 0..{classes - 1}.")
     make = lambda path, ids, labels: {"x": Images(located(path, ids, index), size, resize), "y": labels}
     return Dataset(
-        name, make(train_csv, train_ids, train_y), make(test_csv, test_ids, test_y), classes,
-        mean=IMAGENET[0], std=IMAGENET[1], natural=natural(users) if users else None, verified=False,
-    )  # fmt: skip
+        name,
+        make(train_csv, train_ids, train_y),
+        make(test_csv, test_ids, test_y),
+        classes,
+        mean=IMAGENET[0],
+        std=IMAGENET[1],
+        natural=natural(users) if users else None,
+        verified=False,
+    )
 
 
-def first_of(folder, names) -> pathlib.Path | None:
-    """Returns the first of the files that is there, compressed or not."""
-    return next((path for name in names if (path := files.locate(folder, name))), None)
+def find_list(folder: pathlib.Path, names) -> tuple | None:
+    """Returns (what to call it, content) of the first list that lies in a folder, or in a zip archive there."""
+    for name in names:
+        if path := files.locate(folder, name):
+            return path, files.read(path)
+    for archive in sorted(folder.glob("*.zip")):
+        held = files.entries(archive)
+        for name in names:
+            if name in held:
+                return archive / name, held[name]
+    return None
 
 
-def build(name: str, data_dir, patterns, train_names, test_names, size, resize, num_classes, user_columns, source: str) -> Dataset:
+def build(
+    name: str, data_dir, patterns, train_names, test_names, size, resize, num_classes, user_columns, source: str
+) -> Dataset:
     """Finds the lists and the images below data_dir."""
     for folder in files.folders(data_dir, *patterns):
-        train_csv, test_csv = first_of(folder, train_names), first_of(folder, test_names)
-        if train_csv and test_csv:
-            header = files.read(train_csv).split(b"\n", 1)[0].decode("utf-8", "replace").strip().split(",")
+        if not folder.is_dir():
+            continue
+        train_list, test_list = find_list(folder, train_names), find_list(folder, test_names)
+        if train_list and test_list:
+            header = columns_of(train_list[1])
             column = next((column for column in user_columns if column in header), user_columns[0])
             place = next((folder / sub for sub in ("images", "train") if (folder / sub).is_dir()), folder)
-            return from_lists(name, train_csv, test_csv, place, size, resize, num_classes, column)
+            return from_lists(name, train_list, test_list, place, size, resize, num_classes, column)
     raise files.missing(name, data_dir, f"{train_names[0]} and {test_names[0]}", source)
 
 
@@ -156,17 +192,21 @@ def landmarks(data_dir, *, size: int = 224, resize: int = 256, small: bool = Fal
       size, resize: pixels cut from the centre of the image scaled to a short side of `resize`.
       small: the 233 clients and 203 classes of gld23k (`mini_gld_train_split.csv`, `mini_gld_test.csv`).
     """
-    lists = (("mini_gld_train_split.csv",), ("mini_gld_test.csv",)) if small else (("federated_train.csv",), ("test.csv",))
+    lists = (
+        (("mini_gld_train_split.csv",), ("mini_gld_test.csv",)) if small else (("federated_train.csv",), ("test.csv",))
+    )
     source = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
-    return build("landmarks", data_dir, ("landmark*", "gld*"), *lists, size, resize, 203 if small else 2028, ("user_id",), source)
+    return build(
+        "landmarks", data_dir, ("landmark*", "gld*"), *lists, size, resize, 203 if small else 2028, ("user_id",), source
+    )
 
 
 @DATASETS.register("inaturalist")
 def inaturalist(data_dir, *, size: int = 224, resize: int = 256, users: str = "user_120k") -> Dataset:
     """iNaturalist-User-120k: 120,300 images of 1,203 species by 9,275 observers; images decoded when used.
 
-    data_dir holds TFF's `iNaturalist_train.csv` and `iNaturalist_test.csv`, or `federated_train.csv` and `test.csv`, and
-    the images of the 2017 competition at any depth.
+    data_dir holds TFF's `iNaturalist_train.csv` and `iNaturalist_test.csv`, or `federated_train.csv` and `test.csv`,
+    and the images of the 2017 competition at any depth.
 
     Args:
       size, resize: as for landmarks.
@@ -174,16 +214,31 @@ def inaturalist(data_dir, *, size: int = 224, resize: int = 256, users: str = "u
     """
     source = "http://storage.googleapis.com/gresearch/federated-vision-datasets/inaturalist-user-120k.zip"
     return build(
-        "inaturalist", data_dir, ("inat*",), ("iNaturalist_train.csv", "federated_train.csv"),
-        ("iNaturalist_test.csv", "test.csv"), size, resize, 1203, (users, "user_id"), source,
-    )  # fmt: skip
+        "inaturalist",
+        data_dir,
+        ("inat*",),
+        ("iNaturalist_train.csv", "federated_train.csv"),
+        ("iNaturalist_test.csv", "test.csv"),
+        size,
+        resize,
+        1203,
+        (users, "user_id"),
+        source,
+    )
 
 
 @DATASETS.register("image_folder")
 def image_folder(
-    data_dir, *, train: str = "train.csv", test: str = "test.csv", images: str = ".", size: int = 224, resize: int = 256,
-    num_classes: int | None = None, user: str = "user_id",
-) -> Dataset:  # fmt: skip
+    data_dir,
+    *,
+    train: str = "train.csv",
+    test: str = "test.csv",
+    images: str = ".",
+    size: int = 224,
+    resize: int = 256,
+    num_classes: int | None = None,
+    user: str = "user_id",
+) -> Dataset:
     """Any folder of images with two lists: `user_id,image_id,class` and `image_id,class`; images decoded when used.
 
     Args:
@@ -194,6 +249,6 @@ def image_folder(
       user: the column that names the clients; without it the data set has no clients of its own.
     """
     root = files.folders(data_dir)[0]
-    header = files.read(root / train).split(b"\n", 1)[0].decode("utf-8", "replace").strip().split(",")
-    column = user if user in header or user != "user_id" else None
-    return from_lists("image_folder", root / train, root / test, root / images, size, resize, num_classes, column)
+    lists = [(root / name, files.read(root / name)) for name in (train, test)]
+    column = user if user in columns_of(lists[0][1]) or user != "user_id" else None
+    return from_lists("image_folder", *lists, root / images, size, resize, num_classes, column)

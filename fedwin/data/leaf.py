@@ -1,6 +1,7 @@
 """LEAF's JSON files, Caldas et al. 2018, https://github.com/TalwalkarLab/leaf.
 
-Folders `train` and `test` of files {"users": [...], "num_samples": [...], "user_data": {user: {"x": [...], "y": [...]}}}.
+Folders `train` and `test` of files {"users": [...], "num_samples": [...], "user_data": {user: {"x": [...], "y":
+[...]}}}.
 """
 
 import json

@@ -64,11 +64,18 @@ def read(dataset: str, data_dir, patterns, wanted, source: str) -> tuple[dict[st
             break
     else:
         raise files.missing(dataset, data_dir, f"{', '.join(wanted)} (plain, .gz, .xz or .bz2)", source)
-    arrays = {name: idx.parse(files.content(entry), entry if not isinstance(entry, bytes) else name) for name, entry in found.items()}
+    arrays = {name: idx.parse(files.content(entry), place(found, name)) for name, entry in found.items()}
     for images, labels in (wanted[:2], wanted[2:4]):
         if len(arrays[images]) != len(arrays[labels]):
-            raise UserError(f"{found[labels]}: {len(arrays[labels])} labels for {len(arrays[images])} images in {images}.")
+            raise UserError(
+                f"{place(found, labels)}: {len(arrays[labels])} labels for {len(arrays[images])} images in {images}."
+            )
     return arrays, found
+
+
+def place(found: dict, name: str):
+    """Returns what to call a file in an error line: its path, or its name inside an archive."""
+    return name if isinstance(found[name], bytes) else found[name]
 
 
 def pack(arrays, wanted) -> tuple[Examples, Examples]:
@@ -87,7 +94,9 @@ def verify(found: dict, dataset: str, decoded: dict[str, str], stored: dict[str,
 
     wrong = [name for name, entry in found.items() if not right(name, entry)]
     if wrong:
-        warnings.warn(f"{dataset}: unverified, the checksums of {', '.join(wrong)} are not the original's.", stacklevel=3)
+        warnings.warn(
+            f"{dataset}: unverified, the checksums of {', '.join(wrong)} are not the original's.", stacklevel=3
+        )
     return not wrong
 
 
@@ -112,22 +121,37 @@ def mnist_writers(data_dir) -> Dataset:
       UserError: files missing, or the two label files disagree about an image.
     """
     wanted = (*names(), "qmnist-train-labels-idx2-int", "qmnist-test-labels-idx2-int")
-    arrays, found = read("mnist_writers", data_dir, ("mnist*", "qmnist*"), wanted, "https://github.com/facebookresearch/qmnist")
+    arrays, found = read(
+        "mnist_writers", data_dir, ("mnist*", "qmnist*"), wanted, "https://github.com/facebookresearch/qmnist"
+    )
     train, test = pack(arrays, wanted)
     verified = verify({name: found[name] for name in wanted[:4]}, "mnist_writers", MNIST_SHA256, {})
     writers = []
     for name, features in zip(wanted[4:], (train, test)):
         rows = arrays[name][: len(features["y"])]
         if rows.ndim != 2 or rows.shape[1] < 3 or len(rows) < len(features["y"]):
-            raise UserError(f"{found[name]}: shape {arrays[name].shape} has not a row of writer data for every image.")
+            raise UserError(
+                f"{place(found, name)}: shape {arrays[name].shape} has not a row of writer data for every image."
+            )
         if (rows[:, 0] != features["y"]).any():
             row = int((rows[:, 0] != features["y"]).argmax())
-            raise UserError(f"{found[name]}, record {row}: class {rows[row, 0]}, but the image's label is {features['y'][row]}.")
+            raise UserError(
+                f"{place(found, name)}, record {row}: class {rows[row, 0]}, "
+                f"but the image's label is {features['y'][row]}."
+            )
         writers.append(by_writer(rows[:, 2]))
     return Dataset(
-        "mnist_writers", train, test, 10, mean=(0.1307,), std=(0.3081,), natural=writers[0], class_names=DIGITS,
-        verified=verified, test_natural=writers[1],
-    )  # fmt: skip
+        "mnist_writers",
+        train,
+        test,
+        10,
+        mean=(0.1307,),
+        std=(0.3081,),
+        natural=writers[0],
+        class_names=DIGITS,
+        verified=verified,
+        test_natural=writers[1],
+    )
 
 
 def by_writer(writer: np.ndarray) -> Partition:
@@ -146,9 +170,7 @@ def fmnist(data_dir) -> Dataset:
     arrays, found = read("fmnist", data_dir, ("fashion*", "fmnist*"), wanted, source)
     train, test = pack(arrays, wanted)
     verified = verify(found, "fmnist", {}, FASHION_MD5)
-    return Dataset(
-        "fmnist", train, test, 10, mean=(0.0,), std=(1.0,), class_names=FASHION_NAMES, verified=verified
-    )  # fmt: skip
+    return Dataset("fmnist", train, test, 10, mean=(0.0,), std=(1.0,), class_names=FASHION_NAMES, verified=verified)
 
 
 @DATASETS.register("emnist")
@@ -176,14 +198,14 @@ def emnist(data_dir, *, split: str = "byclass") -> Dataset:
 
 @DATASETS.register("usps")
 def usps(data_dir) -> Dataset:
-    """USPS digits, Hull 1994, from IDX files of int16 in -1000..1000: x uint8 [N, 16, 16, 1] = 255 (v + 1000) / 2000."""
+    """USPS digits, Hull 1994, from IDX files of int16 v in -1000..1000: x uint8 [N, 16, 16, 1], 255 (v + 1000) / 2000."""
     wanted = tuple(f"usps-{name}" for name in names("", "test", "short"))
     arrays, found = read("usps", data_dir, ("usps*",), wanted, "any copy of USPS, converted to these IDX files")
     for name in wanted[::2]:
         values = arrays[name].astype(np.float32)
         if np.abs(values).max(initial=0) > 1000:
             row = int((np.abs(values).reshape(len(values), -1).max(1) > 1000).argmax())
-            raise UserError(f"{found[name]}, record {row}: a value beyond 1000.")
+            raise UserError(f"{place(found, name)}, record {row}: a value beyond 1000.")
         arrays[name] = np.rint((values + 1000) * (255 / 2000)).astype(np.uint8)
     train, test = pack(arrays, wanted)
     return Dataset("usps", train, test, 10, mean=(0.0,), std=(1.0,), class_names=DIGITS, verified=False)

@@ -54,7 +54,12 @@ def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float =
         holds = place.is_dir() and any((sub / "photo").is_dir() for sub in [place, *place.iterdir()] if sub.is_dir())
         for where in ([place] if holds else []) + archives:
             return split(where, size, resize, test_fraction, split_seed)
-    raise files.missing("pacs", data_dir, "folders photo, art_painting, cartoon and sketch", "https://dali-dl.github.io/project_iccv2017.html")
+    raise files.missing(
+        "pacs",
+        data_dir,
+        "folders photo, art_painting, cartoon and sketch",
+        "https://dali-dl.github.io/project_iccv2017.html",
+    )
 
 
 def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
@@ -66,9 +71,18 @@ def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
         held = int(fraction * len(rows) + 1e-9)
         is_test[generator(seed, "pacs split", d).permutation(rows)[: max(held, 1)]] = True
     part = lambda mask: {
-        "x": Images([items[row] for row in np.flatnonzero(mask)], size, resize), "y": labels[mask], "domain": domains[mask]
-    }  # fmt: skip
+        "x": Images([items[row] for row in np.flatnonzero(mask)], size, resize),
+        "y": labels[mask],
+        "domain": domains[mask],
+    }
     return Dataset(
-        "pacs", part(~is_test), part(is_test), 7, mean=folder.IMAGENET[0], std=folder.IMAGENET[1], class_names=CLASSES,
-        domain_names=DOMAINS, verified=False,
-    )  # fmt: skip
+        "pacs",
+        part(~is_test),
+        part(is_test),
+        7,
+        mean=folder.IMAGENET[0],
+        std=folder.IMAGENET[1],
+        class_names=CLASSES,
+        domain_names=DOMAINS,
+        verified=False,
+    )

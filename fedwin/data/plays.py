@@ -15,8 +15,8 @@ HEADING = re.compile(r"(ACT|SCENE|PROLOGUE|EPILOGUE|INDUCTION) ?[IVXLC]*$")
 def speeches(text: str) -> dict[str, list[str]]:
     """Returns role -> its speeches in order, from `ACT I` on.
 
-    Speeches of several roles at once (with `|`) are left out, stage directions and the play's title, which is repeated as
-    a running head, removed, and white space folded to single spaces.
+    Speeches of several roles at once (with `|`) are left out, stage directions and the play's title, which is
+    repeated as a running head, removed, and white space folded to single spaces.
     """
     start = START.search(text)
     if not start:

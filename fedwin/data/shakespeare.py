@@ -1,7 +1,7 @@
 """Shakespeare by speaking role in the FedJAX form: next-character prediction on rows of 80.
 
-McMahan et al. 2017, https://arxiv.org/abs/1602.05629, as released with TFF and FedJAX (715 roles). Ids: 0 PAD, 1 BOS, 2 EOS,
-3..88 the 86 characters, 89 everything else.
+McMahan et al. 2017, https://arxiv.org/abs/1602.05629, as released with TFF and FedJAX (715 roles). Ids: 0 PAD, 1 BOS,
+2 EOS, 3..88 the 86 characters, 89 everything else.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ TABLE[np.frombuffer(ALPHABET, np.uint8)] = np.arange(FIRST, OOV)
 
 
 def rows(snippets, length: int) -> Examples:
-    """Joins snippets, each BOS ... EOS, to one stream s and cuts x = s[:-1], y = s[1:] into rows, the last padded with 0.
+    """Joins snippets, each BOS ... EOS, to one stream s; cuts x = s[:-1], y = s[1:] into rows, the last 0-padded.
 
     Returns:
       x, y: int32 [ceil((L - 1) / length), length] for a stream of L ids.
@@ -45,14 +45,17 @@ def one(features: dict) -> dict:
 
 def as_bytes(values) -> list[bytes]:
     """Returns texts as bytes; HDF5 gives either kind."""
-    return [value if isinstance(value, bytes) else str(value).encode() for value in np.asarray(values, object).reshape(-1)]
+    return [
+        value if isinstance(value, bytes) else str(value).encode() for value in np.asarray(values, object).reshape(-1)
+    ]
 
 
 @DATASETS.register("shakespeare")
 def shakespeare(data_dir, *, length: int = 80) -> Dataset:
     """Shakespeare roles: x, y int32 [N, 80], one target per position, 0 = padding; 90 ids.
 
-    Reads FedJAX's `shakespeare_{train,test}.sqlite`, TFF's `shakespeare.sqlite` (.lzma) or `shakespeare_{train,test}.h5`.
+    Reads FedJAX's `shakespeare_{train,test}.sqlite`, TFF's `shakespeare.sqlite` (.lzma) or
+    `shakespeare_{train,test}.h5`.
 
     Args:
       length: T, positions per row.
@@ -65,11 +68,19 @@ def shakespeare(data_dir, *, length: int = 80) -> Dataset:
 
     def build(streams, where):
         cut = lambda stream: ((client, rows(as_bytes(features["snippets"]), length)) for client, features in stream)
-        (train, natural), (test, test_natural) = (clients.flatten(cut(stream), at) for stream, at in zip(streams, where))
+        (train, natural), (test, test_natural) = (
+            clients.flatten(cut(stream), at) for stream, at in zip(streams, where)
+        )
         return Dataset(
-            "shakespeare", train, test, VOCABULARY, task="sequence", natural=natural, verified=False,
+            "shakespeare",
+            train,
+            test,
+            VOCABULARY,
+            task="sequence",
+            natural=natural,
+            verified=False,
             test_natural=test_natural,
-        )  # fmt: skip
+        )
 
     for folder in files.folders(data_dir, "shakespeare*"):
         if not folder.is_dir():

@@ -1,7 +1,8 @@
 """Shakespeare in the LEAF form: 80 characters predict the next one; 100 roles of 2,000 training and 400 test windows.
 
 LEAF: Caldas et al. 2018, https://arxiv.org/abs/1812.01097. The cut to 100 x 2,000 is FedDyn's, Acar et al. 2021,
-https://arxiv.org/abs/2111.04263, and generalised heavy-ball momentum's, Zaccone et al. 2023, https://arxiv.org/abs/2311.18578.
+https://arxiv.org/abs/2111.04263, and generalised heavy-ball momentum's, Zaccone et al. 2023,
+https://arxiv.org/abs/2311.18578.
 """
 
 import json
@@ -18,7 +19,8 @@ from fedwin.errors import UserError
 
 LENGTH = 80
 ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
-# LEAF looks characters up with a find that is -1 for strangers, which as a one-hot index silently becomes the last class.
+# LEAF looks characters up with a find that is -1 for strangers, which as a one-hot index silently becomes the last
+# class.
 UNKNOWN = len(ALPHABET) - 1
 
 TABLE = np.full(0x110000, UNKNOWN, np.int8)
@@ -52,12 +54,14 @@ def joined(x: list[str], y: list[str], where) -> str:
             raise UserError(f"{where}, window {row}: not a text of {LENGTH} characters.")
     if len(x) > 1 and x[1] == x[0][1:] + y[0]:
         return x[0] + "".join(y)
-    return "".join(x) + y[-1]
+    return "".join(x) + "".join(y[-1:])
 
 
 def texts_of_leaf(folders) -> dict[str, tuple[str, str]]:
     """Returns role -> (training text, test text) of LEAF's folders."""
-    sides = [{user: joined(x, y, f"{path}, client '{user}'") for path, user, x, y in leaf.read(folder)} for folder in folders]
+    sides = [
+        {user: joined(x, y, f"{path}, client '{user}'") for path, user, x, y in leaf.read(folder)} for folder in folders
+    ]
     return {user: (text, sides[1].get(user, "")) for user, text in sides[0].items()}
 
 
@@ -79,7 +83,11 @@ def split(texts: dict[str, str], fraction: float = 0.8) -> dict[str, tuple[str, 
 def texts_of_plays(place) -> dict[str, str]:
     """Returns `PLAY_ROLE` -> text from a folder or archive of plays in plain text."""
     entry = files.entries(place)
-    named = {name.removesuffix(".txt"): files.content(entry[name]).decode("utf-8", "replace") for name in entry if name.endswith(".txt")}
+    named = {
+        name.removesuffix(".txt"): files.content(entry[name]).decode("utf-8", "replace")
+        for name in entry
+        if name.endswith(".txt")
+    }
     return plays.roles(named)
 
 
@@ -98,7 +106,10 @@ def find(data_dir) -> dict[str, tuple[str, str]]:
                 if found := texts_of_plays(place):
                     return split(found)
     raise files.missing(
-        "shakespeare_leaf", data_dir, "LEAF JSON (train/ and test/) or plays in plain text", "https://github.com/TalwalkarLab/leaf"
+        "shakespeare_leaf",
+        data_dir,
+        "LEAF JSON (train/ and test/) or plays in plain text",
+        "https://github.com/TalwalkarLab/leaf",
     )
 
 
@@ -128,14 +139,17 @@ def shakespeare_leaf(
     count = lambda side: {role: max(len(pair[side]) - LENGTH, 0) for role, pair in ids.items()}
     train_count, test_count = count(0), count(1)
     if iid:
-        sides = [pooled(ids, side, counts, clients * size, seed) for side, (counts, size) in enumerate(((train_count, train), (test_count, test)))]
+        sides = [
+            pooled(ids, side, counts, clients * size, seed)
+            for side, (counts, size) in enumerate(((train_count, train), (test_count, test)))
+        ]
         names = np.array([f"iid_{k}" for k in range(clients)])
     else:
         fit = sorted(role for role in ids if train_count[role] > train and test_count[role] > test)
         if len(fit) < clients:
             raise UserError(
-                f"shakespeare_leaf: only {len(fit)} of {len(ids)} roles have more than {train} training and {test} test "
-                f"windows, and {clients} were asked for; give fewer clients or shorter runs."
+                f"shakespeare_leaf: only {len(fit)} of {len(ids)} roles have more than {train} training and "
+                f"{test} test windows, and {clients} were asked for; give fewer clients or shorter runs."
             )
         names = np.array([fit[i] for i in generator(seed, "shakespeare roles").permutation(len(fit))[:clients]])
         sides = [runs(ids, names, side, size, seed) for side, size in ((0, train), (1, test))]
@@ -172,18 +186,26 @@ def pooled(ids: dict, side: int, counts: dict, total: int, seed: int) -> Example
 def build(train_examples, test_examples, names, train: int, test: int, report: dict) -> Dataset:
     """Makes the data set of equal clients."""
     if report.get("unknown_characters"):
-        warnings.warn(f"shakespeare_leaf: {report['unknown_characters']} characters outside the alphabet became id {UNKNOWN}.", stacklevel=4)
+        warnings.warn(
+            f"shakespeare_leaf: {report['unknown_characters']} characters outside the alphabet became id {UNKNOWN}.",
+            stacklevel=4,
+        )
     equal = lambda size: Partition(
         np.arange(len(names) * size, dtype=np.int32), np.arange(len(names) + 1, dtype=np.int64) * size, report, names
     )
     return Dataset(
-        "shakespeare_leaf", train_examples, test_examples, len(ALPHABET), natural=equal(train), verified=False,
+        "shakespeare_leaf",
+        train_examples,
+        test_examples,
+        len(ALPHABET),
+        natural=equal(train),
+        verified=False,
         test_natural=equal(test),
-    )  # fmt: skip
+    )
 
 
 def prepared(data_dir, iid: bool):
-    """Returns what the ready files of the heavy-ball code hold, or None: `train_sampled_{niid,iid}.json`, `test_sampled.json`."""
+    """Reads the heavy-ball code's ready files, `train_sampled_{niid,iid}.json` and `test_sampled.json`, if there."""
     for folder in files.folders(data_dir, "shakespeare*"):
         pair = [folder / f"train_sampled_{'iid' if iid else 'niid'}.json", folder / "test_sampled.json"]
         if all(path.is_file() for path in pair):

@@ -1,7 +1,7 @@
 """Examples that are decoded when they are asked for: image sets larger than the memory, and memory-mapped caches.
 
-`Images` stands where an array of images would: it has shape, dtype, length, and indexing decodes. `ExampleSource` gathers
-rows of all features and prepares the next ones on threads while the present ones are in use.
+`Images` stands where an array of images would: it has shape, dtype, length, and indexing decodes. `ExampleSource`
+gathers rows of all features and prepares the next ones on threads while the present ones are in use.
 """
 
 import collections
@@ -163,13 +163,21 @@ class ExampleSource:
         """Starts decoding the rows and returns what `finish` waits for."""
         rows = np.asarray(rows)
         if rows.size and (rows.min() < 0 or rows.max() >= self.length):
-            raise UserError(f"row {rows.max() if rows.max() >= self.length else rows.min()} is not in 0..{self.length - 1}.")
+            raise UserError(
+                f"row {rows.max() if rows.max() >= self.length else rows.min()} is not in 0..{self.length - 1}."
+            )
         flat = rows.reshape(-1)
         pieces = np.array_split(flat, min(self.threads, max(len(flat), 1)))
         jobs = []
         for key, value in self.features.items():
             lazy = isinstance(value, (Images, np.memmap))
-            jobs.append((key, rows.shape, [self.pool.submit(gather, value, part) for part in pieces] if lazy else gather(value, flat)))
+            jobs.append(
+                (
+                    key,
+                    rows.shape,
+                    [self.pool.submit(gather, value, part) for part in pieces] if lazy else gather(value, flat),
+                )
+            )
         return jobs
 
     def finish(self, jobs: list) -> Examples:
@@ -200,5 +208,5 @@ class ExampleSource:
 
 
 def gather(value, rows: np.ndarray) -> np.ndarray:
-    """Returns the rows as an array of their own, not a view of a map."""
-    return np.array(value[rows])
+    """Returns the rows as an array of their own, read from a map in one copy."""
+    return np.asarray(value)[rows] if isinstance(value, np.ndarray) else value[rows]

@@ -1,7 +1,7 @@
 """Stack Overflow next-word prediction by user, as released with TensorFlow Federated and FedJAX.
 
-Lower-cased sentences split at spaces. Ids: 0 PAD, 1 BOS, 2 EOS, rank + 3 for the most frequent words, then one id for all
-others. TFF numbers words differently: ids of the two must not be mixed.
+Lower-cased sentences split at spaces. Ids: 0 PAD, 1 BOS, 2 EOS, rank + 3 for the most frequent words, then one id for
+all others. TFF numbers words differently: ids of the two must not be mixed.
 """
 
 import numpy as np
@@ -17,14 +17,16 @@ SOURCE = "https://storage.googleapis.com/gresearch/fedjax/stackoverflow/stackove
 
 
 def vocabulary(folder, size: int) -> dict[bytes, int]:
-    """Returns word -> id of the `size` most frequent words, from `stackoverflow.word_count` (plain or in its archive)."""
+    """Returns word -> id of the `size` most frequent words in `stackoverflow.word_count`, plain or in its archive."""
     path = files.locate(folder, "stackoverflow.word_count")
     if path:
         blob = files.read(path)
     else:
         archive = folder / "stackoverflow.word_count.tar.bz2"
         if not archive.is_file():
-            raise files.missing("stackoverflow", folder, "stackoverflow.word_count", "gs://gresearch/fedjax/stackoverflow")
+            raise files.missing(
+                "stackoverflow", folder, "stackoverflow.word_count", "gs://gresearch/fedjax/stackoverflow"
+            )
         path, blob = archive, files.entries(archive).get("stackoverflow.word_count", b"")
     words = [line.split()[0] for line in blob.splitlines() if line.split()]
     if len(words) < size:
@@ -71,12 +73,18 @@ def chosen_tests(sizes: dict, count: int, seed: int) -> dict:
 
 @DATASETS.register("stackoverflow")
 def stackoverflow(
-    data_dir, *, users: int = 40_000, tests: int = 10_000, vocabulary_size: int = 10_000, length: int = 20, seed: int = 0
+    data_dir,
+    *,
+    users: int = 40_000,
+    tests: int = 10_000,
+    vocabulary_size: int = 10_000,
+    length: int = 20,
+    seed: int = 0,
 ) -> Dataset:
     """A subset of Stack Overflow users: x, y int32 [N, 20], one target per position, 0 = padding; 10,004 ids.
 
-    Reads FedJAX's `stackoverflow_{train,test}.sqlite` or TFF's `stackoverflow.sqlite` (.lzma), and the word counts. Only
-    the chosen users' records are decoded.
+    Reads FedJAX's `stackoverflow_{train,test}.sqlite` or TFF's `stackoverflow.sqlite` (.lzma), and the word counts.
+    Only the chosen users' records are decoded.
 
     Args:
       users: training users, of 342,477.
@@ -101,7 +109,9 @@ def stackoverflow(
                 one = lambda features: {"tokens": features["tokens"][0]}
                 read = lambda side, ids: tff.read_sqlite(path, ("train", "test")[side], one, ids)
                 return build(words, sizes, read, [found, found], users, tests, length, seed)
-    raise files.missing("stackoverflow", data_dir, "stackoverflow_{train,test}.sqlite or stackoverflow.sqlite(.lzma)", SOURCE)
+    raise files.missing(
+        "stackoverflow", data_dir, "stackoverflow_{train,test}.sqlite or stackoverflow.sqlite(.lzma)", SOURCE
+    )
 
 
 def build(words, sizes, read, where, users: int, tests: int, length: int, seed: int) -> Dataset:
@@ -111,13 +121,23 @@ def build(words, sizes, read, where, users: int, tests: int, length: int, seed: 
     def stream(side, ids, pick):
         for client, features in read(side, ids):
             if "tokens" not in features:
-                raise UserError(f"{where[side]}, client '{clients.text(client)}': no 'tokens' but {', '.join(features)}.")
+                raise UserError(
+                    f"{where[side]}, client '{clients.text(client)}': no 'tokens' but {', '.join(features)}."
+                )
             yield client, tokenise(np.asarray(features["tokens"], object).reshape(-1)[pick(client)], words, length)
 
     everything = slice(None)
-    train, natural = clients.flatten(stream(0, chosen_users(sizes[0], users, seed), lambda client: everything), where[0])
+    train, natural = clients.flatten(
+        stream(0, chosen_users(sizes[0], users, seed), lambda client: everything), where[0]
+    )
     test, test_natural = clients.flatten(stream(1, list(rows), rows.get), where[1])
     return Dataset(
-        "stackoverflow", train, test, FIRST + len(words) + 1, task="sequence", natural=natural, verified=False,
+        "stackoverflow",
+        train,
+        test,
+        FIRST + len(words) + 1,
+        task="sequence",
+        natural=natural,
+        verified=False,
         test_natural=test_natural,
-    )  # fmt: skip
+    )

@@ -118,9 +118,16 @@ def cifar100_pam(
     (train, natural), (test, test_natural) = sides
     mean, std = cifar.CONSTANTS["cifar100"]
     return Dataset(
-        "cifar100_pam_synthetic", train, test, 100, mean=mean, std=std, natural=natural, class_names=cifar_names.FINE,
+        "cifar100_pam_synthetic",
+        train,
+        test,
+        100,
+        mean=mean,
+        std=std,
+        natural=natural,
+        class_names=cifar_names.FINE,
         test_natural=test_natural,
-    )  # fmt: skip
+    )
 
 
 def register_writers(name, num_classes, clients, same_writers, mean, std, class_names) -> None:
@@ -143,11 +150,23 @@ def register_writers(name, num_classes, clients, same_writers, mean, std, class_
         (train, natural), (test, test_natural) = sides
         domain_names = ()
         if same_writers:
-            natural, test_natural, domain_names = femnist.domains(natural), femnist.domains(test_natural), femnist.DOMAINS
+            natural, test_natural, domain_names = (
+                femnist.domains(natural),
+                femnist.domains(test_natural),
+                femnist.DOMAINS,
+            )
         return Dataset(
-            f"{name}_synthetic", train, test, num_classes, mean=mean, std=std, natural=natural, class_names=class_names,
-            domain_names=domain_names, test_natural=test_natural,
-        )  # fmt: skip
+            f"{name}_synthetic",
+            train,
+            test,
+            num_classes,
+            mean=mean,
+            std=std,
+            natural=natural,
+            class_names=class_names,
+            domain_names=domain_names,
+            test_natural=test_natural,
+        )
 
 
 register_writers("femnist", 62, 3400, True, (0.0,), (1.0,), mnist.CHARACTERS)
@@ -181,7 +200,9 @@ def register_users(name, num_classes, clients) -> None:
     """Registers a stand-in for photographs by user: ragged clients, few classes each."""
 
     @DATASETS.register(f"{name}_synthetic")
-    def build(data_dir=None, *, clients: int = clients, n: int = 2 * clients, size: int = 224, seed: int = 0) -> Dataset:
+    def build(
+        data_dir=None, *, clients: int = clients, n: int = 2 * clients, size: int = 224, seed: int = 0
+    ) -> Dataset:
         check(f"{name}_synthetic", clients=clients, n=n, size=size)
         rng = generator(seed, f"{name}_synthetic")
         weights = rng.standard_normal((num_classes, 3, 4, 4), np.float32) / 2
@@ -203,7 +224,9 @@ def register_domains(name, side, num_classes, domains, per_domain, tests, mean, 
     """Registers a stand-in for one label set in several styles: one pattern per class, recoloured per domain."""
 
     @DATASETS.register(f"{name}_synthetic")
-    def build(data_dir=None, *, per_domain: int = per_domain, tests: int = tests, size: int = side, seed: int = 0) -> Dataset:
+    def build(
+        data_dir=None, *, per_domain: int = per_domain, tests: int = tests, size: int = side, seed: int = 0
+    ) -> Dataset:
         check(f"{name}_synthetic", per_domain=per_domain, tests=tests, size=size)
         rng = generator(seed, f"{name}_synthetic")
         prototypes = smooth(rng, num_classes, size, 1).astype(np.float32)
@@ -214,7 +237,9 @@ def register_domains(name, side, num_classes, domains, per_domain, tests, mean, 
             parts = []
             for d in range(len(domains)):
                 y = balanced(rng, count, num_classes)
-                parts.append((pictures(rng, y, prototypes * colours[d] + backgrounds[d]), y, np.full(count, d, np.int32)))
+                parts.append(
+                    (pictures(rng, y, prototypes * colours[d] + backgrounds[d]), y, np.full(count, d, np.int32))
+                )
             sides.append(dict(zip(("x", "y", "domain"), map(np.concatenate, zip(*parts)))))
         return Dataset(
             f"{name}_synthetic", *sides, num_classes, mean=mean, std=std, class_names=class_names, domain_names=domains

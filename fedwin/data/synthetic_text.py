@@ -21,7 +21,9 @@ def ragged(rng, n: int, clients: int) -> np.ndarray:
 
 def owners(sizes: np.ndarray, ids: np.ndarray) -> Partition:
     """Returns clients that hold consecutive examples."""
-    return Partition(np.arange(sizes.sum(), dtype=np.int32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), ids=ids)
+    return Partition(
+        np.arange(sizes.sum(), dtype=np.int32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), ids=ids
+    )
 
 
 def check(name: str, **numbers) -> None:
@@ -44,7 +46,9 @@ def markov(rng, symbols: int, length: int) -> np.ndarray:
 
 
 @DATASETS.register("shakespeare_synthetic")
-def shakespeare_roles(data_dir=None, *, clients: int = 715, rows: int = 3000, length: int = 80, seed: int = 0) -> Dataset:
+def shakespeare_roles(
+    data_dir=None, *, clients: int = 715, rows: int = 3000, length: int = 80, seed: int = 0
+) -> Dataset:
     """Markov text of ragged roles in rows of 80 with the 90 ids of the FedJAX form."""
     check("shakespeare_synthetic", clients=clients, rows=rows, length=length)
     rng = generator(seed, "shakespeare_synthetic")
@@ -58,16 +62,28 @@ def shakespeare_roles(data_dir=None, *, clients: int = 715, rows: int = 3000, le
             walk = markov(rng, len(shakespeare.ALPHABET), size * length - 1 - min(length - 1, 9))
             text = np.frombuffer(shakespeare.ALPHABET, np.uint8)[walk]
             parts.append(shakespeare.rows([text.tobytes()], length))
-        sides.append(({key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")}, [len(part["y"]) for part in parts]))
+        sides.append(
+            (
+                {key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")},
+                [len(part["y"]) for part in parts],
+            )
+        )
     (train, sizes), (test, test_sizes) = sides
     return Dataset(
-        "shakespeare_synthetic", train, test, shakespeare.VOCABULARY, task="sequence",
-        natural=owners(np.array(sizes), ids), test_natural=owners(np.array(test_sizes), ids),
-    )  # fmt: skip
+        "shakespeare_synthetic",
+        train,
+        test,
+        shakespeare.VOCABULARY,
+        task="sequence",
+        natural=owners(np.array(sizes), ids),
+        test_natural=owners(np.array(test_sizes), ids),
+    )
 
 
 @DATASETS.register("shakespeare_leaf_synthetic")
-def shakespeare_windows(data_dir=None, *, clients: int = 100, train: int = 200, test: int = 40, seed: int = 0) -> Dataset:
+def shakespeare_windows(
+    data_dir=None, *, clients: int = 100, train: int = 200, test: int = 40, seed: int = 0
+) -> Dataset:
     """Markov text in windows of 80 with the next character, equal clients, as the LEAF form."""
     check("shakespeare_leaf_synthetic", clients=clients, train=train, test=test)
     rng = generator(seed, "shakespeare_leaf_synthetic")
@@ -95,12 +111,20 @@ def stackoverflow(
         sizes = rng.integers(1, length + 4, total)[:, None]  # longer ones are cut and have no end
         place = np.arange(length)
         y = np.where(place < sizes, words, np.where(place == sizes, 2, 0)).astype(np.int32)
-        x = np.concatenate([np.ones((total, 1), np.int32), np.where(place < sizes, words, 0)[:, :-1]], 1).astype(np.int32)
+        x = np.concatenate([np.ones((total, 1), np.int32), np.where(place < sizes, words, 0)[:, :-1]], 1).astype(
+            np.int32
+        )
         return {"x": x, "y": y}
 
     ids = np.array([f"{k:08d}" for k in range(users)])
     sides = [(sentences(total), owners(ragged(rng, total, users), ids)) for total in (n, max(n // 8, users))]
     (train, natural), (test, test_natural) = sides
     return Dataset(
-        "stackoverflow_synthetic", train, test, vocabulary_size + 4, task="sequence", natural=natural, test_natural=test_natural
-    )  # fmt: skip
+        "stackoverflow_synthetic",
+        train,
+        test,
+        vocabulary_size + 4,
+        task="sequence",
+        natural=natural,
+        test_natural=test_natural,
+    )

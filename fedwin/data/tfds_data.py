@@ -45,17 +45,23 @@ def tfds(
     scale = ((0.0,), (1.0,)) if sides[0]["x"].dtype == np.uint8 else (None, None)
     return Dataset(
         f"tfds_{builder.name}", *sides, classes, mean=scale[0], std=scale[1], class_names=labels, verified=False
-    )  # fmt: skip
+    )
 
 
 def prepared(root: pathlib.Path, name: str) -> pathlib.Path:
     """Returns the folder of the newest prepared version; the builder's own code is not needed to read it."""
     inner, _, version = name.partition(":")
     places = [root, root / inner] + ([root / inner / version] if version else [])
-    found = [info.parent for place in places for info in [*place.glob("dataset_info.json"), *place.glob("*.*.*/dataset_info.json")]]
+    found = [
+        info.parent
+        for place in places
+        for info in [*place.glob("dataset_info.json"), *place.glob("*.*.*/dataset_info.json")]
+    ]
     found = [folder for folder in found if not version or folder.name == version]
     if not found:
-        raise UserError(f"tfds: '{name}' is not prepared under {root}; prepare it there with file_format='array_record'.")
+        raise UserError(
+            f"tfds: '{name}' is not prepared under {root}; prepare it there with file_format='array_record'."
+        )
     return max(found, key=lambda folder: [int(part) if part.isdigit() else 0 for part in folder.name.split(".")])
 
 
@@ -71,7 +77,10 @@ def read(builder, split: str, x: str, y: str) -> Examples:
         if inputs is None:
             inputs = np.zeros((len(source), *value.shape), value.dtype)
         if value.shape != inputs.shape[1:]:
-            raise UserError(f"tfds: '{builder.name}', {split}, record {row}: '{x}' has shape {value.shape}, before {inputs.shape[1:]}.")
+            raise UserError(
+                f"tfds: '{builder.name}', {split}, record {row}: '{x}' has shape {value.shape}, "
+                f"before {inputs.shape[1:]}."
+            )
         inputs[row], labels[row] = value, example[y]
     if inputs is None:
         raise UserError(f"tfds: '{builder.name}' has no example in split '{split}'.")

@@ -59,7 +59,9 @@ def read_sqlite(path, split: str, convert, chosen=None):
         try:
             example = convert(example_proto.parse(blob))
         except (ValueError, KeyError) as error:
-            raise UserError(f"{path}, split {split}, record {number} of client '{client}': {error}; fetch the file again.")
+            raise UserError(
+                f"{path}, split {split}, record {number} of client '{client}': {error}; fetch the file again."
+            )
         held.setdefault(client, []).append(example)
     if not held:
         sizes(path, split)  # says which splits there are

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from fedwin.models import resnet, simple
+from fedwin.models import lstm, mobilenet, plain_gn, resnet, resnet18, simple
 from fedwin.models.adapters import from_fedjax, from_flax, from_haiku
 from fedwin.models.model import Model, Output
 from fedwin.registry import Registry
@@ -22,6 +22,14 @@ for _builder in (
     simple.lenet5,
     simple.mcmahan_cnn,
     resnet.resnet20,
+    resnet18.resnet18,
+    plain_gn.vgg11,
+    plain_gn.alexnet,
+    plain_gn.digit5_cnn,
+    mobilenet.mobilenetv2,
+    lstm.shakespeare_lstm,
+    lstm.leaf_lstm,
+    lstm.stackoverflow_lstm,
 ):
     MODELS.register(_builder.__name__, _builder)
 MODELS.register("cnn", simple.digits_cnn)

@@ -7,8 +7,8 @@ from flax import linen as nn
 
 from fedwin.errors import UserError
 from fedwin.models.adapters import from_flax
-from fedwin.models.conv import Conv, avg_pool, global_avg_pool
-from fedwin.models.layers import Norm, flatten, he_normal, torch_conv, torch_dense
+from fedwin.models.conv import Conv, global_avg_pool
+from fedwin.models.layers import Norm, he_normal, torch_dense
 from fedwin.models.model import Model
 
 

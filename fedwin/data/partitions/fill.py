@@ -43,7 +43,7 @@ def repeats(choice: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def pick(weights: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Returns indices drawn from weights [..., C] by the uniform numbers u in [0, 1): the inverse of the cumulated sum."""
+    """Returns indices drawn from weights [..., C]: the inverse of their cumulated sum at u in [0, 1)."""
     cumulated = np.cumsum(weights, axis=-1)
     cumulated /= cumulated[..., -1:]
     # The last index of positive weight is where the sum first reaches its end, so rounding cannot pick past it.

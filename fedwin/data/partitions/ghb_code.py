@@ -9,13 +9,12 @@ from fedwin.data.catalog import PARTITIONS
 from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.partitions.dirichlet import check_alpha
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
-from fedwin.data.partitions.yurochkin import attempt, classes
+from fedwin.data.partitions.yurochkin import attempt, classes, deal
 from fedwin.data.rng import generator
 
 
 def rebalance(lists: list[np.ndarray], size: int, rng) -> list[np.ndarray]:
     """Moves random surplus examples of clients above `size` to clients below it."""
-    lists = [rng.permutation(rows) for rows in lists]
     surplus = rng.permutation(np.concatenate([rows[size:] for rows in lists]))
     result = []
     for rows in lists:
@@ -49,10 +48,10 @@ def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tri
     by_class = classes(labels, dataset.num_classes)
     best, spread = None, np.inf
     for _ in range(max(tries, 1)):
-        lists = attempt(by_class, num_clients, alpha, rng)
-        deviation = np.std([len(rows) for rows in lists])
+        counts = attempt([len(rows) for rows in by_class], num_clients, alpha, rng)
+        deviation = counts.sum(0).std()
         if deviation < spread:
-            best, spread = lists, deviation
+            best, spread = counts, deviation
     size = len(labels) // num_clients
-    moved = int(sum(max(len(rows) - size, 0) for rows in best))
-    return pack(dataset, rebalance(best, size, rng), "ghb_code", moved=moved)
+    moved = int(np.maximum(best.sum(0) - size, 0).sum())
+    return pack(dataset, rebalance(deal(by_class, best, rng), size, rng), "ghb_code", moved=moved)

@@ -32,7 +32,13 @@ def tree(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 @PARTITIONS.register("pachinko")
 def pachinko(
-    dataset: Dataset, num_clients: int, seed: int, *, alpha: float = 0.1, beta: float = 10.0, per_client: int | None = None
+    dataset: Dataset,
+    num_clients: int,
+    seed: int,
+    *,
+    alpha: float = 0.1,
+    beta: float = 10.0,
+    per_client: int | None = None,
 ) -> Partition:
     """Draws coarse c ~ theta_k, fine f ~ phi_kc, then an unused image of f; clients are filled one after another.
 

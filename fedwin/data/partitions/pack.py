@@ -39,9 +39,7 @@ def histogram(dataset: Dataset, partition: Partition) -> np.ndarray | None:
         return None
     labels = np.asarray(dataset.train["y"])[partition.order].astype(np.int64)
     client = np.repeat(np.arange(partition.num_clients, dtype=np.int64), partition.sizes)
-    cells = np.bincount(
-        client * dataset.num_classes + labels, minlength=partition.num_clients * dataset.num_classes
-    )
+    cells = np.bincount(client * dataset.num_classes + labels, minlength=partition.num_clients * dataset.num_classes)
     return cells.reshape(partition.num_clients, dataset.num_classes).astype(np.int32)
 
 

@@ -1,8 +1,9 @@
 """Splits that others published: Hsu et al.'s CSV files and the FedSAM JSON files.
 
-CSV: columns `user_id,image_id,class`, https://github.com/google-research/google-research/tree/master/federated_vision_datasets.
-JSON: LEAF keys `users`, `num_samples`, `user_data`, where x holds names `img_<row>_label_<class>.png`,
-https://github.com/debcaldarola/fedsam. Both count rows in the order of the original archive.
+CSV: columns `user_id,image_id,class`,
+https://github.com/google-research/google-research/tree/master/federated_vision_datasets. JSON: LEAF keys `users`,
+`num_samples`, `user_data`, where x holds names `img_<row>_label_<class>.png`, https://github.com/debcaldarola/fedsam.
+Both count rows in the order of the original archive.
 """
 
 import csv as csv_format
@@ -33,7 +34,9 @@ def read_csv(path, text: str):
             label = int(record["class"]) if record.get("class") not in (None, "") else None
             yield where, record["user_id"], int(record["image_id"]), label
         except (TypeError, ValueError):
-            raise UserError(f"{path}, {where}: '{record['image_id']}' and class '{record['class']}' are not whole numbers.")
+            raise UserError(
+                f"{path}, {where}: '{record['image_id']}' and class '{record['class']}' are not whole numbers."
+            )
 
 
 def read_json(path, text: str):
@@ -77,15 +80,17 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
             raise UserError(f"{path}, {where}: image {row}, but '{dataset.name}' has 0 to {len(labels) - 1}.")
         if label is not None and label != labels[row]:
             raise UserError(
-                f"{path}, {where}: class {label}, but image {row} of '{dataset.name}' has class {labels[row]}; the file "
-                f"belongs to another data set or order."
+                f"{path}, {where}: class {label}, but image {row} of '{dataset.name}' has class {labels[row]}; "
+                f"the file belongs to another data set or order."
             )
         if dealt[row]:
             raise UserError(f"{path}, {where}: image {row} is dealt twice.")
         dealt[row] = True
         lists.setdefault(user, []).append(row)
     if num_clients not in (None, len(lists)):
-        raise UserError(f"{path} has {len(lists)} clients, but {num_clients} were asked for; say --num_clients={len(lists)}.")
+        raise UserError(
+            f"{path} has {len(lists)} clients, but {num_clients} were asked for; say --num_clients={len(lists)}."
+        )
     # Numeric ids keep their numeric order; client k is user k in the published files.
     users = sorted(lists, key=lambda user: (not user.isdigit(), int(user) if user.isdigit() else 0, user))
     part = Partition.from_lists([np.array(lists[user]) for user in users], ids=np.array(users))

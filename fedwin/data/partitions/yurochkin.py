@@ -12,23 +12,33 @@ from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
 
-def attempt(by_class: list[np.ndarray], num_clients: int, alpha: float, rng) -> list[np.ndarray]:
-    """Deals every class once: slices of its shuffled examples in the shares pi ~ Dirichlet(alpha 1_K) under the cap."""
-    cap = sum(map(len, by_class)) / num_clients
-    sizes = np.zeros(num_clients)
-    parts: list[list] = [[] for _ in range(num_clients)]
-    for rows in by_class:
-        rows = rng.permutation(rows)
-        share = np.full(num_clients, 1.0) if alpha == math.inf else draw(np.full(num_clients, alpha), 1, rng)[0]
-        below = sizes < cap
-        share = share * below
+def attempt(class_sizes: list[int], num_clients: int, alpha: float, rng) -> np.ndarray:
+    """Draws how many examples of each class each client gets, int64 [C, K]: pi ~ Dirichlet(alpha 1_K) under the cap.
+
+    Only the numbers: the examples are shuffled once an attempt is accepted, which is the same in law.
+    """
+    cap = sum(class_sizes) / num_clients
+    held = np.zeros(num_clients, np.int64)
+    if alpha == math.inf:
+        shares = np.ones((len(class_sizes), num_clients))
+    else:
+        shares = draw(np.full(num_clients, float(alpha)), len(class_sizes), rng)
+    counts = np.zeros((len(class_sizes), num_clients), np.int64)
+    for c, size in enumerate(class_sizes):
+        below = held < cap
+        share = shares[c] * below
         if share.sum() <= 0:
             share = below.astype(float)
-        cuts = np.floor(np.cumsum(share / share.sum())[:-1] * len(rows)).astype(np.int64)
-        for k, piece in enumerate(np.split(rows, cuts)):
-            parts[k].append(piece)
-            sizes[k] += len(piece)
-    return [np.concatenate(pieces) for pieces in parts]
+        cuts = np.floor(np.cumsum(share / share.sum())[:-1] * size).astype(np.int64)
+        counts[c] = np.diff(cuts, prepend=0, append=size)
+        held += counts[c]
+    return counts
+
+
+def deal(by_class: list[np.ndarray], counts: np.ndarray, rng) -> list[np.ndarray]:
+    """Gives each client its numbers of examples of each shuffled class, in random order."""
+    pieces = [np.split(rng.permutation(rows), np.cumsum(count)[:-1]) for rows, count in zip(by_class, counts)]
+    return [rng.permutation(np.concatenate(parts)) for parts in zip(*pieces)]
 
 
 def classes(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
@@ -62,9 +72,9 @@ def yurochkin(
     rng = generator(seed, "yurochkin")
     by_class = classes(labels, dataset.num_classes)
     for tries in range(1, max_tries + 1):
-        lists = attempt(by_class, num_clients, alpha, rng)
-        if min(map(len, lists)) >= min_size:
-            return pack(dataset, [rng.permutation(rows) for rows in lists], "yurochkin", tries=tries)
+        counts = attempt([len(rows) for rows in by_class], num_clients, alpha, rng)
+        if counts.sum(0).min() >= min_size:
+            return pack(dataset, deal(by_class, counts, rng), "yurochkin", tries=tries)
     raise UserError(
         f"partition 'yurochkin:alpha={alpha}': no split of {len(labels)} examples over {num_clients} clients with at "
         f"least {min_size} each in {max_tries} tries; use a larger alpha, fewer clients or a smaller min_size."

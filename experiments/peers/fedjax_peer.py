@@ -1,0 +1,54 @@
+"""Peer: FedJAX's own federated averaging on its jit backend."""
+
+import importlib.metadata
+import sys
+import time
+
+import jax
+
+# FedJAX still calls a function that jax has removed; only this process gets it back.
+if not hasattr(jax, "tree_map"):
+    jax.tree_map = jax.tree.map
+if sys.argv[1:] == ["cpu"]:
+    jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_default_matmul_precision", "highest")
+
+import fedjax  # noqa: E402
+from fedjax.core import for_each_client  # noqa: E402
+
+from experiments.peers import cases, fedjax_nets, worker  # noqa: E402
+
+
+def prepare(request):
+    """Returns (run, facts) for FedAvg on one case; drawing the cohort is not counted."""
+    case = cases.from_fields(request["case"])
+    x, y = cases.examples(case)
+    clients = fedjax.InMemoryFederatedData({f"{k:06d}".encode(): {"x": x[k], "y": y[k]} for k in range(case.total)})
+    model = fedjax_nets.build(case.model, case.shape, case.classes)
+    algorithm = fedjax.algorithms.fed_avg.federated_averaging(
+        fedjax.model_grad(model),
+        fedjax.optimizers.sgd(case.lr),
+        fedjax.optimizers.sgd(1.0),
+        fedjax.ShuffleRepeatBatchHParams(batch_size=case.batch, num_epochs=case.epochs),
+    )
+    sampler = fedjax.client_samplers.UniformGetClientSampler(clients, case.clients, seed=0)
+    state = algorithm.init(model.init(jax.random.PRNGKey(0)))
+
+    def run(rounds):
+        nonlocal state
+        seconds = 0.0
+        for _ in range(rounds):
+            cohort = sampler.sample()
+            begun = time.perf_counter()
+            state, _ = algorithm.apply(state, cohort)
+            jax.block_until_ready(state.params)
+            seconds += time.perf_counter() - begun
+        return seconds
+
+    return run, {"parameters": sum(p.size for p in jax.tree.leaves(state.params))}
+
+
+if __name__ == "__main__":
+    for_each_client.set_for_each_client_backend("jit")
+    version = f"fedjax {importlib.metadata.version('fedjax')}, jax {jax.__version__}"
+    worker.serve(prepare, {"version": version, "backend": jax.default_backend()})

@@ -1,0 +1,149 @@
+"""fedwin itself, in a process with the device count that its strategy asks for. Arguments: platform, CPU devices."""
+
+import sys
+import time
+
+import jax
+import jax.monitoring
+import jax.numpy as jnp
+import numpy as np
+
+import fedwin
+from experiments.peers import cases, worker
+from fedwin import core, engine, local, losses, models, observers, sampling, strategy as strategies, tree
+from fedwin.algorithms import ALGORITHMS
+
+compilations: list[str] = []
+
+
+def count_compilations(event, seconds, **_):
+    if event == "/jax/core/compile/backend_compile_duration":
+        compilations.append(event)
+
+
+def step_flops(solver, model, case, params) -> float:
+    """Returns what XLA counts for one local step, compiled by itself."""
+    batch = {"x": jnp.zeros((case.batch, *case.shape)), "y": jnp.zeros(case.batch, jnp.int32)}
+
+    def step(params, batch):
+        loss = lambda p: solver.loss(p, (), batch, jax.random.key(0), {})[0]
+        return tree.axpy(-case.lr, jax.grad(loss)(params), params)
+
+    return float(jax.jit(step).lower(params, batch).compile().cost_analysis()["flops"])
+
+
+def runner(algorithm, watching, strategy, store, run, case, rounds_max):
+    """Returns (run, facts): run(n) trains n rounds, at most rounds_max per dispatch, and returns their seconds."""
+    dispatch = engine.make_rounds(algorithm, watching, strategy)
+    run, store = strategy.place(run, strategy.placement(run)), strategy.place(store)
+    width = strategy.multiple(case.clients)
+    flags = np.zeros(rounds_max, bool)
+    facts = {"strategy": str(strategy), "rounds": 0, "dispatches": 0, "traces": 0, "compiled_later": 0}
+    held = [run]
+
+    def rounds(n):
+        before = len(compilations)
+        begun = time.perf_counter()
+        for first in range(0, n, rounds_max):
+            count = min(rounds_max, n - first)
+            ids = np.full((rounds_max, width), -1, np.int32)
+            ids[:count, : case.clients] = sampling.cohorts(0, facts["rounds"], count, case.total, case.clients)
+            slots = np.where(ids >= 0, ids, case.total).astype(np.int32)
+            cohorts = engine.Cohorts(ids, np.maximum(ids, 0), slots)
+            held[0], metrics, _ = dispatch(held[0], store, cohorts, (), count, flags, n_max=case.examples)
+            facts["rounds"] += count
+            facts["dispatches"] += 1
+        jax.block_until_ready((held[0], metrics))
+        seconds = time.perf_counter() - begun
+        if facts["dispatches"] > 1:
+            facts["compiled_later"] += len(compilations) - before
+        facts["traces"] = len(dispatch.traces)
+        return seconds
+
+    return rounds, facts
+
+
+def store_of(x, y, classes) -> engine.Store:
+    clients, each = y.shape
+    counts = np.stack([np.bincount(labels, minlength=classes) for labels in y]).astype(np.int32)
+    return engine.Store(
+        {"x": x.reshape(-1, *x.shape[2:]), "y": y.reshape(-1)},
+        np.arange(clients * each, dtype=np.int32),
+        np.arange(0, clients * each + 1, each, dtype=np.int32),
+        {"train": counts, "validation": np.zeros_like(counts)},
+        np.full(clients, 1 / clients, np.float32),
+    )
+
+
+def resolve(name, clients):
+    """Returns the strategy of that name; 'default' is what a run without --strategy takes here."""
+    if name == "default":
+        name = strategies.default_name(jax.default_backend(), jax.local_device_count(), clients)
+    return strategies.STRATEGIES.build(name)
+
+
+def prepare_rounds(request):
+    """An algorithm on a case: fields case, strategy, algorithm."""
+    case = cases.from_fields(request["case"])
+    model = models.build(case.model, case.shape, case.classes)
+    solver = local.Solver(
+        losses.cross_entropy(model), case.lr, case.batch, case.epochs, batching="repeat", equal_size=case.examples
+    )
+    variables = jax.jit(model.init)(jax.random.key(0))
+    setting = core.Setting(
+        case.total, case.clients, 1000, init_fn=lambda key: model.init(key).params, key=jax.random.key(0), model=model
+    )
+    algorithm = ALGORITHMS.build(request.get("algorithm", "fedavg"), setting, solver)
+    run = engine.init(algorithm, {}, variables, case.total, jax.random.key(1))
+    strategy = resolve(request.get("strategy", "default"), case.clients)
+    store = store_of(*cases.examples(case), case.classes)
+    rounds, facts = runner(algorithm, {}, strategy, store, run, case, request.get("rounds_max", 50))
+    facts["parameters"] = sum(p.size for p in jax.tree.leaves(variables.params))
+    facts["flops"] = case.clients * case.steps * step_flops(solver, model, case, variables.params)
+    return rounds, facts
+
+
+def prepare_windows(request):
+    """Window read-outs over a model that hardly trains: field windows, the sizes; case names the model."""
+    case = cases.from_fields(request["case"])
+    variables = jax.jit(models.build(case.model, case.shape, case.classes).init)(jax.random.key(0))
+    shrink = lambda params, c: core.Update({"delta": core.mean(tree.scale(-1e-3, params), c.size)})
+    server = lambda params, state, total, round: (tree.add(params, total["delta"].value), state)
+    algorithm = core.algorithm(shrink, server)
+    readings = tuple(observers.Reading(f"wima{w}", w) for w in request["windows"])
+    watching = {"wima": observers.wima(readings)} if readings else {}
+    run = engine.init(algorithm, watching, variables, case.total, jax.random.key(1))
+    store = store_of(np.zeros((case.total, 1, 1), np.float32), np.zeros((case.total, 1), np.int32), case.classes)
+    return runner(algorithm, watching, resolve("default", case.clients), store, run, case, 50)
+
+
+def prepare_gemm(request):
+    """The machine's matrix product in float32: a round is one product of two [size, size] matrices."""
+    size = request["size"]
+    product = jax.jit(jnp.matmul)
+    a = jax.random.normal(jax.random.key(0), (size, size))
+
+    def rounds(n):
+        begun = time.perf_counter()
+        for _ in range(n):
+            product(a, a).block_until_ready()
+        return time.perf_counter() - begun
+
+    return rounds, {"flops": 2.0 * size**3}
+
+
+KINDS = {"rounds": prepare_rounds, "windows": prepare_windows, "gemm": prepare_gemm}
+
+
+if __name__ == "__main__":
+    platform, devices = sys.argv[1], int(sys.argv[2])
+    if platform == "cpu":
+        jax.config.update("jax_platforms", "cpu")
+        jax.config.update("jax_num_cpu_devices", devices)
+    jax.config.update("jax_default_matmul_precision", "highest")
+    jax.monitoring.register_event_duration_secs_listener(count_compilations)
+    about = {
+        "version": f"fedwin {fedwin.__version__}, jax {jax.__version__}", "backend": jax.default_backend(),
+        "device": jax.devices()[0].device_kind, "devices": jax.local_device_count(),
+    }  # fmt: skip
+    worker.serve(lambda request: KINDS[request.get("kind", "rounds")](request), about)

@@ -1,0 +1,137 @@
+"""Recurrent language models: Shakespeare characters and Stack Overflow words."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+from jax.nn import initializers
+
+from fedwin.errors import UserError
+from fedwin.models.adapters import from_flax
+from fedwin.models.layers import haiku_kernel, torch_dense, torch_kernel
+from fedwin.models.model import Model
+
+
+def uniform(bound: float):
+    """U(-bound, bound)."""
+    return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)
+
+
+class LSTM(nn.Module):
+    """A layer of long short-term memory over whole sequences (Hochreiter and Schmidhuber, 1997).
+
+        i, g, f, o = x_t W_x + h_{t-1} W_h + b,  c_t = s(f + forget) c_{t-1} + s(i) tanh(g),  h_t = s(o) tanh(c_t)
+
+    One bias vector: 4 H (in + H + 1) parameters. x_t W_x does not depend on the recurrence, so it is one product for
+    all time steps before the loop.
+
+    Attributes:
+      hidden: H. forget_bias: a constant added to the forget gate (haiku: 1, PyTorch: 0).
+      init: 'haiku' (cut normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (U(-1/sqrt(H), 1/sqrt(H)) for all).
+    """
+
+    hidden: int
+    forget_bias: float = 0.0
+    init: str = "torch"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        """x [B, T, in] -> h [B, T, H], starting from zeros."""
+        size, width = x.shape[-1], self.hidden
+        if self.init == "haiku":
+            kernel = initializers.truncated_normal((size + width) ** -0.5)
+            bias_init = initializers.zeros
+        else:
+            kernel = bias_init = uniform(width**-0.5)
+        w_x = self.param("input_kernel", kernel, (size, 4 * width)).astype(self.dtype)
+        w_h = self.param("hidden_kernel", kernel, (width, 4 * width)).astype(self.dtype)
+        bias = self.param("bias", bias_init, (4 * width,)).astype(self.dtype)
+        drive = jnp.swapaxes(x.astype(self.dtype), 0, 1) @ w_x + bias
+
+        def step(carry, driven):
+            h, c = carry
+            i, g, f, o = jnp.split(driven + h @ w_h, 4, axis=-1)
+            c = nn.sigmoid(f + self.forget_bias) * c + nn.sigmoid(i) * jnp.tanh(g)
+            h = nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+
+        zeros = jnp.zeros_like(drive[0, :, :width])
+        _, h = lax.scan(step, (zeros, zeros), drive)
+        return jnp.swapaxes(h, 0, 1)
+
+
+class LanguageModel(nn.Module):
+    """Embedding, LSTM layers [tanh after each], [dense to the embedding's width], classifier at every or the last step.
+
+    Attributes:
+      vocab: ids in the input. embed, hidden, layers: sizes. num_classes: ids predicted.
+      tanh, forget_bias, init: FedJAX's form has True, 1, 'haiku'. project: width of the dense layer, 0 for none.
+      predict: 'all' gives logits [B, T, V], 'last' [B, V].
+    """
+
+    vocab: int
+    embed: int
+    hidden: int
+    layers: int
+    num_classes: int
+    tanh: bool
+    project: int
+    predict: str
+    init: str
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        haiku = self.init == "haiku"
+        embedding = initializers.truncated_normal(1.0) if haiku else initializers.normal(1.0)
+        x = nn.Embed(self.vocab, self.embed, embedding_init=embedding, dtype=self.dtype, name="embedding")(x)
+        for i in range(self.layers):
+            x = LSTM(self.hidden, 1.0 if haiku else 0.0, self.init, self.dtype, name=f"lstm{i + 1}")(x)
+            x = jnp.tanh(x) if self.tanh else x
+        if self.predict == "last":
+            x = x[:, -1]
+        if haiku:
+            dense = lambda x, width, name: nn.Dense(width, kernel_init=haiku_kernel, dtype=self.dtype, name=name)(x)
+        else:
+            dense = lambda x, width, name: torch_dense(x, width, kernel_init=torch_kernel, dtype=self.dtype, name=name)
+        if self.project:
+            x = dense(x, self.project, "projection")
+        return dense(x, self.num_classes, "classifier"), x
+
+
+def _language_model(name, input_shape, num_classes, dtype, predict, **sizes) -> Model:
+    if predict not in ("all", "last"):
+        raise UserError(f"{name}: predict must be all or last, not '{predict}'.")
+    module = LanguageModel(num_classes, num_classes=num_classes, predict=predict, dtype=jnp.dtype(dtype), **sizes)
+    return from_flax(module, input_shape, num_classes, name=name, dtype=dtype, lower=False, input_dtype=jnp.int32)
+
+
+def shakespeare_lstm(input_shape, num_classes, *, predict: str = "all", dtype: str = "float32") -> Model:
+    """FedJAX's character model: embedding 8, two LSTMs of 256 with tanh between, 820,522 parameters for 90 ids.
+
+    https://arxiv.org/abs/1602.05629, https://arxiv.org/abs/2108.02117; batch['x'] int32 [B, 80], logits [B, 80, 90].
+    """
+    sizes = dict(embed=8, hidden=256, layers=2, tanh=True, project=0, init="haiku")
+    return _language_model("shakespeare_lstm", input_shape, num_classes, dtype, predict, **sizes)
+
+
+def leaf_lstm(input_shape, num_classes, *, predict: str = "last", hidden: int = 100, dtype: str = "float32") -> Model:
+    """FedProx's and GHB's character model: embedding 8, two LSTMs of 100, last step: 132,720 parameters for 80 ids.
+
+    https://arxiv.org/abs/1812.01097, https://arxiv.org/abs/1812.06127; LEAF's own has hidden=256. Logits [B, 80].
+    """
+    sizes = dict(embed=8, hidden=hidden, layers=2, tanh=False, project=0, init="torch")
+    return _language_model("leaf_lstm", input_shape, num_classes, dtype, predict, **sizes)
+
+
+def stackoverflow_lstm(input_shape, num_classes, *, predict: str = "last", tanh: bool = True, dtype: str = "float32") -> Model:  # fmt: skip
+    """Next-word model: embedding 96, LSTM 670 [tanh], dense 96, classifier: 4,050,748 parameters for 10,004 ids.
+
+    https://arxiv.org/abs/2003.00295 predicts every token (predict=all), the heavy-ball paper the last one. tanh is
+    FedJAX's.
+    """
+    sizes = dict(embed=96, hidden=670, layers=1, tanh=tanh, project=96, init="haiku")
+    return _language_model("stackoverflow_lstm", input_shape, num_classes, dtype, predict, **sizes)

@@ -1,0 +1,94 @@
+"""ResNet-18 for 32x32 images with GroupNorm, BatchNorm, or both (https://arxiv.org/abs/1512.03385)."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from fedwin.errors import UserError
+from fedwin.models.adapters import from_flax
+from fedwin.models.conv import avg_pool, global_avg_pool
+from fedwin.models.layers import Norm, flatten, torch_conv, torch_dense
+from fedwin.models.model import Model
+
+_SAME = ((1, 1), (1, 1))
+# Which norm stands where: stem, first of a block, second of a block, shortcut.
+NORMS = {"gn": ("gn",) * 4, "bn": ("bn",) * 4, "mixed": ("bn", "bn", "gn", "gn")}
+
+
+class Block18(nn.Module):
+    """ReLU(x' + norm2(conv(ReLU(norm1(conv(x)))))); x' = x, or norm(conv 1x1(x)) where the shape changes."""
+
+    width: int
+    stride: int
+    norms: tuple[str, ...]
+    groups: int
+    bias: bool
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool, mask=None):
+        _, first, second, side = self.norms
+        options = dict(use_bias=self.bias, dtype=self.dtype)
+        norm = lambda kind, name: Norm(kind, self.groups, self.dtype, name=name)
+        y = torch_conv(x, self.width, (3, 3), self.stride, _SAME, name="conv1", **options)
+        y = nn.relu(norm(first, "norm1")(y, train, mask))
+        y = torch_conv(y, self.width, (3, 3), 1, _SAME, name="conv2", **options)
+        y = norm(second, "norm2")(y, train, mask)
+        if self.stride != 1 or x.shape[-1] != self.width:
+            x = torch_conv(x, self.width, (1, 1), self.stride, "VALID", name="shortcut", **options)
+            x = norm(side, "shortcut_norm")(x, train, mask)
+        return nn.relu(x + y)
+
+
+class ResNet18(nn.Module):
+    """Stem of 64 channels at stride 1, four stages of two blocks at 64, 128, 256, 512, pool, [dense,] classifier."""
+
+    num_classes: int
+    norm: str = "gn"
+    groups: int = 2
+    bias: bool = False
+    odd_pool: bool = False
+    hidden: int = 0
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool, mask=None):
+        norms = NORMS[self.norm]
+        x = torch_conv(x, 64, (3, 3), 1, _SAME, use_bias=self.bias, dtype=self.dtype, name="stem")
+        x = nn.relu(Norm(norms[0], self.groups, self.dtype, name="stem_norm")(x, train, mask))
+        for stage, width in enumerate((64, 128, 256, 512)):
+            for block in range(2):
+                stride = 2 if stage and not block else 1
+                name = f"stage{stage + 1}_block{block + 1}"
+                layer = Block18(width, stride, norms, self.groups, self.bias, self.dtype, name=name)
+                x = layer(x, train, mask)
+        # The thesis's pool sees one 3x3 window of the 4x4 map: row 3 and column 3 never reach the classifier.
+        x = flatten(avg_pool(x, (3, 3), (2, 2))) if self.odd_pool else global_avg_pool(x)
+        if self.hidden:
+            x = torch_dense(x, self.hidden, dtype=self.dtype, name="dense")
+        return torch_dense(x, self.num_classes, dtype=self.dtype, name="classifier"), x
+
+
+def resnet18(input_shape, num_classes, *, variant: str = "ima", norm: str = "", groups: int = 2, dtype: str = "float32") -> Model:  # fmt: skip
+    """ResNet-18 for 32x32 images.
+
+    variant:
+      ima: no convolution biases, GN, dense 512 -> 128 before the classifier: 11,235,786 / 11,247,396 parameters
+        (10 / 100 classes). https://arxiv.org/abs/2305.07845
+      plain: the same without the dense layer, 11,173,962 / 11,220,132.
+      wsm: convolution biases and the 3x3 pool of stride 2 of the thesis; norm 'mixed' has BN in the stem and first in a
+        block, GN elsewhere: 11,178,762 / 11,224,932 parameters, 3,968 running statistics.
+    norm: gn, bn or mixed; by default gn, for wsm mixed. groups: of GN.
+    """
+    if variant not in ("ima", "plain", "wsm"):
+        raise UserError(f"resnet18: variant must be ima, plain or wsm, not '{variant}'.")
+    norm = norm or ("mixed" if variant == "wsm" else "gn")
+    if norm not in NORMS:
+        raise UserError(f"resnet18: norm must be one of {', '.join(NORMS)}, not '{norm}'.")
+    wsm = variant == "wsm"
+    if wsm and not all(25 <= side <= 32 for side in input_shape[:2]):
+        raise UserError(f"resnet18:variant=wsm pools a 4x4 map: it needs images of 25 to 32 pixels, not {input_shape}.")
+    hidden = 128 if variant == "ima" else 0
+    module = ResNet18(num_classes, norm, groups, wsm, wsm, hidden, jnp.dtype(dtype))
+    return from_flax(module, input_shape, num_classes, name=f"resnet18_{variant}", dtype=dtype, lower=False)

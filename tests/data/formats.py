@@ -1,0 +1,91 @@
+"""Writers of small genuine files in the formats that federated data sets are passed on in."""
+
+import gzip
+import json
+import lzma
+import sqlite3
+import struct
+
+import fedjax
+import numpy as np
+
+
+def varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def example(features: dict, packed: bool = True) -> bytes:
+    """A tf.train.Example by the wire format: bytes lists, float lists and int64 lists."""
+    entries = b""
+    for key, value in features.items():
+        value = np.asarray(value).reshape(-1) if not isinstance(value, (bytes, list)) else value
+        if isinstance(value, (bytes, list)):
+            items = [value] if isinstance(value, bytes) else value
+            feature = field(1, b"".join(field(1, item) for item in items))
+        elif np.issubdtype(value.dtype, np.floating):
+            raw = [struct.pack("<f", v) for v in value]
+            listed = field(1, b"".join(raw)) if packed else b"".join(varint(1 << 3 | 5) + v for v in raw)
+            feature = field(2, listed)
+        else:
+            raw = [varint(int(v)) for v in value]
+            listed = field(1, b"".join(raw)) if packed else b"".join(varint(1 << 3) + v for v in raw)
+            feature = field(3, listed)
+        entries += field(1, field(1, key.encode()) + field(2, feature))
+    return field(1, entries)
+
+
+def write_tff_sqlite(path, splits: dict, compress: bool = False, scattered: bool = False) -> None:
+    """splits: name -> client -> list of feature dicts; `scattered` mixes the clients' rows."""
+    plain = path.with_suffix(".plain") if compress else path
+    connection = sqlite3.connect(plain)
+    connection.execute("CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)")
+    connection.execute("CREATE TABLE client_metadata (client_id TEXT, split_name TEXT, num_examples INTEGER)")
+    for split, held in splits.items():
+        rows = [(k, split, client, example(f)) for client, listed in held.items() for k, f in enumerate(listed)]
+        rows = sorted(rows, key=lambda row: row[0]) if scattered else rows
+        connection.executemany("INSERT INTO examples VALUES (?, ?, ?)", [row[1:] for row in rows])
+        sizes = [(client, split, len(listed)) for client, listed in held.items()]
+        connection.executemany("INSERT INTO client_metadata VALUES (?, ?, ?)", sizes)
+    connection.commit()
+    connection.close()
+    if compress:
+        path.write_bytes(lzma.compress(plain.read_bytes(), format=lzma.FORMAT_ALONE))
+        plain.unlink()
+
+
+def write_fedjax_sqlite(path, held: dict) -> None:
+    """held: client id -> feature arrays."""
+    with fedjax.SQLiteFederatedDataBuilder(str(path)) as builder:
+        builder.add_many(held.items())
+
+
+def objects(values) -> np.ndarray:
+    """An array of bytes objects, as FedJAX stores texts."""
+    result = np.empty(len(values), object)
+    result[:] = values
+    return result
+
+
+def write_leaf(folder, held: dict, files: int = 1, compress: bool = True) -> None:
+    """held: user -> (x, y), spread over several files as LEAF does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    users = list(held)
+    for part in range(files):
+        own = users[part::files]
+        content = {
+            "users": own,
+            "num_samples": [len(held[user][1]) for user in own],
+            "user_data": {user: {"x": held[user][0], "y": held[user][1]} for user in own},
+        }
+        blob = json.dumps(content).encode()
+        name = f"all_data_{part}_niid_0_keep_0.json"
+        (folder / (name + ".gz" if compress else name)).write_bytes(gzip.compress(blob) if compress else blob)

@@ -1,0 +1,32 @@
+"""The built-in data set."""
+
+import numpy as np
+
+from fedwin import data
+
+
+def test_digits_are_uint8_with_a_fixed_stratified_split():
+    digits = data.load("digits")
+    assert digits.train["x"].shape == (1400, 8, 8, 1) and digits.test["x"].shape == (397, 8, 8, 1)
+    assert digits.train["x"].dtype == np.uint8 and digits.train["y"].dtype == np.int32
+    assert (np.bincount(digits.train["y"]) == 140).all()
+    assert 33 < np.bincount(digits.test["y"]).min() and np.bincount(digits.test["y"]).max() < 44
+    assert digits.train["x"].max() == 255 and len(np.unique(digits.train["x"])) == 17
+    scaled = digits.train["x"] / 255
+    assert abs(scaled.mean() - digits.mean[0]) < 1e-4 and abs(scaled.std() - digits.std[0]) < 1e-4
+
+
+def test_digits_train_and_test_are_the_whole_set():
+    from sklearn.datasets import load_digits
+
+    digits = data.load("digits")
+    whole = np.concatenate([digits.train["x"], digits.test["x"]]).reshape(1797, -1)
+    original = np.rint(load_digits().data * 255 / 16).astype(np.uint8)
+    assert sorted(map(bytes, whole)) == sorted(map(bytes, original))
+    again = data.load("digits")
+    assert again.train["x"].tobytes() == digits.train["x"].tobytes()
+
+
+def test_a_hundred_clients_share_the_digits_without_remainder():
+    part = data.deal(data.load("digits"), "dirichlet:alpha=0", 100, 0)
+    assert ((part.report["histogram"] > 0).sum(1) == 1).all() and part.report["left_out"] == 0

@@ -1,0 +1,106 @@
+"""FedJAX federated data, in memory and in SQLite."""
+
+import sqlite3
+
+import fedjax
+import numpy as np
+import pytest
+
+from fedwin import data
+from fedwin.data import fedjax_data
+from fedwin.errors import UserError
+
+
+def mapping(sizes, features=("x", "y"), seed=0):
+    rng = np.random.default_rng(seed)
+    result = {}
+    for k, n in enumerate(sizes):
+        examples = {"x": rng.random((n, 4, 4, 1), np.float32), "y": rng.integers(0, 3, n)}
+        examples["domain_id"] = np.full(n, k % 2)
+        result[b"c%03d" % k] = {key: examples[key] for key in features}
+    return result
+
+
+def write(path, content):
+    with fedjax.SQLiteFederatedDataBuilder(str(path)) as builder:
+        builder.add_many(content.items())
+
+
+def compare(dataset, content):
+    part = data.deal(dataset, None, None, 0)
+    assert part.num_clients == len(content)
+    for k, client in enumerate(part.ids):
+        np.testing.assert_array_equal(dataset.train["x"][part.client(k)], content[client]["x"])
+        np.testing.assert_array_equal(dataset.train["y"][part.client(k)], content[client]["y"])
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_any_federated_data_is_packed(tmp_path, kind):
+    train, test = mapping([3, 5, 1]), mapping([2, 2], seed=1)
+    if kind == "memory":
+        federated = [fedjax.InMemoryFederatedData(content) for content in (train, test)]
+    else:
+        federated = []
+        for name, content in (("train", train), ("test", test)):
+            write(tmp_path / name, content)
+            federated.append(fedjax.SQLiteFederatedData.new(str(tmp_path / name)))
+    dataset = data.from_fedjax(*federated, num_classes=3)
+    compare(dataset, train)
+    assert dataset.train["y"].dtype == np.int32 and len(dataset.test["y"]) == 4
+    assert dataset.test_natural.sizes.tolist() == [2, 2] and dataset.task == "classification"
+
+
+def test_preprocessors_are_applied_and_domains_kept():
+    content = mapping([3, 5], ("x", "y", "domain_id"))
+    federated = fedjax.InMemoryFederatedData(content).preprocess_batch(lambda batch: {**batch, "x": batch["x"] * 2})
+    dataset = data.from_fedjax(federated, federated)
+    np.testing.assert_array_equal(dataset.train["x"][:3], content[b"c000"]["x"] * 2)
+    assert dataset.natural.domain.tolist() == [0, 1] and dataset.train["domain"].tolist() == [0] * 3 + [1] * 5
+
+
+def test_sequences_are_recognised():
+    tokens = {b"a": {"x": np.ones((2, 5), np.int32), "y": np.ones((2, 5), np.int32)}}
+    federated = fedjax.InMemoryFederatedData(tokens)
+    assert data.from_fedjax(federated, federated).task == "sequence"
+
+
+def test_sqlite_files_by_name(tmp_path):
+    train = mapping([3, 5, 1])
+    write(tmp_path / "train.sqlite", train)
+    write(tmp_path / "test.sqlite", mapping([2], seed=1))
+    dataset = data.load("fedjax:train=train.sqlite,test=test.sqlite,num_classes=3", tmp_path)
+    compare(dataset, train)
+    assert fedjax_data.sizes(tmp_path / "train.sqlite") == {b"c000": 3, b"c001": 5, b"c002": 1}
+    chosen = list(fedjax_data.read_sqlite(tmp_path / "train.sqlite", [b"c002", b"c000"]))
+    assert [client for client, _ in chosen] == [b"c002", b"c000"]
+
+
+def test_bad_federations_are_refused(tmp_path):
+    good = fedjax.InMemoryFederatedData(mapping([2, 2]))
+    with pytest.raises(UserError, match="train, client 'c001': it has no examples"):
+        data.from_fedjax(fedjax.InMemoryFederatedData(mapping([2, 0])), good)
+    broken = mapping([2, 2])
+    broken[b"c001"]["x"][1] = np.nan
+    with pytest.raises(UserError, match="train, record 3: 'x' has NaN"):
+        data.from_fedjax(fedjax.InMemoryFederatedData(broken), good)
+    with pytest.raises(UserError, match="label 2 is not in 0..1|label 2"):
+        data.from_fedjax(fedjax.InMemoryFederatedData(mapping([30])), good, num_classes=2)
+    with pytest.raises(UserError, match="so that x and y are"):
+        data.from_fedjax(fedjax.InMemoryFederatedData(mapping([2], ("x", "domain_id"))), good)
+
+
+def test_bad_sqlite_files_are_named(tmp_path):
+    text = "fedjax:train=train.sqlite,test=train.sqlite"
+    with pytest.raises(UserError, match="train.sqlite: no such file"):
+        data.load(text, tmp_path)
+    (tmp_path / "train.sqlite").write_bytes(b"not a database" * 100)
+    with pytest.raises(UserError, match="train.sqlite: not a readable"):
+        data.load(text, tmp_path)
+    (tmp_path / "train.sqlite").unlink()
+    write(tmp_path / "train.sqlite", mapping([2, 3]))
+    with sqlite3.connect(tmp_path / "train.sqlite") as connection:
+        connection.execute("UPDATE federated_data SET data = ? WHERE client_id = ?", (b"zzz", b"c001"))
+    with pytest.raises(UserError, match="client 'c001': its record is damaged"):
+        data.load(text, tmp_path)
+    with pytest.raises(UserError, match="no client 'nobody'"):
+        list(fedjax_data.read_sqlite(tmp_path / "train.sqlite", [b"nobody"]))

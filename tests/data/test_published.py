@@ -1,0 +1,71 @@
+"""Splits that others published."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from fedwin import data
+from fedwin.errors import UserError
+
+from .balanced import labelled
+
+LABELS = np.array([3, 1, 4, 1, 5, 9])
+
+
+def dataset():
+    return labelled(LABELS, 10)
+
+
+def test_hsu_csv(tmp_path):
+    path = tmp_path / "federated_train_alpha_0.50.csv"
+    path.write_text("user_id,image_id,class\n10,0,3\n2,1,1\n2,3,1\n10,5,9\n")
+    part = data.deal(dataset(), f"csv:path={path}", None, 0)
+    assert part.ids.tolist() == ["2", "10"]  # by number, not by letter
+    assert part.client(0).tolist() == [1, 3] and part.client(1).tolist() == [0, 5]
+    assert part.report["left_out"] == 2
+    assert data.deal(dataset(), f"csv:path={path}", 2, 0).num_clients == 2
+    with pytest.raises(UserError, match="num_clients=2"):
+        data.deal(dataset(), f"csv:path={path}", 3, 0)
+
+
+def test_leaf_keyed_json(tmp_path):
+    path = tmp_path / "split.json.gz"
+    content = {"users": ["0", "1"], "num_samples": [2, 1]}
+    content["user_data"] = {
+        "0": {"x": ["img_2_label_4.png", "img_4_label_5.png"], "y": [4, 5]},
+        "1": {"x": ["img_1_label_1.png"], "y": [1]},
+    }
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    part = data.deal(dataset(), f"csv:path={path}", 2, 0)
+    assert part.client(0).tolist() == [2, 4] and part.client(1).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("user_id,image_id,class\n0,0,3\n0,6,1\n", "line 3: image 6"),
+        ("user_id,image_id,class\n0,0,3\n0,1,2\n", "line 3: class 2"),
+        ("user_id,image_id,class\n0,0,3\n1,0,3\n", "line 3: image 0 is dealt twice"),
+        ("user_id,image_id,class\n0,zero,3\n", "line 2: 'zero'"),
+        ("user,image,class\n0,0,3\n", "column image_id and user_id"),
+        ('{"users": ["0", "0"], "user_data": {}}', "'0' is listed twice"),
+        ('{"users": ["0"], "user_data": {"0": {"x": ["cat.png"]}}}', "client '0': 'cat.png'"),
+        ('{"users": ["0"]', "not a LEAF file"),
+    ],
+)
+def test_bad_files_are_refused_with_the_record(tmp_path, text, message):
+    path = tmp_path / "split.csv"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message) as error:
+        data.deal(dataset(), f"csv:path={path}", None, 0)
+    assert "split.csv" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_missing_or_truncated_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="none.csv"):
+        data.deal(dataset(), f"csv:path={tmp_path}/none.csv", None, 0)
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"user_id,image_id,class\n0,0,3\n" * 50)[:-9])
+    with pytest.raises(UserError, match="cut.csv.gz.*truncated"):
+        data.deal(dataset(), f"csv:path={tmp_path}/cut.csv.gz", None, 0)

@@ -1,0 +1,179 @@
+"""The LEAF form of Shakespeare, from LEAF JSON, from plays and from ready files."""
+
+import io
+import json
+import tarfile
+
+import numpy as np
+import pytest
+
+from fedwin import data
+from fedwin.data import plays
+from fedwin.data.shakespeare_leaf import ALPHABET, LENGTH, encode
+from fedwin.errors import UserError
+
+from .formats import write_leaf
+
+PLAY = """\tHAMLET
+
+\tDRAMATIS PERSONAE
+
+HAMLET\tson to the late king.
+
+ACT I
+
+
+SCENE I\tElsinore. A platform.
+
+\t[FRANCISCO at his post.
+\tEnter BERNARDO]
+
+BERNARDO\tWho's   there?
+
+HAMLET\tNay, answer me: [Aside] stand,
+\tand unfold yourself.
+
+\t[Drinks]
+
+\tAgain.
+
+VOLTIMAND\t|
+\t|  In that and all things.
+CORNELIUS\t|
+
+\tHAMLET
+
+HAMLET\tLong live the king!
+
+QUEEN
+GERTRUDE\tHave you eyes?
+
+ACT II
+
+QUEEN
+GERTRUDE\tCome.
+"""
+
+
+def test_plays_are_split_into_what_each_role_says():
+    said = plays.speeches(PLAY)
+    assert said == {
+        "BERNARDO": ["Who's there?"],
+        "HAMLET": ["Nay, answer me: stand, and unfold yourself. Again.", "Long live the king!"],
+        "QUEEN GERTRUDE": ["Have you eyes?", "Come."],
+    }
+    assert plays.roles({"hamlet": PLAY}) == {
+        "HAMLET_HAMLET": " ".join(said["HAMLET"]),
+        "HAMLET_QUEEN_GERTRUDE": "Have you eyes? Come.",
+    }
+    assert plays.speeches("A sonnet.") == {}
+
+
+def test_the_alphabet_is_leafs():
+    assert len(ALPHABET) == 80 == len(set(ALPHABET)) and sorted(ALPHABET) == list(ALPHABET)
+    assert encode("\n az}~é").tolist() == [0, 1, 53, 78, 79, 79, 79]
+
+
+def text_of(role, n):
+    letters = np.random.default_rng(role).integers(0, 79, n)
+    return "".join(ALPHABET[i] for i in letters)
+
+
+def leaf_windows(text, stride):
+    starts = range(0, len(text) - LENGTH, stride)
+    return [text[s : s + LENGTH] for s in starts], [text[s + LENGTH] for s in starts]
+
+
+def expect_runs(dataset, texts, train, test):
+    """Every client's windows are a contiguous run of its role's text; training and test text do not overlap."""
+    for k, role in enumerate(dataset.natural.ids):
+        text = texts[str(role)]
+        ends = []
+        for features, size in ((dataset.train, train), (dataset.test, test)):
+            rows = slice(k * size, (k + 1) * size)
+            run = "".join(ALPHABET[i] for i in features["x"][rows][0]) + "".join(
+                ALPHABET[i] for i in features["y"][rows]
+            )
+            at = text.index(run)
+            np.testing.assert_array_equal(features["x"][rows][-1], encode(run[-LENGTH - 1 : -1]))
+            ends.append((at, at + len(run)))
+        assert ends[0][1] <= ends[1][0] + 1
+
+
+@pytest.mark.parametrize("stride", [1, LENGTH])
+def test_runs_of_windows_from_leaf_json(tmp_path, stride):
+    texts = {f"PLAY_ROLE{k}": text_of(k, 1000 if k else 300) for k in range(5)}
+    sides = {"train": {}, "test": {}}
+    for role, text in texts.items():
+        if stride == 1:  # LEAF splits the windows in time and leaves 79 out
+            x, y = leaf_windows(text, 1)
+            n = int(0.8 * len(x))
+            sides["train"][role], sides["test"][role] = (x[:n], y[:n]), (x[n + 79 :], y[n + 79 :])
+        else:
+            x, y = leaf_windows(text, LENGTH)
+            n = int(0.8 * len(x))
+            sides["train"][role], sides["test"][role] = (x[:n], y[:n]), (x[n:], y[n:])
+    for side, held in sides.items():
+        write_leaf(tmp_path / side, held)
+    dataset = data.load("shakespeare_leaf:clients=3,train=100,test=20", tmp_path)
+    assert dataset.train["x"].shape == (300, 80) and dataset.test["y"].shape == (60,) and dataset.num_classes == 80
+    assert dataset.natural.sizes.tolist() == [100] * 3 and "PLAY_ROLE0" not in dataset.natural.ids
+    expect_runs(dataset, texts, 100, 20)
+    other = data.load("shakespeare_leaf:clients=3,train=100,test=20,seed=1", tmp_path)
+    assert not np.array_equal(other.train["x"], dataset.train["x"])
+    pooled = data.load("shakespeare_leaf:clients=4,train=50,test=10,iid=true", tmp_path)
+    assert pooled.natural.sizes.tolist() == [50] * 4
+    assert len(np.unique(pooled.train["x"], axis=0)) == 200  # no window twice
+    joined = "|".join(texts.values())
+    first = "".join(ALPHABET[i] for i in pooled.train["x"][7]) + ALPHABET[pooled.train["y"][7]]
+    assert first in joined
+    with pytest.raises(UserError, match="only 4 of 5 roles"):
+        data.load("shakespeare_leaf:clients=5,train=100,test=20", tmp_path)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_runs_of_windows_from_plays(tmp_path, packed):
+    say = lambda k: " ".join(f"word{i}" for i in range(40 * k, 40 * k + 40))
+    speech = "\n\n".join(f"ROLE{k % 4}\t{say(k)}" for k in range(12))
+    play = f"\tTITLE\n\nACT I\n\n{speech}\n"
+    if packed:
+        with tarfile.open(tmp_path / "plays.tar.xz", "w:xz") as archive:
+            entry = tarfile.TarInfo("texts/title.txt")
+            entry.size = len(play)
+            archive.addfile(entry, io.BytesIO(play.encode()))
+    else:
+        (tmp_path / "title.txt").write_text(play)
+    dataset = data.load("shakespeare_leaf:clients=2,train=60,test=10", tmp_path)
+    expect_runs(dataset, plays.roles({"title": play}), 60, 10)
+
+
+def test_ready_files_of_equal_clients(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, size in (("train_sampled_niid", 5), ("test_sampled", 2)):
+        content = {"x": rng.integers(0, 80, (3, size, 80)).tolist(), "y": rng.integers(0, 80, (3, size)).tolist()}
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    dataset = data.load("shakespeare_leaf", tmp_path)
+    assert dataset.natural.sizes.tolist() == [5, 5, 5] and dataset.test["x"].shape == (6, 80)
+    (tmp_path / "test_sampled.json").write_text('{"x": [[1, 2]]}')
+    with pytest.raises(UserError, match="test_sampled.json: not lists of windows"):
+        data.load("shakespeare_leaf", tmp_path)
+
+
+def test_bad_windows_and_nothing_found_are_named(tmp_path):
+    with pytest.raises(UserError, match="shakespeare_leaf: found no LEAF JSON"):
+        data.load("shakespeare_leaf", tmp_path)
+    for side in ("train", "test"):
+        write_leaf(tmp_path / side, {"PLAY_A": (["short"], ["x"])})
+    with pytest.raises(UserError, match="'PLAY_A', window 0: not a text of 80"):
+        data.load("shakespeare_leaf", tmp_path)
+
+
+def test_unknown_characters_are_counted_aloud(tmp_path):
+    text = "a$" * 200
+    x, y = leaf_windows(text, 1)
+    for side in ("train", "test"):
+        write_leaf(tmp_path / side, {"PLAY_A": (x, y)})
+    with pytest.warns(UserWarning, match="400 characters outside the alphabet"):
+        dataset = data.load("shakespeare_leaf:clients=1,train=10,test=5", tmp_path)
+    assert set(np.unique(dataset.train["x"])) == {53, 79}
+    assert dataset.natural.report["unknown_characters"] == 400

@@ -1,0 +1,123 @@
+"""Convolution and pooling equal lax's, values and gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from jax import lax
+
+from fedwin.models import conv
+
+NHWC = ("NHWC", "HWIO", "NHWC")
+CASES = {
+    "valid": dict(x=(2, 7, 6, 3), w=(3, 3, 3, 4), strides=(1, 1), padding="VALID"),
+    "same": dict(x=(2, 7, 6, 3), w=(5, 3, 3, 4), strides=(1, 1), padding="SAME"),
+    "same, stride 2": dict(x=(2, 8, 7, 3), w=(3, 3, 3, 4), strides=(2, 2), padding="SAME"),
+    "explicit, uneven": dict(x=(2, 9, 8, 2), w=(3, 2, 2, 5), strides=(2, 1), padding=((1, 0), (0, 2))),
+    "stride over the edge": dict(x=(2, 8, 8, 2), w=(3, 3, 2, 5), strides=(3, 3), padding="VALID"),
+    "wide input": dict(x=(2, 6, 6, 16), w=(3, 3, 16, 8), strides=(1, 1), padding=((1, 1), (1, 1))),
+    "wide input, stride 2": dict(x=(2, 6, 6, 16), w=(3, 3, 16, 8), strides=(2, 2), padding=((1, 1), (1, 1))),
+    "1x1": dict(x=(2, 5, 5, 3), w=(1, 1, 3, 4), strides=(1, 1), padding="VALID"),
+    "1x1, stride 2": dict(x=(2, 5, 6, 3), w=(1, 1, 3, 4), strides=(2, 2), padding="VALID"),
+    "as AlexNet's first": dict(x=(1, 23, 23, 3), w=(11, 11, 3, 4), strides=(4, 4), padding=((2, 2), (2, 2))),
+    "depthwise": dict(x=(2, 7, 6, 4), w=(3, 3, 1, 4), strides=(1, 1), padding="SAME", groups=4),
+    "depthwise, stride 2": dict(x=(2, 8, 8, 4), w=(3, 3, 1, 4), strides=(2, 2), padding=((1, 1), (1, 1)), groups=4),
+    "depthwise, multiplier": dict(x=(2, 7, 6, 4), w=(3, 3, 1, 8), strides=(1, 1), padding="SAME", groups=4),
+    "groups": dict(x=(2, 7, 6, 4), w=(3, 3, 2, 6), strides=(1, 1), padding="SAME", groups=2),
+    "kernel dilation": dict(x=(2, 9, 9, 3), w=(3, 3, 3, 4), strides=(1, 1), padding="SAME", rhs_dilation=(2, 2)),
+    "input dilation": dict(x=(2, 5, 5, 3), w=(3, 3, 3, 4), strides=(1, 1), padding=((1, 1), (2, 0)), lhs_dilation=(2, 2)),
+    "1-d": dict(x=(2, 9, 3), w=(3, 3, 4), strides=(2,), padding="SAME", numbers=("NHC", "HIO", "NHC")),
+    "NCHW": dict(x=(2, 3, 7, 6), w=(4, 3, 3, 3), strides=(1, 1), padding="SAME", numbers=("NCHW", "OIHW", "NCHW")),
+}
+
+
+def arrays(*shapes):
+    generator = np.random.default_rng(0)
+    return [jnp.asarray(generator.standard_normal(shape), jnp.float32) for shape in shapes]
+
+
+def both(case):
+    options = dict(dimension_numbers=case.get("numbers", NHWC), feature_group_count=case.get("groups", 1))
+    for name in ("lhs_dilation", "rhs_dilation"):
+        if name in case:
+            options[name] = case[name]
+    pad = case["padding"]
+    return tuple(
+        lambda x, w, f=f: f(x, w, case["strides"], pad, **options)
+        for f in (conv.conv_general_dilated, lax.conv_general_dilated)
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_convolution_equals_lax(name):
+    ours, theirs = both(CASES[name])
+    x, w = arrays(CASES[name]["x"], CASES[name]["w"])
+
+    y = jax.eval_shape(theirs, x, w)
+    (cotangent,) = arrays(y.shape)
+
+    def value_and_gradients(f):
+        def run(x, w, cotangent):
+            y, vjp = jax.vjp(f, x, w)
+            return y, *vjp(cotangent)
+
+        return jax.jit(run)(x, w, cotangent)
+
+    for a, b in zip(value_and_gradients(ours), value_and_gradients(theirs)):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["valid", "same, stride 2", "wide input", "wide input, stride 2", "depthwise"])
+@pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)])
+def test_convolution_under_vmap(name, axes):
+    ours, theirs = both(CASES[name])
+    x, w = arrays((3, *CASES[name]["x"]), (3, *CASES[name]["w"]))
+    x, w = (a if axis == 0 else a[0] for a, axis in zip((x, w), axes))
+    loss = lambda f: lambda x, w: jnp.square(f(x, w)).sum()
+    mapped = lambda f: jax.jit(jax.vmap(jax.grad(loss(f), (0, 1)), axes))(x, w)
+    for a, b in zip(mapped(ours), mapped(theirs)):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["valid", "wide input"])
+def test_second_derivatives(name):
+    ours, theirs = both(CASES[name])
+    x, w = arrays(CASES[name]["x"], CASES[name]["w"])
+    product = lambda f: jax.jvp(jax.grad(lambda w: jnp.tanh(f(x, w)).sum()), (w,), (w,))[1]
+    np.testing.assert_allclose(product(ours), product(theirs), rtol=1e-3, atol=1e-3)
+
+
+def test_no_convolution_with_per_client_kernels_is_left():
+    layer = lambda x, w: conv.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC)
+    x, w = arrays((3, 2, 6, 6, 16), (3, 3, 3, 16, 16))
+    gradient = jax.vmap(jax.grad(lambda w, x: jnp.square(layer(x, w)).sum()), (0, 0))
+    assert "conv_general_dilated" not in str(jax.make_jaxpr(gradient)(w, x))
+
+
+def test_flax_layer_has_the_same_parameters():
+    (x,) = arrays((2, 8, 8, 3))
+    ours, theirs = conv.Conv(5, (3, 3), 2), nn.Conv(5, (3, 3), 2)
+    variables = theirs.init(jax.random.key(0), x)
+    assert jax.tree.structure(variables) == jax.tree.structure(ours.init(jax.random.key(0), x))
+    np.testing.assert_allclose(ours.apply(variables, x), theirs.apply(variables, x), rtol=1e-5, atol=1e-5)
+
+
+POOLS = [((2, 2), (2, 2), "VALID", 7), ((3, 3), (2, 2), "VALID", 9), ((2, 2), (2, 2), "SAME", 7), ((3, 3), (1, 1), "SAME", 5)]
+
+
+@pytest.mark.parametrize("window,strides,padding,side", POOLS)
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_pool_equals_flax(window, strides, padding, side, kind):
+    ours, theirs = (conv.max_pool, nn.max_pool) if kind == "max" else (conv.avg_pool, nn.avg_pool)
+    (x,) = arrays((2, side, side, 3))
+    for gradient in (False, True):
+        f = lambda pool, x: pool(x, window, strides, padding)
+        if gradient:
+            f = lambda pool, x: jax.grad(lambda x: jnp.sin(pool(x, window, strides, padding)).sum())(x)
+        np.testing.assert_allclose(f(ours, x), f(theirs, x), rtol=1e-5, atol=1e-6)
+
+
+def test_max_pool_commutes_with_relu():
+    (x,) = arrays((2, 8, 8, 3))
+    np.testing.assert_array_equal(jax.nn.relu(conv.max_pool(x, (2, 2))), conv.max_pool(jax.nn.relu(x), (2, 2)))

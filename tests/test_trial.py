@@ -1,0 +1,158 @@
+"""Whole runs in this process: determinism, pairing, resume, refusal, divergence, forks."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from fedwin import trial
+from fedwin.config import Config
+from fedwin.errors import UserError
+from fedwin.logbook import read_lines
+
+SMALL = Config(
+    dataset="digits", partition="shards:per_client=2", num_clients=20, model="digits_mlp", algorithm="scaffold", num_rounds=12,
+    clients_per_round=4, batch_size=16, client_lr=0.1, observe=["wima:window=3", "ema"], eval_every=4, final_evals=2,
+    checkpoint_every=5, rounds_per_dispatch=4, strategy="chunked:k=1",
+)
+
+
+def config(directory, **changes):
+    return dataclasses.replace(SMALL, out_dir=str(directory), **changes)
+
+
+def lines(directory):
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in read_lines(directory / "metrics.jsonl")]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("runs") / "whole"
+    return directory, trial.run(config(directory), quiet=True)
+
+
+def test_a_run_leaves_what_it_should(finished):
+    directory, summary = finished
+    assert {p.name for p in directory.iterdir()} == {"config.json", "metrics.jsonl", "summary.json", "tensorboard", "checkpoints"}
+    assert [line["round"] for line in lines(directory)] == [0, 4, 8, 11, 12]
+    last = lines(directory)[-1]
+    assert set(last) == {"seed", "round", "model", "wima3", "ema", "train_loss", "bytes_down", "bytes_up"}
+    # SCAFFOLD sends two models each way to 4 clients in 12 rounds.
+    assert last["bytes_down"] == last["bytes_up"] == 12 * 4 * 2 * 4 * parameters(directory)
+    assert summary["traces"] == 1
+    assert summary["seeds"][0]["final_round"] == 12 and summary["seeds"][0]["diverged_at"] is None
+    mean = np.mean([line["wima3"]["accuracy"] for line in lines(directory)[-2:]])
+    assert summary["over_seeds"]["wima3"]["accuracy"]["mean"] == pytest.approx(mean)
+    assert json.loads((directory / "summary.json").read_text())["fingerprint"] == summary["fingerprint"]
+    known = json.loads((directory / "config.json").read_text())
+    assert known["strategy"] == "chunked:k=1" and known["versions"]["jax"]
+
+
+def parameters(directory):
+    from fedwin.checkpoint import Checkpoints
+
+    leaves, _ = Checkpoints(directory / "checkpoints" / "seed_0").latest()
+    return sum(v.size for k, v in leaves.items() if k.startswith("params."))
+
+
+def final(directory, seed=0):
+    from fedwin.checkpoint import Checkpoints
+
+    return Checkpoints(directory / "checkpoints" / f"seed_{seed}").latest()[0]
+
+
+@pytest.mark.parametrize("keep", [0, 5, 10])
+def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
+    """Everything after the checkpoint of round `keep` is lost, but some lines after it were written."""
+    directory, _ = finished
+    copy = tmp_path / "copy"
+    shutil.copytree(directory, copy)
+    (copy / "summary.json").unlink()
+    for checkpoint in (copy / "checkpoints" / "seed_0").iterdir():
+        if checkpoint.name.isdigit() and int(checkpoint.name) > keep:
+            shutil.rmtree(checkpoint)
+    with open(copy / "metrics.jsonl", "a") as file:
+        file.write('{"seed": 0, "rou')
+    trial.run(config(copy, checkpoint_every=7), quiet=True)  # cadence may change
+    assert lines(copy) == lines(directory)
+    for name, value in final(directory).items():
+        np.testing.assert_array_equal(value, final(copy)[name])
+
+
+def test_the_same_flags_give_the_same_numbers_and_another_seed_others(finished, tmp_path):
+    directory, _ = finished
+    trial.run(config(tmp_path / "again"), quiet=True)
+    assert lines(tmp_path / "again") == lines(directory)
+    trial.run(config(tmp_path / "seeds", seeds=["1", "0"]), quiet=True)
+    mine = lines(tmp_path / "seeds")
+    assert [x for x in mine if x["seed"] == 0] == lines(directory)  # several seeds = solo runs
+    assert [x["model"] for x in mine if x["seed"] == 1] != [x["model"] for x in lines(directory)]
+
+
+def test_methods_with_one_seed_are_paired(tmp_path):
+    one = trial.prepare(config(tmp_path, algorithm="fedavg"))
+    two = trial.prepare(config(tmp_path, algorithm="fedprox:mu=0.1", num_rounds=30))
+    np.testing.assert_array_equal(one.federation(0).partition.order, two.federation(0).partition.order)
+    assert not np.array_equal(one.federation(0).partition.order, one.federation(1).partition.order)
+    fixed = trial.prepare(config(tmp_path, partition_seed=7))
+    np.testing.assert_array_equal(fixed.federation(0).partition.order, fixed.federation(1).partition.order)
+
+
+def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path):
+    directory, _ = finished
+    trial.run(config(tmp_path / "bare", observe=[], eval_every=12, final_evals=0), quiet=True)
+    for name, value in final(tmp_path / "bare").items():
+        np.testing.assert_array_equal(value, final(directory)[name])
+
+
+def test_a_host_table_gives_the_same_numbers(finished, tmp_path):
+    directory, _ = finished
+    trial.run(config(tmp_path / "host", table="host"), quiet=True)
+    for mine, theirs in zip(lines(tmp_path / "host"), lines(directory), strict=True):
+        assert mine["model"] == theirs["model"]
+
+
+def test_a_host_table_survives_a_resume(tmp_path):
+    trial.run(config(tmp_path / "whole", table="host"), quiet=True)
+    trial.run(config(tmp_path / "cut", table="host"), quiet=True)
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "seed_0" / "12")
+    (tmp_path / "cut" / "summary.json").unlink()
+    trial.run(config(tmp_path / "cut", table="host"), quiet=True)
+    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+
+
+def test_other_flags_are_refused_with_the_difference(finished):
+    directory, _ = finished
+    with pytest.raises(UserError, match=r"--client_lr=0.1, not 0.2"):
+        trial.run(config(directory, client_lr=0.2), quiet=True)
+
+
+def test_a_foreign_directory_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(UserError, match="thesis.tex"):
+        trial.run(config(tmp_path), quiet=True)
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_divergence_is_a_result(tmp_path, stop):
+    summary = trial.run(config(tmp_path / "nan", algorithm="fedavg", client_lr=1e30, stop_on_divergence=stop), quiet=True)
+    seed = summary["seeds"][0]
+    assert seed["diverged_at"] is not None
+    assert (seed["final_round"] == 12) is not stop
+    json.loads((tmp_path / "nan" / "summary.json").read_text(), parse_constant=lambda c: 1 / 0)
+
+
+def test_a_fork_continues_anothers_prefix(finished, tmp_path):
+    directory, _ = finished
+    trial.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
+    assert lines(tmp_path / "fork") == [line for line in lines(directory) if line["round"] > 10]
+    trial.run(config(tmp_path / "ima", fork_from=f"{directory}@5", wrap=["ima:window=2,start=8"]), quiet=True)
+    mine = {line["round"]: line["model"] for line in lines(tmp_path / "ima")}
+    theirs = {line["round"]: line["model"] for line in lines(directory)}
+    assert mine[8] == theirs[8] and mine[12] != theirs[12]
+    with pytest.raises(UserError, match="no checkpoint of round 3"):
+        trial.run(config(tmp_path / "none", fork_from=f"{directory}@3"), quiet=True)
+    with pytest.raises(UserError, match="does not match"):
+        trial.run(config(tmp_path / "other", fork_from=f"{directory}@5", algorithm="fedavg"), quiet=True)
