@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from experiments import report
-from fedwin import trial
+from fedwin import runner
 from fedwin.config import Config
 from fedwin.logbook import read_lines
 
@@ -42,7 +42,7 @@ def main(config: Config) -> None:
     print("Handwritten digits, 100 clients with one class each, 3 per round, 3 local epochs; seeds 0, 1, 2.")
     summaries = {}
     for name, more in RUNS.items():
-        summaries[name] = trial.run(Config(**(kept | SETTING | more | {"out_dir": str(root / name)})))
+        summaries[name] = runner.run(Config(**(kept | SETTING | more | {"out_dir": str(root / name)})))
     lines = {name: read_lines(root / name / "metrics.jsonl") for name in RUNS}
     drawn = []
     for (name, readout), (label, share) in CURVES.items():

@@ -65,13 +65,13 @@ def main(argv) -> None:
         print(ALGORITHMS.table("plain"))
         return
     from experiments import main_job, report
-    from fedwin import trial
+    from fedwin import runner
 
     config = config_from_flags()
     if not says_what_to_run():
         main_job.main(config)
         return
-    summary = trial.run(config)
+    summary = runner.run(config)
     print(report.table({config.algorithm: summary}))
 
 

@@ -222,7 +222,13 @@ def read_out(algorithm: Algorithm, observers: dict[str, Observer], run: Run) -> 
     return out
 
 
-def make_rounds(algorithm: Algorithm, observers: dict[str, Observer], strategy: Strategy, probe: Callable | None = None):
+def make_rounds(
+    algorithm: Algorithm,
+    observers: dict[str, Observer],
+    strategy: Strategy,
+    probe: Callable | None = None,
+    compiler_options: dict | None = None,
+):
     """Returns the compiled loop `dispatch(run, store, cohorts, test, n, flags, n_max) -> (Run, metrics, probes)`.
 
     Runs the first n (traced) of the R_max cohorts; `run` is donated and updated in place. One trace serves any n and
@@ -231,6 +237,7 @@ def make_rounds(algorithm: Algorithm, observers: dict[str, Observer], strategy: 
     Args:
       algorithm, observers, strategy: what runs and how.
       probe: (dict name -> Variables, test) -> tree of scalars, run after the rounds whose flag is set.
+      compiler_options: handed to jax.jit.
       flags: bool [R_max], which rounds to evaluate after.
     `dispatch.traces` lists the n_max of every trace so far. The returned metrics and probes have a leading axis R_max; rows not computed are NaN (0 for integers).
     """
@@ -275,7 +282,8 @@ def make_rounds(algorithm: Algorithm, observers: dict[str, Observer], strategy: 
         if not compiled:
             # On a mesh, outputs must come back placed as inputs are, or the next dispatch would be compiled anew.
             placed = {} if strategy.mesh is None else {"out_shardings": (strategy.placement(run), None, None)}
-            compiled.append(jax.jit(rounds, donate_argnums=0, static_argnames="n_max", **placed))
+            options = {"donate_argnums": 0, "static_argnames": "n_max", "compiler_options": compiler_options}
+            compiled.append(jax.jit(rounds, **options, **placed))
         return compiled[0](run, store, cohorts, test, n, flags, n_max=n_max)
 
     dispatch.traces = traces

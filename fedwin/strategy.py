@@ -111,7 +111,7 @@ def sharded(*, devices: int = 0, k: int = 1) -> Strategy:
 STRATEGIES.register("pmap", sharded)
 
 
-def default_name(backend: str, num_devices: int, clients: int) -> str:
+def default_name(backend: str, num_devices: int) -> str:
     """The fixed table behind --strategy=default, found by measurement (BUILD_NOTES.md).
 
     CPU: a loop over clients on each core's own device keeps one model in cache; GPU and TPU: one vmap per device.

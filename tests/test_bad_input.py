@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from fedwin import trial
+from fedwin import runner, trial
 from fedwin.config import Config
 from fedwin.errors import UserError
 
@@ -65,7 +65,7 @@ def test_an_unwritable_directory(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(UserError, match="can't be written"):
-        trial.run(dataclasses.replace(BASE, out_dir=str(blocked / "run")), quiet=True)
+        runner.run(dataclasses.replace(BASE, out_dir=str(blocked / "run")), quiet=True)
 
 
 def test_a_client_without_examples_and_labels_outside_the_classes():

@@ -198,7 +198,7 @@ def emnist(data_dir, *, split: str = "byclass") -> Dataset:
 
 @DATASETS.register("usps")
 def usps(data_dir) -> Dataset:
-    """USPS digits, Hull 1994, from IDX files of int16 v in -1000..1000: x uint8 [N, 16, 16, 1], 255 (v + 1000) / 2000."""
+    """USPS digits, Hull 1994, from int16 IDX files, v in -1000..1000: uint8 [N, 16, 16, 1], 255 (v + 1000) / 2000."""
     wanted = tuple(f"usps-{name}" for name in names("", "test", "short"))
     arrays, found = read("usps", data_dir, ("usps*",), wanted, "any copy of USPS, converted to these IDX files")
     for name in wanted[::2]:

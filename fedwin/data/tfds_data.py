@@ -69,7 +69,9 @@ def read(builder, split: str, x: str, y: str) -> Examples:
     """Reads one split into arrays."""
     source = builder.as_data_source(split=split)
     if x not in builder.info.features or y not in builder.info.features:
-        raise UserError(f"tfds: '{builder.name}' has the features {', '.join(builder.info.features)}, not {x} and {y}.")
+        raise UserError(
+            f"tfds: '{builder.name}' has the features {', '.join(sorted(builder.info.features))}, not {x} and {y}."
+        )
     inputs, labels = None, np.zeros(len(source), np.int32)
     for row in range(len(source)):
         example = source[row]

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from fedwin import trial
+from fedwin import runner, trial
 from fedwin.config import Config
 from fedwin.errors import UserError
 from fedwin.logbook import read_lines
@@ -30,7 +30,7 @@ def lines(directory):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "whole"
-    return directory, trial.run(config(directory), quiet=True)
+    return directory, runner.run(config(directory), quiet=True)
 
 
 def test_a_run_leaves_what_it_should(finished):
@@ -75,7 +75,7 @@ def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
             shutil.rmtree(checkpoint)
     with open(copy / "metrics.jsonl", "a") as file:
         file.write('{"seed": 0, "rou')
-    trial.run(config(copy, checkpoint_every=7), quiet=True)  # cadence may change
+    runner.run(config(copy, checkpoint_every=7), quiet=True)  # cadence may change
     assert lines(copy) == lines(directory)
     for name, value in final(directory).items():
         np.testing.assert_array_equal(value, final(copy)[name])
@@ -83,9 +83,9 @@ def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
 
 def test_the_same_flags_give_the_same_numbers_and_another_seed_others(finished, tmp_path):
     directory, _ = finished
-    trial.run(config(tmp_path / "again"), quiet=True)
+    runner.run(config(tmp_path / "again"), quiet=True)
     assert lines(tmp_path / "again") == lines(directory)
-    trial.run(config(tmp_path / "seeds", seeds=["1", "0"]), quiet=True)
+    runner.run(config(tmp_path / "seeds", seeds=["1", "0"]), quiet=True)
     mine = lines(tmp_path / "seeds")
     assert [x for x in mine if x["seed"] == 0] == lines(directory)  # several seeds = solo runs
     assert [x["model"] for x in mine if x["seed"] == 1] != [x["model"] for x in lines(directory)]
@@ -102,42 +102,42 @@ def test_methods_with_one_seed_are_paired(tmp_path):
 
 def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path):
     directory, _ = finished
-    trial.run(config(tmp_path / "bare", observe=[], eval_every=12, final_evals=0), quiet=True)
+    runner.run(config(tmp_path / "bare", observe=[], eval_every=12, final_evals=0), quiet=True)
     for name, value in final(tmp_path / "bare").items():
         np.testing.assert_array_equal(value, final(directory)[name])
 
 
 def test_a_host_table_gives_the_same_numbers(finished, tmp_path):
     directory, _ = finished
-    trial.run(config(tmp_path / "host", table="host"), quiet=True)
+    runner.run(config(tmp_path / "host", table="host"), quiet=True)
     for mine, theirs in zip(lines(tmp_path / "host"), lines(directory), strict=True):
         assert mine["model"] == theirs["model"]
 
 
 def test_a_host_table_survives_a_resume(tmp_path):
-    trial.run(config(tmp_path / "whole", table="host"), quiet=True)
-    trial.run(config(tmp_path / "cut", table="host"), quiet=True)
+    runner.run(config(tmp_path / "whole", table="host"), quiet=True)
+    runner.run(config(tmp_path / "cut", table="host"), quiet=True)
     shutil.rmtree(tmp_path / "cut" / "checkpoints" / "seed_0" / "12")
     (tmp_path / "cut" / "summary.json").unlink()
-    trial.run(config(tmp_path / "cut", table="host"), quiet=True)
+    runner.run(config(tmp_path / "cut", table="host"), quiet=True)
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
 
 
 def test_other_flags_are_refused_with_the_difference(finished):
     directory, _ = finished
     with pytest.raises(UserError, match=r"--client_lr=0.1, not 0.2"):
-        trial.run(config(directory, client_lr=0.2), quiet=True)
+        runner.run(config(directory, client_lr=0.2), quiet=True)
 
 
 def test_a_foreign_directory_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(UserError, match="thesis.tex"):
-        trial.run(config(tmp_path), quiet=True)
+        runner.run(config(tmp_path), quiet=True)
 
 
 @pytest.mark.parametrize("stop", [True, False])
 def test_divergence_is_a_result(tmp_path, stop):
-    summary = trial.run(config(tmp_path / "nan", algorithm="fedavg", client_lr=1e30, stop_on_divergence=stop), quiet=True)
+    summary = runner.run(config(tmp_path / "nan", algorithm="fedavg", client_lr=1e30, stop_on_divergence=stop), quiet=True)
     seed = summary["seeds"][0]
     assert seed["diverged_at"] is not None
     assert (seed["final_round"] == 12) is not stop
@@ -146,13 +146,13 @@ def test_divergence_is_a_result(tmp_path, stop):
 
 def test_a_fork_continues_anothers_prefix(finished, tmp_path):
     directory, _ = finished
-    trial.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
+    runner.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
     assert lines(tmp_path / "fork") == [line for line in lines(directory) if line["round"] > 10]
-    trial.run(config(tmp_path / "ima", fork_from=f"{directory}@5", wrap=["ima:window=2,start=8"]), quiet=True)
+    runner.run(config(tmp_path / "ima", fork_from=f"{directory}@5", wrap=["ima:window=2,start=8"]), quiet=True)
     mine = {line["round"]: line["model"] for line in lines(tmp_path / "ima")}
     theirs = {line["round"]: line["model"] for line in lines(directory)}
     assert mine[8] == theirs[8] and mine[12] != theirs[12]
     with pytest.raises(UserError, match="no checkpoint of round 3"):
-        trial.run(config(tmp_path / "none", fork_from=f"{directory}@3"), quiet=True)
+        runner.run(config(tmp_path / "none", fork_from=f"{directory}@3"), quiet=True)
     with pytest.raises(UserError, match="does not match"):
-        trial.run(config(tmp_path / "other", fork_from=f"{directory}@5", algorithm="fedavg"), quiet=True)
+        runner.run(config(tmp_path / "other", fork_from=f"{directory}@5", algorithm="fedavg"), quiet=True)

@@ -1,0 +1,53 @@
+"""Which strategy: the measured table, or a few timed rounds of each."""
+
+import time
+
+import jax
+import numpy as np
+
+from fedwin import engine, sampling, strategy as strategies
+from fedwin.trial import Trial, seed_keys
+
+
+def check(name: str) -> None:
+    """Raises UserError unless `name` is default, auto or a strategy that this machine can run."""
+    if name not in ("default", "auto"):
+        strategies.STRATEGIES.build(name)
+
+
+def resolve(name: str) -> strategies.Strategy:
+    """Returns the strategy that `name` means on this machine ('default' = the measured table)."""
+    if name == "default":
+        name = strategies.default_name(jax.default_backend(), jax.local_device_count())
+    return strategies.STRATEGIES.build(name)
+
+
+def fastest(trial: Trial, say) -> str:
+    """Times a few rounds under every strategy that fits this machine and returns the name of the fastest."""
+    clients, devices = trial.config.clients_per_round, jax.local_device_count()
+    names = ["chunked:k=1", "vmapped"] + [f"chunked:k={k}" for k in (4, 16) if k < clients]
+    if devices > 1:
+        names += [f"sharded:devices={devices},k=1", f"sharded:devices={devices},k=0"]
+    seed = trial.config.seed_list[0]
+    federation = trial.federation(seed)
+    algorithm = trial.algorithm(federation, seed)
+    seconds = {}
+    for name in names:
+        strategy = strategies.STRATEGIES.build(name)
+        dispatch = engine.make_rounds(algorithm, {}, strategy)
+        run = engine.init(algorithm, {}, trial.model.init(seed_keys(seed)["init"]), federation.num_clients, seed_keys(seed)["run"])
+        run, store = strategy.place(run, strategy.placement(run)), strategy.place(federation.store())
+        width = strategy.multiple(clients)
+        ids = np.full((2, width), -1, np.int32)
+        ids[:, :clients] = sampling.cohorts(seed, 0, 2, federation.num_clients, clients)
+        slots = np.where(ids >= 0, ids, federation.num_clients).astype(np.int32)
+        cohorts = engine.Cohorts(ids, np.maximum(ids, 0), slots)
+        for _ in range(2):  # the first call compiles
+            begun = time.monotonic()
+            run, _, _ = dispatch(run, store, cohorts, (), 2, np.zeros(2, bool), n_max=federation.bucket(ids))
+            jax.block_until_ready(run)
+            seconds[name] = (time.monotonic() - begun) / 2
+        say(f"strategy {name}: {seconds[name] * 1e3:.1f} ms per round")
+    return min(seconds, key=seconds.get)
+
+

@@ -1,0 +1,138 @@
+"""Running a Config from its directory: what is there goes on, what is not begins; the summary at the end."""
+
+import pathlib
+from typing import Any
+
+import jax
+
+from fedwin import augment, autotune, engine, evaluate, rundir, strategy as strategies, tables
+from fedwin.checkpoint import Checkpoints, from_host
+from fedwin.communication import communication
+from fedwin.config import Config
+from fedwin.errors import UserError
+from fedwin.federation import Federation
+from fedwin.fork import fork
+from fedwin.logbook import Logbook, read_lines, write_json
+from fedwin.train import Result, train
+from fedwin.trial import Trial, prepare, seed_keys
+
+# A client table above this many bytes goes to the host unless --table says otherwise.
+HOST_TABLE_BYTES = 4 << 30
+
+
+def run(config: Config, quiet: bool = False) -> dict[str, Any]:
+    """Runs (or goes on with) everything that a Config says and returns its summary, which also stands in summary.json.
+
+    Raises UserError for anything wrong in it, before compilation.
+    """
+    say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
+    autotune.check(config.strategy)
+    trial = prepare(config)
+    directory = pathlib.Path(config.out_dir or "runs/" + _file_name(f"{config.dataset}_{config.algorithm}"))
+    known = rundir.claim(config, directory)
+    name = known["strategy"] if known else autotune.fastest(trial, say) if config.strategy == "auto" else config.strategy
+    strategy = autotune.resolve(name)
+    federations = {seed: trial.federation(seed) for seed in config.seed_list}
+    hashes = {str(seed): rundir.data_hash(federation) for seed, federation in federations.items()}
+    mark = rundir.fingerprint(config, hashes, str(strategy))
+    if known is None:
+        rundir.write_config(directory, config, str(strategy), hashes, mark, trial.dataset.verified)
+    elif known["data"] != hashes:
+        raise UserError(f"out_dir={directory} was run on other data than --data_dir={config.data_dir} holds; use another --out_dir.")
+    elif known["fingerprint"] != mark:
+        say(f"note: {directory} was begun under another jax or device ({known['fingerprint']}); bits may differ from here on.")
+    clients = next(iter(federations.values())).num_clients
+    say(f"{directory}: {config.algorithm} on {config.dataset}, {clients} clients, strategy {strategy}, fingerprint {mark}")
+
+    logbook = Logbook(directory)
+    results: dict[int, Result] = {}
+    program = Program(trial, strategy, federations)
+    for seed, federation in federations.items():
+        results[seed] = program.seed(seed, federation, directory, logbook, say)
+    logbook.close()
+    summary = rundir.summarise(config, results, read_lines(directory / "metrics.jsonl"), mark, len(program.dispatch.traces))
+    write_json(directory / "summary.json", summary)
+    return summary
+
+
+def _file_name(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in text)
+
+
+class Program:
+    """The compiled part of a run, shared by its seeds."""
+
+    def __init__(self, trial: Trial, strategy: strategies.Strategy, federations: dict[int, Federation]):
+        self.trial, self.strategy = trial, strategy
+        seed, federation = next(iter(federations.items()))
+        algorithm = trial.algorithm(federation, seed)
+        dataset = trial.dataset
+        normalise = augment.normaliser(dataset.mean, dataset.std)
+        measure = evaluate.sequence() if dataset.task == "sequence" else evaluate.classification(len(dataset.domain_names))
+        self.probe = evaluate.make_probe(trial.model, normalise, measure, strategy)
+        self.dispatch = engine.make_rounds(algorithm, trial.observers, strategy, self.probe)
+        self.read_out = jax.jit(lambda run: engine.read_out(algorithm, trial.observers, run))
+        self.first_probe = jax.jit(self.probe)
+        features = {name: values for name, values in dataset.test.items() if name in ("x", "y", "domain")}
+        batches = evaluate.batches(features, trial.config.eval_batch_size, strategy.num_devices)
+        self.test = strategy.place(batches, _batch_sharding(strategy))
+        self.examples = None
+        self.algorithm = algorithm
+
+    def _uses_host_table(self, params, num_clients: int) -> bool:
+        choice = self.trial.config.table
+        row = tables.row_bytes(self.algorithm, params)
+        return row > 0 and (choice == "host" or (choice == "auto" and row * num_clients > HOST_TABLE_BYTES))
+
+    def seed(self, seed: int, federation: Federation, directory: pathlib.Path, logbook: Logbook, say) -> Result:
+        """Trains one seed, from its newest checkpoint if there is one."""
+        trial, config, strategy = self.trial, self.trial.config, self.strategy
+        algorithm = trial.algorithm(federation, seed)
+        keys = seed_keys(seed)
+        model = trial.model.init(keys["init"])
+        store = federation.store()
+        # The examples are the same for every seed: one copy on the device.
+        if self.examples is None:
+            self.examples = strategy.place(store.examples)
+        store = strategy.place(store._replace(examples=()))._replace(examples=self.examples)
+        table, slots = None, federation.num_clients
+        if self._uses_host_table(model.params, federation.num_clients):
+            width = strategy.multiple(config.clients_per_round)
+            slots = min(config.rounds_per_dispatch * width, federation.num_clients)
+            table = tables.HostTable(algorithm, model.params, federation.num_clients, slots)
+        run = engine.init(algorithm, trial.observers, model, slots, keys["run"])
+        if config.fork_from:
+            run = fork(config.fork_from, seed, run)
+        checkpoints = Checkpoints(directory / "checkpoints" / f"seed_{seed}", config.keep_checkpoints)
+        saved = checkpoints.latest()
+        seconds = 0.0
+        if saved is not None:
+            leaves, about = saved
+            seconds = about["seconds"]
+            if table is None:
+                run = from_host(leaves, run)
+            else:
+                small, rows = from_host(leaves, (run._replace(table=()), table.leaves()))
+                table.restore(rows)
+                run = small._replace(table=run.table)
+            if int(run.round) < config.num_rounds:
+                say(f"seed {seed}: going on after round {int(run.round)}")
+        logbook.cut(seed, int(run.round) if saved is not None else -1)
+        down, up = communication(algorithm, model.params, store, federation.buckets[-1], model.stats)
+        clients = config.clients_per_round
+        run = strategy.place(run, strategy.placement(run))
+        result = train(
+            run, self.dispatch, store, self.test, federation, trial.schedule, strategy, seed,
+            probe=self.first_probe, read_out=self.read_out, table=table, logbook=logbook, checkpoints=checkpoints,
+            bytes_per_round=(down * clients, up * clients), seconds=seconds, label=f"seed {seed}",
+        )
+        checkpoints.close()
+        return result
+
+
+def _batch_sharding(strategy: strategies.Strategy):
+    if strategy.mesh is None:
+        return None
+    return jax.sharding.NamedSharding(strategy.mesh, jax.sharding.PartitionSpec(strategies.AXIS))
+
+
