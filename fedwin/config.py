@@ -56,6 +56,8 @@ class Config:
     eval_batch_size: int = option(500, "Test examples per evaluation step.", operational=True)
     strategy: str = option("default", "How a cohort is executed: default (a measured table), auto (times them), vmapped, chunked:k=4, sharded:devices=2; pmap is another word for sharded: jit + shard_map over a clients axis is what pmap is today.")
     table: str = option("auto", "Where per-client state lives: device, host, auto.")
+    examples: str = option("auto", "Where training examples live: device, stream (read for each dispatch), auto.", operational=True)
+    eval_examples: int = option(0, "Evaluate on this many test examples, drawn once with the run's seeds left aside; 0: all.")
     out_dir: str = option("", "Directory of the run; empty: runs/<dataset>_<algorithm>.", operational=True)
     checkpoint_every: int = option(100, "Rounds between checkpoints; 0: only at the end.", operational=True)
     keep_checkpoints: int = option(3, "Checkpoints that are kept.", operational=True)
@@ -80,7 +82,7 @@ class Config:
         need(len(set(self.seed_list)) == len(self.seeds), f"seeds={','.join(self.seeds)}: a seed stands twice; keep one.")
         for name in ("num_rounds", "clients_per_round", "local_epochs", "batch_size", "eval_every", "eval_batch_size", "keep_checkpoints", "rounds_per_dispatch"):
             need(getattr(self, name) >= 1, f"{name}={getattr(self, name)} must be at least 1.")
-        for name in ("num_clients", "final_evals", "checkpoint_every", "client_momentum", "weight_decay", "clip_norm", "server_lr"):
+        for name in ("num_clients", "eval_examples", "final_evals", "checkpoint_every", "client_momentum", "weight_decay", "clip_norm", "server_lr"):
             need(getattr(self, name) >= 0, f"{name}={getattr(self, name)} must not be negative.")
         need(self.client_lr >= 0, f"client_lr={self.client_lr} must not be negative.")
         need(self.client_momentum < 1, f"client_momentum={self.client_momentum} must lie in [0, 1).")
@@ -90,6 +92,7 @@ class Config:
         one_of("batching", self.batching, ("epoch", "repeat"))
         one_of("weighting", self.weighting, ("", "samples", "uniform"))
         one_of("precision", self.precision, ("float32", "tf32", "bfloat16", "float64"))
+        one_of("examples", self.examples, ("auto", "device", "stream"))
         one_of("table", self.table, ("auto", "device", "host"))
         one_of("client_optimizer", self.client_optimizer, tuple(OPTIMIZERS))
         need(

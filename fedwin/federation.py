@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 
 from fedwin.data.dataset import Dataset, Partition
@@ -59,11 +60,23 @@ class Federation:
         """Returns the device's view of the training data, as host arrays."""
         sizes = self.sizes
         return Store(
-            examples={name: values for name, values in self.dataset.train.items() if name in ("x", "y")},
+            examples={name: np.asarray(self.dataset.train[name]) for name in ("x", "y")},
             order=self.partition.order.astype(np.int32),
             offset=self.partition.offset.astype(np.int32),
             info=self.info,
             weight=(sizes / sizes.sum()).astype(np.float32),
+        )
+
+    def shapes(self) -> Store:
+        """Returns shapes and dtypes like those of a Store on the device, for counting; reads no example."""
+        spec = jax.ShapeDtypeStruct
+        train, clients = self.dataset.train, self.num_clients
+        return Store(
+            examples={name: spec(train[name].shape, train[name].dtype) for name in ("x", "y")},
+            order=spec(self.partition.order.shape, np.int32),
+            offset=spec((clients + 1,), np.int32),
+            info=jax.tree.map(lambda leaf: spec(leaf.shape, leaf.dtype), self.info),
+            weight=spec((clients,), np.float32),
         )
 
 

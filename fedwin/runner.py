@@ -1,9 +1,11 @@
 """Running a Config from its directory: what is there goes on, what is not begins; the summary at the end."""
 
+import dataclasses
 import pathlib
 from typing import Any
 
 import jax
+import numpy as np
 
 from fedwin import augment, autotune, engine, evaluate, rundir, strategy as strategies, tables
 from fedwin.checkpoint import Checkpoints, from_host
@@ -13,6 +15,7 @@ from fedwin.errors import UserError
 from fedwin.federation import Federation
 from fedwin.fork import fork
 from fedwin.logbook import Logbook, read_lines, write_json
+from fedwin.stream import Stream, should_stream
 from fedwin.train import Result, train
 from fedwin.trial import Trial, prepare, seed_keys
 
@@ -73,7 +76,11 @@ class Program:
         self.dispatch = engine.make_rounds(algorithm, trial.observers, strategy, self.probe)
         self.read_out = jax.jit(lambda run: engine.read_out(algorithm, trial.observers, run))
         self.first_probe = jax.jit(self.probe)
-        features = {name: values for name, values in dataset.test.items() if name in ("x", "y", "domain")}
+        features = {name: dataset.test[name] for name in ("x", "y", "domain") if name in dataset.test}
+        if 0 < trial.config.eval_examples < len(features["y"]):
+            # One fixed draw, so that all runs on a data set are tested on the same examples.
+            drawn = np.random.Generator(np.random.PCG64(0)).choice(len(features["y"]), trial.config.eval_examples, replace=False)
+            features = {name: values[np.sort(drawn)] for name, values in features.items()}
         batches = evaluate.batches(features, trial.config.eval_batch_size, strategy.num_devices)
         self.test = strategy.place(batches, _batch_sharding(strategy))
         self.examples = None
@@ -90,15 +97,20 @@ class Program:
         algorithm = trial.algorithm(federation, seed)
         keys = seed_keys(seed)
         model = trial.model.init(keys["init"])
-        store = federation.store()
-        # The examples are the same for every seed: one copy on the device.
-        if self.examples is None:
-            self.examples = strategy.place(store.examples)
-        store = strategy.place(store._replace(examples=()))._replace(examples=self.examples)
+        schedule = trial.schedule
+        if should_stream(federation, config.examples):
+            store = Stream(federation, strategy.multiple(config.clients_per_round), config.rounds_per_dispatch)
+            schedule = dataclasses.replace(schedule, rounds_per_dispatch=store.rounds)
+        else:
+            store = federation.store()
+            # The examples are the same for every seed: one copy on the device.
+            if self.examples is None:
+                self.examples = strategy.place(store.examples)
+            store = strategy.place(store._replace(examples=()))._replace(examples=self.examples)
         table, slots = None, federation.num_clients
         if self._uses_host_table(model.params, federation.num_clients):
             width = strategy.multiple(config.clients_per_round)
-            slots = min(config.rounds_per_dispatch * width, federation.num_clients)
+            slots = min(schedule.rounds_per_dispatch * width, federation.num_clients)
             table = tables.HostTable(algorithm, model.params, federation.num_clients, slots)
         run = engine.init(algorithm, trial.observers, model, slots, keys["run"])
         if config.fork_from:
@@ -118,15 +130,17 @@ class Program:
             if int(run.round) < config.num_rounds:
                 say(f"seed {seed}: going on after round {int(run.round)}")
         logbook.cut(seed, int(run.round) if saved is not None else -1)
-        down, up = communication(algorithm, model.params, store, federation.buckets[-1], model.stats)
+        down, up = communication(algorithm, model.params, federation.shapes(), federation.buckets[-1], model.stats)
         clients = config.clients_per_round
         run = strategy.place(run, strategy.placement(run))
         result = train(
-            run, self.dispatch, store, self.test, federation, trial.schedule, strategy, seed,
+            run, self.dispatch, store, self.test, federation, schedule, strategy, seed,
             probe=self.first_probe, read_out=self.read_out, table=table, logbook=logbook, checkpoints=checkpoints,
             bytes_per_round=(down * clients, up * clients), seconds=seconds, label=f"seed {seed}",
         )
         checkpoints.close()
+        if isinstance(store, Stream):
+            store.close()
         return result
 
 

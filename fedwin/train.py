@@ -12,6 +12,7 @@ from fedwin import checkpoint, engine, sampling
 from fedwin.federation import Federation
 from fedwin.logbook import Logbook
 from fedwin.strategy import Strategy
+from fedwin.stream import Stream
 from fedwin.tables import HostTable
 
 
@@ -99,8 +100,8 @@ class Progress:
 class Cohorts:
     """Host side of a dispatch: who takes part, padded as the strategy asks."""
 
-    def __init__(self, federation: Federation, schedule: Schedule, strategy: Strategy, seed: int, table: HostTable | None):
-        self.federation, self.schedule, self.seed, self.table = federation, schedule, seed, table
+    def __init__(self, federation: Federation, schedule: Schedule, strategy: Strategy, seed: int):
+        self.federation, self.schedule, self.seed = federation, schedule, seed
         self.width = strategy.multiple(schedule.clients_per_round)
 
     def block(self, completed: int) -> tuple[np.ndarray, int]:
@@ -115,25 +116,19 @@ class Cohorts:
         ids[:count, : drawn.shape[1]] = drawn
         return ids, first
 
-    def take(self, completed: int, end: int) -> tuple[engine.Cohorts, int, np.ndarray]:
-        """Returns (cohorts, n_max, unique ids) for rounds completed .. end - 1."""
+    def ids(self, completed: int, end: int) -> tuple[np.ndarray, int]:
+        """Returns (ids [R_max, width], n_max) of rounds completed .. end - 1; unused rows are -1."""
         ids, first = self.block(completed)
-        # The bucket is that of the whole block, so that it does not depend on where a dispatch was cut.
-        n_max = self.federation.bucket(ids)
         mine = np.full_like(ids, -1)
         mine[: end - completed] = ids[completed - first : end - first]
-        rows = np.maximum(mine, 0)
-        if self.table is None:
-            slots = np.where(mine >= 0, mine, self.federation.num_clients).astype(np.int32)
-            return engine.Cohorts(mine, rows, slots), n_max, np.zeros(0, int)
-        unique, slots = self.table.slots(mine)
-        return engine.Cohorts(mine, rows, slots), n_max, unique
+        # The bucket is that of the whole block, so that it does not depend on where a dispatch was cut.
+        return mine, self.federation.bucket(ids)
 
 
 def train(
     run: engine.Run,
     dispatch: Callable,
-    store: engine.Store,
+    store: engine.Store | Stream,
     test: Any,
     federation: Federation,
     schedule: Schedule,
@@ -152,14 +147,15 @@ def train(
     """Trains one seed from where `run` stands to the last round.
 
     Args:
-      run: a placed Run (donated); dispatch: from engine.make_rounds; store, test: placed data.
+      run: a placed Run (donated); dispatch: from engine.make_rounds; store: the placed examples, or a Stream of them;
+        test: placed test batches.
       probe, read_out: evaluate the initial model when the run has not begun.
       table: the client table if it lives on the host; logbook, checkpoints: where to write, or None.
       bytes_per_round: (down, up) of one round; seconds: training time before a resume.
     """
     completed = int(run.round)
     lines: list[dict[str, Any]] = []
-    cohorts = Cohorts(federation, schedule, strategy, seed, table)
+    cohorts = Cohorts(federation, schedule, strategy, seed)
     down, up = bytes_per_round
     diverged_at, dispatches, pace = None, 0, 0.0
 
@@ -184,25 +180,37 @@ def train(
         save()
 
     progress = Progress(label, schedule.num_rounds, completed)
-    wish = 1
+    wish = schedule.rounds_per_dispatch if isinstance(store, Stream) else 1
     while completed < schedule.num_rounds and not (diverged_at is not None and schedule.stop_on_divergence):
         end = schedule.dispatch_end(completed, wish)
-        picked, n_max, unique = cohorts.take(completed, end)
+        ids, n_max = cohorts.ids(completed, end)
         count = end - completed
-        flags = np.zeros(len(picked.ids), bool)
+        flags = np.zeros(len(ids), bool)
         flags[:count] = [schedule.evaluated(completed + r + 1) for r in range(count)]
-        if table is not None:
-            rows = strategy.place(table.gather(unique), None if strategy.mesh is None else strategy.placement(run).table)
-            run = run._replace(table=rows)
         begun = time.monotonic()
-        run, metrics, probes = dispatch(run, store, picked, test, count, flags, n_max=n_max)
+        rows, placed = np.maximum(ids, 0), store
+        if isinstance(store, Stream):
+            placed, rows = store.take(ids)
+            placed = strategy.place(placed)
+        slots = np.where(ids >= 0, ids, federation.num_clients).astype(np.int32)
+        if table is not None:
+            unique, slots = table.slots(ids)
+            fresh = strategy.place(table.gather(unique), None if strategy.mesh is None else strategy.placement(run).table)
+            run = run._replace(table=fresh)
+        run, metrics, probes = dispatch(run, placed, engine.Cohorts(ids, rows, slots), test, count, flags, n_max=n_max)
+        del placed
+        if isinstance(store, Stream) and end < schedule.num_rounds:
+            # The device is at work now; meanwhile the next dispatch's examples are read.
+            store.request(cohorts.ids(end, schedule.dispatch_end(end, schedule.rounds_per_dispatch))[0])
         metrics, probes = jax.device_get((metrics, probes))
         if table is not None:
             table.scatter(unique, run.table)
         took = time.monotonic() - begun
         seconds += took
         dispatches += 1
-        if dispatches > 1:  # the first one compiles
+        if isinstance(store, Stream):
+            wish = schedule.rounds_per_dispatch  # what is read ahead must be what comes next
+        elif dispatches > 1:  # the first one compiles
             pace = took / count
             wish = max(1, min(schedule.rounds_per_dispatch, int(2.0 / max(pace, 1e-9))))
         else:

@@ -156,3 +156,26 @@ def test_a_fork_continues_anothers_prefix(finished, tmp_path):
         runner.run(config(tmp_path / "none", fork_from=f"{directory}@3"), quiet=True)
     with pytest.raises(UserError, match="does not match"):
         runner.run(config(tmp_path / "other", fork_from=f"{directory}@5", algorithm="fedavg"), quiet=True)
+
+
+def test_streamed_examples_give_the_same_numbers(finished, tmp_path):
+    directory, _ = finished
+    runner.run(config(tmp_path / "stream", examples="stream", observe=["wima:window=3", "ema"]), quiet=True)
+    assert lines(tmp_path / "stream") == lines(directory)
+
+
+def test_ragged_clients_stream_and_resume_alike(tmp_path):
+    ragged = dict(partition="yurochkin:alpha=0.5", algorithm="fedhbm", wrap=["ima:window=2,start=6"])
+    for where in ("device", "stream"):
+        runner.run(config(tmp_path / where, examples=where, **ragged), quiet=True)
+    assert lines(tmp_path / "stream") == lines(tmp_path / "device")
+    shutil.rmtree(tmp_path / "stream" / "checkpoints" / "seed_0" / "12")
+    (tmp_path / "stream" / "summary.json").unlink()
+    runner.run(config(tmp_path / "stream", examples="stream", **ragged), quiet=True)
+    assert lines(tmp_path / "stream") == lines(tmp_path / "device")
+
+
+def test_a_fixed_part_of_the_test_set(tmp_path):
+    runner.run(config(tmp_path / "part", eval_examples=50, num_rounds=2), quiet=True)
+    accuracy = lines(tmp_path / "part")[-1]["model"]["accuracy"]
+    assert accuracy * 50 == pytest.approx(round(accuracy * 50), abs=1e-4)

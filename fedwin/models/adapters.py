@@ -109,6 +109,7 @@ def from_flax(module, input_shape, num_classes=None, *, classifier_path=None, na
     if len(collections) > 1 or (collections and collections != ["batch_stats"]):
         raise UserError(f"{type(module).__name__} keeps state in {collections}; only 'batch_stats' is supported.")
 
+    @jax.jit  # one compilation instead of one per operation
     def init(key):
         _, values = initialise(key)
         if dtype == jnp.float64:
