@@ -11,6 +11,8 @@ from fedwin.engine import Store
 from fedwin.errors import UserError
 
 MAX_BUCKETS = 3
+# Class counts of more clients x classes than this would cost more memory than the examples; only WSM reads them.
+MAX_CELLS = 1 << 26
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Federation:
     Attributes:
       dataset: the examples; partition: the clients' training examples; validation: their held-out ones, or None.
       info: tree of [K, ...] that clients see as Client.info: 'train' and 'validation' label counts [K, C] for
-        classification, 'domain' [K] where there are domains.
+        classification up to MAX_CELLS, 'domain' [K] where there are domains.
     """
 
     dataset: Dataset
@@ -94,6 +96,8 @@ def check_labels(dataset: Dataset, num_classes: int) -> None:
         labels = getattr(dataset, split)["y"]
         if not labels.size:
             raise UserError(f"dataset {dataset.name}: its {split} split holds no examples.")
+        if isinstance(labels, np.memmap):
+            continue  # a packed cache: checked when it was written, and perhaps too large to read for this
         bad = (labels < 0) | (labels >= num_classes)
         if bad.any():
             at = int(np.argwhere(bad)[0][0])
@@ -120,7 +124,7 @@ def federate(dataset: Dataset, partition: Partition, validation: Partition | Non
     if partition.order.size and (partition.order.min() < 0 or partition.order.max() >= total):
         raise UserError(f"the partition names example {partition.order.max()}, but there are {total}.")
     info: dict[str, Any] = {}
-    if dataset.task == "classification":
+    if dataset.task == "classification" and partition.num_clients * dataset.num_classes <= MAX_CELLS:
         info["train"] = class_counts(dataset.train["y"], partition, dataset.num_classes)
         info["validation"] = (
             np.zeros_like(info["train"])

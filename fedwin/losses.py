@@ -47,13 +47,18 @@ def sequence_nll(logits, labels):
     return jnp.sum(jnp.where(labels > 0, nll(logits, labels), 0), axis=-1) / labels.shape[-1]
 
 
+def aligned(logits, labels):
+    """Returns logits [B, T, V] and labels [B, T]; a model without a time axis, [B, V], predicts the last position only."""
+    return (logits, labels) if logits.ndim > labels.ndim else (logits[:, None], labels[:, -1:])
+
+
 @LOSSES.register("cross_entropy")
 def cross_entropy(model):
     """Softmax cross-entropy; for sequences, the row sum over non-padding tokens divided by the row length."""
 
     def per_example(logits, batch, info):
         if batch["y"].ndim > 1:
-            return sequence_nll(logits, batch["y"])
+            return sequence_nll(*aligned(logits, batch["y"]))
         return nll(logits, batch["y"])
 
     return from_logits(model, per_example)
@@ -65,6 +70,8 @@ def class_proportions(info, source="train+val", mask=False):
     source: 'train' or 'train+val'; mask: hard masking, a_c <- [a_c > 0]. A client without any label (padding) gets
     uniform proportions, which keeps its unused loss finite.
     """
+    if not isinstance(info, dict) or "train" not in info:
+        raise UserError("loss wsm needs the clients' class counts, which sequences and hundreds of thousands of clients have not; use another --loss.")
     counts = info["train"] + info["validation"] if source == "train+val" else info["train"]
     counts = counts.astype(jnp.float32)
     total = jnp.sum(counts)

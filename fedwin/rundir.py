@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from fedwin.config import Config
+from fedwin.data.source import Images
 from fedwin.errors import UserError
 from fedwin.federation import Federation
 from fedwin.logbook import write_json
@@ -28,12 +29,13 @@ def data_hash(federation: Federation) -> str:
         for name in sorted(split):
             values = split[name]
             h.update(f"{name}{values.shape}{values.dtype}".encode())
-            if values.nbytes > HASHED_BYTES:  # too much to read for a hash: some rows stand for all
+            if isinstance(values, Images) or values.nbytes > HASHED_BYTES:  # too much to read: some rows stand for all
                 values = values[np.linspace(0, len(values) - 1, 64).astype(int)]
             h.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
     for part in (federation.partition, federation.validation):
         if part is not None:
-            h.update(part.order.tobytes() + part.offset.tobytes())
+            h.update(np.ascontiguousarray(part.order).data)
+            h.update(np.ascontiguousarray(part.offset).data)
     return h.hexdigest()
 
 

@@ -15,7 +15,7 @@ from fedwin.errors import UserError
 from fedwin.federation import Federation
 from fedwin.fork import fork
 from fedwin.logbook import Logbook, read_lines, write_json
-from fedwin.stream import Stream, should_stream
+from fedwin.stream import DISPATCH_BYTES, Stream, should_stream
 from fedwin.train import Result, train
 from fedwin.trial import Trial, prepare, seed_keys
 
@@ -71,16 +71,11 @@ class Program:
         algorithm = trial.algorithm(federation, seed)
         dataset = trial.dataset
         normalise = augment.normaliser(dataset.mean, dataset.std)
-        measure = evaluate.sequence() if dataset.task == "sequence" else evaluate.classification(len(dataset.domain_names))
-        self.probe = evaluate.make_probe(trial.model, normalise, measure, strategy)
+        self.probe = evaluate.make_probe(trial.model, normalise, evaluate.measure_of(dataset), strategy)
         self.dispatch = engine.make_rounds(algorithm, trial.observers, strategy, self.probe)
         self.read_out = jax.jit(lambda run: engine.read_out(algorithm, trial.observers, run))
         self.first_probe = jax.jit(self.probe)
-        features = {name: dataset.test[name] for name in ("x", "y", "domain") if name in dataset.test}
-        if 0 < trial.config.eval_examples < len(features["y"]):
-            # One fixed draw, so that all runs on a data set are tested on the same examples.
-            drawn = np.random.Generator(np.random.PCG64(0)).choice(len(features["y"]), trial.config.eval_examples, replace=False)
-            features = {name: values[np.sort(drawn)] for name, values in features.items()}
+        features = evaluate.held_out(dataset, trial.config.eval_examples)
         batches = evaluate.batches(features, trial.config.eval_batch_size, strategy.num_devices)
         self.test = strategy.place(batches, _batch_sharding(strategy))
         self.examples = None
@@ -99,7 +94,10 @@ class Program:
         model = trial.model.init(keys["init"])
         schedule = trial.schedule
         if should_stream(federation, config.examples):
-            store = Stream(federation, strategy.multiple(config.clients_per_round), config.rounds_per_dispatch)
+            width = strategy.multiple(config.clients_per_round)
+            # CPU devices hold their copies in one memory.
+            copies = strategy.num_devices if jax.default_backend() == "cpu" else 1
+            store = Stream(federation, width, config.rounds_per_dispatch, strategy.place, DISPATCH_BYTES // copies)
             schedule = dataclasses.replace(schedule, rounds_per_dispatch=store.rounds)
         else:
             store = federation.store()

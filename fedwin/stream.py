@@ -1,5 +1,9 @@
 """Examples larger than the device: each dispatch gets a small Store with just its clients' examples."""
 
+import concurrent.futures
+import time
+from typing import Callable
+
 import jax
 import numpy as np
 
@@ -9,7 +13,7 @@ from fedwin.federation import Federation
 
 # Above this many bytes of examples a run streams, unless --examples says otherwise.
 RESIDENT_BYTES = 4 << 30
-# Examples of one dispatch; two dispatches are in memory at a time, one trained on and one being read.
+# Examples of one dispatch; two dispatches are in memory at a time, one trained on and one being read and placed.
 DISPATCH_BYTES = 192 << 20
 
 
@@ -28,59 +32,72 @@ def should_stream(federation: Federation, choice: str) -> bool:
 
 
 class Stream:
-    """Packs the examples of a dispatch's clients, the next dispatch's while the present one trains.
+    """Packs the examples of a dispatch's clients and places them on the device, the next dispatch's while one trains.
 
     Addresses inside the Store are rows of the dispatch's clients, so algorithms can't tell it from a resident one.
 
     Args:
       federation: whose examples; width: padded clients per round; rounds: the most rounds of a dispatch that is asked for.
+      place: puts a Store of host arrays on the devices; dispatch_bytes: examples of one dispatch, all copies together.
     """
 
-    def __init__(self, federation: Federation, width: int, rounds: int, dispatch_bytes: int = DISPATCH_BYTES):
-        self.federation = federation
-        largest = int(federation.sizes.max())
-        per_round = width * largest * example_bytes(federation)
+    def __init__(
+        self,
+        federation: Federation,
+        width: int,
+        rounds: int,
+        place: Callable[[Store], Store] = lambda store: store,
+        dispatch_bytes: int = DISPATCH_BYTES,
+    ):
+        self.federation, self.place = federation, place
+        self.sizes = federation.sizes
+        per_round = width * int(self.sizes.max()) * example_bytes(federation)
         self.rounds = int(max(1, min(rounds, dispatch_bytes // max(per_round, 1))))
         self.clients = min(self.rounds * width, federation.num_clients)
         # The largest clients together bound any dispatch.
-        self.capacity = int(np.sort(federation.sizes)[::-1][: self.clients].sum())
+        self.capacity = int(np.sort(self.sizes)[::-1][: self.clients].sum())
+        self.weight = (self.sizes / self.sizes.sum()).astype(np.float32)
         train = federation.dataset.train
         self.source = ExampleSource({name: train[name] for name in ("x", "y")})
-        self._requested: dict[bytes, list] = {}
-
-    def _rows(self, unique: np.ndarray) -> np.ndarray:
-        partition = self.federation.partition
-        return np.concatenate([partition.client(k) for k in unique]) if len(unique) else np.zeros(0, np.int32)
+        # One dispatch after the other: the source reads each on all cores.
+        self.ahead = concurrent.futures.ThreadPoolExecutor(1)
+        self.waited = 0.0
+        self._requested: dict[bytes, concurrent.futures.Future] = {}
 
     def request(self, ids: np.ndarray) -> None:
-        """Starts reading the examples of these clients."""
-        unique = np.unique(ids[ids >= 0])
-        if unique.tobytes() not in self._requested:
-            self._requested[unique.tobytes()] = self.source.pending(self._rows(unique))
+        """Starts reading and placing the examples of these clients."""
+        if ids.tobytes() not in self._requested:
+            self._requested[ids.tobytes()] = self.ahead.submit(self._pack, ids)
 
     def take(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
-        """Returns (Store of host arrays, rows): `rows` has the shape of ids and addresses the Store's clients."""
+        """Returns (placed Store, rows): `rows` has the shape of ids and addresses the Store's clients.
+
+        `waited` adds up the seconds until it was there.
+        """
+        begun = time.monotonic()
         self.request(ids)
+        found = self._requested.pop(ids.tobytes()).result()
+        self.waited += time.monotonic() - begun
+        return found
+
+    def _pack(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
+        partition = self.federation.partition
         unique = np.unique(ids[ids >= 0])
-        found = self.source.finish(self._requested.pop(unique.tobytes()))
-        examples = {}
-        for name, values in found.items():
-            padded = np.zeros((self.capacity, *values.shape[1:]), values.dtype)
-            padded[: len(values)] = values
-            examples[name] = padded
+        order = np.concatenate([partition.client(k) for k in unique]) if len(unique) else np.zeros(0, np.int32)
         sizes = np.zeros(self.clients, np.int64)
-        sizes[: len(unique)] = self.federation.sizes[unique]
+        sizes[: len(unique)] = self.sizes[unique]
         picked = np.resize(unique, self.clients) if len(unique) else np.zeros(self.clients, int)
-        all_sizes = self.federation.sizes
         store = Store(
-            examples=examples,
+            examples=self.source.finish(self.source.pending(order, self.capacity)),
             order=np.arange(self.capacity, dtype=np.int32),
             offset=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
             info=jax.tree.map(lambda leaf: leaf[picked], self.federation.info),
-            weight=(all_sizes[picked] / all_sizes.sum()).astype(np.float32),
+            weight=self.weight[picked],
         )
         rows = np.where(ids >= 0, np.searchsorted(unique, np.maximum(ids, 0)), 0).astype(np.int32)
-        return store, rows
+        return self.place(store), rows
 
     def close(self) -> None:
+        """Stops the threads."""
+        self.ahead.shutdown(cancel_futures=True)
         self.source.close()

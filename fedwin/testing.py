@@ -265,11 +265,10 @@ class Bench:
         self.rounds = rounds
         built = [WRAPPERS.build(text, setting) for text in wrappers]
         self.algorithm = build(builder, setting, problem.train, built, params)
-        self.watch = {"wima": observers.wima((observers.Reading("wima2", 2),)), "ema": observers.ema(rounds)}
-        self.begin = to_host(self.problem.start(self.algorithm, self.watch))
+        self.begin = to_host(self.problem.start(self.algorithm))
         # Two places stay empty, so that padding is part of every comparison.
         self.cohorts = self.cohort_table(2)
-        self.dispatch = self.compiled(self.watch, Strategy(1))
+        self.dispatch = self.compiled({}, Strategy(1))
         self.whole, _ = self.go(self.dispatch, self.begin, self.cohorts, rounds)
 
     def cohort_table(self, empty: int, order=None) -> np.ndarray:
@@ -373,9 +372,10 @@ def check_padding(bench: Bench) -> None:
 
 def check_observers(bench: Bench) -> None:
     """Training with and without observers is the same to the bit."""
-    alone = bench.compiled({}, Strategy(1))
-    run, _ = bench.go(alone, bench.begin._replace(observers={}), bench.cohorts, bench.rounds)
-    _equal(run, bench.whole._replace(observers={}), "without observers")
+    watch = {"wima": observers.wima((observers.Reading("wima2", 2),)), "ema": observers.ema(bench.rounds)}
+    begin = to_host(bench.problem.start(bench.algorithm, watch))
+    run, _ = bench.go(bench.compiled(watch, Strategy(1)), begin, bench.cohorts, bench.rounds)
+    _equal(run._replace(observers={}), bench.whole, "with observers")
 
 
 def check_strategy(bench: Bench, strategy: Strategy) -> None:
@@ -383,5 +383,5 @@ def check_strategy(bench: Bench, strategy: Strategy) -> None:
     clients = len(bench.problem.cohort(0))
     ids = bench.cohort_table(strategy.multiple(clients) - clients)
     mapped = bench.compiled({}, strategy)
-    run, _ = bench.go(mapped, bench.begin._replace(observers={}), ids, bench.rounds, strategy)
-    _close(run, bench.whole._replace(observers={}), f"cohort {strategy}")
+    run, _ = bench.go(mapped, bench.begin, ids, bench.rounds, strategy)
+    _close(run, bench.whole, f"cohort {strategy}")

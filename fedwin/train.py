@@ -191,7 +191,6 @@ def train(
         rows, placed = np.maximum(ids, 0), store
         if isinstance(store, Stream):
             placed, rows = store.take(ids)
-            placed = strategy.place(placed)
         slots = np.where(ids >= 0, ids, federation.num_clients).astype(np.int32)
         if table is not None:
             unique, slots = table.slots(ids)
@@ -200,7 +199,7 @@ def train(
         run, metrics, probes = dispatch(run, placed, engine.Cohorts(ids, rows, slots), test, count, flags, n_max=n_max)
         del placed
         if isinstance(store, Stream) and end < schedule.num_rounds:
-            # The device is at work now; meanwhile the next dispatch's examples are read.
+            # The device is at work now; meanwhile the next dispatch's examples are read and placed.
             store.request(cohorts.ids(end, schedule.dispatch_end(end, schedule.rounds_per_dispatch))[0])
         metrics, probes = jax.device_get((metrics, probes))
         if table is not None:

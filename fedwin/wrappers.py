@@ -99,6 +99,14 @@ def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Ca
     return algorithm._replace(init=first, phases=phases, eval_model=evaluate)
 
 
+def _only_round_trip(algorithm: Algorithm, name: str) -> Phase:
+    """Returns the one phase that clients take part in; raises UserError if there are more (MIME)."""
+    phases = [phase for phase in algorithm.phases if phase.client]
+    if len(phases) != 1:
+        raise UserError(f"{name} needs an algorithm with one round trip per round, not {len(phases)}.")
+    return phases[0]
+
+
 def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none", start: int = 0) -> Algorithm:
     """Puts a step between the sum over the cohort and the server.
 
@@ -114,9 +122,7 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
     """
     if reset not in ("none", "at_start", "one_round_only"):
         raise UserError(f"reset={reset} must be one of none, at_start, one_round_only.")
-    if len(algorithm.phases) != 1 or algorithm.phases[0].client is None:
-        raise UserError("placement=pre needs an algorithm with one round trip per round; use placement=post.")
-    phase = algorithm.phases[0]
+    phase = _only_round_trip(algorithm, "placement=pre")
 
     def server(params, state, total, round):
         if set(total) != {"delta"} or not isinstance(total["delta"], core.Mean):
@@ -136,7 +142,7 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
 
     return algorithm._replace(
         init=lambda params: Wrapped(algorithm.init(params), init(params)),
-        phases=(_lifted(phase)._replace(server=server),),
+        phases=tuple(_lifted(p)._replace(server=server) if p.client else _lifted(p) for p in algorithm.phases),
         eval_model=lambda model, state: algorithm.eval_model(model, state.inner),
     )
 
@@ -352,8 +358,7 @@ def clip(setting, *, norm) -> Wrapper:
         return phase._replace(client=client)
 
     def wrap(algorithm):
-        if len(algorithm.phases) != 1:
-            raise UserError("clip needs an algorithm with one round trip per round.")
-        return algorithm._replace(phases=(clipped(algorithm.phases[0]),))
+        _only_round_trip(algorithm, "clip")
+        return algorithm._replace(phases=tuple(clipped(phase) if phase.client else phase for phase in algorithm.phases))
 
     return Wrapper("clip", wrap)

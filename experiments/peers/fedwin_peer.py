@@ -78,7 +78,7 @@ def store_of(x, y, classes) -> engine.Store:
 def resolve(name, clients):
     """Returns the strategy of that name; 'default' is what a run without --strategy takes here."""
     if name == "default":
-        name = strategies.default_name(jax.default_backend(), jax.local_device_count(), clients)
+        name = strategies.default_name(jax.default_backend(), jax.local_device_count())
     return strategies.STRATEGIES.build(name)
 
 

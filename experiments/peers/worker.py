@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from typing import Callable
 
@@ -68,7 +69,7 @@ def serve(prepare: Callable[[dict], tuple[Callable[[int], float], dict]], about:
     """Answers requests on stdin until it closes.
 
     {"task": name, "prepare": {...}} calls prepare({...}) -> (run, facts) and answers facts; {"task": name, "rounds": n}
-    answers {"seconds": run(n)}; {"facts": name} answers its facts as they are now; {"drop": name} forgets a task; {}
+    answers {"seconds": run(n), "cpu": of the processor, all threads}; {"facts": name} answers its facts as they are now; {"drop": name} forgets a task; {}
     answers `about`.
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
@@ -82,7 +83,9 @@ def serve(prepare: Callable[[dict], tuple[Callable[[int], float], dict]], about:
                 tasks[request["task"]] = prepare(request["prepare"])
                 answer = tasks[request["task"]][1]
             elif "rounds" in request:
+                spent = time.process_time()
                 answer = {"seconds": tasks[request["task"]][0](request["rounds"])}
+                answer["cpu"] = time.process_time() - spent
             elif "facts" in request:
                 answer = tasks[request["facts"]][1]
             elif "drop" in request:

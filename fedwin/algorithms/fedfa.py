@@ -124,7 +124,9 @@ def fedfa(
     https://arxiv.org/abs/2211.09299.
     """
     hyper.common("fedfa", server_lr, weighting)
-    hyper.number("fedfa", 0, lam=lam, calibrate_lr=calibrate_lr)
+    hyper.number("fedfa", 0, lam=lam, calibrate_lr=calibrate_lr, anchor_from=anchor_from)
+    if calibrate_from is not None:
+        hyper.number("fedfa", 0, calibrate_from=calibrate_from)
     hyper.number("fedfa", 0, 1, beta=beta)
     hyper.one_of("fedfa", "divide", divide, ("all", "present"))
     anchors_start = first_round(anchor_from, setting.num_rounds, "fedfa")

@@ -62,6 +62,7 @@ def fedopt(
     """
     hyper.common("fedopt", server_lr, weighting)
     hyper.number("fedopt", 0, 1, open_most=True, momentum=momentum, b1=b1, b2=b2)
+    hyper.flag("fedopt", nesterov=nesterov, bias_correction=bias_correction)
     if eps is not None:
         hyper.number("fedopt", 0, eps=eps)
     if isinstance(optimizer, optax.GradientTransformation):
@@ -97,6 +98,7 @@ def fedavgm(setting, train, *, beta=0.9, server_lr=1.0, nesterov=False, weightin
     """
     hyper.common("fedavgm", server_lr, weighting)
     hyper.number("fedavgm", 0, 1, open_most=True, beta=beta)
+    hyper.flag("fedavgm", nesterov=nesterov)
 
     def server(params, v, total, round):
         delta = total["delta"].value  # = -Delta

@@ -62,6 +62,7 @@ def ghb(setting, train, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, we
     tau = max(1, round(1 / setting.participation)) if tau is None else tau
     hyper.common("ghb", server_lr, weighting)
     hyper.number("ghb", 0, beta=beta)
+    hyper.flag("ghb", nesterov=nesterov)
     window.check_size("ghb: tau", tau)
 
     def init(params):
@@ -108,9 +109,10 @@ def first_anchor(setting, first):
     return client_init
 
 
-def _check(name, beta, first, server_lr, weighting):
+def _check(name, beta, first, nesterov, server_lr, weighting):
     hyper.common(name, server_lr, weighting)
     hyper.number(name, 0, beta=beta)
+    hyper.flag(name, nesterov=nesterov)
     hyper.one_of(name, "first", first, FIRST)
 
 
@@ -129,7 +131,7 @@ def local_ghb(
 
     Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2311.18578.
     """
-    _check("local_ghb", beta, first, server_lr, weighting)
+    _check("local_ghb", beta, first, nesterov, server_lr, weighting)
     hyper.one_of("local_ghb", "scale", scale, ("C", "tau_i"))
 
     def client(params, c):
@@ -158,7 +160,7 @@ def fedhbm(setting, train, *, beta=1.0, first="unset", nesterov=False, server_lr
 
     Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2311.18578.
     """
-    _check("fedhbm", beta, first, server_lr, weighting)
+    _check("fedhbm", beta, first, nesterov, server_lr, weighting)
 
     def client(params, c):
         anchor, last = c.state

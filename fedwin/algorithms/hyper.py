@@ -33,3 +33,10 @@ def common(owner: str, server_lr, weighting) -> None:
     """Checks the two hyper-parameters that every algorithm has."""
     number(owner, 0, open_least=True, server_lr=server_lr)
     one_of(owner, "weighting", weighting, ("samples", "uniform"))
+
+
+def flag(owner: str, **values) -> None:
+    """Raises UserError unless every value is True or False."""
+    for name, value in values.items():
+        if not isinstance(value, bool):
+            raise UserError(f"{owner}: {name}={value} must be true or false.")

@@ -16,7 +16,7 @@ from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.source import Images
 from fedwin.errors import UserError
 
-FORMAT = 1
+FORMAT = 2
 CHUNK = 256
 
 
@@ -72,7 +72,7 @@ def write(dataset: Dataset, text: str, data_dir, progress=lambda rows: None) -> 
             "features": {split: list(getattr(dataset, split)) for split in ("train", "test")},
             **{
                 key: getattr(dataset, key)
-                for key in ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names")
+                for key in ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "accuracies")
             },
             "verified": dataset.verified,
         }
@@ -126,6 +126,7 @@ def read(folder) -> Dataset:
             domain_names=tuple(meta["domain_names"]),
             verified=meta["verified"],
             test_natural=read_partition(folder, "test_natural"),
+            accuracies={name: tuple(map(tuple, ids)) for name, ids in meta["accuracies"].items()},
         )
     except (OSError, ValueError, KeyError) as error:
         if isinstance(error, UserError):

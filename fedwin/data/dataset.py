@@ -59,6 +59,7 @@ class Dataset:
       class_names, domain_names: for pictures; may be empty.
       verified: False when a checksum could not be confirmed.
       test_natural: the clients that hold the test examples, or None; they need not be the training clients.
+      accuracies: for sequences, name -> (label ids that are not counted, ids that are never predicted).
     """
 
     name: str
@@ -73,3 +74,6 @@ class Dataset:
     domain_names: tuple[str, ...] = ()
     verified: bool = True
     test_natural: Partition | None = None
+    accuracies: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = dataclasses.field(
+        default_factory=lambda: {"accuracy": ((0,), ())}
+    )

@@ -117,9 +117,13 @@ class Images:
             return self.image(self.items[rows])
         picked = np.arange(len(self.items))[rows]
         result = np.empty((len(picked), *self.shape[1:]), np.uint8)
-        for position, row in enumerate(picked):
-            result[position] = self.image(self.items[row])
+        self.decode_into(picked, result)
         return result
+
+    def decode_into(self, rows, out: np.ndarray) -> None:
+        """Decodes the images of `rows` into out [n, size, size, channels]."""
+        for position, row in enumerate(rows):
+            out[position] = self.image(self.items[row])
 
     def image(self, item) -> np.ndarray:
         """Decodes one item."""
@@ -159,34 +163,41 @@ class ExampleSource:
         """Stops the threads."""
         self.pool.shutdown(cancel_futures=True)
 
-    def pending(self, rows: np.ndarray) -> list:
-        """Starts decoding the rows and returns what `finish` waits for."""
+    def pending(self, rows: np.ndarray, capacity: int = 0) -> list:
+        """Starts decoding the rows and returns what `finish` waits for.
+
+        Args:
+          rows: an index array of any shape.
+          capacity: rows to make room for; the result of 1-D `rows` is padded with zeros to that many.
+        """
         rows = np.asarray(rows)
         if rows.size and (rows.min() < 0 or rows.max() >= self.length):
             raise UserError(
                 f"row {rows.max() if rows.max() >= self.length else rows.min()} is not in 0..{self.length - 1}."
             )
         flat = rows.reshape(-1)
-        pieces = np.array_split(flat, min(self.threads, max(len(flat), 1)))
+        shape = (max(capacity, rows.size),) if capacity else rows.shape
+        cuts = np.linspace(0, len(flat), min(self.threads, max(len(flat), 1)) + 1).astype(int)
         jobs = []
         for key, value in self.features.items():
-            lazy = isinstance(value, (Images, np.memmap))
-            jobs.append(
-                (
-                    key,
-                    rows.shape,
-                    [self.pool.submit(gather, value, part) for part in pieces] if lazy else gather(value, flat),
-                )
-            )
+            # Each piece goes straight to its place: large sets must not lie in memory twice.
+            result = np.zeros((int(np.prod(shape, dtype=np.int64)), *value.shape[1:]), value.dtype)
+            pieces = [(value, flat[a:b], result[a:b]) for a, b in zip(cuts[:-1], cuts[1:])]
+            if isinstance(value, (Images, np.memmap)):
+                parts = [self.pool.submit(gather, *piece) for piece in pieces]
+            else:
+                parts = []
+                for piece in pieces:
+                    gather(*piece)
+            jobs.append((key, result.reshape(*shape, *value.shape[1:]), parts))
         return jobs
 
     def finish(self, jobs: list) -> Examples:
         """Waits for the rows and returns them as arrays."""
-        result = {}
-        for key, shape, parts in jobs:
-            flat = np.concatenate([part.result() for part in parts]) if isinstance(parts, list) else parts
-            result[key] = flat.reshape(*shape, *flat.shape[1:])
-        return result
+        for _, _, parts in jobs:
+            for part in parts:
+                part.result()
+        return {key: result for key, result, _ in jobs}
 
     def gather(self, rows) -> Examples:
         """Returns the features of the rows, an index array of any shape [...]: name -> [..., *feature].
@@ -207,6 +218,9 @@ class ExampleSource:
             yield self.finish(waiting.popleft())
 
 
-def gather(value, rows: np.ndarray) -> np.ndarray:
-    """Returns the rows as an array of their own, read from a map in one copy."""
-    return np.asarray(value)[rows] if isinstance(value, np.ndarray) else value[rows]
+def gather(value, rows: np.ndarray, out: np.ndarray) -> None:
+    """Writes the rows into `out`, read from a map in one copy."""
+    if isinstance(value, Images):
+        value.decode_into(rows, out)
+    elif len(rows):
+        np.take(np.asarray(value), rows, 0, out=out, mode="clip")  # any other mode would copy once more

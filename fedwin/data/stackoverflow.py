@@ -16,6 +16,11 @@ PAD, BOS, EOS, FIRST = 0, 1, 2, 3
 SOURCE = "https://storage.googleapis.com/gresearch/fedjax/stackoverflow/stackoverflow_{train,held_out,test}.sqlite"
 
 
+def accuracies(oov: int) -> dict:
+    """Returns how accuracy is counted: over known words, and only words are predicted."""
+    return {"accuracy": ((PAD, EOS, oov), (PAD, BOS, EOS, oov))}
+
+
 def vocabulary(folder, size: int) -> dict[bytes, int]:
     """Returns word -> id of the `size` most frequent words in `stackoverflow.word_count`, plain or in its archive."""
     path = files.locate(folder, "stackoverflow.word_count")
@@ -140,4 +145,5 @@ def build(words, sizes, read, where, users: int, tests: int, length: int, seed: 
         natural=natural,
         verified=False,
         test_natural=test_natural,
+        accuracies=accuracies(FIRST + len(words)),
     )

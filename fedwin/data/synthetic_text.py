@@ -6,6 +6,7 @@ from fedwin.data import shakespeare, shakespeare_leaf
 from fedwin.data.catalog import DATASETS
 from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.rng import generator
+from fedwin.data.stackoverflow import accuracies as word_accuracies
 from fedwin.errors import UserError
 
 
@@ -77,6 +78,7 @@ def shakespeare_roles(
         task="sequence",
         natural=owners(np.array(sizes), ids),
         test_natural=owners(np.array(test_sizes), ids),
+        accuracies=shakespeare.ACCURACIES,
     )
 
 
@@ -127,4 +129,5 @@ def stackoverflow(
         task="sequence",
         natural=natural,
         test_natural=test_natural,
+        accuracies=word_accuracies(vocabulary_size + 3),
     )

@@ -92,11 +92,16 @@ def from_flax(module, input_shape, num_classes=None, *, classifier_path=None, na
             out = (out, caught.get("features", ()))
         return out, updated
 
+    @jax.jit  # one compilation instead of one per operation, one trace for the shapes here and for init
     def initialise(key):
         streams = {"params": key, "dropout": jax.random.fold_in(key, 1)}
         return call(jnp.zeros(sample.shape, sample.dtype), False, None, streams)
 
-    shape, variables = jax.eval_shape(initialise, jax.random.key(0))
+    try:
+        shape, variables = jax.eval_shape(initialise, jax.random.key(0))
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{name or type(module).__name__} does not take examples of shape {tuple(input_shape)}, perhaps too small: {reason}") from error  # fmt: skip
     logits = shape[0] if isinstance(shape, tuple) else shape
     width = logits.shape[-1]
     if num_classes is not None and width != num_classes:
@@ -109,7 +114,6 @@ def from_flax(module, input_shape, num_classes=None, *, classifier_path=None, na
     if len(collections) > 1 or (collections and collections != ["batch_stats"]):
         raise UserError(f"{type(module).__name__} keeps state in {collections}; only 'batch_stats' is supported.")
 
-    @jax.jit  # one compilation instead of one per operation
     def init(key):
         _, values = initialise(key)
         if dtype == jnp.float64:

@@ -128,6 +128,16 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
     return {name: np.asarray(kernel, np.float32) for name, kernel in by_path.items()}
 
 
+def with_kernels(params, kernels):
+    """Returns params with the leaves at the paths in `kernels` replaced."""
+
+    def replace(path, leaf):
+        kernel = kernels.get(tuple(entry.key for entry in path))
+        return leaf if kernel is None else jnp.asarray(kernel, leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(replace, params)
+
+
 def mobilenetv2(input_shape, num_classes, *, groups: int = 8, weights: str = "", dtype: str = "float32") -> Model:
     """MobileNetV2 with GN(8): 4,821,740 parameters for Landmarks (2,028), 3,764,915 for iNaturalist (1,203).
 
@@ -143,11 +153,6 @@ def mobilenetv2(input_shape, num_classes, *, groups: int = 8, weights: str = "",
 
     def init(key):
         variables = model.init(key)
-
-        def replace(path, leaf):
-            kernel = kernels.get(tuple(entry.key for entry in path))
-            return leaf if kernel is None else jnp.asarray(kernel, leaf.dtype)
-
-        return Variables(jax.tree_util.tree_map_with_path(replace, variables.params), variables.stats)
+        return Variables(with_kernels(variables.params, kernels), variables.stats)
 
     return model._replace(init=init)

@@ -21,6 +21,7 @@ from fedwin.errors import UserError
 CHOICES = [
     "digits",
     "femnist_synthetic:clients=10,n=100",
+    "shakespeare_synthetic:clients=5,rows=20",
     "pacs_synthetic:per_domain=5,tests=2,size=16",
     "landmarks_synthetic:clients=5,n=20,size=16",
 ]
@@ -37,7 +38,7 @@ def test_a_cache_holds_the_whole_data_set(tmp_path, text):
         for key, value in getattr(dataset, split).items():
             np.testing.assert_array_equal(getattr(opened, split)[key], np.asarray(value))
             assert getattr(opened, split)[key].dtype == value.dtype
-    for key in ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "verified"):
+    for key in ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "verified", "accuracies"):
         assert getattr(opened, key) == getattr(dataset, key)
     for key in ("natural", "test_natural"):
         own, read = getattr(dataset, key), getattr(opened, key)

@@ -1,5 +1,6 @@
 """Every network by name: size, shapes, features, dropout, normalisation."""
 
+import functools
 import json
 import math
 import pathlib
@@ -11,7 +12,7 @@ import pytest
 
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.models import MODELS, build
+from fedwin.models import MODELS, build, mobilenet
 from fedwin.models.layers import BatchNorm, GroupNorm, dropout
 
 CIFAR, GREY, TEXT = (32, 32, 3), (28, 28, 1), (80,)
@@ -61,21 +62,18 @@ SIZES = [
     ("leaf_lstm", TEXT, 80, 132_720),
     ("stackoverflow_lstm", (20,), 10_004, 4_050_748),
 ]
+SEEN = set()
 # One small instance of each family that runs for real.
 SMALL = [
     ("cnn", (8, 8, 1), 10),
     ("digits_mlp", (8, 8, 1), 10),
     ("emnist_cnn", (12, 12, 1), 10),
-    ("lenet5", CIFAR, 10),
+    ("lenet5", (16, 16, 3), 10),
     ("resnet20", (8, 8, 3), 10),
-    ("resnet20:shortcut=B", (8, 8, 3), 10),
-    ("digit5_cnn:variant=B", (28, 28, 3), 10),
-    ("mobilenetv2", (32, 32, 3), 5),
+    ("digit5_cnn:variant=B", (8, 8, 3), 10),
     ("leaf_lstm", (6,), 80),
     ("leaf_lstm:predict=all", (6,), 80),
-    ("shakespeare_lstm", (6,), 90),
 ]
-_name = lambda case: case if isinstance(case, str) else None
 
 
 def count(tree) -> int:
@@ -94,7 +92,9 @@ def batch_of(shape, size=3, seed=0, vocab=80):
 
 
 def run(model, variables, batch, seed=0, train=False):
-    return jax.jit(model.apply, static_argnums=3)(variables, batch, jax.random.key(seed), train)
+    # Correctness only: the compiler's expensive passes would cost more than they save.
+    fast = jax.jit(model.apply, static_argnums=3, compiler_options={"xla_llvm_disable_expensive_passes": True})
+    return fast(variables, batch, jax.random.key(seed), train)
 
 
 @pytest.mark.parametrize("text,shape,classes,size", SIZES)
@@ -105,6 +105,9 @@ def test_parameters_shapes_and_classifier(text, shape, classes, size):
     leaves = jax.tree_util.tree_flatten_with_path(variables.params)[0]
     inside = [[key.key for key in path[: len(model.classifier_path)]] == list(model.classifier_path) for path, _ in leaves]
     assert 0 < sum(inside) == len(jax.tree.leaves(variables.params["classifier"])) < len(leaves) or "logistic" in text
+    if (text, shape) in SEEN:  # another number of classes changes the count alone
+        return
+    SEEN.add((text, shape))
     batch = jax.eval_shape(lambda: batch_of(shape, 2))
     out = jax.eval_shape(lambda v, b, k: model.apply(v, b, k, True), variables, batch, jax.random.key(0))
     assert out.logits.shape[0] == 2 and out.logits.shape[-1] == classes and out.logits.dtype == jnp.float32
@@ -239,10 +242,12 @@ def test_batch_norm_evaluates_with_running_statistics():
 def test_statistics_are_returned_in_training_only():
     model = build("resnet18:variant=wsm,norm=bn", CIFAR, 10)
     variables = abstract(model)
-    text = str(jax.make_jaxpr(lambda v, x: model.apply(v, {"x": x}, jax.random.key(0), False).stats)(variables, jnp.zeros((1, *CIFAR))))
-    assert text  # traces
-    out = jax.eval_shape(lambda v, x: model.apply(v, {"x": x, "mask": jnp.ones(2)}, jax.random.key(0), True).stats, variables, jnp.zeros((2, *CIFAR)))
-    assert jax.tree.map(lambda a: a.shape, out) == jax.tree.map(lambda a: a.shape, variables.stats)
+    for train in (False, True):
+        batch = jax.eval_shape(lambda: {**batch_of(CIFAR, 2), "mask": jnp.ones(2)})
+        trace = jax.make_jaxpr(lambda v, b: model.apply(v, b, jax.random.key(0), train).stats)(variables, batch)
+        first = len(jax.tree.leaves(variables.params))
+        passed = trace.jaxpr.invars[first : first + len(jax.tree.leaves(variables.stats))]
+        assert (list(trace.jaxpr.outvars) == list(passed)) is not train
 
 
 def test_bfloat16_computes_low_and_keeps_parameters():
@@ -266,6 +271,7 @@ def test_bfloat16_computes_low_and_keeps_parameters():
         ("leaf_lstm:predict=first", TEXT, "all or last"),
         ("mobilenetv2:weights=/nowhere.npz", (32, 32, 3), "does not exist"),
         ("lenet5", (8, 8, 3), "too small"),
+        ("vgg11", (16, 16, 3), "too small"),
     ],
 )
 def test_bad_choices_are_user_errors(text, shape, words):
@@ -273,25 +279,36 @@ def test_bad_choices_are_user_errors(text, shape, words):
         build(text, shape, 10)
 
 
-def test_mobilenet_reads_convolution_weights(tmp_path):
-    from fedwin.models.mobilenet import conv_names
+def test_mobilenet_block_is_depthwise_and_keeps_examples_apart():
+    block = mobilenet.InvertedResidual(2, 8, 1, 4)
+    x = batch_of((5, 5, 8), 2)["x"]
+    variables = block.init(jax.random.key(0), x)
+    assert variables["params"]["depthwise"]["kernel"].shape == (3, 3, 1, 16)
+    y = block.apply(variables, x)
+    zeroed = {"params": {**variables["params"], "project_norm": jax.tree.map(jnp.zeros_like, variables["params"]["project_norm"])}}
+    np.testing.assert_array_equal(block.apply(zeroed, x), x)
+    np.testing.assert_allclose(block.apply(variables, x.at[1].set(0))[0], y[0], rtol=1e-5, atol=1e-6)
 
+
+def test_mobilenet_reads_convolution_weights(tmp_path):
     scratch = build("mobilenetv2", (32, 32, 3), 5)
     assert scratch.name.endswith("from_scratch")
-    source = scratch.init(jax.random.key(7)).params
-    names = conv_names(source)
-    leaf = lambda params, name: params[name[0]][name[1]] if len(name) == 2 else params[name[0]][name[1]][name[2]]
+    shapes = abstract(scratch).params
+    names = mobilenet.conv_names(shapes)
     assert len(names) == 52
-    kernels = {name: np.asarray(leaf(source, name)) for name in names}
+    leaf = lambda params, name: functools.reduce(lambda tree, key: tree[key], name, params)
+    generator = np.random.default_rng(0)
+    kernels = {name: generator.standard_normal(leaf(shapes, name).shape).astype(np.float32) for name in names}
     ours, torch_like = tmp_path / "ours.npz", tmp_path / "torch.npz"
     np.savez(ours, **{"/".join(name): kernel for name, kernel in kernels.items()})
-    np.savez(torch_like, **{f"features.{i}": k.transpose(3, 2, 0, 1) for i, k in enumerate(kernels.values())}, bias=np.zeros(3))
+    as_torch = {f"features.{i}": kernel.transpose(3, 2, 0, 1) for i, kernel in enumerate(kernels.values())}
+    np.savez(torch_like, **as_torch, bias=np.zeros(3))
+    zeros = jax.tree.map(lambda s: np.zeros(s.shape, np.float32), shapes)
     for file in (ours, torch_like):
-        model = build(f"mobilenetv2:weights={file}", (32, 32, 3), 5)
-        assert model.name == "mobilenetv2"
-        params = model.init(jax.random.key(0)).params
+        assert build(f"mobilenetv2:weights={file}", (32, 32, 3), 5).name == "mobilenetv2"
+        params = mobilenet.with_kernels(zeros, mobilenet.read_weights(str(file), shapes))
         assert all((leaf(params, name) == kernel).all() for name, kernel in kernels.items())
-        assert (params["classifier"]["kernel"] != source["classifier"]["kernel"]).any()
+        assert not params["classifier"]["kernel"].any()
     np.savez(ours, **{"/".join(name): kernel for name, kernel in list(kernels.items())[:-1]})
     with pytest.raises(UserError, match="last/kernel' is missing"):
         build(f"mobilenetv2:weights={ours}", (32, 32, 3), 5)

@@ -57,9 +57,11 @@ def finish(dataset: Dataset, partition: Partition, name: str, **report) -> Parti
     order = partition.order
     if order.size and (order.min() < 0 or order.max() >= n):
         raise UserError(f"partition '{name}' names example {order.max()}, but '{dataset.name}' has only {n}.")
-    used = np.bincount(order, minlength=n)
-    if used.max(initial=0) > 1:
-        raise UserError(f"partition '{name}' deals example {int(used.argmax())} to more than one client.")
+    used = np.zeros(n, bool)
+    used[order] = True
+    if np.count_nonzero(used) != order.size:
+        twice = int(np.bincount(order, minlength=n).argmax())
+        raise UserError(f"partition '{name}' deals example {twice} to more than one client.")
     full = {
         "partition": name,
         "sizes": partition.sizes,

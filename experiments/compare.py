@@ -1,0 +1,119 @@
+"""Trains several methods on the same seeds, partitions, initial models and cohorts, and prints one table.
+
+  python -m experiments.compare                      every algorithm on digits, one class per client, 10 of 100 a round
+  python -m experiments.compare --dataset=cifar10 --data_dir=DIR --methods=fedavg --methods='fedcm:alpha=0.1 --client_lr=0.1'
+
+All flags of experiments.train apply to every method; a method may be followed by flags of its own.
+"""
+
+import dataclasses
+import pathlib
+import shlex
+
+from absl import flags
+
+from experiments import report, train
+from fedwin.config import Config
+from fedwin.errors import UserError
+
+# Every algorithm; rates and coefficients from a coarse search on this task (seed 100), momentum methods with a smaller step.
+METHODS = (
+    "fedavg",
+    "fedopt:optimizer=adam,server_lr=0.01,eps=0.001",
+    "fedavgm:beta=0.9,server_lr=0.3",
+    "fedadam",
+    "fedyogi",
+    "fedadagrad:server_lr=0.03",
+    "fedprox:mu=0.1",
+    "scaffold",
+    "scaffold:option=I",
+    "feddyn:alpha=0.1",
+    "adabest:mu=0.02,beta=0.8",
+    "fedcm:alpha=0.1 --client_lr=0.3",
+    "fedadc:beta_global=0.7",
+    "fedacg:lam=0.8,beta=0.01",
+    "mime",
+    "mime:beta=0.9 --client_lr=0.02",
+    "mimelite:beta=0.9 --client_lr=0.02",
+    "fednova",
+    "fedgma:threshold=0.4",
+    "fedsam:rho=0.1",
+    "fedasam:rho=0.7,eta=0.2",
+    "fedfa",
+    "ghb:tau=1",
+    "ghb:tau=10",
+    "local_ghb",
+    "fedhbm",
+    "fedhbm:first=shared",
+    "fedhbm:nesterov=true",
+    "fedavg --loss=wsm --val_fraction=0.1",
+    "fedavg --wrap=ima",
+    "fedavg --wrap=swa",
+)
+SETTING = dict(
+    dataset="digits",
+    partition="dirichlet:alpha=0",
+    num_clients=100,
+    clients_per_round=10,
+    model="digits_mlp",
+    num_rounds=150,
+    local_epochs=3,
+    batch_size=7,
+    client_lr=0.05,
+    observe=["wima:window=20"],
+    eval_every=10,
+    final_evals=30,
+    seeds=["0", "1", "2"],
+    out_dir="runs/compare",
+)
+
+
+def parse_method(text: str, base: Config) -> Config:
+    """Returns `base` with a method's algorithm and its own flags; raises UserError for flags that don't exist."""
+    algorithm, *own = shlex.split(text)
+    known = {field.name: field for field in dataclasses.fields(Config)}
+    changes: dict = {"algorithm": algorithm}
+    for flag in own:
+        name, equals, value = flag.removeprefix("--").partition("=")
+        if not equals or name not in known:
+            raise UserError(f"method '{text}': '{flag}' is not --flag=value of experiments.train.")
+        before = getattr(base, name)
+        if isinstance(before, list):
+            changes[name] = [*changes.get(name, before), value]
+        elif isinstance(before, bool):
+            changes[name] = value.lower() in ("true", "1")
+        else:
+            changes[name] = type(before)(value)
+    return dataclasses.replace(base, **changes)
+
+
+def compare(methods, base: Config) -> dict[str, dict]:
+    """Runs every method below base.out_dir and returns its summaries by method."""
+    from fedwin import runner
+
+    summaries = {}
+    for number, method in enumerate(methods):
+        where = "".join(c if c.isalnum() or c in "._-" else "_" for c in method)
+        config = dataclasses.replace(parse_method(method, base), out_dir=str(pathlib.Path(base.out_dir) / where))
+        print(f"[{number + 1}/{len(methods)}]", end=" ", flush=True)
+        summaries[method] = runner.run(config)
+    return summaries
+
+
+def main(argv) -> None:
+    del argv
+    train.use_every_core()
+    base = train.config_from_flags()
+    chosen = {f.name for f in dataclasses.fields(Config) if flags.FLAGS[f.name].present}
+    methods = flags.FLAGS.methods or METHODS
+    usual = SETTING if methods is METHODS else {"out_dir": SETTING["out_dir"]}
+    base = dataclasses.replace(base, **{name: value for name, value in usual.items() if name not in chosen})
+    summaries = compare(methods, base)
+    print()
+    print(report.table(summaries))
+
+
+if __name__ == "__main__":
+    train.define_flags()
+    flags.DEFINE_multi_string("methods", [], "A method, e.g. fedavg or 'fedcm:alpha=0.1 --client_lr=0.3'; repeats.")
+    train.run(main)

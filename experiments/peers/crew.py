@@ -1,0 +1,93 @@
+"""Starts the processes that a benchmark needs, once each, and says which peers this machine has."""
+
+import dataclasses
+import pathlib
+import sys
+from typing import Callable
+
+from experiments.peers.cases import Case
+from experiments.peers.measure import Task
+from experiments.peers.worker import PeerFailed, Worker
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Crew:
+    """The workers of one benchmark, started on first use.
+
+    Args:
+      peers: which of fedjax, torch, pfl to run; python_torch: interpreter for torch and pfl; cores: CPU devices of
+        fedwin's sharded strategy; say: where news go.
+    """
+
+    def __init__(self, peers: list[str], python_torch: str, cores: int, say: Callable[[str], None]):
+        self.peers, self.python_torch, self.cores, self.say = peers, python_torch, cores, say
+        self._workers: dict[str, Worker | None] = {}
+        self.versions: dict[str, str] = {}
+        self.gpu = None
+
+    def _start(self, name: str, python: str, module: str, *arguments: str) -> Worker | None:
+        if name not in self._workers:
+            worker = Worker([python, "-m", f"experiments.peers.{module}", *arguments], {"PYTHONPATH": str(ROOT)})
+            try:
+                about = worker.ask()
+            except PeerFailed as error:
+                self.say(f"{name}: not here ({error})")
+                worker.close()
+                self._workers[name] = None
+            else:
+                self.say(f"{name}: {about['version']}, {about.get('backend', 'cpu')}")
+                self.versions[name] = about["version"]
+                self._workers[name] = worker
+                if name == "fedwin gpu":
+                    self.gpu = about["device"]
+        return self._workers[name]
+
+    def fedwin(self, devices: int = 0) -> Worker:
+        """Returns fedwin's worker with so many CPU devices (0 = one per core)."""
+        devices = devices or self.cores
+        worker = self._start(f"fedwin, {devices} CPU device(s)", sys.executable, "fedwin_peer", "cpu", str(devices))
+        if worker is None:
+            raise PeerFailed("fedwin itself did not start")
+        return worker
+
+    def look_for_gpu(self) -> None:
+        """Starts fedwin on jax's default backend and keeps it if that is an accelerator."""
+        worker = self._start("fedwin gpu", sys.executable, "fedwin_peer", "default", "1")
+        if worker is None or worker.ask()["backend"] == "cpu":
+            if worker is not None:
+                worker.close()
+            self._workers["fedwin gpu"], self.gpu = None, None
+
+    def peer(self, name: str) -> Worker | None:
+        """Returns a peer's worker; None where it is not wanted or not installed."""
+        if name.split()[0] not in self.peers:
+            return None
+        if name == "fedjax":
+            return self._start(name, sys.executable, "fedjax_peer", "cpu")
+        if name == "fedjax gpu":
+            return self._start(name, sys.executable, "fedjax_peer") if self.gpu else None
+        return self._start(name, self.python_torch, f"{name}_peer")
+
+    def contestants(self, case: Case) -> list[Task]:
+        """Returns every way to train this case on this machine; 'fedwin default' comes first."""
+        request = {"case": dataclasses.asdict(case)}
+        fedwin = lambda label, worker, strategy: Task(label, worker, request | {"strategy": strategy})
+        tasks = [
+            fedwin("fedwin default", self.fedwin(), "default"),
+            fedwin("fedwin chunked:k=1", self.fedwin(1), "chunked:k=1"),
+            fedwin("fedwin vmapped", self.fedwin(1), "vmapped"),
+        ]
+        for name in ("fedjax", "torch", "pfl", "fedjax gpu"):
+            # pfl ends every epoch with a short batch: only where there is none is it the same work.
+            if (name != "pfl" or case.even) and (worker := self.peer(name)) is not None:
+                tasks.append(Task(name, worker, request))
+        if self.gpu:
+            tasks += [fedwin(f"fedwin {s} gpu", self._workers["fedwin gpu"], s) for s in ("vmapped", "chunked:k=1")]
+        return tasks
+
+    def close(self) -> None:
+        """Ends all workers."""
+        for worker in self._workers.values():
+            if worker is not None:
+                worker.close()

@@ -1,0 +1,94 @@
+"""What the benchmark compares: cases against peers, windows, client tables, algorithms. Each study returns records."""
+
+import dataclasses
+from typing import Callable
+
+from experiments.peers.cases import CASES, Case, scaled
+from experiments.peers.crew import Crew
+from experiments.peers.measure import Effort, Task, interleaved
+
+DEFAULT = "fedwin default"
+
+
+def case(crew: Crew, case: Case, effort: Effort, gemm_size: int, say: Callable) -> list[dict]:
+    """Times one case in every contestant, with the machine's matrix product in between."""
+    say(f"{case.name}: {case}")
+    gemm = Task("gemm", crew.fedwin(1), {"kind": "gemm", "size": gemm_size})
+    timings = interleaved([*crew.contestants(case), gemm], effort, say)
+    product = timings.pop("gemm")
+    peak = product.facts["flops"] / min(product.seconds)
+    best = timings[DEFAULT]
+    records = []
+    for label, timing in timings.items():
+        flops = best.facts["flops"] / timing.median
+        record = {"case": case.name, "cohort": str(case), "who": label} | timing.summary()
+        record |= {
+            "times_default": timing.ratio(best),
+            "target": dict(case.targets).get(label),
+            "gflops_per_second": flops / 1e9,
+            "gemm_peak_gflops_per_second": peak / 1e9,
+            # The peak is the CPU's: for an accelerator the fraction would mean nothing.
+            "of_gemm_peak": None if label.endswith("gpu") else flops / peak,
+            "parameters": timing.facts["parameters"],
+        }
+        for name in ("strategy", "traces", "compiled_later"):
+            record[name] = timing.facts.get(name)
+        records.append(record)
+    return records
+
+
+def dispatches(crew: Crew, rounds: int) -> dict:
+    """Trains a long stretch of the digits case without evaluation and counts dispatches and compilations."""
+    worker = crew.fedwin()
+    worker.ask(task="stretch", prepare={"case": dataclasses.asdict(CASES["digits"])})
+    worker.ask(task="stretch", rounds=rounds)
+    worker.ask(task="stretch", rounds=rounds)
+    facts = worker.ask(facts="stretch")
+    worker.ask(drop="stretch")
+    per_round = facts["dispatches"] / facts["rounds"]
+    return {"rounds": facts["rounds"], "dispatches_per_round": per_round, "traces": facts["traces"], "compiled_later": facts["compiled_later"]}
+
+
+def windows(crew: Crew, effort: Effort, sizes: list[tuple[int, ...]], say: Callable) -> list[dict]:
+    """Times window read-outs beside training that costs next to nothing, on LeNet-5's 0.8 M parameters."""
+    say("windows: 0.8 M parameters, trivial training")
+    fields = dataclasses.asdict(dataclasses.replace(scaled(CASES["lenet5"], "2x1x1"), total=2))
+    label = lambda sizes: "W = " + ", ".join(map(str, sizes)) if sizes else "none"
+    tasks = [Task(label(s), crew.fedwin(), {"kind": "windows", "case": fields, "windows": s}) for s in sizes]
+    timings = interleaved(tasks, effort, say)
+    return [{"windows": label} | timing.summary() for label, timing in timings.items()]
+
+
+def tables(crew: Crew, effort: Effort, names: list[str], totals: list[int], say: Callable) -> list[dict]:
+    """Times algorithms with a row per client for growing numbers of clients, the cohort fixed."""
+    records = []
+    for name in names:
+        say(f"client table: {name}")
+        tasks = []
+        for total in totals:
+            small = Case("digits", "digits_mlp", (8, 8, 1), 10, total, 10, 10, 5)
+            request = {"case": dataclasses.asdict(small), "algorithm": name}
+            tasks.append(Task(f"{total} clients", crew.fedwin(), request))
+        for task, timing in zip(tasks, (timings := interleaved(tasks, effort, say)).values()):
+            first = next(iter(timings.values()))
+            records.append({"algorithm": name, "clients": task.label, "times_first": timing.ratio(first)} | timing.summary())
+    return records
+
+
+def algorithms(crew: Crew, case: Case, effort: Effort, names: list[str], say: Callable) -> list[dict]:
+    """Times every algorithm on one case; FedAvg runs beside each group of them, so that ratios are paired."""
+    records = []
+    group = 6  # a few at a time, so that those that are compared run close together
+    others = [name for name in names if name != "fedavg"]
+    for start in range(0, len(others), group):
+        say(f"algorithms on {case.name}, {case}: {start + 1} to {min(start + group, len(others))} of {len(others)}")
+        fields = dataclasses.asdict(case)
+        some = ["fedavg", *others[start : start + group]]
+        tasks = [Task(name, crew.fedwin(), {"case": fields, "algorithm": name}) for name in some]
+        timings = interleaved(tasks, effort, say)
+        for name, timing in timings.items():
+            if name != "fedavg" or not start:
+                records.append(
+                    {"case": case.name, "algorithm": name, "times_fedavg": timing.ratio(timings["fedavg"])} | timing.summary()
+                )
+    return records

@@ -1,0 +1,26 @@
+"""Writes the generated parts of README.md: `python -m experiments.readme`; a test keeps them up to date."""
+
+import pathlib
+
+from fedwin.algorithms import ALGORITHMS
+
+README = pathlib.Path(__file__).parent.parent / "README.md"
+
+
+def with_part(text: str, name: str, content: str) -> str:
+    """Returns `text` with what stands between `<!-- name -->` and `<!-- end of name -->` replaced."""
+    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, found, rest = text.partition(start)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ValueError(f"README.md has no part '{name}'")
+    return f"{before}{start}{content.rstrip()}\n{end}{after}"
+
+
+def generated(text: str) -> str:
+    """Returns README.md as it should be."""
+    return with_part(text, "algorithms", ALGORITHMS.table("markdown"))
+
+
+if __name__ == "__main__":
+    README.write_text(generated(README.read_text()))

@@ -1,0 +1,29 @@
+"""Runs every method on N CPU devices and in a plain loop, and compares; a process of its own (N is set once)."""
+
+import sys
+
+import jax
+
+if __name__ == "__main__":
+    devices, choices = int(sys.argv[1]), sys.argv[2:]
+    jax.config.update("jax_num_cpu_devices", devices)
+
+from fedwin import testing  # noqa: E402
+from fedwin.algorithms import ALGORITHMS  # noqa: E402
+from fedwin.strategy import Strategy, make_mesh  # noqa: E402
+
+
+def main(devices, choices):
+    assert jax.device_count() == devices
+    mesh = make_mesh(devices)
+    schedule = (tuple(range(6)), tuple(range(7, 1, -1)))
+    p = testing.classification((4, 2, 3, 5, 1, 2, 3, 2), schedule=schedule, shuffle=False)
+    for choice in choices or [entry.instances[0] for entry in ALGORITHMS.entries.values()]:
+        bench = testing.Bench(choice, p, rounds=4)
+        # 8 devices: two of them only see padding; 4: a chunk of one client at a time.
+        testing.check_strategy(bench, Strategy(1 if devices == 4 else None, mesh))
+        print(choice, "ok", flush=True)
+
+
+if __name__ == "__main__":
+    main(devices, choices)

@@ -1,0 +1,34 @@
+"""Every method spread over 4 and 8 devices, in processes of their own."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from fedwin.algorithms import ALGORITHMS
+
+WORKER = pathlib.Path(__file__).parent / "sharded_worker.py"
+
+
+def run(devices, *choices):
+    paths = os.pathsep.join([str(WORKER.parent.parent), os.environ.get("PYTHONPATH", "")])
+    # Other platforms than the CPU have as many devices as they have.
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths}
+    command = [sys.executable, str(WORKER), str(devices), *choices]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [line.split()[0] for line in done.stdout.splitlines()]
+
+
+def test_four_devices():
+    # What there is of state: none, the server's, the clients', two phases, a ring.
+    kinds = ("fedavg", "scaffold", "adabest", "mime", "ghb:tau=2")
+    assert run(4, *kinds) == list(kinds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [4, 8])
+def test_all_methods_on_many_devices(devices):
+    assert len(run(devices)) == len(ALGORITHMS)
