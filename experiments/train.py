@@ -8,7 +8,9 @@ A choice with parameters is written name:key=value,key=value.
 
 import dataclasses
 import os
+import pathlib
 import sys
+import warnings
 
 from absl import app, flags, logging
 
@@ -75,17 +77,33 @@ def main(argv) -> None:
     print(report.table({config.algorithm: summary}))
 
 
+def one_line(show):
+    """Prints a warning of fedwin's as one line on stderr; those of other packages as ever, by `show`."""
+
+    def told(message, category, filename, lineno, file=None, line=None):
+        if category is UserWarning and pathlib.Path(filename).is_relative_to(pathlib.Path(__file__).parents[1]):
+            print(f"warning: {message}", file=sys.stderr, flush=True)
+        else:
+            show(message, category, filename, lineno, file, line)
+
+    return told
+
+
 def guarded(main):
     """Turns a UserError into one line on stderr and exit status 2."""
 
     def run(argv):
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # orbax tells every file that it touches
+        warnings.showwarning = one_line(warnings.showwarning)
         try:
             main(argv)
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(2)
+        except KeyboardInterrupt:
+            print("interrupted; the same command goes on from the last checkpoint.", file=sys.stderr)
+            sys.exit(130)
 
     return run
 

@@ -287,4 +287,5 @@ def make_rounds(
         return compiled[0](run, store, cohorts, test, n, flags, n_max=n_max)
 
     dispatch.traces = traces
+    dispatch.rounds = rounds  # the function itself, for lowering it by other means (jax.export)
     return dispatch

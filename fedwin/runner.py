@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedwin import augment, autotune, engine, evaluate, rundir, strategy as strategies, tables
+from fedwin import augment, autotune, engine, evaluate, rundir, strategy as strategies, tables, tree
 from fedwin.checkpoint import Checkpoints, from_host
 from fedwin.communication import communication
 from fedwin.config import Config
@@ -56,6 +56,20 @@ def run(config: Config, quiet: bool = False) -> dict[str, Any]:
     summary = rundir.summarise(config, results, read_lines(directory / "metrics.jsonl"), mark, len(program.dispatch.traces))
     write_json(directory / "summary.json", summary)
     return summary
+
+
+def memory(run: engine.Run, store, strategy: strategies.Strategy) -> str:
+    """Returns what a run will hold in memory, over all devices."""
+    copies = strategy.num_devices
+    examples = store.capacity * store.example_bytes if isinstance(store, Stream) else tree.nbytes(store.examples)
+    held = {
+        "examples": examples * copies,
+        "model": tree.nbytes((run.params, run.stats)) * copies,
+        "client table": tree.nbytes(run.table),
+        "algorithm": tree.nbytes(run.state),
+        "observers": tree.nbytes(run.observers),
+    }
+    return "memory: " + ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in held.items() if size)
 
 
 def _file_name(text: str) -> str:
@@ -130,6 +144,7 @@ class Program:
         logbook.cut(seed, int(run.round) if saved is not None else -1)
         down, up = communication(algorithm, model.params, federation.shapes(), federation.buckets[-1], model.stats)
         clients = config.clients_per_round
+        say(f"seed {seed}: {memory(run, store, strategy)}")
         run = strategy.place(run, strategy.placement(run))
         result = train(
             run, self.dispatch, store, self.test, federation, schedule, strategy, seed,

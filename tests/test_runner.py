@@ -179,3 +179,14 @@ def test_a_fixed_part_of_the_test_set(tmp_path):
     runner.run(config(tmp_path / "part", eval_examples=50, num_rounds=2), quiet=True)
     accuracy = lines(tmp_path / "part")[-1]["model"]["accuracy"]
     assert accuracy * 50 == pytest.approx(round(accuracy * 50), abs=1e-4)
+
+
+def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys):
+    runner.run(config(tmp_path / "auto", strategy="auto", num_rounds=2))
+    said = capsys.readouterr().out
+    assert "ms per round" in said and "memory: examples" in said
+    chosen = json.loads((tmp_path / "auto" / "config.json").read_text())["strategy"]
+    shutil.rmtree(tmp_path / "auto" / "checkpoints")
+    runner.run(config(tmp_path / "auto", strategy="auto", num_rounds=2))
+    said = capsys.readouterr().out
+    assert "ms per round" not in said and f"strategy {chosen}" in said

@@ -74,7 +74,7 @@ class Crew:
         request = {"case": dataclasses.asdict(case)}
         fedwin = lambda label, worker, strategy: Task(label, worker, request | {"strategy": strategy})
         tasks = [
-            fedwin("fedwin default", self.fedwin(), "default"),
+            Task("fedwin default", self.fedwin(), request | {"strategy": "default", "flops": True}),
             fedwin("fedwin chunked:k=1", self.fedwin(1), "chunked:k=1"),
             fedwin("fedwin vmapped", self.fedwin(1), "vmapped"),
         ]

@@ -83,7 +83,7 @@ def resolve(name, clients):
 
 
 def prepare_rounds(request):
-    """An algorithm on a case: fields case, strategy, algorithm."""
+    """An algorithm on a case: fields case, strategy, algorithm; flops: also count them."""
     case = cases.from_fields(request["case"])
     model = models.build(case.model, case.shape, case.classes)
     solver = local.Solver(
@@ -99,7 +99,8 @@ def prepare_rounds(request):
     store = store_of(*cases.examples(case), case.classes)
     rounds, facts = runner(algorithm, {}, strategy, store, run, case, request.get("rounds_max", 50))
     facts["parameters"] = sum(p.size for p in jax.tree.leaves(variables.params))
-    facts["flops"] = case.clients * case.steps * step_flops(solver, model, case, variables.params)
+    if request.get("flops"):
+        facts["flops"] = case.clients * case.steps * step_flops(solver, model, case, variables.params)
     return rounds, facts
 
 

@@ -8,7 +8,7 @@
         = (1 - (1 - lr mu)^J) / (lr mu)                with a proximal term, rho = 0
 
 a_i is counted rather than looked up: the solver's own optimiser is fed a unit gradient, step by step. Weight decay is
-ignored in a_i. With equal J_i this is FedAvg.
+ignored in a_i, and the optimiser must be SGD, with or without momentum. With equal J_i this is FedAvg.
 
 Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, 2020,
 https://arxiv.org/abs/2007.07481.

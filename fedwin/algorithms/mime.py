@@ -49,7 +49,7 @@ def mime(setting, train, *, beta=0.0, server_lr=1.0, weighting="samples"):
     hyper.number("mime", 0, 1, open_most=True, beta=beta)
 
     def gradient(params, c):
-        return core.Update({"gradient": core.mean(train.gradient(params, c), core.weight(c, weighting))}, state=c.state)
+        return core.Update({"gradient": core.mean(train.gradient(params, c), core.weight(c, weighting))})
 
     def collect(params, state, total, round):
         return params, State(state.m, total["gradient"].value)
