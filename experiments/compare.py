@@ -13,6 +13,7 @@ import shlex
 from absl import flags
 
 from experiments import report, train
+from fedwin import devices
 from fedwin.config import Config
 from fedwin.errors import UserError
 
@@ -102,7 +103,7 @@ def compare(methods, base: Config) -> dict[str, dict]:
 
 def main(argv) -> None:
     del argv
-    train.use_every_core()
+    devices.use_every_core()
     base = train.config_from_flags()
     chosen = {f.name for f in dataclasses.fields(Config) if flags.FLAGS[f.name].present}
     methods = flags.FLAGS.methods or METHODS

@@ -7,42 +7,40 @@ A choice with parameters is written name:key=value,key=value.
 """
 
 import dataclasses
-import os
 import pathlib
 import sys
 import warnings
 
 from absl import app, flags, logging
 
+import fedwin
+from fedwin import devices
 from fedwin.config import Config
 from fedwin.errors import UserError
 
-# More devices than this would only replicate the model more often.
-MOST_CPU_DEVICES = 8
 
-
-def define_flags() -> None:
+def define_flags(known: flags.FlagValues = flags.FLAGS) -> None:
     """Makes an absl flag of every field of Config."""
     for field in dataclasses.fields(Config):
         help = field.metadata["help"]
         default = field.default_factory() if field.default is dataclasses.MISSING else field.default
         if field.name in ("wrap", "observe"):
-            flags.DEFINE_multi_string(field.name, default, help)
+            flags.DEFINE_multi_string(field.name, default, help, flag_values=known)
         elif isinstance(default, list):
-            flags.DEFINE_list(field.name, default, help)
+            flags.DEFINE_list(field.name, default, help, flag_values=known)
         elif isinstance(default, bool):
-            flags.DEFINE_bool(field.name, default, help)
+            flags.DEFINE_bool(field.name, default, help, flag_values=known)
         elif isinstance(default, int):
-            flags.DEFINE_integer(field.name, default, help)
+            flags.DEFINE_integer(field.name, default, help, flag_values=known)
         elif isinstance(default, float):
-            flags.DEFINE_float(field.name, default, help)
+            flags.DEFINE_float(field.name, default, help, flag_values=known)
         else:
-            flags.DEFINE_string(field.name, default, help)
-    flags.DEFINE_bool("list_algorithms", False, "Print every algorithm with its hyper-parameters and costs, and stop.")
+            flags.DEFINE_string(field.name, default, help, flag_values=known)
+    flags.DEFINE_bool("list_algorithms", False, "Print every algorithm with its hyper-parameters and costs, and stop.", flag_values=known)
 
 
-def config_from_flags() -> Config:
-    return Config(**{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(Config)})
+def config_from_flags(known: flags.FlagValues = flags.FLAGS) -> Config:
+    return Config(**{field.name: known[field.name].value for field in dataclasses.fields(Config)})
 
 
 def says_what_to_run() -> bool:
@@ -50,17 +48,10 @@ def says_what_to_run() -> bool:
     return any(not f.metadata["operational"] and flags.FLAGS[f.name].present for f in dataclasses.fields(Config))
 
 
-def use_every_core() -> None:
-    """Gives jax one CPU device per core; must run before jax starts its backend."""
-    import jax
-
-    jax.config.update("jax_num_cpu_devices", min(len(os.sched_getaffinity(0)), MOST_CPU_DEVICES))
-
-
 def main(argv) -> None:
     if len(argv) > 1:
         raise UserError(f"'{argv[1]}' is not a flag; flags begin with --, see --help.")
-    use_every_core()
+    devices.use_every_core()
     if flags.FLAGS.list_algorithms:
         from fedwin.algorithms import ALGORITHMS
 
@@ -79,9 +70,10 @@ def main(argv) -> None:
 
 def one_line(show):
     """Prints a warning of fedwin's as one line on stderr; those of other packages as ever, by `show`."""
+    own = [pathlib.Path(__file__).parent, pathlib.Path(fedwin.__file__).parent]
 
     def told(message, category, filename, lineno, file=None, line=None):
-        if category is UserWarning and pathlib.Path(filename).is_relative_to(pathlib.Path(__file__).parents[1]):
+        if category is UserWarning and any(pathlib.Path(filename).is_relative_to(place) for place in own):
             print(f"warning: {message}", file=sys.stderr, flush=True)
         else:
             show(message, category, filename, lineno, file, line)

@@ -61,7 +61,8 @@ def run(config: Config, quiet: bool = False) -> dict[str, Any]:
 def memory(run: engine.Run, store, strategy: strategies.Strategy) -> str:
     """Returns what a run will hold in memory, over all devices."""
     copies = strategy.num_devices
-    examples = store.capacity * store.example_bytes if isinstance(store, Stream) else tree.nbytes(store.examples)
+    # A stream holds the dispatch that is trained on and the next one.
+    examples = 2 * store.capacity * store.example_bytes if isinstance(store, Stream) else tree.nbytes(store.examples)
     held = {
         "examples": examples * copies,
         "model": tree.nbytes((run.params, run.stats)) * copies,

@@ -51,7 +51,8 @@ class Stream:
     ):
         self.federation, self.place = federation, place
         self.sizes = federation.sizes
-        per_round = width * int(self.sizes.max()) * example_bytes(federation)
+        self.example_bytes = example_bytes(federation)
+        per_round = width * int(self.sizes.max()) * self.example_bytes
         self.rounds = int(max(1, min(rounds, dispatch_bytes // max(per_round, 1))))
         self.clients = min(self.rounds * width, federation.num_clients)
         # The largest clients together bound any dispatch.

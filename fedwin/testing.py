@@ -20,12 +20,27 @@ from fedwin.strategy import Strategy, make_mesh
 
 
 # Programs here run for microseconds: compiling them is what takes time.
-_QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+_QUICK = {
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+}
 
 
+@functools.cache
 def compile_options() -> dict | None:
-    """XLA options under which small programs compile in half the time (CPU only)."""
-    return _QUICK if jax.default_backend() == "cpu" else None
+    """XLA options under which small programs compile in half the time, as far as this jaxlib knows them (CPU only)."""
+    if jax.default_backend() != "cpu":
+        return None
+
+    def known(name, value) -> bool:
+        try:
+            jax.jit(lambda x: x, compiler_options={name: value})(0)
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    return {name: value for name, value in _QUICK.items() if known(name, value)}
 
 
 class Problem(NamedTuple):

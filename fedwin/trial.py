@@ -120,8 +120,9 @@ def prepare(config: Config) -> Trial:
     dataset = data.load(config.dataset, config.data_dir or None)
     shape = dataset.train["x"].shape[1:]
     text = config.model
-    if config.precision == "bfloat16" and "dtype" in MODELS.options(model_choice.name) and "dtype" not in model_choice.params:
-        text += ("," if ":" in text else ":") + "dtype=bfloat16"
+    compute = {"bfloat16": "bfloat16", "float64": "float64"}.get(config.precision)
+    if compute and "dtype" in MODELS.options(model_choice.name) and "dtype" not in model_choice.params:
+        text += ("," if ":" in text else ":") + f"dtype={compute}"
     model = MODELS.build(text, shape, dataset.num_classes)
     rate = local.exponential(config.client_lr, config.lr_decay)
     schedule = Schedule(

@@ -5,6 +5,9 @@ import sys
 
 import jax
 
+from fedwin import devices
+
+devices.be_patient()
 jax.config.update("jax_num_cpu_devices", 2)
 # Helpers that several tests share (toy, ...) stand beside them.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))

@@ -203,7 +203,9 @@ def test_golden_g06_fedprox(rho, same):
         same(path(array(mu)), DATA["g06_fedprox"][f"momentum_{rho}_mu_{mu}"])
 
 
-@pytest.mark.parametrize("case,choice", [("asam_rho0.7_eta0.2", "fedasam:rho=0.7,eta=0.2"), ("sam_rho0.1", "fedsam:rho=0.1")])
+@pytest.mark.parametrize(
+    "case,choice", [("asam_rho0.7_eta0.2", "fedasam:rho=0.7,eta=0.2"), ("sam_rho0.1", "fedsam:rho=0.1")]
+)
 def test_golden_g07_sharpness(case, choice, same):
     g, e = DATA["g07_asam"], DATA["g07_asam"][case]
     params = {"kernel": array(g["W"]), "bias": array(g["b"])}

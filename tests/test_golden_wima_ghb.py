@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedwin import engine, observers, testing, wrappers
+from fedwin.algorithms import ALGORITHMS
 
 DATA = golden.load("golden_wima_ghb.json")
 TOLERANCE = {"float64": dict(rtol=1e-9, atol=1e-12), "float32": dict(rtol=2e-5, atol=2e-6)}
@@ -16,24 +17,8 @@ TOLERANCE = {"float64": dict(rtol=1e-9, atol=1e-12), "float32": dict(rtol=2e-5, 
 # What the file calls a hyper-parameter and what the builder calls it, where they differ.
 RENAMED = {"fedopt": {"lr": "server_lr"}, "fedacg": {"lambda": "lam"}}
 
-# How a key of the file is named here: builder, and what the key itself implies.
-BUILDERS = {
-    "fedavg": ("fedavg", {}),
-    "fedavgm": ("fedavgm", {}),
-    "fedopt_adam": ("fedopt", {"optimizer": "adam"}),
-    "fedprox": ("fedprox", {}),
-    "scaffold": ("scaffold", {}),
-    "feddyn": ("feddyn", {}),
-    "adabest": ("adabest", {}),
-    "fedcm": ("fedcm", {}),
-    "fedadc": ("fedadc", {}),
-    "fedacg": ("fedacg", {}),
-    "mime": ("mime", {}),
-    "mimelite": ("mimelite", {}),
-    "ghb": ("ghb", {}),
-    "local_ghb": ("local_ghb", {}),
-    "fedhbm": ("fedhbm", {}),
-}
+# What a key says beyond the builder that it begins with.
+IMPLIED = {"fedopt_adam": {"optimizer": "adam"}}
 
 
 @pytest.fixture(params=["float64", "float32"])
@@ -42,19 +27,14 @@ def precision(request):
         yield request.param
 
 
-def builder_of(key: str):
-    """The longest known name that the key begins with."""
-    name = max((name for name in BUILDERS if key == name or key.startswith(name + "_")), key=len)
-    return BUILDERS[name]
-
-
 def build(p, key, hparams, extras=()):
-    name, implied = builder_of(key)
+    """Builds what a key names: the longest registered name that it begins with."""
+    name = max((name for name in ALGORITHMS if key == name or key.startswith(name + "_")), key=len)
     names = RENAMED.get(name, {})
     given = {names.get(k, k): v for k, v in hparams.items() if k != "anchors"}
-    if extras and "average_model" in extras:
+    if "average_model" in extras:
         given["eval_model"] = "average"
-    return p.build(name, **(implied | given))
+    return p.build(name, **(IMPLIED.get(key, {}) | given))
 
 
 def problem(letter):
@@ -125,8 +105,8 @@ def test_golden_wima(base, precision):
     watch = observers.wima(readings, ("classifier",))
     algorithm = build(p, base, DATA[f"golden_{entry['problem']}"][base]["hparams"])
     runs = testing.trajectory(p, algorithm, entry["rounds"], {"wima": watch})
-    reads = [{name: model.params for name, model in engine.read_out(algorithm, {"wima": watch}, run).items()} for run in runs]
-    read = lambda name: np.stack([golden.vector(r[name]) for r in reads])
+    reads = [engine.read_out(algorithm, {"wima": watch}, run) for run in runs]
+    read = lambda name: np.stack([golden.vector(r[name].params) for r in reads])
     checked(read("model"), entry[f"{base}_raw"], precision)
     checked(read("partial"), entry[f"wima_{base}_partial_warmup"], precision)
     assert (read("itself") == read("model")).all()

@@ -442,7 +442,8 @@ def test_an_adaptive_server_that_is_told_nothing_stays(choice):
 
 
 def test_fedgma_keeps_only_what_all_agree_on():
-    p = testing.quadratic([1.0, 1.0], [[2.0, 2.0], [2.0, -2.0]], [0.0, 0.0], steps=1, lr=0.1, schedule=[[0, 1]], sizes=[1, 2])
+    centres = [[2.0, 2.0], [2.0, -2.0]]
+    p = testing.quadratic([1.0, 1.0], centres, [0.0, 0.0], steps=1, lr=0.1, schedule=[[0, 1]], sizes=[1, 2])
     (hard,) = testing.trajectory(p, p.build("fedgma:threshold=1.0,mode=hard"), 1)
     (mean,) = testing.trajectory(p, p.build("fedavg"), 1)
     same(hard.params["x"], [mean.params["x"][0], 0.0])

@@ -190,3 +190,18 @@ def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, c
     runner.run(config(tmp_path / "auto", strategy="auto", num_rounds=2))
     said = capsys.readouterr().out
     assert "ms per round" not in said and f"strategy {chosen}" in said
+
+
+@pytest.mark.parametrize("precision, dtype", [("float64", "float64"), ("bfloat16", "float32")])
+def test_precisions(tmp_path, precision, dtype):
+    import jax
+
+    before = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
+    try:
+        runner.run(config(tmp_path / "p", precision=precision, num_rounds=3, model="digits_cnn"), quiet=True)
+    finally:
+        jax.config.update("jax_enable_x64", before[0])
+        jax.config.update("jax_default_matmul_precision", before[1])
+    kept = final(tmp_path / "p")
+    assert {str(v.dtype) for k, v in kept.items() if k.startswith("params")} == {dtype}
+    assert np.isfinite(lines(tmp_path / "p")[-1]["model"]["loss"])

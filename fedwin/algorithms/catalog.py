@@ -97,7 +97,8 @@ class Catalog(Registry):
             options = ", ".join(f"{h.name}={_shown(h.default)}" for h in e.hyperparameters)
             title = f"[{e.paper.title}]({e.paper.link})" if style == "markdown" else f"{e.paper.title} {e.paper.link}"
             summary = e.summary.partition(": ")[2].rstrip(".") or e.summary
-            rows.append((e.name, summary, options, f"{e.down} / {e.up}", e.reported or "-", f"{e.server} / {e.client}", title))
+            cost = (f"{e.down} / {e.up}", e.reported or "-", f"{e.server} / {e.client}")
+            rows.append((e.name, summary, options, *cost, title))
         if style == "markdown":
             rows = [tuple(cell.replace("|", "\\|") for cell in row) for row in rows]
             lines = ["| " + " | ".join(row) + " |" for row in rows]

@@ -42,7 +42,8 @@ COUNTED = {
 
 @pytest.fixture(scope="module")
 def problem():
-    return testing.regression([[1.0, 2.0], [3.0]], [[1.0, 0.0], [2.0]], [0.5, 0.1], batch_size=2, epochs=1, lr=0.1, schedule=[[0, 1]])
+    x, y = [[1.0, 2.0], [3.0]], [[1.0, 0.0], [2.0]]
+    return testing.regression(x, y, [0.5, 0.1], batch_size=2, epochs=1, lr=0.1, schedule=[[0, 1]])
 
 
 @pytest.mark.parametrize("choice", COUNTED)

@@ -46,7 +46,9 @@ def test_bad_parameters_are_refused_at_once(text):
         WRAPPERS.build(text, SETTING)
 
 
-@pytest.mark.parametrize("choice,reason", [("mime", "one round trip"), ("scaffold", "one mean step"), ("fedacg", "one mean step")])
+@pytest.mark.parametrize(
+    "choice,reason", [("mime", "one round trip"), ("scaffold", "one mean step"), ("fedacg", "one mean step")]
+)
 def test_averaging_before_the_server_needs_one_mean_step(choice, reason):
     p = testing.regression([[1.0], [3.0]], [[1.0], [2.0]], [0.5, 0.1], batch_size=1, epochs=1, lr=0.1, schedule=[[0]])
     ima = WRAPPERS.build("ima:placement=pre", p.setting)

@@ -1,0 +1,146 @@
+"""Trains on more images than the memory holds, and measures what that costs.
+
+python -m experiments.stream_demo --dir=FOLDER --gigabytes=10               a packed cache, opened by memory map
+python -m experiments.stream_demo --dir=FOLDER --gigabytes=0.5 --kind=jpeg  a folder of JPEG files, decoded when used
+
+Three runs of `experiments.train` with the same flags: on a tiny federation, on one of the same client sizes that fits
+the memory, and on the large one, whose examples are streamed. Reported are the peak of anonymous memory (mapped file
+pages, which the system drops at will, do not count) and rounds per second after the first dispatch.
+"""
+
+import csv
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+from absl import app, flags
+
+from fedwin import data
+from fedwin.data import cache
+from fedwin.data.source import Images
+
+SIDE, PER_CLIENT, CLASSES, TESTS = 64, 200, 10, 500
+CHOICE = f"image_folder:size={SIDE},resize={SIDE}"
+
+
+class Made(Images):
+    """Images that are made when they are written: a pattern of the class and one of 64 noise images."""
+
+    def __init__(self, labels: np.ndarray, seed: int):
+        super().__init__(range(len(labels)), SIDE)
+        rng = np.random.default_rng(0)
+        grid = rng.integers(40, 216, (CLASSES, 4, 4, 3), np.int16)
+        patterns = grid.repeat(SIDE // 4, 1).repeat(SIDE // 4, 2)[:, None]
+        noise = rng.integers(-40, 40, (1, 64, SIDE, SIDE, 3), np.int16)
+        self.bank = (patterns + noise).astype(np.uint8)
+        self.labels, self.seed = labels, seed
+
+    def __getitem__(self, rows):
+        picked = np.arange(len(self.labels))[rows]
+        return self.bank[self.labels[picked], (picked * 7 + self.seed) % 64]
+
+
+def federation(clients: int, per_client: int) -> data.Dataset:
+    """Returns equal clients of two classes each, and test examples of all."""
+    client = np.repeat(np.arange(clients), per_client)
+    label = ((client * 3 + np.arange(len(client)) % 2 * 5) % CLASSES).astype(np.int32)
+    tests = (np.arange(TESTS) % CLASSES).astype(np.int32)
+    natural = data.Partition(
+        np.arange(len(client), dtype=np.int32),
+        np.arange(clients + 1, dtype=np.int64) * per_client,
+        ids=np.array([f"{k:06d}" for k in range(clients)]),
+    )
+    sides = [{"x": Made(y, seed), "y": y} for seed, y in enumerate((label, tests))]
+    return data.Dataset("image_folder", *sides, CLASSES, mean=(0.5,) * 3, std=(0.25,) * 3, natural=natural)
+
+
+def write_jpegs(dataset: data.Dataset, folder: pathlib.Path) -> None:
+    """Writes a folder of JPEG files and its two lists."""
+    from PIL import Image
+
+    folder.mkdir(parents=True)
+    client = np.repeat(np.arange(dataset.natural.num_clients), dataset.natural.sizes)
+    for split, features in (("train", dataset.train), ("test", dataset.test)):
+        with open(folder / f"{split}.csv", "w", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow((["user_id"] if split == "train" else []) + ["image_id", "class"])
+            for row, label in enumerate(features["y"]):
+                place = folder / split / f"{row // 1000:04d}"
+                if row % 1000 == 0:
+                    place.mkdir(parents=True)
+                Image.fromarray(features["x"][row]).save(place / f"{split}{row}.jpg", quality=90)
+                writer.writerow(([client[row]] if split == "train" else []) + [f"{split}{row}", label])
+
+
+def run(name: str, folder: pathlib.Path, examples: str) -> dict:
+    """Trains in a process of its own; returns its peak of anonymous memory in MiB, rounds/s and accuracy."""
+    out = folder.parent / f"run_{name}"
+    known = flags.FLAGS
+    command = [sys.executable, "-m", "experiments.train", f"--dataset={CHOICE}", f"--data_dir={folder}"]
+    command += ["--num_clients=0", f"--clients_per_round={known.clients_per_round}", f"--model={known.model}"]
+    command += [f"--num_rounds={known.rounds}", f"--eval_every={max(known.rounds // 5, 1)}", "--final_evals=1"]
+    command += ["--batch_size=20", "--client_lr=0.02", f"--examples={examples}", "--checkpoint_every=0", f"--out_dir={out}"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    peak = 0
+    while process.poll() is None:
+        try:
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            peak = max(peak, int(status.partition("RssAnon:")[2].split()[0]))
+        except (OSError, IndexError):  # it has just ended
+            pass
+        time.sleep(0.05)
+    if process.returncode:
+        sys.exit(process.returncode)
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    first, last = lines[1], lines[-1]
+    speed = (last["round"] - first["round"]) / (last["seconds"] - first["seconds"])
+    return {"peak": peak / 1024, "speed": speed, "accuracy": last["model"]["accuracy"]}
+
+
+def main(argv) -> None:
+    known = flags.FLAGS
+    root = pathlib.Path(known.dir) / "stream_demo"
+    bytes_per_client = PER_CLIENT * SIDE * SIDE * 3
+    clients = max(int(known.gigabytes * 1e9) // bytes_per_client, known.clients_per_round)
+    fitting = min(clients, 4 * known.clients_per_round)
+    try:
+        begun = time.monotonic()
+        for name, count, size in (("tiny", known.clients_per_round, 20), ("fits", fitting, PER_CLIENT)):
+            cache.write(federation(count, size), CHOICE, root / name)
+        large = federation(clients, PER_CLIENT)
+        if known.kind == "jpeg":
+            write_jpegs(large, root / "large")
+        else:
+            cache.write(large, CHOICE, root / "large")
+        print(f"{clients:,} clients x {PER_CLIENT} images of {SIDE} x {SIDE}: {clients * bytes_per_client / 1e9:.2f} GB")
+        print(f"written as {known.kind} in {time.monotonic() - begun:.0f} s")
+        tiny, fits = (run(name, root / name, "device") for name in ("tiny", "fits"))
+        big = run("large", root / "large", "auto" if clients * bytes_per_client > 5e9 else "stream")
+        print(f"{'':10} {'RssAnon peak':>14} {'above tiny':>12} {'rounds/s':>10} {'accuracy':>9}")
+        for name, found in (("tiny", tiny), ("fits", fits), ("streamed", big)):
+            above = found["peak"] - tiny["peak"]
+            print(f"{name:10} {found['peak']:10.0f} MiB {above:8.0f} MiB {found['speed']:10.2f} {found['accuracy']:9.3f}")
+        print(f"streamed speed / in-memory speed: {big['speed'] / fits['speed']:.2f}")
+    finally:
+        if not known.keep:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def define_flags() -> None:
+    """Defines the flags; importing this file from a test or another binary defines none."""
+    flags.DEFINE_string("dir", None, "Folder with room for the images; a folder stream_demo is made in it.", required=True)
+    flags.DEFINE_float("gigabytes", 10.0, "Size of the large federation, decoded.", lower_bound=0)
+    flags.DEFINE_enum("kind", "packed", ["packed", "jpeg"], "How its images are stored.")
+    flags.DEFINE_integer("rounds", 40, "Rounds of each run.", lower_bound=5)
+    flags.DEFINE_integer("clients_per_round", 10, "Clients of a round.", lower_bound=1)
+    flags.DEFINE_string("model", "cnn", "Network.")
+    flags.DEFINE_boolean("keep", False, "Leave the images and runs there.")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,32 @@
+"""Making every core of a CPU a device of its own; must happen before jax starts its backend."""
+
+import os
+
+import jax
+
+# More devices than this would only replicate the model more often.
+MOST_CPU_DEVICES = 8
+# A device that waits for another one's clients for 40 seconds makes XLA:CPU abort the process; a day is long enough.
+_PATIENCE = {
+    "xla_cpu_collective_call_warn_stuck_timeout_seconds": 86400,
+    "xla_cpu_collective_call_terminate_timeout_seconds": 86400,
+}
+
+
+def use_every_core(most: int = MOST_CPU_DEVICES) -> None:
+    """Gives jax one CPU device per core (at most `most`) and makes devices wait for each other; GPU and TPU are left alone.
+
+    Has no effect on devices that exist already: call it before the first computation.
+    """
+    be_patient()
+    try:
+        jax.config.update("jax_num_cpu_devices", min(len(os.sched_getaffinity(0)), most))
+    except RuntimeError:
+        pass  # the backend is running: its devices stay as they are
+
+
+def be_patient() -> None:
+    """Lets XLA:CPU devices wait for each other as long as it takes; read when the backend starts."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    more = [f"--{name}={seconds}" for name, seconds in _PATIENCE.items() if name not in flags]
+    os.environ["XLA_FLAGS"] = " ".join([flags, *more]).strip()
