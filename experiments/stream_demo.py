@@ -137,7 +137,7 @@ def define_flags() -> None:
     flags.DEFINE_enum("kind", "packed", ["packed", "jpeg"], "How its images are stored.")
     flags.DEFINE_integer("rounds", 40, "Rounds of each run.", lower_bound=5)
     flags.DEFINE_integer("clients_per_round", 10, "Clients of a round.", lower_bound=1)
-    flags.DEFINE_string("model", "cnn", "Network.")
+    flags.DEFINE_string("model", "digits_mlp", "Network.")
     flags.DEFINE_boolean("keep", False, "Leave the images and runs there.")
 
 

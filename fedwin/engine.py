@@ -208,6 +208,8 @@ def one_round(algorithm: Algorithm, observers, strategy: Strategy, n_max: int, r
         metrics |= phase_metrics
         params, state = phase.server(params, state, message, run.round)
     table = _scatter(run.table, slots, own_state)
+    # Without the barrier, XLA may fuse observers into training and round its last operations differently.
+    params, stats, state = lax.optimization_barrier((params, stats, state))
     watched = algorithm.eval_model(Variables(params, stats), state)
     seen = {name: observers[name].update(run.round, watched, s) for name, s in run.observers.items()}
     return Run(params, stats, state, table, seen, run.round + 1, run.key), metrics

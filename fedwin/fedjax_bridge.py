@@ -76,6 +76,9 @@ class _Unknown:
 class _NoCounts(dict):
     """Stands for the label counts where nobody said how many classes there are."""
 
+    def __contains__(self, name):
+        return True
+
     def __missing__(self, name):
         raise UserError(f"as_fedjax: the loss or algorithm reads label counts ('{name}'); set num_classes.")
 
@@ -155,6 +158,7 @@ def as_fedjax(
     strategy: str = "default",
     num_classes: int | None = None,
     total_examples: int | None = None,
+    compiler_options: dict | None = None,
 ) -> fedjax.FederatedAlgorithm:
     """Returns `algorithm` as FedJAX knows algorithms: init(params) and apply(server_state, clients).
 
@@ -168,6 +172,7 @@ def as_fedjax(
       strategy: how a cohort is mapped, e.g. 'chunked:k=1'; 'default' is the measured table.
       num_classes: lets losses and algorithms that need them see each client's label counts.
       total_examples: of all clients together, for algorithms that weigh a client by its share.
+      compiler_options: handed to jax.jit.
 
     Returns:
       a fedjax.FederatedAlgorithm. init takes params, or Variables for a model with statistics; apply returns the new
@@ -190,7 +195,7 @@ def as_fedjax(
         initial = jax.tree.map(jnp.copy, model.params) if stateful else ()
         return ServerState(algorithm.eval_model(model, run.state).params, run, {}, initial)
 
-    @functools.partial(jax.jit, static_argnames="padding")
+    @functools.partial(jax.jit, static_argnames="padding", compiler_options=compiler_options)
     def one(run: engine.Run, initial, rows, known, keys, store, ids, padding: Padding):
         traces.append(padding)  # once per trace
         fresh = jax.vmap(algorithm.client_init, (None, 0))(initial, jnp.maximum(ids, 0))

@@ -10,7 +10,7 @@ import numpy as np
 
 import fedwin
 from experiments.peers import cases, worker
-from fedwin import core, engine, local, losses, models, observers, sampling, strategy as strategies, tree
+from fedwin import autotune, core, devices, engine, local, losses, models, observers, sampling, tree
 from fedwin.algorithms import ALGORITHMS
 
 compilations: list[str] = []
@@ -75,13 +75,6 @@ def store_of(x, y, classes) -> engine.Store:
     )
 
 
-def resolve(name, clients):
-    """Returns the strategy of that name; 'default' is what a run without --strategy takes here."""
-    if name == "default":
-        name = strategies.default_name(jax.default_backend(), jax.local_device_count())
-    return strategies.STRATEGIES.build(name)
-
-
 def prepare_rounds(request):
     """An algorithm on a case: fields case, strategy, algorithm; flops: also count them."""
     case = cases.from_fields(request["case"])
@@ -95,7 +88,7 @@ def prepare_rounds(request):
     )
     algorithm = ALGORITHMS.build(request.get("algorithm", "fedavg"), setting, solver)
     run = engine.init(algorithm, {}, variables, case.total, jax.random.key(1))
-    strategy = resolve(request.get("strategy", "default"), case.clients)
+    strategy = autotune.resolve(request.get("strategy", "default"))
     store = store_of(*cases.examples(case), case.classes)
     rounds, facts = runner(algorithm, {}, strategy, store, run, case, request.get("rounds_max", 50))
     facts["parameters"] = sum(p.size for p in jax.tree.leaves(variables.params))
@@ -115,7 +108,7 @@ def prepare_windows(request):
     watching = {"wima": observers.wima(readings)} if readings else {}
     run = engine.init(algorithm, watching, variables, case.total, jax.random.key(1))
     store = store_of(np.zeros((case.total, 1, 1), np.float32), np.zeros((case.total, 1), np.int32), case.classes)
-    return runner(algorithm, watching, resolve("default", case.clients), store, run, case, 50)
+    return runner(algorithm, watching, autotune.resolve("default"), store, run, case, 50)
 
 
 def prepare_gemm(request):
@@ -137,10 +130,11 @@ KINDS = {"rounds": prepare_rounds, "windows": prepare_windows, "gemm": prepare_g
 
 
 if __name__ == "__main__":
-    platform, devices = sys.argv[1], int(sys.argv[2])
+    platform, count = sys.argv[1], int(sys.argv[2])
     if platform == "cpu":
+        devices.be_patient()
         jax.config.update("jax_platforms", "cpu")
-        jax.config.update("jax_num_cpu_devices", devices)
+        jax.config.update("jax_num_cpu_devices", count)
     jax.config.update("jax_default_matmul_precision", "highest")
     jax.monitoring.register_event_duration_secs_listener(count_compilations)
     about = {

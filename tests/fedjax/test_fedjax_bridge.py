@@ -13,6 +13,9 @@ from fedwin import core, engine, local, losses, models, observers, wrappers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.fedjax_bridge import as_fedjax
+from fedwin.testing import compile_options
+
+QUICK = compile_options()
 
 
 def build(name, network=None, wrap=(), loss=losses.cross_entropy, **options):
@@ -33,7 +36,7 @@ def build(name, network=None, wrap=(), loss=losses.cross_entropy, **options):
 
 def test_a_fedjax_program_learns():
     data, network = problem.federated_data(clients=30), problem.model()
-    fed = as_fedjax(build("scaffold"))
+    fed = as_fedjax(build("scaffold"), compiler_options=QUICK)
     sampler = problem.sampler(data, 10)
     state = fed.init(problem.initial(network))
     batches = list(fedjax.padded_batch_federated_data(data, batch_size=64))
@@ -53,7 +56,7 @@ def test_a_fedjax_program_learns():
 
 def test_rows_survive_and_old_states_stay_valid():
     data, network = problem.federated_data(), problem.model()
-    fed = as_fedjax(build("scaffold"))
+    fed = as_fedjax(build("scaffold"), compiler_options=QUICK)
     sampler = problem.sampler(data, 3)
     first, second = sampler.sample(), sampler.sample()
     start = fed.init(problem.initial(network))
@@ -76,7 +79,7 @@ def test_rows_survive_and_old_states_stay_valid():
 
 def test_changing_cohorts_compile_at_most_three_times():
     data, network = problem.federated_data(clients=40, most=60), problem.model()
-    fed = as_fedjax(build("fedavg"))
+    fed = as_fedjax(build("fedavg"), compiler_options=QUICK)
     state = fed.init(problem.initial(network))
     generator = np.random.default_rng(0)
     for round in range(15):
@@ -110,10 +113,10 @@ def test_equals_the_engine(name, wrap, strategy):
     algorithm = build(name, toy.network(), wrap)
     watch = {"wima": observers.wima((observers.Reading("wima3", 3),))}
     run, store = toy.start(algorithm, watch, fed)
-    bridge = as_fedjax(algorithm, observers=watch, strategy=strategy)
+    bridge = as_fedjax(algorithm, observers=watch, strategy=strategy, compiler_options=QUICK)
     state = bridge.init(toy.network().init(jax.random.key(0)))
     cohorts, key = toy.cohorts(fed, 3), jax.numpy.copy(run.key)  # run is donated
-    expected, _, _ = engine.make_rounds(algorithm, watch, toy.Strategy())(
+    expected, _, _ = engine.make_rounds(algorithm, watch, toy.Strategy(), compiler_options=QUICK)(
         run, store, cohorts, (), 3, np.zeros(3, bool), n_max=int(fed.sizes.max())
     )
     for round, ids in enumerate(cohorts.ids):
@@ -132,7 +135,7 @@ def test_equals_the_engine(name, wrap, strategy):
 def test_every_algorithm_runs(name):
     data = problem.federated_data(clients=5)
     total = sum(size for _, size in data.client_sizes())
-    fed = as_fedjax(build(name), num_classes=problem.CLASSES, total_examples=total)
+    fed = as_fedjax(build(name), num_classes=problem.CLASSES, total_examples=total, compiler_options=QUICK)
     start = fed.init(problem.initial(problem.model()))
     state, diagnostics = fed.apply(start, problem.sampler(data, 4).sample())
     values = problem.flat(state.params)

@@ -11,6 +11,7 @@ import pytest
 from fedwin import core, local, losses, models
 from fedwin.algorithms import ALGORITHMS
 from fedwin.fedjax_bridge import as_fedjax
+from fedwin.testing import compile_options
 
 SAME = {
     "fedavg": "fedavg:server_lr=0.7",
@@ -34,7 +35,7 @@ def test_five_rounds_equal_fedjax(name, theirs):
     data, network = problem.federated_data(), problem.model()
     loss = losses.cross_entropy(models.from_fedjax(network, problem.sample_batch()))
     train = local.Solver(loss, problem.LR, problem.BATCH, problem.EPOCHS, batching="repeat", shuffle=False)
-    algorithm = as_fedjax(ALGORITHMS.build(SAME[name], core.Setting(12, 4, problem.ROUNDS), train))
+    algorithm = as_fedjax(ALGORITHMS.build(SAME[name], core.Setting(12, 4, problem.ROUNDS), train), compiler_options=compile_options())
     state, sampler = algorithm.init(problem.initial(network)), problem.sampler(data)
     moved = problem.flat(state.params)
     for expected in theirs[name]:
