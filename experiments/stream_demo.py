@@ -84,7 +84,7 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
     command += ["--num_clients=0", f"--clients_per_round={known.clients_per_round}", f"--model={known.model}"]
     command += [f"--num_rounds={known.rounds}", f"--eval_every={max(known.rounds // 5, 1)}", "--final_evals=1"]
     command += ["--batch_size=20", "--client_lr=0.02", f"--examples={examples}", "--checkpoint_every=0", f"--out_dir={out}"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peak = 0
     while process.poll() is None:
         try:
@@ -98,7 +98,8 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     first, last = lines[1], lines[-1]
     speed = (last["round"] - first["round"]) / (last["seconds"] - first["seconds"])
-    return {"peak": peak / 1024, "speed": speed, "accuracy": last["model"]["accuracy"]}
+    waited = [line for line in process.stdout if "waiting for examples" in line]
+    return {"peak": peak / 1024, "speed": speed, "accuracy": last["model"]["accuracy"], "waited": waited}
 
 
 def main(argv) -> None:
@@ -124,7 +125,7 @@ def main(argv) -> None:
         for name, found in (("tiny", tiny), ("fits", fits), ("streamed", big)):
             above = found["peak"] - tiny["peak"]
             print(f"{name:10} {found['peak']:10.0f} MiB {above:8.0f} MiB {found['speed']:10.2f} {found['accuracy']:9.3f}")
-        print(f"streamed speed / in-memory speed: {big['speed'] / fits['speed']:.2f}")
+        print(f"streamed speed / in-memory speed: {big['speed'] / fits['speed']:.2f}", *big["waited"], sep="\n")
     finally:
         if not known.keep:
             shutil.rmtree(root, ignore_errors=True)

@@ -155,6 +155,7 @@ class Program:
         checkpoints.close()
         if isinstance(store, Stream):
             store.close()
+            say(f"seed {seed}: {store.waited:.2f} s of {result.seconds:.1f} s were spent waiting for examples")
         return result
 
 

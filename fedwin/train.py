@@ -196,11 +196,12 @@ def train(
             unique, slots = table.slots(ids)
             fresh = strategy.place(table.gather(unique), None if strategy.mesh is None else strategy.placement(run).table)
             run = run._replace(table=fresh)
+        if isinstance(store, Stream) and end < schedule.num_rounds:
+            # While the device is at work, the next dispatch's examples are read and placed. Asked for before the launch,
+            # because not every backend returns from that at once.
+            store.request(cohorts.ids(end, schedule.dispatch_end(end, schedule.rounds_per_dispatch))[0])
         run, metrics, probes = dispatch(run, placed, engine.Cohorts(ids, rows, slots), test, count, flags, n_max=n_max)
         del placed
-        if isinstance(store, Stream) and end < schedule.num_rounds:
-            # The device is at work now; meanwhile the next dispatch's examples are read and placed.
-            store.request(cohorts.ids(end, schedule.dispatch_end(end, schedule.rounds_per_dispatch))[0])
         metrics, probes = jax.device_get((metrics, probes))
         if table is not None:
             table.scatter(unique, run.table)
