@@ -4,8 +4,8 @@
   python -m experiments.bench --cases=mlp,cifar_cnn --python_torch=/path/to/venv/bin/python
   python -m experiments.bench --cases= --studies=algorithms
 
-Every peer lives in a process of its own and trains a few rounds when it is its turn, A B C A B C ...; a value is the
-median over turns, with the quartiles beside it. Close other programs first.
+Every peer is a process of its own and trains a few rounds in its turn, A B C A B C ...; a value is the median over
+turns, with the quartiles beside it. Close other programs first.
 """
 
 import json
@@ -72,8 +72,7 @@ def cohorts() -> dict:
 
 
 def ms(record) -> list[str]:
-    low, high = record["quartiles_ms"]
-    return [f"{record['ms_per_round']:.2f}", f"{low:.2f} .. {high:.2f}"]
+    return [f"{record['ms_per_round']:.2f}", "{:.2f} .. {:.2f}".format(*record["quartiles_ms"])]
 
 
 def case_table(records) -> str:
@@ -82,8 +81,8 @@ def case_table(records) -> str:
     for r in records:
         faster = f"{r['times_default']:.2f} x" if r["who"] != studies.DEFAULT else f"({r['strategy']})"
         share = "-" if r["of_gemm_peak"] is None else f"{100 * r['of_gemm_peak']:.0f} %"
-        wanted = f"{r['target']:g} x" if r["target"] else ""
-        rows.append([r["case"], r["cohort"], r["who"], f"{r['rounds_per_second']:.2f}", *ms(r), faster, wanted, share])
+        target = f"{r['target']:g} x" if r["target"] else ""
+        rows.append([r["case"], r["cohort"], r["who"], f"{r['rounds_per_second']:.2f}", *ms(r), faster, target, share])
     return table(head, rows)
 
 
@@ -98,19 +97,21 @@ def small_table(records, *columns) -> str:
 def main(argv) -> None:
     if len(argv) > 1:
         raise UserError(f"'{argv[1]}' is not a flag; flags begin with --, see --help.")
-    options, begun = flags.FLAGS, time.monotonic()
+    options, begun, cases = flags.FLAGS, time.monotonic(), cohorts()
     quick = options.quick
     names, wanted, peers = chosen("cases", CASES), chosen("studies", STUDIES), chosen("peers", PEERS)
-    cases = cohorts()
     effort = Effort(2, 0.05, 5) if quick else Effort(options.turns, options.turn_seconds, options.case_seconds)
     short = effort if quick else Effort(options.turns, options.turn_seconds / 2, options.case_seconds)
     say = lambda line: print(f"[{time.monotonic() - begun:5.0f} s] {line}", file=sys.stderr, flush=True)
+    write = lambda: options.json and pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
     crew = Crew(peers, options.python_torch, options.cores or min(len(os.sched_getaffinity(0)), MOST_CPU_DEVICES), say)
-    report = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "load_before": os.getloadavg()}
+    report = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "load_before": os.getloadavg(), "cases": []}
     try:
         if names:
             crew.look_for_gpu()
-        report["cases"] = [r for n in names for r in studies.case(crew, cases[n], effort, 256 if quick else 2048, say)]
+        for name in names:
+            report["cases"] += studies.case(crew, cases[name], effort, 256 if quick else 2048, say)
+            write()  # a long run that is stopped keeps what it has
         if "dispatches" in wanted:
             report["dispatches"] = studies.dispatches(crew, 50 if quick else 200)
         if "windows" in wanted:
@@ -123,14 +124,13 @@ def main(argv) -> None:
             from fedwin.algorithms import ALGORITHMS
 
             every = [entry.instances[0] for entry in ALGORITHMS.entries.values()]
-            small = {"digits": cases["digits"], "lenet5": scaled(CASES["lenet5"], "2x2x32")}
-            some = [small[name] for name in (["digits"] if quick else small)]
+            some = [cases["digits"]] if quick else [cases["digits"], scaled(CASES["lenet5"], "2x2x32")]
             report["algorithms"] = [r for c in some for r in studies.algorithms(crew, c, short, every[:3] if quick else every, say)]
     finally:
         crew.close()
     report |= {"gpu": crew.gpu, "versions": crew.versions, "load_after": os.getloadavg()}
-    load = " ".join(f"{x:.1f}" for x in (report["load_before"][0], report["load_after"][0]))
-    print(f"{report['machine']}; gpu: {crew.gpu}; load average before and after: {load}\n")
+    load = f"{report['load_before'][0]:.1f} before, {report['load_after'][0]:.1f} after"
+    print(f"{report['machine']}; gpu: {crew.gpu}; load average {load}\n")
     if report["cases"]:
         print(case_table(report["cases"]), "\n")
     if "dispatches" in report:
@@ -139,8 +139,7 @@ def main(argv) -> None:
     for name, columns in (("windows", ["windows"]), ("tables", ["algorithm", "clients"]), ("algorithms", ["case", "algorithm"])):
         if name in report:
             print(small_table(report[name], *columns), "\n")
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+    write()
 
 
 if __name__ == "__main__":

@@ -83,7 +83,8 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
     command = [sys.executable, "-m", "experiments.train", f"--dataset={CHOICE}", f"--data_dir={folder}"]
     command += ["--num_clients=0", f"--clients_per_round={known.clients_per_round}", f"--model={known.model}"]
     command += [f"--num_rounds={known.rounds}", f"--eval_every={max(known.rounds // 5, 1)}", "--final_evals=1"]
-    command += ["--batch_size=20", "--client_lr=0.02", f"--examples={examples}", "--checkpoint_every=0", f"--out_dir={out}"]
+    command += [f"--rounds_per_dispatch={max(known.rounds // 5, 1)}", "--batch_size=20", "--client_lr=0.02"]
+    command += [f"--examples={examples}", "--checkpoint_every=0", f"--out_dir={out}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peak = 0
     while process.poll() is None:
