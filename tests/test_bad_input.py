@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from fedwin import runner, trial
+from fedwin import runner
 from fedwin.config import Config
 from fedwin.errors import UserError
 
@@ -46,15 +46,18 @@ BASE = Config(dataset="digits", num_clients=20, model="digits_mlp", partition="s
         (dict(dataset="cifar10", data_dir="/nonexistent"), ["/nonexistent", "--data_dir"]),
     ],
 )
-def test_a_bad_flag_is_one_clear_line(changes, words, monkeypatch):
-    import jax
+def test_a_bad_flag_is_one_clear_line(changes, words, monkeypatch, tmp_path):
+    from fedwin import engine
 
-    def compiled(*args, **kwargs):
-        raise AssertionError("something was compiled before the flags were checked")
+    def begun(*args, **kwargs):
+        raise AssertionError("the run was begun before the flags were checked")
 
-    monkeypatch.setattr(jax, "jit", compiled)
+    monkeypatch.setattr(engine, "make_rounds", begun)
+    monkeypatch.setattr(engine, "init", begun)
+    directory = tmp_path / "run"
     with pytest.raises(UserError) as caught:
-        trial.prepare(dataclasses.replace(BASE, **changes))
+        runner.run(dataclasses.replace(BASE, out_dir=str(directory), **changes), quiet=True)
+    assert not directory.exists()
     message = str(caught.value)
     assert "\n" not in message
     for word in words:
