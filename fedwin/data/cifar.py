@@ -12,36 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedwin.data import cifar_names, files, pickles
+from fedwin.data import checksums, cifar_names, files, pickles, values
 from fedwin.data.catalog import DATASETS
 from fedwin.data.dataset import Dataset
 from fedwin.errors import UserError
 
 URL = "https://www.cs.toronto.edu/~kriz/"
-
-# Checksums of the decoded members: md5 of the pickles, sha256 of the binary files.
-CHECKSUMS = {
-    "cifar10": {
-        "data_batch_1": "c99cafc152244af753f735de768cd75f",
-        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-        "data_batch_4": "634d18415352ddfa80567beed471001a",
-        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-        "test_batch": "40351d587109b95175f43aff81a1287e",
-        "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
-        "data_batch_2.bin": "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
-        "data_batch_3.bin": "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
-        "data_batch_4.bin": "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
-        "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
-        "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
-    },
-    "cifar100": {
-        "train": "16019d7e3df5f24257cddd939b257f8d",
-        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
-    },
-}
-# No checksum of the members of this archive is published, only that of the whole.
-CIFAR100_BINARY = "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"
 
 # Per-channel (mean, std): those of the window-averaging and heavy-ball papers' code, and those of IMA's.
 CONSTANTS = {
@@ -56,6 +32,7 @@ class Layout(NamedTuple):
 
     folders: patterns of folder names; archives: file names; train, test: names of the pickles (binary: with .bin).
     labels: names of the label columns, in the order of the binary record and as keys of the pickles.
+    classes: number of classes of each.
     """
 
     folders: tuple[str, ...]
@@ -63,6 +40,7 @@ class Layout(NamedTuple):
     train: tuple[str, ...]
     test: str
     labels: dict[str, bytes]
+    classes: tuple[int, ...]
 
 
 LAYOUTS = {
@@ -72,6 +50,7 @@ LAYOUTS = {
         tuple(f"data_batch_{i}" for i in range(1, 6)),
         "test_batch",
         {"y": b"labels"},
+        (10,),
     ),
     "cifar100": Layout(
         ("cifar100*", "cifar-100*"),
@@ -79,6 +58,7 @@ LAYOUTS = {
         ("train",),
         "test",
         {"coarse": b"coarse_labels", "fine": b"fine_labels"},
+        (20, 100),
     ),
 }
 
@@ -94,8 +74,7 @@ def from_binary(blob: bytes, columns, where) -> dict[str, np.ndarray]:
     if not blob or len(blob) % width:
         raise UserError(f"{where}: {len(blob)} bytes are not a whole number of records of {width}; it is truncated.")
     records = np.frombuffer(blob, np.uint8).reshape(-1, width)
-    labels = {name: records[:, i].astype(np.int32) for i, name in enumerate(columns)}
-    return {**labels, "x": images(records[:, len(columns) :])}
+    return {**dict(zip(columns, records.T)), "x": images(records[:, len(columns) :])}
 
 
 def from_pickle(blob: bytes, columns, where, md5: str | None) -> dict[str, np.ndarray]:
@@ -107,66 +86,82 @@ def from_pickle(blob: bytes, columns, where, md5: str | None) -> dict[str, np.nd
             f"Fetch the original or use the binary version from {URL}."
         )
     content = pickles.loads(blob, where)
-    try:
-        labels = {name: np.asarray(content[key], np.int32) for name, key in columns.items()}
-        return {**labels, "x": images(np.asarray(content[b"data"], np.uint8))}
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{where}: the pickle has not the keys and shapes of CIFAR ({error}).")
+    with values.naming(f"{where}: the pickle has not the keys and shapes of CIFAR"):
+        labels = {name: content[key] for name, key in columns.items()}
+        return {**labels, "x": images(values.pixels(content[b"data"], (3072,)))}
 
 
 def places(name: str, data_dir):
     """Yields (place, plain name -> file or bytes) where the set may be: folders first, archives after."""
     layout = LAYOUTS[name]
+    wanted = {part + suffix for part in (*layout.train, layout.test) for suffix in ("", ".bin")}
     found = files.folders(data_dir, *layout.folders)
     for folder in found:
         if folder.is_dir():
-            yield folder, files.entries(folder)
+            yield folder, files.entries(folder, wanted.__contains__)
     for folder in found:
         for archive in [folder] if folder.is_file() else [folder / file for file in layout.archives]:
             if archive.is_file():
-                yield archive, files.entries(archive)
+                yield archive, files.entries(archive, wanted.__contains__)
+
+
+def find(name: str, data_dir):
+    """Returns (place, plain name -> file or bytes, training parts, test part) of the set, None where it is not there."""
+    layout = LAYOUTS[name]
+    for place, entry in places(name, data_dir):
+        for suffix in (".bin", ""):
+            train = [part + suffix for part in layout.train if part + suffix in entry]
+            if train and layout.test + suffix in entry:
+                return place, entry, train, layout.test + suffix
+    return None
 
 
 def read(name: str, data_dir) -> tuple[dict, dict, bool]:
     """Returns the training and test features and whether every checksum was right.
 
     Raises:
-      UserError: nothing found, truncated, or a pickle with a wrong checksum.
+      UserError: nothing found, truncated, a label out of range, or a pickle with a wrong checksum.
     """
     layout = LAYOUTS[name]
-    for place, entry in places(name, data_dir):
-        for suffix in (".bin", ""):
-            train = [part + suffix for part in layout.train if part + suffix in entry]
-            if train and layout.test + suffix in entry:
-                if train != [part + suffix for part in layout.train]:
-                    absent = sorted({part + suffix for part in layout.train} - set(train))
-                    warnings.warn(
-                        f"{place}: {', '.join(absent)} missing; the training set is incomplete.", stacklevel=2
-                    )
-                return parts(name, place, entry, train, layout.test + suffix)
-    wanted = f"{layout.archives[0]}, {layout.archives[1]} or their files ({layout.train[0]}.bin, {layout.test}.bin)"
-    raise files.missing(name, data_dir, wanted, URL)
+    found = find(name, data_dir)
+    if found is None:
+        wanted = f"{layout.archives[0]}, {layout.archives[1]} or their files ({layout.train[0]}.bin, {layout.test}.bin)"
+        raise files.missing(name, data_dir, wanted, URL)
+    place, entry, train, test = found
+    absent = sorted(set(layout.train) - {part.removesuffix(".bin") for part in train})
+    if absent:
+        suffix = ".bin" if test.endswith(".bin") else ""
+        absent = ", ".join(part + suffix for part in absent)
+        warnings.warn(f"{place}: {absent} missing; the training set is incomplete.", stacklevel=2)
+    return parts(name, place, entry, train, test)
 
 
 def parts(name: str, place: pathlib.Path, entry: dict, train: list[str], test: str) -> tuple[dict, dict, bool]:
     """Decodes the members named, several at a time, and joins the training parts."""
-    columns = LAYOUTS[name].labels
+    columns, classes = LAYOUTS[name].labels, LAYOUTS[name].classes
 
     def part(member):
         blob, where = files.content(entry[member]), place / member
-        expected = CHECKSUMS[name].get(member)
-        if not member.endswith(".bin"):
-            return from_pickle(blob, columns, where, expected), True
-        return from_binary(blob, columns, where), expected is not None and files.digest(blob, "sha256") == expected
+        if member.endswith(".bin"):
+            right, features = checksums.matches(name, member, blob), from_binary(blob, columns, where)
+        else:
+            right, features = True, from_pickle(blob, columns, where, checksums.known(name, member)[1])
+        for column, num_classes in zip(columns, classes):
+            with values.naming(where):
+                features[column] = values.labels(features[column], num_classes)
+            if features[column].shape != features["x"].shape[:1]:
+                raise UserError(f"{where}: {len(features['x'])} images, but labels of shape {features[column].shape}.")
+        return features, right
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # decompression releases the interpreter lock
         decoded = list(pool.map(part, [*train, test]))
     verified = all(right for _, right in decoded) and len(train) == len(LAYOUTS[name].train)
-    if not verified and name == "cifar100" and place.is_file():
-        verified = files.digest(place, "sha256") == CIFAR100_BINARY
+    if not verified and place.is_file() and checksums.matches(name, place.name, place):
+        verified = True
     if not verified:
         warnings.warn(f"{place}: unverified, the checksums are not those of the original {name} files.", stacklevel=4)
-    joined = {key: np.concatenate([features[key] for features, _ in decoded[:-1]]) for key in decoded[0][0]}
+    with values.naming(place):
+        joined = {key: np.concatenate([features[key] for features, _ in decoded[:-1]]) for key in decoded[0][0]}
     return joined, decoded[-1][0], verified
 
 

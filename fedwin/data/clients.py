@@ -2,22 +2,24 @@
 
 import numpy as np
 
+from fedwin.data import values
 from fedwin.data.dataset import Examples, Partition
 from fedwin.errors import UserError
 
 
-def flatten(stream, where) -> tuple[Examples, Partition]:
+def flatten(stream, where, num_classes: int | None = None) -> tuple[Examples, Partition]:
     """Joins the examples of all clients, client after client.
 
     Args:
       stream: (client id as bytes or str, feature -> array with a leading example axis) pairs.
       where: the file or split, for error lines.
+      num_classes: where given, labels must be whole numbers in 0..num_classes - 1.
 
     Returns:
       The examples and the partition over them.
 
     Raises:
-      UserError: no client, an empty one, an id twice, or clients with different features.
+      UserError: no client, an empty one, an id twice, clients with different features, or a label out of range.
     """
     ids, sizes, columns = [], [], {}
     seen = set()
@@ -34,6 +36,9 @@ def flatten(stream, where) -> tuple[Examples, Partition]:
             raise UserError(f"{where}, client '{name}': it has no examples; remove it from the file.")
         if columns and columns.keys() != features.keys():
             raise UserError(f"{where}, client '{name}': features {sorted(features)}, but {sorted(columns)} before.")
+        if num_classes is not None and "y" in features:
+            with values.naming(f"{where}, client '{name}'"):
+                features = {**features, "y": values.labels(features["y"], num_classes)}
         for key, value in features.items():
             value = np.asarray(value)
             first = columns.setdefault(key, [value])[0]

@@ -6,10 +6,11 @@ training images as USPS has, 7,438.
 """
 
 import pathlib
+import re
 
 import numpy as np
 
-from fedwin.data import files, idx, mnist, pickles
+from fedwin.data import files, idx, mnist, pickles, values
 from fedwin.data.catalog import DATASETS
 from fedwin.data.dataset import Dataset
 from fedwin.data.rng import generator
@@ -19,6 +20,10 @@ from fedwin.errors import UserError
 DOMAINS = ("mnist", "svhn", "usps", "synthdigits", "mnist_m")
 FOLDERS = {"mnist": "MNIST", "svhn": "SVHN", "usps": "USPS", "synthdigits": "SynthDigits", "mnist_m": "MNIST_M"}
 SIZE = 28
+# What is used of the archive, which holds more.
+MEMBER = re.compile(r"(partitions/train_part\d|/test)\.pkl$")
+# Domains that write the digit 0 as 10.
+TENS = ("svhn", "synthdigits")
 
 
 def unified(images: np.ndarray, where) -> np.ndarray:
@@ -27,7 +32,10 @@ def unified(images: np.ndarray, where) -> np.ndarray:
     Raises:
       UserError: not images, NaN, or values that are neither bytes nor in [0, 1].
     """
-    images = np.asarray(images)
+    with values.naming(where):
+        images = np.asarray(images)
+    if images.dtype.kind not in "biuf":
+        raise UserError(f"{where}: pixels are {images.dtype}, not numbers.")
     if images.ndim == 4 and images.shape[-1] not in (1, 3) and images.shape[1] in (1, 3):
         images = images.transpose(0, 2, 3, 1)
     images = images[..., None] if images.ndim == 3 else images
@@ -47,23 +55,23 @@ def unified(images: np.ndarray, where) -> np.ndarray:
     return np.repeat(images, 3, -1) if images.shape[-1] == 1 else np.ascontiguousarray(images)
 
 
-def pair(images, labels, where) -> tuple[np.ndarray, np.ndarray]:
-    """Checks and converts one set of images and labels; SVHN writes the digit 0 as 10."""
-    labels = np.asarray(labels).reshape(-1).astype(np.int32)
+def pair(images, labels, where, domain: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Checks and converts one set of images and labels; SVHN, and what is made after it, writes the digit 0 as 10."""
+    with values.naming(where):
+        labels = values.labels(np.asarray(labels).reshape(-1), 11 if domain in TENS else 10)
     labels = np.where(labels == 10, 0, labels).astype(np.int32)
+    images = unified(images, where)
     if len(images) != len(labels):
         raise UserError(f"{where}: {len(labels)} labels for {len(images)} images.")
-    if not len(labels) or labels.min() < 0 or labels.max() > 9:
-        raise UserError(f"{where}: a label is not in 0..9.")
-    return unified(images, where), labels
+    return images, labels
 
 
-def from_pickle(blob: bytes, where) -> tuple[np.ndarray, np.ndarray]:
+def from_pickle(blob: bytes, where, domain: str = "") -> tuple[np.ndarray, np.ndarray]:
     """Returns the pair in a pickle of FedBN's archive; nothing but arrays can be built from it."""
     content = pickles.loads(blob, where)
     if not isinstance(content, (tuple, list)) or len(content) != 2:
         raise UserError(f"{where}: not a pair of images and labels.")
-    return pair(content[0], content[1], where)
+    return pair(content[0], content[1], where, domain)
 
 
 def archive_domain(read, names: set[str], domain: str, parts: int):
@@ -82,17 +90,18 @@ def archive_domain(read, names: set[str], domain: str, parts: int):
     for name in [*wanted, f"{prefix}test.pkl"]:
         if name not in names:
             raise UserError(f"digit5: {name} is missing from the archive; fetch it again.")
-    trained = [from_pickle(read(name), name) for name in wanted]
-    return tuple(map(np.concatenate, zip(*trained))), from_pickle(read(f"{prefix}test.pkl"), f"{prefix}test.pkl")
+    *trained, test = [from_pickle(read(name), name, domain) for name in [*wanted, f"{prefix}test.pkl"]]
+    return tuple(map(np.concatenate, zip(*trained))), test
 
 
-def layout(place: pathlib.Path):
-    """Returns (read, names) of FedBN's archive, packed or not."""
+def layout(place: pathlib.Path, domains):
+    """Returns (read, names) of FedBN's archive, packed or not; of a packed one only the domains named are decoded."""
     if place.is_file():
-        held = files.members(place)
+        used = tuple(f"{FOLDERS[domain]}/" for domain in domains)
+        held = files.members(place, lambda name: MEMBER.search(name) and any(folder in name for folder in used))
         return held.__getitem__, set(held)
     names = {path.relative_to(place).as_posix() for path in place.glob("**/*.pkl")}
-    return lambda name: (place / name).read_bytes(), names
+    return lambda name: files.read(place / name), names
 
 
 def matlab(folders, names) -> list[tuple]:
@@ -117,11 +126,11 @@ def idx_pairs(folders, names) -> list[tuple]:
     for images, labels in (names[:2], names[2:]):
         folder = next((f for f in folders if files.locate(f, images) and files.locate(f, labels)), None)
         if folder is not None:
-            path = files.locate(folder, images)
-            values = idx.parse(files.read(path), path)
-            if values.dtype == np.int16:  # USPS: -1000..1000
-                values = np.rint((values.astype(np.float32) + 1000) * (255 / 2000)).astype(np.uint8)
-            found.append((values, idx.parse(files.read(files.locate(folder, labels)), labels), path))
+            path, other = files.locate(folder, images), files.locate(folder, labels)
+            grey = idx.parse(files.read(path), path)
+            if grey.dtype == np.int16:
+                grey = mnist.usps_pixels(grey, path)
+            found.append((grey, idx.parse(files.read(other), other), path))
     return found
 
 
@@ -133,18 +142,22 @@ def listed_images(folders) -> list[tuple]:
         if path is None:
             continue
         images, labels = [], []
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+        for number, line in enumerate(files.read(path).decode("utf-8", "replace").splitlines(), 1):
             name, _, label = line.partition(" ")
             image = path.parent / f"mnist_m_{side}" / name
-            if not label.strip().isdigit():
+            if not label.strip().isdecimal():
                 raise UserError(f"{path}, line {number}: '{line}' is not a file name and a digit.")
             if not image.is_file():
                 raise UserError(f"{path}, line {number}: image {image} is missing.")
             try:
                 images.append(np.asarray(pillow().open(image).convert("RGB")))
-            except OSError as error:
+            except Exception as error:  # damaged files raise many kinds
                 raise UserError(f"{image}: not a decodable image ({error}).")
+            if images[-1].shape != images[0].shape:
+                raise UserError(f"{image}: {images[-1].shape[:2]} pixels, but {images[0].shape[:2]} before.")
             labels.append(int(label))
+        if not images:
+            raise UserError(f"{path}: it lists no image.")
         found.append((np.stack(images), np.array(labels), path))
     return found
 
@@ -165,7 +178,7 @@ def original_domain(data_dir, domain: str):
         found = listed_images(files.folders(data_dir, "mnist_m*", "mnist-m*", "mnistm*"))
     if not found:
         return None
-    pairs = [pair(images, labels, where) for images, labels, where in found]
+    pairs = [pair(images, labels, where, domain) for images, labels, where in found]
     return tuple(map(np.concatenate, zip(*pairs)))
 
 
@@ -206,7 +219,7 @@ def digit5(
         archive = folder if folder.is_file() else folder / "digit_dataset.zip"
         places += [archive] if archive.is_file() else []
         places += [folder] if folder.is_dir() and any((folder / name).is_dir() for name in FOLDERS.values()) else []
-    layouts = [layout(place) for place in places]
+    layouts = [layout(place, chosen) for place in places]
     sides: list[list] = [[], []]
     for number, domain in enumerate(chosen):
         found = next((held for read, names in layouts if (held := archive_domain(read, names, domain, parts))), None)

@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 
-from fedwin.data import clients, files
+from fedwin.data import clients, files, values
 from fedwin.data.catalog import DATASETS
 from fedwin.data.check import check
 from fedwin.data.dataset import Dataset, Examples, Partition
@@ -91,8 +91,12 @@ def query(path, sql: str, values=()):
         connection.close()
 
 
-def read_sqlite(path, chosen=None):
-    """Yields (client id, features) of all clients in the file's order, or of the `chosen` ids in theirs."""
+def read_sqlite(path, chosen=None, convert=dict):
+    """Yields (client id, features) of all clients in the file's order, or of the `chosen` ids in theirs.
+
+    Args:
+      convert: maps a client's arrays to features; what it raises is said with the file and the client.
+    """
     # The deserialiser imports jax; who only asks for sizes does not wait for it.
     from fedjax.core.serialization import msgpack_deserialize
 
@@ -102,11 +106,14 @@ def read_sqlite(path, chosen=None):
         rows = lookup(path, chosen)
     for client, blob in rows:
         try:
-            yield client, msgpack_deserialize(zlib.decompress(blob))
+            features = msgpack_deserialize(zlib.decompress(blob))
         except Exception as error:  # zlib, msgpack and array errors alike mean a damaged record
             raise UserError(
                 f"{path}, client '{clients.text(client)}': its record is damaged ({error}); fetch the file again."
             )
+        with values.naming(f"{path}, client '{clients.text(client)}'"):
+            features = convert(features)
+        yield client, features
 
 
 def lookup(path, chosen):

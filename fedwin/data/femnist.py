@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from fedwin.data import clients, fedjax_data, files, leaf, tff
+from fedwin.data import checksums, clients, fedjax_data, files, leaf, tff, values
 from fedwin.data.catalog import DATASETS
 from fedwin.data.dataset import Dataset, Examples, Partition
 from fedwin.data.mnist import CHARACTERS, DIGITS
@@ -17,55 +17,53 @@ from fedwin.errors import UserError
 
 SOURCE = "https://storage.googleapis.com/gresearch/fedjax/emnist/federated_emnist_{train,test}.sqlite"
 DOMAINS = ("high_school", "census")
+SIDES = ("train", "test")
+# Writers in TFF's and FedJAX's files.
+WRITERS = {"femnist": 3400, "femnist_digits": 3383}
 
 
-def quantised(pixels, paper: int, where) -> np.ndarray:
+def quantised(pixels, paper: int) -> np.ndarray:
     """Returns uint8 [N, 28, 28, 1] = 255 |pixel - paper|: the files hold bytes divided by 255.
 
     Raises:
-      UserError: pixels that are not numbers in [0, 1], or not 784 of them.
+      ValueError: pixels that are not numbers in [0, 1], or not 784 of them.
     """
-    try:
-        ink = np.abs(np.asarray(pixels, np.float32) - paper)
-    except (ValueError, TypeError):
-        raise UserError(f"{where}: pixels are not rows of 784 numbers.")
-    if ink.size % 784 or not ink.size:
-        raise UserError(f"{where}: {ink.size} pixels are not whole images of 784.")
-    if not ink.max() <= 1.0001:  # false for NaN as well
-        raise UserError(f"{where}: a pixel is NaN or outside 0..1.")
-    return np.rint(np.minimum(ink, 1) * 255).astype(np.uint8).reshape(-1, 28, 28, 1)
+    pixels = np.asarray(pixels)
+    if pixels.dtype.kind not in "biuf":
+        raise ValueError("pixels are not rows of 784 numbers")
+    if pixels.size % 784 or not pixels.size:
+        raise ValueError(f"{pixels.size} pixels are not whole images of 784")
+    rows = pixels.reshape(-1, 784).astype(np.float32)
+    inside = (rows.min(1) >= -1e-4) & (rows.max(1) <= 1.0001)  # false for NaN as well
+    if not inside.all():
+        raise ValueError(f"record {int(inside.argmin())}: a pixel is NaN or outside 0..1")
+    return np.rint(np.abs(np.clip(rows, 0, 1) - paper) * 255).astype(np.uint8).reshape(-1, 28, 28, 1)
 
 
-def converted(where, paper: int, features: dict) -> Examples:
+def converted(paper: int, num_classes: int, features: dict) -> Examples:
     """Turns 'pixels' and 'label' into x and y."""
-    return {
-        "x": quantised(features["pixels"], paper, where),
-        "y": np.asarray(features["label"]).reshape(-1).astype(np.int32),
-    }
+    labels = values.labels(np.asarray(features["label"]).reshape(-1), num_classes)
+    return {"x": quantised(features["pixels"], paper), "y": labels}
 
 
-def one(where, paper: int, features: dict) -> Examples:
+def one(paper: int, num_classes: int, features: dict) -> Examples:
     """Turns one parsed example into x and y without the example axis."""
-    return {key: value[0] for key, value in converted(where, paper, features).items()}
+    both = converted(paper, num_classes, features)
+    if len(both["x"]) != 1 or len(both["y"]) != 1:
+        raise ValueError(f"{len(both['y'])} labels and {len(both['x'])} images, not one of each")
+    return {key: value[0] for key, value in both.items()}
 
 
-def from_fedjax(train, test, paper: int):
-    """Returns the streams of the two FedJAX files."""
-    return [
-        ((client, converted(path, paper, features)) for client, features in fedjax_data.read_sqlite(path))
-        for path in (train, test)
-    ]
-
-
-def from_leaf(folders, paper: int):
+def from_leaf(folders, convert):
     """Returns the streams of LEAF's train and test folder."""
-    return [
-        (
-            (user, converted(f"{path}, client '{user}'", paper, {"pixels": x, "label": y}))
-            for path, user, x, y in leaf.read(folder)
-        )
-        for folder in folders
-    ]
+
+    def stream(folder):
+        for path, user, x, y in leaf.read(folder):
+            with values.naming(f"{path}, client '{user}'"):
+                features = convert({"pixels": x, "label": y})
+            yield user, features
+
+    return [stream(folder) for folder in folders]
 
 
 def domains(natural: Partition) -> Partition:
@@ -82,38 +80,40 @@ def domains(natural: Partition) -> Partition:
 
 def load(name: str, data_dir, form: str, paper: int) -> Dataset:
     """Reads the first form found below data_dir, or the one named."""
-    forms = ("fedjax", "tff", "hdf5", "leaf")
-    if form not in ("auto", *forms):
-        raise UserError(f"{name}: form={form}; it is auto, {', '.join(forms)}.")
+    if form not in ("auto", "fedjax", "tff", "hdf5", "leaf"):
+        raise UserError(f"{name}: form={form}; it is auto, fedjax, tff, hdf5 or leaf.")
+    if paper not in (0, 1):
+        raise UserError(f"{name}: paper={paper}; it is 0 or 1.")
     digits = name == "femnist_digits"
-    infix = "emnist_digitsonly" if digits else "emnist"
-    split = "digits_only" if digits else "all"
-    for folder in files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*"):
-        if form in ("auto", "fedjax"):
-            pair = [folder / f"federated_{infix}_{side}.sqlite" for side in ("train", "test")]
-            if all(path.is_file() for path in pair):
-                return build(name, from_fedjax(*pair, paper), pair)
-        if form in ("auto", "tff") and (found := files.locate(folder, "emnist_all.sqlite")):
-            with tff.unpacked(found) as path:
-                convert = functools.partial(one, found, paper)
-                streams = [tff.read_sqlite(path, f"{split}_{side}", convert) for side in ("train", "test")]
-                return build(name, streams, [f"{found} {split}_train", f"{found} {split}_test"])
-        if form in ("auto", "hdf5"):
-            pair = [
-                folder / f"fed_{'emnist_digitsonly' if digits else 'emnist'}_{side}.h5" for side in ("train", "test")
-            ]
-            if all(path.is_file() for path in pair):
-                return build(
-                    name, [tff.read_hdf5(path, functools.partial(converted, path, paper)) for path in pair], pair
-                )
-    if form in ("auto", "leaf") and (folders := leaf.find(data_dir, "femnist*")):
-        return build(name, from_leaf(folders, paper), folders)
-    raise files.missing(
-        name, data_dir, f"federated_{infix}_{{train,test}}.sqlite, emnist_all.sqlite, .h5 or LEAF JSON", SOURCE
+    infix, split, classes = ("emnist_digitsonly", "digits_only", 10) if digits else ("emnist", "all", 62)
+    pair = lambda pattern: tuple(pattern.format(side) for side in SIDES)
+    forms = (
+        tff.Form("fedjax", pair(f"federated_{infix}_{{}}.sqlite")),
+        tff.Form("tff", ("emnist_all.sqlite",)),
+        tff.Form("hdf5", pair(f"fed_{infix}_{{}}.h5"), (f"fed_{infix}.tar.bz2",)),
     )
+    convert, single = (functools.partial(function, paper, classes) for function in (converted, one))
+    places = files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*")
+    with tff.opened(places, [held for held in forms if form in ("auto", held.name)]) as found:
+        if found:
+            where = found.paths
+            if found.form == "fedjax":
+                streams = [fedjax_data.read_sqlite(path, convert=convert) for path in where]
+            elif found.form == "tff":
+                streams = [tff.read_sqlite(where[0], f"{split}_{side}", single) for side in SIDES]
+                where = [f"{where[0]} {split}_{side}" for side in SIDES]
+            else:
+                streams = [tff.read_hdf5(path, convert) for path in where]
+            dataset = build(name, streams, where, found.verified(name))
+            checksums.expect(name, found.origins[0], dataset.natural.num_clients, WRITERS[name])
+            return dataset
+    if form in ("auto", "leaf") and (folders := leaf.find(data_dir, "femnist*")):
+        return build(name, from_leaf(folders, convert), folders, False)
+    wanted = f"federated_{infix}_{{train,test}}.sqlite, emnist_all.sqlite, fed_{infix}_{{train,test}}.h5"
+    raise files.missing(name, data_dir, f"{wanted} (also compressed, or in fed_{infix}.tar.bz2) or LEAF JSON", SOURCE)
 
 
-def build(name: str, streams, where) -> Dataset:
+def build(name: str, streams, where, verified: bool) -> Dataset:
     """Packs both streams; training and test clients are the same writers."""
     (train, natural), (test, test_natural) = (clients.flatten(*side) for side in zip(streams, where))
     names = DIGITS if name == "femnist_digits" else CHARACTERS
@@ -127,7 +127,7 @@ def build(name: str, streams, where) -> Dataset:
         natural=domains(natural),
         class_names=names,
         domain_names=DOMAINS,
-        verified=False,
+        verified=verified,
         test_natural=domains(test_natural),
     )
 
@@ -137,8 +137,8 @@ def femnist(data_dir, *, form: str = "auto", paper: int = 1) -> Dataset:
     """FEMNIST by writer: x uint8 [N, 28, 28, 1], ink 255, y in 0..61; 3,400 writers in the TFF and FedJAX files.
 
     Args:
-      form: auto, fedjax (federated_emnist_{train,test}.sqlite), tff (emnist_all.sqlite, .lzma), hdf5
-        (fed_emnist_{train,test}.h5) or leaf (train/ and test/ with JSON).
+      form: auto, fedjax (federated_emnist_{train,test}.sqlite), tff (emnist_all.sqlite), hdf5
+        (fed_emnist_{train,test}.h5 or fed_emnist.tar.bz2) or leaf (train/ and test/ with JSON); any may be compressed.
       paper: the value of paper in the files, 1 in all originals.
 
     Raises:

@@ -87,8 +87,24 @@ def missing(dataset: str, data_dir, wanted: str, source: str = "") -> UserError:
     return UserError(f"{dataset}: found no {wanted} in or under {data_dir}.{fetch}")
 
 
-def members(path) -> dict[str, bytes]:
-    """Returns name -> bytes of every file in a tar (however compressed) or zip archive.
+# What damaged, encrypted or oddly compressed archives raise.
+BROKEN = (
+    EOFError,
+    OSError,
+    RuntimeError,
+    NotImplementedError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+
+
+def members(path, wanted=lambda name: True) -> dict[str, bytes]:
+    """Returns name -> bytes of the files in a tar (however compressed) or zip archive whose names are wanted.
+
+    Args:
+      wanted: whether a member of that name is to be read; others are not even decoded where the format allows it.
 
     Raises:
       UserError: not an archive, or truncated.
@@ -96,10 +112,16 @@ def members(path) -> dict[str, bytes]:
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+                return {
+                    name: archive.read(name) for name in archive.namelist() if not name.endswith("/") and wanted(name)
+                }
         with tarfile.open(path) as archive:
-            return {entry.name: archive.extractfile(entry).read() for entry in archive if entry.isfile()}
-    except (EOFError, OSError, tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
+            return {
+                entry.name: archive.extractfile(entry).read()
+                for entry in archive
+                if entry.isfile() and wanted(entry.name)
+            }
+    except BROKEN as error:
         raise UserError(f"{path}: not a readable tar or zip archive ({error}); fetch it again.")
 
 
@@ -119,14 +141,19 @@ def plain(name: str) -> str:
     return name
 
 
-def entries(place) -> dict[str, "pathlib.Path | bytes"]:
-    """Returns plain name -> file (a folder's own files) or bytes (an archive's files, wherever they lie in it)."""
+def entries(place, wanted=lambda name: True) -> dict[str, "pathlib.Path | bytes"]:
+    """Returns plain name -> file (a folder's own files) or bytes (an archive's files, wherever they lie in it).
+
+    Args:
+      wanted: whether a file of that plain name is to be had; an archive's others are not decoded.
+    """
     place = pathlib.Path(place)
     if not place.is_dir():
-        return {plain(name): decode(content, name) for name, content in members(place).items()}
+        held = members(place, lambda name: wanted(plain(name)))
+        return {plain(name): decode(content, name) for name, content in held.items()}
     # The longest name first, so that of `a` and `a.gz` the decoded one stays.
     found = sorted((child for child in place.iterdir() if child.is_file()), key=lambda child: -len(child.name))
-    return {plain(child.name): child for child in found}
+    return {plain(child.name): child for child in found if wanted(plain(child.name))}
 
 
 def content(entry) -> bytes:

@@ -9,10 +9,11 @@ import io
 import os
 import pathlib
 import tarfile
+import warnings
 
 import numpy as np
 
-from fedwin.data import files
+from fedwin.data import checksums, files
 from fedwin.data.catalog import DATASETS
 from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.source import Images, Span
@@ -23,9 +24,9 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 def images_below(place) -> dict[str, "str | Span | bytes"]:
-    """Returns relative name -> image of every image file in a folder or tar archive, without decoding any.
+    """Returns relative name -> image of every image file in a folder or in a tar or zip archive, without decoding any.
 
-    Members of an uncompressed tar are read where they lie; those of a compressed one are kept as bytes.
+    Members of an uncompressed tar are read where they lie; those of other archives are kept as bytes.
     """
     place = pathlib.Path(place)
     if place.is_dir():
@@ -36,29 +37,47 @@ def images_below(place) -> dict[str, "str | Span | bytes"]:
                     path = os.path.join(folder, name)
                     found[os.path.relpath(path, place).replace(os.sep, "/")] = path
         return found
+    wanted = lambda name: name.lower().endswith(SUFFIXES)
     try:
         with tarfile.open(place, "r:") as archive:
             return {
                 entry.name: Span(str(place), entry.offset_data, entry.size)
                 for entry in archive
-                if entry.isfile() and entry.name.lower().endswith(SUFFIXES)
+                if entry.isfile() and wanted(entry.name)
             }
     except (tarfile.TarError, EOFError, OSError):
-        return {name: blob for name, blob in files.members(place).items() if name.lower().endswith(SUFFIXES)}
+        return files.members(place, wanted)
 
 
-def by_stem(found: dict) -> dict:
-    """Adds the names that lists use for an image: relative name and file name, with and without suffix."""
-    result = {}
-    for name, item in found.items():
-        for key in (name, name.rsplit(".", 1)[0], name.rsplit("/", 1)[-1], name.rsplit("/", 1)[-1].rsplit(".", 1)[0]):
-            result.setdefault(key, item)
-    return result
+def by_name(names, wanted: set[str]) -> dict[str, list[str]]:
+    """Returns what a list may call an image -> the image files that this fits.
+
+    A list names the file by its path below the folder or, where that fits none, by its bare name, each with or without
+    suffix.
+
+    Args:
+      names: paths of the image files.
+      wanted: what the lists say; nothing else is indexed.
+    """
+    paths, bare = {}, {}
+    for name in sorted(names):
+        for table, text in ((paths, name), (bare, name.rsplit("/", 1)[-1])):
+            for key in {text, text.rsplit(".", 1)[0]} & wanted:
+                table.setdefault(key, []).append(name)
+    return {**bare, **paths}
+
+
+def content_of(blob: bytes) -> csv.DictReader:
+    """Returns the records of a list."""
+    return csv.DictReader(io.StringIO(blob.decode("utf-8-sig", "replace"), newline=""), strict=True)
 
 
 def columns_of(blob: bytes) -> list[str]:
     """Returns the column names of a list."""
-    return blob.split(b"\n", 1)[0].decode("utf-8", "replace").strip().split(",")
+    try:
+        return list(content_of(blob).fieldnames or ())
+    except csv.Error:
+        return []  # reading the list says what is wrong with it
 
 
 def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], list[str] | None, np.ndarray]:
@@ -71,41 +90,65 @@ def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], li
     Raises:
       UserError: a column or value is missing, or an image is listed twice.
     """
-    reader = csv.DictReader(io.StringIO(blob.decode("utf-8", "replace")))
-    columns = {"image_id", "class"} | ({user_column} if user_column else set())
-    absent = sorted(columns - set(reader.fieldnames or ()))
-    if absent:
-        raise UserError(
-            f"{path}: column {', '.join(absent)} is missing; it has {', '.join(reader.fieldnames or ['none'])}."
-        )
+    reader = content_of(blob)
     images, users, classes = [], [], []
     seen = set()
-    for number, record in enumerate(reader, 2):
-        if user_column and record[user_column] in ("NA", ""):
-            continue
-        try:
-            classes.append(int(float(record["class"])))
-        except (TypeError, ValueError):
-            raise UserError(f"{path}, line {number}: class '{record['class']}' is not a whole number.")
-        if record["image_id"] in seen:
-            raise UserError(f"{path}, line {number}: image '{record['image_id']}' is listed twice.")
-        seen.add(record["image_id"])
-        images.append(record["image_id"])
-        users.append(record[user_column] if user_column else "")
+    try:
+        columns = {"image_id", "class"} | ({user_column} if user_column else set())
+        absent = sorted(columns - set(reader.fieldnames or ()))
+        if absent:
+            raise UserError(
+                f"{path}: column {', '.join(absent)} is missing; it has {', '.join(reader.fieldnames or ['none'])}."
+            )
+        for record in reader:
+            if None in (record[column] for column in columns):
+                raise UserError(f"{path}, line {reader.line_num}: it has fewer values than the {len(record)} columns.")
+            if user_column and record[user_column] in ("NA", ""):
+                continue
+            classes.append(class_of(record["class"], f"{path}, line {reader.line_num}"))
+            if record["image_id"] in seen:
+                raise UserError(f"{path}, line {reader.line_num}: image '{record['image_id']}' is listed twice.")
+            seen.add(record["image_id"])
+            images.append(record["image_id"])
+            users.append(record[user_column] if user_column else "")
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: not a CSV file ({error}); is a quote left open?")
     if not images:
         raise UserError(f"{path}: it lists no image.")
     return images, users if user_column else None, np.array(classes, np.int32)
 
 
-def located(path, images: list[str], index: dict) -> list:
-    """Returns the image of every id; raises UserError naming the list and the first image that is missing."""
-    missing = next((row for row, image in enumerate(images) if image not in index), None)
-    if missing is not None:
-        raise UserError(
-            f"{path}: image '{images[missing]}' (record {missing + 1}) is not among the "
-            f"{len(set(map(str, index.values())))} image files found; fetch it or take it out of the list."
-        )
-    return [index[image] for image in images]
+def class_of(text: str, where: str) -> int:
+    """Returns a class given as `5` or, as tables with gaps are written, `5.0`."""
+    try:
+        number = float(text)
+        if number == int(number) and 0 <= number < 1 << 31:
+            return int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise UserError(f"{where}: class '{text}' is not a whole number >= 0.")
+
+
+def located(path, images: list[str], index: dict[str, list[str]], found: dict) -> list:
+    """Returns the image of every id; raises UserError naming the list and the first image missing or ambiguous.
+
+    Args:
+      index: as from by_name.
+      found: name -> image.
+    """
+    for row, image in enumerate(images, 1):
+        names = index.get(image, ())
+        if not names:
+            raise UserError(
+                f"{path}: image '{image}' (record {row}) is not among the {len(found)} image files found; fetch it or "
+                f"take it out of the list."
+            )
+        if len(names) > 1:
+            raise UserError(
+                f"{path}: image '{image}' (record {row}) names 2 files, {names[0]} and {names[1]}; remove one of them "
+                f"or list the path."
+            )
+    return [found[index[image][0]] for image in images]
 
 
 def natural(users: list[str]) -> Partition:
@@ -120,27 +163,32 @@ def natural(users: list[str]) -> Partition:
 
 
 def from_lists(
-    name: str, train_list, test_list, images, size: int, resize: int, num_classes: int | None, user_column
+    name: str, train_list, test_list, places, size: int, resize: int, num_classes: int | None, user_column
 ) -> Dataset:
     """Builds a data set whose images stay in their files and are decoded when used.
 
     Args:
       train_list, test_list: (what to call it, content) of the lists.
-      images: folder or tar archive of the images.
+      places: folders and archives of the images; one that an earlier place has is not looked for in the later ones.
 
     Raises:
       UserError: bad lists, or a list that names a missing image.
     """
-    index = by_stem(images_below(images))
     (train_csv, _), (test_csv, _) = train_list, test_list
     train_ids, users, train_y = read_list(*train_list, user_column)
     test_ids, _, test_y = read_list(*test_list, None)
     classes = int(max(train_y.max(), test_y.max())) + 1 if num_classes is None else num_classes
     for path, labels in ((train_csv, train_y), (test_csv, test_y)):
-        if labels.min() < 0 or labels.max() >= classes:
-            row = int(((labels < 0) | (labels >= classes)).argmax())
+        if labels.max() >= classes:
+            row = int((labels >= classes).argmax())
             raise UserError(f"{path}, record {row + 1}: class {labels[row]} is not in 0..{classes - 1}.")
-    make = lambda path, ids, labels: {"x": Images(located(path, ids, index), size, resize), "y": labels}
+    wanted, found, index = {*train_ids, *test_ids}, {}, {}
+    for place in places:
+        held = {os.path.join(place, key): image for key, image in images_below(place).items()}
+        below = by_name((key[len(os.path.join(place, "")) :] for key in held), wanted - index.keys())
+        index |= {key: [os.path.join(place, name) for name in names] for key, names in below.items()}
+        found |= held
+    make = lambda path, ids, labels: {"x": Images(located(path, ids, index, found), size, resize), "y": labels}
     return Dataset(
         name,
         make(train_csv, train_ids, train_y),
@@ -153,15 +201,22 @@ def from_lists(
     )
 
 
-def find_list(folder: pathlib.Path, names) -> tuple | None:
+def find_list(dataset: str, folder: pathlib.Path, names) -> tuple | None:
     """Returns (what to call it, content) of the first list that lies in a folder, or in a zip archive there."""
     for name in names:
         if path := files.locate(folder, name):
-            return path, files.read(path)
+            blob = files.read(path)
+            checksums.verify(dataset, [(str(path), path, blob)])
+            return path, blob
     for archive in sorted(folder.glob("*.zip")):
-        held = files.entries(archive)
+        try:
+            held = files.entries(archive, set(names).__contains__)
+        except UserError as error:  # perhaps of something else
+            warnings.warn(f"{error} It was passed over.", stacklevel=5)
+            continue
         for name in names:
             if name in held:
+                checksums.verify(dataset, [(str(archive), archive, None)])
                 return archive / name, held[name]
     return None
 
@@ -169,16 +224,18 @@ def find_list(folder: pathlib.Path, names) -> tuple | None:
 def build(
     name: str, data_dir, patterns, train_names, test_names, size, resize, num_classes, user_columns, source: str
 ) -> Dataset:
-    """Finds the lists and the images below data_dir."""
+    """Finds the lists and the images below data_dir: in folders and in the shards `images_*.tar` beside them."""
     for folder in files.folders(data_dir, *patterns):
         if not folder.is_dir():
             continue
-        train_list, test_list = find_list(folder, train_names), find_list(folder, test_names)
-        if train_list and test_list:
+        train_list = find_list(name, folder, train_names)
+        test_list = train_list and find_list(name, folder, test_names)
+        if test_list:
             header = columns_of(train_list[1])
             column = next((column for column in user_columns if column in header), user_columns[0])
             place = next((folder / sub for sub in ("images", "train") if (folder / sub).is_dir()), folder)
-            return from_lists(name, train_list, test_list, place, size, resize, num_classes, column)
+            shards = [shard for where in dict.fromkeys((folder, place)) for shard in sorted(where.glob("images_*.tar"))]
+            return from_lists(name, train_list, test_list, [place, *shards], size, resize, num_classes, column)
     raise files.missing(name, data_dir, f"{train_names[0]} and {test_names[0]}", source)
 
 
@@ -186,7 +243,8 @@ def build(
 def landmarks(data_dir, *, size: int = 224, resize: int = 256, small: bool = False) -> Dataset:
     """Landmarks-User-160k: 164,172 images of 2,028 landmarks by 1,262 photographers; images decoded when used.
 
-    data_dir holds `federated_train.csv`, `test.csv` and the images named there as `<image_id>.jpg`, at any depth.
+    data_dir holds `federated_train.csv`, `test.csv` and the images named there as `<image_id>.jpg`, at any depth, or
+    the shards `images_NNN.tar` that hold them.
 
     Args:
       size, resize: pixels cut from the centre of the image scaled to a short side of `resize`.
@@ -243,7 +301,7 @@ def image_folder(
 
     Args:
       train, test: the lists, in data_dir.
-      images: the folder or tar archive of the images, in data_dir.
+      images: the folder or archive of the images, in data_dir.
       size, resize: as for landmarks.
       num_classes: the largest class + 1 by default.
       user: the column that names the clients; without it the data set has no clients of its own.
@@ -251,4 +309,4 @@ def image_folder(
     root = files.folders(data_dir)[0]
     lists = [(root / name, files.read(root / name)) for name in (train, test)]
     column = user if user in columns_of(lists[0][1]) or user != "user_id" else None
-    return from_lists("image_folder", *lists, root / images, size, resize, num_classes, column)
+    return from_lists("image_folder", *lists, [root / images], size, resize, num_classes, column)

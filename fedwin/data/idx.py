@@ -22,6 +22,6 @@ def parse(blob: bytes, where) -> np.ndarray:
     header = 4 + 4 * ndim
     shape = tuple(int(n) for n in np.frombuffer(blob[4:header], ">i4")) if len(blob) >= header else ()
     expected = header + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    if len(shape) < ndim or len(blob) != expected:
+    if len(shape) < ndim or min(shape) < 0 or len(blob) != expected:
         raise UserError(f"{where}: {len(blob)} bytes, but the header says {expected}; it is truncated or damaged.")
     return np.frombuffer(blob, dtype, offset=header).reshape(shape).astype(dtype.newbyteorder("="))

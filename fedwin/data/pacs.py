@@ -1,5 +1,7 @@
 """PACS: one label set in four styles, Li et al. 2017, https://arxiv.org/abs/1710.03077."""
 
+import re
+
 import numpy as np
 
 from fedwin.data import files, folder
@@ -35,6 +37,11 @@ def listed(found: dict, where) -> tuple[list, np.ndarray, np.ndarray]:
     return items, np.array(labels, np.int32), np.array(domains, np.int32)
 
 
+def is_archive(path) -> bool:
+    """Whether a file calls itself an archive of PACS."""
+    return bool(re.fullmatch(r".*pacs.*\.(zip|tgz|tar(\.\w+)?)", path.name, re.IGNORECASE)) and path.is_file()
+
+
 @DATASETS.register("pacs")
 def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float = 0.1, split_seed: int = 0) -> Dataset:
     """PACS: x uint8 [N, 224, 224, 3] decoded when used, y in 0..6, 'domain' in 0..3; 9,991 images.
@@ -42,7 +49,7 @@ def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float =
     Of each domain's n images a seeded floor(test_fraction n) are the test set (167 + 204 + 234 + 392).
 
     Args:
-      data_dir: folders or a tar archive `<domain>/<class>/<file>`, at any depth.
+      data_dir: folders or a tar or zip archive `<domain>/<class>/<file>`, at any depth.
       size, resize: short side scaled to `resize`, centre cut to `size`, also for training.
       test_fraction: share of each domain, in (0, 1).
       split_seed: seed of the split.
@@ -50,7 +57,7 @@ def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float =
     if not 0 < test_fraction < 1:
         raise UserError(f"pacs: test_fraction={test_fraction}; give a number between 0 and 1.")
     for place in files.folders(data_dir, "pacs*"):
-        archives = [place] if place.is_file() else sorted(place.glob("*pacs*.tar*")) + sorted(place.glob("*PACS*.tar*"))
+        archives = [place] if place.is_file() else sorted(filter(is_archive, place.iterdir()))
         holds = place.is_dir() and any((sub / "photo").is_dir() for sub in [place, *place.iterdir()] if sub.is_dir())
         for where in ([place] if holds else []) + archives:
             return split(where, size, resize, test_fraction, split_seed)

@@ -6,7 +6,7 @@ McMahan et al. 2017, https://arxiv.org/abs/1602.05629, as released with TFF and 
 
 import numpy as np
 
-from fedwin.data import clients, fedjax_data, files, tff
+from fedwin.data import checksums, clients, fedjax_data, files, tff
 from fedwin.data.catalog import DATASETS
 from fedwin.data.dataset import Dataset, Examples
 from fedwin.errors import UserError
@@ -22,19 +22,25 @@ ACCURACIES = {
     "accuracy_fedjax": ((PAD, 88), (PAD, 87, 88, 89)),
 }
 SOURCE = "https://storage.googleapis.com/gresearch/fedjax/shakespeare/shakespeare_{train,test}.sqlite"
+ROLES = 715
+FORMS = (
+    tff.Form("fedjax", ("shakespeare_train.sqlite", "shakespeare_test.sqlite")),
+    tff.Form("tff", ("shakespeare.sqlite",)),
+    tff.Form("hdf5", ("shakespeare_train.h5", "shakespeare_test.h5"), ("shakespeare.tar.bz2",)),
+)
 
 TABLE = np.full(256, OOV, np.int32)
 TABLE[np.frombuffer(ALPHABET, np.uint8)] = np.arange(FIRST, OOV)
 
 
-def rows(snippets, length: int) -> Examples:
+def rows(texts, length: int) -> Examples:
     """Joins snippets, each BOS ... EOS, to one stream s; cuts x = s[:-1], y = s[1:] into rows, the last 0-padded.
 
     Returns:
       x, y: int32 [ceil((L - 1) / length), length] for a stream of L ids.
     """
     pieces = []
-    for snippet in snippets:
+    for snippet in texts:
         pieces += [[BOS], TABLE[np.frombuffer(snippet, np.uint8)], [EOS]]
     stream = np.concatenate(pieces).astype(np.int32) if pieces else np.zeros(1, np.int32)
     count = -(-(len(stream) - 1) // length)
@@ -49,6 +55,13 @@ def one(features: dict) -> dict:
     return {"snippets": features["snippets"][0]}
 
 
+def snippets(features: dict) -> dict:
+    """Keeps a client's snippets."""
+    if "snippets" not in features:
+        raise ValueError(f"no 'snippets' but {', '.join(features)}")
+    return {"snippets": features["snippets"]}
+
+
 def as_bytes(values) -> list[bytes]:
     """Returns texts as bytes; HDF5 gives either kind."""
     return [
@@ -61,7 +74,7 @@ def shakespeare(data_dir, *, length: int = 80) -> Dataset:
     """Shakespeare roles: x, y int32 [N, 80], one target per position, 0 = padding; 90 ids.
 
     Reads FedJAX's `shakespeare_{train,test}.sqlite`, TFF's `shakespeare.sqlite` (.lzma) or
-    `shakespeare_{train,test}.h5`.
+    `shakespeare_{train,test}.h5`, also compressed or in `shakespeare.tar.bz2`.
 
     Args:
       length: T, positions per row.
@@ -72,11 +85,23 @@ def shakespeare(data_dir, *, length: int = 80) -> Dataset:
     if not (isinstance(length, int) and length > 0):
         raise UserError(f"shakespeare: length={length}; give a whole number > 0.")
 
-    def build(streams, where):
-        cut = lambda stream: ((client, rows(as_bytes(features["snippets"]), length)) for client, features in stream)
-        (train, natural), (test, test_natural) = (
-            clients.flatten(cut(stream), at) for stream, at in zip(streams, where)
-        )
+    def cut(stream):
+        for client, features in stream:
+            yield client, rows(as_bytes(features["snippets"]), length)
+
+    with tff.opened(files.folders(data_dir, "shakespeare*"), FORMS) as found:
+        if not found:
+            wanted = "shakespeare_{train,test}.sqlite, shakespeare.sqlite or shakespeare_{train,test}.h5"
+            raise files.missing("shakespeare", data_dir, f"{wanted} (also compressed, or in shakespeare.tar.bz2)", SOURCE)
+        if found.form == "tff":
+            streams = [tff.read_sqlite(found.paths[0], side, one) for side in ("train", "test")]
+        elif found.form == "fedjax":
+            streams = [fedjax_data.read_sqlite(path, convert=snippets) for path in found.paths]
+        else:
+            streams = [tff.read_hdf5(path, snippets) for path in found.paths]
+        sides = [clients.flatten(cut(stream), found.paths[-side]) for side, stream in enumerate(streams)]
+        (train, natural), (test, test_natural) = sides
+        checksums.expect("shakespeare", found.origins[0], natural.num_clients, ROLES)
         return Dataset(
             "shakespeare",
             train,
@@ -84,30 +109,7 @@ def shakespeare(data_dir, *, length: int = 80) -> Dataset:
             VOCABULARY,
             task="sequence",
             natural=natural,
-            verified=False,
+            verified=found.verified("shakespeare"),
             test_natural=test_natural,
             accuracies=ACCURACIES,
         )
-
-    for folder in files.folders(data_dir, "shakespeare*"):
-        if not folder.is_dir():
-            continue
-        pair = [folder / f"shakespeare_{side}.sqlite" for side in ("train", "test")]
-        if all(path.is_file() for path in pair):
-            return build([checked(path) for path in pair], pair)
-        if found := files.locate(folder, "shakespeare.sqlite"):
-            with tff.unpacked(found) as path:
-                return build([tff.read_sqlite(path, side, one) for side in ("train", "test")], [found, found])
-        pair = [folder / f"shakespeare_{side}.h5" for side in ("train", "test")]
-        if all(path.is_file() for path in pair):
-            return build([tff.read_hdf5(path, lambda held: {"snippets": held["snippets"]}) for path in pair], pair)
-    wanted = "shakespeare_{train,test}.sqlite, shakespeare.sqlite(.lzma) or shakespeare_{train,test}.h5"
-    raise files.missing("shakespeare", data_dir, wanted, SOURCE)
-
-
-def checked(path):
-    """Yields the clients of a FedJAX file that have snippets."""
-    for client, features in fedjax_data.read_sqlite(path):
-        if "snippets" not in features:
-            raise UserError(f"{path}, client '{clients.text(client)}': no 'snippets' but {', '.join(features)}.")
-        yield client, features

@@ -6,7 +6,7 @@ all others. TFF numbers words differently: ids of the two must not be mixed.
 
 import numpy as np
 
-from fedwin.data import clients, fedjax_data, files, tff
+from fedwin.data import checksums, clients, fedjax_data, files, tff
 from fedwin.data.catalog import DATASETS
 from fedwin.data.dataset import Dataset
 from fedwin.data.rng import generator
@@ -14,6 +14,11 @@ from fedwin.errors import UserError
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3
 SOURCE = "https://storage.googleapis.com/gresearch/fedjax/stackoverflow/stackoverflow_{train,held_out,test}.sqlite"
+FORMS = (
+    tff.Form("fedjax", ("stackoverflow_train.sqlite", "stackoverflow_test.sqlite")),
+    tff.Form("tff", ("stackoverflow.sqlite",)),
+    tff.Form("hdf5", ("stackoverflow_train.h5", "stackoverflow_test.h5"), ("stackoverflow.tar.bz2",)),
+)
 
 
 def accuracies(oov: int) -> dict:
@@ -32,10 +37,12 @@ def vocabulary(folder, size: int) -> dict[bytes, int]:
             raise files.missing(
                 "stackoverflow", folder, "stackoverflow.word_count", "gs://gresearch/fedjax/stackoverflow"
             )
-        path, blob = archive, files.entries(archive).get("stackoverflow.word_count", b"")
+        checksums.verify("stackoverflow", [(str(archive), archive, None)])
+        word_count = "stackoverflow.word_count"
+        path, blob = archive, files.entries(archive, word_count.__eq__).get(word_count, b"")
     words = [line.split()[0] for line in blob.splitlines() if line.split()]
     if len(words) < size:
-        raise UserError(f"{path}: {len(words)} words, but vocabulary={size} was asked for.")
+        raise UserError(f"{path}: {len(words)} words, but vocabulary_size={size} was asked for.")
     ids = {word: FIRST + rank for rank, word in enumerate(words[:size])}
     if len(ids) < size:
         raise UserError(f"{path}: a word occurs twice among the first {size}.")
@@ -88,7 +95,8 @@ def stackoverflow(
 ) -> Dataset:
     """A subset of Stack Overflow users: x, y int32 [N, 20], one target per position, 0 = padding; 10,004 ids.
 
-    Reads FedJAX's `stackoverflow_{train,test}.sqlite` or TFF's `stackoverflow.sqlite` (.lzma), and the word counts.
+    Reads FedJAX's `stackoverflow_{train,test}.sqlite`, TFF's `stackoverflow.sqlite` (.lzma) or
+    `stackoverflow_{train,test}.h5`, also compressed or in `stackoverflow.tar.bz2`, and the word counts.
     Only the chosen users' records are decoded.
 
     Args:
@@ -98,25 +106,30 @@ def stackoverflow(
       length: T, positions per sentence.
       seed: which users and test examples.
     """
-    for folder in files.folders(data_dir, "stackoverflow*"):
-        if not folder.is_dir():
-            continue
-        pair = [folder / f"stackoverflow_{side}.sqlite" for side in ("train", "test")]
-        if all(path.is_file() for path in pair):
-            words = vocabulary(folder, vocabulary_size)
-            sizes = [fedjax_data.sizes(path) for path in pair]
-            read = lambda side, ids: fedjax_data.read_sqlite(pair[side], ids)
-            return build(words, sizes, read, pair, users, tests, length, seed)
-        if found := files.locate(folder, "stackoverflow.sqlite"):
-            words = vocabulary(folder, vocabulary_size)
-            with tff.unpacked(found) as path:
-                sizes = [tff.sizes(path, side) for side in ("train", "test")]
-                one = lambda features: {"tokens": features["tokens"][0]}
-                read = lambda side, ids: tff.read_sqlite(path, ("train", "test")[side], one, ids)
-                return build(words, sizes, read, [found, found], users, tests, length, seed)
-    raise files.missing(
-        "stackoverflow", data_dir, "stackoverflow_{train,test}.sqlite or stackoverflow.sqlite(.lzma)", SOURCE
-    )
+    for option, value in (("users", users), ("tests", tests), ("vocabulary_size", vocabulary_size), ("length", length)):
+        if not (isinstance(value, int) and value > 0):
+            raise UserError(f"stackoverflow: {option}={value}; give a whole number > 0.")
+    with tff.opened(files.folders(data_dir, "stackoverflow*"), FORMS) as found:
+        if not found:
+            wanted = "stackoverflow_{train,test}.sqlite, stackoverflow.sqlite or stackoverflow_{train,test}.h5"
+            raise files.missing(
+                "stackoverflow", data_dir, f"{wanted} (also compressed, or in stackoverflow.tar.bz2)", SOURCE
+            )
+        words = vocabulary(found.origins[0].parent, vocabulary_size)
+        paths = found.paths if len(found.paths) == 2 else found.paths * 2
+        if found.form == "fedjax":
+            sizes = [fedjax_data.sizes(path) for path in paths]
+            read = lambda side, ids: fedjax_data.read_sqlite(paths[side], ids)
+        elif found.form == "tff":
+            sizes = [tff.sizes(paths[0], side) for side in ("train", "test")]
+            one = lambda features: {"tokens": features["tokens"][0]}
+            read = lambda side, ids: tff.read_sqlite(paths[0], ("train", "test")[side], one, ids)
+        else:
+            sizes = [tff.sizes_hdf5(path, "tokens") for path in paths]
+            read = lambda side, ids: tff.read_hdf5(paths[side], dict, ids)
+        if not all(sizes):
+            raise UserError(f"{paths[0] if not sizes[0] else paths[1]}: it holds no clients.")
+        return build(words, sizes, read, paths, users, tests, length, seed)
 
 
 def build(words, sizes, read, where, users: int, tests: int, length: int, seed: int) -> Dataset:

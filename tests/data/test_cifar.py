@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import cifar
+from fedwin.data import checksums, cifar
 from fedwin.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
@@ -80,8 +80,8 @@ def test_binary_files_of_unknown_checksum_warn(tmp_path):
 
 def test_matching_checksums_are_verified(tmp_path, monkeypatch):
     contents = write_cifar10(tmp_path, suffix=".bin", compress=".gz")
-    sums = {f"{name}.bin": hashlib.sha256(blob).hexdigest() for name, (_, _, blob) in contents.items()}
-    monkeypatch.setitem(cifar.CHECKSUMS, "cifar10", sums)
+    sums = {f"{name}.bin": ("sha256", hashlib.sha256(blob).hexdigest()) for name, (_, _, blob) in contents.items()}
+    monkeypatch.setitem(checksums.CHECKSUMS, "cifar10", sums)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert data.load("cifar10", tmp_path).verified
@@ -90,8 +90,8 @@ def test_matching_checksums_are_verified(tmp_path, monkeypatch):
 @pytest.mark.parametrize("compress", ["", ".xz"])
 def test_pickles_with_the_right_md5_are_read(tmp_path, monkeypatch, compress):
     contents = write_cifar10(tmp_path / "cifar-10-batches-py", compress=compress)
-    sums = {name: hashlib.md5(blob).hexdigest() for name, (_, _, blob) in contents.items()}
-    monkeypatch.setitem(cifar.CHECKSUMS, "cifar10", sums)
+    sums = {name: ("md5", hashlib.md5(blob).hexdigest()) for name, (_, _, blob) in contents.items()}
+    monkeypatch.setitem(checksums.CHECKSUMS, "cifar10", sums)
     dataset = data.load("cifar10", tmp_path)
     expect(dataset, contents)
     assert dataset.verified
@@ -112,8 +112,8 @@ def test_even_a_verified_pickle_cannot_call_functions(tmp_path, monkeypatch):
     contents = write_cifar10(tmp_path)
     evil = pickle.dumps({b"data": Harmful()}, protocol=2)
     (tmp_path / "data_batch_2").write_bytes(evil)
-    sums = {name: hashlib.md5(blob).hexdigest() for name, (_, _, blob) in contents.items()}
-    monkeypatch.setitem(cifar.CHECKSUMS, "cifar10", {**sums, "data_batch_2": hashlib.md5(evil).hexdigest()})
+    sums = {name: ("md5", hashlib.md5(blob).hexdigest()) for name, (_, _, blob) in contents.items()}
+    monkeypatch.setitem(checksums.CHECKSUMS, "cifar10", {**sums, "data_batch_2": ("md5", hashlib.md5(evil).hexdigest())})
     with pytest.raises(UserError, match="data_batch_2.*system"):
         data.load("cifar10", tmp_path)
 
@@ -140,11 +140,31 @@ def test_truncated_missing_and_empty_files_are_named(tmp_path):
         data.load("cifar10", tmp_path / "nowhere")
 
 
-def test_a_label_out_of_range_is_named(tmp_path):
+def test_a_label_out_of_range_is_named_with_its_file(tmp_path):
     write_cifar10(tmp_path, suffix=".bin")
-    (tmp_path / "data_batch_1.bin").write_bytes(binary([3, 11], planes(2)))
-    with pytest.raises(UserError, match="'cifar10', train, record 1: label 11"):
+    (tmp_path / "data_batch_4.bin").write_bytes(binary([3, 11], planes(2)))
+    with pytest.raises(UserError, match="data_batch_4.bin: record 1: label 11 is not in 0..9"):
         data.load("cifar10", tmp_path)
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.bin").write_bytes(binary([[19, 99], [20, 5]], planes(2)))
+    with pytest.raises(UserError, match="train.bin: record 1: label 20 is not in 0..19"):
+        data.load("cifar100", tmp_path)
+
+
+def test_a_verified_archive_verifies_what_is_in_it(tmp_path, monkeypatch):
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.bin").write_bytes(binary([[4, 0], [1, 1]], planes(2)))
+    archive = tmp_path / "only" / "cifar-100-binary.tar.gz"
+    archive.parent.mkdir()
+    with tarfile.open(archive, "w:gz") as packed:
+        for name in ("train.bin", "test.bin"):
+            packed.add(tmp_path / name, f"cifar-100-binary/{name}")
+    assert not data.load("cifar100", archive).verified
+    right = hashlib.sha256(archive.read_bytes()).hexdigest()
+    monkeypatch.setitem(checksums.CHECKSUMS["cifar100"], archive.name, ("sha256", right))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert data.load("cifar100", archive.parent).verified
 
 
 def test_a_truncated_archive_is_named(tmp_path):
@@ -174,7 +194,8 @@ def test_cifar100_pickles_and_options(tmp_path, monkeypatch):
     blob = pickle.dumps({b"fine_labels": [7, 9], b"coarse_labels": [1, 3], b"data": planes(2)}, protocol=2)
     for name in ("train", "test"):
         (tmp_path / name).write_bytes(blob)
-    monkeypatch.setitem(cifar.CHECKSUMS, "cifar100", dict.fromkeys(("train", "test"), hashlib.md5(blob).hexdigest()))
+    md5 = ("md5", hashlib.md5(blob).hexdigest())
+    monkeypatch.setitem(checksums.CHECKSUMS, "cifar100", dict.fromkeys(("train", "test"), md5))
     dataset = data.load("cifar100:constants=cifar10", tmp_path)
     assert dataset.train["y"].tolist() == [7, 9] and dataset.mean == cifar.CONSTANTS["cifar10"][0]
     for option in ("label=medium", "constants=mine"):

@@ -12,6 +12,8 @@ from fedwin.errors import UserError
 
 from .formats import objects, write_fedjax_sqlite, write_leaf, write_tff_sqlite
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
+
 WRITERS = {"f2101_00": 3, "f0007_01": 2, "f2600_12": 4}
 
 

@@ -17,6 +17,8 @@ from fedwin.errors import UserError
 
 from .test_mnist import encode
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
+
 
 def picture(colour, size=(40, 30), kind="JPEG") -> bytes:
     stream = io.BytesIO()
