@@ -16,9 +16,10 @@ from fedwin.errors import UserError
 def describe(part: data.Partition) -> str:
     """Returns the report as lines of text."""
     sizes, report = part.sizes, part.report
+    chosen = f" of {report['chosen_from']:,} clients" if "chosen_from" in report else ""
     lines = [
         f"partition          {report['partition']}",
-        f"clients            {part.num_clients:,}",
+        f"clients            {part.num_clients:,}{chosen}",
         f"examples           {len(part.order):,} dealt, {report['left_out']:,} left out, "
         f"{report['fallbacks']:,} fallbacks",
         f"sizes              min {sizes.min():,}, median {np.median(sizes):,.0f}, mean {sizes.mean():,.1f}, "
@@ -34,7 +35,7 @@ def describe(part: data.Partition) -> str:
         ]
     if part.domain is not None:
         lines.append(f"clients per domain {', '.join(map(str, np.bincount(part.domain)))}")
-    known = {"partition", "sizes", "histogram", "left_out", "fallbacks"}
+    known = {"partition", "sizes", "histogram", "left_out", "fallbacks", "chosen_from"}
     for key, value in report.items():
         if key not in known and np.ndim(value) == 0:
             lines.append(f"{key.replace('_', ' '):18} {value}")
@@ -118,11 +119,7 @@ def main(argv) -> None:
     warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
     try:
         dataset = data.load(flags.FLAGS.dataset, flags.FLAGS.data_dir)
-        own = dataset.natural is not None and (flags.FLAGS.partition or "natural").startswith("natural")
-        clients = flags.FLAGS.num_clients
-        if clients is None and not own and not (flags.FLAGS.partition or "").startswith("csv"):
-            clients = 100
-        part = data.deal(dataset, flags.FLAGS.partition, clients, flags.FLAGS.partition_seed)
+        part = data.deal(dataset, flags.FLAGS.partition, flags.FLAGS.num_clients, flags.FLAGS.partition_seed)
         if flags.FLAGS.partition:
             part.report["partition"] = flags.FLAGS.partition
         print(describe(part))

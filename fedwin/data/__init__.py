@@ -47,6 +47,9 @@ __all__ = [
     "split_validation",
 ]
 
+# K where neither the caller nor the data set nor the file says it.
+CLIENTS = 100
+
 
 def load(name: str, data_dir=None) -> Dataset:
     """Loads a data set by name; where `data_dir` holds a packed cache of it, that is opened by memory map instead.
@@ -71,7 +74,7 @@ def deal(
 
     Args:
       partition: `shards:per_client=2` and so on; None means the data set's own clients or, without any, `iid`.
-      num_clients: K; None where the data set or the file has its own clients.
+      num_clients: K; None means all clients where the data set or the file has its own (`natural`, `csv`), else 100.
       seed: the partition seed, >= 0.
       allow_empty: whether a client may be without examples.
 
@@ -80,6 +83,8 @@ def deal(
     """
     if not partition:
         partition = "iid" if dataset.natural is None else "natural"
+    if num_clients is None and PARTITIONS.check(partition).name not in ("natural", "csv"):
+        num_clients = CLIENTS
     result = PARTITIONS.build(partition, dataset, num_clients, seed)
     if not allow_empty:
         check_not_empty(result)

@@ -1,5 +1,6 @@
 """What holds of every partitioner, and of each one."""
 
+import dataclasses
 import math
 import os
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments import partition as partition_binary
 from fedwin import data
 from fedwin.data.dataset import Partition
 from fedwin.data.partitions import fill
@@ -360,8 +362,21 @@ def test_natural_clients_and_a_seeded_choice_of_them():
         source = natural.ids.tolist().index(chosen.ids[k])
         np.testing.assert_array_equal(chosen.client(k), natural.client(source))
     assert set(data.deal(dataset, "natural", 4, 1).ids) != set(chosen.ids)
+    assert "clients            4 of 10 clients\n" in partition_binary.describe(chosen)
+    assert "clients            10\n" in partition_binary.describe(data.deal(dataset, None, None, 0))
     with pytest.raises(UserError, match="11 were asked for"):
         data.deal(dataset, "natural", 11, 0)
+
+
+def test_a_hundred_clients_unless_someone_else_knows(tmp_path):
+    dataset = balanced(10, 400)
+    for text in (None, "iid", "dirichlet:alpha=0.5", "shards"):
+        assert data.deal(dataset, text, None, 0).num_clients == 100
+    own = dataclasses.replace(dataset, natural=Partition.from_lists(np.arange(400).reshape(8, 50)))
+    assert data.deal(own, None, None, 0).num_clients == data.deal(own, "natural", None, 0).num_clients == 8
+    assert data.deal(own, "iid", None, 0).num_clients == 100
+    (tmp_path / "split.csv").write_text("user_id,image_id\n0,1\n1,0\n")
+    assert data.deal(own, f"csv:path={tmp_path / 'split.csv'}", None, 0).num_clients == 2
 
 
 @pytest.mark.parametrize(
@@ -384,7 +399,6 @@ def test_natural_clients_and_a_seeded_choice_of_them():
         ("domain", 10, "has none"),
         ("natural", None, "no clients of its own"),
         ("iid", 0, "num_clients"),
-        ("iid", None, "num_clients"),
         ("shards", 51, "more than the 100"),
     ],
 )
