@@ -21,8 +21,8 @@ def listing() -> str:
     """Returns a line per data set: name, parameters and where its files come from."""
     lines = []
     for name in sorted(data.DATASETS):
-        if name in download.SOURCES:
-            how = "downloads " + ", ".join(url.rsplit("/", 1)[-1] for url, _, _ in download.SOURCES[name])
+        if listed := download.sources(name):
+            how = "downloads " + ", ".join(url.rsplit("/", 1)[-1] for url, _, _ in listed)
             how += f"; by hand: {download.BY_HAND[name]}" if name in download.BY_HAND else ""
         elif name in download.BY_HAND:
             how = f"by hand: {download.BY_HAND[name]}"
@@ -36,17 +36,21 @@ def listing() -> str:
 def original(text: str, data_dir, may_download: bool) -> data.Dataset:
     """Loads the data set from its original files, fetching them first where they are missing."""
     name = data.DATASETS.check(text).name
-    if may_download and name in download.SOURCES and data_dir:
-        pathlib.Path(data_dir).mkdir(parents=True, exist_ok=True)
+    sources = download.sources(text)
+    if may_download and sources and data_dir and not pathlib.Path(data_dir).exists():
+        try:
+            pathlib.Path(data_dir).mkdir(parents=True)
+        except OSError as error:
+            raise UserError(f"{data_dir}: cannot be made ({error.strerror or error}); choose a folder that is yours.")
     try:
         return data.check(data.DATASETS.build(text, data_dir))
     except UserError as error:
         if "found no" not in str(error):
             raise
-        if not (may_download and name in download.SOURCES):
-            hand = download.BY_HAND.get(name) or ", ".join(url for url, _, _ in download.SOURCES.get(name, ()))
+        if not (may_download and sources and pathlib.Path(data_dir).is_dir()):
+            hand = download.BY_HAND.get(name) or ", ".join(url for url, _, _ in sources)
             raise UserError(f"{error} By hand: put into {data_dir}: {hand or 'its files'}.")
-    for url, kind, checksum in download.SOURCES[name]:
+    for url, kind, checksum in sources:
         with tqdm(desc=url.rsplit("/", 1)[-1], unit="B", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
 
             def progress(done, total, bar=bar):
@@ -65,6 +69,8 @@ def prepare(text: str, data_dir, cache_dir, may_download: bool = True, force: bo
     """
     if not cache_dir:
         raise UserError("say where the files are, or where the cache shall go, with --data_dir=FOLDER.")
+    if pathlib.Path(cache_dir).is_file():  # loaders take an archive as data_dir; the cache goes beside it
+        cache_dir = pathlib.Path(cache_dir).parent
     folder = cache.folder_of(text, cache_dir)
     start = time.perf_counter()
     if force or not folder.is_dir():

@@ -35,7 +35,7 @@ def read(folder):
     for path in parts(folder):
         try:
             content = json.loads(files.read(path))
-            users, user_data = content["users"], content["user_data"]
+            users, user_data = [str(user) for user in content["users"]], content["user_data"]
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, UserError):
                 raise
@@ -47,6 +47,8 @@ def read(folder):
             try:
                 x, y = user_data[user]["x"], user_data[user]["y"]
             except (KeyError, TypeError):
+                x = y = None
+            if not (isinstance(x, list) and isinstance(y, list)):
                 raise UserError(f"{path}, client '{user}': it has no x and y.")
             # num_samples is not compared: LEAF's own Shakespeare files over-count the test part.
             if len(x) != len(y):

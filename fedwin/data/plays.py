@@ -1,7 +1,8 @@
 """Plain text of plays, split into what each role says.
 
-In a play a speech begins `ROLE<TAB>text` and goes on on lines that begin with a tab, also after a blank line or a stage
-direction, which stands in brackets.
+In a file of one play a speech begins `ROLE<TAB>text` and goes on on lines that begin with a tab, also after a blank line
+or a stage direction, which stands in brackets. Project Gutenberg's complete works, `pg100.txt`, LEAF's source, tell
+speeches by their indentation.
 """
 
 import re
@@ -10,6 +11,12 @@ STAGE = re.compile(r"\[[^\[\]]*\]")
 START = re.compile(r"^\s*ACT I\b", re.MULTILINE)
 ROLE = re.compile(r"[A-Z][^\t]*")
 HEADING = re.compile(r"(ACT|SCENE|PROLOGUE|EPILOGUE|INDUCTION) ?[IVXLC]*$")
+
+# Project Gutenberg's complete works: each play names its author; the plays end at a line of that edition.
+AUTHOR, PLAYS_END = "by William Shakespeare", 124_197
+SPEECH = re.compile(r"  ([A-Za-z][A-Za-z ]*)\. (.*)")
+# The one play that is not indented.
+UNINDENTED, UNINDENTED_SPEECH = "THE COMEDY OF ERRORS", re.compile(r"([A-Za-z][A-Za-z ]*)\. (.*)")
 
 
 def speeches(text: str) -> dict[str, list[str]]:
@@ -53,3 +60,48 @@ def roles(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]:
             if len(said) >= min_speeches:
                 result[re.sub(r"\W+", "_", f"{play}_{role}".upper()).strip("_")] = " ".join(said)
     return result
+
+
+def is_gutenberg(text: str) -> bool:
+    """Whether a text is the complete works rather than one play."""
+    return text.count(AUTHOR) > 1
+
+
+def gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
+    """Returns `PLAY_ROLE` -> all that the role says in the complete works, for roles with at least min_lines lines.
+
+    By LEAF's rules: what stands before the second naming of the author (the sonnets) is left out, a play's title is
+    the nearest text two to seven lines above its author's name, and white space is folded to single spaces.
+    """
+    lines = text.splitlines()[1:PLAYS_END]
+    starts = [at for at, line in enumerate(lines) if AUTHOR in line][1:]
+    found: dict[str, list[str]] = {}
+    for at, end in zip(starts, [*starts[1:], len(lines)]):
+        title = next((line.strip() for line in reversed(lines[max(at - 7, 0) : at - 1]) if line.strip()), "")
+        said = indented(lines[at + 1 : end], title == UNINDENTED)
+        for role, own in said.items():
+            if len(own) >= min_lines and len(said) > 1:  # a play has more than one role
+                found.setdefault(re.sub(r"\W+", "_", f"{title}_{role}"), []).extend(own)
+    return {name: re.sub(" {2,}", " ", "".join(f"{line} " for line in own)) for name, own in found.items()}
+
+
+def indented(lines: list[str], unindented: bool) -> dict[str, list[str]]:
+    """Returns role -> lines of one play: `  Role. text`, going on on lines that begin with four blanks.
+
+    Args:
+      unindented: for the play without indentation, where all lines go on, up to a heading or a note of the publisher.
+    """
+    said: dict[str, list[str]] = {}
+    role = None
+    for line in lines:
+        if match := (UNINDENTED_SPEECH if unindented else SPEECH).match(line):
+            role = match[1].upper()  # some names come in several cases
+            if unindented and role.startswith("ACT "):
+                role = None
+            else:
+                said.setdefault(role, []).append(match[2])
+        elif unindented and line.startswith("<"):
+            role = None
+        elif role and (unindented or line.startswith("    ")):
+            said[role].append(line if unindented else line[4:])
+    return said

@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 
-from fedwin.data import files, leaf, plays
+from fedwin.data import checksums, files, leaf, plays
 from fedwin.data.catalog import DATASETS
 from fedwin.data.dataset import Dataset, Examples, Partition
 from fedwin.data.rng import generator
@@ -43,32 +43,52 @@ def windows(ids: np.ndarray, starts: np.ndarray) -> Examples:
     return {"x": x, "y": ids[np.asarray(starts) + LENGTH].astype(np.int32)}
 
 
-def joined(x: list[str], y: list[str], where) -> str:
-    """Returns the text behind a user's windows, whatever their stride.
+def joined(x: list[str], y: list[str], where) -> tuple[str, int]:
+    """Returns the text behind a user's windows and their stride, 1 or 80; 0 where one window does not tell.
 
     Raises:
-      UserError: a window that is not 80 characters.
+      UserError: a window that is not 80 characters and the next one, or that does not go on where the one before ends.
     """
-    for row, window in enumerate(x):
-        if not isinstance(window, str) or len(window) != LENGTH:
-            raise UserError(f"{where}, window {row}: not a text of {LENGTH} characters.")
-    if len(x) > 1 and x[1] == x[0][1:] + y[0]:
-        return x[0] + "".join(y)
-    return "".join(x) + "".join(y[-1:])
+    for row, (window, label) in enumerate(zip(x, y)):
+        if not (isinstance(window, str) and len(window) == LENGTH and isinstance(label, str) and len(label) == 1):
+            raise UserError(f"{where}, window {row}: not a text of {LENGTH} characters and the character after it.")
+    if len(x) < 2:
+        return "".join(x) + "".join(y), 0
+    pairs = lambda: zip(x[:-1], y[:-1], x[1:])
+    overlapping = next((row for row, (a, label, b) in enumerate(pairs(), 1) if b != a[1:] + label), 0)
+    if not overlapping:
+        return x[0] + "".join(y), 1
+    apart = next((row for row, (_, label, b) in enumerate(pairs(), 1) if b[0] != label), 0)
+    if not apart:
+        return "".join(x) + y[-1], LENGTH
+    raise UserError(
+        f"{where}, window {max(overlapping, apart)}: it does not go on where the window before ends; take LEAF's samples "
+        f"by role (-s niid), of which iid=true draws the iid ones."
+    )
 
 
 def texts_of_leaf(folders) -> dict[str, tuple[str, str]]:
-    """Returns role -> (training text, test text) of LEAF's folders."""
-    sides = [
-        {user: joined(x, y, f"{path}, client '{user}'") for path, user, x, y in leaf.read(folder)} for folder in folders
-    ]
-    return {user: (text, sides[1].get(user, "")) for user, text in sides[0].items()}
+    """Returns role -> (training text, test text) of LEAF's folders.
 
-
-def stride_one(folders) -> bool:
-    """Whether LEAF's windows overlap, as its own do."""
-    _, _, x, y = next(leaf.read(folders[0]))
-    return len(x) > 1 and x[1] == x[0][1:] + y[0]
+    Windows that do not overlap leave 80 times fewer examples than LEAF's own: train and test are joined again then and
+    the text itself is cut.
+    """
+    sides, strides = [{}, {}], {}
+    for side, folder in zip(sides, folders):
+        for path, user, x, y in leaf.read(folder):
+            where = f"{path}, client '{user}'"
+            side[user], stride = joined(x, y, where)
+            if stride and strides and stride not in strides:
+                raise UserError(f"{where}: its windows are {stride} apart, those of {strides.popitem()[1]} are not.")
+            if stride:
+                strides.setdefault(stride, where)
+    pairs = {user: (text, sides[1].get(user, "")) for user, text in sides[0].items()}
+    if LENGTH not in strides:
+        return pairs
+    for user, (train, test) in pairs.items():
+        if test and train[-1:] != test[0]:
+            raise UserError(f"{folders[1]}, client '{user}': it does not go on where its training windows end.")
+    return split({user: train[:-1] + test if test else train for user, (train, test) in pairs.items()})
 
 
 def split(texts: dict[str, str], fraction: float = 0.8) -> dict[str, tuple[str, str]]:
@@ -81,34 +101,43 @@ def split(texts: dict[str, str], fraction: float = 0.8) -> dict[str, tuple[str, 
 
 
 def texts_of_plays(place) -> dict[str, str]:
-    """Returns `PLAY_ROLE` -> text from a folder or archive of plays in plain text."""
-    entry = files.entries(place)
-    named = {
-        name.removesuffix(".txt"): files.content(entry[name]).decode("utf-8", "replace")
-        for name in entry
-        if name.endswith(".txt")
-    }
-    return plays.roles(named)
+    """Returns `PLAY_ROLE` -> text from a text file, or a folder or archive of them.
+
+    Raises:
+      UserError: texts in which no role speaks.
+    """
+    if files.plain(pathlib.Path(place).name).endswith(".txt"):
+        entry = {files.plain(pathlib.Path(place).name): pathlib.Path(place)}
+    else:
+        entry = files.entries(place, lambda name: name.endswith(".txt"))
+    texts = {name.removesuffix(".txt"): files.content(held).decode("utf-8", "replace") for name, held in entry.items()}
+    whole = [text for text in texts.values() if plays.is_gutenberg(text)]
+    found = plays.gutenberg(whole[0]) if whole else plays.roles(texts)
+    if texts and not found:
+        raise UserError(
+            f"{place}: no role speaks in it; a play has lines `ROLE<TAB>text` after `ACT I`, Project Gutenberg's pg100.txt "
+            f"has lines `  Role. text`."
+        )
+    return found
 
 
 def find(data_dir) -> dict[str, tuple[str, str]]:
     """Returns role -> (training text, test text) from LEAF JSON or, failing that, from plays."""
     if folders := leaf.find(data_dir, "shakespeare*"):
-        sides = texts_of_leaf(folders)
-        if stride_one(folders):
-            return sides
-        # Windows that do not overlap leave 80 times fewer examples: join train and test again and cut the text itself.
-        return split({role: train[:-1] + test for role, (train, test) in sides.items()})
+        return texts_of_leaf(folders)
     for folder in files.folders(data_dir, "shakespeare*"):
-        places = [folder / "plays.tar.xz", folder / "plays", folder] if folder.is_dir() else [folder]
-        for place in places:
+        whole = files.locate(folder, "pg100.txt")
+        places = [whole, folder / "plays.tar.xz", folder / "plays", folder] if folder.is_dir() else [folder]
+        for place in filter(None, places):
             if place.is_file() or (place.is_dir() and any(place.glob("*.txt"))):
+                if files.plain(place.name) == "pg100.txt":
+                    checksums.verify("shakespeare_leaf", [(str(place), place, files.read(place))])
                 if found := texts_of_plays(place):
                     return split(found)
     raise files.missing(
         "shakespeare_leaf",
         data_dir,
-        "LEAF JSON (train/ and test/) or plays in plain text",
+        "LEAF JSON (train/ and test/), Project Gutenberg's pg100.txt or plays in plain text",
         "https://github.com/TalwalkarLab/leaf",
     )
 
