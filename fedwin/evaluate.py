@@ -1,5 +1,6 @@
 """Loss and accuracy of models on a fixed set of examples, inside the compiled loop."""
 
+import warnings
 from typing import Any, Callable, NamedTuple
 
 import jax
@@ -37,13 +38,13 @@ class MeanOfMeans(NamedTuple):
 
 
 def held_out(dataset: Dataset, count: int = 0) -> dict[str, Any]:
-    """Returns the test features that evaluation needs, at most `count` examples of them (0 = all).
+    """Returns the test features that evaluation needs, `count` examples of them (0 = all, or a warning and what fits).
 
     Which ones is one fixed draw, so that all runs on a data set are tested on the same. Images that are decoded on
     access are decoded on all cores.
 
     Raises:
-      UserError: more bytes than TEST_BYTES.
+      UserError: more bytes than TEST_BYTES were asked for.
     """
     names = ("x", "y", "domain") if dataset.domain_names else ("x", "y")
     features = {name: dataset.test[name] for name in names if name in dataset.test}
@@ -51,10 +52,15 @@ def held_out(dataset: Dataset, count: int = 0) -> dict[str, Any]:
     drawn = min(count or total, total)
     size = sum(int(np.prod(v.shape[1:], dtype=np.int64)) * v.dtype.itemsize for v in features.values())
     if drawn * size > TEST_BYTES:
-        raise UserError(
+        fits = max(TEST_BYTES // 2 // size, 1)  # half: packing and placing them makes copies
+        much = (
             f"dataset {dataset.name}: {drawn:,} test examples of {size:,} bytes are more than the {TEST_BYTES >> 30} GiB "
-            f"kept for evaluation; evaluate on a fixed sample of them with --eval_examples={TEST_BYTES // 2 // size}."
+            f"kept for evaluation"
         )
+        if count:
+            raise UserError(f"{much}; evaluate on a fixed sample of them with --eval_examples={fits}.")
+        warnings.warn(f"{much}; evaluating on a fixed sample of {fits:,} (--eval_examples={fits}).", stacklevel=2)
+        drawn = fits
     rows = np.arange(total)
     if drawn < total:
         rows = np.sort(np.random.Generator(np.random.PCG64(0)).choice(total, drawn, replace=False))

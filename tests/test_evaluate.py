@@ -158,15 +158,18 @@ def test_images_of_a_test_set_are_decoded_once_and_only_those_that_are_used():
     assert packed["x"].shape == (3, 2, 4, 4, 3) and packed["mask"].sum() == 5
 
 
-def test_a_test_set_beyond_the_memory_is_refused_before_it_is_decoded(monkeypatch):
+def test_of_a_test_set_beyond_the_memory_a_sample_is_decoded(monkeypatch):
     images = Counted(1000)
     test = {"x": images, "y": np.zeros(1000, np.int32)}
     dataset = Dataset("large", test, test, 30)
     monkeypatch.setattr(evaluate, "TEST_BYTES", 10_000)
     with pytest.raises(UserError, match=r"large: 1,000 test examples .* --eval_examples=96\.$"):
-        evaluate.held_out(dataset)
+        evaluate.held_out(dataset, 1000)
     assert not images.asked
-    assert len(evaluate.held_out(dataset, 96)["y"]) == 96
+    with pytest.warns(UserWarning, match=r"large: 1,000 test examples .* fixed sample of 96 \(--eval_examples=96\)\.$"):
+        found = evaluate.held_out(dataset)
+    assert len(images.asked) == 96
+    np.testing.assert_array_equal(found["x"], evaluate.held_out(dataset, 96)["x"])
 
 
 def test_arrays_are_not_copied_without_need():

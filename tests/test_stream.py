@@ -55,7 +55,7 @@ def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
     found = stream.Stream(fed, 3, 2)
     ids = np.array([[4, 0, 7], [0, 8, -1]], np.int32)
     store, rows = found.take(ids)
-    assert store.examples["x"].shape[0] == store.order.shape[0] == found.capacity
+    assert store.examples["x"].shape[0] == store.order.shape[0] in found.capacities
     for k, row in zip(ids.reshape(-1), rows.reshape(-1)):
         if k >= 0:
             held = store.examples["x"][store.order[store.offset[row] : store.offset[row + 1]], 0]
@@ -65,6 +65,47 @@ def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
     empty, _ = found.take(np.full((2, 3), -1, np.int32))
     assert empty.examples["x"].shape == store.examples["x"].shape
     found.close()
+
+
+def skewed(sizes, width=4):
+    """Examples of 4 * width bytes, dealt to clients of these sizes."""
+    rows = int(np.sum(sizes))
+    x, y = np.arange(rows * width, dtype=np.float32).reshape(rows, width), (np.arange(rows) % 3).astype(np.int32)
+    part = Partition(np.arange(rows, dtype=np.int32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    return federate(Dataset("skewed", {"x": x, "y": y}, {"x": x[:6], "y": y[:6]}, 3), part)
+
+
+def test_one_large_client_does_not_make_every_dispatch_large():
+    fed = skewed([1000] + [10] * 199)
+    found = stream.Stream(fed, 5, 2, dispatch_bytes=10 * 20 * 20)
+    assert found.rounds == 2  # as many as the usual client allows, whatever the largest one needs
+    seen = {found.take(np.arange(k, k + 10, dtype=np.int32).reshape(2, 5))[0].order.shape[0] for k in range(0, 200, 10)}
+    assert seen == {found.capacities[0], found.capacities[-1]} and found.capacity == found.capacities[0]
+    assert len(found.capacities) == 3 and found.capacities[0] < 400 and found.capacities[-1] == 1090
+    found.close()
+
+
+def test_the_capacity_is_one_where_sizes_are_alike_and_a_bound_where_not():
+    assert stream.capacities(np.full(50, 7), 20) == (140,)
+    assert stream.capacities(np.array([5, 900]), 2) == (905,)
+    rng = np.random.default_rng(0)
+    sizes = np.minimum(rng.lognormal(4, 1.3, 1262).astype(int) + 1, 3500)  # photographers
+    usual, middle, bound = stream.capacities(sizes, 10)
+    needs = np.array([rng.choice(sizes, 10, replace=False).sum() for _ in range(500)])
+    assert needs.max() <= bound and 0.75 < (needs <= usual).mean() < 0.95 and (needs <= middle).mean() > 0.98
+    assert usual < bound / 5
+
+
+def test_a_run_over_several_capacities_computes_what_a_resident_one_does(tmp_path, monkeypatch):
+    fed = skewed([150] + [6] * 39)
+    monkeypatch.setattr(data, "load", lambda name, data_dir=None: dataclasses.replace(fed.dataset, natural=fed.partition))
+    common = dataclasses.replace(SMALL, num_rounds=20, rounds_per_dispatch=1, strategy="chunked:k=1", eval_every=1)
+    summaries = {}
+    for examples in ("device", "stream"):
+        changed = dataclasses.replace(common, examples=examples, out_dir=str(tmp_path / examples))
+        summaries[examples] = runner.run(changed, quiet=True)
+    assert accuracies(tmp_path / "stream") == accuracies(tmp_path / "device")
+    assert summaries["device"]["traces"] == 2 <= summaries["stream"]["traces"] <= 3
 
 
 def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(monkeypatch):
