@@ -1,5 +1,7 @@
 """From stored examples to network input: normalisation, and train-time augmentation per image, inside the compiled step."""
 
+from typing import Callable, NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -10,26 +12,17 @@ from fedwin.registry import Registry
 AUGMENTATIONS = Registry("augmentation")
 
 
-def normaliser(mean, std):
-    """Returns batch -> batch with x <- (x / 255 if uint8 - mean) / std per channel, in float32; others stay as they are."""
+class Augmentation(NamedTuple):
+    """train: (images [B, H, W, C], key) -> images; evaluation: what becomes of images that are tested on."""
 
-    def normalise(batch):
-        x = batch["x"]
-        if not (x.dtype == jnp.uint8 or jnp.issubdtype(x.dtype, jnp.floating)):
-            return batch
-        if x.dtype == jnp.uint8:
-            x = x.astype(jnp.float32) / 255
-        if mean is not None:
-            x = (x - jnp.asarray(mean, x.dtype)) / jnp.asarray(std, x.dtype)
-        return batch | {"x": x}
-
-    return normalise
+    train: Callable
+    evaluation: Callable = lambda images: images
 
 
-@AUGMENTATIONS.register("none")
-def none():
-    """Leaves images as they are."""
-    return lambda images, key: images
+def _central(images, height: int, width: int):
+    """Cuts the centre out of images [..., H, W, C]."""
+    top, left = (images.shape[-3] - height) // 2, (images.shape[-2] - width) // 2
+    return images[..., top : top + height, left : left + width, :]
 
 
 def _flip(images, key):
@@ -37,38 +30,96 @@ def _flip(images, key):
     return jnp.where(flips, images[:, :, ::-1, :], images)
 
 
+@AUGMENTATIONS.register("none")
+def none():
+    """Leaves images as they are."""
+    return Augmentation(lambda images, key: images)
+
+
 @AUGMENTATIONS.register("flip")
 def flip():
     """Mirrors every image left-right with probability 1/2."""
-    return _flip
+    return Augmentation(_flip)
 
 
 @AUGMENTATIONS.register("crop_flip")
-def crop_flip(*, padding: int = 4):
-    """Pads by `padding` zeros, crops back at a place of its own for every image, mirrors with probability 1/2."""
-    if not isinstance(padding, int) or padding < 1:
-        raise UserError(f"augmentation crop_flip: padding={padding} must be an integer >= 1.")
+def crop_flip(*, padding: int | None = None, size: int = 0):
+    """Cuts every image at a place of its own, then mirrors it with probability 1/2.
 
-    def augment(images, key):
+    Args:
+      padding: zeros around the image before it is cut; 4, or 0 where a size is given.
+      size: side of what is cut, in training at random and from the centre in evaluation (images stored at 256 are trained
+        on at 224); 0: as large as the image.
+    """
+    padding = (0 if size else 4) if padding is None else padding
+    if not isinstance(padding, int) or padding < (0 if size else 1):
+        raise UserError(f"augmentation crop_flip: padding={padding} must be an integer >= {0 if size else 1}.")
+    if not isinstance(size, int) or size < 0:
+        raise UserError(f"augmentation crop_flip: size={size} must be an integer >= 1, or 0 for that of the images.")
+
+    def cut_to(height, width):
+        if size > min(height, width):
+            raise UserError(
+                f"augmentation crop_flip: size={size} cannot be cut from images of {height} x {width}; load larger ones "
+                f"(landmarks:size=256) or give a smaller size."
+            )
+        return (size or height), (size or width)
+
+    def train(images, key):
         crop_key, flip_key = jax.random.split(key)
         count, height, width, channels = images.shape
+        to = cut_to(height, width)
         padded = jnp.pad(images, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-        corner = jax.random.randint(crop_key, (count, 2), 0, 2 * padding + 1)
-        crop = lambda image, at: lax.dynamic_slice(image, (at[0], at[1], 0), (height, width, channels))
+        room = jnp.array([height - to[0], width - to[1]]) + 2 * padding
+        corner = jax.random.randint(crop_key, (count, 2), 0, room + 1)
+        crop = lambda image, at: lax.dynamic_slice(image, (at[0], at[1], 0), (*to, channels))
         return _flip(jax.vmap(crop)(padded, corner), flip_key)
 
-    return augment
+    return Augmentation(train, lambda images: _central(images, *cut_to(*images.shape[-3:-1])))
+
+
+def output_shape(augmentation: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape of what the network sees of examples of this shape; UserError where they are no images."""
+    augment = AUGMENTATIONS.build(augmentation)
+    if augmentation == "none":
+        return tuple(shape)
+    if len(shape) != 3:
+        raise UserError(f"augmentation '{augmentation}' needs images [H, W, C]; this data set has examples {list(shape)}.")
+    return jax.eval_shape(augment.evaluation, jax.ShapeDtypeStruct((1, *shape), jnp.uint8)).shape[1:]
+
+
+def normaliser(mean, std, augmentation: str = "none"):
+    """Returns batch -> batch, the preparation of what is tested on: the augmentation's central cut, then per channel
+
+        x <- (x / 255 if uint8 - mean) / std
+
+    in float32; inputs that are no numbers to scale (tokens) stay as they are.
+    """
+    cut = AUGMENTATIONS.build(augmentation).evaluation
+
+    def normalise(batch):
+        return batch | {"x": _scaled(cut(batch["x"]), mean, std)}
+
+    return normalise
+
+
+def _scaled(x, mean, std):
+    if not (x.dtype == jnp.uint8 or jnp.issubdtype(x.dtype, jnp.floating)):
+        return x
+    if x.dtype == jnp.uint8:
+        x = x.astype(jnp.float32) / 255
+    if mean is not None:
+        x = (x - jnp.asarray(mean, x.dtype)) / jnp.asarray(std, x.dtype)
+    return x
 
 
 def train_preparation(mean, std, augmentation: str = "none"):
     """Returns (batch, key) -> batch: augmentation of the stored image (crops pad with black), then normalisation."""
-    augment = AUGMENTATIONS.build(augmentation)
-    normalise = normaliser(mean, std)
+    augment = AUGMENTATIONS.build(augmentation).train
 
     def prepare(batch, key):
         if augmentation != "none" and batch["x"].ndim != 4:
             raise UserError(f"augmentation '{augmentation}' needs images [B, H, W, C]; this data set has none.")
-        images = augment(batch["x"], key) if augmentation != "none" else batch["x"]
-        return normalise(batch | {"x": images})
+        return batch | {"x": _scaled(augment(batch["x"], key), mean, std)}
 
     return prepare
