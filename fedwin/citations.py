@@ -1,15 +1,21 @@
-"""BibTeX of what a run used: `citation("scaffold")`, `citation("fedhbm:first=shared")`, `citation("wima")`."""
+"""BibTeX of what a run used: `citation("scaffold")`, `citation("fedhbm:first=shared", "wima")`, `citation(config)`."""
 
 from fedwin.algorithms import ALGORITHMS
+from fedwin.config import Config
 from fedwin.errors import UserError
+from fedwin.losses import LOSSES
+from fedwin.observers import OBSERVERS
 from fedwin.registry import nearest
+from fedwin.wrappers import WRAPPERS
 
 # Wrappers, observers and losses; algorithms name their paper in their catalog entry.
 OTHERS = {
     "ima": ("zhou2023understanding",),
     "wima": ("caldarola2023window",),
     "swa": ("caldarola2022improving", "izmailov2018averaging"),
+    "local_bn": ("andreux2020siloed", "li2021fedbn"),
     "ema": ("polyak1992acceleration",),
+    "local_bn": ("andreux2020siloed", "li2021fedbn"),
     "wsm": ("legate2023reweighted",),
 }
 
@@ -267,6 +273,21 @@ BIBTEX = {
             "Conference on Uncertainty in Artificial Intelligence",
             "1803.05407",
         ),
+        _arxiv(
+            "andreux2020siloed",
+            ("Andreux, Mathieu", "Ogier du Terrail, Jean", "Beguier, Constance", "Tramel, Eric W."),
+            "Siloed Federated Learning for Multi-Centric Histopathology Datasets",
+            2020,
+            "2008.07424",
+        ),
+        _meeting(
+            "li2021fedbn",
+            ("Li, Xiaoxiao", "Jiang, Meirui", "Zhang, Xiaofei", "Kamp, Michael", "Dou, Qi"),
+            "{FedBN}: Federated Learning on Non-{IID} Features via Local Batch Normalization",
+            2021,
+            _ICLR,
+            "2102.07623",
+        ),
         _entry(
             "article",
             "polyak1992acceleration",
@@ -277,6 +298,22 @@ BIBTEX = {
             volume=30,
             number=4,
             pages="838--855",
+        ),
+        _meeting(
+            "andreux2020siloed",
+            ("Andreux, Mathieu", "Ogier du Terrail, Jean", "Beguier, Constance", "Tramel, Eric W."),
+            "Siloed Federated Learning for Multi-Centric Histopathology Datasets",
+            2020,
+            "Domain Adaptation and Representation Transfer, and Distributed and Collaborative Learning",
+            "2008.07424",
+        ),
+        _meeting(
+            "li2021fedbn",
+            ("Li, Xiaoxiao", "Jiang, Meirui", "Zhang, Xiaofei", "Kamp, Michael", "Dou, Qi"),
+            "{FedBN}: Federated Learning on Non-{IID} Features via Local Batch Normalization",
+            2021,
+            _ICLR,
+            "2102.07623",
         ),
         _arxiv(
             "legate2023reweighted",
@@ -289,17 +326,31 @@ BIBTEX = {
 }
 
 
-def citation(name: str) -> str:
-    """Returns the BibTeX of a method, wrapper, observer or loss by its name; parameters (`name:key=value`) are ignored.
+def _keys(name: str) -> tuple[str, ...]:
+    """Returns the BibTeX keys of a method, wrapper, observer or loss; raises UserError for an unknown name."""
+    name = name.partition(":")[0].strip().lower()
+    if name in ALGORITHMS.entries:
+        return ALGORITHMS.entries[name].paper.key, *ALSO.get(name, ())
+    if name in OTHERS:
+        return OTHERS[name]
+    known = sorted([*ALGORITHMS.entries, *OTHERS])
+    raise UserError(f"no citation for '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
+
+
+def _used(config: Config) -> list[str]:
+    """Returns what a run is made of, without what has no paper (plain cross-entropy, clipping, a method of one's own)."""
+    parts = ((ALGORITHMS, [config.algorithm]), (WRAPPERS, config.wrap), (OBSERVERS, config.observe), (LOSSES, [config.loss]))
+    names = [(known, text.partition(":")[0].strip()) for known, texts in parts for text in texts]
+    return [name for known, name in names if name not in known or name in ALGORITHMS.entries or name in OTHERS]
+
+
+def citation(*what: str | Config) -> str:
+    """Returns the BibTeX of methods, wrappers, observers and losses, every paper once.
+
+    Args:
+      what: names, whose parameters (`name:key=value`) are ignored, or a Config: all that its run uses.
 
     Raises UserError for an unknown name.
     """
-    name = name.partition(":")[0].strip().lower()
-    if name in ALGORITHMS.entries:
-        keys = (ALGORITHMS.entries[name].paper.key, *ALSO.get(name, ()))
-    elif name in OTHERS:
-        keys = OTHERS[name]
-    else:
-        known = sorted([*ALGORITHMS, *OTHERS])
-        raise UserError(f"no citation for '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
-    return "\n\n".join(BIBTEX[key] for key in keys)
+    names = [name for one in what for name in (_used(one) if isinstance(one, Config) else [one])]
+    return "\n\n".join(BIBTEX[key] for key in dict.fromkeys(key for name in names for key in _keys(name)))

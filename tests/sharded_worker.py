@@ -1,4 +1,7 @@
-"""Runs every method on N CPU devices and in a plain loop, and compares; a process of its own (N is set once)."""
+"""Runs methods on N CPU devices and in a plain loop, and compares; a process of its own (N is set once).
+
+  python sharded_worker.py 8 [CHOICE ...]        all of the registry without a choice; MESH/CHOICE uses MESH of the devices
+"""
 
 import sys
 
@@ -15,13 +18,14 @@ from fedwin.strategy import Strategy, make_mesh  # noqa: E402
 
 def main(devices, choices):
     assert jax.device_count() == devices
-    mesh = make_mesh(devices)
     schedule = (tuple(range(6)), tuple(range(7, 1, -1)))
     p = testing.classification((4, 2, 3, 5, 1, 2, 3, 2), schedule=schedule, shuffle=False)
-    for choice in choices or [entry.instances[0] for entry in ALGORITHMS.entries.values()]:
+    for text in choices or [entry.instances[0] for entry in ALGORITHMS.entries.values()]:
+        fewer, slash, choice = text.rpartition("/")
+        mesh = make_mesh(int(fewer) if slash else devices)
         bench = testing.Bench(choice, p, rounds=4)
         # 8 devices: two of them only see padding; 4: a chunk of one client at a time.
-        testing.check_strategy(bench, Strategy(1 if devices == 4 else None, mesh))
+        testing.check_strategy(bench, Strategy(1 if mesh.size == 4 else None, mesh))
         print(choice, "ok", flush=True)
 
 

@@ -1,7 +1,8 @@
 """The algorithms by name: `ALGORITHMS.build("fedprox:mu=0.1", setting, train)`.
 
 A builder has the signature `builder(setting: core.Setting, train: local.Solver, *, hyper=default, ...) ->
-core.Algorithm`. To add an algorithm, write one file and add one entry here.
+core.Algorithm`. To add an algorithm, write one file, add one entry here and the BibTeX of its paper in fedwin.citations;
+tests take everything else from the entry, and golden values from whatever key begins with its name.
 """
 
 from fedwin.algorithms.adabest import adabest
@@ -49,6 +50,7 @@ ALGORITHMS.add(
         "fedopt:optimizer=yogi,server_lr=0.1",
         "fedopt:optimizer=adagrad,server_lr=0.1",
     ),
+    degenerate={"optimizer": "sgd"},
 )
 ALGORITHMS.add(
     fedavgm,
@@ -60,6 +62,7 @@ ALGORITHMS.add(
     reported="1x",
     server="2",
     instances=("fedavgm:beta=0.5",),
+    degenerate={"beta": 0},
 )
 ALGORITHMS.add(fedadam, _adaptive, server="3", instances=("fedadam:server_lr=0.1",))
 ALGORITHMS.add(fedyogi, _adaptive, server="3", instances=("fedyogi:server_lr=0.1",))
@@ -69,6 +72,7 @@ ALGORITHMS.add(
     Paper("Federated Optimization in Heterogeneous Networks", "https://arxiv.org/abs/1812.06127", "li2020federated"),
     reported="1x",
     instances=("fedprox:mu=0.5",),
+    degenerate={"mu": 0},
 )
 ALGORITHMS.add(
     scaffold,
@@ -105,6 +109,7 @@ ALGORITHMS.add(
     server="2",
     client="1 + last round",
     instances=("adabest:mu=0.2", "adabest:eval_model=average"),
+    degenerate={"mu": 0, "beta": 0},
 )
 ALGORITHMS.add(
     fedcm,
@@ -113,6 +118,7 @@ ALGORITHMS.add(
     reported="1.5x",
     server="2",
     instances=("fedcm:alpha=0.4",),
+    degenerate={"alpha": 1},
 )
 ALGORITHMS.add(
     fedadc,
@@ -125,6 +131,7 @@ ALGORITHMS.add(
     reported="1.5x",
     server="2",
     instances=("fedadc:beta_global=0.6", "fedadc:beta_global=0.6,beta_local=1.0"),
+    degenerate={"beta_global": 0, "beta_local": 0},
 )
 ALGORITHMS.add(
     fedacg,
@@ -135,6 +142,7 @@ ALGORITHMS.add(
     ),
     server="2",
     instances=("fedacg:lam=0.5",),
+    degenerate={"lam": 0, "beta": 0},
 )
 _mime = Paper(
     "Mime: Mimicking Centralized Stochastic Algorithms in Federated Learning",
@@ -150,7 +158,16 @@ ALGORITHMS.add(
     server="1 (2)",
     instances=("mime", "mime:beta=0.5,weighting=uniform"),
 )
-ALGORITHMS.add(mimelite, _mime, down="2", up="2", reported="2x", server="2", instances=("mimelite:beta=0.5",))
+ALGORITHMS.add(
+    mimelite,
+    _mime,
+    down="2",
+    up="2",
+    reported="2x",
+    server="2",
+    instances=("mimelite:beta=0.5",),
+    degenerate={"beta": 0},
+)
 ALGORITHMS.add(
     fednova,
     Paper(
@@ -166,14 +183,15 @@ ALGORITHMS.add(
     Paper("Gradient Masked Averaging for Federated Learning", "https://arxiv.org/abs/2201.11986", "tenison2022gradient"),
     server="1 + 2 sums",
     instances=("fedgma", "fedgma:threshold=0.8,mode=hard", "fedgma:mode=extra_step"),
+    degenerate={"threshold": 0},
 )
 _sam = Paper(
     "Improving Generalization in Federated Learning by Seeking Flat Minima",
     "https://arxiv.org/abs/2203.11834",
     "caldarola2022improving",
 )
-ALGORITHMS.add(fedsam, _sam)
-ALGORITHMS.add(fedasam, _sam)
+ALGORITHMS.add(fedsam, _sam, degenerate={"rho": 0})
+ALGORITHMS.add(fedasam, _sam, degenerate={"rho": 0})
 ALGORITHMS.add(
     fedfa,
     Paper(
@@ -185,6 +203,7 @@ ALGORITHMS.add(
     up="1 + C d numbers",
     server="1 + C d",
     instances=("fedfa", "fedfa:calibrate_from=0,divide=present"),
+    degenerate={"lam": 0, "calibrate_lr": 0},
 )
 _ghb = Paper(
     "Communication-Efficient Heterogeneous Federated Learning with Generalized Heavy-Ball Momentum",
@@ -192,7 +211,13 @@ _ghb = Paper(
     "zaccone2023communication",
 )
 ALGORITHMS.add(
-    ghb, _ghb, down="2", reported="1.5x", server="1 + tau", instances=("ghb:tau=2,beta=0.5", "ghb:beta=0.5,nesterov=true")
+    ghb,
+    _ghb,
+    down="2",
+    reported="1.5x",
+    server="1 + tau",
+    instances=("ghb:tau=2,beta=0.5", "ghb:beta=0.5,nesterov=true"),
+    degenerate={"beta": 0},
 )
 ALGORITHMS.add(
     local_ghb,
@@ -200,6 +225,7 @@ ALGORITHMS.add(
     reported="1x",
     client="1",
     instances=("local_ghb:beta=0.5", "local_ghb:beta=0.5,first=random,scale=tau_i"),
+    degenerate={"beta": 0},
 )
 ALGORITHMS.add(
     fedhbm,
@@ -207,4 +233,5 @@ ALGORITHMS.add(
     reported="1x",
     client="1",
     instances=("fedhbm", "fedhbm:first=shared", "fedhbm:first=random,nesterov=true"),
+    degenerate={"beta": 0},
 )

@@ -1,44 +1,18 @@
 """What the registry says about every method: communication, table, citations, choices."""
 
+import re
+
 import pytest
 
-from fedwin import citations, testing
+from fedwin import citations, testing, tree
 from fedwin.algorithms import ALGORITHMS
+from fedwin.algorithms.catalog import amounts
 from fedwin.communication import communication, overhead
+from fedwin.config import Config
 from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.observers import OBSERVERS
 from fedwin.wrappers import WRAPPERS
-
-# Models down and up per client and round, as the papers' tables count them.
-COUNTED = {
-    "fedavg": (1, 1),
-    "fedopt:optimizer=adam": (1, 1),
-    "fedavgm": (1, 1),
-    "fedadam": (1, 1),
-    "fedyogi": (1, 1),
-    "fedadagrad": (1, 1),
-    "fedprox": (1, 1),
-    "scaffold": (2, 2),
-    "scaffold:option=I": (2, 2),
-    "feddyn": (1, 1),
-    "adabest": (1, 1),
-    "fedcm": (2, 1),
-    "fedadc": (2, 1),
-    "fedacg": (1, 1),
-    "mime": (2, 2),
-    "mime:beta=0.9": (3, 2),
-    "mimelite": (2, 2),
-    "fedgma": (1, 1),
-    "fedgma:mode=extra_step": (1, 1),
-    "fedsam": (1, 1),
-    "fedasam": (1, 1),
-    "ghb:tau=2": (2, 1),
-    "local_ghb": (1, 1),
-    "fedhbm": (1, 1),
-    "fedhbm:first=random,nesterov=true": (1, 1),
-}
-
 
 @pytest.fixture(scope="module")
 def problem():
@@ -46,28 +20,26 @@ def problem():
     return testing.regression(x, y, [0.5, 0.1], batch_size=2, epochs=1, lr=0.1, schedule=[[0, 1]])
 
 
-@pytest.mark.parametrize("choice", COUNTED)
-def test_bytes_are_what_the_papers_count(choice, problem):
-    counted = communication(problem.build(choice), problem.variables.params, problem.store, problem.n_max)
-    model = 2 * 4
-    assert (counted.down / model, counted.up / model) == COUNTED[choice]
+@pytest.mark.parametrize("name", ALGORITHMS.entries)
+def test_what_travels_is_what_the_entry_says(name):
+    """All variants together take all the values of an entry such as '2 (3 with momentum)', and no others."""
+    p, entry = testing.classification(), ALGORITHMS.entries[name]
+    size = lambda params: tree.nbytes(params) // 4
+    counted = [
+        communication(p.build(choice), p.variables.params, p.store, p.n_max, p.variables.stats) for choice in entry.instances
+    ]
+    for way in ("down", "up"):
+        # The model's statistics, which are no parameters, travel once each way.
+        found = {getattr(bytes, way) // 4 - size(p.variables.stats) for bytes in counted}
+        assert found == amounts(getattr(entry, way), size(p.variables.params), C=3, d=4), way
 
 
-def test_every_method_is_counted():
-    assert {choice.partition(":")[0] for choice in COUNTED} | {"fednova", "fedfa"} == set(ALGORITHMS)
-
-
-def test_fednova_adds_one_number(problem):
-    counted = communication(problem.build("fednova"), problem.variables.params, problem.store)
-    assert counted == (8, 8 + 4)
-
-
-def test_fedfa_adds_its_anchors_both_ways():
-    p = testing.classification()
-    counted = communication(p.build("fedfa"), p.variables.params, p.store, p.n_max, p.variables.stats)
-    plain = communication(p.build("fedavg"), p.variables.params, p.store, p.n_max, p.variables.stats)
-    anchors = 3 * 4 * 4
-    assert counted == (plain.down + anchors, plain.up + anchors)
+def test_costs_are_read_and_nonsense_is_refused():
+    assert amounts("2", 10) == {20} and amounts("1 + 1 number", 10) == {11}
+    assert amounts("2 (3 with momentum)", 10) == {20, 30} and amounts("1 + C d numbers", 10, C=3, d=2) == {16}
+    for text in ("", "two", "1 + x", "1 + C d", "1.5"):
+        with pytest.raises(ValueError, match="is not a cost"):
+            amounts(text, 10, C=3, d=2)
 
 
 def test_wrappers_cost_nothing(problem):
@@ -87,13 +59,20 @@ def test_the_printed_overheads_are_kept_beside():
     }
 
 
-@pytest.mark.parametrize("style", ["markdown", "plain"])
-def test_the_table_has_a_row_for_every_method(style):
-    lines = ALGORITHMS.table(style).splitlines()
-    rows = lines[2:] if style == "markdown" else lines[1:]
-    assert [row.strip("| ").split()[0] for row in rows] == list(ALGORITHMS)
-    if style == "markdown":
-        assert {line.replace("\\|", "").count("|") for line in lines} == {8}
+def test_the_table_has_a_row_for_every_method():
+    lines = ALGORITHMS.table().splitlines()
+    assert [row.strip("| ").split()[0] for row in lines[2:]] == list(ALGORITHMS)
+    assert {line.replace("\\|", "").count("|") for line in lines} == {8}
+
+
+def test_the_plain_table_explains_every_hyperparameter_below_its_row():
+    blocks = re.split(r"\n(?=\S)", ALGORITHMS.table("plain"))[1:]
+    assert [block.split()[0] for block in blocks] == list(ALGORITHMS)
+    for block, entry in zip(blocks, ALGORITHMS.entries.values()):
+        explained = [line.split(None, 1) for line in block.splitlines()[1:]]
+        assert [(text.partition("=")[0], meaning) for text, meaning in explained] == [
+            (h.name, h.meaning) for h in entry.hyperparameters
+        ]
 
 
 @pytest.mark.parametrize("name", [*ALGORITHMS, *WRAPPERS, *OBSERVERS, *LOSSES])
@@ -104,6 +83,23 @@ def test_what_has_a_paper_can_be_cited(name):
         return
     text = citations.citation(name + ":window=3")
     assert text.startswith("@") and text.count("{") == text.count("}") and "title = {" in text
+
+
+def test_several_names_are_cited_once_each():
+    one, two = citations.citation("fedavg"), citations.citation("wima")
+    assert citations.citation("fedavg", "wima:window=3", "fedavg") == one + "\n\n" + two
+    both = citations.citation("fedadam", "fedyogi")  # one paper
+    assert both == citations.citation("fedadam") and both.count("@") == 1
+
+
+def test_a_configuration_is_cited_whole():
+    config = Config(algorithm="fedsam:rho=0.1", wrap=["clip:norm=1.0", "swa"], observe=["wima:window=9", "ema"], loss="wsm")
+    text = citations.citation(config)
+    assert text == citations.citation("fedsam", "swa", "wima", "ema", "wsm")
+    assert text.count("@") == len(re.findall(r"@\w+{(\w+),", text)) == len(set(re.findall(r"@\w+{(\w+),", text)))
+    assert citations.citation(Config()) == citations.citation("fedavg")
+    with pytest.raises(UserError, match="Did you mean 'swa'"):
+        citations.citation(Config(wrap=["swe"]))
 
 
 def test_links_and_citations_name_the_same_papers():
