@@ -1,7 +1,9 @@
 """Every test process sees two CPU devices, so that sharding is exercised on any machine."""
 
+import os
 import pathlib
 import sys
+import tempfile
 
 import jax
 
@@ -12,16 +14,26 @@ jax.config.update("jax_num_cpu_devices", 2)
 # Helpers that several tests share (toy, ...) stand beside them.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+# Tests that start processes of their own take longest: they begin first, so that no worker is left with one at the end.
+LONGEST = ("test_kill_resume.py", "test_bench.py", "test_runner.py", "test_contract_sharded.py", "test_notebooks.py")
+
 
 def pytest_configure(config):
-    # Many tests compile the same small programs: a cache for the length of the session saves most of that.
-    import tempfile
-
-    config.fedwin_cache = tempfile.TemporaryDirectory(prefix="fedwin-jit-")
-    jax.config.update("jax_compilation_cache_dir", config.fedwin_cache.name)
+    # Many tests, workers and child processes compile the same small programs: one cache for the length of the session.
+    if not hasattr(config, "workerinput"):
+        config.fedwin_cache = tempfile.TemporaryDirectory(prefix="fedwin-jit-")
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = config.fedwin_cache.name
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def pytest_unconfigure(config):
-    config.fedwin_cache.cleanup()
+    if hasattr(config, "fedwin_cache"):
+        config.fedwin_cache.cleanup()
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))

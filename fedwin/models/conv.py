@@ -1,11 +1,6 @@
-"""Convolution and pooling as slices and matrix products.
+"""Convolution and pooling that stay fast inside compiled loops and under vmap over clients.
 
-A convolution with one kernel per client must not reach `lax.conv_general_dilated`: vmap turns it into a grouped
-convolution, and inside a compiled loop on a CPU its gradients leave the fast path. As
-
-    y[b, h, w, :] = sum_{i, j} x[b, h s + i, w s + j, :] K[i, j]  =  patches(x)[b, h, w, :] @ K.reshape(-1, C_out)
-
-it is one matrix product, which becomes a batched matrix product under vmap.
+`conv_general_dilated` takes the place of lax's, for instance in `flax.linen.Conv(conv_general_dilated=...)`.
 """
 
 import functools
@@ -15,63 +10,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-
-def _pad(x, low_high, interior=None):
-    """Pads the spatial axes of x [B, ..., C] with zeros, `interior` zeros between neighbours."""
-    interior = interior or (0,) * len(low_high)
-    if not any(interior) and all(tuple(p) == (0, 0) for p in low_high):
-        return x
-    config = [(0, 0, 0), *((lo, hi, i) for (lo, hi), i in zip(low_high, interior)), (0, 0, 0)]
-    return lax.pad(x, jnp.zeros((), x.dtype), config)
-
-
-def _taps(x, window, strides, dilation):
-    """Yields one strided slice [B, *out, C] of x per position in the window, row-major."""
-    out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[1:-1], window, strides, dilation)]
-    for flat in range(math.prod(window)):
-        offset, rest = [], flat
-        for k, d in zip(reversed(window), reversed(dilation)):
-            offset.insert(0, rest % k * d)
-            rest //= k
-        limit = [o + (n - 1) * s + 1 for o, n, s in zip(offset, out, strides)]
-        yield lax.slice(x, (0, *offset, 0), (x.shape[0], *limit, x.shape[-1]), (1, *strides, 1))
-
-
-def patches(x, window, strides=None, dilation=None):
-    """Windows of x side by side: [B, *spatial, C] -> [B, *out, prod(window) * C], window row-major, VALID.
-
-    A window of one element with stride one returns x itself.
-    """
-    strides, dilation = strides or (1,) * len(window), dilation or (1,) * len(window)
-    taps = list(_taps(x, window, strides, dilation))
-    return taps[0] if len(taps) == 1 else jnp.concatenate(taps, -1)
-
-
-def _depthwise(x, kernel, strides, dilation):
-    """y[..., c m + t] = sum_{i, j} x[..., c] K[i, j, 0, c m + t]: a sum of shifted products."""
-    multiplier = kernel.shape[-1] // x.shape[-1]
-    weights = kernel.reshape(-1, kernel.shape[-1])
-    total = None
-    for tap, weight in zip(_taps(x, kernel.shape[:-2], strides, dilation), weights):
-        tap = tap if multiplier == 1 else jnp.repeat(tap, multiplier, axis=-1)
-        total = tap * weight if total is None else total + tap * weight
-    return total
-
-
-def _dense(x, kernel, strides, dilation, precision):
-    columns = patches(x, kernel.shape[:-2], strides, dilation)
-    rows, weights = columns.reshape(-1, columns.shape[-1]), kernel.reshape(-1, kernel.shape[-1])
-    flat = jnp.matmul(rows, weights, precision=precision)
-    return flat.reshape(*columns.shape[:-1], kernel.shape[-1])
-
-
-def _grouped(x, kernel, strides, dilation, groups, precision):
-    """Patches per group, one batched matrix product over the groups."""
-    columns = patches(x, kernel.shape[:-2], strides, dilation)
-    split = columns.reshape(*columns.shape[:-1], -1, groups, x.shape[-1] // groups)
-    weights = kernel.reshape(-1, kernel.shape[-2], groups, kernel.shape[-1] // groups)
-    y = jnp.einsum("...kgi,kigo->...go", split, weights, precision=precision)
-    return y.reshape(*columns.shape[:-1], kernel.shape[-1])
+from fedwin.models.dense_conv import convolve
+from fedwin.models.patches import depthwise, grouped, pad, patches, taps  # noqa: F401 (patches: for others)
 
 
 def conv_general_dilated(
@@ -87,10 +27,10 @@ def conv_general_dilated(
     precision=None,
     preferred_element_type=None,
 ):
-    """`lax.conv_general_dilated` as patches @ kernel; pass it to `flax.linen.Conv(conv_general_dilated=...)`.
+    """`lax.conv_general_dilated`, same arguments and result, any layout, stride, dilation and padding.
 
-    Args and result as in lax, any layout, stride, dilation and padding. Groups: depthwise (groups = C_in) is a sum of
-    shifted products, other groups a batched product. batch_group_count > 1 goes to lax itself.
+    Without groups it is `dense_conv.convolve`; depthwise (groups = C_in) is a sum of shifted products, other groups a
+    batched product of patches. batch_group_count > 1 goes to lax itself.
     """
     if batch_group_count != 1:
         return lax.conv_general_dilated(
@@ -111,14 +51,16 @@ def conv_general_dilated(
         sizes = [(n - 1) * i + 1 if n else 0 for n, i in zip(x.shape[1:-1], inside)]
         spans = [(k - 1) * d + 1 for k, d in zip(kernel.shape[:-2], dilation)]
         padding = lax.padtype_to_pads(sizes, spans, strides, padding)
-    x = _pad(x, [tuple(p) for p in padding], tuple(i - 1 for i in inside))
+    padding = tuple((int(low), int(high)) for low, high in padding)
 
     if feature_group_count == 1:
-        y = _dense(x, kernel, strides, dilation, precision)
-    elif feature_group_count == x.shape[-1]:
-        y = _depthwise(x, kernel, strides, dilation)
+        y = convolve(x, kernel, strides, padding, inside, dilation, precision)
     else:
-        y = _grouped(x, kernel, strides, dilation, feature_group_count, precision)
+        x = pad(x, padding, tuple(i - 1 for i in inside))
+        if feature_group_count == x.shape[-1]:
+            y = depthwise(x, kernel, strides, dilation)
+        else:
+            y = grouped(x, kernel, strides, dilation, feature_group_count, precision)
     if preferred_element_type is not None:
         y = y.astype(preferred_element_type)
     back = [0] * lhs.ndim
@@ -142,7 +84,7 @@ def _windows(x, window, strides, padding, neutral, reduce, fold):
     if any(tuple(p) != (0, 0) for p in padding):
         x = lax.pad(x, jnp.asarray(neutral, x.dtype), [(0, 0, 0), *((lo, hi, 0) for lo, hi in padding), (0, 0, 0)])
     if tuple(window) != strides:
-        return functools.reduce(fold, _taps(x, tuple(window), strides, (1,) * len(window)))
+        return functools.reduce(fold, taps(x, tuple(window), strides, (1,) * len(window)))
     # The gradient of reduce_window (select_and_scatter) is slow on a CPU; that of reshape and reduce is not.
     shape = [x.shape[0]]
     for axis, k in enumerate(window, start=1):

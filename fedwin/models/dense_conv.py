@@ -1,0 +1,160 @@
+"""A convolution without groups, with each of its derivatives computed the fast way.
+
+    y[b, h, w, :] = sum_{i, j} x[b, h s + i, w s + j, :] K[i, j]  =  patches(x)[b, h, w, :] @ K.reshape(-1, C_out)
+
+Values, gradient of x and gradient of K are the three faces of one trilinear form <y(x, K), dy>; each is a primitive here
+whose derivatives are the other two, so that derivatives of any order stay fast.
+
+A kernel per client must not reach `lax.conv_general_dilated`: vmap would make a grouped convolution of it. So under vmap
+all three are batched products of patches. Otherwise, on a CPU, lax's forward pass, which packs patches on the fly, gives
+the values and, of the cotangent and the turned kernel, the gradient of x; the gradient of K, which XLA:CPU would leave to
+a slow loop, is a sum of products of patches, made for a few images at a time so that they stay in the cache.
+"""
+
+import math
+from typing import Any, Callable, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from fedwin.models.patches import pad, patches, product
+
+# Patches that are made at a time for the gradient of a kernel: about half of a core's second-level cache.
+BLOCK_BYTES = 1 << 20
+# Images of fewer channels (grey, colour) suit lax's packing badly: their patches are made unless they are larger than this.
+FEW_CHANNELS, FEW_BYTES = 8, 4 << 20
+_NHWC = ("NHWC", "HWIO", "NHWC")
+
+
+class _Geometry(NamedTuple):
+    """image, window: spatial sizes; strides, padding ((low, high)), inside (dilation of x), dilation (of K) per axis."""
+
+    image: tuple
+    window: tuple
+    strides: tuple
+    padding: tuple
+    inside: tuple
+    dilation: tuple
+    precision: Any
+
+
+def convolve(x, kernel, strides, padding, inside, dilation, precision):
+    """Convolves x [B, *spatial, C] with kernel [*window, C, C_out].
+
+    Args:
+      strides, dilation (of the kernel), inside (of x: 1 = none): one per spatial axis; padding: (low, high) each.
+    """
+    g = _Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
+    y = jax.eval_shape(lambda x, kernel: _plain_values(x, kernel, g), x, kernel)
+    patch_bytes = y.size // y.shape[-1] * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
+    narrow = x.shape[-1] < FEW_CHANNELS and patch_bytes < FEW_BYTES
+    # lax on a CPU is fast for images in float32 only.
+    image = len(g.window) == 2 and x.dtype == kernel.dtype == jnp.float32
+    if narrow or not image or math.prod(g.window) == 1:
+        return _plain_values(x, kernel, g)
+    return _values.bind(x, kernel, geometry=g)
+
+
+# ------------------------------------------------------------------------------------------------- under vmap
+
+
+def _plain_values(x, kernel, g: _Geometry):
+    return product(pad(x, g.padding, tuple(i - 1 for i in g.inside)), kernel, g.strides, g.dilation, g.precision)
+
+
+def _plain_of_input(dy, kernel, g: _Geometry):
+    x = jax.ShapeDtypeStruct((dy.shape[0], *g.image, kernel.shape[-2]), dy.dtype)
+    return jax.linear_transpose(lambda x: _plain_values(x, kernel, g), x)(dy)[0]
+
+
+def _plain_of_kernel(x, dy, g: _Geometry):
+    kernel = jax.ShapeDtypeStruct((*g.window, x.shape[-1], dy.shape[-1]), dy.dtype)
+    return jax.linear_transpose(lambda kernel: _plain_values(x, kernel, g), kernel)(dy)[0]
+
+
+# --------------------------------------------------------------------------------------------------- one kernel
+
+
+def _fast_values(x, kernel, g: _Geometry):
+    return lax.conv_general_dilated(
+        x, kernel, g.strides, g.padding, g.inside, g.dilation, _NHWC, precision=g.precision
+    )
+
+
+def _fast_of_input(dy, kernel, g: _Geometry):
+    """The cotangent, spread out by the strides, convolved with the kernel turned around."""
+    padding = []
+    for n, out, k, s, a, d, (low, _) in zip(
+        g.image, dy.shape[1:-1], g.window, g.strides, g.inside, g.dilation, g.padding, strict=True
+    ):
+        span = (k - 1) * d
+        padding.append((span - low, low + (n - 1) * a - (out - 1) * s))
+    turned = kernel[::-1, ::-1].swapaxes(-1, -2)
+    return lax.conv_general_dilated(dy, turned, g.inside, padding, g.strides, g.dilation, _NHWC, precision=g.precision)
+
+
+def _fast_of_kernel(x, dy, g: _Geometry):
+    """patches(x)^T dy, summed over blocks of images."""
+    x = pad(x, g.padding, tuple(i - 1 for i in g.inside))
+    images, depth = len(dy), math.prod(g.window) * x.shape[-1]
+
+    def block(x, dy):
+        columns = patches(x, g.window, g.strides, g.dilation)
+        # dy comes first: the product with the longer rows on the right is the faster one.
+        return lax.dot_general(dy, columns, (((0, 1, 2), (0, 1, 2)), ((), ())), precision=g.precision)
+
+    fitting = BLOCK_BYTES // (math.prod(dy.shape[1:-1]) * depth * x.dtype.itemsize)
+    each = next(n for n in range(max(1, min(fitting, images)), 0, -1) if images % n == 0)
+    split = lambda a: a.reshape(images // each, each, *a.shape[1:])
+    zeros = jnp.zeros((dy.shape[-1], depth), x.dtype)
+    total = lax.scan(lambda total, part: (total + block(*part), None), zeros, (split(x), split(dy)))[0]
+    return total.T.reshape(*g.window, x.shape[-1], dy.shape[-1])
+
+
+# --------------------------------------------------------------------------------------------------- primitives
+
+
+def _primitive(name: str, fast: Callable, plain: Callable) -> Primitive:
+    """A bilinear map of two arrays: `fast` on a CPU, `plain` on accelerators and under vmap."""
+
+    def run(a, b, *, geometry):
+        return lax.platform_dependent(a, b, cpu=lambda a, b: fast(a, b, geometry), default=lambda a, b: plain(a, b, geometry))
+
+    def shape(a, b, *, geometry):
+        y = jax.eval_shape(lambda a, b: plain(a, b, geometry), a, b)
+        return jax.core.ShapedArray(y.shape, y.dtype)
+
+    def batch(operands, axes, *, geometry):
+        return jax.vmap(lambda a, b: plain(a, b, geometry), tuple(axes))(*operands), 0
+
+    primitive = Primitive(f"fedwin_convolution_{name}")
+    primitive.def_impl(jax.jit(run, static_argnames="geometry"))
+    primitive.def_abstract_eval(shape)
+    batching.primitive_batchers[primitive] = batch
+    mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=False))
+    return primitive
+
+
+_values = _primitive("values", _fast_values, _plain_values)
+_of_input = _primitive("of_input", _fast_of_input, _plain_of_input)
+_of_kernel = _primitive("of_kernel", _fast_of_kernel, _plain_of_kernel)
+
+# Rules of (cotangent, first, second): the derivative along the one that is not known.
+ad.defbilinear(
+    _values,
+    lambda dy, x, kernel, **g: _of_input.bind(dy, kernel, **g),
+    lambda dy, x, kernel, **g: _of_kernel.bind(x, dy, **g),
+)
+ad.defbilinear(
+    _of_input,
+    lambda x, dy, kernel, **g: _values.bind(x, kernel, **g),
+    lambda x, dy, kernel, **g: _of_kernel.bind(x, dy, **g),
+)
+ad.defbilinear(
+    _of_kernel,
+    lambda kernel, x, dy, **g: _of_input.bind(dy, kernel, **g),
+    lambda kernel, x, dy, **g: _values.bind(x, kernel, **g),
+)

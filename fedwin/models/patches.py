@@ -1,0 +1,65 @@
+"""Windows of an image side by side, and convolutions made of them."""
+
+import math
+
+import jax.numpy as jnp
+from jax import lax
+
+
+def pad(x, low_high, interior=None):
+    """Pads the spatial axes of x [B, ..., C] with zeros, `interior` zeros between neighbours."""
+    interior = interior or (0,) * len(low_high)
+    if not any(interior) and all(tuple(p) == (0, 0) for p in low_high):
+        return x
+    config = [(0, 0, 0), *((lo, hi, i) for (lo, hi), i in zip(low_high, interior)), (0, 0, 0)]
+    return lax.pad(x, jnp.zeros((), x.dtype), config)
+
+
+def taps(x, window, strides, dilation):
+    """Yields one strided slice [B, *out, C] of x per position in the window, row-major."""
+    out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[1:-1], window, strides, dilation)]
+    for flat in range(math.prod(window)):
+        offset, rest = [], flat
+        for k, d in zip(reversed(window), reversed(dilation)):
+            offset.insert(0, rest % k * d)
+            rest //= k
+        limit = [o + (n - 1) * s + 1 for o, n, s in zip(offset, out, strides)]
+        yield lax.slice(x, (0, *offset, 0), (x.shape[0], *limit, x.shape[-1]), (1, *strides, 1))
+
+
+def patches(x, window, strides=None, dilation=None):
+    """Windows of x side by side: [B, *spatial, C] -> [B, *out, prod(window) * C], window row-major, VALID.
+
+    A window of one element with stride one returns x itself.
+    """
+    strides, dilation = strides or (1,) * len(window), dilation or (1,) * len(window)
+    slices = list(taps(x, window, strides, dilation))
+    return slices[0] if len(slices) == 1 else jnp.concatenate(slices, -1)
+
+
+def product(x, kernel, strides, dilation, precision):
+    """VALID convolution as patches(x) @ kernel."""
+    columns = patches(x, kernel.shape[:-2], strides, dilation)
+    rows, weights = columns.reshape(-1, columns.shape[-1]), kernel.reshape(-1, kernel.shape[-1])
+    flat = jnp.matmul(rows, weights, precision=precision)
+    return flat.reshape(*columns.shape[:-1], kernel.shape[-1])
+
+
+def depthwise(x, kernel, strides, dilation):
+    """y[..., c m + t] = sum_{i, j} x[..., c] K[i, j, 0, c m + t]: a sum of shifted products."""
+    multiplier = kernel.shape[-1] // x.shape[-1]
+    weights = kernel.reshape(-1, kernel.shape[-1])
+    total = None
+    for tap, weight in zip(taps(x, kernel.shape[:-2], strides, dilation), weights):
+        tap = tap if multiplier == 1 else jnp.repeat(tap, multiplier, axis=-1)
+        total = tap * weight if total is None else total + tap * weight
+    return total
+
+
+def grouped(x, kernel, strides, dilation, groups, precision):
+    """Patches per group, one batched matrix product over the groups."""
+    columns = patches(x, kernel.shape[:-2], strides, dilation)
+    split = columns.reshape(*columns.shape[:-1], -1, groups, x.shape[-1] // groups)
+    weights = kernel.reshape(-1, kernel.shape[-2], groups, kernel.shape[-1] // groups)
+    y = jnp.einsum("...kgi,kigo->...go", split, weights, precision=precision)
+    return y.reshape(*columns.shape[:-1], kernel.shape[-1])
