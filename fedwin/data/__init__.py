@@ -63,7 +63,7 @@ def load(name: str, data_dir=None) -> Dataset:
     """
     DATASETS.check(name)
     if data_dir and (packed := cache.folder_of(name, data_dir)).is_dir():
-        return cache.read(packed)  # checked when it was written
+        return cache.read(packed, name)  # checked when it was written
     return check(DATASETS.build(name, data_dir))
 
 

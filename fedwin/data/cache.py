@@ -7,22 +7,58 @@ its place and renamed when it is complete, so that a cache that exists is whole.
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 
 import numpy as np
 
 from fedwin.data.dataset import Dataset, Partition
-from fedwin.data.source import Images
+from fedwin.data.source import ExampleSource, Images
 from fedwin.errors import UserError
 
 FORMAT = 2
 CHUNK = 256
+# A folder may be shared: whether a process lives can be told on its own machine alone.
+HOST = re.sub(r"\W+", "_", platform.node()) or "host"
 
 
 def folder_of(text: str, data_dir) -> pathlib.Path:
     """Returns where the cache of a choice such as `cifar100:label=coarse` lies in data_dir."""
     return pathlib.Path(data_dir) / (re.sub(r"[^\w.+-]+", "_", text) + ".fedwin")
+
+
+def choice_of(folder: pathlib.Path) -> str | None:
+    """Returns the choice that a cache is of; None where there is no cache, or a damaged one."""
+    try:
+        return json.loads((folder / "meta.json").read_text())["choice"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def check_choice(folder: pathlib.Path, text: str) -> None:
+    """Raises UserError where a cache is of another choice: `train=a/b.csv` and `train=a_b.csv` have one folder."""
+    if choice_of(folder) not in (None, text):
+        raise UserError(f"{folder}: the cache of '{choice_of(folder)}', not of '{text}'; move it or use another folder.")
+
+
+def remove_abandoned(data_dir: pathlib.Path) -> None:
+    """Removes what processes of this machine were writing here when they died."""
+    for folder in data_dir.glob(f".*.fedwin.{HOST}.*.partial"):
+        number = folder.name.split(".")[-2]
+        if number.isdigit() and not alive(int(number)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def alive(process: int) -> bool:
+    """Returns whether a process of that number exists."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # someone else's
+        pass
+    return True
 
 
 def write_feature(path: pathlib.Path, value, progress) -> None:
@@ -32,9 +68,11 @@ def write_feature(path: pathlib.Path, value, progress) -> None:
         progress(len(value))
         return
     target = np.lib.format.open_memmap(path, "w+", value.dtype, value.shape)
-    for start in range(0, len(value), CHUNK):
-        target[start : start + CHUNK] = value[start : start + CHUNK]
-        progress(min(CHUNK, len(value) - start))
+    pieces = np.split(np.arange(len(value)), range(CHUNK, len(value), CHUNK))
+    with ExampleSource({"value": value}) as source:
+        for rows, piece in zip(pieces, source.prefetch(pieces)):
+            target[rows[0] : rows[-1] + 1] = piece["value"]
+            progress(len(rows))
     target.flush()
 
 
@@ -55,11 +93,14 @@ def write(dataset: Dataset, text: str, data_dir, progress=lambda rows: None) -> 
       progress: called with the number of rows after each piece.
 
     Raises:
-      UserError: the folder cannot be written.
+      UserError: the folder cannot be written, or holds the cache of another choice.
     """
     final = folder_of(text, data_dir)
-    partial = final.with_name(f".{final.name}.{os.getpid()}.partial")
+    check_choice(final, text)
+    partial = final.with_name(f".{final.name}.{HOST}.{os.getpid()}.partial")
+    remove_abandoned(final.parent)
     try:
+        shutil.rmtree(partial, ignore_errors=True)  # a dead process's of the same number
         partial.mkdir(parents=True)
         for split, features in (("train", dataset.train), ("test", dataset.test)):
             for key, value in features.items():
@@ -98,13 +139,18 @@ def read_partition(folder: pathlib.Path, name: str) -> Partition | None:
     return Partition(order, np.load(folder / f"{name}.offset.npy"), {}, optional("ids"), optional("domain"))
 
 
-def read(folder) -> Dataset:
+def read(folder, text: str | None = None) -> Dataset:
     """Opens a cache by memory map: nothing is read before it is used.
 
+    Args:
+      text: the choice that it must be the cache of; any by default.
+
     Raises:
-      UserError: not a complete cache of this format.
+      UserError: not a complete cache of this format, or of another choice.
     """
     folder = pathlib.Path(folder)
+    if text is not None:
+        check_choice(folder, text)
     try:
         meta = json.loads((folder / "meta.json").read_text())
         if meta["format"] != FORMAT:

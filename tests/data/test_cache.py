@@ -4,6 +4,7 @@ import functools
 import hashlib
 import http.server
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ import pytest
 from experiments import partition as partition_binary
 from experiments import prepare
 from fedwin import data
-from fedwin.data import cache, download
+from fedwin.data import cache, digest, download
 from fedwin.errors import UserError
 
 CHOICES = [
@@ -59,6 +60,66 @@ def test_a_cache_is_of_one_choice_and_replaced_whole(tmp_path):
     cache.write(data.load(text + ",seed=1"), text, tmp_path)
     np.testing.assert_array_equal(data.load(text, tmp_path).train["x"], data.load(text + ",seed=1").train["x"])
     assert [path.name for path in tmp_path.iterdir()] == ["cifar10_synthetic_n_20_tests_10.fedwin"]
+
+
+def test_two_choices_of_one_folder_are_told_apart(tmp_path):
+    one, other = "image_folder:train=a/b.csv", "image_folder:train=a_b.csv"
+    dataset = data.load("cifar10_synthetic:n=20,tests=10")
+    folder = cache.write(dataset, one, tmp_path)
+    assert folder == cache.folder_of(other, tmp_path)
+    for use in (lambda: data.load(other, tmp_path), lambda: cache.write(dataset, other, tmp_path)):
+        with pytest.raises(UserError, match="the cache of 'image_folder:train=a/b.csv', not of 'image_folder:train=a_b.csv'"):
+            use()
+    assert len(data.load(one, tmp_path).train["y"]) == 20
+    (folder / "meta.json").write_text("{")
+    cache.write(dataset, other, tmp_path)  # a damaged one is nobody's
+    assert len(data.load(other, tmp_path).train["y"]) == 20
+
+
+def test_what_dead_processes_left_is_removed(tmp_path):
+    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    name = lambda host, number: f".x.fedwin.{host}.{number}.partial"
+    dead, own = name(cache.HOST, done.stdout.strip()), name(cache.HOST, os.getpid())
+    alive, elsewhere = name(cache.HOST, os.getppid()), name("another-machine", done.stdout.strip())
+    for folder in (dead, own, alive, elsewhere):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.x.npy").write_bytes(b"half")
+    cache.write(data.load("digits"), "x", tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"x.fedwin", alive, elsewhere}
+
+
+def test_a_digest_does_not_depend_on_how_the_rows_are_held(tmp_path, monkeypatch):
+    text = "landmarks_synthetic:clients=5,n=40,size=16"
+    cache.write(data.load(text), text, tmp_path)
+    lazy, mapped = data.load(text).train["x"], data.load(text, tmp_path).train["x"]
+    assert isinstance(lazy, data.Images) and isinstance(mapped, np.memmap)
+    changed = np.array(mapped)
+    changed[20] += 1
+    for whole in (1 << 20, 100):  # in full, and by a sample of the rows
+        monkeypatch.setattr(digest, "WHOLE_BYTES", whole)
+        assert digest.digest(lazy) == digest.digest(mapped) == digest.digest(np.asarray(lazy)) != digest.digest(changed)
+    monkeypatch.setattr(digest, "ROWS", 10)
+    assert digest.digest(lazy) == digest.digest(mapped) == digest.digest(changed)  # row 20 is not in the sample
+    assert digest.digest(mapped) != digest.digest(mapped[:39]) and digest.digest(mapped) != digest.digest(mapped + 1)
+    labels = np.arange(6, dtype=np.int32)
+    assert digest.digest(labels) != digest.digest(labels.reshape(3, 2)) != digest.digest(labels.reshape(2, 3))
+
+
+def test_images_are_packed_on_all_cores_and_in_order(tmp_path, monkeypatch):
+    threads = set()
+
+    class Seen(data.Images):
+        def image(self, item):
+            threads.add(threading.get_ident())
+            time.sleep(0.002)
+            return np.full((4, 4, 3), item, np.uint8)
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(cache, "CHUNK", 7)
+    rows = []
+    cache.write_feature(tmp_path / "x.npy", Seen(range(50), 4), rows.append)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy")[:, 0, 0, 0], np.arange(50))
+    assert rows == [7] * 7 + [1] and threading.get_ident() not in threads and len(threads) > 1
 
 
 def test_nothing_half_written_stays(tmp_path):
