@@ -98,5 +98,6 @@ def drawn(whole: Dataset, seed: int) -> tuple[list, bool]:
     sides = []
     for examples, count, own in ((whole.train, TRAIN_CLIENTS, seed), (whole.test, TEST_CLIENTS, other)):
         part = PARTITIONS.build("pachinko", dataclasses.replace(whole, train=examples), count, own)
-        sides.append((examples, part._replace(ids=np.array([f"{k:03d}" for k in range(count)]))))
+        report = {"fallbacks": part.report["fallbacks"]}  # the rest is said when the clients are dealt
+        sides.append((examples, part._replace(report=report, ids=np.array([f"{k:03d}" for k in range(count)]))))
     return sides, whole.verified

@@ -144,7 +144,7 @@ def receive(url: str, partial: pathlib.Path, done: int, hand: str, progress) -> 
             return done, done
         raise UserError(f"{url}: the server answers {error.code} {error.reason}; {hand}.")
     except NETWORK as error:
-        raise UserError(f"{url}: cannot be reached ({reason(error)}); {hand}.")
+        raise UserError(f"{url}: cannot be reached ({files.said(getattr(error, 'reason', error))}); {hand}.")
     with answer:
         if done and answer.status != 206:  # this server starts again from the beginning
             done = 0
@@ -155,7 +155,9 @@ def receive(url: str, partial: pathlib.Path, done: int, hand: str, progress) -> 
                 try:
                     chunk = answer.read(CHUNK)
                 except NETWORK as error:
-                    raise UserError(f"{url}: broke off after {done} bytes ({reason(error)}); run it again to go on.")
+                    raise UserError(
+                        f"{url}: broke off after {done} bytes ({files.said(error)}); run the same command again to go on."
+                    )
                 if not chunk:
                     return done, total
                 target.write(chunk)
@@ -165,8 +167,3 @@ def receive(url: str, partial: pathlib.Path, done: int, hand: str, progress) -> 
 
 # What the network's side raises: its OSErrors and, from an answer that is not HTTP or ends too early, HTTPException.
 NETWORK = (OSError, http.client.HTTPException)
-
-
-def reason(error: Exception) -> str:
-    """Returns what went wrong, in one line."""
-    return " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__

@@ -17,6 +17,11 @@ SUFFIXES = ("", ".gz", ".xz", ".bz2", ".lzma")
 MAGIC = ((b"\x1f\x8b", gzip.open), (b"\xfd7zXZ\x00", lzma.open), (b"BZh", bz2.open))
 
 
+def said(error: Exception) -> str:
+    """Returns what an error says, in one line; tarfile's says it in several."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def opener(head: bytes, name: str):
     """Returns the function that opens a stream with this beginning, or None where it is not compressed."""
     for magic, function in MAGIC:
@@ -122,7 +127,7 @@ def members(path, wanted=lambda name: True) -> dict[str, bytes]:
                 if entry.isfile() and wanted(entry.name)
             }
     except BROKEN as error:
-        raise UserError(f"{path}: not a readable tar or zip archive ({error}); fetch it again.")
+        raise UserError(f"{path}: not a readable tar or zip archive ({said(error)}); fetch it again.")
 
 
 def digest(content, kind: str = "md5") -> str:

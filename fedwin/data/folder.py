@@ -49,21 +49,21 @@ def images_below(place) -> dict[str, "str | Span | bytes"]:
         return files.members(place, wanted)
 
 
-def by_name(names, wanted: set[str]) -> dict[str, list[str]]:
+def by_name(images, wanted: set[str]) -> dict[str, list[str]]:
     """Returns what a list may call an image -> the image files that this fits.
 
     A list names the file by its path below the folder or, where that fits none, by its bare name, each with or without
     suffix.
 
     Args:
-      names: paths of the image files.
+      images: (folder or archive, path in it) of the image files.
       wanted: what the lists say; nothing else is indexed.
     """
     paths, bare = {}, {}
-    for name in sorted(names):
+    for place, name in sorted(images):
         for table, text in ((paths, name), (bare, name.rsplit("/", 1)[-1])):
             for key in {text, text.rsplit(".", 1)[0]} & wanted:
-                table.setdefault(key, []).append(name)
+                table.setdefault(key, []).append(os.path.join(place, name))
     return {**bare, **paths}
 
 
@@ -112,7 +112,7 @@ def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], li
             images.append(record["image_id"])
             users.append(record[user_column] if user_column else "")
     except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: not a CSV file ({error}); is a quote left open?")
+        raise UserError(f"{path}, line {reader.line_num + 1}: not a CSV file ({error}); is a quote left open?")
     if not images:
         raise UserError(f"{path}: it lists no image.")
     return images, users if user_column else None, np.array(classes, np.int32)
@@ -163,13 +163,13 @@ def natural(users: list[str]) -> Partition:
 
 
 def from_lists(
-    name: str, train_list, test_list, places, size: int, resize: int, num_classes: int | None, user_column
+    name: str, train_list, test_list, groups, size: int, resize: int, num_classes: int | None, user_column
 ) -> Dataset:
     """Builds a data set whose images stay in their files and are decoded when used.
 
     Args:
       train_list, test_list: (what to call it, content) of the lists.
-      places: folders and archives of the images; one that an earlier place has is not looked for in the later ones.
+      groups: folders and archives of the images; one that an earlier group has is not looked for in the later ones.
 
     Raises:
       UserError: bad lists, or a list that names a missing image.
@@ -183,11 +183,11 @@ def from_lists(
             row = int((labels >= classes).argmax())
             raise UserError(f"{path}, record {row + 1}: class {labels[row]} is not in 0..{classes - 1}.")
     wanted, found, index = {*train_ids, *test_ids}, {}, {}
-    for place in places:
-        held = {os.path.join(place, key): image for key, image in images_below(place).items()}
-        below = by_name((key[len(os.path.join(place, "")) :] for key in held), wanted - index.keys())
-        index |= {key: [os.path.join(place, name) for name in names] for key, names in below.items()}
-        found |= held
+    for group in groups:
+        # A shard's name goes before those of its members, so that the same name in two shards stays two images.
+        held = {(place, name): image for place in group for name, image in images_below(place).items()}
+        index |= by_name(held, wanted - index.keys())
+        found |= {os.path.join(*key): held[key] for key in held}
     make = lambda path, ids, labels: {"x": Images(located(path, ids, index, found), size, resize), "y": labels}
     return Dataset(
         name,
@@ -235,7 +235,7 @@ def build(
             column = next((column for column in user_columns if column in header), user_columns[0])
             place = next((folder / sub for sub in ("images", "train") if (folder / sub).is_dir()), folder)
             shards = [shard for where in dict.fromkeys((folder, place)) for shard in sorted(where.glob("images_*.tar"))]
-            return from_lists(name, train_list, test_list, [place, *shards], size, resize, num_classes, column)
+            return from_lists(name, train_list, test_list, [[place], shards], size, resize, num_classes, column)
     raise files.missing(name, data_dir, f"{train_names[0]} and {test_names[0]}", source)
 
 
@@ -309,4 +309,4 @@ def image_folder(
     root = files.folders(data_dir)[0]
     lists = [(root / name, files.read(root / name)) for name in (train, test)]
     column = user if user in columns_of(lists[0][1]) or user != "user_id" else None
-    return from_lists("image_folder", *lists, [root / images], size, resize, num_classes, column)
+    return from_lists("image_folder", *lists, [[root / images]], size, resize, num_classes, column)

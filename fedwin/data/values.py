@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from fedwin.data import files
 from fedwin.errors import UserError
 
 
@@ -19,8 +20,7 @@ def naming(where):
     except UserError:
         raise
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{where}: {'there is no ' * isinstance(error, KeyError)}{text}.")
+        raise UserError(f"{where}: {'there is no ' * isinstance(error, KeyError)}{files.said(error)}.")
 
 
 def first(bad: np.ndarray) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ def within(values, low: int, high: int, what: str) -> np.ndarray:
     """
     values = np.asarray(values)
     if values.dtype.kind not in "biuf":
-        shown = f" {values.flat[0]!r}" if values.size else ""
+        shown = f" '{values.flat[0]}'" if values.size else ""
         raise ValueError(f"{what}{shown} is not a whole number")
     if not values.size:
         return values.astype(np.int64)

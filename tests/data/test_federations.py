@@ -8,6 +8,7 @@ import pytest
 
 from fedwin import data
 from fedwin.data import shakespeare
+from fedwin.data.cifar_names import PARENT
 from fedwin.errors import UserError
 
 from .formats import objects, write_fedjax_sqlite, write_leaf, write_tff_sqlite
@@ -190,6 +191,42 @@ def test_cifar100_pam_keeps_its_clients(tmp_path, form):
         dataset.train["x"][2:4], np.stack([row["image"] for row in held["train"]["client_1"]])
     )
     assert dataset.train["y"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3] and dataset.train["coarse"].dtype == np.int32
+
+
+def write_cifar100(folder, repeats):
+    """CIFAR-100's binary files: every fine class `repeats` times in train, a fifth as often in test."""
+    rng = np.random.default_rng(0)
+    for side, count in (("train", repeats), ("test", repeats // 5)):
+        fine = np.tile(np.arange(100), count)
+        records = np.concatenate(
+            [np.stack([PARENT[fine], fine], 1), rng.integers(0, 256, (len(fine), 3072))], 1, dtype=np.uint8, casting="unsafe"
+        )
+        (folder / f"{side}.bin").write_bytes(records.tobytes())
+
+
+def test_cifar100_pam_draws_its_clients_where_the_released_file_is_missing(tmp_path):
+    write_cifar100(tmp_path, 50)
+    with pytest.warns(UserWarning, match="no file with the released clients; 500 . 100 are drawn with seed 0"):
+        dataset = data.load("cifar100_pam", tmp_path)
+    whole = data.load("cifar100", tmp_path)
+    np.testing.assert_array_equal(dataset.train["x"], whole.train["x"])
+    for own, examples, clients in ((dataset.natural, whole.train, 500), (dataset.test_natural, whole.test, 100)):
+        size = len(examples["y"]) // clients
+        assert own.num_clients == clients and (own.sizes == size).all() and len(set(own.ids)) == clients
+        assert sorted(own.order) == list(range(len(examples["y"])))
+        coarse = [len(np.unique(examples["coarse"][own.client(k)])) for k in range(clients)]
+        assert np.mean(coarse) < 4.5  # far from the 8 of random hands of ten
+    with pytest.warns(UserWarning, match="drawn"):
+        again, other = (data.load(f"cifar100_pam:seed={seed}", tmp_path) for seed in (0, 1))
+    assert again.natural.order.tobytes() == dataset.natural.order.tobytes() != other.natural.order.tobytes()
+    assert again.test_natural.order.tobytes() == dataset.test_natural.order.tobytes()
+    # The sides are drawn independently: their first clients do not share their coarse labels.
+    shares = [
+        np.bincount(features["coarse"][part.client(0)], minlength=20)
+        for features, part in ((dataset.train, dataset.natural), (dataset.test, dataset.test_natural))
+    ]
+    assert shares[0].tolist() != shares[1].tolist()
+    assert data.deal(dataset, None, None, 0).num_clients == 500
 
 
 SNIPPETS = {b"PLAY_A": [b"To be, or not to be", b"x"], b"PLAY_B": [b"\xc3\xa9" * 100, b""], b"PLAY_C": [b"q" * 78]}

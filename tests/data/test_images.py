@@ -98,6 +98,15 @@ def test_any_folder_or_tar_of_images_with_lists(tmp_path):
         ("user_id,image_id,class\n1,id0,2028\n", "record 1: class 2028 is not in 0..2027"),
         ("user,image,class\n1,id0,0\n", "column image_id, user_id is missing"),
         ("user_id,image_id,class\n", "lists no image"),
+        ("user_id,image_id,class\n1,id0,2.7\n", "line 2: class '2.7' is not a whole number"),
+        ("user_id,image_id,class\n1,id0,inf\n", "line 2: class 'inf' is not a whole number"),
+        ("user_id,image_id,class\n1,id0,nan\n", "line 2: class 'nan' is not a whole number"),
+        ("user_id,image_id,class\n1,id0,3e9\n", "line 2: class '3e9' is not a whole number"),
+        ("user_id,image_id,class\n1,id0,-1\n", "line 2: class '-1' is not a whole number >= 0"),
+        ("image_id,class,user_id\nid0,0,1\nid1,1\n", "line 3: it has fewer values than the 3 columns"),
+        ('user_id,image_id,class\n1,"id0,0\n1,id1,1\n', "line 2: not a CSV file .*is a quote left open"),
+        ('user_id,image_id,class\n1,"' + "id0,0\n" * 30_000, "not a CSV file"),
+        ('user_id,"image_id,class\n', "not a CSV file"),
     ],
 )
 def test_bad_lists_are_named(tmp_path, train, message):
@@ -106,6 +115,29 @@ def test_bad_lists_are_named(tmp_path, train, message):
     with pytest.raises(UserError, match=message) as error:
         data.load("landmarks", tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_an_image_that_two_files_may_be_is_refused(tmp_path):
+    write_landmarks(tmp_path)
+    other = tmp_path / "images" / "b"
+    other.mkdir()
+    (other / "id1.jpg").write_bytes(picture((0, 0, 9)))
+    both = r"image 'id1' .record 2. names 2 files, .*/images/a/id1.jpg and .*/images/b/id1.jpg"
+    with pytest.raises(UserError, match=f"federated_train.csv: {both}"):
+        data.load("landmarks", tmp_path)
+    text = (tmp_path / "federated_train.csv").read_text()
+    (tmp_path / "federated_train.csv").write_text(text.replace("id1", "b/id1"))  # a path leaves no doubt
+    np.testing.assert_allclose(data.load("landmarks:size=8", tmp_path).train["x"][1][4, 4], [0, 0, 9], atol=4)
+    (other / "id1.png").write_bytes(picture((0, 0, 9), kind="PNG"))
+    with pytest.raises(UserError, match="image 'b/id1' .record 2. names 2 files"):
+        data.load("landmarks", tmp_path)
+
+
+def test_lists_of_spreadsheets(tmp_path):
+    write_landmarks(tmp_path)
+    text = (tmp_path / "federated_train.csv").read_text()
+    (tmp_path / "federated_train.csv").write_text("\ufeff" + text.replace(",3\n", ",3.0\n").replace("\n", "\r\n"))
+    assert data.load("landmarks", tmp_path).train["y"].tolist() == [0, 1, 2, 3]
 
 
 def test_an_undecodable_or_vanished_image_is_named_when_it_is_used(tmp_path):

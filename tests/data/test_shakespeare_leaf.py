@@ -2,6 +2,7 @@
 
 import io
 import json
+import lzma
 import tarfile
 
 import numpy as np
@@ -165,6 +166,132 @@ def test_bad_windows_and_nothing_found_are_named(tmp_path):
     for side in ("train", "test"):
         write_leaf(tmp_path / side, {"PLAY_A": (["short"], ["x"])})
     with pytest.raises(UserError, match="'PLAY_A', window 0: not a text of 80"):
+        data.load("shakespeare_leaf", tmp_path)
+
+
+def test_windows_that_do_not_go_on_are_refused(tmp_path):
+    """LEAF's iid sampling deals windows of all roles to users of its own."""
+    texts = [text_of(k, 700) for k in range(4)]
+    windows = [pair for text in texts for pair in zip(*leaf_windows(text, 1))]
+    order = np.random.default_rng(0).permutation(len(windows))
+    for side in ("train", "test"):
+        held = {str(k): tuple(map(list, zip(*[windows[i] for i in part]))) for k, part in enumerate(np.split(order, 4))}
+        write_leaf(tmp_path / side, held)
+    message = "train/all_data_0_niid_0_keep_0.json.gz, client '0', window [1-9].*: it does not go on where"
+    for choice in ("clients=1,train=10,test=5", "clients=1,train=10,test=5,iid=true"):
+        with pytest.raises(UserError, match=message):
+            data.load(f"shakespeare_leaf:{choice}", tmp_path)
+
+
+def write_sides(folder, train, test):
+    for side, held in (("train", train), ("test", test)):
+        write_leaf(folder / side, held, compress=False)
+
+
+def test_windows_of_mixed_strides_and_torn_sides_are_refused(tmp_path):
+    one, two = text_of(1, 900), text_of(2, 900)
+    dense, apart = leaf_windows(one, 1), leaf_windows(two, LENGTH)
+    write_sides(tmp_path, {"A": dense, "B": apart}, {"A": dense})
+    with pytest.raises(UserError, match="json, client 'B': its windows are 80 apart, those of .*client 'A' are not"):
+        data.load("shakespeare_leaf", tmp_path)
+    torn = [pair[2:] for pair in apart]
+    write_sides(tmp_path, {"B": [pair[:5] for pair in apart]}, {"B": [pair[6:] for pair in apart]})
+    with pytest.raises(UserError, match="test, client 'B': it does not go on where its training windows end"):
+        data.load("shakespeare_leaf", tmp_path)
+    write_sides(tmp_path, {"B": (apart[0][:3], ["ab"] * 3)}, {"B": torn})
+    with pytest.raises(UserError, match="client 'B', window 0: not a text of 80 characters and the character after"):
+        data.load("shakespeare_leaf", tmp_path)
+    write_sides(tmp_path, {"B": ("ab", "cd")}, {"B": torn})
+    with pytest.raises(UserError, match="client 'B': it has no x and y"):
+        data.load("shakespeare_leaf", tmp_path)
+
+
+# The layout of Project Gutenberg's complete works: contents and sonnets, indented plays, one play that is not.
+GUTENBERG = """The Project Gutenberg EBook
+THE SONNETS
+
+by William Shakespeare
+
+  Nobody. The sonnets are left out.
+  Nobody. Twice.
+  Nobody. Three times.
+
+
+
+
+1604
+
+THE TRAGEDY OF TWO
+
+by William Shakespeare
+
+
+DRAMATIS PERSONAE
+
+  HAMLET, a prince
+
+
+ACT I. SCENE I.
+A platform
+
+                       Enter HAMLET
+
+  Ham. Who's   there?
+    Nay, answer me;
+      stand.
+
+    Unfold yourself.              Exit
+SCENE II.
+    still he
+  HAM. Long live the king!
+  Ber. Yes.
+
+<<THIS ELECTRONIC VERSION>>
+
+
+
+THE COMEDY OF ERRORS
+
+by William Shakespeare
+
+
+ACT I. SCENE 1
+Enter the DUKE
+
+AEGEON. Proceed, Solinus.
+And by the doom
+DUKE. Merchant of Syracusa,
+plead no more;
+I am not partial.
+<<THIS ELECTRONIC VERSION>>
+nobody's
+ACT II. SCENE 1
+nobody's
+AEGEON. Once more.
+
+THE END
+"""
+
+
+@pytest.mark.parametrize("suffix, compress", [("", bytes), (".xz", lzma.compress)])
+def test_roles_of_the_complete_works(tmp_path, suffix, compress):
+    found = plays.gutenberg(GUTENBERG)
+    assert found == {
+        "THE_TRAGEDY_OF_TWO_HAM": "Who's there? Nay, answer me; stand. Unfold yourself. Exit still he Long live the king! ",
+        "THE_COMEDY_OF_ERRORS_AEGEON": "Proceed, Solinus. And by the doom Once more. THE END ",
+        "THE_COMEDY_OF_ERRORS_DUKE": "Merchant of Syracusa, plead no more; I am not partial. ",
+    }
+    longer = "\n".join(f"    line {k} of {k * k}" for k in range(40))
+    text = GUTENBERG.replace("  Ber. Yes.", f"  Ham. More.\n{longer}\n  Ber. Yes.")
+    (tmp_path / f"pg100.txt{suffix}").write_bytes(compress(text.encode()))
+    with pytest.warns(UserWarning, match="pg100.txt.*not the original's"):
+        dataset = data.load("shakespeare_leaf:clients=1,train=100,test=20", tmp_path)
+    expect_runs(dataset, plays.gutenberg(text), 100, 20)
+
+
+def test_plays_in_another_form_are_named_with_the_form_expected(tmp_path):
+    (tmp_path / "hamlet.txt").write_text("HAMLET. To be, or not to be.\n")
+    with pytest.raises(UserError, match="no role speaks in it; a play has lines `ROLE<TAB>text` after `ACT I`"):
         data.load("shakespeare_leaf", tmp_path)
 
 
