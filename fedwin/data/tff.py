@@ -116,7 +116,7 @@ def extract(archive: pathlib.Path, names, folder: pathlib.Path) -> None:
                 if not missing:
                     return
     except files.BROKEN as error:
-        raise UserError(f"{archive}: not a readable tar archive ({error}); fetch it again.")
+        raise UserError(f"{archive}: not a readable tar archive ({files.said(error)}); fetch it again.")
     raise UserError(f"{archive}: it holds no {' and no '.join(sorted(missing))}; fetch it again.")
 
 
