@@ -22,7 +22,14 @@ from fedwin.algorithms.fedavg import mean_delta
 
 
 class Moments(NamedTuple):
-    """m: first moment; v: second moment; both like params."""
+    """m: first moment; v: second moment, fading; both like params."""
+
+    m: Any
+    v: Any
+
+
+class Sums(NamedTuple):
+    """m: first moment; v: sum of squares, which never fades; both like params."""
 
     m: Any
     v: Any
@@ -42,16 +49,17 @@ def adagrad_moment(v, d):
 
 def server_step(second_moment, server_lr, b1, tau, v0=0.0):
     """Returns (init, server) for a rule `second_moment(v, d) -> v`, coordinate by coordinate."""
+    State = Sums if second_moment is adagrad_moment else Moments
 
     def init(params):
-        return Moments(tree.zeros_like(params), tree.map(lambda x: jnp.full_like(x, v0), params))
+        return State(tree.zeros_like(params), tree.map(lambda x: jnp.full_like(x, v0), params))
 
     def server(params, state, total, round):
         d = total["delta"].value
         m = tree.lerp(1 - b1, state.m, d)
         v = tree.map(second_moment, state.v, d)
         ascent = tree.map(lambda m, v: m / (jnp.sqrt(v) + tau), m, v)
-        return tree.axpy(server_lr, ascent, params), Moments(m, v)
+        return tree.axpy(server_lr, ascent, params), State(m, v)
 
     return init, server
 

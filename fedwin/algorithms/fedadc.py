@@ -4,10 +4,13 @@
     server   m <- Delta / lr + (beta_g - beta_l) m,   Delta = sum_i p_i (x - y_i)
              x <- x - eta lr m                         the new m
 
+At rate 0 nothing moves, and m stays.
 Tied, beta_l = beta_g (the default), this is GHB with tau = 1; beta_l = 1 is the form of the original paper.
 
 Ozfatura et al., FedADC: Accelerated Federated Learning with Drift Control, 2021, https://arxiv.org/abs/2012.09102.
 """
+
+import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
@@ -36,7 +39,9 @@ def fedadc(setting, train, *, beta_global=0.9, beta_local=None, server_lr=1.0, w
 
     def server(params, m, total, round):
         lr = train.rate(round)
-        m = tree.axpy(beta_global - beta_local, m, tree.scale(-1 / lr, total["delta"].value))
+        moves = lr > 0
+        gradient = tree.scale(jnp.where(moves, -1 / lr, 0), total["delta"].value)
+        m = tree.axpy(jnp.where(moves, beta_global - beta_local, 1), m, gradient)
         return tree.axpy(-server_lr * lr, m, params), m
 
     return core.algorithm(

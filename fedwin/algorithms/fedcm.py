@@ -3,14 +3,29 @@
     client   y <- y - lr (alpha g(y) + (1 - alpha) D / (lr J_i))
     server   D <- Delta = sum_i p_i (x - y_i),   x <- x - eta Delta     D^0 = 0
 
-D / (lr J_i) is in units of a gradient: a whole round of the receiving client moves by (1 - alpha) D. The first round
-uses alpha g alone.
+D / (lr J_i) is in units of a gradient: a whole round of the receiving client moves by (1 - alpha) D, at rate 0 too. The
+first round uses alpha g alone.
 
 Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021, https://arxiv.org/abs/2106.10874.
 """
 
+import jax.numpy as jnp
+
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
+
+
+def client_momentum(alpha, d):
+    """direction = alpha g(y) + (1 - alpha) d / (lr J)."""
+
+    def rule(grad, s: local.Step):
+        # At rate 0 nothing inside the rate moves: the limit of the step is a displacement.
+        moves = s.lr > 0
+        m = tree.scale(jnp.where(moves, 1 / (s.lr * s.steps), 0), d)
+        limit = tree.scale(jnp.where(moves, 0, (alpha - 1) / s.steps), d)
+        return local.mix(alpha, m)(grad, s)[0], limit
+
+    return rule
 
 
 def fedcm(setting, train, *, alpha=0.1, server_lr=1.0, weighting="samples"):
@@ -28,7 +43,7 @@ def fedcm(setting, train, *, alpha=0.1, server_lr=1.0, weighting="samples"):
 
     def client(down, c):
         params, d = down
-        y = train(params, c, local.mix(alpha, lambda s: tree.scale(1 / (s.lr * s.steps), d)))
+        y = train(params, c, client_momentum(alpha, d))
         delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
         return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
 

@@ -146,6 +146,8 @@ def fedfa(
         return initial_anchors(jax.random.fold_in(key, 1), num_classes, kernels[0].shape[0], kernels[0].dtype)
 
     def client(down, c):
+        if c.examples["y"].ndim > 1:
+            raise UserError("fedfa: anchors belong to classes, one label per example; sequences need another algorithm.")
         params, anchors = down
 
         def features(params, stats, batch, key):

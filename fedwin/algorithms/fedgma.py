@@ -5,7 +5,8 @@
     server   x <- x + eta M sum_i p_i d_i
 
 'extra_step' replays released code whose result is FedAvg within noise: x = sum_i p_i y_i, minus (eta_x / |S|) times the
-clients' distances to it, where more than the threshold agree and the client is with the majority.
+clients' distances to it, where more than the threshold agree and the client is with the majority. (The code goes from
+client to client, which differs by eta_x^2.)
 
 Tenison et al., Gradient Masked Averaging for Federated Learning, 2022, https://arxiv.org/abs/2201.11986.
 """
@@ -15,7 +16,8 @@ import jax.numpy as jnp
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
 
-MODES = ("soft", "hard", "extra_step")
+# The default threshold of every mode.
+THRESHOLDS = {"soft": 0.4, "hard": 0.4, "extra_step": 0.8}
 
 
 def agreement_mask(signs, count, threshold, mode="soft"):
@@ -26,11 +28,11 @@ def agreement_mask(signs, count, threshold, mode="soft"):
     return jnp.where(agree, jnp.ones_like(signs), rest)
 
 
-def fedgma(setting, train, *, threshold=0.4, mode="soft", extra_lr=1e-4, server_lr=1.0, weighting="samples"):
+def fedgma(setting, train, *, threshold=None, mode="soft", extra_lr=1e-4, server_lr=1.0, weighting="samples"):
     """FedGMA: x <- x + server_lr M sum_i p_i (y_i - x).
 
     Args:
-      threshold: agreement from which a coordinate is taken whole (0.8 in the IMA paper's code).
+      threshold: agreement from which a coordinate is taken whole; none = 0.4, or 0.8 for 'extra_step'.
       mode: 'soft', 'hard', or 'extra_step'.
       extra_lr: eta_x of 'extra_step'.
       server_lr: server learning rate eta.
@@ -39,9 +41,10 @@ def fedgma(setting, train, *, threshold=0.4, mode="soft", extra_lr=1e-4, server_
     Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2201.11986.
     """
     hyper.common("fedgma", server_lr, weighting)
+    hyper.one_of("fedgma", "mode", mode, tuple(THRESHOLDS))
+    threshold = THRESHOLDS[mode] if threshold is None else threshold
     hyper.number("fedgma", 0, 1, threshold=threshold)
     hyper.number("fedgma", 0, extra_lr=extra_lr)
-    hyper.one_of("fedgma", "mode", mode, MODES)
 
     def client(params, c):
         y = train(params, c, local.sgd)

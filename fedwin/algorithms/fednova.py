@@ -21,6 +21,21 @@ from fedwin.algorithms import hyper
 from fedwin.errors import UserError
 
 
+def is_sgd(optimizer) -> bool:
+    """Whether updates add up as gradients do, whatever the parameters: SGD, with or without momentum."""
+
+    def updates(gradients, at):
+        state, out = optimizer.init(at), []
+        for g in gradients:
+            update, state = optimizer.update(g, state, at)
+            out.append(update)
+        return jnp.stack(out)
+
+    one, other = jnp.array([1.0, -2.0, 0.5]), jnp.array([3.0, 0.25, 1.0])
+    apart = updates(one, jnp.ones(())) + updates(other, jnp.full((), -3.0))
+    return bool(jnp.allclose(apart, updates(one + other, jnp.full((), 5.0)), rtol=1e-4))
+
+
 def has_memory(optimizer) -> bool:
     """Whether a second unit gradient moves the optimiser differently from the first (momentum does)."""
     one = jnp.ones(())
@@ -50,12 +65,14 @@ def fednova(setting, train, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="sa
       server_lr: server learning rate eta.
       weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range, or for mu > 0 with client momentum.
-    https://arxiv.org/abs/2007.07481.
+    Raises UserError for a hyper-parameter out of range, for clients that do not use SGD, or for mu > 0 with client
+    momentum. https://arxiv.org/abs/2007.07481.
     """
     hyper.common("fednova", server_lr, weighting)
     hyper.number("fednova", 0, mu=mu)
     hyper.one_of("fednova", "tau_eff", tau_eff, ("a", "steps"))
+    if not is_sgd(train.optimizer):
+        raise UserError("fednova: clients must use SGD, with or without momentum; set client_optimizer=sgd.")
     if mu and has_memory(train.optimizer):
         raise UserError("fednova: mu > 0 is not defined with client momentum; set mu=0 or the momentum to 0.")
 

@@ -14,7 +14,7 @@ import optax
 
 from fedwin import core, tree
 from fedwin.algorithms import hyper
-from fedwin.algorithms.adaptive import adam_moment, server_step
+from fedwin.algorithms.adaptive import adagrad_moment, adam_moment, server_step, yogi_moment
 from fedwin.algorithms.fedavg import mean_delta
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "yogi", "adagrad")
@@ -45,17 +45,18 @@ def fedopt(
     bias_correction=True,
     weighting="samples",
 ):
-    """FedOpt: x <- x - SERVEROPT(Delta), with optax's rules.
+    """FedOpt: x <- x - SERVEROPT(Delta), with optax's rules but for Adagrad.
 
     Args:
-      optimizer: 'sgd', 'momentum', 'adam', 'yogi', 'adagrad', or an optax transformation (its own learning rate counts).
+      optimizer: 'sgd', 'momentum', 'adam', 'yogi', 'adagrad' (v <- v + Delta^2, step Delta / (sqrt(v) + eps)), or an optax
+        transformation (its own learning rate counts).
       server_lr: learning rate of the server optimiser.
       momentum: beta of 'momentum'.
       nesterov: Nesterov's form of 'momentum'.
       b1: first-moment decay of 'adam' and 'yogi'.
       b2: second-moment decay of 'adam' and 'yogi'.
-      eps: added to the root; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
-      bias_correction: false replaces 'adam' by the uncorrected rule of Adaptive Federated Optimization.
+      eps: added to the root, not inside it; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
+      bias_correction: false replaces 'adam' and 'yogi' by the uncorrected rules of Adaptive Federated Optimization.
       weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
     Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2003.00295.
@@ -70,8 +71,12 @@ def fedopt(
     else:
         hyper.one_of("fedopt", "optimizer", optimizer, OPTIMIZERS)
         eps = {"adagrad": 0.01}.get(optimizer, 0.1) if eps is None else eps
-        if optimizer == "adam" and not bias_correction:
-            init, server = server_step(adam_moment(b2), server_lr, b1, eps)
+        if optimizer == "adagrad":
+            # Not optax's, whose eps is inside the root and whose v starts at 0.1.
+            init, server = server_step(adagrad_moment, server_lr, 0.0, eps)
+        elif optimizer in ("adam", "yogi") and not bias_correction:
+            moment = adam_moment if optimizer == "adam" else yogi_moment
+            init, server = server_step(moment(b2), server_lr, b1, eps)
         else:
             init, server = server_optimizer(
                 {
@@ -79,7 +84,6 @@ def fedopt(
                     "momentum": lambda: optax.sgd(server_lr, momentum, nesterov),
                     "adam": lambda: optax.adam(server_lr, b1, b2, eps),
                     "yogi": lambda: optax.yogi(server_lr, b1, b2, eps),
-                    "adagrad": lambda: optax.adagrad(server_lr, eps=eps),
                 }[optimizer]()
             )
     return core.algorithm(mean_delta(train, weighting), server, init=init, weighting=weighting)
