@@ -27,19 +27,22 @@ def communication(algorithm: Algorithm, params, store: engine.Store, n_max: int 
     Args:
       algorithm: what is counted; params, stats: the model; store: the clients' data (shapes suffice); n_max: examples
         of the largest client.
-    Model statistics travel both ways where there are any.
+    Model statistics travel where there are any: down unless the client holds them already, up from every phase that
+    returns them.
     """
     state = jax.eval_shape(algorithm.init, params)
     client = jax.eval_shape(functools.partial(_client, algorithm, n_max), params, stats, store)
-    down, up = 0, 0
+    down, up, unknown = 0, 0, True
     for phase in algorithm.phases:
         if phase.client is None:
             continue
         received = jax.eval_shape(phase.broadcast, params, state)
         update = jax.eval_shape(phase.client, received, client)
         sent = phase.wire(received, update.message)
-        down += _nbytes(sent[0]) + tree.nbytes(stats)
+        down += _nbytes(sent[0]) + (tree.nbytes(stats) if unknown else 0)
         up += _nbytes(sent[1]) + tree.nbytes(update.stats)
+        # Only what clients return changes the statistics: a later phase on the old ones need not send them.
+        unknown = bool(jax.tree.leaves(update.stats))
         # A later phase sees the state that the earlier ones leave behind.
         params, state = jax.eval_shape(phase.server, params, state, update.message, client.round)
     return Bytes(down, up)

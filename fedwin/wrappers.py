@@ -1,4 +1,4 @@
-"""Wrappers: what changes training around any algorithm. IMA, SWA with its learning-rate cycle, clipping.
+"""Wrappers: what changes training around any algorithm. IMA, SWA with its learning-rate cycle, clipping, local BatchNorm.
 
 A wrapper changes the clients' schedules and the algorithm itself. Averages that only *read* a trajectory (WIMA, EMA,
 SWA at a constant rate) are observers, not wrappers.
@@ -9,8 +9,10 @@ from typing import Any, Callable, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fedwin import core, observers, tree, window as windows
+from fedwin.algorithms.adaptive import Moments
 from fedwin.core import Algorithm, Phase, Variables
 from fedwin.errors import UserError
 from fedwin.observers import first_round
@@ -107,6 +109,16 @@ def _only_round_trip(algorithm: Algorithm, name: str) -> Phase:
     return phases[0]
 
 
+# What fades in the state of an adaptive server: FedAdam's and FedYogi's own moments, and optax's Adam and Yogi.
+MOMENTS = (Moments, optax.ScaleByAdamState)
+
+
+def with_moments(flag, state, source):
+    """`state`, but where `flag` holds, with the moments of `source`; nothing else of a state is ever taken over."""
+    found = lambda x: isinstance(x, MOMENTS)
+    return jax.tree.map(lambda x, y: tree.where(flag, y, x) if found(x) else x, state, source, is_leaf=found)
+
+
 def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none", start: int = 0) -> Algorithm:
     """Puts a step between the sum over the cohort and the server.
 
@@ -116,8 +128,8 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
       algorithm: what is wrapped.
       init: params -> own state.
       update: (own state, params, mean step, round) -> (own state, step that the server gets to see).
-      reset: 'none'; 'at_start': the algorithm's state is new in round `start`; 'one_round_only': it is new in round
-        `start` and what it was before from the next round on.
+      reset: 'none'; 'at_start': the moments of Adam and Yogi are new in round `start`; 'one_round_only': they are new in
+        round `start` and what they were before from the next round on.
       start: 0-based round of the reset.
     """
     if reset not in ("none", "at_start", "one_round_only"):
@@ -133,11 +145,11 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
         own, delta = update(state.own, params, delta, round)
         inner, now = state.inner, round == start
         if reset != "none":
-            inner = tree.where(now, algorithm.init(params), inner)
+            inner = with_moments(now, inner, algorithm.init(params))
         one = jnp.ones((), total["delta"].weight.dtype)
         params, inner = phase.server(params, inner, {"delta": core.Mean(delta, one)}, round)
         if reset == "one_round_only":
-            inner = tree.where(now, state.inner, inner)
+            inner = with_moments(now, inner, state.inner)
         return params, Wrapped(inner, own)
 
     return algorithm._replace(
@@ -185,6 +197,13 @@ def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, 
     return rate
 
 
+class Averaging(NamedTuple):
+    """window: of the aggregates; on: bool [], whether the model is their average by now."""
+
+    window: windows.Window
+    on: jax.Array
+
+
 @WRAPPERS.register("ima")
 def ima(
     setting,
@@ -202,13 +221,13 @@ def ima(
     """Iterative moving averaging: x_{t+1} = (1/P) sum_{tau = t-P+1 .. t} a_tau from round `start` on, a_t before.
 
     The window holds the aggregates a_t of the base method, never IMA models, and is filled before `start`; the average
-    is broadcast and evaluated. Model statistics are averaged likewise.
+    is broadcast and evaluated, whatever the base method evaluates by itself. Model statistics are averaged likewise.
 
     Args:
       window: P, models in the average.
       start: fraction of the rounds (0.75) or 0-based round (300).
       placement: 'post' averages the new server models; 'pre' averages the clients' means before the server optimiser.
-      reset: of the server optimiser in round `start`, for 'pre': 'none', 'at_start', 'one_round_only'.
+      reset: of Adam's and Yogi's moments on the server in round `start`, for 'pre': 'none', 'at_start', 'one_round_only'.
       schedule: clients' learning rate from `start` on: exp, exp_compound, const, cyclic, epoch, none.
       decay: of exp and exp_compound, per round.
       low: rate of const, lowest rate of cyclic.
@@ -249,8 +268,17 @@ def ima(
     def wrap(algorithm):
         stats = initial_stats(setting)
         if placement == "post":
-            init = lambda params, inner: empty(Variables(params, stats))
-            return after(algorithm, init, lambda own, model, inner, round: averaged(own, model, round))
+            init = lambda params, inner: Averaging(empty(Variables(params, stats)), jnp.zeros((), bool))
+
+            def smooth(own, model, inner, round):
+                window, model = averaged(own.window, model, round)
+                return Averaging(window, jnp.asarray(round >= begin)), model
+
+            def evaluated(model, state):
+                return tree.where(state.own.on, model, algorithm.eval_model(model, state.inner))
+
+            # A window of one model is the base method, in what it evaluates too.
+            return after(algorithm, init, smooth, None if window == 1 else evaluated)
 
         def update(own, params, delta, round):
             own, target = averaged(own, tree.add(params, delta), round)
@@ -287,11 +315,12 @@ def ima(
 
 
 @WRAPPERS.register("swa")
-def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None) -> Wrapper:
+def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None, evaluate="average") -> Wrapper:
     """SWA on the server with its learning-rate cycle: theta_SWA <- (n theta_SWA + theta) / (n + 1).
 
     From round i = start on, clients use (1 - u) eta_1 + u eta_2 with u = ((i mod c) + 1) / c, and theta_SWA is what is
-    evaluated; it is never broadcast.
+    evaluated; it is never broadcast. The model that is trained is then in the checkpoints alone; to read both in one run,
+    evaluate the model and observe the average: --wrap=swa:evaluate=model --observe=swa, with equal start, cycle, phase.
 
     Args:
       start: fraction of the rounds (0.75) or 0-based round (300).
@@ -299,6 +328,7 @@ def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None) -> Wrapp
       phase: 'code' counts cycles from round 0 and collects where (i - start) mod c = 0, i > start; 'swa' counts them
         from `start` and collects at the lowest rate of each.
       second_lr: eta_2; none = eta_1 / 100.
+      evaluate: 'average' shows theta_SWA; 'model' shows the trained model, the wrapper is then the rate alone.
 
     Raises UserError for a hyper-parameter out of range. Caldarola et al., Improving Generalization in Federated
     Learning by Seeking Flat Minima, 2022, https://arxiv.org/abs/2203.11834.
@@ -307,6 +337,8 @@ def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None) -> Wrapp
     average = observers.swa(setting.num_rounds, start=start, cycle=cycle, phase=phase)
     if second_lr is not None and not second_lr >= 0:
         raise UserError(f"swa: second_lr={second_lr} must be >= 0.")
+    if evaluate not in ("average", "model"):
+        raise UserError(f"swa: evaluate={evaluate} must be one of average, model.")
 
     def rate(base):
         def cycled(i):
@@ -326,7 +358,7 @@ def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None) -> Wrapp
 
         return after(algorithm, init, update, eval_model=lambda model, state: state.own.model)
 
-    return Wrapper("swa", wrap, rate=unchanged if cycle == 1 else rate)
+    return Wrapper("swa", wrap if evaluate == "average" else unchanged, rate=unchanged if cycle == 1 else rate)
 
 
 # ------------------------------------------------------------------------------------------------------ clipping
@@ -362,3 +394,51 @@ def clip(setting, *, norm) -> Wrapper:
         return algorithm._replace(phases=tuple(clipped(phase) if phase.client else phase for phase in algorithm.phases))
 
     return Wrapper("clip", wrap)
+
+
+# --------------------------------------------------------------------------------------------------- local BatchNorm
+
+
+class Kept(NamedTuple):
+    """inner: the client's row of the wrapped algorithm; seen: bool [], whether it has taken part; stats: its own."""
+
+    inner: Any
+    seen: jax.Array
+    stats: Any
+
+
+@WRAPPERS.register("local_bn")
+def local_bn(setting) -> Wrapper:
+    """Every client goes on from its own BatchNorm statistics, not from the server's (bn_aggregation=local).
+
+    A client that joins starts from the server's. The mean of what the round's clients hold is evaluated, each client's
+    own is in its row. Only statistics stay local, as in SiloBN: scales and offsets, which FedBN keeps as well, are
+    parameters here, and parameters belong to the algorithm; they are trained as without the wrapper.
+
+    Raises UserError for a model without statistics. Andreux et al., Siloed Federated Learning for Multi-Centric
+    Histopathology Datasets, 2020, https://arxiv.org/abs/2008.07424. Li et al., FedBN: Federated Learning on Non-IID
+    Features via Local Batch Normalization, 2021, https://arxiv.org/abs/2102.07623.
+    """
+
+    def kept(phase):
+        def client(down, c):
+            row = c.state
+            own = tree.where(row.seen, row.stats, c.stats)
+            update = phase.client(down, c._replace(state=row.inner, stats=own))
+            # MIME's first round trip returns neither row nor statistics.
+            inner = update.state if jax.tree.leaves(update.state) else row.inner
+            stats = update.stats if jax.tree.leaves(update.stats) else own
+            return update._replace(state=Kept(inner, jnp.ones((), bool), stats))
+
+        return phase._replace(client=client)
+
+    def wrap(algorithm):
+        stats = initial_stats(setting)
+        if not jax.tree.leaves(stats):
+            raise UserError("local_bn: the model has no BatchNorm statistics to keep; leave --wrap=local_bn away.")
+        return algorithm._replace(
+            phases=tuple(kept(phase) if phase.client else phase for phase in algorithm.phases),
+            client_init=lambda params, id: Kept(algorithm.client_init(params, id), jnp.zeros((), bool), stats),
+        )
+
+    return Wrapper("local_bn", wrap)

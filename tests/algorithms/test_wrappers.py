@@ -8,7 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from fedwin import engine, testing, wrappers
+from fedwin import engine, observers, testing, wrappers
+from fedwin.communication import communication
 from fedwin.core import Setting
 from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS
@@ -36,6 +37,7 @@ def leaves(tree):
         "swa:cycle=0",
         "swa:phase=late",
         "swa:second_lr=-0.1",
+        "swa:evaluate=raw",
         "clip:norm=0",
         "clip",
         "imo",
@@ -69,6 +71,69 @@ def test_ima_averages_statistics_like_parameters(placement):
     np.testing.assert_allclose(
         leaves(averaged[1].params), (leaves(base[0].params) + leaves(base[1].params)) / 2, rtol=1e-5, atol=1e-6
     )
+
+
+def small(rounds):
+    """A problem of one number that compiles fast."""
+    p = testing.quadratic([1.0, 2.0], [3.0, -2.0], [1.0], steps=1, lr=0.1, schedule=[[0, 1]])
+    return p._replace(setting=p.setting._replace(num_rounds=rounds))
+
+
+@pytest.mark.parametrize("choice", ["adabest:eval_model=average", "feddyn:alpha=0.1,eval_model=average"])
+def test_ima_is_what_is_evaluated_whatever_the_base_method_shows(choice):
+    p = small(5)
+    ima, one = (WRAPPERS.build(f"ima:window={w},start=2,schedule=none", p.setting) for w in (2, 1))
+    averaged, alone, base = p.build(choice, ima), p.build(choice, one), p.build(choice)
+    shown = lambda algorithm, run: leaves(engine.read_out(algorithm, {}, run)["model"])
+    runs, plain = testing.trajectory(p, averaged, 5), testing.trajectory(p, base, 5)
+    assert np.abs(shown(base, plain[4]) - leaves(plain[4].params)).max() > 1e-3
+    for t in range(5):
+        expected = leaves(runs[t].params) if t >= 2 else shown(base, plain[t])
+        np.testing.assert_array_equal(shown(averaged, runs[t]), expected)
+    # A window of one model is the base method throughout.
+    for run, other in zip(testing.trajectory(p, alone, 5), plain):
+        np.testing.assert_array_equal(shown(alone, run), shown(base, other))
+
+
+def before_the_server(choice, reset, rounds):
+    p = small(rounds)
+    texts = ("swa:start=0,cycle=1", f"ima:window=2,start=2,schedule=none,placement=pre,reset={reset}")
+    return testing.trajectory(p, p.build(choice, *(WRAPPERS.build(text, p.setting) for text in texts)), rounds)
+
+
+@pytest.mark.parametrize("choice", ["fedcm:alpha=0.4", "ghb:tau=2,beta=0.5", "fedavgm", "fedopt:optimizer=adagrad"])
+def test_a_reset_leaves_all_but_adaptive_moments(choice):
+    never, at_start = (before_the_server(choice, reset, 4)[-1] for reset in ("none", "at_start"))
+    np.testing.assert_array_equal(leaves((never.params, never.state)), leaves((at_start.params, at_start.state)))
+
+
+@pytest.mark.parametrize("choice", ["fedadam:server_lr=0.1", "fedopt:optimizer=yogi,server_lr=0.1"])
+def test_a_reset_renews_adaptive_moments_inside_another_wrapper(choice):
+    never, at_start, once = (before_the_server(choice, reset, 4) for reset in ("none", "at_start", "one_round_only"))
+    moments = lambda run: leaves(run.state.inner.inner)
+    np.testing.assert_array_equal(leaves(at_start[1].state), leaves(never[1].state))
+    assert np.abs(moments(at_start[2]) - moments(never[2])).max() > 1e-3
+    # Reset moments that served one round: what was there before comes back.
+    np.testing.assert_array_equal(leaves(once[2].params), leaves(at_start[2].params))
+    np.testing.assert_array_equal(moments(once[2]), moments(never[1]))
+    # SWA's average inside goes on: rounds 1 to 3 were collected, whatever was reset.
+    for runs in (never, at_start, once):
+        assert int(runs[3].state.inner.own.count) == 3
+        np.testing.assert_allclose(
+            leaves(runs[3].state.inner.own.model), np.mean([leaves(run.params) for run in runs[1:]], 0), rtol=1e-5
+        )
+
+
+def test_swa_can_leave_its_average_to_an_observer():
+    p = small(6)
+    options = dict(start=2, cycle=2, phase="swa")
+    text = "swa:start=2,cycle=2,phase=swa"
+    hidden, both = (p.build("fedavg", WRAPPERS.build(t, p.setting)) for t in (text, text + ",evaluate=model"))
+    watch = {"swa": observers.swa(6, **options)}
+    for a, b in zip(testing.trajectory(p, hidden, 6), testing.trajectory(p, both, 6, watch)):
+        read = engine.read_out(both, watch, b)
+        np.testing.assert_array_equal(leaves(read["model"]), leaves(a.params))
+        np.testing.assert_array_equal(leaves(read["swa"]), leaves(engine.read_out(hidden, {}, a)["model"]))
 
 
 def test_swa_shows_its_average_only_from_the_start_on():
@@ -115,3 +180,51 @@ def test_wrapped_states_nest():
     run = p.start(p.build("scaffold", *both))
     assert isinstance(run.state, wrappers.Wrapped) and isinstance(run.state.inner, wrappers.Wrapped)
     assert jax.tree.structure(run.state.inner.inner) == jax.tree.structure(run.params)
+
+
+# --------------------------------------------------------------------------------------------------- local BatchNorm
+
+
+def test_local_statistics_pass_the_contract():
+    # Two round trips, the first of which returns no statistics.
+    testing.check_algorithm("mime", wrappers=("local_bn",))
+
+
+def test_local_statistics_go_on_from_the_clients_own():
+    # Client 0 takes part in every round, next to another one.
+    p = testing.classification(schedule=((0, 1), (0, 2), (0, 3), (0, 1)), shuffle=False)
+    runs, shared = (
+        testing.trajectory(p, p.build("scaffold", *w), 4) for w in ((WRAPPERS.build("local_bn", p.setting),), ())
+    )
+    for run, plain in zip(runs, shared):
+        # Training never reads running statistics: parameters and controls are those of the base method.
+        np.testing.assert_array_equal(leaves((run.params, run.state)), leaves((plain.params, plain.state)))
+        np.testing.assert_array_equal(leaves(run.table.inner), leaves(plain.table))
+    assert [run.table.seen.tolist() for run in runs[:3]] == [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    # All start from the server's; the second round of client 0 does not.
+    np.testing.assert_array_equal(leaves(runs[0].stats), leaves(shared[0].stats))
+    assert np.abs(leaves(runs[1].stats) - leaves(shared[1].stats)).max() > 1e-3
+    # What is evaluated is the mean of the cohort's own, weighted as parameters are.
+    own, n = np.asarray(runs[3].table.stats["mean"]), np.array([4, 2])
+    np.testing.assert_allclose(runs[3].stats["mean"], n @ own[:2] / n.sum(), rtol=1e-6)
+
+
+def test_a_client_alone_has_the_same_statistics_either_way():
+    p = testing.classification(schedule=((2,), (2,)), shuffle=False)
+    local = WRAPPERS.build("local_bn", p.setting)
+    a, b = (testing.trajectory(p, p.build("fedavg", *w), 2)[-1] for w in ((local,), ()))
+    np.testing.assert_allclose(leaves((a.params, a.stats)), leaves((b.params, b.stats)), rtol=1e-6)
+
+
+def test_local_statistics_need_statistics():
+    p = testing.quadratic([1.0], [3.0], [0.0], steps=1, lr=1.0, schedule=[[0]])
+    with pytest.raises(UserError, match="no BatchNorm statistics"):
+        p.build("fedavg", WRAPPERS.build("local_bn", p.setting))
+
+
+def test_statistics_travel_once_a_round_and_direction():
+    p = testing.classification()
+    count = lambda choice: communication(p.build(choice), p.variables.params, p.store, p.n_max, p.variables.stats)
+    # Params of 23 numbers, statistics of 4.
+    assert count("mime") == count("mimelite") == (2 * 92 + 16, 2 * 92 + 16)
+    assert count("fedavg") == (92 + 16, 92 + 16)
