@@ -136,8 +136,9 @@ class Setting(NamedTuple):
     """What a builder may know about the run.
 
     num_clients: K; clients_per_round: |S|; num_rounds: T.
-    weights: float [K], N_i / sum of all N, or None when all are equal.
-
+    init_fn: key -> params, the model's initialiser (FedHBM's random anchors).
+    key: PRNG key from which a builder draws what it needs (anchors, a model's first statistics).
+    model: models.Model, for what must know the network's parts (FedFA's last layer, BatchNorm's statistics).
     """
 
     num_clients: int
