@@ -73,8 +73,8 @@ def chosen_users(sizes: dict, users: int, seed: int) -> list:
 
 
 def chosen_tests(sizes: dict, count: int, seed: int) -> dict:
-    """Returns client -> rows of `count` examples drawn without replacement from all clients."""
-    ids = list(sizes)
+    """Returns client -> rows of `count` examples drawn without replacement from all clients, in order of the ids."""
+    ids = sorted(sizes)
     ends = np.cumsum([sizes[client] for client in ids])
     drawn = np.sort(generator(seed, "stackoverflow test").choice(ends[-1], min(count, ends[-1]), replace=False))
     owner = np.searchsorted(ends, drawn, side="right")
@@ -138,11 +138,15 @@ def build(words, sizes, read, where, users: int, tests: int, length: int, seed: 
 
     def stream(side, ids, pick):
         for client, features in read(side, ids):
+            where_from = f"{where[side]}, client '{clients.text(client)}'"
             if "tokens" not in features:
+                raise UserError(f"{where_from}: no 'tokens' but {', '.join(features)}.")
+            sentences = np.asarray(features["tokens"], object).reshape(-1)
+            if len(sentences) != sizes[side][client]:
                 raise UserError(
-                    f"{where[side]}, client '{clients.text(client)}': no 'tokens' but {', '.join(features)}."
+                    f"{where_from}: {len(sentences)} sentences, but {sizes[side][client]} are announced; fetch it again."
                 )
-            yield client, tokenise(np.asarray(features["tokens"], object).reshape(-1)[pick(client)], words, length)
+            yield client, tokenise(sentences[pick(client)], words, length)
 
     everything = slice(None)
     train, natural = clients.flatten(

@@ -155,27 +155,36 @@ def sizes(path, split: str) -> dict[str, int]:
 
 
 def read_sqlite(path, split: str, convert, chosen=None):
-    """Yields (client id, features) of one split, clients in order of first appearance.
+    """Yields (client id, features) of one split: all clients in order of first appearance, or the `chosen` in theirs.
 
     Args:
       convert: parsed example -> dict of small arrays, so that no decoded original is kept.
-      chosen: client ids to keep; all by default.
+      chosen: client ids to keep.
+
+    Raises:
+      UserError: no such split, or a chosen client without examples.
     """
-    held: dict[str, list] = {}
-    wanted = None if chosen is None else set(chosen)
+    # Lists by feature: a dict for each of a hundred million examples would outweigh them.
+    held: dict[str, dict[str, list]] = {client: {} for client in chosen or ()}
     sql = "SELECT client_id, serialized_example_proto FROM examples WHERE split_name = ? ORDER BY rowid"
     for number, (client, blob) in enumerate(fedjax_data.query(path, sql, (split,))):
-        if wanted is not None and client not in wanted:
+        if chosen is not None and client not in held:
             continue
         with values.naming(f"{path}, split {split}, record {number} of client '{client}'"):
             example = convert(example_proto.parse(blob))
-        held.setdefault(client, []).append(example)
-    if not held:
+        columns = held.setdefault(client, {})
+        for key, value in example.items():
+            columns.setdefault(key, []).append(value)
+    if not any(held.values()):
         sizes(path, split)  # says which splits there are
         raise UserError(f"{path}: split '{split}' has no examples.")
+    if absent := next((client for client, columns in held.items() if not columns), None):
+        raise UserError(f"{path}, split {split}: there is no example of client '{absent}'; fetch the file again.")
     for client in list(held):
-        rows = held.pop(client)
-        yield client, {key: stack([row[key] for row in rows]) for key in rows[0]}
+        columns = held.pop(client)
+        with values.naming(f"{path}, split {split}, client '{client}'"):
+            features = {key: stack(column) for key, column in columns.items()}
+        yield client, features
 
 
 def stack(values: list) -> np.ndarray:
