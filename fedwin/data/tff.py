@@ -210,7 +210,10 @@ def hdf5(path):
     with source:
         if not isinstance(source.get("examples"), h5py.Group):
             raise UserError(f"{path}: there is no group 'examples'; it is not a file of TensorFlow Federated.")
-        yield source["examples"]
+        try:
+            yield source["examples"]
+        except (OSError, RuntimeError) as error:  # h5py's words for damage inside
+            raise UserError(f"{path}: not a readable HDF5 file ({files.said(error)}); fetch it again.")
 
 
 def sizes_hdf5(path, feature: str) -> dict[str, int]:
@@ -227,11 +230,6 @@ def read_hdf5(path, convert, chosen=None):
     """
     with hdf5(path) as groups:
         for client in groups if chosen is None else chosen:
-            # h5py says OSError or RuntimeError where the file ends too early.
             with values.naming(f"{path}, client '{client}'"):
-                try:
-                    arrays = {key: values_of[()] for key, values_of in groups[client].items()}
-                except (OSError, RuntimeError) as error:
-                    raise UserError(f"{path}, client '{client}': it cannot be read ({error}); fetch the file again.")
-                features = convert(arrays)
+                features = convert({key: held[()] for key, held in groups[client].items()})
             yield client, features
