@@ -12,9 +12,9 @@ HERE = pathlib.Path(__file__).parent / "golden"
 FOLDER = pathlib.Path(os.environ.get("FEDWIN_GOLDEN_DIR") or HERE)
 
 
-def load(name: str) -> dict:
-    """Reads FEDWIN_GOLDEN_DIR/name, or tests/golden/name where that folder has no such file."""
-    path = FOLDER / name
+def load(name: str, folder: pathlib.Path = FOLDER) -> dict:
+    """Reads folder/name (by default of FEDWIN_GOLDEN_DIR), or tests/golden/name where that folder has no such file."""
+    path = folder / name
     return json.loads((path if path.exists() else HERE / name).read_text())
 
 
