@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 
-from fedwin.data import checksums, files, leaf, plays
+from fedwin.data import checksums, files, leaf, plays, values
 from fedwin.data.catalog import DATASETS
 from fedwin.data.dataset import Dataset, Examples, Partition
 from fedwin.data.rng import generator
@@ -29,7 +29,7 @@ TABLE[[ord(character) for character in ALPHABET]] = np.arange(len(ALPHABET))
 
 def encode(text: str) -> np.ndarray:
     """Returns the int8 ids of a text; characters outside the alphabet become 79."""
-    return TABLE[np.frombuffer(text.encode("utf-32-le"), np.uint32)]
+    return TABLE[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)]
 
 
 def strangers(text: str) -> int:
@@ -247,8 +247,9 @@ def prepared(data_dir, iid: bool):
 
 def sampled(path: pathlib.Path) -> tuple[Examples, int, int]:
     """Reads keys x, y: one list per client, all of one length, of windows given as ids or as text."""
-    try:
-        content = json.loads(files.read(path))
+    blob = files.read(path)
+    with values.naming(f"{path}: not lists of windows under x and y"):
+        content = json.loads(blob)
         x, y = content["x"], content["y"]
         size = len(x[0])
         if any(len(part) != size for part in [*x, *y]) or len(x) != len(y):
@@ -256,9 +257,8 @@ def sampled(path: pathlib.Path) -> tuple[Examples, int, int]:
         if isinstance(x[0][0], str):
             x = np.stack([encode(window) for part in x for window in part])
             y = encode("".join(label for part in y for label in part))
-        x, y = np.asarray(x, np.int32).reshape(-1, LENGTH), np.asarray(y, np.int32).reshape(-1)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: not lists of windows under x and y ({error}).")
+        x = values.within(np.asarray(x).reshape(-1, LENGTH), 0, UNKNOWN, "character id").astype(np.int32)
+        y = values.labels(np.asarray(y).reshape(-1), len(ALPHABET))
+        if len(x) != len(y):
+            raise ValueError(f"{len(x)} windows and {len(y)} next characters")
     return {"x": x, "y": y}, size, len(y) // size

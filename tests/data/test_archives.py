@@ -165,6 +165,15 @@ def test_a_truncated_hdf5_file_is_named(tmp_path):
         data.load("femnist", tmp_path)
 
 
+def test_damage_inside_hdf5_files_is_named(tmp_path):
+    path = write_pair(tmp_path, "femnist", "hdf5")[0]
+    blob = path.read_bytes()
+    for text in (b"HEAP", b"TREE", b"SNOD"):  # names, tree and leaves of HDF5's groups
+        path.write_bytes(blob.replace(text, b"XXXX"))
+        with pytest.raises(UserError, match="fed_emnist_train.h5"):
+            data.load("femnist", tmp_path)
+
+
 def damage(path, text: bytes):
     """Flips a byte of what a zip archive stores of one member."""
     blob = bytearray(path.read_bytes())

@@ -155,9 +155,26 @@ def test_ready_files_of_equal_clients(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     dataset = data.load("shakespeare_leaf", tmp_path)
     assert dataset.natural.sizes.tolist() == [5, 5, 5] and dataset.test["x"].shape == (6, 80)
-    (tmp_path / "test_sampled.json").write_text('{"x": [[1, 2]]}')
-    with pytest.raises(UserError, match="test_sampled.json: not lists of windows"):
-        data.load("shakespeare_leaf", tmp_path)
+    good = json.loads((tmp_path / "test_sampled.json").read_text())
+    for key, at, value, message in (
+        ("x", 5, 80, "record 2: character id 80 is not in 0..79"),
+        ("x", 5, 1e300, "is not in 0..79"),
+        ("x", 5, 10**30, "not lists of windows"),
+        ("y", None, 3.7, "record 2: label 3.7 is not a whole number"),
+        ("y", None, "a", "is not a whole number"),
+    ):
+        content = json.loads(json.dumps(good))
+        if key == "x":
+            content["x"][1][0][at] = value
+        else:
+            content["y"][1][0] = value
+        (tmp_path / "test_sampled.json").write_text(json.dumps(content))
+        with pytest.raises(UserError, match=f"test_sampled.json: .*{message}"):
+            data.load("shakespeare_leaf", tmp_path)
+    for text in ('{"x": [[1, 2]]}', '{"x": [], "y": []}', "[]", "{"):
+        (tmp_path / "test_sampled.json").write_text(text)
+        with pytest.raises(UserError, match="test_sampled.json: not lists of windows"):
+            data.load("shakespeare_leaf", tmp_path)
 
 
 def test_bad_windows_and_nothing_found_are_named(tmp_path):
@@ -293,6 +310,14 @@ def test_plays_in_another_form_are_named_with_the_form_expected(tmp_path):
     (tmp_path / "hamlet.txt").write_text("HAMLET. To be, or not to be.\n")
     with pytest.raises(UserError, match="no role speaks in it; a play has lines `ROLE<TAB>text` after `ACT I`"):
         data.load("shakespeare_leaf", tmp_path)
+
+
+def test_half_a_character_is_unknown_too(tmp_path):
+    x, y = leaf_windows("ab" * 200, 1)
+    for side in ("train", "test"):
+        write_leaf(tmp_path / side, {"PLAY_A": (x, [*y[:-1], "\ud800"])})
+    with pytest.warns(UserWarning, match="2 characters outside"):
+        data.load("shakespeare_leaf:clients=1,train=10,test=5", tmp_path)
 
 
 def test_unknown_characters_are_counted_aloud(tmp_path):
