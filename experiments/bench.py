@@ -22,7 +22,7 @@ from experiments.peers import studies
 from experiments.peers.cases import CASES, scaled
 from experiments.peers.crew import Crew
 from experiments.peers.measure import Effort, table
-from fedwin.devices import MOST_CPU_DEVICES
+from fedwin.devices import MOST_CPU_DEVICES, num_cores
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
@@ -104,7 +104,7 @@ def main(argv) -> None:
     short = effort if quick else Effort(options.turns, options.turn_seconds / 2, options.case_seconds)
     say = lambda line: print(f"[{time.monotonic() - begun:5.0f} s] {line}", file=sys.stderr, flush=True)
     write = lambda: options.json and pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
-    crew = Crew(peers, options.python_torch, options.cores or min(len(os.sched_getaffinity(0)), MOST_CPU_DEVICES), say)
+    crew = Crew(peers, options.python_torch, options.cores or min(num_cores(), MOST_CPU_DEVICES), say)
     report = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "load_before": os.getloadavg(), "cases": []}
     try:
         if names:

@@ -6,7 +6,8 @@ import jax
 import numpy as np
 
 from fedwin import engine, sampling, strategy as strategies
-from fedwin.trial import Trial, seed_keys
+from fedwin.stream import Stream, should_stream
+from fedwin.trial import Trial
 
 
 def check(name: str) -> None:
@@ -15,10 +16,12 @@ def check(name: str) -> None:
         strategies.STRATEGIES.build(name)
 
 
-def resolve(name: str) -> strategies.Strategy:
+def resolve(name: str, clients_per_round: int | None = None) -> strategies.Strategy:
     """Returns the strategy that `name` means on this machine ('default' = the measured table)."""
     if name == "default":
-        name = strategies.default_name(jax.default_backend(), jax.local_device_count())
+        # A device without a client would only hold another copy of everything.
+        devices = min(jax.local_device_count(), clients_per_round or jax.local_device_count())
+        name = strategies.default_name(jax.default_backend(), devices)
     return strategies.STRATEGIES.build(name)
 
 
@@ -29,19 +32,27 @@ def fastest(trial: Trial, say) -> str:
     if devices > 1:
         names += [f"sharded:devices={devices},k=1", f"sharded:devices={devices},k=0"]
     seed = trial.config.seed_list[0]
-    federation = trial.federation(seed)
-    algorithm = trial.algorithm(federation, seed)
+    federation, algorithm = trial.federations[seed], trial.algorithm(seed)
+    streamed = should_stream(federation, trial.config.examples)
     seconds = {}
     for name in names:
         strategy = strategies.STRATEGIES.build(name)
         dispatch = engine.make_rounds(algorithm, {}, strategy)
-        run = engine.init(algorithm, {}, trial.model.init(seed_keys(seed)["init"]), federation.num_clients, seed_keys(seed)["run"])
-        run, store = strategy.place(run, strategy.placement(run)), strategy.place(federation.store())
         width = strategy.multiple(clients)
         ids = np.full((2, width), -1, np.int32)
         ids[:, :clients] = sampling.cohorts(seed, 0, 2, federation.num_clients, clients)
-        slots = np.where(ids >= 0, ids, federation.num_clients).astype(np.int32)
-        cohorts = engine.Cohorts(ids, np.maximum(ids, 0), slots)
+        # Two rounds need no more of a large federation than their own clients.
+        unique = np.unique(ids[ids >= 0])
+        slots = np.where(ids >= 0, np.searchsorted(unique, np.maximum(ids, 0)), len(unique)).astype(np.int32)
+        run = trial.start(seed, len(unique))._replace(observers={})
+        run = strategy.place(run, strategy.placement(run))
+        if streamed:
+            stream = Stream(federation, width, 2, strategy.place)
+            store, rows = stream.take(ids)
+            stream.close()
+        else:
+            store, rows = strategy.place(federation.store()), np.maximum(ids, 0)
+        cohorts = engine.Cohorts(ids, rows, slots)
         for _ in range(2):  # the first call compiles
             begun = time.monotonic()
             run, _, _ = dispatch(run, store, cohorts, (), 2, np.zeros(2, bool), n_max=federation.bucket(ids))

@@ -69,22 +69,24 @@ class Checkpoints:
     """The checkpoints of one run in one directory.
 
     Args:
-      directory: created on the first save; keep: how many of the newest stay.
+      directory: created on the first save; keep: how many of the newest stay; read_only: nothing there is touched.
     """
 
-    def __init__(self, directory, keep: int = 3):
+    def __init__(self, directory, keep: int = 3, read_only: bool = False):
         self.directory = pathlib.Path(directory).absolute()
         self.keep = keep
+        self.read_only = read_only
         self._manager = None
 
     def _open(self):
         if self._manager is None:
             import orbax.checkpoint as ocp
 
-            options = ocp.CheckpointManagerOptions(
-                max_to_keep=self.keep, create=True, cleanup_tmp_directories=True, enable_async_checkpointing=False
+            own = {"max_to_keep": self.keep, "create": True, "cleanup_tmp_directories": True}
+            options = {"read_only": True, "create": False} if self.read_only else own
+            self._manager = ocp.CheckpointManager(
+                self.directory, options=ocp.CheckpointManagerOptions(enable_async_checkpointing=False, **options)
             )
-            self._manager = ocp.CheckpointManager(self.directory, options=options)
         return self._manager
 
     def rounds(self) -> list[int]:
@@ -98,8 +100,11 @@ class Checkpoints:
         import orbax.checkpoint as ocp
 
         leaves = to_host(run)
-        about = {"round": round, "digest": digest(leaves), **extra}
-        items = ocp.args.Composite(run=ocp.args.StandardSave(leaves), about=ocp.args.JsonSave(about))
+        # orbax refuses arrays without elements: their shapes say all.
+        empty = {name: [list(value.shape), value.dtype.str] for name, value in leaves.items() if not value.size}
+        about = {"round": round, "digest": digest(leaves), "empty": empty, **extra}
+        kept = {name: value for name, value in leaves.items() if name not in empty}
+        items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(about))
         self._open().save(round, args=items, force=True)
         self._open().wait_until_finished()
 
@@ -114,6 +119,7 @@ class Checkpoints:
             )
             leaves = {name: np.array(value, copy=True) for name, value in items["run"].items()}
             about = dict(items["about"])
+            leaves |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in about["empty"].items()}
         except Exception as error:  # orbax and tensorstore raise many kinds; all mean the same here
             raise UserError(f"checkpoint {where} can't be read ({type(error).__name__}); delete it.") from error
         if about.get("digest") != digest(leaves):
@@ -121,13 +127,23 @@ class Checkpoints:
         return leaves, about
 
     def latest(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Returns the newest readable checkpoint, or None; says aloud what it passes over and moves that aside."""
+        """Returns the newest readable checkpoint, or None; says aloud what it passes over and moves that aside.
+
+        Raises UserError where there are checkpoints and none can be read: then nothing is moved.
+        """
+        damaged: dict[int, UserError] = {}
         for round in reversed(self.rounds()):
             try:
-                return self.load(round)
+                found = self.load(round)
             except UserError as error:
-                _warn(f"{error} Falling back to the checkpoint before it.")
-                self._discard(round)
+                damaged[round] = error
+                continue
+            for bad, error in damaged.items():
+                _warn(f"{error} Falling back to the checkpoint of round {round}.")
+                self._discard(bad)
+            return found
+        if damaged:
+            raise UserError(f"{next(iter(damaged.values()))} No other checkpoint in {self.directory} can be read either.")
         return None
 
     def _discard(self, round: int) -> None:

@@ -25,7 +25,7 @@ class Config:
     dataset: str = option("digits", "Data set, e.g. digits, cifar10, cifar100:label=coarse, mnist, fmnist.")
     data_dir: str = option("", "Folder with the data set's files; built-in data needs none.", operational=True)
     partition: str = option("", "How examples are dealt to clients: iid, shards:per_client=2, dirichlet:alpha=0, csv:path=FILE, natural ...; empty: the data set's own clients, else iid.")
-    num_clients: int = option(100, "Clients K of the federation; 0 where the data set has its own.")
+    num_clients: int = option(0, "Clients K of the federation; 0: the data set's own or the split file's, else 100.")
     model: str = option("cnn", "Network: mlp, cnn, lenet5, mcmahan_cnn, emnist_cnn, resnet20 ...")
     algorithm: str = option("fedavg", "Method, e.g. fedavg, fedprox:mu=0.1, scaffold; --list_algorithms prints all.")
     wrap: list[str] = option([], "Wrapper that changes training, e.g. ima:window=5,start=0.75 or swa:cycle=10; repeats.")
@@ -53,13 +53,13 @@ class Config:
     partition_seed: int = option(-1, "Seed of the partition; -1: the run's own seed.")
     eval_every: int = option(10, "Rounds between evaluations.")
     final_evals: int = option(100, "The last N rounds are all evaluated; their mean is reported.")
-    eval_batch_size: int = option(500, "Test examples per evaluation step.", operational=True)
+    eval_batch_size: int = option(500, "Test examples per evaluation step.")
     strategy: str = option("default", "How a cohort is executed: default (a measured table), auto (times them), vmapped, chunked:k=4, sharded:devices=2; pmap is another word for sharded: jit + shard_map over a clients axis is what pmap is today.")
-    table: str = option("auto", "Where per-client state lives: device, host, auto.")
+    table: str = option("auto", "Where per-client state lives: device, host, auto.", operational=True)
     examples: str = option("auto", "Where training examples live: device, stream (read for each dispatch), auto.", operational=True)
     eval_examples: int = option(0, "Evaluate on this many test examples, drawn once with the run's seeds left aside; 0: all.")
     out_dir: str = option("", "Directory of the run; empty: runs/<dataset>_<algorithm>.", operational=True)
-    checkpoint_every: int = option(100, "Rounds between checkpoints; 0: only at the end.", operational=True)
+    checkpoint_every: int = option(100, "Rounds between checkpoints; 0: only at the start and the end.", operational=True)
     keep_checkpoints: int = option(3, "Checkpoints that are kept.", operational=True)
     rounds_per_dispatch: int = option(50, "The most rounds of one dispatch to the device.")
     stop_on_divergence: bool = option(True, "End a seed at the first NaN or inf; it is recorded either way.")
@@ -94,7 +94,7 @@ class Config:
         one_of("precision", self.precision, ("float32", "tf32", "bfloat16", "float64"))
         one_of("examples", self.examples, ("auto", "device", "stream"))
         one_of("table", self.table, ("auto", "device", "host"))
-        one_of("client_optimizer", self.client_optimizer, tuple(OPTIMIZERS))
+        one_of("client_optimizer", self.client_optimizer, OPTIMIZERS)
         need(
             self.client_optimizer == "sgd" or self.client_momentum == 0,
             f"client_momentum belongs to sgd, not to {self.client_optimizer}; leave it 0.",
@@ -112,15 +112,19 @@ def one_of(name: str, value: str, known) -> None:
         raise UserError(f"{name}='{value}' is unknown.{nearest(value, known)} Known: {words}.")
 
 
-def _optax(name: str):
-    def build(momentum):
-        import optax
-
-        if name == "sgd":
-            return optax.sgd(1.0, momentum or None)
-        return getattr(optax, name)(1.0)
-
-    return build
+OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
 
 
-OPTIMIZERS = {name: _optax(name) for name in ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")}
+def client_optimizer(config: Config):
+    """Returns (optax transformation at unit learning rate, weight decay that is left to the local solver).
+
+    adamw decays weights itself, apart from its moments; every other optimiser sees lambda y as part of the direction.
+    """
+    import optax
+
+    if config.client_optimizer == "sgd":
+        return optax.sgd(1.0, config.client_momentum or None), config.weight_decay
+    if config.client_optimizer == "adamw":
+        own = 0.0 if config.wd_in_loss else config.weight_decay
+        return optax.adamw(1.0, weight_decay=own), config.weight_decay - own
+    return getattr(optax, config.client_optimizer)(1.0), config.weight_decay

@@ -19,10 +19,18 @@ def use_every_core(most: int = MOST_CPU_DEVICES) -> None:
     Has no effect on devices that exist already: call it before the first computation.
     """
     be_patient()
+    if os.environ.get("JAX_NUM_CPU_DEVICES"):
+        return  # the user said how many
     try:
-        jax.config.update("jax_num_cpu_devices", min(len(os.sched_getaffinity(0)), most))
+        jax.config.update("jax_num_cpu_devices", min(num_cores(), most))
     except RuntimeError:
         pass  # the backend is running: its devices stay as they are
+
+
+def num_cores() -> int:
+    """Returns the cores that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)  # Linux only
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def be_patient() -> None:

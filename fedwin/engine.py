@@ -4,11 +4,13 @@ from typing import Any, Callable, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import PartitionSpec
 
 from fedwin import core, tree
 from fedwin.core import Algorithm, Client, Observer, Variables
+from fedwin.sampling import check_cohort
 from fedwin.strategy import AXIS, Strategy
 
 
@@ -281,6 +283,8 @@ def make_rounds(
     compiled: list = []
 
     def dispatch(run: Run, store: Store, cohorts: Cohorts, test, n, flags, n_max: int):
+        if isinstance(cohorts.ids, np.ndarray):
+            check_cohort(cohorts.ids)
         if not compiled:
             # On a mesh, outputs must come back placed as inputs are, or the next dispatch would be compiled anew.
             placed = {} if strategy.mesh is None else {"out_shardings": (strategy.placement(run), None, None)}

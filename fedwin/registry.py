@@ -2,9 +2,14 @@
 
 import difflib
 import inspect
+import types
+import typing
 from typing import Any, Callable, NamedTuple
 
 from fedwin.errors import UserError
+
+
+_KINDS = {int: "an integer", float: "a number", str: "a word", bool: "true or false", type(None): "none"}
 
 
 class Choice(NamedTuple):
@@ -30,6 +35,8 @@ def literal(text: str) -> Any:
         return lowered == "true"
     if lowered == "none":
         return None
+    if len(text) > 1 and text[0] == "0" and text.isdigit():
+        return text  # a name, not a number
     for kind in (int, float):
         try:
             return kind(text)
@@ -90,7 +97,25 @@ class Registry(dict):
         for key, default in options.items():
             if default is inspect.Parameter.empty and key not in choice.params:
                 raise UserError(f"{self.kind} '{choice.name}' needs {key}=...; write {choice.name}:{key}=VALUE.")
+        for key, value in choice.params.items():
+            choice.params[key] = self._typed(choice.name, key, value)
         return choice
+
+    def _typed(self, name: str, key: str, value: Any) -> Any:
+        """Returns a value as its parameter's annotation (or default) says; raises UserError for one of another type."""
+        parameter = inspect.signature(self[name], eval_str=True).parameters[key]
+        kinds = parameter.annotation
+        if kinds is parameter.empty:
+            kinds = parameter.empty if parameter.default in (None, parameter.empty) else type(parameter.default)
+        kinds = typing.get_args(kinds) or (kinds,)
+        if typing.get_origin(parameter.annotation) not in (None, typing.Union, types.UnionType):
+            return value
+        if not set(kinds) <= _KINDS.keys() or type(value) in kinds or (float in kinds and type(value) is int):
+            return value
+        if str in kinds and value is not None:
+            return str(value)
+        wanted = " or ".join(_KINDS[kind] for kind in kinds)
+        raise UserError(f"{self.kind} '{name}': {key}={value} must be {wanted}.")
 
     def options(self, name: str) -> dict[str, Any]:
         """Returns the keyword-only parameters of a builder with their defaults."""

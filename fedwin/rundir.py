@@ -11,27 +11,29 @@ import jax
 import numpy as np
 
 from fedwin.config import Config
-from fedwin.data.source import Images
+from fedwin.data import Dataset
+from fedwin.data.digest import digest
 from fedwin.errors import UserError
 from fedwin.federation import Federation
 from fedwin.logbook import write_json
 from fedwin.train import Result
 
 
-# Larger features are hashed by a sample of their rows.
-HASHED_BYTES = 1 << 30
+def data_hashes(federations: dict[int, Federation]) -> dict[str, str]:
+    """Returns, per seed, a hash of the examples and of who holds which."""
+    examples = _examples_hash(next(iter(federations.values())).dataset)
+    return {str(seed): _deal_hash(examples.copy(), federation) for seed, federation in federations.items()}
 
 
-def data_hash(federation: Federation) -> str:
-    """Returns a hash of the examples and of who holds which."""
+def _examples_hash(dataset: Dataset):
     h = hashlib.blake2b(digest_size=8)
-    for split in (federation.dataset.train, federation.dataset.test):
+    for split in (dataset.train, dataset.test):
         for name in sorted(split):
-            values = split[name]
-            h.update(f"{name}{values.shape}{values.dtype}".encode())
-            if isinstance(values, Images) or values.nbytes > HASHED_BYTES:  # too much to read: some rows stand for all
-                values = values[np.linspace(0, len(values) - 1, 64).astype(int)]
-            h.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+            h.update(name.encode() + digest(split[name]))
+    return h
+
+
+def _deal_hash(h, federation: Federation) -> str:
     for part in (federation.partition, federation.validation):
         if part is not None:
             h.update(np.ascontiguousarray(part.order).data)
@@ -46,21 +48,27 @@ def fingerprint(config: Config, hashes: dict[str, str], strategy: str) -> str:
     return hashlib.blake2b(json.dumps(known, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
 
 
-def claim(config: Config, directory: pathlib.Path) -> dict[str, Any] | None:
-    """Creates the run's directory or checks that it belongs to the same run; returns what config.json says, or None.
-
-    Raises UserError if it can't be written or belongs to a run with other flags.
-    """
+def claim(directory: pathlib.Path) -> None:
+    """Creates the run's directory; raises UserError if it can't be written."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         probe = directory / ".writable"
         probe.touch()
         probe.unlink()
+        for name in list(directory.glob(".config.json.*")) + list(directory.glob(".metrics.*")):
+            name.unlink()  # a start that was killed while it wrote
     except OSError as error:
         raise UserError(f"out_dir={directory} can't be written ({error.strerror}); choose another --out_dir.") from error
+
+
+def known(config: Config, directory: pathlib.Path) -> dict[str, Any] | None:
+    """Checks that a directory is free or belongs to the same run; returns what its config.json says, or None.
+
+    Raises UserError if it belongs to a run with other flags, or holds other files.
+    """
     path = directory / "config.json"
     if not path.exists():
-        strangers = [p.name for p in directory.iterdir()]
+        strangers = [p.name for p in directory.iterdir() if not p.name.startswith(".")] if directory.is_dir() else []
         if strangers:
             raise UserError(f"out_dir={directory} holds other files ({strangers[0]} ...) and no config.json; choose another --out_dir.")
         return None
@@ -79,7 +87,9 @@ def claim(config: Config, directory: pathlib.Path) -> dict[str, Any] | None:
     return known
 
 
-def write_config(directory: pathlib.Path, config: Config, strategy: str, hashes: dict[str, str], mark: str, verified: bool) -> None:
+def write_config(
+    directory: pathlib.Path, config: Config, strategy: str, hashes: dict[str, str], mark: str, verified: bool, model: str
+) -> None:
     """Writes config.json: all flags, what they were resolved to, versions, device."""
     device = jax.devices()[0]
     write_json(
@@ -89,6 +99,7 @@ def write_config(directory: pathlib.Path, config: Config, strategy: str, hashes:
             "strategy": strategy,
             "data": hashes,
             "verified_data": verified,
+            "model": model,
             "fingerprint": mark,
             "versions": versions(),
             "device": f"{device.platform} {device.device_kind} x{jax.local_device_count()}",
@@ -120,7 +131,8 @@ def summarise(config: Config, results: dict[int, Result], lines: list[dict[str, 
             "final_round": mine[-1]["round"],
             "diverged_at": result.diverged_at,
             "wall_seconds": result.seconds,
-            "rounds_per_second": mine[-1]["round"] / result.seconds if result.seconds else None,
+            # A fork begins where the other run was.
+            "rounds_per_second": (mine[-1]["round"] - mine[0]["round"]) / result.seconds if result.seconds else None,
             "last": {
                 name: {m: float(np.mean([float(line[name][m]) for line in last])) for m in metrics} for name in names
             },

@@ -8,50 +8,58 @@ import jax
 import numpy as np
 
 from fedwin import augment, autotune, engine, evaluate, rundir, strategy as strategies, tables, tree
-from fedwin.checkpoint import Checkpoints, from_host
-from fedwin.communication import communication
+from fedwin.checkpoint import Checkpoints
 from fedwin.config import Config
 from fedwin.errors import UserError
-from fedwin.federation import Federation
-from fedwin.fork import fork
+from fedwin.data import Dataset
+from fedwin.fork import fork, source
 from fedwin.logbook import Logbook, read_lines, write_json
 from fedwin.stream import DISPATCH_BYTES, Stream, should_stream
 from fedwin.train import Result, train
-from fedwin.trial import Trial, prepare, seed_keys
+from fedwin.trial import Trial, prepare
 
 # A client table above this many bytes goes to the host unless --table says otherwise.
 HOST_TABLE_BYTES = 4 << 30
 
 
-def run(config: Config, quiet: bool = False) -> dict[str, Any]:
+def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, model: Any = None) -> dict[str, Any]:
     """Runs (or goes on with) everything that a Config says and returns its summary, which also stands in summary.json.
+
+    Args:
+      config: what to run; quiet: print nothing.
+      dataset, model: objects (`fedwin.data.from_fedjax`, `fedwin.models.from_flax`, ...) in place of those it names.
 
     Raises UserError for anything wrong in it, before compilation.
     """
     say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
     autotune.check(config.strategy)
-    trial = prepare(config)
+    trial = prepare(config, dataset, model)
+    config = trial.config
     directory = pathlib.Path(config.out_dir or "runs/" + _file_name(f"{config.dataset}_{config.algorithm}"))
-    known = rundir.claim(config, directory)
+    known = rundir.known(config, directory)
+    trial.bytes_per_client  # noqa: B018 (finds what does not go together, before anything is written)
+    if known is None and config.fork_from:
+        source(config)
+    rundir.claim(directory)
     name = known["strategy"] if known else autotune.fastest(trial, say) if config.strategy == "auto" else config.strategy
-    strategy = autotune.resolve(name)
-    federations = {seed: trial.federation(seed) for seed in config.seed_list}
-    hashes = {str(seed): rundir.data_hash(federation) for seed, federation in federations.items()}
+    strategy = autotune.resolve(name, config.clients_per_round)
+    hashes = rundir.data_hashes(trial.federations)
     mark = rundir.fingerprint(config, hashes, str(strategy))
     if known is None:
-        rundir.write_config(directory, config, str(strategy), hashes, mark, trial.dataset.verified)
+        rundir.write_config(directory, config, str(strategy), hashes, mark, trial.dataset.verified, trial.model.name)
     elif known["data"] != hashes:
         raise UserError(f"out_dir={directory} was run on other data than --data_dir={config.data_dir} holds; use another --out_dir.")
     elif known["fingerprint"] != mark:
         say(f"note: {directory} was begun under another jax or device ({known['fingerprint']}); bits may differ from here on.")
-    clients = next(iter(federations.values())).num_clients
+    clients = next(iter(trial.federations.values())).num_clients
     say(f"{directory}: {config.algorithm} on {config.dataset}, {clients} clients, strategy {strategy}, fingerprint {mark}")
 
     logbook = Logbook(directory)
     results: dict[int, Result] = {}
-    program = Program(trial, strategy, federations)
-    for seed, federation in federations.items():
-        results[seed] = program.seed(seed, federation, directory, logbook, say)
+    program = Program(trial, strategy)
+    for seed in config.seed_list:
+        result = program.seed(seed, directory, logbook, say)
+        results[seed] = dataclasses.replace(result, run=None)  # the next seed needs its memory
     logbook.close()
     summary = rundir.summarise(config, results, read_lines(directory / "metrics.jsonl"), mark, len(program.dispatch.traces))
     write_json(directory / "summary.json", summary)
@@ -59,7 +67,7 @@ def run(config: Config, quiet: bool = False) -> dict[str, Any]:
 
 
 def memory(run: engine.Run, store, strategy: strategies.Strategy) -> str:
-    """Returns what a run will hold in memory, over all devices."""
+    """Returns what a run will hold in memory, over all devices; shapes suffice."""
     copies = strategy.num_devices
     # A stream holds the dispatch that is trained on and the next one.
     examples = 2 * store.capacity * store.example_bytes if isinstance(store, Stream) else tree.nbytes(store.examples)
@@ -80,10 +88,9 @@ def _file_name(text: str) -> str:
 class Program:
     """The compiled part of a run, shared by its seeds."""
 
-    def __init__(self, trial: Trial, strategy: strategies.Strategy, federations: dict[int, Federation]):
+    def __init__(self, trial: Trial, strategy: strategies.Strategy):
         self.trial, self.strategy = trial, strategy
-        seed, federation = next(iter(federations.items()))
-        algorithm = trial.algorithm(federation, seed)
+        algorithm = trial.algorithm(trial.config.seed_list[0])
         dataset = trial.dataset
         normalise = augment.normaliser(dataset.mean, dataset.std)
         self.probe = evaluate.make_probe(trial.model, normalise, evaluate.measure_of(dataset), strategy)
@@ -101,13 +108,10 @@ class Program:
         row = tables.row_bytes(self.algorithm, params)
         return row > 0 and (choice == "host" or (choice == "auto" and row * num_clients > HOST_TABLE_BYTES))
 
-    def seed(self, seed: int, federation: Federation, directory: pathlib.Path, logbook: Logbook, say) -> Result:
+    def seed(self, seed: int, directory: pathlib.Path, logbook: Logbook, say) -> Result:
         """Trains one seed, from its newest checkpoint if there is one."""
         trial, config, strategy = self.trial, self.trial.config, self.strategy
-        algorithm = trial.algorithm(federation, seed)
-        keys = seed_keys(seed)
-        model = trial.model.init(keys["init"])
-        schedule = trial.schedule
+        federation, schedule = trial.federations[seed], trial.schedule
         if should_stream(federation, config.examples):
             width = strategy.multiple(config.clients_per_round)
             # CPU devices hold their copies in one memory.
@@ -120,37 +124,34 @@ class Program:
             if self.examples is None:
                 self.examples = strategy.place(store.examples)
             store = strategy.place(store._replace(examples=()))._replace(examples=self.examples)
-        table, slots = None, federation.num_clients
-        if self._uses_host_table(model.params, federation.num_clients):
+        table, clients = None, federation.num_clients
+        slots = clients
+        params = jax.eval_shape(lambda: trial.start(seed, 1)).params
+        if self._uses_host_table(params, clients):
             width = strategy.multiple(config.clients_per_round)
-            slots = min(schedule.rounds_per_dispatch * width, federation.num_clients)
-            table = tables.HostTable(algorithm, model.params, federation.num_clients, slots)
-        run = engine.init(algorithm, trial.observers, model, slots, keys["run"])
-        if config.fork_from:
-            run = fork(config.fork_from, seed, run)
+            slots = min(schedule.rounds_per_dispatch * width, clients)
+        say(f"seed {seed}: {memory(jax.eval_shape(lambda: trial.start(seed, slots)), store, strategy)}")
+        run = trial.start(seed, slots)
+        if self._uses_host_table(params, clients):
+            table = tables.HostTable(trial.algorithm(seed), run.params, clients, slots)
         checkpoints = Checkpoints(directory / "checkpoints" / f"seed_{seed}", config.keep_checkpoints)
         saved = checkpoints.latest()
-        seconds = 0.0
+        about = {"seconds": 0.0, "diverged_at": None}
         if saved is not None:
             leaves, about = saved
-            seconds = about["seconds"]
-            if table is None:
-                run = from_host(leaves, run)
-            else:
-                small, rows = from_host(leaves, (run._replace(table=()), table.leaves()))
-                table.restore(rows)
-                run = small._replace(table=run.table)
+            run = tables.resume(leaves, run, table, clients)
             if int(run.round) < config.num_rounds:
                 say(f"seed {seed}: going on after round {int(run.round)}")
+        elif config.fork_from:
+            run = fork(config, seed, run, table, clients, say)
         logbook.cut(seed, int(run.round) if saved is not None else -1)
-        down, up = communication(algorithm, model.params, federation.shapes(), federation.buckets[-1], model.stats)
-        clients = config.clients_per_round
-        say(f"seed {seed}: {memory(run, store, strategy)}")
+        down, up = (config.clients_per_round * each for each in trial.bytes_per_client)
         run = strategy.place(run, strategy.placement(run))
         result = train(
             run, self.dispatch, store, self.test, federation, schedule, strategy, seed,
             probe=self.first_probe, read_out=self.read_out, table=table, logbook=logbook, checkpoints=checkpoints,
-            bytes_per_round=(down * clients, up * clients), seconds=seconds, label=f"seed {seed}",
+            fresh=saved is None, bytes_per_round=(down, up), seconds=about["seconds"],
+            diverged_at=about.get("diverged_at"), label=f"seed {seed}",
         )
         checkpoints.close()
         if isinstance(store, Stream):

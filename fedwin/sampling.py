@@ -22,16 +22,13 @@ def cohorts(seed: int, first: int, rounds: int, num_clients: int, clients_per_ro
     return np.stack([cohort(seed, first + r, num_clients, clients_per_round) for r in range(rounds)])
 
 
-def check_cohort(ids: np.ndarray, num_clients: int) -> None:
-    """Raises UserError for an id outside 0..K-1 or a client that stands twice in one round."""
-    ids = np.asarray(ids)
-    for row, members in enumerate(np.atleast_2d(ids)):
-        members = members[members >= 0]
-        if members.size and members.max() >= num_clients:
-            raise UserError(f"cohort {row}: client {members.max()} does not exist; ids are 0..{num_clients - 1}.")
-        unique, count = np.unique(members, return_counts=True)
-        if (count > 1).any():
-            raise UserError(f"cohort {row}: client {unique[count > 1][0]} stands twice; a round draws without replacement.")
+def check_cohort(ids: np.ndarray) -> None:
+    """Raises UserError for a client that stands twice in one round of ids [R, C]; -1 is padding."""
+    ordered = np.sort(ids, axis=-1)
+    again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if again.any():
+        round, place = np.argwhere(again)[0]
+        raise UserError(f"cohort {round}: client {ordered[round, place]} stands twice; a round draws without replacement.")
 
 
 def check_clients_per_round(clients_per_round: int, num_clients: int) -> None:

@@ -77,9 +77,12 @@ def make_mesh(devices: int | None = None):
     """Returns a mesh over the first `devices` devices (all by default); raises UserError if there are fewer."""
     known = jax.devices()
     devices = devices or len(known)
+    if devices < 0:
+        raise UserError(f"strategy: devices={devices} must be at least 1, or 0 for all.")
     if devices > len(known):
         raise UserError(
-            f"strategy: devices={devices}, but jax sees {len(known)}; lower it, or set jax_num_cpu_devices before jax starts."
+            f"strategy: devices={devices}, but jax sees {len(known)}; lower it in a new run, "
+            f"or on a CPU set the environment variable JAX_NUM_CPU_DEVICES={devices}."
         )
     return jax.sharding.Mesh(np.array(known[:devices]), (AXIS,), axis_types=(AxisType.Auto,))
 

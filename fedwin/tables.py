@@ -1,13 +1,15 @@
-"""Client tables that live on the host: rows of a dispatch's clients go to the device and come back."""
+"""Client tables: on the host, rows of a dispatch's clients go to the device and come back; in a checkpoint, wherever they live."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedwin import engine
+from fedwin.checkpoint import from_host
 from fedwin.core import Algorithm
+from fedwin.errors import UserError
 
 
 class HostTable:
@@ -51,13 +53,60 @@ class HostTable:
         """Writes the rows back after a dispatch."""
         jax.tree.map(lambda all, rows: all.__setitem__(unique, np.array(rows)[: len(unique)]), self.rows, table)
 
-    def leaves(self) -> dict[str, Any]:
-        """Returns what a checkpoint must hold."""
-        return {"rows": self.rows, "filled": self.filled}
+    def taken(self) -> "Rows":
+        """Returns the rows of the clients that have taken part."""
+        ids = np.flatnonzero(self.filled).astype(np.int32)
+        return Rows(ids, jax.tree.map(lambda all: all[ids], self.rows), np.int32(len(self.filled)))
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        self.rows = jax.tree.map(np.array, saved["rows"])
-        self.filled = np.array(saved["filled"])
+    def restore(self, saved: "Rows") -> None:
+        self.filled[saved.ids] = True
+        jax.tree.map(lambda all, rows: all.__setitem__(saved.ids, rows), self.rows, saved.rows)
+
+
+class Rows(NamedTuple):
+    """What a checkpoint holds of a client table, wherever that lives: ids int32 [n], rows tree of [n, ...], total K."""
+
+    ids: Any
+    rows: Any
+    total: Any
+
+
+def saved_form(run: engine.Run, table: HostTable | None) -> engine.Run:
+    """Returns the Run as a checkpoint holds it: its table as Rows, of those who took part if it lives on the host."""
+    leaves = jax.tree.leaves(run.table)
+    if not leaves:
+        return run
+    if table is not None:
+        return run._replace(table=table.taken())
+    clients = leaves[0].shape[0]
+    return run._replace(table=Rows(np.arange(clients, dtype=np.int32), run.table, np.int32(clients)))
+
+
+def resume(leaves: dict[str, np.ndarray], run: engine.Run, table: HostTable | None, clients: int) -> engine.Run:
+    """Rebuilds a Run from a checkpoint's leaves; a table on the host is restored in place.
+
+    Args:
+      leaves: of `saved_form`, by name; run: a fresh Run of the same kind; table: the table on the host, or None;
+        clients: K.
+
+    Raises:
+      UserError: the checkpoint belongs to another model, algorithm or federation.
+    """
+    if not jax.tree.leaves(run.table):
+        return from_host(leaves, run)
+    taken = len(leaves.get("table.ids", ()))
+    rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((taken, *leaf.shape[1:]), leaf.dtype), run.table)
+    like = Rows(jax.ShapeDtypeStruct((taken,), np.int32), rows, jax.ShapeDtypeStruct((), np.int32))
+    found = from_host(leaves, run._replace(table=like))
+    saved = found.table
+    if saved.total != clients:
+        raise UserError(f"the checkpoint holds the state of {saved.total} clients, the run has {clients}.")
+    if table is not None:
+        table.restore(saved)
+        return found._replace(table=run.table)
+    dense = jax.tree.map(lambda leaf: np.array(leaf, copy=True), run.table)
+    jax.tree.map(lambda all, rows: all.__setitem__(saved.ids, rows), dense, saved.rows)
+    return found._replace(table=dense)
 
 
 def row_bytes(algorithm: Algorithm, params) -> int:

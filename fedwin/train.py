@@ -13,7 +13,7 @@ from fedwin.federation import Federation
 from fedwin.logbook import Logbook
 from fedwin.strategy import Strategy
 from fedwin.stream import Stream
-from fedwin.tables import HostTable
+from fedwin.tables import HostTable, saved_form
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Schedule:
     """When what happens.
 
     num_rounds: T; clients_per_round: |S|; eval_every: rounds between evaluations; final_evals: the last N rounds are all
-    evaluated; checkpoint_every: rounds between checkpoints (0 = only the last); rounds_per_dispatch: the most rounds
+    evaluated; checkpoint_every: rounds between checkpoints (0 = only the first and the last); rounds_per_dispatch: the most rounds
     that one dispatch may hold; stop_on_divergence: end at the first NaN or inf.
     """
 
@@ -74,6 +74,8 @@ class Progress:
     def __init__(self, label: str, total: int, done: int):
         self.label, self.total, self.started, self.first = label, total, time.monotonic(), done
         self.spoken = self.started
+        # Seconds between two signs of life: who looks at a bar wants more of them.
+        self.patience = 2.0 if sys.stderr.isatty() else 20.0
         self.bar = None
         if sys.stderr.isatty():
             from tqdm import tqdm
@@ -140,8 +142,10 @@ def train(
     table: HostTable | None = None,
     logbook: Logbook | None = None,
     checkpoints: checkpoint.Checkpoints | None = None,
+    fresh: bool = True,
     bytes_per_round: tuple[int, int] = (0, 0),
     seconds: float = 0.0,
+    diverged_at: int | None = None,
     label: str = "",
 ) -> Result:
     """Trains one seed from where `run` stands to the last round.
@@ -149,15 +153,16 @@ def train(
     Args:
       run: a placed Run (donated); dispatch: from engine.make_rounds; store: the placed examples, or a Stream of them;
         test: placed test batches.
-      probe, read_out: evaluate the initial model when the run has not begun.
+      probe, read_out: evaluate the model that a fresh run begins with.
       table: the client table if it lives on the host; logbook, checkpoints: where to write, or None.
-      bytes_per_round: (down, up) of one round; seconds: training time before a resume.
+      fresh: False where `run` comes from a checkpoint of its own.
+      bytes_per_round: (down, up) of one round; seconds, diverged_at: what was known when the checkpoint was made.
     """
     completed = int(run.round)
     lines: list[dict[str, Any]] = []
     cohorts = Cohorts(federation, schedule, strategy, seed)
     down, up = bytes_per_round
-    diverged_at, dispatches, pace = None, 0, 0.0
+    dispatches, pace = 0, 0.0
 
     def record(after: int, values: dict[str, dict[str, Any]], train_loss: float | None) -> None:
         line = {"seed": seed, "round": after}
@@ -172,11 +177,10 @@ def train(
             return
         if logbook is not None:
             logbook.flush()
-        whole = run if table is None else (run._replace(table=()), table.leaves())
-        checkpoints.save(completed, whole, {"seconds": seconds, "seed": seed})
+        checkpoints.save(completed, saved_form(run, table), {"seconds": seconds, "seed": seed, "diverged_at": diverged_at})
 
-    if completed == 0 and probe is not None:
-        record(0, jax.device_get(probe(read_out(run), test)), None)
+    if fresh and probe is not None:
+        record(completed, jax.device_get(probe(read_out(run), test)), None)
         save()
 
     progress = Progress(label, schedule.num_rounds, completed)
@@ -212,7 +216,7 @@ def train(
             wish = schedule.rounds_per_dispatch  # what is read ahead must be what comes next
         elif dispatches > 1:  # the first one compiles
             pace = took / count
-            wish = max(1, min(schedule.rounds_per_dispatch, int(2.0 / max(pace, 1e-9))))
+            wish = max(1, min(schedule.rounds_per_dispatch, int(progress.patience / max(pace, 1e-9))))
         else:
             wish = max(1, min(schedule.rounds_per_dispatch, 4))
         loss = metrics["loss"].value if "loss" in metrics else np.zeros(len(flags))

@@ -41,10 +41,6 @@ def where(flag, a, b):
     return map(lambda x, y: jnp.where(flag, x, y), a, b)
 
 
-def vdot(a, b):
-    return sum(jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)))
-
-
 def squared_norm(a):
     return sum((jnp.sum(jnp.square(x)) for x in jax.tree.leaves(a)), jnp.zeros(()))
 

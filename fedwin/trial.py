@@ -1,24 +1,31 @@
 """From a Config to something that runs: data, model, algorithm, wrappers, observers; everything checked, nothing compiled."""
 
 import dataclasses
+import functools
 from typing import Any, Callable
 
 import jax
+import jax.numpy as jnp
 
-from fedwin import augment, data, local, losses, observers, sampling
+from fedwin import augment, core, data, engine, local, losses, observers, sampling
 from fedwin.algorithms import ALGORITHMS
-from fedwin.config import OPTIMIZERS, Config
+from fedwin.communication import Bytes, communication
+from fedwin.config import Config, client_optimizer
 from fedwin.core import Setting
 from fedwin.errors import UserError
 from fedwin.federation import Federation, federate
 from fedwin.models import MODELS
+from fedwin.strategy import Strategy
 from fedwin.train import Schedule
 from fedwin.wrappers import WRAPPERS
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """All that one Config means, except its seeds' states. Built before anything is compiled."""
+    """All that one Config means, except its seeds' states. Built before anything is compiled.
+
+    federations: seed -> the data set as it is dealt for that seed; solver: local training.
+    """
 
     config: Config
     dataset: data.Dataset
@@ -26,36 +33,59 @@ class Trial:
     schedule: Schedule
     observers: dict[str, Any]
     wrappers: list[Any]
-    solver: Callable[[Federation], local.Solver]
+    federations: dict[int, Federation]
+    solver: local.Solver
 
-    def federation(self, seed: int) -> Federation:
-        """Deals the data set for one seed."""
-        config = self.config
-        partition_seed = seed if config.partition_seed < 0 else config.partition_seed
-        partition = data.deal(self.dataset, config.partition or None, config.num_clients or None, partition_seed)
-        validation = None
-        if config.val_fraction:
-            partition, validation = data.split_validation(partition, config.val_fraction, partition_seed)
-        return federate(self.dataset, partition, validation)
-
-    def setting(self, federation: Federation, seed: int) -> Setting:
-        keys = seed_keys(seed)
+    def setting(self, seed: int) -> Setting:
         return Setting(
-            num_clients=federation.num_clients,
+            num_clients=self.federations[seed].num_clients,
             clients_per_round=self.config.clients_per_round,
             num_rounds=self.config.num_rounds,
             init_fn=lambda key: self.model.init(key).params,
-            key=keys["init"],
+            key=seed_keys(seed)["init"],
             model=self.model,
         )
 
-    def algorithm(self, federation: Federation, seed: int):
+    def algorithm(self, seed: int) -> core.Algorithm:
         """Builds the algorithm with its wrappers."""
-        setting = self.setting(federation, seed)
-        algorithm = ALGORITHMS.build(algorithm_text(self.config), setting, self.solver(federation))
+        algorithm = ALGORITHMS.build(algorithm_text(self.config), self.setting(seed), self.solver)
         for wrapper in self.wrappers:
             algorithm = wrapper.algorithm(algorithm)
         return algorithm
+
+    def start(self, seed: int, slots: int) -> engine.Run:
+        """Returns the Run of a seed before its first round, with a client table of so many rows."""
+        keys = seed_keys(seed)
+        return engine.init(self.algorithm(seed), self.observers, self.model.init(keys["init"]), slots, keys["run"])
+
+    @functools.cached_property
+    def bytes_per_client(self) -> Bytes:
+        """What a client receives and sends in a round; traces a round and every read-out, computes nothing.
+
+        Raises UserError where model, loss, data and wrappers don't go together.
+        """
+        seed, federation = next(iter(self.federations.items()))
+        algorithm, store, n_max = self.algorithm(seed), federation.shapes(), federation.buckets[-1]
+        one = jax.ShapeDtypeStruct((1,), jnp.int32)
+
+        def rehearse(store, who):
+            run = self.start(seed, 1)
+            run, _ = engine.one_round(algorithm, self.observers, Strategy(), n_max, run, store, who, who, who)
+            return engine.read_out(algorithm, self.observers, run)
+
+        jax.eval_shape(rehearse, store, one)
+        model = jax.eval_shape(self.model.init, seed_keys(seed)["init"])
+        return communication(algorithm, model.params, store, n_max, model.stats)
+
+
+def _federation(config: Config, dataset: data.Dataset, seed: int) -> Federation:
+    """Deals the data set for one seed."""
+    partition_seed = seed if config.partition_seed < 0 else config.partition_seed
+    partition = data.deal(dataset, config.partition or None, config.num_clients or None, partition_seed)
+    validation = None
+    if config.val_fraction:
+        partition, validation = data.split_validation(partition, config.val_fraction, partition_seed)
+    return federate(dataset, partition, validation)
 
 
 def seed_keys(seed: int) -> dict[str, jax.Array]:
@@ -103,12 +133,21 @@ def set_precision(precision: str) -> None:
     jax.config.update("jax_default_matmul_precision", None if precision == "tf32" else "highest")
 
 
-def prepare(config: Config) -> Trial:
-    """Reads the data and builds everything; raises UserError on anything that is wrong, before compilation."""
+def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = None) -> Trial:
+    """Reads the data and builds everything; raises UserError on anything that is wrong, before compilation.
+
+    Args:
+      config: what to run; dataset, model: take the place of those that it names.
+    """
+    if dataset is not None:
+        config = dataclasses.replace(config, dataset=dataset.name)
+    if model is not None:
+        config = dataclasses.replace(config, model=model.name)
     config.check()
     ALGORITHMS.check(algorithm_text(config))
     losses.LOSSES.check(config.loss)
-    model_choice = MODELS.check(config.model)
+    if model is None:
+        MODELS.check(config.model)
     augment.AUGMENTATIONS.build(config.augment)
     for text in config.wrap:
         WRAPPERS.check(text)
@@ -117,36 +156,39 @@ def prepare(config: Config) -> Trial:
     if config.partition:
         data.PARTITIONS.check(config.partition)
     set_precision(config.precision)
-    dataset = data.load(config.dataset, config.data_dir or None)
-    shape = dataset.train["x"].shape[1:]
-    text = config.model
-    compute = {"bfloat16": "bfloat16", "float64": "float64"}.get(config.precision)
-    if compute and "dtype" in MODELS.options(model_choice.name) and "dtype" not in model_choice.params:
-        text += ("," if ":" in text else ":") + f"dtype={compute}"
-    model = MODELS.build(text, shape, dataset.num_classes)
+    dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
+    if model is None:
+        model = MODELS.build(model_text(config), dataset.train["x"].shape[1:], dataset.num_classes)
     rate = local.exponential(config.client_lr, config.lr_decay)
     schedule = Schedule(
         config.num_rounds, config.clients_per_round, config.eval_every, config.final_evals, config.checkpoint_every,
         config.rounds_per_dispatch, config.stop_on_divergence,
     )
-    probe_setting = Setting(config.num_clients, config.clients_per_round, config.num_rounds, model=model)
-    wrappers = [WRAPPERS.build(text, probe_setting) for text in config.wrap]
+    federations = {seed: _federation(config, dataset, seed) for seed in config.seed_list}
+    clients = {federation.num_clients for federation in federations.values()}
+    sampling.check_clients_per_round(config.clients_per_round, min(clients))
+    setting = Setting(min(clients), config.clients_per_round, config.num_rounds, model=model)
+    wrappers = [WRAPPERS.build(text, setting) for text in config.wrap]
     loss = losses.LOSSES.build(config.loss, model)
     preparation = augment.train_preparation(dataset.mean, dataset.std, config.augment)
-    optimizer = OPTIMIZERS[config.client_optimizer](config.client_momentum)
-
-    def solver(federation: Federation) -> local.Solver:
-        train = local.Solver(
-            loss, rate, config.batch_size, config.local_epochs, config.local_epochs, config.batching, config.shuffle,
-            optimizer, preparation, config.weight_decay, config.wd_in_loss, config.clip_norm or None, federation.equal_size,
-        )
-        for wrapper in wrappers:
-            train = wrapper.solver(train)
-        return train
-
-    trial = Trial(config, dataset, model, schedule, observers_of(config, model), wrappers, solver)
-    for seed in config.seed_list:
-        federation = trial.federation(seed)
-        sampling.check_clients_per_round(config.clients_per_round, federation.num_clients)
-    trial.algorithm(federation, seed)
+    optimizer, weight_decay = client_optimizer(config)
+    # All seeds share one compiled program: clients are of equal size in all of them, or the program must not count on it.
+    sizes = {federation.equal_size for federation in federations.values()}
+    solver = local.Solver(
+        loss, rate, config.batch_size, config.local_epochs, config.local_epochs, config.batching, config.shuffle, optimizer,
+        preparation, weight_decay, config.wd_in_loss, config.clip_norm or None, sizes.pop() if len(sizes) == 1 else None,
+    )
+    for wrapper in wrappers:
+        solver = wrapper.solver(solver)
+    trial = Trial(config, dataset, model, schedule, observers_of(config, model), wrappers, federations, solver)
+    trial.algorithm(config.seed_list[0])
     return trial
+
+
+def model_text(config: Config) -> str:
+    """Returns --model with the dtype of --precision written into its parameters, where it takes one."""
+    choice = MODELS.check(config.model)
+    dtype = {"bfloat16": "bfloat16", "float64": "float64"}.get(config.precision)
+    if dtype is None or "dtype" not in MODELS.options(choice.name) or "dtype" in choice.params:
+        return config.model
+    return config.model + ("," if choice.params else ":") + f"dtype={dtype}"

@@ -92,12 +92,13 @@ def test_the_same_flags_give_the_same_numbers_and_another_seed_others(finished, 
 
 
 def test_methods_with_one_seed_are_paired(tmp_path):
-    one = trial.prepare(config(tmp_path, algorithm="fedavg"))
+    one = trial.prepare(config(tmp_path, algorithm="fedavg", seeds=["0", "1"]))
     two = trial.prepare(config(tmp_path, algorithm="fedprox:mu=0.1", num_rounds=30))
-    np.testing.assert_array_equal(one.federation(0).partition.order, two.federation(0).partition.order)
-    assert not np.array_equal(one.federation(0).partition.order, one.federation(1).partition.order)
-    fixed = trial.prepare(config(tmp_path, partition_seed=7))
-    np.testing.assert_array_equal(fixed.federation(0).partition.order, fixed.federation(1).partition.order)
+    order = lambda prepared, seed: prepared.federations[seed].partition.order
+    np.testing.assert_array_equal(order(one, 0), order(two, 0))
+    assert not np.array_equal(order(one, 0), order(one, 1))
+    fixed = trial.prepare(config(tmp_path, partition_seed=7, seeds=["0", "1"]))
+    np.testing.assert_array_equal(order(fixed, 0), order(fixed, 1))
 
 
 def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path):
@@ -141,13 +142,20 @@ def test_divergence_is_a_result(tmp_path, stop):
     seed = summary["seeds"][0]
     assert seed["diverged_at"] is not None
     assert (seed["final_round"] == 12) is not stop
+    again = runner.run(config(tmp_path / "nan", algorithm="fedavg", client_lr=1e30, stop_on_divergence=stop), quiet=True)
+    assert again["seeds"][0]["diverged_at"] == seed["diverged_at"]
     json.loads((tmp_path / "nan" / "summary.json").read_text(), parse_constant=lambda c: 1 / 0)
 
 
 def test_a_fork_continues_anothers_prefix(finished, tmp_path):
     directory, _ = finished
     runner.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
-    assert lines(tmp_path / "fork") == [line for line in lines(directory) if line["round"] > 10]
+    bare = [{k: v for k, v in line.items() if k != "train_loss"} for line in lines(tmp_path / "fork")]
+    assert bare[0]["round"] == 10  # where the fork begins, as the other run left it
+    assert bare[1:] == [{k: v for k, v in x.items() if k != "train_loss"} for x in lines(directory) if x["round"] > 10]
+    shutil.rmtree(tmp_path / "fork" / "checkpoints" / "seed_0" / "12")
+    runner.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
+    assert [line["round"] for line in lines(tmp_path / "fork")] == [10, 11, 12]
     runner.run(config(tmp_path / "ima", fork_from=f"{directory}@5", wrap=["ima:window=2,start=8"]), quiet=True)
     mine = {line["round"]: line["model"] for line in lines(tmp_path / "ima")}
     theirs = {line["round"]: line["model"] for line in lines(directory)}
@@ -156,6 +164,55 @@ def test_a_fork_continues_anothers_prefix(finished, tmp_path):
         runner.run(config(tmp_path / "none", fork_from=f"{directory}@3"), quiet=True)
     with pytest.raises(UserError, match="does not match"):
         runner.run(config(tmp_path / "other", fork_from=f"{directory}@5", algorithm="fedavg"), quiet=True)
+    with pytest.raises(UserError, match="leaves nothing to train"):
+        runner.run(config(tmp_path / "late", fork_from=f"{directory}@10", num_rounds=10), quiet=True)
+    assert not (tmp_path / "none").exists() and not (tmp_path / "late").exists()
+
+
+def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, tmp_path, capsys):
+    """Windows of 3 and of 2 have states of other shapes, those of {2, 3} and {3, 2} have not: neither is taken over."""
+    directory, _ = finished
+    runner.run(config(tmp_path / "fork", fork_from=f"{directory}@10", observe=["wima:window=2", "ema"]))
+    assert "the observers begin at round 10" in capsys.readouterr().out
+    mine = lines(tmp_path / "fork")
+    # One model was pushed by round 11: the window of two holds just that.
+    assert mine[1]["round"] == 11 and mine[1]["wima2"] == mine[1]["model"] != mine[1].get("wima3")
+
+
+def test_a_fork_may_put_the_table_elsewhere(finished, tmp_path):
+    directory, _ = finished
+    runner.run(config(tmp_path / "host", fork_from=f"{directory}@5", table="host"), quiet=True)
+    runner.run(config(tmp_path / "back", fork_from=f"{tmp_path / 'host'}@10", table="device"), quiet=True)
+    for where in ("host", "back"):
+        assert lines(tmp_path / where)[-1]["model"] == lines(directory)[-1]["model"]
+
+
+def test_a_run_killed_right_after_its_start_begins_again(finished, tmp_path):
+    """Only the checkpoint of round 0 and the line of the initial model were written."""
+    directory, _ = finished
+    runner.run(config(tmp_path / "early", keep_checkpoints=10), quiet=True)
+    for checkpoint in (tmp_path / "early" / "checkpoints" / "seed_0").iterdir():
+        if checkpoint.name.isdigit() and checkpoint.name != "0":
+            shutil.rmtree(checkpoint)
+    (tmp_path / "early" / "summary.json").unlink()
+    (tmp_path / "early" / ".config.json.1234").write_text("{")
+    runner.run(config(tmp_path / "early"), quiet=True)
+    assert lines(tmp_path / "early") == lines(directory)
+
+
+def test_objects_take_the_place_of_names(tmp_path):
+    from fedwin import data, models
+    from flax import linen as nn
+
+    generator = np.random.default_rng(0)
+    x, y = generator.standard_normal((60, 5)).astype(np.float32), np.arange(60) % 3
+    dataset = data.from_arrays(x, y, x, y, name="mine")
+    model = models.from_flax(nn.Dense(3), (5,), name="line")
+    mine = config(tmp_path / "mine", partition="iid", num_clients=6, num_rounds=4, observe=[])
+    runner.run(mine, quiet=True, dataset=dataset, model=model)
+    known = json.loads((tmp_path / "mine" / "config.json").read_text())
+    assert known["config"]["dataset"] == "mine" and known["config"]["model"] == "line" == known["model"]
+    assert lines(tmp_path / "mine")[-1]["round"] == 4
 
 
 def test_streamed_examples_give_the_same_numbers(finished, tmp_path):
