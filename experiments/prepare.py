@@ -13,7 +13,7 @@ from absl import app, flags
 from tqdm import tqdm
 
 from fedwin import data
-from fedwin.data import cache, download
+from fedwin.data import cache, download, files
 from fedwin.errors import UserError
 
 
@@ -44,9 +44,7 @@ def original(text: str, data_dir, may_download: bool) -> data.Dataset:
             raise UserError(f"{data_dir}: cannot be made ({error.strerror or error}); choose a folder that is yours.")
     try:
         return data.check(data.DATASETS.build(text, data_dir))
-    except UserError as error:
-        if "found no" not in str(error):
-            raise
+    except files.Missing as error:
         if not (may_download and sources and pathlib.Path(data_dir).is_dir()):
             hand = download.BY_HAND.get(name) or ", ".join(url for url, _, _ in sources)
             raise UserError(f"{error} By hand: put into {data_dir}: {hand or 'its files'}.")

@@ -67,11 +67,13 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
                 streams = [tff.read_hdf5(path, many) for path in found.paths]
             sides = [clients.flatten(stream, found.paths[-side]) for side, stream in enumerate(streams)]
             verified = found.verified("cifar100_pam")
-        elif cifar.find("cifar100", data_dir):
-            sides, verified = drawn(cifar.cifar100(data_dir), seed)
         else:
-            wanted = "cifar100.sqlite, federated_cifar100_*.sqlite, fed_cifar100_*.h5 (also compressed) or CIFAR-100"
-            raise files.missing("cifar100_pam", data_dir, wanted, SOURCE)
+            try:
+                whole = cifar.cifar100(data_dir)
+            except files.Missing:
+                wanted = "cifar100.sqlite, federated_cifar100_*.sqlite, fed_cifar100_*.h5 (also compressed) or CIFAR-100"
+                raise files.missing("cifar100_pam", data_dir, wanted, SOURCE)
+            sides, verified = drawn(whole, seed), whole.verified
     (train, natural), (test, test_natural) = sides
     return Dataset(
         "cifar100_pam",
@@ -87,7 +89,7 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
     )
 
 
-def drawn(whole: Dataset, seed: int) -> tuple[list, bool]:
+def drawn(whole: Dataset, seed: int) -> list:
     """Draws the clients of both sides of CIFAR-100, independently of each other."""
     warnings.warn(
         f"cifar100_pam: no file with the released clients; {TRAIN_CLIENTS} + {TEST_CLIENTS} are drawn with seed "
@@ -100,4 +102,4 @@ def drawn(whole: Dataset, seed: int) -> tuple[list, bool]:
         part = PARTITIONS.build("pachinko", dataclasses.replace(whole, train=examples), count, own)
         report = {"fallbacks": part.report["fallbacks"]}  # the rest is said when the clients are dealt
         sides.append((examples, part._replace(report=report, ids=np.array([f"{k:03d}" for k in range(count)]))))
-    return sides, whole.verified
+    return sides

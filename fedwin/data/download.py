@@ -38,6 +38,7 @@ SOURCES: dict[str, tuple] = {
     "femnist": source(
         "femnist", FEDJAX + "emnist/", "federated_emnist_train.sqlite", "federated_emnist_test.sqlite"
     ),
+    "femnist:form=leaf": (),
     "femnist:form=tff": source("femnist", TFF, "emnist_all.sqlite.lzma"),
     "femnist:form=hdf5": source("femnist", TFF, "fed_emnist.tar.bz2"),
     "femnist_digits": source(
@@ -46,6 +47,7 @@ SOURCES: dict[str, tuple] = {
         "federated_emnist_digitsonly_train.sqlite",
         "federated_emnist_digitsonly_test.sqlite",
     ),
+    "femnist_digits:form=leaf": (),
     "femnist_digits:form=tff": source("femnist_digits", TFF, "emnist_all.sqlite.lzma"),
     "femnist_digits:form=hdf5": source("femnist_digits", TFF, "fed_emnist_digitsonly.tar.bz2"),
     "shakespeare": source(

@@ -33,7 +33,7 @@ def from_fedjax(
     sides = []
     for split, source in (("train", train), ("test", test)):
         stream = ((client, dict(dataset.all_examples())) for client, dataset in source.clients())
-        sides.append(clean(*clients.flatten(stream, f"{name}, {split}"), f"{name}, {split}"))
+        sides.append(clean(*clients.flatten(stream, f"{name}, {split}", num_classes), f"{name}, {split}"))
     (train_examples, natural), (test_examples, test_natural) = sides
     labels = train_examples["y"]
     return check(
@@ -141,7 +141,9 @@ def fedjax_files(data_dir, *, train: str, test: str, num_classes: int | None = N
       num_classes: the largest training label + 1 by default.
     """
     root = files.folders(data_dir)[0]
-    sides = [clean(*clients.flatten(read_sqlite(root / name), root / name), str(root / name)) for name in (train, test)]
+    sides = [
+        clean(*clients.flatten(read_sqlite(path), path, num_classes), str(path)) for path in (root / train, root / test)
+    ]
     (examples, natural), (test_examples, test_natural) = sides
     classes = int(examples["y"].max()) + 1 if num_classes is None else num_classes
     task = "sequence" if examples["y"].ndim > 1 else "classification"

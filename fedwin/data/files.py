@@ -79,17 +79,29 @@ def folders(data_dir, *patterns: str) -> list[pathlib.Path]:
             child
             for folder in level
             if folder.is_dir()
-            for child in sorted(folder.iterdir())
+            for child in children(folder)
             if child.is_dir() and any(fnmatch.fnmatch(child.name.lower(), pattern) for pattern in patterns)
         ]
         found += level
     return found
 
 
-def missing(dataset: str, data_dir, wanted: str, source: str = "") -> UserError:
+def children(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns what lies in a folder, in order; raises UserError where it may not be listed."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be listed ({error.strerror or error}); check --data_dir.")
+
+
+class Missing(UserError):
+    """The files of a data set are not there: something that a download can mend."""
+
+
+def missing(dataset: str, data_dir, wanted: str, source: str = "") -> Missing:
     """Returns the error that says which files were looked for and where they can be had."""
     fetch = f" Fetch it from {source}." if source else ""
-    return UserError(f"{dataset}: found no {wanted} in or under {data_dir}.{fetch}")
+    return Missing(f"{dataset}: found no {wanted} in or under {data_dir}.{fetch}")
 
 
 # What damaged, encrypted or oddly compressed archives raise.

@@ -58,7 +58,8 @@ def find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, Fil
                 continue
             if all(name in held for name in wanted):
                 return {name: File(archive / name, held[name]) for name in wanted}
-    raise broken or files.missing(dataset, data_dir, f"{', '.join(wanted)} (plain, .gz, .xz or .bz2)", source)
+    absent = files.missing(dataset, data_dir, f"{', '.join(wanted)} (plain, .gz, .xz or .bz2)", source)
+    raise files.Missing(f"{absent} Perhaps {broken}") if broken else absent
 
 
 def read(dataset: str, data_dir, patterns, wanted, source: str) -> tuple[dict[str, np.ndarray], dict[str, File]]:

@@ -41,8 +41,8 @@ def within(values, low: int, high: int, what: str) -> np.ndarray:
         raise ValueError(f"{what}{shown} is not a whole number")
     if not values.size:
         return values.astype(np.int64)
-    if values.dtype.kind == "f" and (bad := ~(np.isfinite(values) & (values == np.rint(values)))).any():
-        at = first(bad)
+    if values.dtype.kind == "f" and not (np.isfinite(values) & (values == np.rint(values))).all():
+        at = first(~(np.isfinite(values) & (values == np.rint(values))))
         raise ValueError(f"record {at[0] if at else 0}: {what} {values[at]} is not a whole number")
     if values.min() < low or values.max() > high:
         at = first((values < low) | (values > high))
