@@ -117,8 +117,8 @@ def classification(domains: tuple[str, ...] = ()) -> Callable:
 def sequence(accuracies: dict | None = None) -> Callable:
     """Returns (logits [B, T, V] or [B, V], batch) -> {'loss', accuracies} for token prediction; label 0 is padding.
 
-    loss: mean over rows of the non-padding token losses' sum divided by T. Logits without a time axis predict the last
-    position only.
+    loss: mean over rows of the non-padding token losses' sum divided by T. Logits without a time axis have one target a
+    row (`losses.last_target`).
 
     Args:
       accuracies: name -> (ids of labels that are not counted, ids whose logits are removed); by default 'accuracy' over

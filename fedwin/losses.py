@@ -47,9 +47,23 @@ def sequence_nll(logits, labels):
     return jnp.sum(jnp.where(labels > 0, nll(logits, labels), 0), axis=-1) / labels.shape[-1]
 
 
+def last_target(tokens):
+    """Returns the position [B] at which a model without a time axis predicts, from inputs or labels [B, T], 0 = padding.
+
+    The last one, T - 1; where padding fills the row up, the one whose target is the last word: the row's last target is
+    EOS then, which follows every end and is nothing to learn. (So one target a row. A row that ends with EOS at T - 1
+    looks full from its inputs and keeps EOS as its target; accuracies leave that out.)
+    """
+    length = tokens.shape[-1]
+    real = jnp.max(jnp.where(tokens != 0, jnp.arange(1, length + 1), 0), -1)
+    return jnp.where(real == length, length - 1, jnp.maximum(real - 2, 0))
+
+
 def aligned(logits, labels):
-    """Returns logits [B, T, V] and labels [B, T]; a model without a time axis, [B, V], predicts the last position only."""
-    return (logits, labels) if logits.ndim > labels.ndim else (logits[:, None], labels[:, -1:])
+    """Returns logits [B, T, V] and labels [B, T]; a model without a time axis, [B, V], has one target a row: [B, 1]."""
+    if logits.ndim > labels.ndim:
+        return logits, labels
+    return logits[:, None], jnp.take_along_axis(labels, last_target(labels)[:, None], -1)
 
 
 @LOSSES.register("cross_entropy")

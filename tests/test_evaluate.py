@@ -96,8 +96,8 @@ def test_a_model_of_the_last_position_is_measured_on_it():
     labels = np.array([[3, 4, 5], [3, 4, 0], [1, 1, 2]])
     logits = np.eye(6, dtype=np.float32)[[5, 5, 5]] * 3
     found = measured(text_dataset(labels, {"accuracy": ((0,), ())}, 6), logits)
-    assert found["accuracy"] == 0.5  # the row that ends in padding does not count
-    expected = -log_softmax(logits)[[0, 2], [5, 2]].sum() / 3
+    assert found["accuracy"] == pytest.approx(1 / 3)  # of the targets 5, 3 (4 is that row's end) and 2
+    expected = -log_softmax(logits)[[0, 1, 2], [5, 3, 2]].mean()
     assert found["loss"] == pytest.approx(expected, rel=1e-5)
 
 

@@ -9,6 +9,7 @@ from jax import lax
 from jax.nn import initializers
 
 from fedwin.errors import UserError
+from fedwin.losses import last_target
 from fedwin.models.adapters import from_flax
 from fedwin.models.layers import haiku_kernel, torch_dense, torch_kernel
 from fedwin.models.model import Model
@@ -69,7 +70,8 @@ class LanguageModel(nn.Module):
     Attributes:
       vocab: ids in the input. embed, hidden, layers: sizes. num_classes: ids predicted.
       tanh, forget_bias, init: FedJAX's form has True, 1, 'haiku'. project: width of the dense layer, 0 for none.
-      predict: 'all' gives logits [B, T, V], 'last' [B, V].
+      predict: 'all' gives logits [B, T, V], 'last' [B, V]. padded: 0 is padding, so that the last position is that of
+        `losses.last_target`; otherwise it is T - 1.
     """
 
     vocab: int
@@ -80,11 +82,13 @@ class LanguageModel(nn.Module):
     tanh: bool
     project: int
     predict: str
+    padded: bool
     init: str
     dtype: Any = jnp.float32
 
     @nn.compact
     def __call__(self, x):
+        tokens = x
         haiku = self.init == "haiku"
         embedding = initializers.truncated_normal(1.0) if haiku else initializers.normal(1.0)
         x = nn.Embed(self.vocab, self.embed, embedding_init=embedding, dtype=self.dtype, name="embedding")(x)
@@ -92,7 +96,7 @@ class LanguageModel(nn.Module):
             x = LSTM(self.hidden, 1.0 if haiku else 0.0, self.init, self.dtype, name=f"lstm{i + 1}")(x)
             x = jnp.tanh(x) if self.tanh else x
         if self.predict == "last":
-            x = x[:, -1]
+            x = jnp.take_along_axis(x, last_target(tokens)[:, None, None], 1)[:, 0] if self.padded else x[:, -1]
         if haiku:
             dense = lambda x, width, name: nn.Dense(width, kernel_init=haiku_kernel, dtype=self.dtype, name=name)(x)
         else:
@@ -114,7 +118,7 @@ def shakespeare_lstm(input_shape, num_classes, *, predict: str = "all", dtype: s
 
     https://arxiv.org/abs/1602.05629, https://arxiv.org/abs/2108.02117; batch['x'] int32 [B, 80], logits [B, 80, 90].
     """
-    sizes = dict(embed=8, hidden=256, layers=2, tanh=True, project=0, init="haiku")
+    sizes = dict(embed=8, hidden=256, layers=2, tanh=True, project=0, padded=True, init="haiku")
     return _language_model("shakespeare_lstm", input_shape, num_classes, dtype, predict, **sizes)
 
 
@@ -123,15 +127,15 @@ def leaf_lstm(input_shape, num_classes, *, predict: str = "last", hidden: int = 
 
     https://arxiv.org/abs/1812.01097, https://arxiv.org/abs/1812.06127; LEAF's own has hidden=256. Logits [B, 80].
     """
-    sizes = dict(embed=8, hidden=hidden, layers=2, tanh=False, project=0, init="torch")
+    sizes = dict(embed=8, hidden=hidden, layers=2, tanh=False, project=0, padded=False, init="torch")
     return _language_model("leaf_lstm", input_shape, num_classes, dtype, predict, **sizes)
 
 
 def stackoverflow_lstm(input_shape, num_classes, *, predict: str = "last", tanh: bool = True, dtype: str = "float32") -> Model:  # fmt: skip
     """Next-word model: embedding 96, LSTM 670 [tanh], dense 96, classifier: 4,050,748 parameters for 10,004 ids.
 
-    https://arxiv.org/abs/2003.00295 predicts every token (predict=all), the heavy-ball paper the last one. tanh is
-    FedJAX's.
+    https://arxiv.org/abs/2003.00295 predicts every token (predict=all), the heavy-ball paper one per sentence: the last
+    word that fits in (`losses.last_target`). tanh is FedJAX's.
     """
-    sizes = dict(embed=96, hidden=670, layers=1, tanh=tanh, project=96, init="haiku")
+    sizes = dict(embed=96, hidden=670, layers=1, tanh=tanh, project=96, padded=True, init="haiku")
     return _language_model("stackoverflow_lstm", input_shape, num_classes, dtype, predict, **sizes)

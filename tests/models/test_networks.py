@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedwin import evaluate, losses
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models import MODELS, build, mobilenet
@@ -183,6 +184,30 @@ def test_wsm_network_has_the_thesis_norms():
     assert count(variables.params) == want["trainable"] and count(variables.stats) == want["batch_stats"]
     names = [p[-2].key for p, _ in jax.tree_util.tree_flatten_with_path(variables.params)[0] if p[-1].key == "scale"]
     assert names.count("bn") == 9 and names.count("gn") == 11
+
+
+# BOS 1, EOS 2: a short sentence, one that EOS just fits in, one that is cut, and one word.
+SENTENCES = np.array([[1, 5, 6, 7, 0, 0], [1, 5, 6, 7, 8, 9], [1, 5, 6, 7, 8, 9], [1, 5, 0, 0, 0, 0]], np.int32)
+NEXT = np.array([[5, 6, 7, 2, 0, 0], [5, 6, 7, 8, 9, 2], [5, 6, 7, 8, 9, 4], [5, 2, 0, 0, 0, 0]], np.int32)
+
+
+@pytest.mark.parametrize("name", ["stackoverflow_lstm", "shakespeare_lstm"])
+def test_the_last_word_of_a_padded_sentence_is_predicted_from_what_is_before_it(name):
+    one, every = build(f"{name}:predict=last", (6,), 12), build(f"{name}:predict=all", (6,), 12)
+    variables = one.init(jax.random.key(0))
+    batch = {"x": SENTENCES, "y": NEXT, "mask": np.ones(4, np.float32)}
+    last, full = (model.apply(variables, batch, None, False).logits for model in (one, every))
+    places = np.array([2, 5, 5, 0])
+    np.testing.assert_array_equal(losses.last_target(SENTENCES), places)
+    np.testing.assert_array_equal(losses.last_target(NEXT), places)  # inputs and labels say the same
+    np.testing.assert_allclose(last, full[np.arange(4), places], rtol=1e-5, atol=1e-6)
+    _, targets = losses.aligned(last, NEXT)
+    assert targets[:, 0].tolist() == [7, 2, 4, 5]
+    expected = np.mean(losses.nll(last, np.array([7, 2, 4, 5])))
+    loss = losses.LOSSES.build("cross_entropy", one)(variables.params, (), batch, jax.random.key(1), ())[0]
+    assert float(loss) == pytest.approx(float(expected), rel=1e-5)
+    found = evaluate.sequence({"accuracy": ((0, 2, 11), (0, 1, 2, 11))})(jax.nn.one_hot(targets[:, 0], 12), batch)
+    assert float(found["accuracy"].value) == 1 and float(found["accuracy"].weight) == 3  # EOS is not counted
 
 
 def test_lstm_predicts_last_or_all():
