@@ -147,7 +147,7 @@ def copy(source, target: pathlib.Path, path) -> None:
 def sizes(path, split: str) -> dict[str, int]:
     """Returns client id -> number of examples of one split of a SQLite file."""
     sql = "SELECT client_id, num_examples FROM client_metadata WHERE split_name = ? ORDER BY rowid"
-    found = dict(fedjax_data.query(path, sql, (split,)))
+    found = fedjax_data.counted(path, fedjax_data.query(path, sql, (split,)))
     if not found:
         known = [name for (name,) in fedjax_data.query(path, "SELECT DISTINCT split_name FROM client_metadata")]
         raise UserError(f"{path}: no split '{split}'; it has {', '.join(sorted(known)) or 'none'}.")
