@@ -68,6 +68,10 @@ def clean(examples: Examples, natural: Partition, where: str) -> tuple[Examples,
     return examples, natural
 
 
+# What sqlite3 raises of damaged files; its own error lines may not even be text.
+DAMAGE = (sqlite3.Error, UnicodeDecodeError)
+
+
 def connect(path) -> sqlite3.Connection:
     """Opens a SQLite file for reading only."""
     if not pathlib.Path(path).is_file():
@@ -77,7 +81,17 @@ def connect(path) -> sqlite3.Connection:
 
 def sizes(path) -> dict[bytes, int]:
     """Returns client id -> number of examples, in the file's order, without reading the examples."""
-    return dict(query(path, "SELECT client_id, num_examples FROM federated_data ORDER BY rowid"))
+    return counted(path, query(path, "SELECT client_id, num_examples FROM federated_data ORDER BY rowid"))
+
+
+def counted(path, rows) -> dict:
+    """Returns client -> number of examples of (client, number) rows; SQLite keeps anything in any column."""
+    result = {}
+    for client, number in rows:
+        if not (isinstance(number, int) and number > 0):
+            raise UserError(f"{path}, client '{clients.text(client)}': num_examples is {number!r}, not a number > 0.")
+        result[client] = number
+    return result
 
 
 def query(path, sql: str, values=()):
@@ -85,8 +99,8 @@ def query(path, sql: str, values=()):
     connection = connect(path)
     try:
         yield from connection.execute(sql, values)
-    except sqlite3.DatabaseError as error:
-        raise UserError(f"{path}: not a readable federated SQLite file ({error}); fetch it again.")
+    except DAMAGE as error:
+        raise UserError(f"{path}: not a readable federated SQLite file ({files.said(error)}); fetch it again.")
     finally:
         connection.close()
 
@@ -126,8 +140,8 @@ def lookup(path, chosen):
             if row is None:
                 raise UserError(f"{path}: there is no client '{clients.text(client)}'.")
             yield row
-    except sqlite3.DatabaseError as error:
-        raise UserError(f"{path}: not a readable federated SQLite file ({error}); fetch it again.")
+    except DAMAGE as error:
+        raise UserError(f"{path}: not a readable federated SQLite file ({files.said(error)}); fetch it again.")
     finally:
         connection.close()
 

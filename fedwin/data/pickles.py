@@ -3,6 +3,7 @@
 import io
 import pickle
 
+from fedwin.data import files
 from fedwin.errors import UserError
 
 # What NumPy's own pickles name, in its old and its new layout; `_codecs.encode` restores bytes in Python 2 pickles.
@@ -37,4 +38,4 @@ def loads(blob: bytes, where) -> object:
     try:
         return ArrayUnpickler(io.BytesIO(blob), encoding="bytes").load()
     except Exception as error:  # a damaged pickle can raise nearly anything
-        raise UserError(f"{where}: not a pickle of arrays ({error}); fetch it again.")
+        raise UserError(f"{where}: not a pickle of arrays ({files.said(error)}); fetch it again.")

@@ -1,6 +1,7 @@
 """Values that a cast would bend silently, and records that lack what they need: one line with file, client and record."""
 
 import gzip
+import sqlite3
 
 import numpy as np
 import pytest
@@ -215,3 +216,30 @@ def test_labels_are_whole_numbers(given, message):
     assert values.labels([0, 2.0, 1], 3).tolist() == [0, 2, 1]
     assert values.pixels(np.array([255.0, 0]), (1, 1)).tolist() == [[[255]], [[0]]]
     assert mnist.usps_pixels(np.array([-1000, 1000]), "f").tolist() == [0, 255]
+
+
+def test_sqlite_files_whose_text_is_damaged(tmp_path):
+    path = tmp_path / "federated_emnist_train.sqlite"
+    for side in ("train", "test"):
+        write_fedjax_sqlite(tmp_path / f"federated_emnist_{side}.sqlite", {b"a": {"label": np.array([1])}})
+    blob = path.read_bytes()
+    path.write_bytes(blob.replace(b"CREATE TABLE", b"CREA\xff\xfe TAB"))
+    refuse("femnist", tmp_path, "federated_emnist_train.sqlite: not a readable federated SQLite file")
+
+
+@pytest.mark.parametrize("number", ["'many'", "1.5", "-2", "0"])
+@pytest.mark.parametrize("form", ["fedjax", "tff"])
+def test_sizes_that_are_no_numbers(tmp_path, form, number):
+    table, path = "federated_data", tmp_path / "stackoverflow_train.sqlite"
+    if form == "fedjax":
+        for side in ("train", "test"):
+            write_fedjax_sqlite(tmp_path / f"stackoverflow_{side}.sqlite", {b"me": {"tokens": objects([b"x"])}})
+    else:
+        table, path = "client_metadata", tmp_path / "stackoverflow.sqlite"
+        write_tff_sqlite(path, {side: {"me": [{"tokens": b"x"}]} for side in ("train", "test")})
+    (tmp_path / "stackoverflow.word_count").write_text("x 5\n")
+    connection = sqlite3.connect(path)
+    connection.execute(f"UPDATE {table} SET num_examples = {number}")
+    connection.commit()
+    connection.close()
+    refuse("stackoverflow:users=1,vocabulary_size=1", tmp_path, f"{path.name}, client 'me': num_examples is")
