@@ -6,13 +6,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.check import check_labels
+from fedwin.data.dataset import MAX_CELLS, Dataset, Partition
 from fedwin.engine import Store
 from fedwin.errors import UserError
 
 MAX_BUCKETS = 3
-# Class counts of more clients x classes than this would cost more memory than the examples; only WSM reads them.
-MAX_CELLS = 1 << 26
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,37 +81,15 @@ class Federation:
         )
 
 
-def class_counts(labels: np.ndarray, partition: Partition, num_classes: int) -> np.ndarray:
-    """Returns how many examples of each class each client holds, int32 [K, C]."""
-    clients = np.repeat(np.arange(partition.num_clients), partition.sizes)
-    flat = clients * num_classes + labels[partition.order].astype(np.int64)
-    counts = np.bincount(flat, minlength=partition.num_clients * num_classes)
-    return counts.reshape(partition.num_clients, num_classes).astype(np.int32)
-
-
-def check_labels(dataset: Dataset, num_classes: int) -> None:
-    """Raises UserError for a label outside 0..num_classes - 1."""
-    for split in ("train", "test"):
-        labels = getattr(dataset, split)["y"]
-        if not labels.size:
-            raise UserError(f"dataset {dataset.name}: its {split} split holds no examples.")
-        if isinstance(labels, np.memmap):
-            continue  # a packed cache: checked when it was written, and perhaps too large to read for this
-        bad = (labels < 0) | (labels >= num_classes)
-        if bad.any():
-            at = int(np.argwhere(bad)[0][0])
-            raise UserError(
-                f"dataset {dataset.name}: {split} example {at} has label {labels[bad].flat[0]}, "
-                f"outside the model's classes 0..{num_classes - 1}."
-            )
-
-
 def federate(dataset: Dataset, partition: Partition, validation: Partition | None = None) -> Federation:
     """Checks a deal and returns the federation.
 
     Raises UserError for a client without examples, an example that does not exist, or a label outside the classes.
     """
-    check_labels(dataset, dataset.num_classes)
+    for split, features in (("train", dataset.train), ("test", dataset.test)):
+        # A memory map is a packed cache: checked when it was written, and perhaps too large to read for this.
+        if not isinstance(features["y"], np.memmap):
+            check_labels(features["y"], dataset.num_classes, f"data set '{dataset.name}', {split}")
     sizes = partition.sizes
     if partition.num_clients < 1:
         raise UserError(f"dataset {dataset.name}: the partition has no clients.")
@@ -125,12 +102,9 @@ def federate(dataset: Dataset, partition: Partition, validation: Partition | Non
         raise UserError(f"the partition names example {partition.order.max()}, but there are {total}.")
     info: dict[str, Any] = {}
     if dataset.task == "classification" and partition.num_clients * dataset.num_classes <= MAX_CELLS:
-        info["train"] = class_counts(dataset.train["y"], partition, dataset.num_classes)
-        info["validation"] = (
-            np.zeros_like(info["train"])
-            if validation is None
-            else class_counts(dataset.train["y"], validation, dataset.num_classes)
-        )
+        counts = lambda part: part.class_counts(dataset.train["y"], dataset.num_classes)
+        info["train"] = counts(partition)
+        info["validation"] = np.zeros_like(info["train"]) if validation is None else counts(validation)
     if partition.domain is not None:
         info["domain"] = np.asarray(partition.domain, np.int32)
     return Federation(dataset, partition, validation, info)

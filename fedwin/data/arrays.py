@@ -37,7 +37,7 @@ def from_arrays(
     if any(not np.issubdtype(y.dtype, np.integer) for y in labels):
         raise UserError(f"{name}: labels are {labels[0].dtype} and {labels[1].dtype}; they must be whole numbers.")
     train, test = ({"x": np.asarray(x), "y": y.astype(np.int32)} for x, y in zip((train_x, test_x), labels))
-    if not len(train["y"]):
+    if not train["y"].shape or not len(train["y"]):
         raise UserError(f"{name}: there is no training example.")
     natural = None
     if clients is not None:

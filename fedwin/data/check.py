@@ -11,21 +11,21 @@ CHUNK = 1 << 24
 def check(dataset: Dataset) -> Dataset:
     """Returns the data set; raises UserError naming the feature and the record that is wrong.
 
-    Lengths agree, labels lie in 0..num_classes-1, floating-point inputs are finite, train and test have the same
+    Lengths agree, labels lie in 0..num_classes-1, inputs are what networks take and finite, train and test have the same
     shapes, and clients of the data set's own have an example each.
     """
     for split, features in (("train", dataset.train), ("test", dataset.test)):
         where = f"data set '{dataset.name}', {split}"
-        lengths = {key: len(value) for key, value in features.items()}
         if "x" not in features or "y" not in features:
             raise UserError(f"{where}: features are {', '.join(features)}; 'x' and 'y' are needed.")
+        if single := next((key for key, value in features.items() if not value.shape), None):
+            raise UserError(f"{where}: '{single}' is a single number; give an array with an entry for each example.")
+        lengths = {key: len(value) for key, value in features.items()}
         if len(set(lengths.values())) > 1:
             raise UserError(f"{where}: features differ in length: {lengths}.")
-        if not lengths["y"]:
-            raise UserError(f"{where}: there is no example.")
         check_labels(features["y"], dataset.num_classes, where)
         if isinstance(features["x"], np.ndarray):
-            check_finite(features["x"], where)
+            check_inputs(features["x"], dataset, where)
     for key in ("x", "y"):
         if tuple(dataset.train[key].shape[1:]) != tuple(dataset.test[key].shape[1:]):
             raise UserError(
@@ -37,21 +37,45 @@ def check(dataset: Dataset) -> Dataset:
 
 
 def check_labels(labels, num_classes: int, where: str) -> None:
-    """Raises UserError naming the first record with a label outside 0..num_classes-1."""
+    """Raises UserError where there is no label, or naming the first record with one outside 0..num_classes-1."""
     labels = np.asarray(labels)
+    if not labels.size:
+        raise UserError(f"{where}: there is no example.")
     if not np.issubdtype(labels.dtype, np.integer):
         raise UserError(f"{where}: labels are {labels.dtype}; they must be whole numbers.")
-    if labels.min() < 0 or labels.max() >= num_classes:
-        bad = (labels < 0) | (labels >= num_classes)
-        row = int(np.argmax(bad.reshape(len(labels), -1).any(1)))
-        value = labels[row] if labels.ndim == 1 else labels[row][bad[row]][0]
-        raise UserError(f"{where}, record {row}: label {value} is not in 0..{num_classes - 1}.")
+    check_range(labels, num_classes, "label", where)
+
+
+def check_range(ids: np.ndarray, count: int, what: str, where: str) -> None:
+    """Raises UserError naming the first record with a number outside 0..count-1."""
+    if ids.min() < 0 or ids.max() >= count:
+        bad = (ids < 0) | (ids >= count)
+        row = int(np.argmax(bad.reshape(len(ids), -1).any(1)))
+        value = ids[row] if ids.ndim == 1 else ids[row][bad[row]][0]
+        raise UserError(f"{where}, record {row}: {what} {value} is not in 0..{count - 1}.")
+
+
+def check_inputs(x: np.ndarray, dataset: Dataset, where: str) -> None:
+    """Raises UserError for inputs that a network would take for something else.
+
+    uint8 is divided by 255 and floating-point numbers are taken as they are; other whole numbers are ids of tokens, so
+    images must not be such, and tokens must not be uint8.
+    """
+    if np.issubdtype(x.dtype, np.floating):
+        check_finite(x, where)
+    elif not np.issubdtype(x.dtype, np.integer):
+        raise UserError(f"{where}: 'x' is {x.dtype}; give uint8 images, floating-point numbers or whole-number tokens.")
+    elif dataset.task == "sequence":
+        if x.dtype == np.uint8:
+            raise UserError(f"{where}: tokens are uint8, which stands for images; give them as int32.")
+        if x.size:
+            check_range(x, dataset.num_classes, "token", where)
+    elif x.dtype != np.uint8 and x.ndim > 2:
+        raise UserError(f"{where}: images are {x.dtype}, which is not scaled; give them as uint8 or as floating point.")
 
 
 def check_finite(x: np.ndarray, where: str) -> None:
     """Raises UserError naming the first record with a NaN or infinite value."""
-    if not np.issubdtype(x.dtype, np.floating):
-        return
     rows = max(CHUNK // max(int(np.prod(x.shape[1:])), 1), 1)
     for start in range(0, len(x), rows):
         finite = np.isfinite(x[start : start + rows]).reshape(len(x[start : start + rows]), -1).all(1)

@@ -7,6 +7,9 @@ import numpy as np
 
 Examples = dict[str, np.ndarray]
 
+# Class counts of more clients x classes than this (hundreds of thousands of users) cost more than they tell.
+MAX_CELLS = 1 << 26
+
 
 class Partition(NamedTuple):
     """Which training examples each client holds: client k has `order[offset[k]:offset[k + 1]]`.
@@ -34,6 +37,13 @@ class Partition(NamedTuple):
 
     def client(self, k: int) -> np.ndarray:
         return self.order[self.offset[k] : self.offset[k + 1]]
+
+    def class_counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
+        """Returns how many examples of each class each client holds, int32 [K, C], from the labels [N] of all examples."""
+        owner = np.repeat(np.arange(self.num_clients, dtype=np.int64), self.sizes)
+        cells = owner * num_classes + np.asarray(labels)[self.order]
+        counts = np.bincount(cells, minlength=self.num_clients * num_classes)
+        return counts.reshape(self.num_clients, num_classes).astype(np.int32)
 
     @classmethod
     def from_lists(cls, lists, **fields) -> "Partition":

@@ -47,6 +47,14 @@ def test_npz_files(tmp_path):
         (lambda a: a.__setitem__(1, a[1] / 2), "whole numbers"),
         (lambda a: a.__setitem__(2, np.zeros((3, 5))), "shape .2,. in train and .5,. in test"),
         (lambda a: a.__setitem__(slice(0, 2), [np.zeros((0, 2)), np.zeros(0, int)]), "no training example"),
+        (lambda a: a.__setitem__(0, np.array([[{}, 1]] * 6, object)), "train: 'x' is object; give uint8 images"),
+        (lambda a: a.__setitem__(2, np.full((3, 2), "a")), "test: 'x' is <U1; give uint8 images"),
+        (lambda a: a.__setitem__(0, np.ones((6, 2), bool)), "train: 'x' is bool"),
+        (lambda a: a.__setitem__(0, np.full((6, 8, 8), 255)), "train: images are int64, which is not scaled"),
+        (lambda a: a.__setitem__(0, np.full((6, 8, 8, 1), 255, np.uint16)), "train: images are uint16"),
+        (lambda a: a.__setitem__(0, np.array(1.0)), "'x' is a single number"),
+        (lambda a: a.__setitem__(3, np.array(1)), "'y' is a single number"),
+        (lambda a: a.__setitem__(1, np.array(1)), "no training example"),
     ],
 )
 def test_inconsistent_arrays_are_refused(change, message):
@@ -56,6 +64,18 @@ def test_inconsistent_arrays_are_refused(change, message):
         data.from_arrays(*given)
     with pytest.raises(UserError, match="give one for each"):
         data.from_arrays(*arrays(), clients=[1, 2])
+
+
+def test_tokens_are_ids_of_the_vocabulary():
+    x = np.array([[1, 2, 0], [1, 3, 4]])
+    assert data.from_arrays(x, x, x, x).task == "sequence"
+    with pytest.raises(UserError, match="test, record 1: token 5 is not in 0..4"):
+        data.from_arrays(x, x, np.where(x == 3, 5, x), x)
+    with pytest.raises(UserError, match="train, record 0: token -1 is not in 0..4"):
+        data.from_arrays(x - (x == 0), x, x, x)
+    with pytest.raises(UserError, match="train: tokens are uint8, .* int32"):
+        data.from_arrays(x.astype(np.uint8), x, x, x)
+    assert data.from_arrays(x / 2, x, x / 2, x).task == "sequence"  # a series of measurements
 
 
 def test_unknown_data_sets_name_the_nearest():

@@ -2,11 +2,8 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import MAX_CELLS, Dataset, Partition
 from fedwin.errors import UserError
-
-# A histogram beyond this many cells (hundreds of thousands of users) costs more than it tells.
-MAX_CELLS = 50_000_000
 
 
 def labels_of(dataset: Dataset, partition: str) -> np.ndarray:
@@ -37,10 +34,7 @@ def histogram(dataset: Dataset, partition: Partition) -> np.ndarray | None:
     """Returns the int32 [K, C] counts of each class on each client; None for sequences and beyond MAX_CELLS."""
     if dataset.task != "classification" or partition.num_clients * dataset.num_classes > MAX_CELLS:
         return None
-    labels = np.asarray(dataset.train["y"])[partition.order].astype(np.int64)
-    client = np.repeat(np.arange(partition.num_clients, dtype=np.int64), partition.sizes)
-    cells = np.bincount(client * dataset.num_classes + labels, minlength=partition.num_clients * dataset.num_classes)
-    return cells.reshape(partition.num_clients, dataset.num_classes).astype(np.int32)
+    return partition.class_counts(dataset.train["y"], dataset.num_classes)
 
 
 def finish(dataset: Dataset, partition: Partition, name: str, **report) -> Partition:
