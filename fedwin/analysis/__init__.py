@@ -1,0 +1,24 @@
+"""Looking at a run afterwards: lines and planes between models, five factors of the loss, CKA, forgetting, curves.
+
+Everything here is a function of finished models, outputs or accuracies, computed on the host in float64 whatever the
+inputs are; nothing takes part in training. `evaluate` is always the caller's: model -> any tree of numbers, for example
+
+    probe = jax.jit(evaluate.make_probe(model, normalise, measure))
+    line(first, second, lambda variables: probe({"it": variables}, test)["it"])      # {'loss': [41], 'accuracy': [41]}
+"""
+
+from fedwin.analysis.cka import linear_cka, mean_cka
+from fedwin.analysis.curves import mean_last, rounds_to_target, speedup, traffic
+from fedwin.analysis.factors import Factors, by_ownership, client_losses, factors
+from fedwin.analysis.forgetting import forgetting, mean_forgetting, per_model
+from fedwin.analysis.line import line
+from fedwin.analysis.locality import locality
+from fedwin.analysis.models import mix
+from fedwin.analysis.plane import Place, Plane, corners, grid, landscape, place, plane, point
+from fedwin.analysis.statistics import recomputed
+
+__all__ = [
+    "Factors", "Place", "Plane", "by_ownership", "client_losses", "corners", "factors", "forgetting", "grid",
+    "landscape", "line", "linear_cka", "locality", "mean_cka", "mean_forgetting", "mean_last", "mix", "per_model",
+    "place", "plane", "point", "recomputed", "rounds_to_target", "speedup", "traffic",
+]  # fmt: skip

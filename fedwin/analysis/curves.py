@@ -1,0 +1,60 @@
+"""Numbers that papers read off an accuracy curve."""
+
+import numpy as np
+
+from fedwin.analysis.models import array
+from fedwin.errors import UserError
+
+
+def rounds_to_target(accuracy, target: float, rounds=None) -> int | None:
+    """Returns the first round, counted from 1, whose accuracy is >= target, without smoothing; None if there is none.
+
+    Args:
+      accuracy: [n], one number per evaluation; target: by custom the baseline's mean_last(accuracy, 10); rounds: the
+        round of each evaluation [n], by default 1, 2, ...
+    Raises:
+      UserError: another number of rounds than of accuracies, rounds that do not grow, or a target that is no number.
+    """
+    accuracy = array("rounds_to_target: accuracy", accuracy, 1)
+    rounds = np.arange(1, len(accuracy) + 1) if rounds is None else array("rounds_to_target: rounds", rounds, 1)
+    if len(rounds) != len(accuracy) or (np.diff(rounds) <= 0).any():
+        raise UserError(f"rounds_to_target: {len(rounds)} rounds, {len(accuracy)} accuracies; give each its own, growing.")
+    if not np.isfinite(target):
+        raise UserError(f"rounds_to_target: target={target} is not a finite accuracy.")
+    reached = np.flatnonzero(accuracy >= target)
+    return int(rounds[reached[0]]) if len(reached) else None
+
+
+def speedup(baseline: int | None, rounds: int | None) -> float | None:
+    """Returns baseline / rounds, each a result of rounds_to_target; None where one never got there."""
+    if baseline is None or rounds is None:
+        return None
+    if baseline <= 0 or rounds <= 0:
+        raise UserError(f"speedup: {baseline} and {rounds} rounds; rounds are counted from 1.")
+    return baseline / rounds
+
+
+def mean_last(accuracy, last: int) -> float:
+    """Returns the mean over the last evaluations; IMA reports the last 10 rounds, WSM the last 100.
+
+    Args:
+      accuracy: [n], or [n, domains]: averaged over domains first; last: how many evaluations.
+    Raises:
+      UserError: `last` is not an integer in 1..n.
+    """
+    accuracy = array("mean_last: accuracy", accuracy, 1, 2)
+    if isinstance(last, bool) or not isinstance(last, int) or not 1 <= last <= len(accuracy):
+        raise UserError(f"mean_last: last={last} must be an integer in 1..{len(accuracy)}, the number of evaluations.")
+    return float(accuracy.reshape(len(accuracy), -1).mean(1)[-last:].mean())
+
+
+def traffic(per_client, rounds: int, clients_per_round: int) -> int:
+    """Returns rounds x clients x (down + up), in the unit of `per_client`.
+
+    Args:
+      per_client: (down, up) of one client and round, such as communication.communication returns in bytes (what a method
+        sends besides models, FedFA's anchors for one, is counted there).
+    """
+    if rounds < 0 or clients_per_round < 1:
+        raise UserError(f"traffic: {rounds} rounds of {clients_per_round} clients; 0 rounds or more, 1 client or more.")
+    return rounds * clients_per_round * sum(per_client)

@@ -1,0 +1,116 @@
+"""Factors of the global model's loss: bias on own and on foreign data, variance, covariance. The fifth is locality."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedwin.analysis.models import array
+from fedwin.errors import UserError
+
+
+class Factors(NamedTuple):
+    """bias_squared + variance + covariance = ensemble_loss.
+
+    ensemble_loss: mean squared loss of sum_k p_k f_k; bound: sum_k p_k E b_k^2, never below bias_squared.
+    train_biases, heter_biases: client k's mean b_k^2 on its own examples and on everybody else's [K]; train_bias,
+    heter_bias: their means weighted by p. plug_in: there was one replica, so a client's model stands for its own mean
+    and variance and covariance are 0 by construction.
+    """
+
+    bias_squared: float
+    variance: float
+    covariance: float
+    ensemble_loss: float
+    bound: float
+    train_bias: float
+    heter_bias: float
+    train_biases: np.ndarray
+    heter_biases: np.ndarray
+    plug_in: bool
+
+
+def factors(outputs, targets, owner, weights=None) -> Factors:
+    """Decomposes the squared loss of the clients' ensemble, of which the global model is a first-order copy.
+
+    E (y - sum_k p_k f_k)^2 = E (sum_k p_k b_k)^2 + E sum_k p_k^2 Var_k + E sum_{k != j} p_k p_j Cov_kj,
+    b_k = y - mean_s f_k, and f_GM = sum_k p_k f_k + O(locality^2).
+
+    Args:
+      outputs: f [S, K, N, ...], client k's output on example n in replica s of its training (the same start, other
+        batch orders; S = 1 is the plug-in estimate); targets: y [N, ...] in the same units, such as softmax and one-hot;
+        owner: int [N], the client that holds the example; weights: p up to a factor [K], default the examples owned.
+    Raises:
+      UserError: shapes that do not match, a client without examples, fewer than two clients, weights below 0.
+    Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
+    https://arxiv.org/abs/2305.07845.
+    """
+    f, y = array("factors: outputs", outputs), array("factors: targets", targets)
+    if f.ndim < 3 or f.shape[2:] != y.shape:
+        raise UserError(f"factors: outputs {f.shape} and targets {y.shape}; [S, K, N, ...] and [N, ...] are needed.")
+    f, y = f.reshape(*f.shape[:3], -1), y.reshape(len(y), -1)
+    replicas, clients = f.shape[:2]
+    owner = _owners(owner, clients, len(y))
+    p = array("factors: weights", np.bincount(owner, minlength=clients) if weights is None else weights, 1)
+    if len(p) != clients or (p < 0).any() or not 0 < p.sum() < np.inf:
+        raise UserError(f"factors: weights must be {clients} numbers >= 0, one per client, not all 0.")
+    p = p / p.sum()
+    mean = f.mean(0)
+    squares = lambda x: float(np.mean(np.sum(x**2, -1)))  # over coordinates; examples and replicas averaged
+    ensemble, bias, spread = np.einsum("k,sknc->snc", p, f), y - mean, f - mean
+    variance = squares(p[:, None, None] * spread) * clients
+    pairs = np.einsum("k,sknc->snc", p, spread)
+    losses = np.sum(bias**2, -1)
+    own, others = by_ownership(losses, owner)
+    return Factors(
+        bias_squared=squares(np.einsum("k,knc->nc", p, bias)),
+        variance=variance,
+        covariance=squares(pairs) - variance,
+        ensemble_loss=squares(y - ensemble),
+        bound=float(p @ losses.mean(1)),
+        train_bias=float(p @ own),
+        heter_bias=float(p @ others),
+        train_biases=own,
+        heter_biases=others,
+        plug_in=replicas == 1,
+    )
+
+
+def by_ownership(losses, owner) -> tuple[np.ndarray, np.ndarray]:
+    """Returns client k's mean loss on its own examples [K] and on everybody else's [K]: training and heterogeneous bias.
+
+    Args:
+      losses: [K, N], client k's model on example n; owner: int [N], the client that holds the example.
+    Raises:
+      UserError: an owner that is no client, a client without examples, fewer than two clients.
+    """
+    losses = array("by_ownership: losses", losses, 2)
+    own = _owners(owner, *losses.shape) == np.arange(len(losses))[:, None]
+    return np.mean(losses, 1, where=own), np.mean(losses, 1, where=~own)
+
+
+def client_losses(logits, labels, kind: str = "mse") -> np.ndarray:
+    """Returns losses [K, N] of logits [K, N, C] at int labels [N]: 'mse' (softmax against one-hot) or 'ce'.
+
+    Raises UserError for another kind, shapes that do not match, or a label outside 0..C-1.
+    """
+    logits, labels = array("client_losses: logits", logits, 3), np.asarray(labels)
+    classes = logits.shape[2]
+    if labels.shape != logits.shape[1:2] or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= classes:
+        raise UserError(f"client_losses: labels must be {logits.shape[1]} integers in 0..{classes - 1}.")
+    logits = logits - logits.max(-1, keepdims=True)
+    logs = logits - np.log(np.sum(np.exp(logits), -1, keepdims=True))
+    if kind == "ce":
+        return -logs[:, np.arange(len(labels)), labels]
+    if kind == "mse":
+        return np.sum((np.exp(logs) - np.eye(classes)[labels]) ** 2, -1)
+    raise UserError(f"client_losses: kind must be 'mse' or 'ce', not '{kind}'.")
+
+
+def _owners(owner, clients: int, examples: int) -> np.ndarray:
+    owner = np.asarray(owner)
+    numbers = owner.shape == (examples,) and owner.dtype.kind in "iu"
+    if clients < 2 or not numbers or owner.min() < 0 or owner.max() >= clients:
+        raise UserError(f"owner must be {examples} integers in 0..{clients - 1}, the clients, of which two are needed.")
+    if len(np.unique(owner)) < clients:
+        raise UserError("owner: a client without examples has no bias on its own; leave it out.")
+    return owner

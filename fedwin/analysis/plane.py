@@ -1,0 +1,105 @@
+"""The loss on the plane through three models."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedwin.analysis import models
+from fedwin.errors import UserError
+
+
+class Plane(NamedTuple):
+    """models: (w_1, w_2, w_3); origin, u, v: w_1's parameters and the orthonormal axes, float64 [P].
+
+    a2: ||w_2 - w_1||; a3, b3: coordinates of w_3.
+    """
+
+    models: tuple[Any, Any, Any]
+    origin: np.ndarray
+    u: np.ndarray
+    v: np.ndarray
+    a2: float
+    a3: float
+    b3: float
+
+
+class Place(NamedTuple):
+    """Where a model's projection stands in the plane, and how far the model is from it."""
+
+    a: float
+    b: float
+    residual: float
+
+
+def plane(first, second, third) -> Plane:
+    """Returns the plane through three models, its axes in true distances (no filter normalisation).
+
+    u = (w_2 - w_1) / ||w_2 - w_1||,   v ~ (w_3 - w_1) - <w_3 - w_1, u> u,   ||v|| = 1
+
+    Args:
+      first, second, third: Variables (the axes are those of their params) or trees.
+    Raises:
+      UserError: models of several networks, not finite, or on one line.
+    Garipov et al., Loss Surfaces, Mode Connectivity, and Fast Ensembling of DNNs, 2018, https://arxiv.org/abs/1802.10026.
+    """
+    models.check_alike((first, second, third))
+    origin, *others = (models.vector(model) for model in (first, second, third))
+    along, beside = (other - origin for other in others)
+    if not (np.isfinite(along).all() and np.isfinite(beside).all()):
+        raise UserError("plane: a model is not finite; take models from before the run diverged.")
+    a2 = float(np.linalg.norm(along))
+    if not a2:
+        raise UserError("plane: the first two models are equal; three different ones span a plane.")
+    u = along / a2
+    a3 = float(beside @ u)
+    v = beside - a3 * u
+    # A second pass takes away what rounding has left along u.
+    rest = float(v @ u)
+    a3, v = a3 + rest, v - rest * u
+    b3 = float(np.linalg.norm(v))
+    if b3 < 1e-8 * a2:
+        raise UserError("plane: the three models stand on one line; use analysis.line, or models that differ more.")
+    return Plane((first, second, third), origin, u, v / b3, a2, a3, b3)
+
+
+def point(plane: Plane, a: float, b: float):
+    """Returns the model w_1 + a u + b v, statistics included; at their coordinates the three models to the bit.
+
+    It is mixed from the three: c_3 = b / b3, c_2 = (a - c_3 a3) / a2, c_1 = 1 - c_2 - c_3.
+    """
+    third = b / plane.b3
+    second = (a - third * plane.a3) / plane.a2
+    return models.mix([1 - second - third, second, third], plane.models)
+
+
+def place(plane: Plane, model) -> Place:
+    """Returns a = <w - w_1, u>, b = <w - w_1, v> and the distance ||w - w_1 - a u - b v||."""
+    models.check_alike((plane.models[0], model))
+    away = models.vector(model) - plane.origin
+    a, b = away @ plane.u, away @ plane.v
+    return Place(float(a), float(b), float(np.linalg.norm(away - a * plane.u - b * plane.v)))
+
+
+def corners(plane: Plane) -> np.ndarray:
+    """Returns the coordinates (a, b) of the three models, [3, 2]; the mean of the models stands at their mean."""
+    return np.array([[0.0, 0.0], [plane.a2, 0.0], [plane.a3, plane.b3]])
+
+
+def grid(plane: Plane, margin: float = 0.2, points: int = 21) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the axes a [points] and b [points]: around the models, wider by margin ||w_2 - w_1|| and margin b3.
+
+    Raises UserError for a negative margin or fewer than 2 points.
+    """
+    if not margin >= 0 or isinstance(points, bool) or not isinstance(points, int) or points < 2:
+        raise UserError(f"grid: margin={margin} must be >= 0 and points={points} an integer >= 2.")
+    low, high = corners(plane).min(0), corners(plane).max(0)
+    more = margin * np.array([plane.a2, plane.b3])
+    return tuple(np.linspace(low[i] - more[i], high[i] + more[i], points) for i in range(2))
+
+
+def landscape(plane: Plane, evaluate, a, b):
+    """Returns evaluate(point) over the grid a [n] x b [m]: a tree of arrays [m, n], as matplotlib's contour reads them."""
+    a, b = models.array("landscape: a", a, 1), models.array("landscape: b", b, 1)
+    values = models.stacked([evaluate(point(plane, x, y)) for y in b for x in a])
+    return jax.tree.map(lambda v: v.reshape(len(b), len(a), *v.shape[1:]), values)

@@ -1,0 +1,49 @@
+"""BatchNorm statistics of a model that no client has trained."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from fedwin import tree
+from fedwin.core import Variables
+from fedwin.errors import UserError
+
+
+def recomputed(model, variables: Variables, batches) -> Variables:
+    """Returns the model with statistics measured on data: sum_j n_j batch_j / sum_j n_j, n_j examples in batch j.
+
+    Averages of models, and points on lines and planes between them, bring averaged statistics; these are their own.
+    A training step moves running' = m running + (1 - m) batch, whatever m is; m is its derivative.
+
+    Args:
+      model: models.Model; variables: its parameters and statistics (shapes only); batches: normalised batches as
+        model.apply reads them, 'mask' [B] (0 = padding) if they have one.
+    Raises:
+      UserError: no batch with an example, or statistics that are no floats (haiku's counters).
+    Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018,
+    https://arxiv.org/abs/1803.05407.
+    """
+    if not jax.tree.leaves(variables.stats):
+        return variables
+    if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(variables.stats)):
+        raise UserError(f"recomputed: the statistics of {model.name} are not all floats; it cannot tell how they move.")
+    total, count = None, 0.0
+    for batch in batches:
+        examples = float(batch["mask"].sum()) if "mask" in batch else float(len(batch["x"]))
+        # A batch of padding alone moves nothing, m = 1.
+        if examples:
+            part = tree.scale(examples, _batch_statistics(model, variables, batch))
+            total, count = part if total is None else tree.add(total, part), count + examples
+    if total is None:
+        raise UserError("recomputed: no batch with an example; give it batches of training data.")
+    return variables._replace(stats=tree.scale(1 / count, total))
+
+
+# One program for all points of a landscape.
+@functools.partial(jax.jit, static_argnums=0)
+def _batch_statistics(model, variables, batch):
+    step = lambda running: model.apply(Variables(variables.params, running), batch, jax.random.key(0), True).stats
+    fill = lambda value: tree.map(lambda s: jnp.full_like(s, value), variables.stats)
+    moved, m = jax.jvp(step, (fill(0),), (fill(1),))
+    return tree.map(lambda new, m: new / (1 - m), moved, m)
