@@ -81,7 +81,6 @@ def npz(data_dir, *, file: str = "data.npz", num_classes: int | None = None) -> 
     absent = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in held]
     if absent:
         raise UserError(f"{path}: {', '.join(absent)} missing; it holds {', '.join(held) or 'nothing'}.")
-    scale = ((0.0,), (1.0,)) if held["x_train"].dtype == np.uint8 else (None, None)
     return from_arrays(
         held["x_train"],
         held["y_train"],
@@ -90,6 +89,4 @@ def npz(data_dir, *, file: str = "data.npz", num_classes: int | None = None) -> 
         name="npz",
         num_classes=num_classes,
         clients=held.get("client_train"),
-        mean=scale[0],
-        std=scale[1],
     )

@@ -7,25 +7,29 @@ import numpy as np
 import pytest
 
 from fedwin import data
+from fedwin.data import cifar
 from fedwin.errors import UserError
 
-# 20 and 6 images of one grey value each; in a process of its own, as a user would prepare it.
+# 20 and 6 images of one grey value each but for a white corner; in a process of its own, as a user would prepare it.
 PREPARE = """
 import io, sys
 import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
 
-def png(value):
+def png(value, channels):
     stream = io.BytesIO()
-    Image.fromarray(np.full((8, 8), value, np.uint8)).save(stream, "PNG")
+    image = np.full((8, 8, channels), value, np.uint8)
+    image[0, 7] = 255
+    Image.fromarray(image.squeeze()).save(stream, "PNG")
     return stream.getvalue()
 
-class Tiny(tfds.core.GeneratorBasedBuilder):
-    VERSION = tfds.core.Version("1.0.0")
+def builder(name, channels, levels=1):
+    labels = {"label": 3} if levels == 1 else {"label": 4, "coarse_label": 2}
 
     def _info(self):
-        features = {"image": tfds.features.Image(shape=(8, 8, 1)), "label": tfds.features.ClassLabel(num_classes=3)}
+        features = {"image": tfds.features.Image(shape=(8, 8, channels))}
+        features |= {key: tfds.features.ClassLabel(num_classes=count) for key, count in labels.items()}
         return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
 
     def _split_generators(self, dl_manager):
@@ -33,10 +37,16 @@ class Tiny(tfds.core.GeneratorBasedBuilder):
 
     def _generate_examples(self, n):
         for i in range(n):
-            yield i, {"image": png(10 * i), "label": i % 3}
+            fine = i % labels["label"]
+            yield i, {"image": png(10 * i, channels), "label": fine, **({"coarse_label": fine // 2} if levels == 2 else {})}
+
+    members = {"VERSION": tfds.core.Version("1.0.0"), "__module__": __name__}
+    members |= {f.__name__: f for f in (_info, _split_generators, _generate_examples)}
+    return type(name, (tfds.core.GeneratorBasedBuilder,), members)
 
 tfds.disable_progress_bar()
-Tiny(data_dir=sys.argv[1], file_format="array_record").download_and_prepare()
+for made in (builder("Tiny", 1), builder("Emnist", 1), builder("Cifar10", 3), builder("Cifar100", 3, 2)):
+    made(data_dir=sys.argv[1], file_format="array_record").download_and_prepare()
 """
 
 
@@ -57,6 +67,24 @@ def test_a_prepared_folder_is_read(prepared):
     assert len(data.load("tfds:name=tiny:1.0.0", prepared).train["y"]) == 20
 
 
+def test_builders_of_known_sets_are_what_those_sets_are(prepared):
+    assert data.load("tfds:name=tiny", prepared).mean is None
+    assert data.load("tfds:name=tiny,constants=mnist", prepared).mean == (0.1307,)
+    own = data.load("tfds:name=cifar10", prepared)
+    assert (own.mean, own.std) == cifar.CONSTANTS["cifar10"]
+    assert data.load("tfds:name=cifar10,constants=none", prepared).mean is None
+    upright, as_it_lies = data.load("tfds:name=emnist", prepared), data.load("tfds:name=emnist,transpose=false", prepared)
+    assert (upright.train["x"][:, 7, 0] == 255).all() and (as_it_lies.train["x"][:, 0, 7] == 255).all()
+
+
+def test_labels_of_two_levels_stay_together(prepared):
+    fine, coarse = (data.load(f"tfds:name=cifar100,y={y}", prepared) for y in ("label", "coarse_label"))
+    assert fine.num_classes == 4 and coarse.num_classes == 2
+    np.testing.assert_array_equal(fine.train["coarse"], fine.train["y"] // 2)
+    np.testing.assert_array_equal(coarse.test["y"], coarse.test["fine"] // 2)
+    assert data.deal(fine, "pachinko", 4, 0).sizes.tolist() == data.deal(coarse, "pachinko", 4, 0).sizes.tolist() == [5] * 4
+
+
 def test_without_tensorflow(prepared):
     code = "import sys; from fedwin import data; data.load('tfds:name=tiny', sys.argv[1]); "
     code += "print('tensorflow' in sys.modules)"
@@ -68,9 +96,11 @@ def test_without_tensorflow(prepared):
     "text, message",
     [
         ("tfds:name=tiny,test=validation", "validation"),
-        ("tfds:name=tiny,x=picture", "features image, label, not picture"),
+        ("tfds:name=tiny,x=picture", "features image, label, not picture and label"),
         ("tfds:name=absent_set", "'absent_set' is not prepared"),
         ("tfds:name=tiny:9.0.0", "'tiny:9.0.0' is not prepared"),
+        ("tfds:name=tiny,constants=cifar", "they are auto, none, cifar10, cifar100, ima, mnist, imagenet"),
+        ("tfds:name=tiny,constants=cifar10", "of 3 channels; 'tiny' has 1"),
     ],
 )
 def test_what_is_not_there_is_named(prepared, text, message):
