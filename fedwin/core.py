@@ -144,7 +144,6 @@ class Setting(NamedTuple):
     num_clients: int
     clients_per_round: int
     num_rounds: int
-    weights: Any = None
     init_fn: Callable | None = None
     key: Any = None
     model: Any = None

@@ -133,7 +133,6 @@ def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=
         num_clients=num_clients,
         clients_per_round=len(schedule[0]),
         num_rounds=num_rounds,
-        weights=store.weight,
         init_fn=init_fn or (lambda key: variables.params),
         key=jax.random.key(0),
         model=model,

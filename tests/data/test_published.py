@@ -53,6 +53,9 @@ def test_leaf_keyed_json(tmp_path):
         ('{"users": ["0", "0"], "user_data": {}}', "'0' is listed twice"),
         ('{"users": ["0"], "user_data": {"0": {"x": ["cat.png"]}}}', "client '0': 'cat.png'"),
         ('{"users": ["0"]', "not a LEAF file"),
+        ('{"users": ["0"], "user_data": {"0": {"x": 5}}}', "not a LEAF file"),
+        ("user_id,image_id,class\n0,0\n", "line 2: it has fewer values"),
+        ('user_id,image_id,class\n0,0,"3\n', "is a quote left open"),
     ],
 )
 def test_bad_files_are_refused_with_the_record(tmp_path, text, message):
@@ -69,3 +72,8 @@ def test_a_missing_or_truncated_file_is_named(tmp_path):
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"user_id,image_id,class\n0,0,3\n" * 50)[:-9])
     with pytest.raises(UserError, match="cut.csv.gz.*truncated"):
         data.deal(dataset(), f"csv:path={tmp_path}/cut.csv.gz", None, 0)
+
+
+def test_the_class_column_may_be_missing(tmp_path):
+    (tmp_path / "split.csv").write_text("user_id,image_id\n0,0\n1,1\n")
+    assert data.deal(dataset(), f"csv:path={tmp_path}/split.csv", None, 0).num_clients == 2

@@ -24,19 +24,22 @@ NAME = re.compile(r"img_(\d+)_label_(\d+)(\.\w+)?$")
 
 def read_csv(path, text: str):
     """Yields (record, user, row, class) of each line; class is None where the column is missing."""
-    reader = csv_format.DictReader(io.StringIO(text))
-    missing = {"user_id", "image_id"} - set(reader.fieldnames or ())
-    if missing:
-        raise UserError(f"{path}: column {' and '.join(sorted(missing))} is missing; it needs user_id,image_id,class.")
-    for number, record in enumerate(reader, 2):
-        where = f"line {number}"
-        try:
-            label = int(record["class"]) if record.get("class") not in (None, "") else None
-            yield where, record["user_id"], int(record["image_id"]), label
-        except (TypeError, ValueError):
-            raise UserError(
-                f"{path}, {where}: '{record['image_id']}' and class '{record['class']}' are not whole numbers."
-            )
+    reader = csv_format.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        missing = {"user_id", "image_id"} - set(reader.fieldnames or ())
+        if missing:
+            raise UserError(f"{path}: column {' and '.join(sorted(missing))} is missing; it needs user_id,image_id,class.")
+        for record in reader:
+            where = f"line {reader.line_num}"
+            user, image, label = (record.get(column) for column in ("user_id", "image_id", "class"))
+            if user is None or image is None or ("class" in record and label is None):
+                raise UserError(f"{path}, {where}: it has fewer values than the {len(record)} columns.")
+            try:
+                yield where, user, int(image), int(label) if label else None
+            except ValueError:
+                raise UserError(f"{path}, {where}: '{image}' and class '{label}' are not whole numbers.")
+    except csv_format.Error as error:
+        raise UserError(f"{path}, line {reader.line_num + 1}: not a CSV file ({error}); is a quote left open?")
 
 
 def read_json(path, text: str):
@@ -46,7 +49,7 @@ def read_json(path, text: str):
         users, user_data = [str(user) for user in content["users"]], content["user_data"]
         if len(set(users)) != len(users):
             raise UserError(f"{path}: client '{next(u for u in users if users.count(u) > 1)}' is listed twice.")
-        names = [(user, user_data[user]["x"]) for user in users]
+        names = [(user, list(user_data[user]["x"])) for user in users]
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, UserError):
             raise
@@ -70,7 +73,7 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
     Raises:
       UserError: unreadable file, a row out of range, dealt twice or with another class than the data set's.
     """
-    text = files.read(path).decode("utf-8", "replace")
+    text = files.read(path).decode("utf-8-sig", "replace")
     labels = labels_of(dataset, "csv")
     lists: dict[str, list[int]] = {}
     dealt = np.zeros(len(labels), bool)
