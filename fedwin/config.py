@@ -28,7 +28,7 @@ class Config:
     num_clients: int = option(0, "Clients K of the federation; 0: the data set's own or the split file's, else 100.")
     model: str = option("cnn", "Network: mlp, cnn, lenet5, mcmahan_cnn, emnist_cnn, resnet20 ...")
     algorithm: str = option("fedavg", "Method, e.g. fedavg, fedprox:mu=0.1, scaffold; --list_algorithms prints all.")
-    wrap: list[str] = option([], "Wrapper that changes training, e.g. ima:window=5,start=0.75 or swa:cycle=10; repeats.")
+    wrap: list[str] = option([], "Wrapper that changes training, e.g. ima:window=5,start=0.75, swa:cycle=10, clip:norm=1 or local_bn; repeats.")
     observe: list[str] = option([], "Read-out that leaves training alone, e.g. wima:window=100, swa:start=0.75,cycle=10, ema; repeats.")
     num_rounds: int = option(400, "Rounds T.")
     clients_per_round: int = option(10, "Clients that take part in a round.")
