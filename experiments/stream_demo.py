@@ -39,9 +39,11 @@ class Made(Images):
         self.bank = (patterns + noise).astype(np.uint8)
         self.labels, self.seed = labels, seed
 
-    def __getitem__(self, rows):
-        picked = np.arange(len(self.labels))[rows]
-        return self.bank[self.labels[picked], (picked * 7 + self.seed) % 64]
+    def image(self, item):
+        return self.bank[self.labels[item], (item * 7 + self.seed) % 64]
+
+    def decode_into(self, rows, out):
+        out[:] = self.image(np.asarray(rows))
 
 
 def federation(clients: int, per_client: int) -> data.Dataset:
@@ -62,6 +64,7 @@ def write_jpegs(dataset: data.Dataset, folder: pathlib.Path) -> None:
     """Writes a folder of JPEG files and its two lists."""
     from PIL import Image
 
+    shutil.rmtree(folder, ignore_errors=True)  # that of a run with --keep
     folder.mkdir(parents=True)
     client = np.repeat(np.arange(dataset.natural.num_clients), dataset.natural.sizes)
     for split, features in (("train", dataset.train), ("test", dataset.test)):
@@ -76,16 +79,8 @@ def write_jpegs(dataset: data.Dataset, folder: pathlib.Path) -> None:
                 writer.writerow(([client[row]] if split == "train" else []) + [f"{split}{row}", label])
 
 
-def run(name: str, folder: pathlib.Path, examples: str) -> dict:
-    """Trains in a process of its own; returns its peak of anonymous memory in MiB, rounds/s and accuracy."""
-    out = folder.parent / f"run_{name}"
-    known = flags.FLAGS
-    command = [sys.executable, "-m", "experiments.train", f"--dataset={CHOICE}", f"--data_dir={folder}"]
-    command += ["--num_clients=0", f"--clients_per_round={known.clients_per_round}", f"--model={known.model}"]
-    command += [f"--num_rounds={known.rounds}", f"--eval_every={max(known.rounds // 5, 1)}", "--final_evals=1"]
-    command += [f"--rounds_per_dispatch={max(known.rounds // 5, 1)}", "--batch_size=20", "--client_lr=0.02"]
-    command += [f"--examples={examples}", "--checkpoint_every=0", f"--out_dir={out}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def peak_of(process: subprocess.Popen) -> int:
+    """Returns the most anonymous memory in KiB that a process had until it ended."""
     peak = 0
     while process.poll() is None:
         try:
@@ -94,12 +89,29 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
         except (OSError, IndexError):  # it has just ended
             pass
         time.sleep(0.05)
-    if process.returncode:
-        sys.exit(process.returncode)
+    return peak
+
+
+def run(name: str, folder: pathlib.Path, examples: str) -> dict:
+    """Trains in a process of its own; returns its peak of anonymous memory in MiB, rounds/s and accuracy."""
+    out = folder.parent / f"run_{name}"
+    shutil.rmtree(out, ignore_errors=True)
+    known = flags.FLAGS
+    command = [sys.executable, "-m", "experiments.train", f"--dataset={CHOICE}", f"--data_dir={folder}"]
+    command += ["--num_clients=0", f"--clients_per_round={known.clients_per_round}", f"--model={known.model}"]
+    command += [f"--num_rounds={known.rounds}", f"--eval_every={max(known.rounds // 5, 1)}", "--final_evals=1"]
+    command += [f"--rounds_per_dispatch={max(known.rounds // 5, 1)}", "--batch_size=20", "--client_lr=0.02"]
+    command += [f"--examples={examples}", "--checkpoint_every=0", f"--out_dir={out}"]
+    with open(folder.parent / f"run_{name}.txt", "w+") as said:  # a pipe that nobody reads would fill up and stop the run
+        process = subprocess.Popen(command, stdout=said)
+        peak = peak_of(process)
+        if process.returncode:
+            sys.exit(process.returncode)
+        said.seek(0)
+        waited = [line.rstrip() for line in said if "waiting for examples" in line]
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     first, last = lines[1], lines[-1]
     speed = (last["round"] - first["round"]) / (last["seconds"] - first["seconds"])
-    waited = [line for line in process.stdout if "waiting for examples" in line]
     return {"peak": peak / 1024, "speed": speed, "accuracy": last["model"]["accuracy"], "waited": waited}
 
 
