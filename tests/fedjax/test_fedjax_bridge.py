@@ -1,5 +1,6 @@
 """fedwin's algorithms inside a FedJAX program: its samplers, data sets, loop and evaluation."""
 
+import itertools
 import pickle
 
 import fedjax
@@ -12,7 +13,7 @@ import toy
 from fedwin import core, engine, local, losses, models, observers, wrappers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.errors import UserError
-from fedwin.fedjax_bridge import as_fedjax
+from fedwin.fedjax_bridge import Capacity, Padding, as_fedjax
 from fedwin.testing import compile_options
 
 QUICK = compile_options()
@@ -77,6 +78,71 @@ def test_rows_survive_and_old_states_stay_valid():
     assert np.abs(problem.flat(forgot.params) - problem.flat(remembered.params)).max() > 1e-6
 
 
+def paddings(needs, **promised) -> int:
+    """How many different paddings a sequence of cohorts (clients, largest, total) gets."""
+    capacity = Capacity(promised.get("max_clients"), promised.get("largest"), promised.get("total"))
+    found = [capacity.hold(Padding(*need)) for need in needs]
+    assert all(have >= wish for padding, need in zip(found, needs) for have, wish in zip(padding, need))
+    return len(dict.fromkeys(found))
+
+
+def test_cohorts_that_outgrow_one_dimension_at_a_time_compile_three_times():
+    # Each cohort exceeds twice what came before in one dimension alone, whose turn it is.
+    begin, *turns = (4, 10, 20), (9, 10, 20), (9, 25, 50), (9, 25, 120)
+    later = [(19, 25, 120), (19, 60, 120), (19, 60, 300), (36, 150, 700)]
+    # Every order of the first three, and one cohort in between that is small again.
+    for order in itertools.permutations(turns):
+        assert paddings([begin, *order, (1, 1, 1), *later]) == 3
+
+
+def programs(number, cohort_size, rounds=200, clients=2000, sigma=1.0, seed=0):
+    """Yields the cohorts of programs whose clients have log-normal sizes."""
+    generator = np.random.default_rng(seed)
+    for _ in range(number):
+        sizes = np.maximum(1, generator.lognormal(3.5, sigma, clients)).astype(int)
+        drawn = [sizes[generator.choice(clients, cohort_size(generator), replace=False)] for _ in range(rounds)]
+        yield [(len(s), int(s.max()), int(s.sum())) for s in drawn if len(s)], int(sizes.max()), int(sizes.sum())
+
+
+@pytest.mark.parametrize(
+    "cohort_size",
+    [lambda g: g.binomial(2000, 0.005), lambda g: g.integers(1, 21), lambda g: 10],
+    ids=["bernoulli", "1 to 20", "always 10"],
+)
+def test_random_cohorts_compile_at_most_three_times_and_once_if_promised(cohort_size):
+    counts = []
+    for needs, largest, total in programs(20, cohort_size):
+        counts.append(paddings(needs))
+        assert paddings(needs, max_clients=max(need[0] for need in needs), largest=largest, total=total) == 1
+    assert max(counts) <= 3
+
+
+def test_a_number_of_clients_that_never_changes_is_not_padded():
+    capacity = Capacity(None, None, None)
+    for largest in (5, 50, 500):
+        assert capacity.hold(Padding(7, largest, 7 * largest)).clients == 7
+
+
+def test_a_broken_promise_compiles_again():
+    promised = dict(max_clients=3, largest=10)
+    assert paddings([(3, 10, 30), (4, 10, 40), (9, 10, 90)], **promised) == 2
+    assert paddings([(3, 10, 30), (4, 10, 40), (9, 12, 90)], **promised) == 3
+
+
+def test_clients_without_examples_take_no_part():
+    data, network = problem.federated_data(clients=5), problem.model()
+    clients = problem.sampler(data, 3).sample()
+    nothing = fedjax.ClientDataset({name: values[:0] for name, values in clients[0][1].raw_examples.items()})
+    fed = as_fedjax(build("fedavg:weighting=uniform"), compiler_options=QUICK)
+    start = fed.init(problem.initial(network))
+    with_it, told = fed.apply(start, [(b"empty", nothing, clients[0][2]), *clients])
+    without, _ = fed.apply(start, clients)
+    np.testing.assert_array_equal(problem.flat(with_it.params), problem.flat(without.params))
+    assert set(told) == {id for id, _, _ in clients} and len(fed.apply.traces) == 1
+    with pytest.raises(UserError, match="no client"):
+        fed.apply(start, [(b"empty", nothing, clients[0][2])])
+
+
 def test_changing_cohorts_compile_at_most_three_times():
     data, network = problem.federated_data(clients=40, most=60), problem.model()
     fed = as_fedjax(build("fedavg"), compiler_options=QUICK)
@@ -88,6 +154,15 @@ def test_changing_cohorts_compile_at_most_three_times():
         state, diagnostics = fed.apply(state, clients)
         assert len(diagnostics) == len(ids)
     assert 1 <= len(fed.apply.traces) <= 3
+
+
+def test_promised_cohorts_compile_once():
+    data, network = problem.federated_data(clients=12, most=60), problem.model()
+    fed = as_fedjax(build("fedavg"), max_clients=6, largest=60, compiler_options=QUICK)
+    state = fed.init(problem.initial(network))
+    for clients in (1, 4, 6, 2):
+        state, _ = fed.apply(state, problem.sampler(data, clients).sample())
+    assert fed.apply.traces == [(6, 60, 360)]
 
 
 def as_clients(fed, ids, key, round):
@@ -141,6 +216,9 @@ def test_every_algorithm_runs(name):
     values = problem.flat(state.params)
     assert np.isfinite(values).all() and np.abs(values - problem.flat(start.params)).max() > 0
     assert len(diagnostics) == 4 and all(np.isfinite(d["loss"]) for d in diagnostics.values())
+    # As the docstring says.
+    told = {"loss"} if name.partition(":")[0] in ("fedacg", "fednova") else {"loss", "delta_l2_norm"}
+    assert all(set(d) == told for d in diagnostics.values())
 
 
 def test_what_is_missing_is_named():
