@@ -44,7 +44,7 @@ def fastest(trial: Trial, say) -> str:
         # Two rounds need no more of a large federation than their own clients.
         unique = np.unique(ids[ids >= 0])
         slots = np.where(ids >= 0, np.searchsorted(unique, np.maximum(ids, 0)), len(unique)).astype(np.int32)
-        run = trial.start(seed, len(unique))._replace(observers={})
+        run = trial.start(seed, len(unique), algorithm)._replace(observers={})
         run = strategy.place(run, strategy.placement(run))
         if streamed:
             stream = Stream(federation, width, 2, strategy.place)

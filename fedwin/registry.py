@@ -112,8 +112,8 @@ class Registry(dict):
             return value
         if not set(kinds) <= _KINDS.keys() or type(value) in kinds or (float in kinds and type(value) is int):
             return value
-        if str in kinds and value is not None:
-            return str(value)
+        if str in kinds:
+            return "none" if value is None else str(value)
         wanted = " or ".join(_KINDS[kind] for kind in kinds)
         raise UserError(f"{self.kind} '{name}': {key}={value} must be {wanted}.")
 

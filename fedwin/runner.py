@@ -126,14 +126,15 @@ class Program:
             store = strategy.place(store._replace(examples=()))._replace(examples=self.examples)
         table, clients = None, federation.num_clients
         slots = clients
-        params = jax.eval_shape(lambda: trial.start(seed, 1)).params
-        if self._uses_host_table(params, clients):
-            width = strategy.multiple(config.clients_per_round)
-            slots = min(schedule.rounds_per_dispatch * width, clients)
-        say(f"seed {seed}: {memory(jax.eval_shape(lambda: trial.start(seed, slots)), store, strategy)}")
-        run = trial.start(seed, slots)
-        if self._uses_host_table(params, clients):
-            table = tables.HostTable(trial.algorithm(seed), run.params, clients, slots)
+        algorithm = trial.algorithm(seed)
+        params = jax.eval_shape(lambda: trial.start(seed, 1, algorithm)).params
+        hosted = self._uses_host_table(params, clients)
+        if hosted:
+            slots = min(schedule.rounds_per_dispatch * strategy.multiple(config.clients_per_round), clients)
+        say(f"seed {seed}: {memory(jax.eval_shape(lambda: trial.start(seed, slots, algorithm)), store, strategy)}")
+        run = trial.start(seed, slots, algorithm)
+        if hosted:
+            table = tables.HostTable(algorithm, run.params, clients, slots)
         checkpoints = Checkpoints(directory / "checkpoints" / f"seed_{seed}", config.keep_checkpoints)
         saved = checkpoints.latest()
         about = {"seconds": 0.0, "diverged_at": None}

@@ -53,10 +53,10 @@ class Trial:
             algorithm = wrapper.algorithm(algorithm)
         return algorithm
 
-    def start(self, seed: int, slots: int) -> engine.Run:
-        """Returns the Run of a seed before its first round, with a client table of so many rows."""
+    def start(self, seed: int, slots: int, algorithm: core.Algorithm) -> engine.Run:
+        """Returns the Run of a seed before its first round, with a client table of so many rows; may be traced."""
         keys = seed_keys(seed)
-        return engine.init(self.algorithm(seed), self.observers, self.model.init(keys["init"]), slots, keys["run"])
+        return engine.init(algorithm, self.observers, self.model.init(keys["init"]), slots, keys["run"])
 
     @functools.cached_property
     def bytes_per_client(self) -> Bytes:
@@ -69,7 +69,7 @@ class Trial:
         one = jax.ShapeDtypeStruct((1,), jnp.int32)
 
         def rehearse(store, who):
-            run = self.start(seed, 1)
+            run = self.start(seed, 1, algorithm)
             run, _ = engine.one_round(algorithm, self.observers, Strategy(), n_max, run, store, who, who, who)
             return engine.read_out(algorithm, self.observers, run)
 

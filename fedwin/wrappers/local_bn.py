@@ -1,0 +1,55 @@
+"""BatchNorm statistics that stay with the client."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedwin import tree
+from fedwin.errors import UserError
+from fedwin.wrappers.base import WRAPPERS, Wrapper, initial_stats
+
+
+class Kept(NamedTuple):
+    """inner: the client's row of the wrapped algorithm; seen: bool [], whether it has taken part; stats: its own."""
+
+    inner: Any
+    seen: jax.Array
+    stats: Any
+
+
+@WRAPPERS.register("local_bn")
+def local_bn(setting) -> Wrapper:
+    """Every client goes on from its own BatchNorm statistics, not from the server's (bn_aggregation=local).
+
+    A client that joins starts from the server's. The mean of what the round's clients hold is evaluated, each client's
+    own is in its row. Only statistics stay local, as in SiloBN: scales and offsets, which FedBN keeps as well, are
+    parameters here, and parameters belong to the algorithm; they are trained as without the wrapper.
+
+    Raises UserError for a model without statistics. Andreux et al., Siloed Federated Learning for Multi-Centric
+    Histopathology Datasets, 2020, https://arxiv.org/abs/2008.07424. Li et al., FedBN: Federated Learning on Non-IID
+    Features via Local Batch Normalization, 2021, https://arxiv.org/abs/2102.07623.
+    """
+
+    def kept(phase):
+        def client(down, c):
+            row = c.state
+            own = tree.where(row.seen, row.stats, c.stats)
+            update = phase.client(down, c._replace(state=row.inner, stats=own))
+            # MIME's first round trip returns neither row nor statistics.
+            inner = update.state if jax.tree.leaves(update.state) else row.inner
+            stats = update.stats if jax.tree.leaves(update.stats) else own
+            return update._replace(state=Kept(inner, jnp.ones((), bool), stats))
+
+        return phase._replace(client=client)
+
+    def wrap(algorithm):
+        stats = initial_stats(setting)
+        if not jax.tree.leaves(stats):
+            raise UserError("local_bn: the model has no BatchNorm statistics to keep; leave --wrap=local_bn away.")
+        return algorithm._replace(
+            phases=tuple(kept(phase) if phase.client else phase for phase in algorithm.phases),
+            client_init=lambda params, id: Kept(algorithm.client_init(params, id), jnp.zeros((), bool), stats),
+        )
+
+    return Wrapper("local_bn", wrap)

@@ -1,0 +1,56 @@
+"""Stochastic weight averaging (SWA) on the server, with its learning-rate cycle."""
+
+import jax.numpy as jnp
+
+from fedwin import observers
+from fedwin.core import Variables
+from fedwin.errors import UserError
+from fedwin.observers import first_round
+from fedwin.wrappers.base import WRAPPERS, Wrapper, after, as_schedule, initial_stats, unchanged
+
+
+@WRAPPERS.register("swa")
+def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None, evaluate="average") -> Wrapper:
+    """SWA on the server with its learning-rate cycle: theta_SWA <- (n theta_SWA + theta) / (n + 1).
+
+    From round i = start on, clients use (1 - u) eta_1 + u eta_2 with u = ((i mod c) + 1) / c, and theta_SWA is what is
+    evaluated; it is never broadcast. The model that is trained is then in the checkpoints alone; to read both in one run,
+    evaluate the model and observe the average: --wrap=swa:evaluate=model --observe=swa, with equal start, cycle, phase.
+
+    Args:
+      start: fraction of the rounds (0.75) or 0-based round (300).
+      cycle: c, rounds of a learning-rate cycle; 1 keeps eta_1.
+      phase: 'code' counts cycles from round 0 and collects where (i - start) mod c = 0, i > start; 'swa' counts them
+        from `start` and collects at the lowest rate of each.
+      second_lr: eta_2; none = eta_1 / 100.
+      evaluate: 'average' shows theta_SWA; 'model' shows the trained model, the wrapper is then the rate alone.
+
+    Raises UserError for a hyper-parameter out of range. Caldarola et al., Improving Generalization in Federated
+    Learning by Seeking Flat Minima, 2022, https://arxiv.org/abs/2203.11834.
+    """
+    first = first_round(start, setting.num_rounds, "swa")
+    average = observers.swa(setting.num_rounds, start=start, cycle=cycle, phase=phase)
+    if second_lr is not None and not second_lr >= 0:
+        raise UserError(f"swa: second_lr={second_lr} must be >= 0.")
+    if evaluate not in ("average", "model"):
+        raise UserError(f"swa: evaluate={evaluate} must be one of average, model.")
+
+    def rate(base):
+        def cycled(i):
+            high = jnp.asarray(as_schedule(base)(i), float)
+            low = high / 100 if second_lr is None else second_lr
+            u = jnp.asarray((i if phase == "code" else i - first) % cycle + 1, float) / cycle
+            return jnp.where(i < first, high, (1 - u) * high + u * low)
+
+        return cycled
+
+    def wrap(algorithm):
+        stats = initial_stats(setting)
+        init = lambda params, inner: average.init(algorithm.eval_model(Variables(params, stats), inner))
+
+        def update(own, model, inner, round):
+            return average.update(round, algorithm.eval_model(model, inner), own), model
+
+        return after(algorithm, init, update, eval_model=lambda model, state: state.own.model)
+
+    return Wrapper("swa", wrap if evaluate == "average" else unchanged, rate=unchanged if cycle == 1 else rate)
