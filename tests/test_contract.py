@@ -16,6 +16,7 @@ WRAPPERS = {
     "swa": ("swa:start=3,cycle=2",),
     "clip": ("clip:norm=0.5",),
     "ima before the server": ("ima:window=2,start=2,placement=pre",),
+    "local statistics": ("local_bn",),
     "two": ("ima:window=2,start=2,schedule=epoch,period=1", "swa:start=3,cycle=2"),
 }
 ENTRIES = list(ALGORITHMS.entries.values())
