@@ -33,7 +33,7 @@ class Config:
     num_rounds: int = option(400, "Rounds T.")
     clients_per_round: int = option(10, "Clients that take part in a round.")
     loss: str = option("cross_entropy", "Local loss: cross_entropy, wsm, wsm:proportions=train.")
-    augment: str = option("none", "Train-time augmentation per image: none, flip, crop_flip:padding=4.")
+    augment: str = option("none", "Train-time augmentation per image: none, flip, crop_flip:padding=4, crop_flip:size=224 (at random from larger images, centrally in evaluation).")
     local_epochs: int = option(1, "Local epochs E.")
     batch_size: int = option(32, "Local batch size B.")
     batching: str = option("epoch", "epoch: E*ceil(N/B) steps, last batch short; repeat: FedJAX's ceil(E*N/B) full batches.")

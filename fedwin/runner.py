@@ -51,7 +51,9 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
         raise UserError(f"out_dir={directory} was run on other data than --data_dir={config.data_dir} holds; use another --out_dir.")
     elif known["fingerprint"] != mark:
         say(f"note: {directory} was begun under another jax or device ({known['fingerprint']}); bits may differ from here on.")
-    clients = next(iter(trial.federations.values())).num_clients
+    partition = next(iter(trial.federations.values())).partition
+    all_of_them = partition.report.get("chosen_from")
+    clients = f"{partition.num_clients}" + (f" of {all_of_them}" if all_of_them else "")
     say(f"{directory}: {config.algorithm} on {config.dataset}, {clients} clients, strategy {strategy}, fingerprint {mark}")
 
     logbook = Logbook(directory)
@@ -92,7 +94,7 @@ class Program:
         self.trial, self.strategy = trial, strategy
         algorithm = trial.algorithm(trial.config.seed_list[0])
         dataset = trial.dataset
-        normalise = augment.normaliser(dataset.mean, dataset.std)
+        normalise = augment.normaliser(dataset.mean, dataset.std, trial.config.augment)
         self.probe = evaluate.make_probe(trial.model, normalise, evaluate.measure_of(dataset), strategy)
         self.dispatch = engine.make_rounds(algorithm, trial.observers, strategy, self.probe)
         self.read_out = jax.jit(lambda run: engine.read_out(algorithm, trial.observers, run))

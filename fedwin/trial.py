@@ -157,8 +157,9 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
         data.PARTITIONS.check(config.partition)
     set_precision(config.precision)
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
+    shape = augment.output_shape(config.augment, dataset.train["x"].shape[1:])
     if model is None:
-        model = MODELS.build(model_text(config), dataset.train["x"].shape[1:], dataset.num_classes)
+        model = MODELS.build(model_text(config), shape, dataset.num_classes)
     rate = local.exponential(config.client_lr, config.lr_decay)
     schedule = Schedule(
         config.num_rounds, config.clients_per_round, config.eval_every, config.final_evals, config.checkpoint_every,

@@ -238,6 +238,15 @@ def test_a_fixed_part_of_the_test_set(tmp_path):
     assert accuracy * 50 == pytest.approx(round(accuracy * 50), abs=1e-4)
 
 
+def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_path):
+    runner.run(config(tmp_path / "cut", augment="crop_flip:size=6", model="digits_mlp", num_rounds=2), quiet=True)
+    kernels = [v.shape for k, v in final(tmp_path / "cut").items() if k.startswith("params.") and v.ndim == 2]
+    assert 6 * 6 in {shape[0] for shape in kernels}
+    with pytest.raises(UserError, match="crop_flip"):
+        runner.run(config(tmp_path / "large", augment="crop_flip:size=9"), quiet=True)
+    assert not (tmp_path / "large").exists()
+
+
 def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys):
     runner.run(config(tmp_path / "auto", strategy="auto", num_rounds=2))
     said = capsys.readouterr().out
