@@ -1,6 +1,7 @@
 """Trains several methods on the same seeds, partitions, initial models and cohorts, and prints one table.
 
   python -m experiments.compare                      every algorithm on digits, one class per client, 10 of 100 a round
+                                                     (WSM, which needs several, beside a FedAvg of its own)
   python -m experiments.compare --dataset=cifar10 --data_dir=DIR --methods=fedavg --methods='fedcm:alpha=0.1 --client_lr=0.1'
 
 All flags of experiments.train apply to every method; a method may be followed by flags of its own.
@@ -47,7 +48,9 @@ METHODS = (
     "fedhbm",
     "fedhbm:first=shared",
     "fedhbm:nesterov=true",
-    "fedavg --loss=wsm --val_fraction=0.1",
+    # Proportions of one class alone leave WSM no gradient: it is compared, with FedAvg, on clients of several classes.
+    "fedavg --partition=dirichlet:alpha=0.3 --client_lr=0.2",
+    "fedavg --loss=wsm --partition=dirichlet:alpha=0.3 --client_lr=0.2",
     "fedavg --wrap=ima",
     "fedavg --wrap=swa",
 )
