@@ -14,11 +14,11 @@ import shlex
 from absl import flags
 
 from experiments import report, train
-from fedwin import devices
+from fedwin import devices, registry
 from fedwin.config import Config
 from fedwin.errors import UserError
 
-# Every algorithm; rates and coefficients from a coarse search on this task (seed 100), momentum methods with a smaller step.
+# Rates and coefficients from a coarse search on this task (seed 100), momentum methods with a smaller step.
 METHODS = (
     "fedavg",
     "fedopt:optimizer=adam,server_lr=0.01,eps=0.001",
@@ -72,6 +72,14 @@ SETTING = dict(
 )
 
 
+def every_method() -> tuple[str, ...]:
+    """METHODS, and with its defaults every algorithm that is not among them."""
+    from fedwin.algorithms import ALGORITHMS
+
+    listed = {registry.parse(shlex.split(method)[0]).name for method in METHODS}
+    return *METHODS, *(name for name in ALGORITHMS.entries if name not in listed)
+
+
 def parse_method(text: str, base: Config) -> Config:
     """Returns `base` with a method's algorithm and its own flags; raises UserError for flags that don't exist."""
     algorithm, *own = shlex.split(text)
@@ -109,8 +117,8 @@ def main(argv) -> None:
     devices.use_every_core()
     base = train.config_from_flags()
     chosen = {f.name for f in dataclasses.fields(Config) if flags.FLAGS[f.name].present}
-    methods = flags.FLAGS.methods or METHODS
-    usual = SETTING if methods is METHODS else {"out_dir": SETTING["out_dir"]}
+    methods = flags.FLAGS.methods or every_method()
+    usual = {"out_dir": SETTING["out_dir"]} if flags.FLAGS.methods else SETTING
     base = dataclasses.replace(base, **{name: value for name, value in usual.items() if name not in chosen})
     summaries = compare(methods, base)
     print()
