@@ -111,7 +111,8 @@ def _fast_of_kernel(x, dy, g: _Geometry):
     split = lambda a: a.reshape(images // each, each, *a.shape[1:])
     zeros = jnp.zeros((dy.shape[-1], depth), x.dtype)
     total = lax.scan(lambda total, part: (total + block(*part), None), zeros, (split(x), split(dy)))[0]
-    return total.T.reshape(*g.window, x.shape[-1], dy.shape[-1])
+    # The barrier keeps XLA from turning the product of a single block around again.
+    return lax.optimization_barrier(total).T.reshape(*g.window, x.shape[-1], dy.shape[-1])
 
 
 # --------------------------------------------------------------------------------------------------- primitives
