@@ -138,6 +138,23 @@ def _work(phase: core.Phase, weighting: str, n_max: int) -> Callable:
     return one
 
 
+def _all_gather(rows):
+    """Brings the rows [c, ...] of every device to all of them, [C, ...]: one exchange for all leaves of a dtype.
+
+    Devices of a CPU meet for every exchange, which costs more than a small model's rows.
+    """
+    leaves, treedef = jax.tree.flatten(rows)
+    gathered = list(leaves)
+    for dtype in dict.fromkeys(leaf.dtype for leaf in leaves):
+        alike = [place for place, leaf in enumerate(leaves) if leaf.dtype == dtype]
+        packed = jnp.concatenate([leaves[place].reshape(len(leaves[place]), -1) for place in alike], 1)
+        packed = lax.all_gather(packed, AXIS, tiled=True)
+        ends = np.cumsum([leaves[place][0].size for place in alike])[:-1]
+        for place, part in zip(alike, jnp.split(packed, ends, 1)):
+            gathered[place] = part.reshape(-1, *leaves[place].shape[1:])
+    return jax.tree.unflatten(treedef, gathered)
+
+
 def each(one: Callable, shared, own, strategy: Strategy):
     """Maps `one` over the cohort and sums: returns (sums, rows [C, ...]).
 
@@ -148,11 +165,11 @@ def each(one: Callable, shared, own, strategy: Strategy):
 
         def shard(shared, own):
             sums, rows = each(one, shared, own, inner)
-            return lax.psum(sums, AXIS), rows
+            return lax.psum(sums, AXIS), _all_gather(rows)
 
-        spec = PartitionSpec(AXIS)
+        everywhere = PartitionSpec()
         mapped = jax.shard_map(
-            shard, mesh=strategy.mesh, in_specs=(PartitionSpec(), spec), out_specs=(PartitionSpec(), spec), check_vma=False
+            shard, mesh=strategy.mesh, in_specs=(everywhere, PartitionSpec(AXIS)), out_specs=everywhere, check_vma=False
         )
         return mapped(shared, own)
 
@@ -189,7 +206,7 @@ def each(one: Callable, shared, own, strategy: Strategy):
 def one_round(algorithm: Algorithm, observers, strategy: Strategy, n_max: int, run: Run, store: Store, ids, rows, slots):
     """Runs one round on a cohort (int32 [C] each): (Run, metrics), metrics name -> Mean over the cohort."""
     params, stats, state = run.params, run.stats, run.state
-    own_state = _gather(run.table, slots)
+    own_state = strategy.everywhere(_gather(run.table, slots))
     round_key = jax.random.fold_in(run.key, run.round)
     client_keys = jax.vmap(lambda id: jax.random.fold_in(round_key, id))(jnp.maximum(ids, 0))
     metrics = {}

@@ -10,6 +10,8 @@ from fedwin.errors import UserError
 from fedwin.registry import Registry
 
 AXIS = "clients"
+# A client table's leaf is split over the devices above this size; below, a copy per device saves exchanges every round.
+LARGE_TABLE_BYTES = 1 << 26
 STRATEGIES = Registry("strategy")
 
 
@@ -37,12 +39,14 @@ class Strategy(NamedTuple):
         return f"sharded:devices={self.num_devices},k={chunk}"
 
     def placement(self, run):
-        """Where the leaves of a Run live: rings and tables split over the mesh, the rest replicated; None on one device."""
+        """Where the leaves of a Run live: rings and large tables split over the mesh, the rest replicated; None on one device."""
         if self.mesh is None:
             return None
 
         def table(leaf):
-            return NamedSharding(self.mesh, PartitionSpec(AXIS) if leaf.shape[0] % self.mesh.size == 0 else PartitionSpec())
+            even = leaf.shape[0] % self.mesh.size == 0
+            large = leaf.size * leaf.dtype.itemsize > LARGE_TABLE_BYTES
+            return NamedSharding(self.mesh, PartitionSpec(AXIS) if even and large else PartitionSpec())
 
         def wide(leaf):
             # Vectors of a window ([W, P], [n, P], [P]) are padded to a multiple of the mesh (window.ALIGNMENT).
@@ -65,6 +69,12 @@ class Strategy(NamedTuple):
 
     def constrain(self, run, placement):
         return run if placement is None else jax.lax.with_sharding_constraint(run, placement)
+
+    def everywhere(self, values):
+        """Holds traced values whole on every device of the mesh."""
+        if self.mesh is None:
+            return values
+        return jax.lax.with_sharding_constraint(values, NamedSharding(self.mesh, PartitionSpec()))
 
     def place(self, values, placement=None):
         """Puts values on the strategy's devices: as `placement` says, else replicated."""

@@ -23,8 +23,8 @@ def run(devices, *choices):
 
 
 def test_four_and_eight_devices():
-    # What there is of state: the server's and the clients', two phases, a ring.
-    assert run(8, "adabest", "4/mime", "ghb:tau=2") == ["adabest", "mime", "ghb:tau=2"]
+    # What there is of state: the server's and the clients' (split and whole), two phases, a ring.
+    assert run(8, "adabest", "4/fedhbm", "4/mime", "ghb:tau=2") == ["adabest", "fedhbm", "mime", "ghb:tau=2"]
 
 
 @pytest.mark.slow

@@ -44,7 +44,6 @@ def runner(algorithm, watching, strategy, store, run, case, rounds_max):
     held = [run]
 
     def rounds(n):
-        before = len(compilations)
         begun = time.perf_counter()
         for first in range(0, n, rounds_max):
             count = min(rounds_max, n - first)
@@ -52,13 +51,13 @@ def runner(algorithm, watching, strategy, store, run, case, rounds_max):
             ids[:count, : case.clients] = sampling.cohorts(0, facts["rounds"], count, case.total, case.clients)
             slots = np.where(ids >= 0, ids, case.total).astype(np.int32)
             cohorts = engine.Cohorts(ids, np.maximum(ids, 0), slots)
+            before = len(compilations)
             held[0], metrics, _ = dispatch(held[0], store, cohorts, (), count, flags, n_max=case.examples)
+            facts["compiled_later"] += len(compilations) - before if facts["dispatches"] else 0
             facts["rounds"] += count
             facts["dispatches"] += 1
         jax.block_until_ready((held[0], metrics))
         seconds = time.perf_counter() - begun
-        if facts["dispatches"] > 1:
-            facts["compiled_later"] += len(compilations) - before
         facts["traces"] = len(dispatch.traces)
         return seconds
 

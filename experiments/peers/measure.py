@@ -9,7 +9,7 @@ from experiments.peers.worker import PeerFailed, Worker
 
 # A finished task's thread pool may spin for a moment; the next one starts after that.
 PAUSE = 0.25
-MOST_ROUNDS = 50
+MOST_ROUNDS = 400
 
 
 @dataclasses.dataclass(frozen=True)
