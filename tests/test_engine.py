@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -43,9 +45,15 @@ def go(name="scaffold", equal=True, strategy=Strategy(), rounds=6, calls=(6,), s
     return run, metrics, dispatch
 
 
+@functools.cache
+def plain(equal):
+    """The run that others are compared with: one client after the other, six rounds in one dispatch."""
+    return go(equal=equal)
+
+
 @pytest.mark.parametrize("equal", [True, False])
 def test_many_rounds_in_one_dispatch_equal_single_rounds_bitwise_with_one_trace(equal):
-    together, _, first = go(equal=equal)
+    together, _, first = plain(equal)
     singly, _, second = go(equal=equal, calls=(1,) * 6)
     uneven, _, third = go(equal=equal, calls=(1, 3, 2))
     assert_equal(together, singly)
@@ -56,14 +64,14 @@ def test_many_rounds_in_one_dispatch_equal_single_rounds_bitwise_with_one_trace(
 @pytest.mark.parametrize("equal", [True, False])
 @pytest.mark.parametrize("name", ["vmapped", "chunked:k=2", "chunked:k=3", "sharded:devices=2,k=1", "sharded:devices=2,k=0", "pmap:devices=2"])
 def test_strategies_agree(name, equal):
-    reference, metrics, _ = go(equal=equal)
+    reference, metrics, _ = plain(equal)
     other, other_metrics, _ = go(equal=equal, strategy=STRATEGIES.build(name))
     assert_close(reference, other)
     np.testing.assert_allclose(metrics["loss"].value, other_metrics["loss"].value, rtol=1e-5)
 
 
 def test_padding_and_order_of_a_cohort_change_nothing():
-    reference, _, _ = go(equal=False)
+    reference, _, _ = plain(False)
     padded, _, _ = go(equal=False, width=7)
     assert_close(reference, padded)
     fed = toy.federation(equal=False)
@@ -91,7 +99,7 @@ def test_the_run_is_donated_and_rows_of_others_stay():
 
 
 def test_observers_leave_training_bitwise_unchanged():
-    with_them, _, _ = go()
+    with_them, _, _ = plain(True)
     without, _, _ = go(seen={})
     assert_equal(with_them._replace(observers={}), without)
 

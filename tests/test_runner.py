@@ -248,23 +248,25 @@ def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_
 
 
 def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys):
-    runner.run(config(tmp_path / "auto", strategy="auto", num_rounds=2))
+    plain = dict(strategy="auto", num_rounds=2, algorithm="fedavg", observe=[])
+    runner.run(config(tmp_path / "auto", **plain))
     said = capsys.readouterr().out
     assert "ms per round" in said and "memory: examples" in said
     chosen = json.loads((tmp_path / "auto" / "config.json").read_text())["strategy"]
     shutil.rmtree(tmp_path / "auto" / "checkpoints")
-    runner.run(config(tmp_path / "auto", strategy="auto", num_rounds=2))
+    runner.run(config(tmp_path / "auto", **plain))
     said = capsys.readouterr().out
     assert "ms per round" not in said and f"strategy {chosen}" in said
 
 
-@pytest.mark.parametrize("precision, dtype", [("float64", "float64"), ("bfloat16", "float32")])
-def test_precisions(tmp_path, precision, dtype):
+@pytest.mark.parametrize("precision, dtype, model", [("float64", "float64", "digits_mlp"), ("bfloat16", "float32", "digits_cnn")])
+def test_precisions(tmp_path, precision, dtype, model):
     import jax
 
     before = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
     try:
-        runner.run(config(tmp_path / "p", precision=precision, num_rounds=3, model="digits_cnn"), quiet=True)
+        short = dict(num_rounds=3, algorithm="fedavg", observe=[], rounds_per_dispatch=3)
+        runner.run(config(tmp_path / "p", precision=precision, model=model, **short), quiet=True)
     finally:
         jax.config.update("jax_enable_x64", before[0])
         jax.config.update("jax_default_matmul_precision", before[1])

@@ -2,7 +2,6 @@
 
 import dataclasses
 import threading
-import time
 import tracemalloc
 
 import jax
@@ -162,7 +161,7 @@ def test_what_is_streamed_unless_told_otherwise(monkeypatch):
     assert stream.should_stream(federate(images, data.deal(images, "iid", 2, 0)), "auto")
 
 
-def test_hundreds_of_thousands_of_users_open_in_seconds(tmp_path):
+def test_hundreds_of_thousands_of_users_cost_an_index(tmp_path):
     """The index is read, no example is: the labels of this map would be refused if anyone looked."""
     n, clients = 700_000, 342_477
     folder = tmp_path / "words.npy"
@@ -174,15 +173,13 @@ def test_hundreds_of_thousands_of_users_open_in_seconds(tmp_path):
     mapped = np.load(folder, mmap_mode="r")
     words = Dataset("words", {"x": mapped, "y": mapped}, {"x": x[:5], "y": x[:5] * 0}, 10_004, "sequence", natural=natural)
     tracemalloc.start()
-    begun = time.monotonic()
     fed = federate(words, data.deal(words, None, None, 0))
     source = stream.Stream(fed, 10, 5)
-    took = time.monotonic() - begun
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     source.close()
     assert fed.num_clients == clients and fed.info == {}
-    assert took < 10 and peak < 100 * clients
+    assert peak < 100 * clients
 
 
 def test_class_counts_are_left_out_where_they_would_not_fit(monkeypatch):

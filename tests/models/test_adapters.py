@@ -73,11 +73,12 @@ def test_haiku_with_and_without_state():
 def test_fedjax_model_equals_itself():
     theirs = fedjax.models.emnist.create_conv_model(only_digits=True)
     model = from_fedjax(theirs, {"x": images(1, 28)})
-    variables, batch = model.init(jax.random.key(0)), {"x": images(2, 28)}
-    out = model.apply(variables, batch, jax.random.key(1), False)
-    np.testing.assert_allclose(out.logits, theirs.apply_for_eval(variables.params, batch), rtol=1e-4, atol=1e-5)
-    train = model.apply(variables, batch, jax.random.key(1), True)
-    want = theirs.apply_for_train(variables.params, batch, jax.random.key(1))
+    variables, batch = jax.jit(model.init)(jax.random.key(0)), {"x": images(2, 28)}
+    apply = jax.jit(model.apply, static_argnums=3)
+    out = apply(variables, batch, jax.random.key(1), False)
+    np.testing.assert_allclose(out.logits, jax.jit(theirs.apply_for_eval)(variables.params, batch), rtol=1e-4, atol=1e-5)
+    train = apply(variables, batch, jax.random.key(1), True)
+    want = jax.jit(theirs.apply_for_train)(variables.params, batch, jax.random.key(1))
     np.testing.assert_allclose(train.logits, want, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(model.classifier(variables.params, out.features), out.logits, rtol=1e-5, atol=1e-6)
     mapped = jax.vmap(lambda p, b: model.apply(variables._replace(params=p), b, jax.random.key(1), True).logits)

@@ -194,9 +194,9 @@ NEXT = np.array([[5, 6, 7, 2, 0, 0], [5, 6, 7, 8, 9, 2], [5, 6, 7, 8, 9, 4], [5,
 @pytest.mark.parametrize("name", ["stackoverflow_lstm", "shakespeare_lstm"])
 def test_the_last_word_of_a_padded_sentence_is_predicted_from_what_is_before_it(name):
     one, every = build(f"{name}:predict=last", (6,), 12), build(f"{name}:predict=all", (6,), 12)
-    variables = one.init(jax.random.key(0))
+    variables = drawn(one)
     batch = {"x": SENTENCES, "y": NEXT, "mask": np.ones(4, np.float32)}
-    last, full = (model.apply(variables, batch, None, False).logits for model in (one, every))
+    last, full = (run(model, variables, batch).logits for model in (one, every))
     places = np.array([2, 5, 5, 0])
     np.testing.assert_array_equal(losses.last_target(SENTENCES), places)
     np.testing.assert_array_equal(losses.last_target(NEXT), places)  # inputs and labels say the same
@@ -226,7 +226,7 @@ def test_group_norm_equals_flax():
     x = jnp.asarray(np.random.default_rng(0).standard_normal((2, 5, 4, 6)) * 3 + 1, jnp.float32)
     ours, theirs = GroupNorm(2), nn.GroupNorm(2, epsilon=1e-5)
     variables = theirs.init(jax.random.key(0), x)
-    f = lambda layer: jax.value_and_grad(lambda v, x: jnp.sin(layer.apply(v, x)).sum(), (0, 1))(variables, x)
+    f = lambda layer: jax.jit(jax.value_and_grad(lambda v, x: jnp.sin(layer.apply(v, x)).sum(), (0, 1)))(variables, x)
     for a, b in zip(jax.tree.leaves(f(ours)), jax.tree.leaves(f(theirs))):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
     with pytest.raises(ValueError, match="4 groups do not divide 6"):
@@ -312,12 +312,13 @@ def test_bad_choices_are_user_errors(text, shape, words):
 def test_mobilenet_block_is_depthwise_and_keeps_examples_apart():
     block = mobilenet.InvertedResidual(2, 8, 1, 4)
     x = batch_of((5, 5, 8), 2)["x"]
-    variables = block.init(jax.random.key(0), x)
+    variables = jax.jit(block.init)(jax.random.key(0), x)
     assert variables["params"]["depthwise"]["kernel"].shape == (3, 3, 1, 16)
-    y = block.apply(variables, x)
+    apply = jax.jit(block.apply)
+    y = apply(variables, x)
     zeroed = {"params": {**variables["params"], "project_norm": jax.tree.map(jnp.zeros_like, variables["params"]["project_norm"])}}
-    np.testing.assert_array_equal(block.apply(zeroed, x), x)
-    np.testing.assert_allclose(block.apply(variables, x.at[1].set(0))[0], y[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(apply(zeroed, x), x)
+    np.testing.assert_allclose(apply(variables, x.at[1].set(0))[0], y[0], rtol=1e-5, atol=1e-6)
 
 
 def test_mobilenet_reads_convolution_weights(tmp_path):
