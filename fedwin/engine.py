@@ -1,4 +1,4 @@
-"""Rounds: the complete state of a run, how a cohort is mapped, and many rounds in one dispatch."""
+"""Rounds: the complete state of a run, one round of it, and many rounds in one dispatch."""
 
 from typing import Any, Callable, NamedTuple
 
@@ -6,26 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import PartitionSpec
 
-from fedwin import core, tree
-from fedwin.core import Algorithm, Client, Observer, Variables
+from fedwin import tree
+from fedwin.cohort import Own, Shared, Store, each, work
+from fedwin.core import Algorithm, Observer, Variables
 from fedwin.sampling import check_cohort
-from fedwin.strategy import AXIS, Strategy
-
-
-class Store(NamedTuple):
-    """The clients' data on the device; row k of `offset`, `info`, `weight` belongs to client row k.
-
-    examples: feature -> [N, ...]; order: int32 [n]; offset: int32 [K + 1]: client k holds examples
-    order[offset[k]:offset[k + 1]]; info: tree of [K, ...]; weight: float [K], N_i / sum of all N.
-    """
-
-    examples: Any
-    order: jax.Array
-    offset: jax.Array
-    info: Any
-    weight: jax.Array
+from fedwin.strategy import Strategy
 
 
 class Cohorts(NamedTuple):
@@ -86,123 +72,6 @@ def _scatter(table, slots, rows):
     return tree.map(lambda leaf, new: leaf.at[slots].set(new.astype(leaf.dtype), mode="drop"), table, rows)
 
 
-class _Shared(NamedTuple):
-    """What every client of a phase sees alike."""
-
-    down: Any
-    stats: Any
-    round: Any
-    store: Store
-
-
-class _Own(NamedTuple):
-    """What differs by client, leading axis C."""
-
-    id: Any
-    row: Any
-    slot: Any
-    key: Any
-    state: Any
-
-
-def _work(phase: core.Phase, weighting: str, n_max: int) -> Callable:
-    """Returns (shared, own) -> (what is summed, row) for one client."""
-
-    def one(shared: _Shared, own: _Own):
-        store = shared.store
-        present = own.id >= 0
-        row = jnp.maximum(own.row, 0)
-        begin = store.offset[row]
-        size = jnp.where(present, store.offset[row + 1] - begin, 0)
-        place = jnp.minimum(begin + jnp.arange(n_max, dtype=jnp.int32), store.order.shape[0] - 1)
-        client = Client(
-            id=own.id,
-            slot=own.slot,
-            size=size,
-            weight=store.weight[row],
-            key=own.key,
-            round=shared.round,
-            index=store.order[place],
-            info=tree.map(lambda leaf: leaf[row], store.info),
-            state=own.state,
-            stats=shared.stats,
-            examples=store.examples,
-        )
-        update = phase.client(shared.down, client)
-        stats = core.mean(update.stats, core.weight(client, weighting)) if jax.tree.leaves(update.stats) else ()
-        summed = (update.message, stats, update.metrics)
-        # where, not multiply: whatever padding computed (NaN too) is left out.
-        summed = tree.map(lambda x: jnp.where(present, x, jnp.zeros_like(x)), summed)
-        return summed, update.state
-
-    return one
-
-
-def _all_gather(rows):
-    """Brings the rows [c, ...] of every device to all of them, [C, ...]: one exchange for all leaves of a dtype.
-
-    Devices of a CPU meet for every exchange, which costs more than a small model's rows.
-    """
-    leaves, treedef = jax.tree.flatten(rows)
-    gathered = list(leaves)
-    for dtype in dict.fromkeys(leaf.dtype for leaf in leaves):
-        alike = [place for place, leaf in enumerate(leaves) if leaf.dtype == dtype]
-        packed = jnp.concatenate([leaves[place].reshape(len(leaves[place]), -1) for place in alike], 1)
-        packed = lax.all_gather(packed, AXIS, tiled=True)
-        ends = np.cumsum([leaves[place][0].size for place in alike])[:-1]
-        for place, part in zip(alike, jnp.split(packed, ends, 1)):
-            gathered[place] = part.reshape(-1, *leaves[place].shape[1:])
-    return jax.tree.unflatten(treedef, gathered)
-
-
-def each(one: Callable, shared, own, strategy: Strategy):
-    """Maps `one` over the cohort and sums: returns (sums, rows [C, ...]).
-
-    The result is the same for every strategy to rounding; C must be a multiple of strategy.multiple.
-    """
-    if strategy.mesh is not None:
-        inner = strategy._replace(mesh=None)
-
-        def shard(shared, own):
-            sums, rows = each(one, shared, own, inner)
-            return lax.psum(sums, AXIS), _all_gather(rows)
-
-        everywhere = PartitionSpec()
-        mapped = jax.shard_map(
-            shard, mesh=strategy.mesh, in_specs=(everywhere, PartitionSpec(AXIS)), out_specs=everywhere, check_vma=False
-        )
-        return mapped(shared, own)
-
-    size = jax.tree.leaves(own)[0].shape[0]
-    chunk = min(strategy.chunk or size, size)
-    if chunk == size and size > 1:
-        sums, rows = jax.vmap(one, (None, 0))(shared, own)
-        return tree.map(lambda x: jnp.sum(x, 0), sums), rows
-
-    # A chunk of one client runs without vmap: batched products of batch size 1 are slow.
-    if chunk == 1:
-        several = one
-        split = own
-    else:
-
-        def several(shared, part):
-            sums, rows = jax.vmap(one, (None, 0))(shared, part)
-            return tree.map(lambda x: jnp.sum(x, 0), sums), rows
-
-        split = tree.map(lambda x: x.reshape(size // chunk, chunk, *x.shape[1:]), own)
-    first = tree.map(lambda x: x[0], split)
-    zeros = tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(several, shared, first)[0])
-
-    def step(total, part):
-        sums, rows = several(shared, part)
-        return tree.add(total, sums), rows
-
-    sums, rows = lax.scan(step, zeros, split)
-    if chunk > 1:
-        rows = tree.map(lambda x: x.reshape(size, *x.shape[2:]), rows)
-    return sums, rows
-
-
 def one_round(algorithm: Algorithm, observers, strategy: Strategy, n_max: int, run: Run, store: Store, ids, rows, slots):
     """Runs one round on a cohort (int32 [C] each): (Run, metrics), metrics name -> Mean over the cohort."""
     params, stats, state = run.params, run.stats, run.state
@@ -215,10 +84,10 @@ def one_round(algorithm: Algorithm, observers, strategy: Strategy, n_max: int, r
             params, state, stats = phase.server(params, state, stats, run.round)
             continue
         keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(client_keys)
-        shared = _Shared(phase.broadcast(params, state), stats, run.round, store)
-        own = _Own(ids, rows, slots, keys, own_state)
+        shared = Shared(phase.broadcast(params, state), stats, run.round, store)
+        own = Own(ids, rows, slots, keys, own_state)
         (message, mean_stats, phase_metrics), new_state = each(
-            _work(phase, algorithm.weighting, n_max), shared, own, strategy
+            work(phase, algorithm.weighting, n_max), shared, own, strategy
         )
         if jax.tree.leaves(new_state):
             own_state = new_state
