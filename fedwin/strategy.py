@@ -10,8 +10,10 @@ from fedwin.errors import UserError
 from fedwin.registry import Registry
 
 AXIS = "clients"
-# A client table's leaf is split over the devices above this size; below, a copy per device saves exchanges every round.
+# Above these sizes, leaves of client tables and vectors of windows are split over the devices; below, a copy on each
+# device saves exchanges in every round.
 LARGE_TABLE_BYTES = 1 << 26
+LONG_VECTOR = 1 << 18
 STRATEGIES = Registry("strategy")
 
 
@@ -39,7 +41,7 @@ class Strategy(NamedTuple):
         return f"sharded:devices={self.num_devices},k={chunk}"
 
     def placement(self, run):
-        """Where the leaves of a Run live: rings and large tables split over the mesh, the rest replicated; None on one device."""
+        """Where a Run's leaves live: large rings and tables split over the mesh, the rest on every device; None without mesh."""
         if self.mesh is None:
             return None
 
@@ -49,10 +51,12 @@ class Strategy(NamedTuple):
             return NamedSharding(self.mesh, PartitionSpec(AXIS) if even and large else PartitionSpec())
 
         def wide(leaf):
-            # Vectors of a window ([W, P], [n, P], [P]) are padded to a multiple of the mesh (window.ALIGNMENT).
+            # Vectors of a window ([W, P], [n, P], [P]) are padded to a multiple of the mesh (window.ALIGNMENT). P alone
+            # decides, so that a ring and its sums lie alike.
             from fedwin.window import ALIGNMENT
 
-            if leaf.ndim and leaf.shape[-1] % ALIGNMENT == 0 and leaf.shape[-1] % self.mesh.size == 0:
+            size = leaf.shape[-1] if leaf.ndim else 0
+            if size and size >= LONG_VECTOR and size % ALIGNMENT == 0 and size % self.mesh.size == 0:
                 return NamedSharding(self.mesh, PartitionSpec(*(None,) * (leaf.ndim - 1), AXIS))
             return NamedSharding(self.mesh, PartitionSpec())
 

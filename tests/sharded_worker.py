@@ -24,8 +24,8 @@ def main(devices, choices):
         fewer, slash, choice = text.rpartition("/")
         mesh = make_mesh(int(fewer) if slash else devices)
         bench = testing.Bench(choice, p, rounds=4)
-        # 8 devices: two of them only see padding, tables are split; 4: a chunk of one client at a time, a table on each.
-        strategy.LARGE_TABLE_BYTES = 1 << 26 if mesh.size == 4 else 0
+        # 8 devices: two of them only see padding, tables and rings are split; 4: a chunk of one client at a time, both whole.
+        strategy.LARGE_TABLE_BYTES, strategy.LONG_VECTOR = (1 << 26, 1 << 18) if mesh.size == 4 else (0, 0)
         testing.check_strategy(bench, Strategy(1 if mesh.size == 4 else None, mesh))
         print(choice, "ok", flush=True)
 
