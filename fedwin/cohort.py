@@ -10,7 +10,6 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 from fedwin import core, tree
-from fedwin.core import Client
 from fedwin.strategy import AXIS, Strategy
 
 # Leaves of clients' rows up to this size travel between devices in one packet.
@@ -60,7 +59,7 @@ def work(phase: core.Phase, weighting: str, n_max: int) -> Callable:
         begin = store.offset[row]
         size = jnp.where(present, store.offset[row + 1] - begin, 0)
         place = jnp.minimum(begin + jnp.arange(n_max, dtype=jnp.int32), store.order.shape[0] - 1)
-        client = Client(
+        client = core.Client(
             id=own.id,
             slot=own.slot,
             size=size,

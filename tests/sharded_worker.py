@@ -16,6 +16,9 @@ from fedwin.algorithms import ALGORITHMS  # noqa: E402
 from fedwin.strategy import Strategy, make_mesh  # noqa: E402
 
 
+WHOLE = strategy.LARGE_TABLE_BYTES, strategy.LONG_VECTOR
+
+
 def main(devices, choices):
     assert jax.device_count() == devices
     schedule = (tuple(range(6)), tuple(range(7, 1, -1)))
@@ -25,7 +28,7 @@ def main(devices, choices):
         mesh = make_mesh(int(fewer) if slash else devices)
         bench = testing.Bench(choice, p, rounds=4)
         # 8 devices: two of them only see padding, tables and rings are split; 4: a chunk of one client at a time, both whole.
-        strategy.LARGE_TABLE_BYTES, strategy.LONG_VECTOR = (1 << 26, 1 << 18) if mesh.size == 4 else (0, 0)
+        strategy.LARGE_TABLE_BYTES, strategy.LONG_VECTOR = WHOLE if mesh.size == 4 else (0, 0)
         testing.check_strategy(bench, Strategy(1 if mesh.size == 4 else None, mesh))
         print(choice, "ok", flush=True)
 

@@ -265,8 +265,7 @@ def test_precisions(tmp_path, precision, dtype, model):
 
     before = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
     try:
-        short = dict(num_rounds=3, algorithm="fedavg", observe=[], rounds_per_dispatch=3)
-        runner.run(config(tmp_path / "p", precision=precision, model=model, **short), quiet=True)
+        runner.run(config(tmp_path / "p", precision=precision, num_rounds=3, model=model), quiet=True)
     finally:
         jax.config.update("jax_enable_x64", before[0])
         jax.config.update("jax_default_matmul_precision", before[1])
