@@ -22,7 +22,7 @@ from experiments.peers import studies
 from experiments.peers.cases import CASES, scaled
 from experiments.peers.crew import Crew
 from experiments.peers.measure import Effort, table
-from fedwin.devices import MOST_CPU_DEVICES, num_cores
+from fedwin.engine.devices import MOST_CPU_DEVICES, num_cores
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
@@ -76,7 +76,17 @@ def ms(record) -> list[str]:
 
 
 def case_table(records) -> str:
-    head = ["case", "cohort", "who", "rounds/s", "ms per round", "quartiles", "fedwin is faster", "wanted", "of GEMM peak"]
+    head = [
+        "case",
+        "cohort",
+        "who",
+        "rounds/s",
+        "ms per round",
+        "quartiles",
+        "fedwin is faster",
+        "wanted",
+        "of GEMM peak",
+    ]
     rows = []
     for r in records:
         faster = f"{r['times_default']:.2f} x" if r["who"] != studies.DEFAULT else f"({r['strategy']})"
@@ -125,7 +135,9 @@ def main(argv) -> None:
 
             every = [entry.instances[0] for entry in ALGORITHMS.entries.values()]
             some = [cases["digits"]] if quick else [cases["digits"], scaled(CASES["lenet5"], "2x2x32")]
-            report["algorithms"] = [r for c in some for r in studies.algorithms(crew, c, short, every[:3] if quick else every, say)]
+            report["algorithms"] = [
+                r for c in some for r in studies.algorithms(crew, c, short, every[:3] if quick else every, say)
+            ]
     finally:
         crew.close()
     report |= {"gpu": crew.gpu, "versions": crew.versions, "load_after": os.getloadavg()}
@@ -136,7 +148,11 @@ def main(argv) -> None:
     if "dispatches" in report:
         print("digits, {rounds} rounds without evaluation: {dispatches_per_round:.3f} dispatches per round, {traces} trace(s), "
               "{compiled_later} compilation(s) after the first dispatch\n".format(**report["dispatches"]))  # fmt: skip
-    for name, columns in (("windows", ["windows"]), ("tables", ["algorithm", "clients"]), ("algorithms", ["case", "algorithm"])):
+    for name, columns in (
+        ("windows", ["windows"]),
+        ("tables", ["algorithm", "clients"]),
+        ("algorithms", ["case", "algorithm"]),
+    ):
         if name in report:
             print(small_table(report[name], *columns), "\n")
     write()

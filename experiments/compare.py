@@ -14,9 +14,10 @@ import shlex
 from absl import flags
 
 from experiments import report, train
-from fedwin import devices, registry
-from fedwin.config import Config
+from fedwin import registry
+from fedwin.engine import devices
 from fedwin.errors import UserError
+from fedwin.runs.config import Config
 
 # Rates and coefficients from a coarse search on this task (seed 100), momentum methods with a smaller step.
 METHODS = (
@@ -101,7 +102,7 @@ def parse_method(text: str, base: Config) -> Config:
 
 def compare(methods, base: Config) -> dict[str, dict]:
     """Runs every method below base.out_dir and returns its summaries by method."""
-    from fedwin import runner
+    from fedwin.runs import run as runner
 
     summaries = {}
     for number, method in enumerate(methods):

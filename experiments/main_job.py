@@ -4,9 +4,9 @@ import dataclasses
 import pathlib
 
 from experiments import report
-from fedwin import runner
-from fedwin.config import Config
-from fedwin.logbook import read_lines
+from fedwin.runs import run as runner
+from fedwin.runs.config import Config
+from fedwin.runs.logbook import read_lines
 
 SETTING = dict(
     dataset="digits",

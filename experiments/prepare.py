@@ -13,7 +13,8 @@ from absl import app, flags
 from tqdm import tqdm
 
 from fedwin import data
-from fedwin.data import cache, download, files
+from fedwin.data import cache, download
+from fedwin.data.formats import files
 from fedwin.errors import UserError
 
 

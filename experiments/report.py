@@ -19,7 +19,9 @@ def table(summaries: dict[str, dict[str, Any]]) -> str:
         for name, metrics in summary["over_seeds"].items():
             each = " ".join(f"{100 * s['last'][name]['accuracy']:.2f}" for s in summary["seeds"].values())
             pace = np.mean([s["rounds_per_second"] or np.nan for s in summary["seeds"].values()])
-            rows.append((run, name, _cell(metrics["accuracy"], True), _cell(metrics["loss"], False), each, f"{pace:.1f}"))
+            rows.append(
+                (run, name, _cell(metrics["accuracy"], True), _cell(metrics["loss"], False), each, f"{pace:.1f}")
+            )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
     first = next(iter(summaries.values()))

@@ -21,7 +21,7 @@ from absl import app, flags
 
 from fedwin import data
 from fedwin.data import cache
-from fedwin.data.source import Images
+from fedwin.data.reader import Images
 
 SIDE, PER_CLIENT, CLASSES, TESTS = 64, 200, 10, 500
 CHOICE = f"image_folder:size={SIDE},resize={SIDE}"
@@ -102,7 +102,9 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
     command += [f"--num_rounds={known.rounds}", f"--eval_every={max(known.rounds // 5, 1)}", "--final_evals=1"]
     command += [f"--rounds_per_dispatch={max(known.rounds // 5, 1)}", "--batch_size=20", "--client_lr=0.02"]
     command += [f"--examples={examples}", "--checkpoint_every=0", f"--out_dir={out}"]
-    with open(folder.parent / f"run_{name}.txt", "w+") as said:  # a pipe that nobody reads would fill up and stop the run
+    with open(
+        folder.parent / f"run_{name}.txt", "w+"
+    ) as said:  # a pipe that nobody reads would fill up and stop the run
         process = subprocess.Popen(command, stdout=said)
         peak = peak_of(process)
         if process.returncode:
@@ -130,14 +132,18 @@ def main(argv) -> None:
             write_jpegs(large, root / "large")
         else:
             cache.write(large, CHOICE, root / "large")
-        print(f"{clients:,} clients x {PER_CLIENT} images of {SIDE} x {SIDE}: {clients * bytes_per_client / 1e9:.2f} GB")
+        print(
+            f"{clients:,} clients x {PER_CLIENT} images of {SIDE} x {SIDE}: {clients * bytes_per_client / 1e9:.2f} GB"
+        )
         print(f"written as {known.kind} in {time.monotonic() - begun:.0f} s")
         tiny, fits = (run(name, root / name, "device") for name in ("tiny", "fits"))
         big = run("large", root / "large", "auto" if clients * bytes_per_client > 5e9 else "stream")
         print(f"{'':10} {'RssAnon peak':>14} {'above tiny':>12} {'rounds/s':>10} {'accuracy':>9}")
         for name, found in (("tiny", tiny), ("fits", fits), ("streamed", big)):
             above = found["peak"] - tiny["peak"]
-            print(f"{name:10} {found['peak']:10.0f} MiB {above:8.0f} MiB {found['speed']:10.2f} {found['accuracy']:9.3f}")
+            print(
+                f"{name:10} {found['peak']:10.0f} MiB {above:8.0f} MiB {found['speed']:10.2f} {found['accuracy']:9.3f}"
+            )
         print(f"streamed speed / in-memory speed: {big['speed'] / fits['speed']:.2f}", *big["waited"], sep="\n")
     finally:
         if not known.keep:
@@ -146,7 +152,9 @@ def main(argv) -> None:
 
 def define_flags() -> None:
     """Defines the flags; importing this file from a test or another binary defines none."""
-    flags.DEFINE_string("dir", None, "Folder with room for the images; a folder stream_demo is made in it.", required=True)
+    flags.DEFINE_string(
+        "dir", None, "Folder with room for the images; a folder stream_demo is made in it.", required=True
+    )
     flags.DEFINE_float("gigabytes", 10.0, "Size of the large federation, decoded.", lower_bound=0)
     flags.DEFINE_enum("kind", "packed", ["packed", "jpeg"], "How its images are stored.")
     flags.DEFINE_integer("rounds", 40, "Rounds of each run.", lower_bound=5)

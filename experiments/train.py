@@ -14,9 +14,9 @@ import warnings
 from absl import app, flags, logging
 
 import fedwin
-from fedwin import devices
-from fedwin.config import Config
+from fedwin.engine import devices
 from fedwin.errors import UserError
+from fedwin.runs.config import Config
 
 
 def define_flags(known: flags.FlagValues = flags.FLAGS) -> None:
@@ -36,7 +36,12 @@ def define_flags(known: flags.FlagValues = flags.FLAGS) -> None:
             flags.DEFINE_float(field.name, default, help, flag_values=known)
         else:
             flags.DEFINE_string(field.name, default, help, flag_values=known)
-    flags.DEFINE_bool("list_algorithms", False, "Print every algorithm with its hyper-parameters and costs, and stop.", flag_values=known)
+    flags.DEFINE_bool(
+        "list_algorithms",
+        False,
+        "Print every algorithm with its hyper-parameters and costs, and stop.",
+        flag_values=known,
+    )
 
 
 def config_from_flags(known: flags.FlagValues = flags.FLAGS) -> Config:
@@ -58,7 +63,7 @@ def main(argv) -> None:
         print(ALGORITHMS.table("plain"))
         return
     from experiments import main_job, report
-    from fedwin import runner
+    from fedwin.runs import run as runner
 
     config = config_from_flags()
     if not says_what_to_run():

@@ -84,7 +84,9 @@ def output_shape(augmentation: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     if augmentation == "none":
         return tuple(shape)
     if len(shape) != 3:
-        raise UserError(f"augmentation '{augmentation}' needs images [H, W, C]; this data set has examples {list(shape)}.")
+        raise UserError(
+            f"augmentation '{augmentation}' needs images [H, W, C]; this data set has examples {list(shape)}."
+        )
     return jax.eval_shape(augment.evaluation, jax.ShapeDtypeStruct((1, *shape), jnp.uint8)).shape[1:]
 
 

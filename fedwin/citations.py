@@ -1,11 +1,11 @@
 """BibTeX of what a run used: `citation("scaffold")`, `citation("fedhbm:first=shared", "wima")`, `citation(config)`."""
 
 from fedwin.algorithms import ALGORITHMS
-from fedwin.config import Config
 from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.observers import OBSERVERS
 from fedwin.registry import nearest
+from fedwin.runs.config import Config
 from fedwin.wrappers import WRAPPERS
 
 # Wrappers, observers and losses; algorithms name their paper in their catalog entry.
@@ -46,7 +46,7 @@ BIBTEX = {
     for text in (
         _meeting(
             "mcmahan2017communication",
-            ("McMahan, Brendan", "Moore, Eider", "Ramage, Daniel", "Hampson, Seth", "Ag{\\\"u}era y Arcas, Blaise"),
+            ("McMahan, Brendan", "Moore, Eider", "Ramage, Daniel", "Hampson, Seth", 'Ag{\\"u}era y Arcas, Blaise'),
             "Communication-Efficient Learning of Deep Networks from Decentralized Data",
             2017,
             "International Conference on Artificial Intelligence and Statistics",
@@ -145,7 +145,7 @@ BIBTEX = {
         ),
         _meeting(
             "ozfatura2021fedadc",
-            ("Ozfatura, Emre", "Ozfatura, Kerem", "G{\\\"u}nd{\\\"u}z, Deniz"),
+            ("Ozfatura, Emre", "Ozfatura, Kerem", 'G{\\"u}nd{\\"u}z, Deniz'),
             "{FedADC}: Accelerated Federated Learning with Drift Control",
             2021,
             "IEEE International Symposium on Information Theory",
@@ -323,7 +323,12 @@ def _keys(name: str) -> tuple[str, ...]:
 
 def _used(config: Config) -> list[str]:
     """Returns what a run is made of, without what has no paper (plain cross-entropy, clipping, a method of one's own)."""
-    parts = ((ALGORITHMS, [config.algorithm]), (WRAPPERS, config.wrap), (OBSERVERS, config.observe), (LOSSES, [config.loss]))
+    parts = (
+        (ALGORITHMS, [config.algorithm]),
+        (WRAPPERS, config.wrap),
+        (OBSERVERS, config.observe),
+        (LOSSES, [config.loss]),
+    )
     names = [(known, text.partition(":")[0].strip()) for known, texts in parts for text in texts]
     return [name for known, name in names if name not in known or name in ALGORITHMS.entries or name in OTHERS]
 

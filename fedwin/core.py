@@ -9,12 +9,14 @@ One round of every algorithm reads
 Everything is a pure function of pytrees; the engine decides how the cohort is mapped.
 """
 
+import inspect
 from typing import Any, Callable, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedwin import tree
+from fedwin.errors import UserError
 
 PyTree = Any
 
@@ -137,16 +139,21 @@ class Setting(NamedTuple):
 
     num_clients: K; clients_per_round: |S|; num_rounds: T.
     init_fn: key -> params, the model's initialiser (FedHBM's random anchors).
-    key: PRNG key from which a builder draws what it needs (anchors, a model's first statistics).
-    model: models.Model, for what must know the network's parts (FedFA's last layer, BatchNorm's statistics).
+      model: models.Model, for what must know the network's parts (FedFA's last layer, BatchNorm's statistics).
     """
 
     num_clients: int
     clients_per_round: int
     num_rounds: int
     init_fn: Callable | None = None
-    key: Any = None
     model: Any = None
+
+    @property
+    def key(self):
+        raise UserError(
+            "an algorithm, wrapper or observer reads setting.key, but one compiled program serves all seeds: what differs "
+            "by seed belongs in its state; take the key as a further argument, init(params, key) or client_init(params, id, key)."
+        )
 
     @property
     def participation(self) -> float:
@@ -163,6 +170,16 @@ def weight(c: Client, weighting: str) -> jax.Array:
     raise ValueError(f"weighting must be 'samples' or 'uniform', not {weighting!r}")
 
 
+def _takes(function: Callable, count: int) -> bool:
+    """Whether a function has `count` positional parameters without a default (or cannot say)."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional) >= count
+
+
 def algorithm(
     client,
     server,
@@ -173,5 +190,11 @@ def algorithm(
     weighting="samples",
     wire=all_on_the_wire,
 ) -> Algorithm:
-    """Builds a one-phase algorithm; the defaults are FedAvg's (broadcast params, no state)."""
-    return Algorithm(init, (Phase(broadcast, client, server, wire),), client_init, eval_model, weighting)
+    """Builds a one-phase algorithm; the defaults are FedAvg's (broadcast params, no state).
+
+    `init` takes (params) or (params, key), `client_init` (params, id) or (params, id, key): what differs by seed is
+    drawn from that key, never from the setting, because all seeds share one compiled program.
+    """
+    first = init if _takes(init, 2) else lambda params, key: init(params)
+    row = client_init if _takes(client_init, 3) else lambda params, id, key: client_init(params, id)
+    return Algorithm(first, (Phase(broadcast, client, server, wire),), row, eval_model, weighting)

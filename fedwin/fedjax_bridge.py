@@ -20,10 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import core, engine, strategy as strategies, tree
+from fedwin import core, engine, tree
 from fedwin.core import Algorithm, Observer, Phase, Variables
+from fedwin.engine import strategy as strategies
 from fedwin.errors import UserError
-
 
 # What apply tells of every client, where its algorithm has it: mean training loss and the norm of its step.
 REPORTED = ("loss", "delta_l2_norm")
@@ -65,7 +65,9 @@ class Capacity:
       multiple: number of clients -> the number that a strategy pads them to.
     """
 
-    def __init__(self, max_clients: int | None, largest: int | None, total: int | None, multiple=lambda clients: clients):
+    def __init__(
+        self, max_clients: int | None, largest: int | None, total: int | None, multiple=lambda clients: clients
+    ):
         self.promised, self.total, self.multiple = (max_clients, largest), total, multiple
         self.padding: Padding | None = None
         self.grown = 0
@@ -232,15 +234,24 @@ def as_fedjax(
     def init(params) -> ServerState:
         model = params if isinstance(params, Variables) else Variables(params)
         # Rows are made when a client is first seen.
-        run = engine.init(algorithm._replace(client_init=lambda params, id: ()), observers, model, 1, jax.random.PRNGKey(0))
-        stateful = jax.tree.leaves(jax.eval_shape(algorithm.client_init, model.params, jnp.zeros((), jnp.int32)))
+        run = engine.init(
+            algorithm._replace(client_init=lambda params, id, key: ()),
+            observers,
+            model,
+            1,
+            jax.random.PRNGKey(0),
+            jax.random.key(0),
+        )
+        stateful = jax.tree.leaves(
+            jax.eval_shape(algorithm.client_init, model.params, jnp.zeros((), jnp.int32), jax.random.key(0))
+        )
         initial = jax.tree.map(jnp.copy, model.params) if stateful else ()
         return ServerState(algorithm.eval_model(model, run.state).params, run, {}, initial)
 
     @functools.partial(jax.jit, static_argnames="padding", compiler_options=compiler_options)
     def one(run: engine.Run, initial, rows, known, keys, store, ids, padding: Padding):
         traces.append(padding)  # once per trace
-        fresh = jax.vmap(algorithm.client_init, (None, 0))(initial, jnp.maximum(ids, 0))
+        fresh = jax.vmap(algorithm.client_init, (None, 0, None))(initial, jnp.maximum(ids, 0), jax.random.key(0))
         rows = jax.vmap(tree.where)(known, rows, fresh)
         table = _Row(rows, keys, {name: jnp.zeros(padding.clients) for name in REPORTED})
         place = jnp.arange(padding.clients, dtype=jnp.int32)
@@ -263,7 +274,7 @@ def as_fedjax(
         if len(set(names)) < len(names):
             raise UserError("as_fedjax: a client stands twice in one round; sample without replacement.")
         padding = padded(clients)
-        row = jax.eval_shape(algorithm.client_init, state.initial, jnp.zeros((), jnp.int32))
+        row = jax.eval_shape(algorithm.client_init, state.initial, jnp.zeros((), jnp.int32), jax.random.key(0))
         rows = tree.map(lambda s: np.zeros((padding.clients, *s.shape), s.dtype), row)
         known, keys = np.zeros(padding.clients, bool), np.zeros((padding.clients, 2), np.uint32)
         ids = np.full(padding.clients, -1, np.int32)

@@ -1,11 +1,8 @@
 """Local training: what a client does with its examples between receiving and returning a model.
 
-A *rule* turns gradients into a step. It is a function `(grad, Step) -> (direction, displacement)`, where `grad(params)`
-is the mini-batch gradient at `params`, and the step taken is
+    y <- y - lr * optimiser(direction + weight_decay * y) + displacement,
 
-    y <- y - lr * optimiser(direction + weight_decay * y) + displacement.
-
-Displacements move outside the learning rate (the heavy-ball family); everything else belongs into the direction.
+where a *rule* (fedwin.rules) makes direction and displacement of the mini-batch gradient.
 """
 
 import dataclasses
@@ -17,25 +14,10 @@ import optax
 from jax import lax
 
 from fedwin import core, tree
-from fedwin.errors import UserError
+from fedwin.rules import Step, mix, proximal, sgd, shift
+from fedwin.schedules import exponential
 
-
-class Step(NamedTuple):
-    """What a rule may see of local step j = 0, 1, ..., J - 1.
-
-    params: y before the step; start: the model that local training began from; batch, key: of this step (the batch is
-    augmented once, the key serves every gradient of the step); j: int32 []; steps: float [], the true J_i;
-    lr: float [], the client learning rate of this round; weight_decay: float, 0 where it is part of the loss.
-    """
-
-    params: Any
-    start: Any
-    batch: Any
-    key: Any
-    j: Any
-    steps: Any
-    lr: Any
-    weight_decay: Any
+__all__ = ["Local", "Solver", "Step", "exponential", "mix", "proximal", "sgd", "shift", "shuffled"]
 
 
 class Local(NamedTuple):
@@ -53,56 +35,6 @@ class Local(NamedTuple):
     carry: Any
     stats: Any
     metrics: Any
-
-
-# ---------------------------------------------------------------------------------------------------------- rules
-
-
-def sgd(grad, s: Step):
-    """direction = g(y)."""
-    return grad(s.params), None
-
-
-def shift(c):
-    """direction = g(y) + c; `c` may be a function of the Step (SCAFFOLD, AdaBest, FedDyn's linear term)."""
-
-    def rule(grad, s: Step):
-        return tree.add(grad(s.params), c(s) if callable(c) else c), None
-
-    return rule
-
-
-def mix(a, m):
-    """direction = a g(y) + (1 - a) m; `m` may be a function of the Step (FedCM divides by lr J)."""
-
-    def rule(grad, s: Step):
-        return tree.lerp(1 - a, grad(s.params), m(s) if callable(m) else m), None
-
-    return rule
-
-
-def proximal(mu, centre=None, inner=sgd):
-    """direction = inner + mu (y - centre); the centre is the model that training started from unless given."""
-
-    def rule(grad, s: Step):
-        direction, displacement = inner(grad, s)
-        pull = tree.sub(s.params, s.start if centre is None else centre)
-        return tree.axpy(mu, pull, direction), displacement
-
-    return rule
-
-
-# ------------------------------------------------------------------------------------------------------ schedules
-
-
-def exponential(lr0: float, decay: float = 0.0):
-    """Returns the schedule lr0 (1 - decay)^t of the 0-based round t; raises UserError unless 0 <= decay < 1."""
-    if not 0 <= decay < 1:
-        raise UserError(f"lr_decay={decay} must lie in [0, 1).")
-    return lambda round: lr0 * jnp.power(1 - decay, jnp.asarray(round, float))
-
-
-# --------------------------------------------------------------------------------------------------------- solver
 
 
 def _ceil_div(a, b):

@@ -85,7 +85,9 @@ def class_proportions(info, source="train+val", mask=False):
     uniform proportions, which keeps its unused loss finite.
     """
     if not isinstance(info, dict) or "train" not in info:
-        raise UserError("loss wsm needs the clients' class counts, which sequences and hundreds of thousands of clients have not; use another --loss.")
+        raise UserError(
+            "loss wsm needs the clients' class counts, which sequences and hundreds of thousands of clients have not; use another --loss."
+        )
     counts = info["train"] + info["validation"] if source == "train+val" else info["train"]
     counts = counts.astype(jnp.float32)
     total = jnp.sum(counts)

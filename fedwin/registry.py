@@ -1,13 +1,14 @@
 """Named builders whose parameters are written `name:key=value,key=value`."""
 
 import difflib
+import importlib
 import inspect
+import pkgutil
 import types
 import typing
 from typing import Any, Callable, NamedTuple
 
 from fedwin.errors import UserError
-
 
 _KINDS = {int: "an integer", float: "a number", str: "a word", bool: "true or false", type(None): "none"}
 
@@ -126,3 +127,9 @@ class Registry(dict):
         """Builds what `text` names: `builder(*context, **params)`."""
         choice = self.check(text)
         return self[choice.name](*context, **choice.params)
+
+
+def import_all(package: str, path) -> None:
+    """Imports every module of a package, so that what they register is known: `import_all(__name__, __path__)`."""
+    for module in pkgutil.iter_modules(path):
+        importlib.import_module(f"{package}.{module.name}")

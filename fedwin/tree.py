@@ -52,3 +52,8 @@ def norm(a):
 def nbytes(a) -> int:
     """Bytes of a tree of arrays or of jax.ShapeDtypeStruct."""
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(a))
+
+
+def is_empty(a) -> bool:
+    """Whether a tree has no leaf: () stands for 'no state', 'no statistics'."""
+    return not jax.tree.leaves(a)

@@ -1,21 +1,17 @@
 """Every test process sees two CPU devices, so that sharding is exercised on any machine."""
 
 import os
-import pathlib
-import sys
 import tempfile
 
 import jax
 
-from fedwin import devices
+from fedwin.engine import devices
 
 devices.be_patient()
 jax.config.update("jax_num_cpu_devices", 2)
-# Helpers that several tests share (toy, ...) stand beside them.
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 # Tests that start processes of their own take longest: they begin first, so that no worker is left with one at the end.
-LONGEST = ("test_kill_resume.py", "test_bench.py", "test_runner.py", "test_contract_sharded.py", "test_notebooks.py")
+LONGEST = ("test_kill_resume.py", "test_bench.py", "test_run.py", "test_contract_sharded.py", "test_notebooks.py")
 
 
 def pytest_configure(config):

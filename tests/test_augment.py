@@ -25,7 +25,9 @@ def test_a_random_cut_of_a_larger_image_is_where_it_says_and_everywhere():
     lefts = np.where(mirrored, cut[:, 0, 5, 1], cut[:, 0, 0, 1])
     for image, top, left, mirror in zip(cut, tops, lefts, mirrored):
         plain = image[:, ::-1] if mirror else image
-        np.testing.assert_array_equal(plain, np.asarray(coordinates(1, 8, 10))[0, top - 1 : top + 5, left - 1 : left + 5])
+        np.testing.assert_array_equal(
+            plain, np.asarray(coordinates(1, 8, 10))[0, top - 1 : top + 5, left - 1 : left + 5]
+        )
     # 3 x 5 places, each of them as likely as any other, and half of the images mirrored.
     counts = np.bincount(tops * 10 + lefts)[[10 * t + c for t in (1, 2, 3) for c in (1, 2, 3, 4, 5)]]
     assert counts.sum() == 400 and counts.min() > 8 and abs(mirrored.mean() - 0.5) < 0.1

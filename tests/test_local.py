@@ -12,8 +12,17 @@ def client(size, n_max=None, total=40, key=0):
     index = np.arange(n_max) % total
     examples = {"x": jnp.arange(total, dtype=jnp.float32), "y": jnp.zeros(total, jnp.int32)}
     return core.Client(
-        id=jnp.int32(3), slot=jnp.int32(3), size=jnp.int32(size), weight=jnp.float32(1), key=jax.random.key(key),
-        round=jnp.int32(0), index=jnp.asarray(index, jnp.int32), info=(), state=(), stats=(), examples=examples,
+        id=jnp.int32(3),
+        slot=jnp.int32(3),
+        size=jnp.int32(size),
+        weight=jnp.float32(1),
+        key=jax.random.key(key),
+        round=jnp.int32(0),
+        index=jnp.asarray(index, jnp.int32),
+        info=(),
+        state=(),
+        stats=(),
+        examples=examples,
     )
 
 
@@ -34,7 +43,9 @@ def seen(train, c):
     return [row[row >= 0].tolist() for row in rows]
 
 
-@pytest.mark.parametrize("size, batch, epochs", [(10, 4, 1), (10, 4, 3), (8, 4, 2), (1, 4, 2), (3, 4, 5), (7, 1, 2), (10, 64, 2)])
+@pytest.mark.parametrize(
+    "size, batch, epochs", [(10, 4, 1), (10, 4, 3), (8, 4, 2), (1, 4, 2), (3, 4, 5), (7, 1, 2), (10, 64, 2)]
+)
 @pytest.mark.parametrize("n_max", [0, 17])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_epoch_batching_passes_over_everything_with_a_short_last_batch(size, batch, epochs, n_max, shuffle):
@@ -47,11 +58,15 @@ def test_epoch_batching_passes_over_everything_with_a_short_last_batch(size, bat
         assert [len(b) for b in epoch[:-1]] == [batch] * (per_epoch - 1)
 
 
-@pytest.mark.parametrize("size, batch, epochs", [(10, 4, 1), (10, 4, 3), (8, 4, 2), (1, 4, 2), (3, 8, 5), (7, 1, 2), (33, 50, 5)])
+@pytest.mark.parametrize(
+    "size, batch, epochs", [(10, 4, 1), (10, 4, 3), (8, 4, 2), (1, 4, 2), (3, 8, 5), (7, 1, 2), (33, 50, 5)]
+)
 @pytest.mark.parametrize("n_max", [0, 39])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_repeat_batching_is_fedjaxs(size, batch, epochs, n_max, shuffle):
-    steps = seen(solver(batch_size=batch, epochs=epochs, batching="repeat", shuffle=shuffle), client(size, max(size, n_max)))
+    steps = seen(
+        solver(batch_size=batch, epochs=epochs, batching="repeat", shuffle=shuffle), client(size, max(size, n_max))
+    )
     assert len(steps) == -(-epochs * size // batch)
     assert all(len(b) == batch for b in steps)
     stream = sum(steps, [])
@@ -90,7 +105,9 @@ def reference(size, train, momentum=0.0, decay=0.0, clip=None):
     return w, np.mean(raw)
 
 
-@pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"decay": 0.3}, {"momentum": 0.9, "decay": 0.3}, {"clip": 0.05, "decay": 0.3}])
+@pytest.mark.parametrize(
+    "options", [{}, {"momentum": 0.9}, {"decay": 0.3}, {"momentum": 0.9, "decay": 0.3}, {"clip": 0.05, "decay": 0.3}]
+)
 @pytest.mark.parametrize("equal", [False, True])
 def test_local_sgd_equals_numpy(options, equal):
     train = solver(

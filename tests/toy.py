@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import augment, core, engine, evaluate, local, losses, sampling
+from fedwin import augment, core, engine, local, losses
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data.dataset import Dataset, Partition
-from fedwin.federation import federate
+from fedwin.data.federation import federate
+from fedwin.engine import evaluate, sampling
+from fedwin.engine.strategy import Strategy
 from fedwin.models.model import Model, Output
-from fedwin.strategy import Strategy
 
 CLASSES, PIXELS = 4, 6
 
@@ -20,7 +21,10 @@ def dataset(size=80, seed=0):
 
     def split(count):
         y = np.arange(count) % CLASSES
-        return {"x": (means[y] + generator.standard_normal((count, PIXELS))).astype(np.float32), "y": y.astype(np.int32)}
+        return {
+            "x": (means[y] + generator.standard_normal((count, PIXELS))).astype(np.float32),
+            "y": y.astype(np.int32),
+        }
 
     return Dataset("toy", split(size), split(41), CLASSES)
 
@@ -45,10 +49,12 @@ def network():
 
     def init(key):
         first, last = jax.random.split(key)
-        return core.Variables({
-            "hidden": jax.random.normal(first, (PIXELS, 5)) * 0.5,
-            "classifier": {"kernel": jax.random.normal(last, (5, CLASSES)) * 0.5, "bias": jnp.zeros(CLASSES)},
-        })
+        return core.Variables(
+            {
+                "hidden": jax.random.normal(first, (PIXELS, 5)) * 0.5,
+                "classifier": {"kernel": jax.random.normal(last, (5, CLASSES)) * 0.5, "bias": jnp.zeros(CLASSES)},
+            }
+        )
 
     def apply(variables, batch, key, train):
         features = jnp.tanh(batch["x"] @ variables.params["hidden"])
@@ -63,7 +69,13 @@ def solver(fed, **changes):
 
 
 def setting(fed, clients_per_round=4, num_rounds=20):
-    return core.Setting(fed.num_clients, clients_per_round, num_rounds, init_fn=lambda key: network().init(key).params, key=jax.random.key(0), model=network())
+    return core.Setting(
+        fed.num_clients,
+        clients_per_round,
+        num_rounds,
+        init_fn=lambda key: network().init(key).params,
+        model=network(),
+    )
 
 
 def build(name, fed, **options):
@@ -71,7 +83,14 @@ def build(name, fed, **options):
 
 
 def start(algorithm, observers, fed, strategy=Strategy(), seed=0):
-    run = engine.init(algorithm, observers, network().init(jax.random.key(seed)), fed.num_clients, jax.random.key(seed + 100))
+    run = engine.init(
+        algorithm,
+        observers,
+        network().init(jax.random.key(seed)),
+        fed.num_clients,
+        jax.random.key(seed + 100),
+        jax.random.key(0),
+    )
     return strategy.place(run, strategy.placement(run)), strategy.place(fed.store())
 
 

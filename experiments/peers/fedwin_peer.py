@@ -10,8 +10,10 @@ import numpy as np
 
 import fedwin
 from experiments.peers import cases, worker
-from fedwin import autotune, core, devices, engine, local, losses, models, observers, sampling, tree
+from fedwin import core, engine, local, losses, models, observers, tree
 from fedwin.algorithms import ALGORITHMS
+from fedwin.engine import devices, sampling
+from fedwin.runs import strategy_choice as autotune
 
 compilations: list[str] = []
 
@@ -84,9 +86,7 @@ def prepare_rounds(request):
         losses.cross_entropy(model), case.lr, case.batch, case.epochs, batching="repeat", equal_size=case.examples
     )
     variables = jax.jit(model.init)(jax.random.key(0))
-    setting = core.Setting(
-        case.total, case.clients, 1000, init_fn=lambda key: model.init(key).params, key=jax.random.key(0), model=model
-    )
+    setting = core.Setting(case.total, case.clients, 1000, init_fn=lambda key: model.init(key).params, model=model)
     algorithm = ALGORITHMS.build(request.get("algorithm", "fedavg"), setting, solver)
     run = engine.init(algorithm, {}, variables, case.total, jax.random.key(1))
     strategy = autotune.resolve(request.get("strategy", "default"))

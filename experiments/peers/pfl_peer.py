@@ -72,7 +72,10 @@ def prepare(request):
         clock = Clock()
         FederatedAveraging().run(
             NNAlgorithmParams(
-                central_num_iterations=rounds, evaluation_frequency=10**6, train_cohort_size=case.clients, val_cohort_size=0
+                central_num_iterations=rounds,
+                evaluation_frequency=10**6,
+                train_cohort_size=case.clients,
+                val_cohort_size=0,
             ),
             backend,
             model,

@@ -46,7 +46,12 @@ def dispatches(crew: Crew, rounds: int) -> dict:
     facts = worker.ask(facts="stretch")
     worker.ask(drop="stretch")
     per_round = facts["dispatches"] / facts["rounds"]
-    return {"rounds": facts["rounds"], "dispatches_per_round": per_round, "traces": facts["traces"], "compiled_later": facts["compiled_later"]}
+    return {
+        "rounds": facts["rounds"],
+        "dispatches_per_round": per_round,
+        "traces": facts["traces"],
+        "compiled_later": facts["compiled_later"],
+    }
 
 
 def windows(crew: Crew, effort: Effort, sizes: list[tuple[int, ...]], say: Callable) -> list[dict]:
@@ -71,7 +76,9 @@ def tables(crew: Crew, effort: Effort, names: list[str], totals: list[int], say:
             tasks.append(Task(f"{total} clients", crew.fedwin(), request))
         for task, timing in zip(tasks, (timings := interleaved(tasks, effort, say)).values()):
             first = next(iter(timings.values()))
-            records.append({"algorithm": name, "clients": task.label, "times_first": timing.ratio(first)} | timing.summary())
+            records.append(
+                {"algorithm": name, "clients": task.label, "times_first": timing.ratio(first)} | timing.summary()
+            )
     return records
 
 
@@ -89,6 +96,7 @@ def algorithms(crew: Crew, case: Case, effort: Effort, names: list[str], say: Ca
         for name, timing in timings.items():
             if name != "fedavg" or not start:
                 records.append(
-                    {"case": case.name, "algorithm": name, "times_fedavg": timing.ratio(timings["fedavg"])} | timing.summary()
+                    {"case": case.name, "algorithm": name, "times_fedavg": timing.ratio(timings["fedavg"])}
+                    | timing.summary()
                 )
     return records

@@ -180,7 +180,9 @@ ALGORITHMS.add(
 )
 ALGORITHMS.add(
     fedgma,
-    Paper("Gradient Masked Averaging for Federated Learning", "https://arxiv.org/abs/2201.11986", "tenison2022gradient"),
+    Paper(
+        "Gradient Masked Averaging for Federated Learning", "https://arxiv.org/abs/2201.11986", "tenison2022gradient"
+    ),
     server="1 + 2 sums",
     instances=("fedgma", "fedgma:threshold=0.8,mode=hard", "fedgma:mode=extra_step"),
     degenerate={"threshold": 0},

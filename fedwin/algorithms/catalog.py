@@ -70,9 +70,7 @@ class Entry(NamedTuple):
         meanings = meanings_of(self.builder)
         parameters = inspect.signature(self.builder).parameters.values()
         return tuple(
-            Hyperparameter(p.name, p.default, meanings.get(p.name, ""))
-            for p in parameters
-            if p.kind is p.KEYWORD_ONLY
+            Hyperparameter(p.name, p.default, meanings.get(p.name, "")) for p in parameters if p.kind is p.KEYWORD_ONLY
         )
 
 

@@ -25,7 +25,7 @@ from fedwin import core, losses, tree
 from fedwin.algorithms import hyper
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.observers import first_round
+from fedwin.schedules import first_round
 
 
 class Epoch(NamedTuple):
@@ -138,16 +138,17 @@ def fedfa(
     path, num_classes = tuple(model.classifier_path), model.num_classes
     adam = optax.adam(calibrate_lr)
 
-    def init(params):
+    def init(params, key):
         kernels = [leaf for leaf in jax.tree.leaves(_below(params, path)) if leaf.ndim == 2]
         if len(kernels) != 1:
             raise UserError("fedfa: the classifier must be one dense layer.")
-        key = jax.random.key(0) if setting.key is None else setting.key
         return initial_anchors(jax.random.fold_in(key, 1), num_classes, kernels[0].shape[0], kernels[0].dtype)
 
     def client(down, c):
         if c.examples["y"].ndim > 1:
-            raise UserError("fedfa: anchors belong to classes, one label per example; sequences need another algorithm.")
+            raise UserError(
+                "fedfa: anchors belong to classes, one label per example; sequences need another algorithm."
+            )
         params, anchors = down
 
         def features(params, stats, batch, key):
@@ -183,7 +184,10 @@ def fedfa(
         carry = Epoch(anchors, 0 * anchors, 0 * anchors[:, 0], zero, adam.init(_below(params, path)))
         y = dataclasses.replace(train, loss=loss)(params, c, carry=carry, on_step=on_step)
         weight = core.weight(c, weighting)
-        message = {"delta": core.mean(tree.sub(y.params, params), weight), "anchors": core.mean(y.carry.anchors, weight)}
+        message = {
+            "delta": core.mean(tree.sub(y.params, params), weight),
+            "anchors": core.mean(y.carry.anchors, weight),
+        }
         return core.Update(message, stats=y.stats, metrics=y.metrics)
 
     def server(params, anchors, total, round):

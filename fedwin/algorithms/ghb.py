@@ -21,26 +21,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedwin import core, local, tree, window
+from fedwin import core, rules, tree, window
 from fedwin.algorithms import hyper
 from fedwin.algorithms.fedavg import step
 from fedwin.errors import UserError
 
 FIRST = ("unset", "shared", "random", "pretrained")
-
-
-def heavy_ball(move, nesterov=False):
-    """y <- y - lr g(y) + move(Step); Nesterov: g at y + move."""
-
-    def rule(grad, s: local.Step):
-        displacement = move(s)
-        if not nesterov:
-            return grad(s.params), displacement
-        direction = grad(tree.add(s.params, displacement))
-        # Weight decay belongs to where the gradient is taken; the solver adds it at y.
-        return tree.axpy(s.weight_decay, displacement, direction), displacement
-
-    return rule
 
 
 def _mean_delta(y, params, c, weighting):
@@ -76,7 +62,7 @@ def ghb(setting, train, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, we
 
     def client(down, c):
         params, momentum = down
-        y = train(params, c, heavy_ball(lambda s: tree.scale(beta / s.steps, momentum), nesterov))
+        y = train(params, c, rules.heavy_ball(lambda s: tree.scale(beta / s.steps, momentum), nesterov))
         return core.Update(_mean_delta(y, params, c, weighting), stats=y.stats, metrics=y.metrics)
 
     def server(params, line, total, round):
@@ -96,12 +82,12 @@ class Row(NamedTuple):
 
 def first_anchor(setting, first):
     """Returns client_init: the row of a client that has not taken part yet."""
-    if first == "random" and (setting.init_fn is None or setting.key is None):
-        raise UserError("first=random draws anchors from the model's initialiser: the setting needs init_fn and key.")
+    if first == "random" and setting.init_fn is None:
+        raise UserError("first=random draws anchors from the model's initialiser: the setting needs init_fn.")
 
-    def client_init(params, id):
+    def client_init(params, id, key):
         if first == "random":
-            anchor = setting.init_fn(jax.random.fold_in(setting.key, id))
+            anchor = setting.init_fn(jax.random.fold_in(key, id))
         else:
             anchor = tree.zeros_like(params) if first == "unset" else params
         return Row(anchor, jnp.full((), -1, jnp.int32))
@@ -140,7 +126,7 @@ def local_ghb(
         momentum = tree.where(known, tree.sub(params, anchor), tree.zeros_like(params))
         # Before the first participation last = -1: the gap then counts from the start of the run.
         factor = setting.participation if scale == "C" else 1 / (c.round - last).astype(float)
-        y = train(params, c, heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
+        y = train(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
         message = _mean_delta(y, params, c, weighting)
         return core.Update(message, state=Row(params, c.round), stats=y.stats, metrics=y.metrics)
 
@@ -167,11 +153,11 @@ def fedhbm(setting, train, *, beta=1.0, first="unset", nesterov=False, server_lr
         # The very first momentum is that of LOCAL-GHB: constant over the local steps.
         start = tree.zeros_like(params) if first == "unset" else tree.sub(params, anchor)
 
-        def move(s: local.Step):
+        def move(s: rules.Step):
             momentum = tree.where(last >= 0, tree.sub(s.params, anchor), start)
             return tree.scale(beta * setting.participation / s.steps, momentum)
 
-        y = train(params, c, heavy_ball(move, nesterov))
+        y = train(params, c, rules.heavy_ball(move, nesterov))
         message = _mean_delta(y, params, c, weighting)
         return core.Update(message, state=Row(y.params, c.round), stats=y.stats, metrics=y.metrics)
 

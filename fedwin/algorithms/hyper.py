@@ -5,12 +5,16 @@ import math
 from fedwin.errors import UserError
 
 
-def number(owner: str, least: float = -math.inf, most: float = math.inf, *, open_least=False, open_most=False, **values):
+def number(
+    owner: str, least: float = -math.inf, most: float = math.inf, *, open_least=False, open_most=False, **values
+):
     """Raises UserError unless every value is a finite number in [least, most] (open ends where said)."""
     for name, value in values.items():
         fits = _is_number(value) and least <= value <= most
         if not fits or (open_least and value == least) or (open_most and value == most):
-            raise UserError(f"{owner}: {name}={value} must be a number {_interval(least, most, open_least, open_most)}.")
+            raise UserError(
+                f"{owner}: {name}={value} must be a number {_interval(least, most, open_least, open_most)}."
+            )
 
 
 def _is_number(value) -> bool:

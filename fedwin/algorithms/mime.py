@@ -15,7 +15,7 @@ https://arxiv.org/abs/2008.03606.
 
 from typing import Any, NamedTuple
 
-from fedwin import core, local, tree
+from fedwin import core, rules, tree
 from fedwin.algorithms import hyper
 
 
@@ -24,15 +24,6 @@ class State(NamedTuple):
 
     m: Any
     c: Any = ()
-
-
-def svrg(anchor, shift):
-    """direction = g(y) - g(anchor) + shift, both gradients on the same mini-batch."""
-
-    def rule(grad, s: local.Step):
-        return tree.add(tree.sub(grad(s.params), grad(anchor)), shift), None
-
-    return rule
 
 
 def mime(setting, train, *, beta=0.0, server_lr=1.0, weighting="samples"):
@@ -57,7 +48,7 @@ def mime(setting, train, *, beta=0.0, server_lr=1.0, weighting="samples"):
     def client(down, c):
         params, state = down
         shift = tree.axpy(beta, state.m, state.c) if beta else state.c
-        y = train(params, c, svrg(params, shift))
+        y = train(params, c, rules.svrg(params, shift))
         delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
         return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
 
@@ -65,7 +56,7 @@ def mime(setting, train, *, beta=0.0, server_lr=1.0, weighting="samples"):
         m = tree.axpy(beta, state.m, state.c) if beta else ()
         return tree.axpy(server_lr, total["delta"].value, params), State(m, state.c)
 
-    def init(params):
+    def init(params, key):
         zeros = tree.zeros_like(params)
         return State(zeros if beta else (), zeros)
 
@@ -78,7 +69,7 @@ def mime(setting, train, *, beta=0.0, server_lr=1.0, weighting="samples"):
                 lambda params, state: (params, state), client, server, wire=lambda down, message: (down[1], message)
             ),
         ),
-        client_init=lambda params, id: (),
+        client_init=lambda params, id, key: (),
         eval_model=lambda model, state: model,
         weighting=weighting,
     )
@@ -101,7 +92,7 @@ def mimelite(setting, train, *, beta=0.9, server_lr=1.0, weighting="samples"):
         params, state = down
         weight = core.weight(c, weighting)
         gradient = train.gradient(params, c)
-        y = train(params, c, local.shift(tree.scale(beta, state.m)))
+        y = train(params, c, rules.shift(tree.scale(beta, state.m)))
         message = {"delta": core.mean(tree.sub(y.params, params), weight), "gradient": core.mean(gradient, weight)}
         return core.Update(message, stats=y.stats, metrics=y.metrics)
 

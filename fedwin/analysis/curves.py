@@ -18,7 +18,9 @@ def rounds_to_target(accuracy, target: float, rounds=None) -> int | None:
     accuracy = array("rounds_to_target: accuracy", accuracy, 1)
     rounds = np.arange(1, len(accuracy) + 1) if rounds is None else array("rounds_to_target: rounds", rounds, 1)
     if len(rounds) != len(accuracy) or (np.diff(rounds) <= 0).any():
-        raise UserError(f"rounds_to_target: {len(rounds)} rounds, {len(accuracy)} accuracies; give each its own, growing.")
+        raise UserError(
+            f"rounds_to_target: {len(rounds)} rounds, {len(accuracy)} accuracies; give each its own, growing."
+        )
     if not np.isfinite(target):
         raise UserError(f"rounds_to_target: target={target} is not a finite accuracy.")
     reached = np.flatnonzero(accuracy >= target)

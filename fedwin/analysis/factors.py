@@ -95,7 +95,12 @@ def client_losses(logits, labels, kind: str = "mse") -> np.ndarray:
     """
     logits, labels = array("client_losses: logits", logits, 3), np.asarray(labels)
     classes = logits.shape[2]
-    if labels.shape != logits.shape[1:2] or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= classes:
+    if (
+        labels.shape != logits.shape[1:2]
+        or labels.dtype.kind not in "iu"
+        or labels.min() < 0
+        or labels.max() >= classes
+    ):
         raise UserError(f"client_losses: labels must be {logits.shape[1]} integers in 0..{classes - 1}.")
     logits = logits - logits.max(-1, keepdims=True)
     logs = logits - np.log(np.sum(np.exp(logits), -1, keepdims=True))

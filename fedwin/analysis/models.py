@@ -16,7 +16,9 @@ def array(name: str, values, *dimensions: int) -> np.ndarray:
         raise UserError(f"{name}: not a rectangular array of numbers.") from None
     if not out.size or (dimensions and out.ndim not in dimensions):
         wanted = " or ".join(map(str, dimensions)) or "any number of"
-        raise UserError(f"{name}: an array of shape {out.shape} where a filled one with {wanted} dimension(s) is needed.")
+        raise UserError(
+            f"{name}: an array of shape {out.shape} where a filled one with {wanted} dimension(s) is needed."
+        )
     return out
 
 

@@ -4,8 +4,13 @@
 seed)` says which client holds which examples.
 """
 
-from fedwin.data import (  # noqa: F401 (they fill the registries)
-    cache,
+from fedwin.data import cache, partitions
+from fedwin.data.check import check
+from fedwin.data.dataset import Dataset, Examples, Partition
+from fedwin.data.partitions.pack import check_not_empty
+from fedwin.data.reader import ExampleSource, Images
+from fedwin.data.registries import DATASETS, PARTITIONS
+from fedwin.data.sources import (
     cifar,
     cifar100_pam,
     digit5,
@@ -14,7 +19,6 @@ from fedwin.data import (  # noqa: F401 (they fill the registries)
     folder,
     mnist,
     pacs,
-    partitions,
     shakespeare,
     shakespeare_leaf,
     stackoverflow,
@@ -22,13 +26,8 @@ from fedwin.data import (  # noqa: F401 (they fill the registries)
     synthetic_text,
     tfds_data,
 )
-from fedwin.data.arrays import from_arrays
-from fedwin.data.catalog import DATASETS, PARTITIONS
-from fedwin.data.check import check
-from fedwin.data.dataset import Dataset, Examples, Partition
-from fedwin.data.fedjax_data import from_fedjax
-from fedwin.data.partitions.pack import check_not_empty
-from fedwin.data.source import ExampleSource, Images
+from fedwin.data.sources.arrays import from_arrays
+from fedwin.data.sources.fedjax_data import from_fedjax
 from fedwin.data.validation import split_validation
 
 __all__ = [

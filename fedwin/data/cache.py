@@ -14,7 +14,7 @@ import shutil
 import numpy as np
 
 from fedwin.data.dataset import Dataset, Partition
-from fedwin.data.source import ExampleSource, Images
+from fedwin.data.reader import ExampleSource, Images
 from fedwin.errors import UserError
 
 FORMAT = 2
@@ -39,7 +39,9 @@ def choice_of(folder: pathlib.Path) -> str | None:
 def check_choice(folder: pathlib.Path, text: str) -> None:
     """Raises UserError where a cache is of another choice: `train=a/b.csv` and `train=a_b.csv` have one folder."""
     if choice_of(folder) not in (None, text):
-        raise UserError(f"{folder}: the cache of '{choice_of(folder)}', not of '{text}'; move it or use another folder.")
+        raise UserError(
+            f"{folder}: the cache of '{choice_of(folder)}', not of '{text}'; move it or use another folder."
+        )
 
 
 def remove_abandoned(data_dir: pathlib.Path) -> None:

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from fedwin.data.source import ExampleSource
+from fedwin.data.reader import ExampleSource
 
 # Of larger features some rows stand for all: a hash must not cost more than opening the data does.
 WHOLE_BYTES = 64 << 20

@@ -7,7 +7,8 @@ import urllib.error
 import urllib.request
 
 from fedwin import registry
-from fedwin.data import checksums, files, mnist
+from fedwin.data.formats import checksums, files
+from fedwin.data.sources import mnist
 from fedwin.errors import UserError
 
 CHUNK = 1 << 20
@@ -35,9 +36,7 @@ SOURCES: dict[str, tuple] = {
     "cifar10": source("cifar10", TORONTO, "cifar-10-binary.tar.gz"),
     "cifar100": source("cifar100", TORONTO, "cifar-100-binary.tar.gz"),
     "cifar100_pam": source("cifar100_pam", TFF, "cifar100.sqlite.lzma"),
-    "femnist": source(
-        "femnist", FEDJAX + "emnist/", "federated_emnist_train.sqlite", "federated_emnist_test.sqlite"
-    ),
+    "femnist": source("femnist", FEDJAX + "emnist/", "federated_emnist_train.sqlite", "federated_emnist_test.sqlite"),
     "femnist:form=leaf": (),
     "femnist:form=tff": source("femnist", TFF, "emnist_all.sqlite.lzma"),
     "femnist:form=hdf5": source("femnist", TFF, "fed_emnist.tar.bz2"),

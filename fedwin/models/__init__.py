@@ -2,9 +2,9 @@
 
 import jax.numpy as jnp
 
-from fedwin.models import lstm, mobilenet, plain_gn, resnet, resnet18, simple
 from fedwin.models.adapters import from_fedjax, from_flax, from_haiku
 from fedwin.models.model import Model, Output
+from fedwin.models.networks import lstm, mobilenet, plain_gn, resnet, resnet18, simple
 from fedwin.registry import Registry
 
 # Compute types. Parameters are float32, in float64 float64 (needs jax_enable_x64).

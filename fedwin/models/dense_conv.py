@@ -79,9 +79,7 @@ def _plain_of_kernel(x, dy, g: _Geometry):
 
 
 def _fast_values(x, kernel, g: _Geometry):
-    return lax.conv_general_dilated(
-        x, kernel, g.strides, g.padding, g.inside, g.dilation, _NHWC, precision=g.precision
-    )
+    return lax.conv_general_dilated(x, kernel, g.strides, g.padding, g.inside, g.dilation, _NHWC, precision=g.precision)
 
 
 def _fast_of_input(dy, kernel, g: _Geometry):
@@ -122,7 +120,9 @@ def _primitive(name: str, fast: Callable, plain: Callable) -> Primitive:
     """A bilinear map of two arrays: `fast` on a CPU, `plain` on accelerators and under vmap."""
 
     def run(a, b, *, geometry):
-        return lax.platform_dependent(a, b, cpu=lambda a, b: fast(a, b, geometry), default=lambda a, b: plain(a, b, geometry))
+        return lax.platform_dependent(
+            a, b, cpu=lambda a, b: fast(a, b, geometry), default=lambda a, b: plain(a, b, geometry)
+        )
 
     def shape(a, b, *, geometry):
         y = jax.eval_shape(lambda a, b: plain(a, b, geometry), a, b)

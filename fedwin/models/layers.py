@@ -30,7 +30,9 @@ def haiku_kernel(key, shape, dtype=jnp.float32):
 def torch_conv(x, features, kernel_size, strides=1, padding="SAME", *, kernel_init=torch_kernel, **options):
     """A convolution of x with PyTorch's default initialisation; call it inside a compact method."""
     fan_in = x.shape[-1] // options.get("feature_group_count", 1) * kernel_size[0] * kernel_size[1]
-    layer = Conv(features, kernel_size, strides, padding, kernel_init=kernel_init, bias_init=torch_bias(fan_in), **options)
+    layer = Conv(
+        features, kernel_size, strides, padding, kernel_init=kernel_init, bias_init=torch_bias(fan_in), **options
+    )
     return layer(x)
 
 

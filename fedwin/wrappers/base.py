@@ -15,6 +15,7 @@ from fedwin.algorithms.adaptive import Moments
 from fedwin.core import Algorithm, Phase, Variables
 from fedwin.errors import UserError
 from fedwin.registry import Registry
+from fedwin.schedules import as_schedule
 
 WRAPPERS = Registry("wrapper")
 
@@ -42,11 +43,6 @@ class Wrapper(NamedTuple):
             most = train.max_epochs or (None if callable(train.epochs) else int(train.epochs))
             train = dataclasses.replace(train, epochs=self.epochs(as_schedule(train.epochs)), max_epochs=most)
         return train
-
-
-def as_schedule(value) -> Callable:
-    """Returns `value` if it is a function of the round, else the function that is always `value`."""
-    return value if callable(value) else lambda round: value
 
 
 class Wrapped(NamedTuple):
@@ -78,7 +74,7 @@ def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Ca
 
     Args:
       algorithm: what is wrapped.
-      init: (params, inner state) -> own state.
+      init: (params, inner state, key) -> own state.
       update: (own state, Variables, inner state, round) -> (own state, Variables).
       eval_model: (Variables, Wrapped) -> Variables; default: the wrapped algorithm's.
     """
@@ -87,9 +83,9 @@ def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Ca
         own, model = update(state.own, Variables(params, stats), state.inner, round)
         return model.params, Wrapped(state.inner, own), model.stats
 
-    def first(params):
-        inner = algorithm.init(params)
-        return Wrapped(inner, init(params, inner))
+    def first(params, key):
+        inner = algorithm.init(params, key)
+        return Wrapped(inner, init(params, inner, key))
 
     phases = (*map(_lifted, algorithm.phases), Phase(broadcast=lambda params, state: (), client=None, server=server))
     evaluate = eval_model or (lambda model, state: algorithm.eval_model(model, state.inner))
@@ -140,7 +136,7 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
         own, delta = update(state.own, params, delta, round)
         inner, now = state.inner, round == start
         if reset != "none":
-            inner = with_moments(now, inner, algorithm.init(params))
+            inner = with_moments(now, inner, algorithm.init(params, jax.random.key(0)))
         one = jnp.ones((), total["delta"].weight.dtype)
         params, inner = phase.server(params, inner, {"delta": core.Mean(delta, one)}, round)
         if reset == "one_round_only":
@@ -148,16 +144,15 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
         return params, Wrapped(inner, own)
 
     return algorithm._replace(
-        init=lambda params: Wrapped(algorithm.init(params), init(params)),
+        init=lambda params, key: Wrapped(algorithm.init(params, key), init(params)),
         phases=tuple(_lifted(p)._replace(server=server) if p.client else _lifted(p) for p in algorithm.phases),
         eval_model=lambda model, state: algorithm.eval_model(model, state.inner),
     )
 
 
-def initial_stats(setting: core.Setting):
+def initial_stats(setting: core.Setting, key):
     """Returns the model statistics that a run starts from (BatchNorm's; () without)."""
     if setting.model is None:
         return ()
-    key = jax.random.key(0) if setting.key is None else setting.key
     stats = lambda key: setting.model.init(key).stats
     return jax.jit(stats)(key) if jax.tree.leaves(jax.eval_shape(stats, key)) else ()

@@ -5,11 +5,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedwin import tree, window as windows
+from fedwin import tree
+from fedwin import window as windows
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.observers import first_round
-from fedwin.wrappers.base import WRAPPERS, Wrapper, after, as_schedule, before, initial_stats, unchanged
+from fedwin.schedules import as_schedule, first_round
+from fedwin.wrappers.base import WRAPPERS, Wrapper, after, before, initial_stats, unchanged
 
 SCHEDULES = ("exp", "exp_compound", "const", "cyclic", "epoch", "none")
 
@@ -105,9 +106,9 @@ def ima(
         return own, tree.where(round >= begin, mean, values)
 
     def wrap(algorithm):
-        stats = initial_stats(setting)
+        stats = jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0))
         if placement == "post":
-            init = lambda params, inner: Averaging(empty(Variables(params, stats)), jnp.zeros((), bool))
+            init = lambda params, inner, key: Averaging(empty(Variables(params, stats)), jnp.zeros((), bool))
 
             def smooth(own, model, inner, round):
                 window, model = averaged(own.window, model, round)
@@ -133,7 +134,7 @@ def ima(
             own, mean = averaged(own, model.stats, round)
             return own, model._replace(stats=mean)
 
-        return after(algorithm, lambda params, inner: empty(stats), smooth)
+        return after(algorithm, lambda params, inner, key: empty(stats), smooth)
 
     def rate(base):
         return ima_rate(as_schedule(base), first, schedule, decay, low, period, lr_restart)

@@ -44,12 +44,13 @@ def local_bn(setting) -> Wrapper:
         return phase._replace(client=client)
 
     def wrap(algorithm):
-        stats = initial_stats(setting)
-        if not jax.tree.leaves(stats):
+        if not jax.tree.leaves(jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0))):
             raise UserError("local_bn: the model has no BatchNorm statistics to keep; leave --wrap=local_bn away.")
         return algorithm._replace(
             phases=tuple(kept(phase) if phase.client else phase for phase in algorithm.phases),
-            client_init=lambda params, id: Kept(algorithm.client_init(params, id), jnp.zeros((), bool), stats),
+            client_init=lambda params, id, key: Kept(
+                algorithm.client_init(params, id, key), jnp.zeros((), bool), initial_stats(setting, key)
+            ),
         )
 
     return Wrapper("local_bn", wrap)

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from fedwin import observers
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.observers import first_round
-from fedwin.wrappers.base import WRAPPERS, Wrapper, after, as_schedule, initial_stats, unchanged
+from fedwin.schedules import as_schedule, first_round
+from fedwin.wrappers.base import WRAPPERS, Wrapper, after, initial_stats, unchanged
 
 
 @WRAPPERS.register("swa")
@@ -45,8 +45,9 @@ def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None, evaluate
         return cycled
 
     def wrap(algorithm):
-        stats = initial_stats(setting)
-        init = lambda params, inner: average.init(algorithm.eval_model(Variables(params, stats), inner))
+
+        def init(params, inner, key):
+            return average.init(algorithm.eval_model(Variables(params, initial_stats(setting, key)), inner))
 
         def update(own, model, inner, round):
             return average.update(round, algorithm.eval_model(model, inner), own), model

@@ -7,12 +7,13 @@ import pytest
 from fedwin import citations, testing, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.algorithms.catalog import amounts
-from fedwin.communication import communication, overhead
-from fedwin.config import Config
+from fedwin.engine.communication import communication, overhead
 from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.observers import OBSERVERS
+from fedwin.runs.config import Config
 from fedwin.wrappers import WRAPPERS
+
 
 @pytest.fixture(scope="module")
 def problem():
@@ -26,7 +27,8 @@ def test_what_travels_is_what_the_entry_says(name):
     p, entry = testing.classification(), ALGORITHMS.entries[name]
     size = lambda params: tree.nbytes(params) // 4
     counted = [
-        communication(p.build(choice), p.variables.params, p.store, p.n_max, p.variables.stats) for choice in entry.instances
+        communication(p.build(choice), p.variables.params, p.store, p.n_max, p.variables.stats)
+        for choice in entry.instances
     ]
     for way in ("down", "up"):
         # The model's statistics, which are no parameters, travel once each way.
@@ -93,7 +95,9 @@ def test_several_names_are_cited_once_each():
 
 
 def test_a_configuration_is_cited_whole():
-    config = Config(algorithm="fedsam:rho=0.1", wrap=["clip:norm=1.0", "swa"], observe=["wima:window=9", "ema"], loss="wsm")
+    config = Config(
+        algorithm="fedsam:rho=0.1", wrap=["clip:norm=1.0", "swa"], observe=["wima:window=9", "ema"], loss="wsm"
+    )
     text = citations.citation(config)
     assert text == citations.citation("fedsam", "swa", "wima", "ema", "wsm")
     assert text.count("@") == len(re.findall(r"@\w+{(\w+),", text)) == len(set(re.findall(r"@\w+{(\w+),", text)))

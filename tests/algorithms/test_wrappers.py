@@ -9,8 +9,8 @@ import optax
 import pytest
 
 from fedwin import engine, observers, testing, wrappers
-from fedwin.communication import communication
 from fedwin.core import Setting
+from fedwin.engine.communication import communication
 from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS
 
@@ -156,7 +156,9 @@ def test_a_wrapper_leaves_constants_constant():
     p = testing.classification()
     none = WRAPPERS.build("ima:schedule=none", SETTING).solver(p.train)
     assert none.lr == p.train.lr and none.epochs == p.train.epochs and none.max_epochs is None
-    epoch = WRAPPERS.build("ima:schedule=epoch,start=50,period=10", SETTING).solver(dataclasses.replace(p.train, epochs=3))
+    epoch = WRAPPERS.build("ima:schedule=epoch,start=50,period=10", SETTING).solver(
+        dataclasses.replace(p.train, epochs=3)
+    )
     assert epoch.max_epochs == 3
     assert [int(epoch.epochs(jnp.int32(t))) for t in (0, 49, 50, 60, 99)] == [3, 3, 3, 2, 1]
 

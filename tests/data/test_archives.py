@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import files, tff
+from fedwin.data.formats import files, tff
 from fedwin.errors import UserError
 
 from .formats import objects, write_fedjax_sqlite, write_tff_sqlite
@@ -117,7 +117,9 @@ def test_what_is_wrong_in_a_copy_is_said_of_the_original(tmp_path):
         path = tmp_path / f"federated_emnist_{side}.sqlite.xz"
         path.write_bytes(lzma.compress((tmp_path / "plain.sqlite").read_bytes()))
         (tmp_path / "plain.sqlite").unlink()
-    with pytest.raises(UserError, match=f"^{tmp_path}/federated_emnist_train.sqlite.xz, client 'w': record 0: label 99"):
+    with pytest.raises(
+        UserError, match=f"^{tmp_path}/federated_emnist_train.sqlite.xz, client 'w': record 0: label 99"
+    ):
         data.load("femnist", tmp_path)
     path = tmp_path / "federated_emnist_test.sqlite.xz"
     path.write_bytes(path.read_bytes()[:-40])

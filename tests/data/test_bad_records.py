@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from fedwin import data
-from fedwin.data import clients, digit5, mnist, values
+from fedwin.data.formats import clients, values
+from fedwin.data.sources import digit5, mnist
 from fedwin.errors import UserError
 
 from .formats import objects, write_fedjax_sqlite, write_leaf, write_tff_sqlite

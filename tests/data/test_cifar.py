@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import checksums, cifar
+from fedwin.data.formats import checksums
+from fedwin.data.sources import cifar
 from fedwin.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
@@ -113,7 +114,9 @@ def test_even_a_verified_pickle_cannot_call_functions(tmp_path, monkeypatch):
     evil = pickle.dumps({b"data": Harmful()}, protocol=2)
     (tmp_path / "data_batch_2").write_bytes(evil)
     sums = {name: ("md5", hashlib.md5(blob).hexdigest()) for name, (_, _, blob) in contents.items()}
-    monkeypatch.setitem(checksums.CHECKSUMS, "cifar10", {**sums, "data_batch_2": ("md5", hashlib.md5(evil).hexdigest())})
+    monkeypatch.setitem(
+        checksums.CHECKSUMS, "cifar10", {**sums, "data_batch_2": ("md5", hashlib.md5(evil).hexdigest())}
+    )
     with pytest.raises(UserError, match="data_batch_2.*system"):
         data.load("cifar10", tmp_path)
 
@@ -204,7 +207,7 @@ def test_cifar100_pickles_and_options(tmp_path, monkeypatch):
 
 
 def test_the_class_tree_is_twenty_times_five():
-    from fedwin.data.cifar_names import COARSE, FINE, PARENT
+    from fedwin.data.sources.cifar_names import COARSE, FINE, PARENT
 
     assert (np.bincount(PARENT) == 5).all() and len(COARSE) == 20 and len(FINE) == 100 == len(set(FINE))
     assert (

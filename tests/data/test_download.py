@@ -13,11 +13,13 @@ import pytest
 
 from experiments import prepare
 from fedwin import data
-from fedwin.data import checksums, download, files
+from fedwin.data import download
+from fedwin.data.formats import checksums, files
 from fedwin.errors import UserError
 
 from .formats import objects, write_fedjax_sqlite, write_tff_sqlite
 from .test_mnist import write
+
 
 def serve(answer: bytes):
     """Starts a server that answers every request with these bytes; returns it and its address."""

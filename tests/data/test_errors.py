@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import clients, digit5, files, leaf, tff
+from fedwin.data.formats import clients, files, leaf, tff
 from fedwin.data.partitions.pack import finish
+from fedwin.data.sources import digit5
 from fedwin.errors import UserError
 
 from .balanced import balanced, labelled
@@ -153,7 +154,9 @@ def test_the_missing_hdf5_package_is_named(monkeypatch):
 def test_cifar100_pam_records(tmp_path):
     bad = {"image": np.full(3072, 256), "label": np.array([1]), "coarse_label": np.array([1])}
     write_tff_sqlite(tmp_path / "cifar100.sqlite", {"train": {"me": [bad]}, "test": {"me": [bad]}})
-    with pytest.raises(UserError, match="cifar100.sqlite, split train, record 0 of client 'me': .* pixel 256 is not in"):
+    with pytest.raises(
+        UserError, match="cifar100.sqlite, split train, record 0 of client 'me': .* pixel 256 is not in"
+    ):
         data.load("cifar100_pam", tmp_path)
     (tmp_path / "cifar100.sqlite").unlink()
     for side in ("train", "test"):

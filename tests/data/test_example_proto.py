@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedwin.data import example_proto
+from fedwin.data.formats import example_proto
 
 from .formats import example
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import shakespeare
-from fedwin.data.cifar_names import PARENT
+from fedwin.data.sources import shakespeare
+from fedwin.data.sources.cifar_names import PARENT
 from fedwin.errors import UserError
 
 from .formats import objects, write_fedjax_sqlite, write_leaf, write_tff_sqlite
@@ -199,7 +199,10 @@ def write_cifar100(folder, repeats):
     for side, count in (("train", repeats), ("test", repeats // 5)):
         fine = np.tile(np.arange(100), count)
         records = np.concatenate(
-            [np.stack([PARENT[fine], fine], 1), rng.integers(0, 256, (len(fine), 3072))], 1, dtype=np.uint8, casting="unsafe"
+            [np.stack([PARENT[fine], fine], 1), rng.integers(0, 256, (len(fine), 3072))],
+            1,
+            dtype=np.uint8,
+            casting="unsafe",
         )
         (folder / f"{side}.bin").write_bytes(records.tobytes())
 

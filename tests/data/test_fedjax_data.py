@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import fedjax_data
+from fedwin.data.sources import fedjax_data
 from fedwin.errors import UserError
 
 

@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from fedwin import data
-from fedwin.data import digit5, source
+from fedwin.data import reader as source
+from fedwin.data.sources import digit5
 from fedwin.errors import UserError
 
 from .test_mnist import encode

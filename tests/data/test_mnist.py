@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import idx
+from fedwin.data.formats import idx
 from fedwin.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")

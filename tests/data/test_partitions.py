@@ -202,7 +202,9 @@ def test_dirichlet_matches_the_reference_statistics(options):
 
 def test_a_hundred_classes_at_a_large_alpha():
     classes = (data.deal(balanced(100, 50_000), "dirichlet:alpha=1000", 100, 0).report["histogram"] > 0).sum(1)
-    assert classes.mean() == pytest.approx(95.5, rel=0.01) and classes.max() == 100 and classes.min() < 60  # the last filled
+    assert (
+        classes.mean() == pytest.approx(95.5, rel=0.01) and classes.max() == 100 and classes.min() < 60
+    )  # the last filled
 
 
 def test_the_prior_matters_by_an_order_of_magnitude_on_a_hundred_classes():

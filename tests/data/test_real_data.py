@@ -60,7 +60,7 @@ def test_cifar100_subset():
         np.bincount(dataset.train["y"]).tolist() == [60] * 100
         and np.bincount(dataset.test["coarse"]).tolist() == [50] * 20
     )
-    from fedwin.data.cifar_names import PARENT
+    from fedwin.data.sources.cifar_names import PARENT
 
     np.testing.assert_array_equal(PARENT[dataset.train["y"]], dataset.train["coarse"])
     names = (need("cifar100-subset", "fine_label_names.txt")).read_text().split()
@@ -131,7 +131,8 @@ def test_pacs_subset():
 
 @pytest.mark.filterwarnings("ignore:.*characters outside")
 def test_shakespeare_from_leaf_and_from_plays():
-    from fedwin.data import plays, shakespeare_leaf
+    from fedwin.data.formats import plays
+    from fedwin.data.sources import shakespeare_leaf
 
     need("shakespeare")
     dataset = data.load("shakespeare_leaf", ROOT)

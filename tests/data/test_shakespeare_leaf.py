@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import plays
-from fedwin.data.shakespeare_leaf import ALPHABET, LENGTH, encode
+from fedwin.data.formats import plays
+from fedwin.data.sources.shakespeare_leaf import ALPHABET, LENGTH, encode
 from fedwin.errors import UserError
 
 from .formats import write_leaf

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import clients, tff
+from fedwin.data.formats import clients, tff
 from fedwin.errors import UserError
 
 from .formats import objects, write_fedjax_sqlite, write_tff_sqlite
@@ -24,7 +24,9 @@ def write(folder, form, train=USERS, test=TESTS):
     sides = {"train": train, "test": test}
     if form == "tff":
         backwards = {side: dict(reversed(held.items())) for side, held in sides.items()}
-        rows = {side: {c: [{"tokens": s} for s in listed] for c, listed in held.items()} for side, held in backwards.items()}
+        rows = {
+            side: {c: [{"tokens": s} for s in listed] for c, listed in held.items()} for side, held in backwards.items()
+        }
         write_tff_sqlite(folder / "stackoverflow.sqlite", rows, scattered=True)
         return
     for side, held in sides.items():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import cifar_names
+from fedwin.data.sources import cifar_names
 
 from .formats import write_fedjax_sqlite, write_leaf
 from .test_archives import write_pair
@@ -47,7 +47,11 @@ ORIGINALS = {
     "mnist": (write, "", "n=20,tests=10"),
     "fmnist": (write, "", "n=20,tests=10"),
     "emnist": (lambda f: write(f, "emnist-byclass-", "test"), "", "n=70,tests=70"),
-    "usps": (lambda f: write_usps(f, np.zeros((10, 16, 16), np.int16), np.arange(10, dtype=np.uint8)), "", "n=20,tests=10"),
+    "usps": (
+        lambda f: write_usps(f, np.zeros((10, 16, 16), np.int16), np.arange(10, dtype=np.uint8)),
+        "",
+        "n=20,tests=10",
+    ),
     "mnist_writers": (write_writers, "", "clients=3,n=20"),
     "femnist": (lambda f: write_femnist(f, "fedjax", characters(), characters(seed=1)), "", "clients=3,n=20"),
     "femnist_digits": (write_digits, "", "clients=3,n=20"),
@@ -66,7 +70,9 @@ ORIGINALS = {
 
 
 def test_every_stand_in_has_its_original_here():
-    assert {f"{name}_synthetic" for name in ORIGINALS} == {name for name in data.DATASETS if name.endswith("_synthetic")}
+    assert {f"{name}_synthetic" for name in ORIGINALS} == {
+        name for name in data.DATASETS if name.endswith("_synthetic")
+    }
 
 
 @pytest.mark.parametrize("name", ORIGINALS)

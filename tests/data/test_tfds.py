@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import cifar
+from fedwin.data.sources import cifar
 from fedwin.errors import UserError
 
 # 20 and 6 images of one grey value each but for a white corner; in a process of its own, as a user would prepare it.
@@ -73,7 +73,10 @@ def test_builders_of_known_sets_are_what_those_sets_are(prepared):
     own = data.load("tfds:name=cifar10", prepared)
     assert (own.mean, own.std) == cifar.CONSTANTS["cifar10"]
     assert data.load("tfds:name=cifar10,constants=none", prepared).mean is None
-    upright, as_it_lies = data.load("tfds:name=emnist", prepared), data.load("tfds:name=emnist,transpose=false", prepared)
+    upright, as_it_lies = (
+        data.load("tfds:name=emnist", prepared),
+        data.load("tfds:name=emnist,transpose=false", prepared),
+    )
     assert (upright.train["x"][:, 7, 0] == 255).all() and (as_it_lies.train["x"][:, 0, 7] == 255).all()
 
 
@@ -82,7 +85,11 @@ def test_labels_of_two_levels_stay_together(prepared):
     assert fine.num_classes == 4 and coarse.num_classes == 2
     np.testing.assert_array_equal(fine.train["coarse"], fine.train["y"] // 2)
     np.testing.assert_array_equal(coarse.test["y"], coarse.test["fine"] // 2)
-    assert data.deal(fine, "pachinko", 4, 0).sizes.tolist() == data.deal(coarse, "pachinko", 4, 0).sizes.tolist() == [5] * 4
+    assert (
+        data.deal(fine, "pachinko", 4, 0).sizes.tolist()
+        == data.deal(coarse, "pachinko", 4, 0).sizes.tolist()
+        == [5] * 4
+    )
 
 
 def test_without_tensorflow(prepared):

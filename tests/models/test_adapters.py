@@ -76,7 +76,9 @@ def test_fedjax_model_equals_itself():
     variables, batch = jax.jit(model.init)(jax.random.key(0)), {"x": images(2, 28)}
     apply = jax.jit(model.apply, static_argnums=3)
     out = apply(variables, batch, jax.random.key(1), False)
-    np.testing.assert_allclose(out.logits, jax.jit(theirs.apply_for_eval)(variables.params, batch), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        out.logits, jax.jit(theirs.apply_for_eval)(variables.params, batch), rtol=1e-4, atol=1e-5
+    )
     train = apply(variables, batch, jax.random.key(1), True)
     want = jax.jit(theirs.apply_for_train)(variables.params, batch, jax.random.key(1))
     np.testing.assert_allclose(train.logits, want, rtol=1e-4, atol=1e-5)

@@ -26,7 +26,9 @@ CASES = {
     "depthwise, multiplier": dict(x=(2, 7, 6, 4), w=(3, 3, 1, 8), strides=(1, 1), padding="SAME", groups=4),
     "groups": dict(x=(2, 7, 6, 4), w=(3, 3, 2, 6), strides=(1, 1), padding="SAME", groups=2),
     "kernel dilation": dict(x=(2, 9, 9, 3), w=(3, 3, 3, 4), strides=(1, 1), padding="SAME", rhs_dilation=(2, 2)),
-    "input dilation": dict(x=(2, 5, 5, 3), w=(3, 3, 3, 4), strides=(1, 1), padding=((1, 1), (2, 0)), lhs_dilation=(2, 2)),
+    "input dilation": dict(
+        x=(2, 5, 5, 3), w=(3, 3, 3, 4), strides=(1, 1), padding=((1, 1), (2, 0)), lhs_dilation=(2, 2)
+    ),
     "1-d": dict(x=(2, 9, 3), w=(3, 3, 4), strides=(2,), padding="SAME", numbers=("NHC", "HIO", "NHC")),
     "NCHW": dict(x=(2, 3, 7, 6), w=(4, 3, 3, 3), strides=(1, 1), padding="SAME", numbers=("NCHW", "OIHW", "NCHW")),
 }
@@ -100,10 +102,17 @@ def test_flax_layer_has_the_same_parameters():
     ours, theirs = conv.Conv(5, (3, 3), 2), nn.Conv(5, (3, 3), 2)
     variables = jax.jit(theirs.init)(jax.random.key(0), x)
     assert jax.tree.structure(variables) == jax.tree.structure(jax.eval_shape(ours.init, jax.random.key(0), x))
-    np.testing.assert_allclose(jax.jit(ours.apply)(variables, x), jax.jit(theirs.apply)(variables, x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        jax.jit(ours.apply)(variables, x), jax.jit(theirs.apply)(variables, x), rtol=1e-5, atol=1e-5
+    )
 
 
-POOLS = [((2, 2), (2, 2), "VALID", 7), ((3, 3), (2, 2), "VALID", 9), ((2, 2), (2, 2), "SAME", 7), ((3, 3), (1, 1), "SAME", 5)]
+POOLS = [
+    ((2, 2), (2, 2), "VALID", 7),
+    ((3, 3), (2, 2), "VALID", 9),
+    ((2, 2), (2, 2), "SAME", 7),
+    ((3, 3), (1, 1), "SAME", 5),
+]
 
 
 @pytest.mark.parametrize("window,strides,padding,side", POOLS)
@@ -132,7 +141,11 @@ def test_large_convolutions_and_their_second_derivatives_equal_lax():
         assert "fedwin_convolution" in str(jax.make_jaxpr(ours)(x, w))
         loss = lambda f: lambda x, w: jnp.sum(jnp.tanh(f(x, w)))
         along = lambda f: jax.jit(lambda x, w: jax.jvp(jax.grad(loss(f), (0, 1)), (x, w), (dx, dw)))(x, w)
-        back = lambda f: jax.jit(jax.grad(lambda x, w: sum(jnp.vdot(a, b) for a, b in zip(jax.grad(loss(f), (0, 1))(x, w), (dx, dw))), (0, 1)))(x, w)
+        back = lambda f: jax.jit(
+            jax.grad(
+                lambda x, w: sum(jnp.vdot(a, b) for a, b in zip(jax.grad(loss(f), (0, 1))(x, w), (dx, dw))), (0, 1)
+            )
+        )(x, w)
         for way in (along, back):
             for a, b in zip(jax.tree.leaves(way(ours)), jax.tree.leaves(way(theirs)), strict=True):
                 np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4)

@@ -10,11 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import evaluate, losses
+from fedwin import losses
 from fedwin.core import Variables
+from fedwin.engine import evaluate
 from fedwin.errors import UserError
-from fedwin.models import MODELS, build, mobilenet
+from fedwin.models import MODELS, build
 from fedwin.models.layers import BatchNorm, GroupNorm, dropout
+from fedwin.models.networks import mobilenet
 
 CIFAR, GREY, TEXT = (32, 32, 3), (28, 28, 1), (80,)
 # text, shape of one example, classes, parameters
@@ -109,7 +111,9 @@ def test_parameters_shapes_and_classifier(text, shape, classes, size):
     variables = abstract(model)
     assert count(variables.params) == size
     leaves = jax.tree_util.tree_flatten_with_path(variables.params)[0]
-    inside = [[key.key for key in path[: len(model.classifier_path)]] == list(model.classifier_path) for path, _ in leaves]
+    inside = [
+        [key.key for key in path[: len(model.classifier_path)]] == list(model.classifier_path) for path, _ in leaves
+    ]
     assert 0 < sum(inside) == len(jax.tree.leaves(variables.params["classifier"])) < len(leaves) or "logistic" in text
     if (text, shape) in SEEN:  # another number of classes changes the count alone
         return
@@ -164,7 +168,11 @@ def test_dropout_keeps_the_mean(rate):
 def test_resnet20_shortcut_a_has_no_parameters():
     params = abstract(build("resnet20", CIFAR, 10)).params
     assert not any("shortcut" in key for block in params.values() for key in block)
-    assert any("shortcut" in key for block in abstract(build("resnet20:shortcut=B", CIFAR, 10)).params.values() for key in block)
+    assert any(
+        "shortcut" in key
+        for block in abstract(build("resnet20:shortcut=B", CIFAR, 10)).params.values()
+        for key in block
+    )
 
 
 def test_wsm_pool_ignores_row_and_column_three():
@@ -316,7 +324,12 @@ def test_mobilenet_block_is_depthwise_and_keeps_examples_apart():
     assert variables["params"]["depthwise"]["kernel"].shape == (3, 3, 1, 16)
     apply = jax.jit(block.apply)
     y = apply(variables, x)
-    zeroed = {"params": {**variables["params"], "project_norm": jax.tree.map(jnp.zeros_like, variables["params"]["project_norm"])}}
+    zeroed = {
+        "params": {
+            **variables["params"],
+            "project_norm": jax.tree.map(jnp.zeros_like, variables["params"]["project_norm"]),
+        }
+    }
     np.testing.assert_array_equal(apply(zeroed, x), x)
     np.testing.assert_allclose(apply(variables, x.at[1].set(0))[0], y[0], rtol=1e-5, atol=1e-6)
 

@@ -5,10 +5,10 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.catalog import PARTITIONS
 from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.partitions import fill
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
+from fedwin.data.registries import PARTITIONS
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 

@@ -5,11 +5,11 @@ Zaccone et al. 2023, https://arxiv.org/abs/2311.18578. It differs from the paper
 
 import numpy as np
 
-from fedwin.data.catalog import PARTITIONS
 from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.partitions.dirichlet import check_alpha
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
 from fedwin.data.partitions.yurochkin import attempt, classes, deal
+from fedwin.data.registries import PARTITIONS
 from fedwin.data.rng import generator
 
 

@@ -5,11 +5,11 @@ The allocation model is Li and McCallum's, https://dl.acm.org/doi/10.1145/114384
 
 import numpy as np
 
-from fedwin.data.catalog import PARTITIONS
 from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.partitions import fill
 from fedwin.data.partitions.dirichlet import check_alpha, draw
 from fedwin.data.partitions.pack import check_counts, pack
+from fedwin.data.registries import PARTITIONS
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 

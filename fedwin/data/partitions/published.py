@@ -13,10 +13,10 @@ import re
 
 import numpy as np
 
-from fedwin.data import files
-from fedwin.data.catalog import PARTITIONS
 from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.formats import files
 from fedwin.data.partitions.pack import finish, labels_of
+from fedwin.data.registries import PARTITIONS
 from fedwin.errors import UserError
 
 NAME = re.compile(r"img_(\d+)_label_(\d+)(\.\w+)?$")
@@ -28,7 +28,9 @@ def read_csv(path, text: str):
     try:
         missing = {"user_id", "image_id"} - set(reader.fieldnames or ())
         if missing:
-            raise UserError(f"{path}: column {' and '.join(sorted(missing))} is missing; it needs user_id,image_id,class.")
+            raise UserError(
+                f"{path}: column {' and '.join(sorted(missing))} is missing; it needs user_id,image_id,class."
+            )
         for record in reader:
             where = f"line {reader.line_num}"
             user, image, label = (record.get(column) for column in ("user_id", "image_id", "class"))

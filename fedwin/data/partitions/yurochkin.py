@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from fedwin.data.catalog import PARTITIONS
 from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.partitions.dirichlet import check_alpha, draw
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
+from fedwin.data.registries import PARTITIONS
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 

@@ -1,0 +1,110 @@
+"""A data set dealt to clients: what the engine trains on and evaluates with."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedwin.data.check import check_labels
+from fedwin.data.dataset import MAX_CELLS, Dataset, Partition
+from fedwin.data.store import Store
+from fedwin.errors import UserError
+
+MAX_BUCKETS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Federation:
+    """Clients, their training examples and the common test set.
+
+    Attributes:
+      dataset: the examples; partition: the clients' training examples; validation: their held-out ones, or None.
+      info: tree of [K, ...] that clients see as Client.info: 'train' and 'validation' label counts [K, C] for
+        classification up to MAX_CELLS, 'domain' [K] where there are domains.
+    """
+
+    dataset: Dataset
+    partition: Partition
+    validation: Partition | None
+    info: Any
+
+    @property
+    def num_clients(self) -> int:
+        return self.partition.num_clients
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.partition.sizes
+
+    @property
+    def equal_size(self) -> int | None:
+        """N if every client holds exactly N examples, else None."""
+        sizes = self.sizes
+        return int(sizes[0]) if (sizes == sizes[0]).all() else None
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Client sizes that cohorts are padded to: the largest, and its half and quarter where sizes differ."""
+        largest = int(self.sizes.max())
+        if self.equal_size is not None:
+            return (largest,)
+        return tuple(sorted({-(-largest // (1 << i)) for i in range(MAX_BUCKETS)}))
+
+    def bucket(self, ids) -> int:
+        """Returns the smallest bucket that holds every client of `ids` (-1 = padding)."""
+        ids = np.asarray(ids)
+        most = self.sizes[ids[ids >= 0]].max(initial=1)
+        return next(b for b in self.buckets if b >= most)
+
+    def store(self) -> Store:
+        """Returns the device's view of the training data, as host arrays."""
+        sizes = self.sizes
+        return Store(
+            examples={name: np.asarray(self.dataset.train[name]) for name in ("x", "y")},
+            order=self.partition.order.astype(np.int32),
+            offset=self.partition.offset.astype(np.int32),
+            info=self.info,
+            weight=(sizes / sizes.sum()).astype(np.float32),
+        )
+
+    def shapes(self) -> Store:
+        """Returns shapes and dtypes like those of a Store on the device, for counting; reads no example."""
+        spec = jax.ShapeDtypeStruct
+        train, clients = self.dataset.train, self.num_clients
+        return Store(
+            examples={name: spec(train[name].shape, train[name].dtype) for name in ("x", "y")},
+            order=spec(self.partition.order.shape, np.int32),
+            offset=spec((clients + 1,), np.int32),
+            info=jax.tree.map(lambda leaf: spec(leaf.shape, leaf.dtype), self.info),
+            weight=spec((clients,), np.float32),
+        )
+
+
+def federate(dataset: Dataset, partition: Partition, validation: Partition | None = None) -> Federation:
+    """Checks a deal and returns the federation.
+
+    Raises UserError for a client without examples, an example that does not exist, or a label outside the classes.
+    """
+    for split, features in (("train", dataset.train), ("test", dataset.test)):
+        # A memory map is a packed cache: checked when it was written, and perhaps too large to read for this.
+        if not isinstance(features["y"], np.memmap):
+            check_labels(features["y"], dataset.num_classes, f"data set '{dataset.name}', {split}")
+    sizes = partition.sizes
+    if partition.num_clients < 1:
+        raise UserError(f"dataset {dataset.name}: the partition has no clients.")
+    if (sizes < 1).any():
+        empty = int(np.argmin(sizes))
+        name = empty if partition.ids is None else partition.ids[empty]
+        raise UserError(f"client {name} has no examples; use fewer clients or a partition that leaves none empty.")
+    total = len(dataset.train["y"])
+    if partition.order.size and (partition.order.min() < 0 or partition.order.max() >= total):
+        raise UserError(f"the partition names example {partition.order.max()}, but there are {total}.")
+    info: dict[str, Any] = {}
+    if dataset.task == "classification" and partition.num_clients * dataset.num_classes <= MAX_CELLS:
+        counts = lambda part: part.class_counts(dataset.train["y"], dataset.num_classes)
+        info["train"] = counts(partition)
+        info["validation"] = np.zeros_like(info["train"]) if validation is None else counts(validation)
+    if partition.domain is not None:
+        info["domain"] = np.asarray(partition.domain, np.int32)
+    return Federation(dataset, partition, validation, info)

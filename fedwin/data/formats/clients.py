@@ -1,0 +1,63 @@
+"""From a stream of clients to flat arrays with offsets."""
+
+import numpy as np
+
+from fedwin.data.dataset import Examples, Partition
+from fedwin.data.formats import values
+from fedwin.errors import UserError
+
+
+def flatten(stream, where, num_classes: int | None = None) -> tuple[Examples, Partition]:
+    """Joins the examples of all clients, client after client.
+
+    Args:
+      stream: (client id as bytes or str, feature -> array with a leading example axis) pairs.
+      where: the file or split, for error lines.
+      num_classes: where given, labels must be whole numbers in 0..num_classes - 1.
+
+    Returns:
+      The examples and the partition over them.
+
+    Raises:
+      UserError: no client, an empty one, an id twice, clients with different features, or a label out of range.
+    """
+    ids, sizes, columns = [], [], {}
+    seen = set()
+    for client, features in stream:
+        name = text(client)
+        if client in seen:
+            raise UserError(f"{where}: client id '{name}' occurs twice.")
+        seen.add(client)
+        lengths = {key: len(value) for key, value in features.items()}
+        if len(set(lengths.values())) != 1:
+            raise UserError(f"{where}, client '{name}': features differ in length: {lengths}.")
+        size = next(iter(lengths.values()))
+        if not size:
+            raise UserError(f"{where}, client '{name}': it has no examples; remove it from the file.")
+        if columns and columns.keys() != features.keys():
+            raise UserError(f"{where}, client '{name}': features {sorted(features)}, but {sorted(columns)} before.")
+        if num_classes is not None and "y" in features:
+            with values.naming(f"{where}, client '{name}'"):
+                features = {**features, "y": values.labels(features["y"], num_classes)}
+        for key, value in features.items():
+            value = np.asarray(value)
+            first = columns.setdefault(key, [value])[0]
+            if first.shape[1:] != value.shape[1:]:
+                raise UserError(
+                    f"{where}, client '{name}': '{key}' has shape {value.shape[1:]}, but {first.shape[1:]} before."
+                )
+            if ids:
+                columns[key].append(value)
+        ids.append(client)
+        sizes.append(size)
+    if not ids:
+        raise UserError(f"{where}: it holds no clients.")
+    # One feature at a time, dropping the pieces, so that at most one feature is held twice.
+    joined = {key: np.concatenate(columns.pop(key)) for key in list(columns)}
+    offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return joined, Partition(np.arange(offset[-1], dtype=np.int32), offset, ids=np.array(ids))
+
+
+def text(client) -> str:
+    """Returns a client id as readable text."""
+    return client.decode("utf-8", "replace") if isinstance(client, bytes) else str(client)

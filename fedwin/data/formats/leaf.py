@@ -1,0 +1,56 @@
+"""LEAF's JSON files, Caldas et al. 2018, https://github.com/TalwalkarLab/leaf.
+
+Folders `train` and `test` of files {"users": [...], "num_samples": [...], "user_data": {user: {"x": [...], "y":
+[...]}}}.
+"""
+
+import json
+import pathlib
+
+from fedwin.data.formats import files
+from fedwin.errors import UserError
+
+
+def parts(folder) -> list[pathlib.Path]:
+    """Returns the JSON files of a folder, compressed or not, in order of their names."""
+    return sorted(path for path in pathlib.Path(folder).glob("*.json*") if path.is_file())
+
+
+def find(data_dir, *patterns: str) -> tuple[pathlib.Path, pathlib.Path] | None:
+    """Returns the train and the test folder below data_dir, or None."""
+    for folder in files.folders(data_dir, "leaf*", *patterns):
+        for place in (folder, folder / "data"):
+            if parts(place / "train") and parts(place / "test"):
+                return place / "train", place / "test"
+    return None
+
+
+def read(folder):
+    """Yields (file, user, x, y) of every user, file by file.
+
+    Raises:
+      UserError: not LEAF JSON, a user named twice, x and y of different lengths.
+    """
+    seen = set()
+    for path in parts(folder):
+        try:
+            content = json.loads(files.read(path))
+            users, user_data = [str(user) for user in content["users"]], content["user_data"]
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{path}: not a LEAF file with users and user_data ({error}).")
+        for user in users:
+            if user in seen:
+                raise UserError(f"{path}: client id '{user}' occurs twice.")
+            seen.add(user)
+            try:
+                x, y = user_data[user]["x"], user_data[user]["y"]
+            except (KeyError, TypeError):
+                x = y = None
+            if not (isinstance(x, list) and isinstance(y, list)):
+                raise UserError(f"{path}, client '{user}': it has no x and y.")
+            # num_samples is not compared: LEAF's own Shakespeare files over-count the test part.
+            if len(x) != len(y):
+                raise UserError(f"{path}, client '{user}': {len(x)} inputs for {len(y)} labels.")
+            yield path, user, x, y

@@ -1,0 +1,63 @@
+"""Numbers as files give them, checked before they are cast: a cast of NumPy's wraps, cuts and rounds without a word.
+
+What is wrong raises ValueError with the record; `naming` puts the file and the client before it.
+"""
+
+import contextlib
+import math
+
+import numpy as np
+
+from fedwin.data.formats import files
+from fedwin.errors import UserError
+
+
+@contextlib.contextmanager
+def naming(where):
+    """Turns what a damaged record can raise into one UserError line that begins with `where`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
+        raise UserError(f"{where}: {'there is no ' * isinstance(error, KeyError)}{files.said(error)}.")
+
+
+def first(bad: np.ndarray) -> tuple[int, ...]:
+    """Returns the position of the first True."""
+    return tuple(int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
+
+
+def within(values, low: int, high: int, what: str) -> np.ndarray:
+    """Returns the values as an array of whole numbers; ValueError names the first record that has another one.
+
+    Args:
+      low, high: the smallest and the largest value allowed.
+      what: what to call a value.
+    """
+    values = np.asarray(values)
+    if values.dtype.kind not in "biuf":
+        shown = f" '{values.flat[0]}'" if values.size else ""
+        raise ValueError(f"{what}{shown} is not a whole number")
+    if not values.size:
+        return values.astype(np.int64)
+    if values.dtype.kind == "f" and not (np.isfinite(values) & (values == np.rint(values))).all():
+        at = first(~(np.isfinite(values) & (values == np.rint(values))))
+        raise ValueError(f"record {at[0] if at else 0}: {what} {values[at]} is not a whole number")
+    if values.min() < low or values.max() > high:
+        at = first((values < low) | (values > high))
+        raise ValueError(f"record {at[0] if at else 0}: {what} {values[at]:.0f} is not in {low}..{high}")
+    return values
+
+
+def labels(values, num_classes: int | None = None) -> np.ndarray:
+    """Returns labels as int32; they must be whole numbers in 0..num_classes - 1."""
+    return within(values, 0, (num_classes or 1 << 31) - 1, "label").astype(np.int32)
+
+
+def pixels(values, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns images as uint8 [N, *shape]; they must be whole numbers in 0..255."""
+    values, each = np.asarray(values), math.prod(shape)
+    if not values.size or values.size % each:
+        raise ValueError(f"{values.size} pixels are not whole images of {each}")
+    return within(values.reshape(-1, *shape), 0, 255, "pixel").astype(np.uint8)

@@ -1,0 +1,108 @@
+"""CIFAR-100 in the released Pachinko allocation, Reddi et al. 2021, https://arxiv.org/abs/2003.00295.
+
+500 training clients of 100 images and 100 test clients of 100 images; test clients are not training clients.
+"""
+
+import dataclasses
+import warnings
+
+import numpy as np
+
+from fedwin.data.dataset import Dataset
+from fedwin.data.formats import clients, files, tff, values
+from fedwin.data.registries import DATASETS, PARTITIONS
+from fedwin.data.rng import generator
+from fedwin.data.sources import cifar, cifar_names, fedjax_data
+from fedwin.data.sources.cifar import normalisation
+
+SOURCE = "https://storage.googleapis.com/tff-datasets-public/cifar100.sqlite.lzma"
+TRAIN_CLIENTS, TEST_CLIENTS = 500, 100
+FORMS = (
+    tff.Form("tff", ("cifar100.sqlite",)),
+    tff.Form("fedjax", ("federated_cifar100_train.sqlite", "federated_cifar100_test.sqlite")),
+    tff.Form("hdf5", ("fed_cifar100_train.h5", "fed_cifar100_test.h5"), ("fed_cifar100.tar.bz2",)),
+)
+
+
+def one(features: dict) -> dict:
+    """Turns one parsed TFF example (pixels as int64 in HWC order) into x, y and coarse."""
+    both = many(features)
+    if any(len(value) != 1 for value in both.values()):
+        raise ValueError("it is not one image with one label")
+    return {key: value[0] for key, value in both.items()}
+
+
+def many(features: dict) -> dict:
+    """Turns a client's arrays (HDF5 or FedJAX SQLite, whose names differ) into x, y and coarse."""
+    label = features["label"] if "label" in features else features["y"]
+    result = {
+        "x": values.pixels(features["image"] if "image" in features else features["x"], (32, 32, 3)),
+        "y": values.labels(np.asarray(label).reshape(-1), 100),
+    }
+    if "coarse_label" in features:
+        result["coarse"] = values.labels(np.asarray(features["coarse_label"]).reshape(-1), 20)
+    return result
+
+
+@DATASETS.register("cifar100_pam")
+def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dataset:
+    """CIFAR-100 with its 500 Pachinko clients: x uint8 [N, 32, 32, 3], y in 0..99, 'coarse' in 0..19.
+
+    Reads TFF's `cifar100.sqlite` (.lzma), FedJAX's `federated_cifar100_{train,test}.sqlite` or TFF's
+    `fed_cifar100_{train,test}.h5`, also compressed or in `fed_cifar100.tar.bz2`. Without any of them such clients are
+    drawn, aloud, from CIFAR-100 itself: 500 of the training and 100 of the test images.
+
+    Args:
+      constants: normalisation, 'cifar100', 'cifar10' or 'ima'.
+      seed: of clients that are drawn.
+    """
+    mean, std = normalisation(constants)
+    places = files.folders(data_dir, "cifar100*", "cifar-100*", "fed_cifar100*")
+    with tff.opened(places, FORMS) as found:
+        if found:
+            if found.form == "tff":
+                streams = [tff.read_sqlite(found.paths[0], side, one) for side in ("train", "test")]
+            elif found.form == "fedjax":
+                streams = [fedjax_data.read_sqlite(path, convert=many) for path in found.paths]
+            else:
+                streams = [tff.read_hdf5(path, many) for path in found.paths]
+            sides = [clients.flatten(stream, found.paths[-side]) for side, stream in enumerate(streams)]
+            verified = found.verified("cifar100_pam")
+        else:
+            try:
+                whole = cifar.cifar100(data_dir)
+            except files.Missing:
+                wanted = (
+                    "cifar100.sqlite, federated_cifar100_*.sqlite, fed_cifar100_*.h5 (also compressed) or CIFAR-100"
+                )
+                raise files.missing("cifar100_pam", data_dir, wanted, SOURCE)
+            sides, verified = drawn(whole, seed), whole.verified
+    (train, natural), (test, test_natural) = sides
+    return Dataset(
+        "cifar100_pam",
+        train,
+        test,
+        100,
+        mean=mean,
+        std=std,
+        natural=natural,
+        class_names=cifar_names.FINE,
+        verified=verified,
+        test_natural=test_natural,
+    )
+
+
+def drawn(whole: Dataset, seed: int) -> list:
+    """Draws the clients of both sides of CIFAR-100, independently of each other."""
+    warnings.warn(
+        f"cifar100_pam: no file with the released clients; {TRAIN_CLIENTS} + {TEST_CLIENTS} are drawn with seed "
+        f"{seed} (fetch {SOURCE} for the released ones).",
+        stacklevel=3,
+    )
+    other = int(generator(seed, "cifar100_pam test side").integers(1 << 31))
+    sides = []
+    for examples, count, own in ((whole.train, TRAIN_CLIENTS, seed), (whole.test, TEST_CLIENTS, other)):
+        part = PARTITIONS.build("pachinko", dataclasses.replace(whole, train=examples), count, own)
+        report = {"fallbacks": part.report["fallbacks"]}  # the rest is said when the clients are dealt
+        sides.append((examples, part._replace(report=report, ids=np.array([f"{k:03d}" for k in range(count)]))))
+    return sides

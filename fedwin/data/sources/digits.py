@@ -1,0 +1,42 @@
+"""Handwritten digits that come with scikit-learn: the data set that is always there.
+
+1,797 images of 8x8 pixels in 17 grey levels, the test part of the UCI 'Optical Recognition of Handwritten
+Digits' set, https://archive.ics.uci.edu/dataset/80.
+"""
+
+import numpy as np
+
+from fedwin.data.dataset import Dataset
+from fedwin.data.registries import DATASETS
+from fedwin.data.rng import generator
+
+TRAIN_PER_CLASS = 140
+
+
+@DATASETS.register("digits")
+def digits(data_dir=None) -> Dataset:
+    """Returns x uint8 [N, 8, 8, 1] (grey level g stored as round(255 g / 16)) and y in 0..9; reads no file of its own.
+
+    The split is fixed and stratified: 140 images of every class train (1,400), the other 34 to 43 of each class
+    test (397). Equal classes let every client count that divides 1,400 share them without remainder, down to one
+    class per client.
+    """
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    x = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[..., None]
+    y = bunch.target.astype(np.int32)
+    # Neighbouring images come from the same writers, so the split is drawn, but with a seed of its own.
+    shuffled = generator(0, "digits split").permutation(len(y))
+    by_class = [shuffled[y[shuffled] == label] for label in range(10)]
+    train = np.sort(np.concatenate([rows[:TRAIN_PER_CLASS] for rows in by_class]))
+    test = np.sort(np.concatenate([rows[TRAIN_PER_CLASS:] for rows in by_class]))
+    return Dataset(
+        name="digits",
+        train={"x": x[train], "y": y[train]},
+        test={"x": x[test], "y": y[test]},
+        num_classes=10,
+        mean=(0.3056,),
+        std=(0.3761,),
+        class_names=tuple("0123456789"),
+    )

@@ -1,0 +1,173 @@
+"""FedJAX federated data, https://github.com/google/fedjax: any FederatedData, and its SQLite files.
+
+A SQLite file has one row per client in `federated_data(client_id, data, num_examples)`; `data` is zlib over msgpack.
+"""
+
+import pathlib
+import sqlite3
+import zlib
+
+import numpy as np
+
+from fedwin.data.check import check
+from fedwin.data.dataset import Dataset, Examples, Partition
+from fedwin.data.formats import clients, files, values
+from fedwin.data.registries import DATASETS
+from fedwin.errors import UserError
+
+
+def from_fedjax(
+    train, test, *, name: str = "fedjax", num_classes: int | None = None, task: str | None = None, mean=None, std=None
+) -> Dataset:
+    """Packs two `fedjax.FederatedData`, after their preprocessors, into a data set with its own clients.
+
+    Args:
+      train, test: federated data whose examples have 'x' and 'y'; 'domain_id' becomes 'domain'.
+      num_classes: the largest training label + 1 by default.
+      task: 'sequence' where y has a position axis, else 'classification', by default.
+      mean, std: per-channel normalisation of x.
+
+    Raises:
+      UserError: no 'x' or 'y', an empty client, labels out of range, NaN.
+    """
+    sides = []
+    for split, source in (("train", train), ("test", test)):
+        stream = ((client, dict(dataset.all_examples())) for client, dataset in source.clients())
+        sides.append(clean(*clients.flatten(stream, f"{name}, {split}", num_classes), f"{name}, {split}"))
+    (train_examples, natural), (test_examples, test_natural) = sides
+    labels = train_examples["y"]
+    return check(
+        Dataset(
+            name,
+            train_examples,
+            test_examples,
+            num_classes=int(labels.max()) + 1 if num_classes is None else num_classes,
+            task=task or ("sequence" if labels.ndim > 1 else "classification"),
+            mean=mean,
+            std=std,
+            natural=natural,
+            test_natural=test_natural,
+        )
+    )
+
+
+def clean(examples: Examples, natural: Partition, where: str) -> tuple[Examples, Partition]:
+    """Casts labels to int32, renames 'domain_id' and gives clients of one domain that domain."""
+    if not {"x", "y"} <= examples.keys():
+        raise UserError(
+            f"{where}: features are {', '.join(sorted(examples))}; preprocess the clients so that x and y are."
+        )
+    if "domain_id" in examples:
+        examples["domain"] = examples.pop("domain_id").astype(np.int32)
+        first = examples["domain"][natural.offset[:-1]]
+        if (examples["domain"] == np.repeat(first, natural.sizes)).all():
+            natural = natural._replace(domain=first)
+    if not np.issubdtype(examples["y"].dtype, np.integer):
+        raise UserError(f"{where}: labels are {examples['y'].dtype}; they must be whole numbers.")
+    examples["y"] = examples["y"].astype(np.int32)
+    return examples, natural
+
+
+# What sqlite3 raises of damaged files; its own error lines may not even be text.
+DAMAGE = (sqlite3.Error, UnicodeDecodeError)
+
+
+def connect(path) -> sqlite3.Connection:
+    """Opens a SQLite file for reading only."""
+    if not pathlib.Path(path).is_file():
+        raise UserError(f"{path}: no such file; check --data_dir.")
+    return sqlite3.connect(f"{pathlib.Path(path).absolute().as_uri()}?mode=ro", uri=True)
+
+
+def sizes(path) -> dict[bytes, int]:
+    """Returns client id -> number of examples, in the file's order, without reading the examples."""
+    return counted(path, query(path, "SELECT client_id, num_examples FROM federated_data ORDER BY rowid"))
+
+
+def counted(path, rows) -> dict:
+    """Returns client -> number of examples of (client, number) rows; SQLite keeps anything in any column."""
+    result = {}
+    for client, number in rows:
+        if not (isinstance(number, int) and number > 0):
+            raise UserError(f"{path}, client '{clients.text(client)}': num_examples is {number!r}, not a number > 0.")
+        result[client] = number
+    return result
+
+
+def query(path, sql: str, values=()):
+    """Yields rows; raises UserError where the file is not such a database."""
+    connection = connect(path)
+    try:
+        yield from connection.execute(sql, values)
+    except DAMAGE as error:
+        raise UserError(f"{path}: not a readable federated SQLite file ({files.said(error)}); fetch it again.")
+    finally:
+        connection.close()
+
+
+def read_sqlite(path, chosen=None, convert=dict):
+    """Yields (client id, features) of all clients in the file's order, or of the `chosen` ids in theirs.
+
+    Args:
+      convert: maps a client's arrays to features; what it raises is said with the file and the client.
+    """
+    # The deserialiser imports jax; who only asks for sizes does not wait for it.
+    from fedjax.core.serialization import msgpack_deserialize
+
+    if chosen is None:
+        rows = query(path, "SELECT client_id, data FROM federated_data ORDER BY rowid")
+    else:
+        rows = lookup(path, chosen)
+    for client, blob in rows:
+        try:
+            features = msgpack_deserialize(zlib.decompress(blob))
+        except Exception as error:  # zlib, msgpack and array errors alike mean a damaged record
+            raise UserError(
+                f"{path}, client '{clients.text(client)}': its record is damaged ({error}); fetch the file again."
+            )
+        with values.naming(f"{path}, client '{clients.text(client)}'"):
+            features = convert(features)
+        yield client, features
+
+
+def lookup(path, chosen):
+    """Yields the rows of the clients named."""
+    connection = connect(path)
+    try:
+        for client in chosen:
+            sql = "SELECT client_id, data FROM federated_data WHERE client_id = ?"
+            row = connection.execute(sql, (client,)).fetchone()
+            if row is None:
+                raise UserError(f"{path}: there is no client '{clients.text(client)}'.")
+            yield row
+    except DAMAGE as error:
+        raise UserError(f"{path}: not a readable federated SQLite file ({files.said(error)}); fetch it again.")
+    finally:
+        connection.close()
+
+
+@DATASETS.register("fedjax")
+def fedjax_files(data_dir, *, train: str, test: str, num_classes: int | None = None) -> Dataset:
+    """Any pair of FedJAX SQLite files whose examples have 'x' and 'y'.
+
+    Args:
+      train, test: file names in data_dir.
+      num_classes: the largest training label + 1 by default.
+    """
+    root = files.folders(data_dir)[0]
+    sides = [
+        clean(*clients.flatten(read_sqlite(path), path, num_classes), str(path)) for path in (root / train, root / test)
+    ]
+    (examples, natural), (test_examples, test_natural) = sides
+    classes = int(examples["y"].max()) + 1 if num_classes is None else num_classes
+    task = "sequence" if examples["y"].ndim > 1 else "classification"
+    return Dataset(
+        "fedjax",
+        examples,
+        test_examples,
+        classes,
+        task=task,
+        natural=natural,
+        test_natural=test_natural,
+        verified=False,
+    )

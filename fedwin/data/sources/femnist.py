@@ -1,0 +1,155 @@
+"""FEMNIST: EMNIST characters by writer, in the four formats that it is passed on in.
+
+FedJAX SQLite, TFF SQLite (.lzma), TFF HDF5 (Cohen et al. 2017, https://arxiv.org/abs/1702.05373; Reddi et al. 2021)
+and LEAF JSON (Caldas et al. 2018). Labels 0-9, A-Z, a-z. Files store paper as 1 and ink as 0; here ink is 255, as
+FedJAX's x = 1 - pixels.
+"""
+
+import functools
+
+import numpy as np
+
+from fedwin.data.dataset import Dataset, Examples, Partition
+from fedwin.data.formats import checksums, clients, files, leaf, tff, values
+from fedwin.data.registries import DATASETS
+from fedwin.data.sources import fedjax_data
+from fedwin.data.sources.mnist import CHARACTERS, DIGITS
+from fedwin.errors import UserError
+
+SOURCE = "https://storage.googleapis.com/gresearch/fedjax/emnist/federated_emnist_{train,test}.sqlite"
+DOMAINS = ("high_school", "census")
+SIDES = ("train", "test")
+# Writers in TFF's and FedJAX's files.
+WRITERS = {"femnist": 3400, "femnist_digits": 3383}
+
+
+def quantised(pixels, paper: int) -> np.ndarray:
+    """Returns uint8 [N, 28, 28, 1] = 255 |pixel - paper|: the files hold bytes divided by 255.
+
+    Raises:
+      ValueError: pixels that are not numbers in [0, 1], or not 784 of them.
+    """
+    pixels = np.asarray(pixels)
+    if pixels.dtype.kind not in "biuf":
+        raise ValueError("pixels are not rows of 784 numbers")
+    if pixels.size % 784 or not pixels.size:
+        raise ValueError(f"{pixels.size} pixels are not whole images of 784")
+    rows = pixels.reshape(-1, 784).astype(np.float32, copy=False)
+    if not (rows.min() >= -1e-4 and rows.max() <= 1.0001):  # false for NaN as well
+        inside = (rows.min(1) >= -1e-4) & (rows.max(1) <= 1.0001)
+        raise ValueError(f"record {int(inside.argmin())}: a pixel is NaN or outside 0..1")
+    ink = 255 * np.abs(rows - np.float32(paper))  # at most 255.03, which rounds to 255
+    return np.rint(ink).astype(np.uint8).reshape(-1, 28, 28, 1)
+
+
+def converted(paper: int, num_classes: int, features: dict) -> Examples:
+    """Turns 'pixels' and 'label' into x and y."""
+    labels = values.labels(np.asarray(features["label"]).reshape(-1), num_classes)
+    return {"x": quantised(features["pixels"], paper), "y": labels}
+
+
+def one(paper: int, num_classes: int, features: dict) -> Examples:
+    """Turns one parsed example into x and y without the example axis."""
+    both = converted(paper, num_classes, features)
+    if len(both["x"]) != 1 or len(both["y"]) != 1:
+        raise ValueError(f"{len(both['y'])} labels and {len(both['x'])} images, not one of each")
+    return {key: value[0] for key, value in both.items()}
+
+
+def from_leaf(folders, convert):
+    """Returns the streams of LEAF's train and test folder."""
+
+    def stream(folder):
+        for path, user, x, y in leaf.read(folder):
+            with values.naming(f"{path}, client '{user}'"):
+                features = convert({"pixels": x, "label": y})
+            yield user, features
+
+    return [stream(folder) for folder in folders]
+
+
+def domains(natural: Partition) -> Partition:
+    """Adds the domain of each writer `...fNNNN_NN`: 0, high school, for writers 2100-2599, else 1, census."""
+    numbers = []
+    for client in natural.ids:
+        name = clients.text(client).rsplit(":", 1)[-1]
+        if not (name[:1] == "f" and name[1:5].isdigit()):
+            return natural
+        numbers.append(int(name[1:5]))
+    writer = np.array(numbers)
+    return natural._replace(domain=np.where((writer >= 2100) & (writer <= 2599), 0, 1).astype(np.int32))
+
+
+def load(name: str, data_dir, form: str, paper: int) -> Dataset:
+    """Reads the first form found below data_dir, or the one named."""
+    if form not in ("auto", "fedjax", "tff", "hdf5", "leaf"):
+        raise UserError(f"{name}: form={form}; it is auto, fedjax, tff, hdf5 or leaf.")
+    if paper not in (0, 1):
+        raise UserError(f"{name}: paper={paper}; it is 0 or 1.")
+    digits = name == "femnist_digits"
+    infix, split, classes = ("emnist_digitsonly", "digits_only", 10) if digits else ("emnist", "all", 62)
+    pair = lambda pattern: tuple(pattern.format(side) for side in SIDES)
+    forms = (
+        tff.Form("fedjax", pair(f"federated_{infix}_{{}}.sqlite")),
+        tff.Form("tff", ("emnist_all.sqlite",)),
+        tff.Form("hdf5", pair(f"fed_{infix}_{{}}.h5"), (f"fed_{infix}.tar.bz2",)),
+    )
+    convert, single = (functools.partial(function, paper, classes) for function in (converted, one))
+    places = files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*")
+    with tff.opened(places, [held for held in forms if form in ("auto", held.name)]) as found:
+        if found:
+            where = found.paths
+            if found.form == "fedjax":
+                streams = [fedjax_data.read_sqlite(path, convert=convert) for path in where]
+            elif found.form == "tff":
+                streams = [tff.read_sqlite(where[0], f"{split}_{side}", single) for side in SIDES]
+                where = [f"{where[0]} {split}_{side}" for side in SIDES]
+            else:
+                streams = [tff.read_hdf5(path, convert) for path in where]
+            dataset = build(name, streams, where, found.verified(name))
+            checksums.expect(name, found.origins[0], dataset.natural.num_clients, WRITERS[name])
+            return dataset
+    if form in ("auto", "leaf") and (folders := leaf.find(data_dir, "femnist*")):
+        return build(name, from_leaf(folders, convert), folders, False)
+    wanted = f"federated_{infix}_{{train,test}}.sqlite, emnist_all.sqlite, fed_{infix}_{{train,test}}.h5"
+    raise files.missing(name, data_dir, f"{wanted} (also compressed, or in fed_{infix}.tar.bz2) or LEAF JSON", SOURCE)
+
+
+def build(name: str, streams, where, verified: bool) -> Dataset:
+    """Packs both streams; training and test clients are the same writers."""
+    (train, natural), (test, test_natural) = (clients.flatten(*side) for side in zip(streams, where))
+    names = DIGITS if name == "femnist_digits" else CHARACTERS
+    return Dataset(
+        name,
+        train,
+        test,
+        len(names),
+        mean=(0.0,),
+        std=(1.0,),
+        natural=domains(natural),
+        class_names=names,
+        domain_names=DOMAINS,
+        verified=verified,
+        test_natural=domains(test_natural),
+    )
+
+
+@DATASETS.register("femnist")
+def femnist(data_dir, *, form: str = "auto", paper: int = 1) -> Dataset:
+    """FEMNIST by writer: x uint8 [N, 28, 28, 1], ink 255, y in 0..61; 3,400 writers in the TFF and FedJAX files.
+
+    Args:
+      form: auto, fedjax (federated_emnist_{train,test}.sqlite), tff (emnist_all.sqlite), hdf5
+        (fed_emnist_{train,test}.h5 or fed_emnist.tar.bz2) or leaf (train/ and test/ with JSON); any may be compressed.
+      paper: the value of paper in the files, 1 in all originals.
+
+    Raises:
+      UserError: nothing found, damaged records, an empty client or an id twice.
+    """
+    return load("femnist", data_dir, form, paper)
+
+
+@DATASETS.register("femnist_digits")
+def femnist_digits(data_dir, *, form: str = "auto", paper: int = 1) -> Dataset:
+    """The digits of FEMNIST by writer, y in 0..9; 3,383 writers. The files are the `digitsonly` ones."""
+    return load("femnist_digits", data_dir, form, paper)

@@ -1,0 +1,221 @@
+"""MNIST and its relatives in IDX files: MNIST, Fashion-MNIST, EMNIST, USPS, and MNIST by writer."""
+
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+
+from fedwin.data.dataset import Dataset, Examples, Partition
+from fedwin.data.formats import checksums, files, idx, values
+from fedwin.data.registries import DATASETS
+from fedwin.errors import UserError
+
+FASHION_NAMES = tuple("T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot".split(","))
+DIGITS = tuple("0123456789")
+LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+CHARACTERS = DIGITS + LETTERS + tuple("abcdefghijklmnopqrstuvwxyz")
+
+# Classes of each EMNIST split; the labels of `letters` start at 1.
+EMNIST_NAMES = {
+    "byclass": CHARACTERS,
+    "bymerge": DIGITS + LETTERS + tuple("abdefghnqrt"),
+    "balanced": DIGITS + LETTERS + tuple("abdefghnqrt"),
+    "letters": LETTERS,
+    "digits": DIGITS,
+    "mnist": DIGITS,
+}
+
+
+def names(prefix: str = "", test: str = "t10k", kind: str = "ubyte") -> tuple[str, str, str, str]:
+    """Returns the file names of training images, training labels, test images and test labels."""
+    return tuple(
+        f"{prefix}{split}-{what}" for split in ("train", test) for what in (f"images-idx3-{kind}", "labels-idx1-ubyte")
+    )
+
+
+class File(NamedTuple):
+    """An IDX file: what to call it, and the file itself or its decoded bytes."""
+
+    where: pathlib.Path
+    entry: pathlib.Path | bytes
+
+
+def find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, File]:
+    """Returns name -> file of the IDX files wanted, from one folder or archive.
+
+    Raises:
+      UserError: not found; where an archive there is broken, that one is named.
+    """
+    broken = None
+    for folder in files.folders(data_dir, *patterns):
+        if folder.is_dir() and all(files.locate(folder, name) for name in wanted):
+            return {name: File(path, path) for name in wanted if (path := files.locate(folder, name))}
+        for archive in [folder] if folder.is_file() else sorted(folder.glob("*.zip")):
+            try:
+                held = files.entries(archive, set(wanted).__contains__)
+            except UserError as error:  # perhaps of something else: only an error if nothing else is found
+                broken = broken or error
+                continue
+            if all(name in held for name in wanted):
+                return {name: File(archive / name, held[name]) for name in wanted}
+    absent = files.missing(dataset, data_dir, f"{', '.join(wanted)} (plain, .gz, .xz or .bz2)", source)
+    raise files.Missing(f"{absent} Perhaps {broken}") if broken else absent
+
+
+def read(dataset: str, data_dir, patterns, wanted, source: str) -> tuple[dict[str, np.ndarray], dict[str, File]]:
+    """Returns name -> array and name -> file of the IDX files wanted.
+
+    Raises:
+      UserError: not found, damaged, or images and labels of different numbers.
+    """
+    found = find(dataset, data_dir, patterns, wanted, source)
+    arrays = {name: idx.parse(files.content(entry), where) for name, (where, entry) in found.items()}
+    for images, labels in (wanted[:2], wanted[2:4]):
+        for name, dimensions in ((images, 3), (labels, 1)):
+            if arrays[name].ndim != dimensions:
+                raise UserError(
+                    f"{found[name].where}: an array of shape {arrays[name].shape}; {dimensions} dimensions are needed."
+                )
+        if len(arrays[images]) != len(arrays[labels]):
+            raise UserError(
+                f"{found[labels].where}: {len(arrays[labels])} labels for {len(arrays[images])} images in {images}."
+            )
+    return arrays, found
+
+
+def pack(arrays, found, wanted, num_classes: int) -> tuple[Examples, Examples]:
+    """Returns train and test features, images uint8 with a channel axis, labels int32 in 0..num_classes - 1."""
+
+    def checked(name, convert, bound):
+        with values.naming(found[name].where):
+            return convert(arrays[name], bound)
+
+    return tuple(
+        {
+            "x": checked(images, values.pixels, arrays[images].shape[1:])[..., None],
+            "y": checked(labels, values.labels, num_classes),
+        }
+        for images, labels in (wanted[:2], wanted[2:4])
+    )
+
+
+def verify(found: dict[str, File], dataset: str) -> bool:
+    """Returns whether every file has its published checksum; warns 'unverified' otherwise."""
+    stored = lambda entry: entry if isinstance(entry, pathlib.Path) else None
+    return checksums.verify(
+        dataset, [(where.name, stored(entry), files.content(entry)) for where, entry in found.values()]
+    )
+
+
+@DATASETS.register("mnist")
+def mnist(data_dir) -> Dataset:
+    """MNIST, LeCun et al. 1998: x uint8 [N, 28, 28, 1], ink 255, y in 0..9; 60,000 and 10,000 images."""
+    wanted = names()
+    arrays, found = read("mnist", data_dir, ("mnist*",), wanted, "http://yann.lecun.com/exdb/mnist")
+    train, test = pack(arrays, found, wanted, 10)
+    verified = verify(found, "mnist")
+    return Dataset("mnist", train, test, 10, mean=(0.1307,), std=(0.3081,), class_names=DIGITS, verified=verified)
+
+
+@DATASETS.register("mnist_writers")
+def mnist_writers(data_dir) -> Dataset:
+    """MNIST with its 539 training writers as clients, by QMNIST's labels, https://arxiv.org/abs/1905.10498.
+
+    Reads `qmnist-{train,test}-labels-idx2-int` beside the four MNIST files. The test images are by 297 other writers,
+    kept as `test_natural`.
+
+    Raises:
+      UserError: files missing, or the two label files disagree about an image.
+    """
+    wanted = (*names(), "qmnist-train-labels-idx2-int", "qmnist-test-labels-idx2-int")
+    arrays, found = read(
+        "mnist_writers", data_dir, ("mnist*", "qmnist*"), wanted, "https://github.com/facebookresearch/qmnist"
+    )
+    train, test = pack(arrays, found, wanted, 10)
+    verified = verify({name: found[name] for name in wanted[:4]}, "mnist")
+    writers = []
+    for name, features in zip(wanted[4:], (train, test)):
+        rows = arrays[name][: len(features["y"])]
+        if rows.ndim != 2 or rows.shape[1] < 3 or len(rows) < len(features["y"]):
+            raise UserError(
+                f"{found[name].where}: shape {arrays[name].shape} has not a row of writer data for every image."
+            )
+        if (rows[:, 0] != features["y"]).any():
+            row = int((rows[:, 0] != features["y"]).argmax())
+            raise UserError(
+                f"{found[name].where}, record {row}: class {rows[row, 0]}, "
+                f"but the image's label is {features['y'][row]}."
+            )
+        writers.append(by_writer(rows[:, 2]))
+    return Dataset(
+        "mnist_writers",
+        train,
+        test,
+        10,
+        mean=(0.1307,),
+        std=(0.3081,),
+        natural=writers[0],
+        class_names=DIGITS,
+        verified=verified,
+        test_natural=writers[1],
+    )
+
+
+def by_writer(writer: np.ndarray) -> Partition:
+    """Groups rows by the writer's number, in ascending order; ids are `f0000`-like, as NIST writes them."""
+    ids, sizes = np.unique(writer, return_counts=True)
+    order = np.argsort(writer, kind="stable").astype(np.int32)
+    offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Partition(order, offset, ids=np.array([f"f{number:04d}" for number in ids]))
+
+
+@DATASETS.register("fmnist")
+def fmnist(data_dir) -> Dataset:
+    """Fashion-MNIST, Xiao et al. 2017, https://arxiv.org/abs/1708.07747: x uint8 [N, 28, 28, 1], scaled to [0, 1]."""
+    wanted = names()
+    source = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+    arrays, found = read("fmnist", data_dir, ("fashion*", "fmnist*"), wanted, source)
+    train, test = pack(arrays, found, wanted, 10)
+    verified = verify(found, "fmnist")
+    return Dataset("fmnist", train, test, 10, mean=(0.0,), std=(1.0,), class_names=FASHION_NAMES, verified=verified)
+
+
+@DATASETS.register("emnist")
+def emnist(data_dir, *, split: str = "byclass") -> Dataset:
+    """EMNIST, Cohen et al. 2017, https://arxiv.org/abs/1702.05373, from `emnist-<split>-*` IDX files.
+
+    The files hold transposed images; x is upright, uint8 [N, 28, 28, 1]. There are no writers in them: see femnist.
+
+    Args:
+      split: byclass (62 classes), bymerge, balanced (47), letters (26), digits or mnist (10).
+    """
+    if split not in EMNIST_NAMES:
+        raise UserError(f"emnist: split={split}; it is one of {', '.join(EMNIST_NAMES)}.")
+    wanted = names(f"emnist-{split}-", "test")
+    source = "https://www.nist.gov/itl/products-and-services/emnist-dataset"
+    arrays, found = read("emnist", data_dir, ("emnist*", "gzip"), wanted, source)
+    for name in wanted[::2]:
+        arrays[name] = np.ascontiguousarray(arrays[name].swapaxes(1, 2))
+    for name in wanted[1::2]:
+        arrays[name] = arrays[name].astype(np.int32) - (split == "letters")
+    classes = EMNIST_NAMES[split]
+    train, test = pack(arrays, found, wanted, len(classes))
+    return Dataset("emnist", train, test, len(classes), mean=(0.0,), std=(1.0,), class_names=classes, verified=False)
+
+
+def usps_pixels(grey: np.ndarray, where) -> np.ndarray:
+    """Returns uint8 255 (v + 1000) / 2000 of grey values v; raises UserError unless they are in -1000..1000."""
+    with values.naming(where):
+        grey = values.within(grey, -1000, 1000, "grey value").astype(np.float32)
+    return np.rint((grey + 1000) * (255 / 2000)).astype(np.uint8)
+
+
+@DATASETS.register("usps")
+def usps(data_dir) -> Dataset:
+    """USPS digits, Hull 1994, from int16 IDX files, v in -1000..1000: uint8 [N, 16, 16, 1], 255 (v + 1000) / 2000."""
+    wanted = tuple(f"usps-{name}" for name in names("", "test", "short"))
+    arrays, found = read("usps", data_dir, ("usps*",), wanted, "any copy of USPS, converted to these IDX files")
+    for name in wanted[::2]:
+        arrays[name] = usps_pixels(arrays[name], found[name].where)
+    train, test = pack(arrays, found, wanted, 10)
+    return Dataset("usps", train, test, 10, mean=(0.0,), std=(1.0,), class_names=DIGITS, verified=False)

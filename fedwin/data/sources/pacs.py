@@ -1,0 +1,96 @@
+"""PACS: one label set in four styles, Li et al. 2017, https://arxiv.org/abs/1710.03077."""
+
+import re
+
+import numpy as np
+
+from fedwin.data.dataset import Dataset
+from fedwin.data.formats import files
+from fedwin.data.reader import Images
+from fedwin.data.registries import DATASETS
+from fedwin.data.rng import generator
+from fedwin.data.sources import folder
+from fedwin.errors import UserError
+
+DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
+CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+
+
+def listed(found: dict, where) -> tuple[list, np.ndarray, np.ndarray]:
+    """Returns images, classes and domains of `.../<domain>/<class>/<file>`, in order of their names.
+
+    Raises:
+      UserError: a class folder that PACS does not have, or a domain without images.
+    """
+    items, labels, domains = [], [], []
+    for name in sorted(found):
+        parts = name.split("/")
+        if len(parts) < 3 or parts[-3] not in DOMAINS:
+            continue
+        if parts[-2] not in CLASSES:
+            raise UserError(f"{where}: '{name}' lies in a class folder '{parts[-2]}' that PACS does not have.")
+        items.append(found[name])
+        labels.append(CLASSES.index(parts[-2]))
+        domains.append(DOMAINS.index(parts[-3]))
+    absent = [DOMAINS[d] for d in range(4) if d not in domains]
+    if absent:
+        raise UserError(f"{where}: no images of {', '.join(absent)}; fetch all four domains.")
+    return items, np.array(labels, np.int32), np.array(domains, np.int32)
+
+
+def is_archive(path) -> bool:
+    """Whether a file calls itself an archive of PACS."""
+    return bool(re.fullmatch(r".*pacs.*\.(zip|tgz|tar(\.\w+)?)", path.name, re.IGNORECASE)) and path.is_file()
+
+
+@DATASETS.register("pacs")
+def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float = 0.1, split_seed: int = 0) -> Dataset:
+    """PACS: x uint8 [N, 224, 224, 3] decoded when used, y in 0..6, 'domain' in 0..3; 9,991 images.
+
+    Of each domain's n images a seeded floor(test_fraction n) are the test set (167 + 204 + 234 + 392).
+
+    Args:
+      data_dir: folders or a tar or zip archive `<domain>/<class>/<file>`, at any depth.
+      size, resize: short side scaled to `resize`, centre cut to `size`, also for training.
+      test_fraction: share of each domain, in (0, 1).
+      split_seed: seed of the split.
+    """
+    if not 0 < test_fraction < 1:
+        raise UserError(f"pacs: test_fraction={test_fraction}; give a number between 0 and 1.")
+    for place in files.folders(data_dir, "pacs*"):
+        archives = [place] if place.is_file() else sorted(filter(is_archive, place.iterdir()))
+        holds = place.is_dir() and any((sub / "photo").is_dir() for sub in [place, *place.iterdir()] if sub.is_dir())
+        for where in ([place] if holds else []) + archives:
+            return split(where, size, resize, test_fraction, split_seed)
+    raise files.missing(
+        "pacs",
+        data_dir,
+        "folders photo, art_painting, cartoon and sketch",
+        "https://dali-dl.github.io/project_iccv2017.html",
+    )
+
+
+def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
+    """Splits every domain and builds the data set."""
+    items, labels, domains = listed(folder.images_below(where), where)
+    is_test = np.zeros(len(items), bool)
+    for d in range(4):
+        rows = np.flatnonzero(domains == d)
+        held = int(fraction * len(rows) + 1e-9)
+        is_test[generator(seed, "pacs split", d).permutation(rows)[: max(held, 1)]] = True
+    part = lambda mask: {
+        "x": Images([items[row] for row in np.flatnonzero(mask)], size, resize),
+        "y": labels[mask],
+        "domain": domains[mask],
+    }
+    return Dataset(
+        "pacs",
+        part(~is_test),
+        part(is_test),
+        7,
+        mean=folder.IMAGENET[0],
+        std=folder.IMAGENET[1],
+        class_names=CLASSES,
+        domain_names=DOMAINS,
+        verified=False,
+    )

@@ -1,0 +1,167 @@
+"""Stack Overflow next-word prediction by user, as released with TensorFlow Federated and FedJAX.
+
+Lower-cased sentences split at spaces. Ids: 0 PAD, 1 BOS, 2 EOS, rank + 3 for the most frequent words, then one id for
+all others. TFF numbers words differently: ids of the two must not be mixed.
+"""
+
+import numpy as np
+
+from fedwin.data.dataset import Dataset
+from fedwin.data.formats import checksums, clients, files, tff
+from fedwin.data.registries import DATASETS
+from fedwin.data.rng import generator
+from fedwin.data.sources import fedjax_data
+from fedwin.errors import UserError
+
+PAD, BOS, EOS, FIRST = 0, 1, 2, 3
+SOURCE = "https://storage.googleapis.com/gresearch/fedjax/stackoverflow/stackoverflow_{train,held_out,test}.sqlite"
+FORMS = (
+    tff.Form("fedjax", ("stackoverflow_train.sqlite", "stackoverflow_test.sqlite")),
+    tff.Form("tff", ("stackoverflow.sqlite",)),
+    tff.Form("hdf5", ("stackoverflow_train.h5", "stackoverflow_test.h5"), ("stackoverflow.tar.bz2",)),
+)
+
+
+def accuracies(oov: int) -> dict:
+    """Returns how accuracy is counted: over known words, and only words are predicted."""
+    return {"accuracy": ((PAD, EOS, oov), (PAD, BOS, EOS, oov))}
+
+
+def vocabulary(folder, size: int) -> dict[bytes, int]:
+    """Returns word -> id of the `size` most frequent words in `stackoverflow.word_count`, plain or in its archive."""
+    path = files.locate(folder, "stackoverflow.word_count")
+    if path:
+        blob = files.read(path)
+    else:
+        archive = folder / "stackoverflow.word_count.tar.bz2"
+        if not archive.is_file():
+            raise files.missing(
+                "stackoverflow", folder, "stackoverflow.word_count", "gs://gresearch/fedjax/stackoverflow"
+            )
+        checksums.verify("stackoverflow", [(str(archive), archive, None)])
+        word_count = "stackoverflow.word_count"
+        path, blob = archive, files.entries(archive, word_count.__eq__).get(word_count, b"")
+    words = [line.split()[0] for line in blob.splitlines() if line.split()]
+    if len(words) < size:
+        raise UserError(f"{path}: {len(words)} words, but vocabulary_size={size} was asked for.")
+    ids = {word: FIRST + rank for rank, word in enumerate(words[:size])}
+    if len(ids) < size:
+        raise UserError(f"{path}: a word occurs twice among the first {size}.")
+    return ids
+
+
+def tokenise(sentences, words: dict[bytes, int], length: int) -> dict[str, np.ndarray]:
+    """Returns x = BOS w1 w2 ... and y = w1 w2 ... EOS, cut or padded with 0 to int32 [N, length]."""
+    oov = FIRST + len(words)
+    x, y = np.zeros((2, len(sentences), length), np.int32)
+    for row, sentence in enumerate(sentences):
+        sentence = sentence if isinstance(sentence, bytes) else str(sentence).encode()
+        ids = [words.get(word, oov) for word in sentence.split(b" ")][:length]
+        x[row, 0] = BOS
+        x[row, 1 : len(ids) + 1] = ids[: length - 1]
+        y[row, : len(ids)] = ids
+        if len(ids) < length:
+            y[row, len(ids)] = EOS
+    return {"x": x, "y": y}
+
+
+def chosen_users(sizes: dict, users: int, seed: int) -> list:
+    """Sorts the ids, permutes them with the seed and takes the first `users`."""
+    ids = sorted(sizes)
+    if users > len(ids):
+        raise UserError(f"stackoverflow: {users} users were asked for, but the file has {len(ids)}.")
+    return [ids[i] for i in generator(seed, "stackoverflow users").permutation(len(ids))[:users]]
+
+
+def chosen_tests(sizes: dict, count: int, seed: int) -> dict:
+    """Returns client -> rows of `count` examples drawn without replacement from all clients, in order of the ids."""
+    ids = sorted(sizes)
+    ends = np.cumsum([sizes[client] for client in ids])
+    drawn = np.sort(generator(seed, "stackoverflow test").choice(ends[-1], min(count, ends[-1]), replace=False))
+    owner = np.searchsorted(ends, drawn, side="right")
+    first = ends - [sizes[client] for client in ids]
+    cuts = np.flatnonzero(np.diff(owner)) + 1
+    return {ids[owner[part[0]]]: drawn[part] - first[owner[part[0]]] for part in np.split(np.arange(len(drawn)), cuts)}
+
+
+@DATASETS.register("stackoverflow")
+def stackoverflow(
+    data_dir,
+    *,
+    users: int = 40_000,
+    tests: int = 10_000,
+    vocabulary_size: int = 10_000,
+    length: int = 20,
+    seed: int = 0,
+) -> Dataset:
+    """A subset of Stack Overflow users: x, y int32 [N, 20], one target per position, 0 = padding; 10,004 ids.
+
+    Reads FedJAX's `stackoverflow_{train,test}.sqlite`, TFF's `stackoverflow.sqlite` (.lzma) or
+    `stackoverflow_{train,test}.h5`, also compressed or in `stackoverflow.tar.bz2`, and the word counts.
+    Only the chosen users' records are decoded.
+
+    Args:
+      users: training users, of 342,477.
+      tests: test examples, drawn once.
+      vocabulary_size: most frequent words kept.
+      length: T, positions per sentence.
+      seed: which users and test examples.
+    """
+    for option, value in (("users", users), ("tests", tests), ("vocabulary_size", vocabulary_size), ("length", length)):
+        if not (isinstance(value, int) and value > 0):
+            raise UserError(f"stackoverflow: {option}={value}; give a whole number > 0.")
+    with tff.opened(files.folders(data_dir, "stackoverflow*"), FORMS) as found:
+        if not found:
+            wanted = "stackoverflow_{train,test}.sqlite, stackoverflow.sqlite or stackoverflow_{train,test}.h5"
+            raise files.missing(
+                "stackoverflow", data_dir, f"{wanted} (also compressed, or in stackoverflow.tar.bz2)", SOURCE
+            )
+        words = vocabulary(found.origins[0].parent, vocabulary_size)
+        paths = found.paths if len(found.paths) == 2 else found.paths * 2
+        if found.form == "fedjax":
+            sizes = [fedjax_data.sizes(path) for path in paths]
+            read = lambda side, ids: fedjax_data.read_sqlite(paths[side], ids)
+        elif found.form == "tff":
+            sizes = [tff.sizes(paths[0], side) for side in ("train", "test")]
+            one = lambda features: {"tokens": features["tokens"][0]}
+            read = lambda side, ids: tff.read_sqlite(paths[0], ("train", "test")[side], one, ids)
+        else:
+            sizes = [tff.sizes_hdf5(path, "tokens") for path in paths]
+            read = lambda side, ids: tff.read_hdf5(paths[side], dict, ids)
+        if not all(sizes):
+            raise UserError(f"{paths[0] if not sizes[0] else paths[1]}: it holds no clients.")
+        return build(words, sizes, read, paths, users, tests, length, seed)
+
+
+def build(words, sizes, read, where, users: int, tests: int, length: int, seed: int) -> Dataset:
+    """Reads and tokenises the chosen users and test examples."""
+    rows = chosen_tests(sizes[1], tests, seed)
+
+    def stream(side, ids, pick):
+        for client, features in read(side, ids):
+            where_from = f"{where[side]}, client '{clients.text(client)}'"
+            if "tokens" not in features:
+                raise UserError(f"{where_from}: no 'tokens' but {', '.join(features)}.")
+            sentences = np.asarray(features["tokens"], object).reshape(-1)
+            if len(sentences) != sizes[side][client]:
+                raise UserError(
+                    f"{where_from}: {len(sentences)} sentences, but {sizes[side][client]} are announced; fetch it again."
+                )
+            yield client, tokenise(sentences[pick(client)], words, length)
+
+    everything = slice(None)
+    train, natural = clients.flatten(
+        stream(0, chosen_users(sizes[0], users, seed), lambda client: everything), where[0]
+    )
+    test, test_natural = clients.flatten(stream(1, list(rows), rows.get), where[1])
+    return Dataset(
+        "stackoverflow",
+        train,
+        test,
+        FIRST + len(words) + 1,
+        task="sequence",
+        natural=natural,
+        verified=False,
+        test_natural=test_natural,
+        accuracies=accuracies(FIRST + len(words)),
+    )

@@ -1,0 +1,137 @@
+"""A cohort in a round: what one client is handed, and how its work is mapped over the clients and summed."""
+
+import math
+from typing import Any, Callable, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import PartitionSpec
+
+from fedwin import core, tree
+from fedwin.data.store import Store
+from fedwin.engine.strategy import AXIS, Strategy
+
+# Leaves of clients' rows up to this size travel between devices in one packet.
+PACKED_BYTES = 1 << 20
+
+
+class Shared(NamedTuple):
+    """What every client of a phase sees alike."""
+
+    down: Any
+    stats: Any
+    round: Any
+    store: Store
+
+
+class Own(NamedTuple):
+    """What differs by client, leading axis C."""
+
+    id: Any
+    row: Any
+    slot: Any
+    key: Any
+    state: Any
+
+
+def work(phase: core.Phase, weighting: str, n_max: int) -> Callable:
+    """Returns (shared, own) -> (what is summed, row) for one client."""
+
+    def one(shared: Shared, own: Own):
+        store = shared.store
+        present = own.id >= 0
+        row = jnp.maximum(own.row, 0)
+        begin = store.offset[row]
+        size = jnp.where(present, store.offset[row + 1] - begin, 0)
+        place = jnp.minimum(begin + jnp.arange(n_max, dtype=jnp.int32), store.order.shape[0] - 1)
+        client = core.Client(
+            id=own.id,
+            slot=own.slot,
+            size=size,
+            weight=store.weight[row],
+            key=own.key,
+            round=shared.round,
+            index=store.order[place],
+            info=tree.map(lambda leaf: leaf[row], store.info),
+            state=own.state,
+            stats=shared.stats,
+            examples=store.examples,
+        )
+        update = phase.client(shared.down, client)
+        stats = core.mean(update.stats, core.weight(client, weighting)) if jax.tree.leaves(update.stats) else ()
+        summed = (update.message, stats, update.metrics)
+        # where, not multiply: whatever padding computed (NaN too) is left out.
+        summed = tree.map(lambda x: jnp.where(present, x, jnp.zeros_like(x)), summed)
+        return summed, update.state
+
+    return one
+
+
+def _all_gather(rows):
+    """Brings the rows [c, ...] of every device to all of them, [C, ...]: one exchange for all small leaves of a dtype.
+
+    Devices of a CPU meet for every exchange, which costs more than a small model's rows; large leaves are not copied
+    together.
+    """
+    leaves, treedef = jax.tree.flatten(rows)
+    together: dict = {}
+    for place, leaf in enumerate(leaves):
+        large = leaf.size * leaf.dtype.itemsize > PACKED_BYTES
+        together.setdefault((leaf.dtype, place if large else None), []).append(place)
+    for places in together.values():
+        some = [leaves[place] for place in places]
+        packed = jnp.concatenate([leaf.reshape(len(leaf), math.prod(leaf.shape[1:])) for leaf in some], 1)
+        ends = np.cumsum([math.prod(leaf.shape[1:]) for leaf in some])[:-1]
+        for place, part in zip(places, jnp.split(lax.all_gather(packed, AXIS, tiled=True), ends, 1), strict=True):
+            leaves[place] = part.reshape(len(part), *leaves[place].shape[1:])
+    return jax.tree.unflatten(treedef, leaves)
+
+
+def each(one: Callable, shared, own, strategy: Strategy):
+    """Maps `one` over the cohort and sums: returns (sums, rows [C, ...]).
+
+    The result is the same for every strategy to rounding; C must be a multiple of strategy.multiple.
+    """
+    if strategy.mesh is not None:
+        inner = strategy._replace(mesh=None)
+
+        def shard(shared, own):
+            sums, rows = each(one, shared, own, inner)
+            return lax.psum(sums, AXIS), _all_gather(rows)
+
+        everywhere = PartitionSpec()
+        mapped = jax.shard_map(
+            shard, mesh=strategy.mesh, in_specs=(everywhere, PartitionSpec(AXIS)), out_specs=everywhere, check_vma=False
+        )
+        return mapped(shared, own)
+
+    size = jax.tree.leaves(own)[0].shape[0]
+    chunk = min(strategy.chunk or size, size)
+    if chunk == size and size > 1:
+        sums, rows = jax.vmap(one, (None, 0))(shared, own)
+        return tree.map(lambda x: jnp.sum(x, 0), sums), rows
+
+    # A chunk of one client runs without vmap: batched products of batch size 1 are slow.
+    if chunk == 1:
+        several = one
+        split = own
+    else:
+
+        def several(shared, part):
+            sums, rows = jax.vmap(one, (None, 0))(shared, part)
+            return tree.map(lambda x: jnp.sum(x, 0), sums), rows
+
+        split = tree.map(lambda x: x.reshape(size // chunk, chunk, *x.shape[1:]), own)
+    first = tree.map(lambda x: x[0], split)
+    zeros = tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(several, shared, first)[0])
+
+    def step(total, part):
+        sums, rows = several(shared, part)
+        return tree.add(total, sums), rows
+
+    sums, rows = lax.scan(step, zeros, split)
+    if chunk > 1:
+        rows = tree.map(lambda x: x.reshape(size, *x.shape[2:]), rows)
+    return sums, rows

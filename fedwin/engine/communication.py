@@ -1,0 +1,76 @@
+"""Communication: bytes that one client receives and sends in one round, counted from the messages themselves.
+
+What travels is what `Phase.wire` says; the weight that a Mean carries is not counted (the server knows N_i). The GHB
+paper's printed constants are kept beside the counts in `algorithms.ALGORITHMS.entries[name].reported`.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedwin import core, engine, tree
+from fedwin.core import Algorithm
+
+
+class Bytes(NamedTuple):
+    """down: received, up: sent, by one client in one round."""
+
+    down: int
+    up: int
+
+
+def communication(algorithm: Algorithm, params, store: engine.Store, n_max: int = 1, stats=()) -> Bytes:
+    """Returns the bytes per client and round, summed over the algorithm's phases, without running anything.
+
+    Args:
+      algorithm: what is counted; params, stats: the model; store: the clients' data (shapes suffice); n_max: examples
+        of the largest client.
+    Model statistics travel where there are any: down unless the client holds them already, up from every phase that
+    returns them.
+    """
+    state = jax.eval_shape(algorithm.init, params, jax.random.key(0))
+    client = jax.eval_shape(functools.partial(_client, algorithm, n_max), params, stats, store)
+    down, up, unknown = 0, 0, True
+    for phase in algorithm.phases:
+        if phase.client is None:
+            continue
+        received = jax.eval_shape(phase.broadcast, params, state)
+        update = jax.eval_shape(phase.client, received, client)
+        sent = phase.wire(received, update.message)
+        down += _nbytes(sent[0]) + (tree.nbytes(stats) if unknown else 0)
+        up += _nbytes(sent[1]) + tree.nbytes(update.stats)
+        # Only what clients return changes the statistics: a later phase on the old ones need not send them.
+        unknown = bool(jax.tree.leaves(update.stats))
+        # A later phase sees the state that the earlier ones leave behind.
+        params, state = jax.eval_shape(phase.server, params, state, update.message, client.round)
+    return Bytes(down, up)
+
+
+def overhead(counted: Bytes, params) -> float:
+    """Returns (down + up) / 2 in models: FedAvg is 1."""
+    return (counted.down + counted.up) / (2 * tree.nbytes(params))
+
+
+def _client(algorithm, n_max, params, stats, store: engine.Store) -> core.Client:
+    """A client of the shapes that the engine would hand to the algorithm."""
+    id = jnp.zeros((), jnp.int32)
+    return core.Client(
+        id=id,
+        slot=id,
+        size=id + n_max,
+        weight=store.weight[0],
+        key=jax.random.key(0),
+        round=id,
+        index=jnp.zeros(n_max, jnp.int32),
+        info=tree.map(lambda leaf: leaf[0], store.info),
+        state=algorithm.client_init(params, id, jax.random.key(0)),
+        stats=stats,
+        examples=store.examples,
+    )
+
+
+def _nbytes(message) -> int:
+    strip = lambda x: x.total if isinstance(x, core.Mean) else x
+    return tree.nbytes(jax.tree.map(strip, message, is_leaf=lambda x: isinstance(x, core.Mean)))

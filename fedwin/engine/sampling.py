@@ -1,0 +1,44 @@
+"""Cohorts: which clients take part in which round."""
+
+import numpy as np
+
+from fedwin.errors import UserError
+
+_TAG = 0xC0407
+
+
+def cohort(seed: int, round: int, num_clients: int, clients_per_round: int) -> np.ndarray:
+    """Returns the ids of one round's clients, int32 [C], uniform without replacement, in drawing order.
+
+    A function of (seed, round) alone: the same for every method, so comparisons are paired, and a resumed run needs no
+    sampler state.
+    """
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, _TAG, round])))
+    return generator.choice(num_clients, clients_per_round, replace=False).astype(np.int32)
+
+
+def cohorts(seed: int, first: int, rounds: int, num_clients: int, clients_per_round: int) -> np.ndarray:
+    """Returns the cohorts of rounds first .. first + rounds - 1, int32 [rounds, C]."""
+    return np.stack([cohort(seed, first + r, num_clients, clients_per_round) for r in range(rounds)])
+
+
+def check_cohort(ids: np.ndarray) -> None:
+    """Raises UserError for a client that stands twice in one round of ids [R, C]; -1 is padding."""
+    ordered = np.sort(ids, axis=-1)
+    again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if again.any():
+        round, place = np.argwhere(again)[0]
+        raise UserError(
+            f"cohort {round}: client {ordered[round, place]} stands twice; a round draws without replacement."
+        )
+
+
+def check_clients_per_round(clients_per_round: int, num_clients: int) -> None:
+    """Raises UserError unless 1 <= clients_per_round <= num_clients."""
+    if clients_per_round < 1:
+        raise UserError(f"clients_per_round={clients_per_round}: a round needs at least 1 client.")
+    if clients_per_round > num_clients:
+        raise UserError(
+            f"clients_per_round={clients_per_round} is more than the federation's {num_clients} clients; "
+            f"set --clients_per_round to at most {num_clients}."
+        )

@@ -1,0 +1,1 @@
+"""Networks, one family per file."""

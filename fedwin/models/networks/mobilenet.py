@@ -1,0 +1,160 @@
+"""MobileNetV2 with GroupNorm (https://arxiv.org/abs/1801.04381, https://arxiv.org/abs/2003.08082)."""
+
+import math
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jax.nn import initializers
+
+from fedwin.core import Variables
+from fedwin.errors import UserError
+from fedwin.models.adapters import from_flax
+from fedwin.models.conv import Conv, global_avg_pool
+from fedwin.models.layers import GroupNorm
+from fedwin.models.model import Model
+
+# expansion, channels, repeats, stride of the first repeat
+ROWS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+_SAME = ((1, 1), (1, 1))
+_fan_out = initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+def relu6(x):
+    """min(max(x, 0), 6)."""
+    return jnp.clip(x, 0, 6)
+
+
+def _depthwise_init(key, shape, dtype=jnp.float32):
+    """He-normal over fan_out = window: each output channel sees one input channel."""
+    return jax.random.normal(key, shape, dtype) * math.sqrt(2 / math.prod(shape[:-2]))
+
+
+class InvertedResidual(nn.Module):
+    """x [+] GN(1x1(ReLU6(GN(depthwise 3x3(ReLU6(GN(1x1 expand(x))))))); the sum where the shape is kept."""
+
+    expansion: int
+    width: int
+    stride: int
+    groups: int
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        channels = x.shape[-1]
+        inner = channels * self.expansion
+        options = dict(use_bias=False, dtype=self.dtype)
+        norm = lambda name: GroupNorm(self.groups, dtype=self.dtype, name=name)
+        y = x
+        if self.expansion != 1:
+            y = Conv(inner, (1, 1), 1, "VALID", kernel_init=_fan_out, name="expand", **options)(y)
+            y = relu6(norm("expand_norm")(y))
+        y = Conv(inner, (3, 3), self.stride, _SAME, feature_group_count=inner, kernel_init=_depthwise_init, name="depthwise", **options)(y)  # fmt: skip
+        y = relu6(norm("depthwise_norm")(y))
+        y = Conv(self.width, (1, 1), 1, "VALID", kernel_init=_fan_out, name="project", **options)(y)
+        y = norm("project_norm")(y)
+        return x + y if self.stride == 1 and channels == self.width else y
+
+
+class MobileNetV2(nn.Module):
+    """Stem 32 at stride 2, seventeen inverted residuals, 1x1 to 1,280, global average pool, classifier; no biases."""
+
+    num_classes: int
+    groups: int = 8
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        options = dict(use_bias=False, dtype=self.dtype, kernel_init=_fan_out)
+        norm = lambda name: GroupNorm(self.groups, dtype=self.dtype, name=name)
+        x = relu6(norm("stem_norm")(Conv(32, (3, 3), 2, _SAME, name="stem", **options)(x)))
+        number = 0
+        for expansion, width, repeats, stride in ROWS:
+            for repeat in range(repeats):
+                number += 1
+                step = stride if repeat == 0 else 1
+                x = InvertedResidual(expansion, width, step, self.groups, self.dtype, name=f"block{number}")(x)
+        x = relu6(norm("last_norm")(Conv(1280, (1, 1), 1, "VALID", name="last", **options)(x)))
+        x = global_avg_pool(x)
+        logits = nn.Dense(self.num_classes, dtype=self.dtype, kernel_init=initializers.normal(0.01), name="classifier")(
+            x
+        )
+        return logits, x
+
+
+def conv_names(params) -> list[tuple[str, ...]]:
+    """Paths of the 52 convolution kernels in network order: stem, block1 ... block17 (expand, depthwise, project), last."""
+    paths = [("stem",)]
+    for i in range(1, 1 + sum(row[2] for row in ROWS)):
+        block = params[f"block{i}"]
+        paths += [(f"block{i}", part) for part in ("expand", "depthwise", "project") if part in block]
+    return [(*path, "kernel") for path in (*paths, ("last",))]
+
+
+def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
+    """Reads the convolution kernels of a MobileNetV2 from an .npz file.
+
+    Either every kernel under its path here ('block1/depthwise/kernel', HWIO), or PyTorch's state dictionary as arrays
+    (torchvision's names; the 4-dimensional ones in file order are the convolutions, OIHW). Norms are not read: GN
+    starts with scale 1, shift 0.
+
+    Raises:
+      UserError: a missing or unreadable file, a missing kernel, a wrong shape.
+    """
+    if not pathlib.Path(path).is_file():
+        raise UserError(f"mobilenetv2: weights file '{path}' does not exist.")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except Exception as error:
+        raise UserError(f"mobilenetv2: '{path}' is no readable .npz file ({error}).") from error
+    names = conv_names(params)
+    by_path = {name: arrays["/".join(name)] for name in names if "/".join(name) in arrays}
+    if len(by_path) < len(names):
+        kernels = [a for a in arrays.values() if a.ndim == 4]
+        if by_path or len(kernels) != len(names):
+            missing = next("/".join(name) for name in names if name not in by_path)
+            raise UserError(f"mobilenetv2: '{path}' has {len(kernels)} convolution kernels, {len(names)} needed; '{missing}' is missing.")  # fmt: skip
+        by_path = {name: kernel.transpose(2, 3, 1, 0) for name, kernel in zip(names, kernels)}
+    for name, kernel in by_path.items():
+        want = params[name[0]]
+        for key in name[1:]:
+            want = want[key]
+        if kernel.shape != want.shape:
+            raise UserError(f"mobilenetv2: '{path}': {'/'.join(name)} has shape {kernel.shape}, not {want.shape}.")
+        if not np.isfinite(kernel).all():
+            raise UserError(f"mobilenetv2: '{path}': {'/'.join(name)} holds a value that is not finite.")
+    return {name: np.asarray(kernel, np.float32) for name, kernel in by_path.items()}
+
+
+def with_kernels(params, kernels):
+    """Returns params with the leaves at the paths in `kernels` replaced."""
+
+    def replace(path, leaf):
+        kernel = kernels.get(tuple(entry.key for entry in path))
+        return leaf if kernel is None else jnp.asarray(kernel, leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(replace, params)
+
+
+def mobilenetv2(input_shape, num_classes, *, groups: int = 8, weights: str = "", dtype: str = "float32") -> Model:
+    """MobileNetV2 with GN(8): 4,821,740 parameters for Landmarks (2,028), 3,764,915 for iNaturalist (1,203).
+
+    weights: an .npz file with ImageNet's convolution kernels (read_weights). Without one the initialisation is random
+    and the model's name ends in '_from_scratch'.
+    """
+    module = MobileNetV2(num_classes, groups, jnp.dtype(dtype))
+    name = "mobilenetv2" if weights else "mobilenetv2_from_scratch"
+    model = from_flax(module, input_shape, num_classes, name=name, dtype=dtype, lower=False)
+    if not weights:
+        return model
+    kernels = read_weights(weights, jax.eval_shape(model.init, jax.random.key(0)).params)
+
+    def init(key):
+        variables = model.init(key)
+        return Variables(with_kernels(variables.params, kernels), variables.stats)
+
+    return model._replace(init=init)

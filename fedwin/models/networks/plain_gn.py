@@ -1,0 +1,113 @@
+"""Plain deep CNNs with GroupNorm, as IMA trains them (https://arxiv.org/abs/2305.07845)."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from fedwin.errors import UserError
+from fedwin.models.adapters import from_flax
+from fedwin.models.conv import avg_pool, max_pool
+from fedwin.models.layers import GroupNorm, flatten, torch_conv, torch_dense
+from fedwin.models.model import Model
+
+
+class Stack(nn.Module):
+    """(conv, GN, ReLU[, max-pool]) per entry of `convs`, then (dense[, GN][, ReLU]) per entry of `hidden`, classifier.
+
+    Attributes:
+      convs: (width, kernel size, stride, padding, pool window or 0, pool stride).
+      hidden: (width, GN?, ReLU?).
+      adaptive: side that the map is averaged to before flattening, 0 for none.
+    """
+
+    convs: tuple[tuple[int, ...], ...]
+    hidden: tuple[tuple[int, bool, bool], ...]
+    num_classes: int
+    groups: int = 2
+    adaptive: int = 0
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        norm = lambda name: GroupNorm(self.groups, dtype=self.dtype, name=name)
+        for i, (width, size, stride, pad, pool, pool_stride) in enumerate(self.convs, start=1):
+            edges = ((pad, pad), (pad, pad))
+            x = torch_conv(x, width, (size, size), stride, edges, dtype=self.dtype, name=f"conv{i}")
+            x = norm(f"conv{i}_norm")(x)
+            if pool:
+                x = max_pool(x, (pool, pool), (pool_stride, pool_stride))
+            x = nn.relu(x)  # after the pool: max and ReLU commute
+        if self.adaptive:
+            x = adaptive_avg_pool(x, self.adaptive)
+        x = flatten(x)
+        for i, (width, normed, active) in enumerate(self.hidden, start=1):
+            x = torch_dense(x, width, dtype=self.dtype, name=f"dense{i}")
+            x = norm(f"dense{i}_norm")(x) if normed else x
+            x = nn.relu(x) if active else x
+        return torch_dense(x, self.num_classes, dtype=self.dtype, name="classifier"), x
+
+
+def adaptive_avg_pool(x, side: int):
+    """PyTorch's AdaptiveAvgPool2d: cell i averages rows floor(i n / side) to ceil((i + 1) n / side) - 1.
+
+    x [B, H, W, C] -> [B, side, side, C]; the identity where the map has that size already.
+    """
+    for axis in (1, 2):
+        n = x.shape[axis]
+        if n == side:
+            continue
+        if n % side == 0:
+            window = [1, 1]
+            window[axis - 1] = n // side
+            x = avg_pool(x, tuple(window))
+            continue
+        cells = [(i * n // side, -(-(i + 1) * n // side)) for i in range(side)]
+        x = jnp.stack([jnp.take(x, jnp.arange(lo, hi), axis=axis).mean(axis) for lo, hi in cells], axis=axis)
+    return x
+
+
+def vgg11(input_shape, num_classes, *, groups: int = 2, dtype: str = "float32") -> Model:
+    """VGG11 with GN for 32x32 images: 9,292,938 / 9,304,548 parameters (10 / 100 classes). https://arxiv.org/abs/1409.1556"""
+    pooled, unpooled = (2, 2), (0, 0)
+    plan = ((64, pooled), (128, pooled), (256, unpooled), (256, pooled))
+    plan += ((512, unpooled), (512, pooled), (512, unpooled), (512, pooled))
+    convs = tuple((width, 3, 1, 1, *pool) for width, pool in plan)
+    module = Stack(convs, ((128, False, False),), num_classes, groups, dtype=jnp.dtype(dtype))
+    return from_flax(module, input_shape, num_classes, name="vgg11", dtype=dtype, lower=False)
+
+
+def alexnet(input_shape, num_classes, *, variant: str = "code", groups: int = 32, dtype: str = "float32") -> Model:
+    """AlexNet with GN for 224x224 images, no dropout.
+
+    variant 'code' (released code): 9,216 -> 1,024 -> 512 -> classes, 12,438,599 parameters for 7 classes; 'paper' (the
+    paper's table): 9,216 -> 4,096 -> 4,096 -> 512 -> classes, 59,107,399.
+    """
+    hidden = {"code": (1024, 512), "paper": (4096, 4096, 512)}.get(variant)
+    if hidden is None:
+        raise UserError(f"alexnet: variant must be code or paper, not '{variant}'.")
+    convs = (
+        (64, 11, 4, 2, 3, 2),
+        (192, 5, 1, 2, 3, 2),
+        (384, 3, 1, 1, 0, 0),
+        (256, 3, 1, 1, 0, 0),
+        (256, 3, 1, 1, 3, 2),
+    )
+    layers = tuple((width, False, True) for width in hidden)
+    module = Stack(convs, layers, num_classes, groups, adaptive=6, dtype=jnp.dtype(dtype))
+    return from_flax(module, input_shape, num_classes, name=f"alexnet_{variant}", dtype=dtype, lower=False)
+
+
+def digit5_cnn(input_shape, num_classes, *, variant: str = "A", groups: int = 2, dtype: str = "float32") -> Model:
+    """Digit-Five CNN with GN for 28x28x3 images.
+
+    variant 'A' (paper): two pools, dense 2,048 and 128 with GN and ReLU, 13,427,786 parameters; 'B' (released code): three
+    pools, dense 384 and 128 with ReLU, 806,090.
+    """
+    if variant not in ("A", "B"):
+        raise UserError(f"digit5_cnn: variant must be A or B, not '{variant}'.")
+    last = (2, 2) if variant == "B" else (0, 0)
+    convs = ((64, 5, 1, 2, 2, 2), (64, 5, 1, 2, 2, 2), (128, 5, 1, 2, *last))
+    hidden = ((384, False, True), (128, False, True)) if variant == "B" else ((2048, True, True), (128, True, True))
+    module = Stack(convs, hidden, num_classes, groups, dtype=jnp.dtype(dtype))
+    return from_flax(module, input_shape, num_classes, name=f"digit5_cnn_{variant}", dtype=dtype, lower=False)

@@ -1,0 +1,94 @@
+"""Window-based model averaging (WIMA): any number of windows over one trajectory."""
+
+from typing import NamedTuple
+
+import jax
+
+from fedwin import tree
+from fedwin import window as windows
+from fedwin.core import Observer, Variables
+from fedwin.errors import UserError
+from fedwin.observers.registry import OBSERVERS
+
+PARTS = ("all", "classifier", "features")
+
+
+class Reading(NamedTuple):
+    """One read-out of a WIMA observer: its name, window size, part of the model, warm-up."""
+
+    name: str
+    window: int
+    part: str = "all"
+    warmup: str = "partial"
+
+
+def select(mask, chosen, rest):
+    """Leaf by leaf: `chosen` where the boolean tree `mask` says so, else `rest`."""
+    return jax.tree.map(lambda m, a, b: a if m else b, mask, chosen, rest)
+
+
+def classifier_mask(params, path: tuple[str, ...]):
+    """Returns a boolean tree, True on the leaves below `path`; raises UserError if there are none."""
+    wanted = tuple(path)
+
+    def below(key_path, leaf):
+        keys = tuple(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in key_path)
+        return keys[: len(wanted)] == wanted
+
+    mask = jax.tree_util.tree_map_with_path(below, params)
+    if not wanted or not any(jax.tree.leaves(mask)):
+        raise UserError(f"the model has no parameters below its classifier path {'/'.join(wanted) or '(none)'}.")
+    return mask
+
+
+def wima(readings: tuple[Reading, ...], classifier_path: tuple[str, ...] = ()) -> Observer:
+    """Window-based model averaging, any number of windows over one trajectory.
+
+    w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}; before round W the mean of w^1..w^t ('partial') or w^t itself ('raw').
+
+    Args:
+      readings: what to read; one ring of the longest window serves all. part='classifier' takes the last layer from
+        the average and the rest from the model, 'features' the reverse.
+      classifier_path: where the last layer stands in params.
+    Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning, 2023,
+    https://arxiv.org/abs/2310.01366.
+    """
+    for r in readings:
+        if r.part not in PARTS:
+            raise UserError(f"wima: part must be one of {', '.join(PARTS)}, not '{r.part}'.")
+        if r.warmup not in ("partial", "raw"):
+            raise UserError(f"wima: warmup must be 'partial' or 'raw', not '{r.warmup}'.")
+    sizes = tuple(dict.fromkeys(r.window for r in readings))
+    windows.init(1, sizes)  # refuses a window below 1 before anything is compiled
+
+    def init(model: Variables):
+        packing = windows.flat(model)
+        return windows.init(packing.size, sizes, packing.dtype)
+
+    def update(round, model, state):
+        return windows.push(state, windows.flat(model).pack(model), sizes)
+
+    def read(model, state):
+        packing = windows.flat(model)
+        averages = {w: packing.unpack(windows.mean(state, i, w)) for i, w in enumerate(sizes)}
+        out = {}
+        for r in readings:
+            # A window of one model is that model, to the bit.
+            average = model if r.window == 1 else averages[r.window]
+            ready = (state.count > 0) if r.warmup == "partial" else (state.count >= r.window)
+            average = tree.where(ready, average, model)
+            if r.part != "all":
+                mask = classifier_mask(model.params, classifier_path)
+                pair = (average.params, model.params) if r.part == "classifier" else (model.params, average.params)
+                average = Variables(select(mask, *pair), average.stats if r.part == "features" else model.stats)
+            out[r.name] = average
+        return out
+
+    return Observer(init, update, read)
+
+
+@OBSERVERS.register("wima")
+def wima_reading(num_rounds: int, *, window: int, part: str = "all", warmup: str = "partial") -> Reading:
+    """One WIMA read-out; the run gathers all of them into one ring."""
+    suffix = "" if part == "all" else f"_{part}"
+    return Reading(f"wima{window}{suffix}", window, part, warmup)

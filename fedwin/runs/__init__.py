@@ -1,0 +1,1 @@
+"""A run: from a Config to numbers in a directory."""

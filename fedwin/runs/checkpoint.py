@@ -1,0 +1,165 @@
+"""Saving and restoring the complete Run with orbax: atomic, checked, the last few kept."""
+
+import hashlib
+import pathlib
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedwin.errors import UserError
+
+
+def _warn(line: str) -> None:
+    print(f"warning: {line}", file=sys.stderr, flush=True)
+
+
+def _name(path) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
+
+
+def to_host(run) -> dict[str, np.ndarray]:
+    """Returns the leaves of a Run by path, copied.
+
+    Copies, because a NumPy view of a device buffer cancels its donation and so doubles the memory of the next rounds.
+    """
+
+    def copy(leaf):
+        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        return np.array(leaf, copy=True)
+
+    return {_name(path): copy(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)}
+
+
+def from_host(leaves: dict[str, np.ndarray], template):
+    """Rebuilds a Run like `template` from its leaves; raises UserError where names, shapes or dtypes differ."""
+    paths, treedef = jax.tree_util.tree_flatten_with_path(template)
+    wanted = {_name(path): leaf for path, leaf in paths}
+    if set(wanted) != set(leaves):
+        odd = sorted(set(wanted) ^ set(leaves))[0]
+        side = "lacks" if odd in wanted else "has an unexpected"
+        raise UserError(f"the checkpoint {side} '{odd}': it belongs to another model or algorithm.")
+    values = []
+    for name, like in wanted.items():
+        value = leaves[name]
+        is_key = jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key)
+        expected = jax.random.key_data(like) if is_key else like
+        if value.shape != expected.shape or value.dtype != expected.dtype:
+            raise UserError(
+                f"the checkpoint's '{name}' is {value.dtype}{list(value.shape)}, the run's is "
+                f"{expected.dtype}{list(expected.shape)}: it belongs to another model or algorithm."
+            )
+        values.append(jax.random.wrap_key_data(value) if is_key else value)
+    return jax.tree.unflatten(treedef, values)
+
+
+def digest(leaves: dict[str, np.ndarray]) -> str:
+    """Returns a hash over names, shapes, dtypes and bytes."""
+    h = hashlib.blake2b(digest_size=16)
+    for name in sorted(leaves):
+        value = np.ascontiguousarray(leaves[name])
+        h.update(f"{name}{value.dtype}{value.shape}".encode())
+        h.update(value.reshape(-1).view(np.uint8).data)
+    return h.hexdigest()
+
+
+class Checkpoints:
+    """The checkpoints of one run in one directory.
+
+    Args:
+      directory: created on the first save; keep: how many of the newest stay; read_only: nothing there is touched.
+    """
+
+    def __init__(self, directory, keep: int = 3, read_only: bool = False):
+        self.directory = pathlib.Path(directory).absolute()
+        self.keep = keep
+        self.read_only = read_only
+        self._manager = None
+
+    def _open(self):
+        if self._manager is None:
+            import orbax.checkpoint as ocp
+
+            own = {"max_to_keep": self.keep, "create": True, "cleanup_tmp_directories": True}
+            options = {"read_only": True, "create": False} if self.read_only else own
+            self._manager = ocp.CheckpointManager(
+                self.directory, options=ocp.CheckpointManagerOptions(enable_async_checkpointing=False, **options)
+            )
+        return self._manager
+
+    def rounds(self) -> list[int]:
+        """Returns the rounds that were saved, oldest first, without opening anything."""
+        if not self.directory.is_dir():
+            return []
+        return sorted(int(p.name) for p in self.directory.iterdir() if p.name.isdigit())
+
+    def save(self, round: int, run, extra: dict[str, Any]) -> None:
+        """Saves a run after `round` completed rounds; `extra` is small JSON data that belongs to it."""
+        import orbax.checkpoint as ocp
+
+        leaves = to_host(run)
+        # orbax refuses arrays without elements: their shapes say all.
+        empty = {name: [list(value.shape), value.dtype.str] for name, value in leaves.items() if not value.size}
+        about = {"round": round, "digest": digest(leaves), "empty": empty, **extra}
+        kept = {name: value for name, value in leaves.items() if name not in empty}
+        items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(about))
+        self._open().save(round, args=items, force=True)
+        self._open().wait_until_finished()
+
+    def load(self, round: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Returns (leaves, extra) of one checkpoint; raises UserError if it can't be read or was altered."""
+        import orbax.checkpoint as ocp
+
+        where = self.directory / str(round)
+        try:
+            items = self._open().restore(
+                round, args=ocp.args.Composite(run=ocp.args.StandardRestore(), about=ocp.args.JsonRestore())
+            )
+            leaves = {name: np.array(value, copy=True) for name, value in items["run"].items()}
+            about = dict(items["about"])
+            leaves |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in about["empty"].items()}
+        except Exception as error:  # orbax and tensorstore raise many kinds; all mean the same here
+            raise UserError(f"checkpoint {where} can't be read ({type(error).__name__}); delete it.") from error
+        if about.get("digest") != digest(leaves):
+            raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
+        return leaves, about
+
+    def latest(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """Returns the newest readable checkpoint, or None; says aloud what it passes over and moves that aside.
+
+        Raises UserError where there are checkpoints and none can be read: then nothing is moved.
+        """
+        damaged: dict[int, UserError] = {}
+        for round in reversed(self.rounds()):
+            try:
+                found = self.load(round)
+            except UserError as error:
+                damaged[round] = error
+                continue
+            for bad, error in damaged.items():
+                _warn(f"{error} Falling back to the checkpoint of round {round}.")
+                self._discard(bad)
+            return found
+        if damaged:
+            raise UserError(
+                f"{next(iter(damaged.values()))} No other checkpoint in {self.directory} can be read either."
+            )
+        return None
+
+    def _discard(self, round: int) -> None:
+        # Moved aside, not deleted: nothing of a user's is lost silently.
+        bad = self.directory / str(round)
+        target = self.directory / f"damaged_{round}"
+        number = 1
+        while target.exists():
+            target = self.directory / f"damaged_{round}_{number}"
+            number += 1
+        bad.rename(target)
+        self.close()
+
+    def close(self) -> None:
+        if self._manager is not None:
+            self._manager.close()
+            self._manager = None

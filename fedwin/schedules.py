@@ -1,0 +1,32 @@
+"""Schedules: functions of the 0-based round (int32 [], traced), and how a `start=` is read."""
+
+from typing import Callable
+
+import jax.numpy as jnp
+
+from fedwin.errors import UserError
+
+
+def as_schedule(value) -> Callable:
+    """Returns `value` if it is a function of the round, else the function that is always `value`."""
+    return value if callable(value) else lambda round: value
+
+
+def exponential(lr0: float, decay: float = 0.0):
+    """Returns the schedule lr0 (1 - decay)^t of the 0-based round t; raises UserError unless 0 <= decay < 1."""
+    if not 0 <= decay < 1:
+        raise UserError(f"lr_decay={decay} must lie in [0, 1).")
+    return lambda round: lr0 * jnp.power(1 - decay, jnp.asarray(round, float))
+
+
+def first_round(start, num_rounds: int, name: str) -> int:
+    """Reads `start`: a float is a fraction of num_rounds, an integer the 0-based round.
+
+    Raises UserError for a negative start or a fraction above 1.
+    """
+    if isinstance(start, bool) or not isinstance(start, (int, float)):
+        raise UserError(f"{name}: start={start} is not a number; write 0.75 (fraction of the rounds) or 300 (round).")
+    if start < 0 or (isinstance(start, float) and start > 1):
+        raise UserError(f"{name}: start={start} must be a fraction in 0.0..1.0 or a 0-based round >= 0.")
+    # The smallest epsilon against 0.29 * 100 = 28.999999999999996.
+    return int(start * num_rounds + 1e-9) if isinstance(start, float) else start

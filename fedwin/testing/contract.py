@@ -1,0 +1,195 @@
+"""The contract suite: what any federated method must pass."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedwin import core, engine, observers
+from fedwin.core import Variables
+from fedwin.engine.strategy import Strategy, make_mesh
+from fedwin.testing.problems import Problem, build, classification, compile_options
+from fedwin.wrappers import WRAPPERS
+
+
+def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerate=None, strategies=None, rounds=6):
+    """Puts a method through everything that the engine relies on; raises AssertionError with the reason.
+
+    Structure and dtypes are kept; one program serves any number of rounds; a loop equals single rounds to the bit;
+    padding and the order of a cohort, and how it is mapped over, do not matter; rows of clients that did not take part
+    stay; resuming from host copies is exact; buffers are updated in place; observers change nothing; the loss falls.
+    What may differ by the order of a sum is compared to rounding: a rule that takes signs needs a problem without ties.
+
+    Args:
+      builder: `builder(setting, train, *, ...) -> core.Algorithm`, or a choice such as 'fedprox:mu=0.1'.
+      p: the problem to run on, by default a classifier of three classes.
+      wrappers: choices such as 'ima:window=2,start=1', applied in order.
+      degenerate: parameters under which the method is FedAvg, or None.
+      strategies: how cohorts are mapped, compared with a plain loop; by default vmapped, and sharded over all devices.
+      rounds: rounds to run.
+    """
+    bench = Bench(builder, classification(shuffle=False) if p is None else p, wrappers, rounds)
+    check_loop(bench)
+    check_padding(bench)
+    check_observers(bench)
+    for strategy in default_strategies() if strategies is None else strategies:
+        check_strategy(bench, strategy)
+    if degenerate is not None:
+        check_degenerate(Bench(builder, bench.problem, wrappers, rounds, degenerate), wrappers)
+
+
+def default_strategies() -> tuple[Strategy, ...]:
+    """vmapped, and sharded where there are several devices."""
+    several = (Strategy(1, make_mesh()),) if jax.device_count() > 1 else ()
+    return (Strategy(None), *several)
+
+
+class Bench:
+    """One method on one problem, its compiled loop, and the result of running it in one piece.
+
+    Attributes: problem, algorithm, rounds, begin (host copy of the run before round 0), whole (after all rounds).
+    """
+
+    def __init__(self, builder, problem: Problem, wrappers=(), rounds=6, params=None):
+        setting = problem.setting._replace(num_rounds=rounds)
+        self.problem = problem._replace(setting=setting)
+        self.rounds = rounds
+        built = [WRAPPERS.build(text, setting) for text in wrappers]
+        self.algorithm = build(builder, setting, problem.train, built, params)
+        self.begin = to_host(self.problem.start(self.algorithm))
+        # Two places stay empty, so that padding is part of every comparison.
+        self.cohorts = self.cohort_table(2)
+        self.dispatch = self.compiled({}, Strategy(1))
+        self.whole, _ = self.go(self.dispatch, self.begin, self.cohorts, rounds)
+
+    def cohort_table(self, empty: int, order=None) -> np.ndarray:
+        """The cohorts of all rounds, int32 [rounds, C + empty]; `order` permutes the places."""
+        ids = np.stack([self.problem.cohort(r) for r in range(self.rounds)])
+        ids = np.pad(ids, ((0, 0), (0, empty)), constant_values=-1)
+        return ids if order is None else ids[:, order]
+
+    def arguments(self, ids, n):
+        """What the loop takes beside the run."""
+        slots = np.where(ids < 0, self.problem.setting.num_clients, ids).astype(np.int32)
+        return self.problem.store, engine.Cohorts(ids, ids, slots), (), np.int32(n), np.zeros(self.rounds, bool)
+
+    def compiled(self, watch, strategy):
+        """Returns the loop; it compiles once, at its first call."""
+        rounds = engine.make_rounds(self.algorithm, watch, strategy, compiler_options=compile_options())
+        # Accelerators multiply in less than float32 by default.
+        exact = jax.default_matmul_precision("highest")(rounds)
+        exact.traces = rounds.traces
+        return exact
+
+    def go(self, dispatch, host, ids, n, strategy=Strategy(1)):
+        """Runs n rounds from a host copy: (host copy of the result, metrics)."""
+        run = from_host(host)
+        run = strategy.place(run, strategy.placement(run))
+        store, *rest = strategy.place(self.arguments(ids, n))
+        after, metrics, _ = dispatch(run, store, *rest, n_max=self.problem.n_max)
+        assert len(dispatch.traces) == 1, f"{len(dispatch.traces)} programs were compiled instead of one"
+        return to_host(after), metrics
+
+
+def to_host(tree):
+    """Copies (never views: a view would cancel donation) of all leaves, keys as their raw data."""
+    raw = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+    return jax.tree.map(lambda x: np.array(raw(x), copy=True), tree)
+
+
+def from_host(run: engine.Run) -> engine.Run:
+    """The reverse of to_host for a Run; every leaf gets a buffer of its own."""
+    run = jax.tree.map(lambda x: jnp.array(x, copy=True), run)
+    return run._replace(key=jax.random.wrap_key_data(run.key))
+
+
+def _equal(a, b, what):
+    for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(a), jax.tree.leaves(b), strict=True):
+        assert np.array_equal(x, y, equal_nan=True), f"{what}: {jax.tree_util.keystr(path)} differs"
+
+
+def _close(a, b, what):
+    """Equal to rounding: sums in another order."""
+    for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(a), jax.tree.leaves(b), strict=True):
+        x, y = np.asarray(x), np.asarray(y)
+        rtol = 1e-10 if x.dtype == np.float64 else 1e-5
+        message = f"{what}: {jax.tree_util.keystr(path)} differs"
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol / 10, err_msg=message)
+
+
+def _shapes(tree):
+    return jax.tree.map(lambda x: (x.shape, x.dtype), tree)
+
+
+def check_loop(bench: Bench) -> None:
+    """Structure, one program, loop = single rounds, resume, donation, untouched rows, finite values, falling loss."""
+    assert _shapes(bench.begin) == _shapes(bench.whole), (
+        "a round changes the structure, a shape or a dtype of its state"
+    )
+    for leaf in jax.tree.leaves((bench.whole.params, bench.whole.stats)):
+        assert np.isfinite(leaf).all(), "the model is not finite"
+    run, ids = bench.begin, bench.cohorts
+    for r in range(bench.rounds):
+        before = run
+        # Round r alone: its cohort comes first.
+        run, _ = bench.go(bench.dispatch, run, np.roll(ids, -r, axis=0), 1)
+        away = np.setdiff1d(np.arange(bench.problem.setting.num_clients), ids[r])
+        rows = lambda table: jax.tree.map(lambda leaf: leaf[away], table)
+        _equal(rows(before.table), rows(run.table), "a client that did not take part: its row")
+    _equal(run, bench.whole, "single rounds instead of a loop")
+    half, _ = bench.go(bench.dispatch, bench.begin, ids, bench.rounds // 2)
+    rest, _ = bench.go(
+        bench.dispatch, half, np.roll(ids, -(bench.rounds // 2), axis=0), bench.rounds - bench.rounds // 2
+    )
+    _equal(rest, bench.whole, "resuming from host copies")
+    given = from_host(bench.begin)
+    bench.dispatch(given, *bench.arguments(ids, 1), n_max=bench.problem.n_max)
+    kept = [leaf for leaf in jax.tree.leaves((given.params, given.state, given.table)) if not leaf.is_deleted()]
+    assert not kept, f"{len(kept)} buffers were copied instead of updated in place"
+    first, last = (_mean_loss(bench, run) for run in (bench.begin, bench.whole))
+    assert last < first, f"the loss does not fall: {first:.4f} before, {last:.4f} after"
+
+
+@functools.lru_cache(maxsize=8)
+def _loss_program(loss):
+    value = lambda params, stats, batch, info: loss(params, stats, batch, jax.random.key(0), info)[0]
+    return jax.jit(value, compiler_options=compile_options())
+
+
+def _mean_loss(bench, host) -> float:
+    """The loss of the evaluated model over everybody's examples."""
+    store = bench.problem.store
+    model = bench.algorithm.eval_model(Variables(host.params, host.stats), host.state)
+    info = jax.tree.map(lambda leaf: leaf[0], store.info)
+    return float(_loss_program(bench.problem.train.loss)(*model, store.examples, info))
+
+
+def check_padding(bench: Bench) -> None:
+    """The order of a cohort and the places of its padding do not matter."""
+    width = bench.cohorts.shape[1]
+    shuffled = bench.cohort_table(2, np.roll(np.arange(width)[::-1], 1))
+    run, _ = bench.go(bench.dispatch, bench.begin, shuffled, bench.rounds)
+    _close(run, bench.whole, "another order of the cohort, padding in between")
+
+
+def check_observers(bench: Bench) -> None:
+    """Training with and without observers is the same."""
+    check_strategy(bench, Strategy(1), watched=True)
+
+
+def check_degenerate(bench: Bench, wrappers=(), plain: Bench | None = None) -> None:
+    """The method, built with its degenerate parameters, is FedAvg (`plain`, by default run here)."""
+    plain = plain or Bench("fedavg", bench.problem, wrappers, bench.rounds)
+    _close(bench.whole.params, plain.whole.params, "with its degenerate parameters it is not FedAvg")
+
+
+def check_strategy(bench: Bench, strategy: Strategy, watched: bool = False) -> None:
+    """Mapping the cohort otherwise, with observers or without, gives the same to rounding."""
+    clients = len(bench.problem.cohort(0))
+    ids = bench.cohort_table(strategy.multiple(clients) - clients)
+    readings = (observers.Reading("wima2", 2),)
+    watch = {"wima": observers.wima(readings), "ema": observers.ema(bench.rounds)} if watched else {}
+    begin = to_host(bench.problem.start(bench.algorithm, watch)) if watched else bench.begin
+    run, _ = bench.go(bench.compiled(watch, strategy), begin, ids, bench.rounds, strategy)
+    _close(run._replace(observers={}), bench.whole, f"cohort {strategy}{', with observers' * watched}")

@@ -1,0 +1,107 @@
+"""FedFA against a plain numpy federation: whole clients, whole rounds."""
+
+import jax
+import numpy as np
+import pytest
+
+from fedwin import losses, testing
+from fedwin.core import Variables
+from fedwin.models.model import Model, Output
+
+CLASSES, INPUTS, WIDTH = 3, 2, 4
+ROUNDS, RUN = 8, 4  # a quarter of the run is over after round 2: the last of four rounds calibrates
+LR, ADAM_LR, LAM, BETA, BATCH, EPOCHS = 0.3, 0.05, 0.7, 0.6, 2, 2
+# Client 1 has a short last batch, client 2 lacks a class, client 3 has one batch less.
+LABELS = ((0, 1, 2, 0), (2, 2, 1), (0, 1, 1, 0), (2, 0))
+SCHEDULE = ((0, 1), (2, 3), (1, 2), (0, 3))
+
+
+def clients():
+    random = np.random.default_rng(5)
+    return [{"x": random.normal(size=(len(y), INPUTS)), "y": np.array(y)} for y in LABELS]
+
+
+def linear_model():
+    """Features h = x F, logits h W + b."""
+    classifier = lambda params, features: features @ params["last"]["W"] + params["last"]["b"]
+
+    def init(key):
+        draw = lambda n, *shape: 0.5 * jax.random.normal(jax.random.fold_in(key, n), shape, float)
+        return Variables({"F": draw(0, INPUTS, WIDTH), "last": {"W": draw(1, WIDTH, CLASSES), "b": draw(2, CLASSES)}})
+
+    def apply(variables, batch, key, train):
+        features = batch["x"] @ variables.params["F"]
+        return Output(classifier(variables.params, features), features, variables.stats)
+
+    return Model(init, apply, classifier, ("last",), "linear", CLASSES)
+
+
+def softmax_gradient(logits, labels):
+    """d/dlogits of the mean cross-entropy."""
+    q = np.exp(logits - logits.max(1, keepdims=True))
+    q /= q.sum(1, keepdims=True)
+    return (q - np.eye(CLASSES)[labels]) / len(labels)
+
+
+def local_training(F, W, b, A, x, y, anchored, calibrated):
+    """What client (x, y) returns: (F, W, b, its anchors); A are the anchors that it received."""
+    F, W, b, M = F.copy(), W.copy(), b.copy(), A.copy()
+    adam = [[np.zeros_like(p), np.zeros_like(p)] for p in (W, b)]
+    count = 0
+    for _ in range(EPOCHS):
+        sums, batches = np.zeros_like(A), 0
+        for cut in range(0, len(y), BATCH):
+            xs, ys = x[cut : cut + BATCH], y[cut : cut + BATCH]
+            h = xs @ F
+            slope = softmax_gradient(h @ W + b, ys)
+            dh = slope @ W.T
+            for c in set(ys):
+                mine = ys == c
+                if anchored:
+                    dh[mine] += LAM / CLASSES * 2 * (h[mine] - A[c]) / mine.sum()
+                sums[c] += h[mine].mean(0)
+            F, W, b = F - LR * xs.T @ dh, W - LR * h.T @ slope, b - LR * slope.sum(0)
+            if calibrated:
+                slope, count = softmax_gradient(A @ W + b, np.arange(CLASSES)), count + 1
+                moved = []
+                for part, gradient, state in zip((W, b), (A.T @ slope, slope.sum(0)), adam):
+                    state[0] = 0.9 * state[0] + 0.1 * gradient
+                    state[1] = 0.999 * state[1] + 0.001 * gradient**2
+                    first, second = state[0] / (1 - 0.9**count), state[1] / (1 - 0.999**count)
+                    moved.append(part - ADAM_LR * first / (np.sqrt(second) + 1e-8))
+                W, b = moved
+            batches += 1
+        own = sorted(set(y))
+        M[own] = BETA * M[own] + (1 - BETA) * sums[own] / batches
+    return F, W, b, M
+
+
+def reference(F, W, b, A):
+    """Yields (F, W, b, A) after every round."""
+    data = clients()
+    for t in range(RUN):
+        cohort = [data[i] for i in SCHEDULE[t]]
+        back = [local_training(F, W, b, A, d["x"], d["y"], anchored=t > 0, calibrated=t > ROUNDS / 4) for d in cohort]
+        shares = np.array([len(d["y"]) for d in cohort]) / sum(len(d["y"]) for d in cohort)
+        F, W, b, A = (sum(p * value for p, value in zip(shares, values)) for values in zip(*back))
+        yield F, W, b, A
+
+
+@pytest.mark.parametrize("precision,tolerance", [("float64", 1e-11), ("float32", 1e-5)])
+def test_four_rounds_of_fedfa(precision, tolerance):
+    with jax.enable_x64(precision == "float64"), jax.default_matmul_precision("highest"):
+        model = linear_model()
+        p = testing.problem(
+            model.init(jax.random.key(3)), clients(), losses.cross_entropy(model), SCHEDULE, num_rounds=ROUNDS, model=model,
+            lr=LR, batch_size=BATCH, epochs=EPOCHS, shuffle=False,
+        )  # fmt: skip
+        algorithm = p.build("fedfa", lam=LAM, beta=BETA, calibrate_lr=ADAM_LR)
+        flat = lambda params: [params["F"], params["last"]["W"], params["last"]["b"]]
+        begin = [
+            np.asarray(v, np.float64)
+            for v in (*flat(p.variables.params), algorithm.init(p.variables.params, jax.random.key(0)))
+        ]
+        for run, expected in zip(testing.trajectory(p, algorithm, RUN), reference(*begin), strict=True):
+            for ours, theirs in zip((*flat(run.params), run.state), expected):
+                assert ours.dtype == precision
+                np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)

@@ -1,0 +1,158 @@
+"""Golden trajectories of golden_wima_ghb.json, in float64 and float32.
+
+FEDWIN_GOLDEN_DIR points the same tests at other problems of the same schema.
+"""
+
+import jax
+import numpy as np
+import pytest
+
+from fedwin import engine, observers, testing, wrappers
+from fedwin.algorithms import ALGORITHMS
+from tests import golden_problems as golden
+
+DATA = golden.load("golden_wima_ghb.json")
+TOLERANCE = {"float64": dict(rtol=1e-9, atol=1e-12), "float32": dict(rtol=2e-5, atol=2e-6)}
+
+# What the file calls a hyper-parameter and what the builder calls it, where they differ.
+RENAMED = {"fedopt": {"lr": "server_lr"}, "fedacg": {"lambda": "lam"}}
+
+# What a key says beyond the builder that it begins with.
+IMPLIED = {"fedopt_adam": {"optimizer": "adam"}}
+
+
+@pytest.fixture(params=["float64", "float32"])
+def precision(request):
+    with jax.enable_x64(request.param == "float64"), jax.default_matmul_precision("highest"):
+        yield request.param
+
+
+def build(p, key, hparams, extras=()):
+    """Builds what a key names: the longest registered name that it begins with."""
+    name = max((name for name in ALGORITHMS if key == name or key.startswith(name + "_")), key=len)
+    names = RENAMED.get(name, {})
+    given = {names.get(k, k): v for k, v in hparams.items() if k != "anchors"}
+    if "average_model" in extras:
+        given["eval_model"] = "average"
+    return p.build(name, **(IMPLIED.get(key, {}) | given))
+
+
+def problem(letter):
+    meta = DATA[f"problem_{letter}"]
+    return (golden.problem_a if letter == "A" else golden.problem_b)(meta), meta["rounds"]
+
+
+def models(runs, read=lambda run: run.params):
+    return np.stack([golden.vector(read(run)) for run in runs])
+
+
+# Beside the model, the file lists parts of the state; where they stand in ours.
+EXTRAS = {
+    "server_control": lambda p, run: run.state,
+    "average_model": lambda p, run: run.state.average,  # kept where it is what is evaluated
+    "server_momentum": lambda p, run: run.state.m,
+}
+
+CASES = [(letter, key) for letter in "AB" for key in DATA[f"golden_{letter}"]]
+
+
+@pytest.mark.parametrize("letter,key", CASES)
+def test_golden(letter, key, precision):
+    entry = DATA[f"golden_{letter}"][key]
+    p, rounds = problem(letter)
+    algorithm = build(p, key, entry["hparams"], extras=entry)
+    start = p.start(algorithm)
+    if "anchors" in entry["hparams"]:
+        anchors = golden.tree(p, entry["hparams"]["anchors"])
+        start = start._replace(table=start.table._replace(anchor=jax.tree.map(jax.numpy.asarray, anchors)))
+    runs = testing.trajectory(p, algorithm, rounds, run=start)
+    same = lambda ours, theirs: np.testing.assert_allclose(ours, theirs, **TOLERANCE[precision])
+    assert models(runs).dtype == precision
+    same(models(runs), entry["server_model"])
+    for name, expected in entry.items():
+        if name in ("hparams", "server_model"):
+            continue
+        if name == "final_client_controls":
+            controls = [
+                golden.vector(jax.tree.map(lambda x: x[i], runs[-1].table)) for i in range(p.setting.num_clients)
+            ]
+            same(np.stack(controls), expected)
+        elif name == "lookahead_after_round":
+            looked = [algorithm.phases[0].broadcast(run.params, run.state) for run in runs]
+            same(np.stack([golden.vector(z) for z in looked]), expected)
+        else:
+            same(models(runs, lambda run: EXTRAS[name](p, run)), expected)
+
+
+# ---------------------------------------------------------------------------------------------------- read-outs
+
+
+def checked(ours, theirs, precision):
+    np.testing.assert_allclose(ours, theirs, **TOLERANCE[precision])
+
+
+@pytest.mark.parametrize("base", ["fedavg", "fedavgm"])
+def test_golden_wima(base, precision):
+    entry = DATA["golden_wima"]
+    p, _ = problem(entry["problem"])
+    size = entry["W"]
+    Reading = observers.Reading
+    readings = (
+        Reading("partial", size),
+        Reading("raw", size, warmup="raw"),
+        Reading("classifier", size, "classifier"),
+        Reading("features", size, "features"),
+        Reading("itself", 1),
+    )
+    watch = observers.wima(readings, ("classifier",))
+    algorithm = build(p, base, DATA[f"golden_{entry['problem']}"][base]["hparams"])
+    runs = testing.trajectory(p, algorithm, entry["rounds"], {"wima": watch})
+    reads = [engine.read_out(algorithm, {"wima": watch}, run) for run in runs]
+    read = lambda name: np.stack([golden.vector(r[name].params) for r in reads])
+    checked(read("model"), entry[f"{base}_raw"], precision)
+    checked(read("partial"), entry[f"wima_{base}_partial_warmup"], precision)
+    assert (read("itself") == read("model")).all()
+    for name, key in {
+        "raw": f"wima_{base}_raw_warmup",
+        "classifier": "wima_classifier_only" if base == "fedavg" else "",
+        "features": "wima_feature_extractor_only" if base == "fedavg" else "",
+    }.items():
+        if key in entry:
+            checked(read(name), entry[key], precision)
+
+
+@pytest.mark.parametrize("phase", ["code", "swa"])
+def test_golden_swa(phase, precision):
+    entry = DATA["golden_swa"]
+    expected = entry[phase]
+    letter = entry["problem"]
+    meta = DATA[f"problem_{letter}"]
+    p = (golden.problem_a if letter == "A" else golden.problem_b)(meta, lr=entry["lr1"], num_rounds=entry["rounds"])
+    text = f"swa:start={entry['start']},cycle={entry['cycle']},phase={phase},second_lr={entry['lr2']}"
+    wrapper = wrappers.WRAPPERS.build(text, p.setting)
+    algorithm = p.build("fedavg", wrapper)
+    rate = wrapper.solver(p.train).rate
+    checked([rate(np.int32(i)) for i in range(entry["rounds"])], expected["lr_by_round"], precision)
+    runs = testing.trajectory(p, algorithm, entry["rounds"])
+    checked(golden.vector(runs[-1].params), expected["raw_final"], precision)
+    evaluated = [engine.read_out(algorithm, {}, run)["model"].params for run in runs]
+    seen = [golden.vector(x) for x in evaluated]
+    checked(seen[entry["start"] :], expected["eval_from_start"], precision)
+    for before, run in zip(seen[: entry["start"]], runs):
+        assert (before == golden.vector(run.params)).all()
+    assert int(runs[-1].state.own.count) == expected["n_models"]
+
+
+def test_golden_local_paths(precision):
+    meta = DATA["problem_A"]
+    paths = DATA["fedavg_A_local_paths_round1"]
+    steps = len(paths["0"]) - 1
+    for i, path in paths.items():
+        for j in range(steps + 1):
+            # The model after j local steps is what a one-client round of j steps returns.
+            if j:
+                p = golden.problem_a(meta, steps=j, schedule=[[int(i)]])
+                (run,) = testing.trajectory(p, p.build("fedavg"), 1)
+                checked(golden.vector(run.params), path[j], precision)
+            else:
+                checked(meta["theta0"], path[0], precision)

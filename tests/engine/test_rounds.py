@@ -1,0 +1,154 @@
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from fedwin import engine, observers
+from fedwin.engine import evaluate
+from fedwin.engine.strategy import STRATEGIES, Strategy
+from tests import toy
+
+NO_FLAGS = np.zeros(6, bool)
+
+
+def leaves(run):
+    return [
+        np.array(jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+        for x in jax.tree.leaves(run)
+    ]
+
+
+def assert_equal(a, b):
+    for x, y in zip(leaves(a), leaves(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def assert_close(a, b):
+    for x, y in zip(leaves(a), leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
+
+
+def watchers():
+    return {"wima": observers.wima((observers.Reading("wima3", 3),)), "ema": observers.ema(20)}
+
+
+def go(name="scaffold", equal=True, strategy=Strategy(), rounds=6, calls=(6,), seen=None, width=None, **options):
+    fed = toy.federation(equal=equal)
+    algorithm = toy.build(name, fed, **options)
+    watching = watchers() if seen is None else seen
+    dispatch = engine.make_rounds(algorithm, watching, strategy)
+    run, store = toy.start(algorithm, watching, fed, strategy)
+    plan = toy.cohorts(fed, rounds, width=width or strategy.multiple(4))
+    done = 0
+    for count in calls:
+        part = jax.tree.map(lambda x: np.concatenate([x[done:], x[:done]]), plan)
+        run, metrics, _ = dispatch(run, store, part, (), count, NO_FLAGS, n_max=max(fed.sizes))
+        done += count
+    assert int(run.round) == rounds
+    return run, metrics, dispatch
+
+
+@functools.cache
+def plain(equal):
+    """The run that others are compared with: one client after the other, six rounds in one dispatch."""
+    return go(equal=equal)
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_many_rounds_in_one_dispatch_equal_single_rounds_bitwise_with_one_trace(equal):
+    together, _, first = plain(equal)
+    singly, _, second = go(equal=equal, calls=(1,) * 6)
+    uneven, _, third = go(equal=equal, calls=(1, 3, 2))
+    assert_equal(together, singly)
+    assert_equal(together, uneven)
+    assert [len(d.traces) for d in (first, second, third)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("equal", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    ["vmapped", "chunked:k=2", "chunked:k=3", "sharded:devices=2,k=1", "sharded:devices=2,k=0", "pmap:devices=2"],
+)
+def test_strategies_agree(name, equal):
+    reference, metrics, _ = plain(equal)
+    other, other_metrics, _ = go(equal=equal, strategy=STRATEGIES.build(name))
+    assert_close(reference, other)
+    np.testing.assert_allclose(metrics["loss"].value, other_metrics["loss"].value, rtol=1e-5)
+
+
+def test_padding_and_order_of_a_cohort_change_nothing():
+    reference, _, _ = plain(False)
+    padded, _, _ = go(equal=False, width=7)
+    assert_close(reference, padded)
+    fed = toy.federation(equal=False)
+    algorithm = toy.build("scaffold", fed)
+    dispatch = engine.make_rounds(algorithm, watchers(), Strategy())
+    run, store = toy.start(algorithm, watchers(), fed)
+    backwards = jax.tree.map(lambda x: x[:, ::-1].copy(), toy.cohorts(fed, 6))
+    run, _, _ = dispatch(run, store, backwards, (), 6, NO_FLAGS, n_max=max(fed.sizes) + 5)
+    assert_close(reference, run)
+
+
+def test_the_run_is_donated_and_rows_of_others_stay():
+    fed = toy.federation()
+    algorithm = toy.build("scaffold", fed)
+    run, store = toy.start(algorithm, {}, fed)
+    before = np.array(run.table["hidden"] if isinstance(run.table, dict) else jax.tree.leaves(run.table)[0])
+    old = jax.tree.leaves(run)
+    dispatch = engine.make_rounds(algorithm, {}, Strategy())
+    plan = toy.cohorts(fed, 1, rows=6)
+    new, _, _ = dispatch(run, store, plan, (), 1, NO_FLAGS, n_max=8)
+    assert all(leaf.is_deleted() for leaf in old if leaf.size)
+    after = np.array(new.table["hidden"] if isinstance(new.table, dict) else jax.tree.leaves(new.table)[0])
+    changed = np.flatnonzero((before != after).reshape(10, -1).any(1))
+    assert sorted(changed) == sorted(plan.ids[0])
+
+
+def test_observers_leave_training_bitwise_unchanged():
+    with_them, _, _ = plain(True)
+    without, _, _ = go(seen={})
+    assert_equal(with_them._replace(observers={}), without)
+
+
+def test_evaluation_inside_the_loop_equals_evaluation_after_it():
+    fed = toy.federation()
+    algorithm = toy.build("fedavg", fed)
+    for strategy in (Strategy(), STRATEGIES.build("sharded:devices=2")):
+        probe = toy.probe(strategy)
+        dispatch = engine.make_rounds(algorithm, watchers(), strategy, probe)
+        run, store = toy.start(algorithm, watchers(), fed, strategy)
+        flags = np.array([False, True, False, False, False, True])
+        test = toy.tests(fed, strategy)
+        run, _, probes = dispatch(run, store, toy.cohorts(fed, 6, width=strategy.multiple(4)), test, 6, flags, n_max=8)
+        assert set(probes) == {"model", "wima3", "ema"}
+        assert np.isfinite(np.asarray(probes["model"]["loss"])[[1, 5]]).all()
+        assert np.isnan(np.asarray(probes["model"]["loss"])[[0, 2, 3, 4]]).all()
+        later = probe(engine.read_out(algorithm, watchers(), run), test)
+        for name in probes:
+            np.testing.assert_allclose(probes[name]["loss"][5], later[name]["loss"], rtol=1e-6)
+
+
+def test_probe_equals_numpy():
+    fed = toy.federation()
+    network = toy.network()
+    variables = network.init(jax.random.key(3))
+    test = fed.dataset.test
+    logits = np.asarray(network.apply(variables, test, None, False).logits, np.float64)
+    logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    loss = -logs[np.arange(len(logs)), test["y"]].mean()
+    accuracy = (logits.argmax(1) == test["y"]).mean()
+    for batch_size in (7, 41, 500):
+        found = toy.probe()({"model": variables}, evaluate.batches(test, batch_size))["model"]
+        np.testing.assert_allclose(found["loss"], loss, rtol=1e-5)
+        np.testing.assert_allclose(found["accuracy"], accuracy, rtol=1e-6)
+
+
+def test_a_key_belongs_to_seed_round_and_client_only():
+    fed = toy.federation()
+    one, _, _ = go("fedavg")
+    algorithm = toy.build("fedavg", fed)
+    dispatch = engine.make_rounds(algorithm, {}, Strategy())
+    run, store = toy.start(algorithm, {}, fed, seed=1)
+    other, _, _ = dispatch(run, store, toy.cohorts(fed, 6, seed=1), (), 6, NO_FLAGS, n_max=8)
+    assert not np.allclose(one.params["hidden"], other.params["hidden"])

@@ -1,0 +1,108 @@
+"""The benchmark's parts, and one short run of the whole."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from experiments.peers import cases, measure, worker
+
+PEER = """
+import time
+from experiments.peers import worker
+
+def prepare(request):
+    if request.get("broken"):
+        raise ValueError("broken on purpose")
+    print("noise on stdout")
+    facts = {"rounds": 0}
+
+    def run(n):
+        facts["rounds"] += n
+        time.sleep(request["seconds"] * n)
+        return request["seconds"] * n
+
+    return run, facts
+
+worker.serve(prepare, {"version": "toy 1"})
+"""
+
+
+@pytest.fixture
+def toy_worker():
+    started = worker.Worker([sys.executable, "-c", PEER])
+    yield started
+    started.close()
+
+
+def test_interleaved_runs_and_ratios(toy_worker):
+    assert toy_worker.ask() == {"version": "toy 1"}
+    lines = []
+    tasks = [measure.Task(name, toy_worker, {"seconds": s}) for name, s in (("slow", 0.02), ("fast", 0.01))]
+    tasks.append(measure.Task("broken", toy_worker, {"broken": True}))
+    timings = measure.interleaved(tasks, measure.Effort(3, 0.02, 10), lines.append)
+    assert list(timings) == ["slow", "fast"]
+    assert any("broken on purpose" in line for line in lines)
+    assert timings["slow"].ratio(timings["fast"]) == pytest.approx(2)
+    assert timings["slow"].facts["rounds"] == 2 + 3 and timings["fast"].facts["rounds"] == 2 + 3 * 2
+    low, high = timings["fast"].quartiles
+    assert low <= timings["fast"].median <= high
+    assert timings["fast"].summary()["rounds_per_second"] == pytest.approx(100)
+
+
+def test_a_dead_peer_says_why():
+    gone = worker.Worker([sys.executable, "-c", "raise ImportError('no such library')"])
+    with pytest.raises(worker.PeerFailed, match="no such library"):
+        gone.ask()
+    gone.close()
+
+
+def test_all_peers_get_the_same_work():
+    for case in cases.CASES.values():
+        rows = cases.order(case, np.random.default_rng(0))
+        assert rows.shape == (case.steps, case.batch)
+        assert rows.max() < case.examples
+        first = rows.reshape(-1)[: case.examples]
+        assert len(set(first)) == len(first)  # a pass is a permutation
+    small = cases.scaled(cases.CASES["lenet5"], "2x3x4")
+    assert (small.clients, small.steps, small.batch) == (2, 3, 4)
+    x, y = cases.examples(small)
+    assert x.shape == (10, 12, 32, 32, 3) and y.shape == (10, 12)
+    assert cases.CASES["digits"].steps == 5 and not cases.CASES["digits"].even
+
+
+def run(*arguments):
+    # Unoptimised programs compile in half the time, and this is not about speed.
+    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    command = [sys.executable, "-m", "experiments.bench", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"XLA_FLAGS": flags})
+
+
+def test_quick_run(tmp_path):
+    path = tmp_path / "bench.json"
+    done = run("--quick", "--cases=digits", "--peers=fedjax", "--studies=dispatches", f"--json={path}")
+    assert done.returncode == 0, done.stderr[-2000:]
+    report = json.loads(path.read_text())
+    who = [record["who"] for record in report["cases"]]
+    assert who[:4] == ["fedwin default", "fedwin chunked:k=1", "fedwin vmapped", "fedjax"]
+    assert len({record["parameters"] for record in report["cases"]}) == 1
+    for record in report["cases"]:
+        assert record["ms_per_round"] > 0 and record["of_gemm_peak"] > 0
+        assert record["compiled_later"] in (0, None) and record["traces"] in (1, None)
+    assert report["dispatches"]["dispatches_per_round"] < 0.1
+    assert report["dispatches"]["compiled_later"] == 0 and report["dispatches"]["traces"] == 1
+    assert "fedjax" in done.stdout and "fedwin is faster" in done.stdout
+
+
+def test_bad_flags_are_one_line():
+    for arguments, culprit in (
+        (["--cases=digit"], "digits"),
+        (["--cohort=mlp=2x2"], "cohort"),
+        (["--peers=flower"], "Known"),
+    ):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert culprit in done.stderr and done.stderr.count("\n") == 1

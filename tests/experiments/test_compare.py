@@ -1,0 +1,56 @@
+"""The comparison of all methods: what it runs, and (slow) that methods behave as their papers say at a realistic scale."""
+
+import dataclasses
+
+import pytest
+
+from experiments import compare, main_job
+from fedwin.algorithms import ALGORITHMS
+from fedwin.errors import UserError
+from fedwin.runs.config import Config
+
+BASE = Config(**compare.SETTING)
+
+
+def test_every_algorithm_is_compared():
+    configs = [compare.parse_method(method, BASE) for method in compare.every_method()]
+    assert {ALGORITHMS.check(config.algorithm).name for config in configs} == set(ALGORITHMS.entries)
+    assert len(set(compare.METHODS)) == len(compare.METHODS)
+
+
+def test_a_method_brings_flags_of_its_own():
+    config = compare.parse_method("fedcm:alpha=0.1 --client_lr=0.3 --wrap=ima --shuffle=false --num_rounds=7", BASE)
+    assert (config.algorithm, config.client_lr, config.wrap, config.shuffle) == ("fedcm:alpha=0.1", 0.3, ["ima"], False)
+    assert config.num_rounds == 7 and config.observe == BASE.observe
+    for flag in ("--nothing=1", "--wrap"):
+        with pytest.raises(UserError, match="is not --flag=value"):
+            compare.parse_method(f"fedavg {flag}", BASE)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """method -> read-out -> accuracy: digits, one class per client, 10 of 100 clients, mean of the last rounds."""
+    base = dataclasses.replace(BASE, out_dir=str(tmp_path_factory.mktemp("compare")), seeds=["0", "1"])
+    return {
+        method: {name: values["accuracy"]["mean"] for name, values in summary["over_seeds"].items()}
+        for method, summary in compare.compare(compare.every_method(), base).items()
+    }
+
+
+@pytest.mark.slow
+def test_behaviour_at_scale(found):
+    accuracy = {method: values["model"] for method, values in found.items()}
+    assert accuracy["scaffold"] > accuracy["fedavg"] and accuracy["fedhbm"] > accuracy["fedavg"]
+    assert found["fedavg"]["wima20"] > accuracy["fedavg"]
+    # Clients take equally many steps here.
+    assert accuracy["fednova"] == pytest.approx(accuracy["fedavg"], abs=0.003)
+    assert min(accuracy.values()) > 0.8, accuracy  # chance is 0.1
+
+
+@pytest.mark.slow
+def test_a_window_as_long_as_a_cycle_of_clients_is_what_makes_heavy_ball_momentum_work(tmp_path):
+    """Few clients per round (the main job's 3 of 100): tau = 1 is no better than FedAvg, tau = 1 / C is."""
+    base = Config(**main_job.SETTING | {"eval_every": 50, "seeds": ["0", "1"], "out_dir": str(tmp_path)})
+    summaries = compare.compare(("fedavg", "ghb:tau=1", "ghb:tau=33"), base)
+    accuracy = {method: summary["over_seeds"]["model"]["accuracy"]["mean"] for method, summary in summaries.items()}
+    assert accuracy["ghb:tau=1"] <= accuracy["fedavg"] < accuracy["ghb:tau=33"]

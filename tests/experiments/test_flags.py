@@ -1,0 +1,68 @@
+"""Every flagfile parses, passes its checks and names only what there is."""
+
+import pathlib
+import shlex
+
+import pytest
+from absl import flags
+
+from experiments import train
+from fedwin import augment, data, losses, observers
+from fedwin.algorithms import ALGORITHMS
+from fedwin.models import MODELS
+from fedwin.runs.build import algorithm_text
+from fedwin.runs.config import Config
+from fedwin.wrappers import WRAPPERS
+
+FOLDER = pathlib.Path(train.__file__).parent / "flags"
+FILES = sorted(FOLDER.glob("*.flags"))
+SMALL = {
+    "digits_scaffold_wima",
+    "fmnist_shards_ima",
+    "mnist_writers_fedavg",
+    "shakespeare_leaf",
+    "cifar10_scaffold_wima",
+}
+
+
+def config_of(arguments) -> Config:
+    """Parses arguments as the binary does, in a set of flags of their own."""
+    known = flags.FlagValues()
+    train.define_flags(known)
+    known(["train", *arguments])
+    return train.config_from_flags(known)
+
+
+def test_there_are_flagfiles():
+    assert SMALL < {path.stem for path in FILES} and len(FILES) > 20
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_flagfile_is_runnable(path):
+    config = config_of([f"--flagfile={path}"])
+    config.check()
+    data.DATASETS.check(config.dataset)
+    partition = data.PARTITIONS.check(config.partition)
+    if partition.name == "domain":
+        data.PARTITIONS.check(str(partition.params["inner"]).replace(";", ","))
+    MODELS.check(config.model)
+    ALGORITHMS.check(algorithm_text(config))
+    losses.LOSSES.check(config.loss)
+    augment.AUGMENTATIONS.check(config.augment)
+    for text in config.wrap:
+        WRAPPERS.check(text)
+    for text in config.observe:
+        observers.OBSERVERS.check(text)
+    assert config.final_evals <= config.num_rounds
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_its_comments_say_command_time_and_number(path):
+    comments = [line[2:] for line in path.read_text().splitlines() if line.startswith("# ")]
+    command = next(line for line in comments if line.startswith("python -m experiments.train "))
+    words = shlex.split(command)[3:]
+    assert words[0] == f"--flagfile=experiments/flags/{path.name}"
+    assert words[1:] == ([] if "dataset=digits" in path.read_text() else ["--data_dir=DIR"])
+    assert any(line.startswith("Expected time: ") for line in comments)
+    assert any(line.startswith("Expected: ") and any(c.isdigit() for c in line) for line in comments)
+    assert not path.read_text().startswith("--")

@@ -1,0 +1,23 @@
+"""The code cells of every notebook run from top to bottom."""
+
+import json
+import pathlib
+
+import pytest
+
+NOTEBOOKS = sorted((pathlib.Path(__file__).parents[2] / "experiments" / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_a_notebook_runs(path, tmp_path, monkeypatch):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads(path.read_text())["cells"]
+    code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    assert code
+    space = {}
+    for cell in code:
+        exec(compile("\n".join(x for x in cell.splitlines() if not x.startswith("%")), path.name, "exec"), space)
+    assert space["summary"]["over_seeds"]["model"]["accuracy"]["mean"] > 0.2

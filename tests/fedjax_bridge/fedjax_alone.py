@@ -1,0 +1,44 @@
+"""FedJAX's own algorithms in a process of their own: writes their parameters after every round to the named npz."""
+
+import sys
+
+import jax
+
+# A function that jax has removed and FedJAX still calls; nothing but this process gets it back.
+jax.tree_map = jax.tree.map
+
+import fedjax  # noqa: E402
+import numpy as np  # noqa: E402
+
+from tests.fedjax_bridge import fedjax_problem as problem  # noqa: E402
+
+
+def algorithms(network):
+    batches = fedjax.ShuffleRepeatBatchHParams(problem.BATCH, num_epochs=problem.EPOCHS, skip_shuffle=True)
+    whole = fedjax.PaddedBatchHParams(problem.BATCH)
+    sgd, momentum = fedjax.optimizers.sgd(problem.LR), fedjax.optimizers.sgd(problem.LR, 0.9)
+    gradient, losses = fedjax.model_grad(network), fedjax.model_per_example_loss(network)
+    own = fedjax.algorithms
+    return {
+        "fedavg": own.fed_avg.federated_averaging(gradient, sgd, fedjax.optimizers.sgd(0.7), batches),
+        "fedprox": own.fed_prox.fed_prox(losses, sgd, fedjax.optimizers.sgd(1.0), batches, 0.5),
+        "mime": own.mime.mime(losses, momentum, batches, whole, 0.8),
+        "mimelite": own.mime_lite.mime_lite(losses, momentum, batches, whole, 0.8),
+    }
+
+
+def main():
+    data, network = problem.federated_data(), problem.model()
+    found = {}
+    for name, algorithm in algorithms(network).items():
+        state, sampler = algorithm.init(problem.initial(network)), problem.sampler(data)
+        rounds = []
+        for _ in range(problem.ROUNDS):
+            state, _ = algorithm.apply(state, sampler.sample())
+            rounds.append(problem.flat(state.params))
+        found[name] = np.stack(rounds)
+    np.savez(sys.argv[1], **found)
+
+
+if __name__ == "__main__":
+    main()

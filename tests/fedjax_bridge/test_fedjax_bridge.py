@@ -1,0 +1,238 @@
+"""fedwin's algorithms inside a FedJAX program: its samplers, data sets, loop and evaluation."""
+
+import itertools
+import pickle
+
+import fedjax
+import jax
+import numpy as np
+import pytest
+
+from fedwin import core, engine, local, losses, models, observers, wrappers
+from fedwin.algorithms import ALGORITHMS
+from fedwin.errors import UserError
+from fedwin.fedjax_bridge import Capacity, Padding, as_fedjax
+from fedwin.testing import compile_options
+from tests import toy
+from tests.fedjax_bridge import fedjax_problem as problem
+
+QUICK = compile_options()
+
+
+def build(name, network=None, wrap=(), loss=losses.cross_entropy, **options):
+    """The algorithm `name` on the problem's model, or on fedwin's `network`."""
+    network = network or models.from_fedjax(problem.model(), problem.sample_batch())
+    train = local.Solver(loss(network), problem.LR, problem.BATCH, problem.EPOCHS, **options)
+    setting = core.Setting(12, 4, 20, init_fn=lambda key: network.init(key).params, model=network)
+    wrapped = [wrappers.WRAPPERS.build(text, setting) for text in wrap]
+    for wrapper in wrapped:
+        train = wrapper.solver(train)
+    algorithm = ALGORITHMS.build(name, setting, train)
+    for wrapper in wrapped:
+        algorithm = wrapper.algorithm(algorithm)
+    return algorithm
+
+
+def test_a_fedjax_program_learns():
+    data, network = problem.federated_data(clients=30), problem.model()
+    fed = as_fedjax(build("scaffold"), compiler_options=QUICK)
+    sampler = problem.sampler(data, 10)
+    state = fed.init(problem.initial(network))
+    batches = list(fedjax.padded_batch_federated_data(data, batch_size=64))
+    before = fedjax.evaluate_model(network, state.params, batches)["accuracy"]
+    losses_seen = []
+    for _ in range(12):
+        clients = sampler.sample()
+        state, diagnostics = fed.apply(state, clients)
+        assert set(diagnostics) == {id for id, _, _ in clients}
+        losses_seen.append(np.mean([d["loss"] for d in diagnostics.values()]))
+        assert all(d["delta_l2_norm"] > 0 for d in diagnostics.values())
+    after = fedjax.evaluate_model(network, state.params, batches)["accuracy"]
+    assert after > max(0.75, before + 0.1)
+    assert losses_seen[-1] < losses_seen[0]
+    assert len(fed.apply.traces) == 1
+
+
+def test_rows_survive_and_old_states_stay_valid():
+    data, network = problem.federated_data(), problem.model()
+    fed = as_fedjax(build("scaffold"), compiler_options=QUICK)
+    sampler = problem.sampler(data, 3)
+    first, second = sampler.sample(), sampler.sample()
+    start = fed.init(problem.initial(network))
+    one, _ = fed.apply(start, first)
+    assert not start.rows and set(one.rows) == {id for id, _, _ in first}
+    assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(one.rows[first[0][0]]))
+    kept = pickle.loads(pickle.dumps(jax.device_get(one)))
+    two, _ = fed.apply(one, second)
+    drawn = {id for id, _, _ in second}
+    assert set(two.rows) == set(one.rows) | drawn
+    for id in set(one.rows) - drawn:
+        assert two.rows[id] is one.rows[id]
+    again, _ = fed.apply(kept, second)
+    np.testing.assert_array_equal(problem.flat(again.params), problem.flat(two.params))
+    # A client's row is where it left off: forgetting it changes the round.
+    forgot, _ = fed.apply(one._replace(rows={}), first)
+    remembered, _ = fed.apply(one, first)
+    assert np.abs(problem.flat(forgot.params) - problem.flat(remembered.params)).max() > 1e-6
+
+
+def paddings(needs, **promised) -> int:
+    """How many different paddings a sequence of cohorts (clients, largest, total) gets."""
+    capacity = Capacity(promised.get("max_clients"), promised.get("largest"), promised.get("total"))
+    found = [capacity.hold(Padding(*need)) for need in needs]
+    assert all(have >= wish for padding, need in zip(found, needs) for have, wish in zip(padding, need))
+    return len(dict.fromkeys(found))
+
+
+def test_cohorts_that_outgrow_one_dimension_at_a_time_compile_three_times():
+    # Each cohort exceeds twice what came before in one dimension alone, whose turn it is.
+    begin, *turns = (4, 10, 20), (9, 10, 20), (9, 25, 50), (9, 25, 120)
+    later = [(19, 25, 120), (19, 60, 120), (19, 60, 300), (36, 150, 700)]
+    # Every order of the first three, and one cohort in between that is small again.
+    for order in itertools.permutations(turns):
+        assert paddings([begin, *order, (1, 1, 1), *later]) == 3
+
+
+def programs(number, cohort_size, rounds=200, clients=2000, sigma=1.0, seed=0):
+    """Yields the cohorts of programs whose clients have log-normal sizes."""
+    generator = np.random.default_rng(seed)
+    for _ in range(number):
+        sizes = np.maximum(1, generator.lognormal(3.5, sigma, clients)).astype(int)
+        drawn = [sizes[generator.choice(clients, cohort_size(generator), replace=False)] for _ in range(rounds)]
+        yield [(len(s), int(s.max()), int(s.sum())) for s in drawn if len(s)], int(sizes.max()), int(sizes.sum())
+
+
+@pytest.mark.parametrize(
+    "cohort_size",
+    [lambda g: g.binomial(2000, 0.005), lambda g: g.integers(1, 21), lambda g: 10],
+    ids=["bernoulli", "1 to 20", "always 10"],
+)
+def test_random_cohorts_compile_at_most_three_times_and_once_if_promised(cohort_size):
+    counts = []
+    for needs, largest, total in programs(20, cohort_size):
+        counts.append(paddings(needs))
+        assert paddings(needs, max_clients=max(need[0] for need in needs), largest=largest, total=total) == 1
+    assert max(counts) <= 3
+
+
+def test_a_number_of_clients_that_never_changes_is_not_padded():
+    capacity = Capacity(None, None, None)
+    for largest in (5, 50, 500):
+        assert capacity.hold(Padding(7, largest, 7 * largest)).clients == 7
+
+
+def test_a_broken_promise_compiles_again():
+    promised = dict(max_clients=3, largest=10)
+    assert paddings([(3, 10, 30), (4, 10, 40), (9, 10, 90)], **promised) == 2
+    assert paddings([(3, 10, 30), (4, 10, 40), (9, 12, 90)], **promised) == 3
+
+
+def test_clients_without_examples_take_no_part():
+    data, network = problem.federated_data(clients=5), problem.model()
+    clients = problem.sampler(data, 3).sample()
+    nothing = fedjax.ClientDataset({name: values[:0] for name, values in clients[0][1].raw_examples.items()})
+    fed = as_fedjax(build("fedavg:weighting=uniform"), compiler_options=QUICK)
+    start = fed.init(problem.initial(network))
+    with_it, told = fed.apply(start, [(b"empty", nothing, clients[0][2]), *clients])
+    without, _ = fed.apply(start, clients)
+    np.testing.assert_array_equal(problem.flat(with_it.params), problem.flat(without.params))
+    assert set(told) == {id for id, _, _ in clients} and len(fed.apply.traces) == 1
+    with pytest.raises(UserError, match="no client"):
+        fed.apply(start, [(b"empty", nothing, clients[0][2])])
+
+
+def test_changing_cohorts_compile_at_most_three_times():
+    data, network = problem.federated_data(clients=40, most=60), problem.model()
+    fed = as_fedjax(build("fedavg"), compiler_options=QUICK)
+    state = fed.init(problem.initial(network))
+    generator = np.random.default_rng(0)
+    for round in range(15):
+        ids = generator.choice(40, generator.integers(3, 9), replace=False)
+        clients = [
+            (name, data.get_client(name), jax.random.PRNGKey(round)) for name in (b"client%03d" % k for k in ids)
+        ]
+        state, diagnostics = fed.apply(state, clients)
+        assert len(diagnostics) == len(ids)
+    assert 1 <= len(fed.apply.traces) <= 3
+
+
+def test_promised_cohorts_compile_once():
+    data, network = problem.federated_data(clients=12, most=60), problem.model()
+    fed = as_fedjax(build("fedavg"), max_clients=6, largest=60, compiler_options=QUICK)
+    state = fed.init(problem.initial(network))
+    for clients in (1, 4, 6, 2):
+        state, _ = fed.apply(state, problem.sampler(data, clients).sample())
+    assert fed.apply.traces == [(6, 60, 360)]
+
+
+def as_clients(fed, ids, key, round):
+    """The cohort of a fedwin federation as FedJAX would hand it over, with the rngs that the engine derives."""
+    round_key = jax.random.fold_in(key, round)
+    out = []
+    for k in ids:
+        rows = fed.partition.client(k)
+        examples = {name: fed.dataset.train[name][rows] for name in ("x", "y")}
+        out.append((b"%d" % k, fedjax.ClientDataset(examples), jax.random.fold_in(round_key, k)))
+    return out
+
+
+@pytest.mark.parametrize(
+    "name, wrap",
+    [("scaffold", ()), ("mime:beta=0.9", ()), ("fedhbm", ()), ("fedavg", ("ima:window=2,start=1",)), ("fedavg", ("swa:start=1,cycle=2",))],
+)  # fmt: skip
+@pytest.mark.parametrize("strategy", ["chunked:k=1", "sharded:devices=2"])
+def test_equals_the_engine(name, wrap, strategy):
+    if strategy != "chunked:k=1" and name != "scaffold":
+        pytest.skip("one algorithm is enough for the second strategy")
+    fed = toy.federation(equal=False)
+    algorithm = build(name, toy.network(), wrap)
+    watch = {"wima": observers.wima((observers.Reading("wima3", 3),))}
+    run, store = toy.start(algorithm, watch, fed)
+    bridge = as_fedjax(algorithm, observers=watch, strategy=strategy, compiler_options=QUICK)
+    state = bridge.init(toy.network().init(jax.random.key(0)))
+    cohorts, key = toy.cohorts(fed, 3), jax.numpy.copy(run.key)  # run is donated
+    expected, _, _ = engine.make_rounds(algorithm, watch, toy.Strategy(), compiler_options=QUICK)(
+        run, store, cohorts, (), 3, np.zeros(3, bool), n_max=int(fed.sizes.max())
+    )
+    for round, ids in enumerate(cohorts.ids):
+        state, _ = bridge.apply(state, as_clients(fed, ids, key, round))
+    want = engine.read_out(algorithm, watch, expected)
+    got = engine.read_out(algorithm, watch, state.run)
+    for reading in want:
+        np.testing.assert_allclose(
+            problem.flat(got[reading].params), problem.flat(want[reading].params), rtol=1e-5, atol=1e-6
+        )
+    np.testing.assert_allclose(problem.flat(state.params), problem.flat(want["model"].params), rtol=1e-5, atol=1e-6)
+    assert len(bridge.apply.traces) == 1
+
+
+@pytest.mark.parametrize("name", [entry.instances[0] for entry in ALGORITHMS.entries.values()])
+def test_every_algorithm_runs(name):
+    data = problem.federated_data(clients=5)
+    total = sum(size for _, size in data.client_sizes())
+    fed = as_fedjax(build(name), num_classes=problem.CLASSES, total_examples=total, compiler_options=QUICK)
+    start = fed.init(problem.initial(problem.model()))
+    state, diagnostics = fed.apply(start, problem.sampler(data, 4).sample())
+    values = problem.flat(state.params)
+    assert np.isfinite(values).all() and np.abs(values - problem.flat(start.params)).max() > 0
+    assert len(diagnostics) == 4 and all(np.isfinite(d["loss"]) for d in diagnostics.values())
+    # As the docstring says.
+    told = {"loss"} if name.partition(":")[0] in ("fedacg", "fednova") else {"loss", "delta_l2_norm"}
+    assert all(set(d) == told for d in diagnostics.values())
+
+
+def test_what_is_missing_is_named():
+    data = problem.federated_data(clients=5)
+    clients = problem.sampler(data, 4).sample()
+    params = problem.initial(problem.model())
+    with pytest.raises(UserError, match="total_examples"):
+        fed = as_fedjax(build("scaffold:control_weighting=samples"))
+        fed.apply(fed.init(params), clients)
+    with pytest.raises(UserError, match="num_classes"):
+        fed = as_fedjax(build("fedavg", loss=losses.wsm))
+        fed.apply(fed.init(params), clients)
+    fed = as_fedjax(build("fedavg"))
+    with pytest.raises(UserError, match="twice"):
+        fed.apply(fed.init(params), [clients[0], clients[0]])
+    with pytest.raises(UserError, match="no client"):
+        fed.apply(fed.init(params), [])

@@ -1,0 +1,49 @@
+"""The same batches, initial parameters and cohorts give what FedJAX's own algorithms give."""
+
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fedwin import core, local, losses, models
+from fedwin.algorithms import ALGORITHMS
+from fedwin.fedjax_bridge import as_fedjax
+from fedwin.testing import compile_options
+from tests.fedjax_bridge import fedjax_problem as problem
+
+ROOT = pathlib.Path(__file__).parents[2]
+SAME = {
+    "fedavg": "fedavg:server_lr=0.7",
+    "fedprox": "fedprox:mu=0.5",
+    "mime": "mime:beta=0.9,server_lr=0.8",
+    "mimelite": "mimelite:beta=0.9,server_lr=0.8",
+}
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fedjax") / "params.npz"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fedjax_bridge.fedjax_alone", str(path)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return np.load(path)
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_five_rounds_equal_fedjax(name, theirs):
+    data, network = problem.federated_data(), problem.model()
+    loss = losses.cross_entropy(models.from_fedjax(network, problem.sample_batch()))
+    train = local.Solver(loss, problem.LR, problem.BATCH, problem.EPOCHS, batching="repeat", shuffle=False)
+    algorithm = as_fedjax(
+        ALGORITHMS.build(SAME[name], core.Setting(12, 4, problem.ROUNDS), train), compiler_options=compile_options()
+    )
+    state, sampler = algorithm.init(problem.initial(network)), problem.sampler(data)
+    moved = problem.flat(state.params)
+    for expected in theirs[name]:
+        state, _ = algorithm.apply(state, sampler.sample())
+        np.testing.assert_allclose(problem.flat(state.params), expected, rtol=1e-4, atol=1e-6)
+    assert np.abs(problem.flat(state.params) - moved).max() > 1e-2
+    assert len(algorithm.apply.traces) == 1

@@ -1,0 +1,207 @@
+"""Streamed examples: the same numbers as resident ones, read ahead while the device trains."""
+
+import dataclasses
+import threading
+import tracemalloc
+
+import jax
+import numpy as np
+import pytest
+
+from fedwin import data, engine, losses
+from fedwin.data import cache
+from fedwin.data import federation as federations
+from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.federation import federate
+from fedwin.engine.strategy import Strategy
+from fedwin.errors import UserError
+from fedwin.residence import stream
+from fedwin.runs import loop as train
+from fedwin.runs import run as runner
+from fedwin.runs.config import Config
+from fedwin.runs.logbook import read_lines
+
+TEXT = "mnist_writers_synthetic:clients=12,n=200"
+SMALL = Config(
+    dataset=TEXT,
+    num_clients=0,
+    model="logistic",
+    algorithm="scaffold",
+    num_rounds=11,
+    clients_per_round=3,
+    batch_size=8,
+    eval_every=4,
+    final_evals=1,
+    checkpoint_every=0,
+    rounds_per_dispatch=3,
+)
+
+
+def accuracies(directory):
+    return [line["model"] for line in read_lines(directory / "metrics.jsonl")]
+
+
+@pytest.mark.parametrize("strategy", ["chunked:k=1", "sharded:devices=2,k=1"])
+def test_a_streamed_run_computes_what_a_resident_one_does(tmp_path, strategy):
+    cache.write(data.load(TEXT), TEXT, tmp_path)
+    common = dataclasses.replace(SMALL, strategy=strategy)
+    runner.run(dataclasses.replace(common, examples="device", out_dir=str(tmp_path / "device")), quiet=True)
+    for name, folder in (("arrays", ""), ("map", str(tmp_path))):
+        changed = dataclasses.replace(common, examples="stream", data_dir=folder, out_dir=str(tmp_path / name))
+        runner.run(changed, quiet=True)
+        assert accuracies(tmp_path / name) == accuracies(tmp_path / "device")
+
+
+def ragged(clients=9, rows=60):
+    """Examples whose x is their row, dealt to clients of different sizes."""
+    rng = np.random.default_rng(0)
+    x = np.arange(rows, dtype=np.float32)[:, None]
+    y = (np.arange(rows) % 3).astype(np.int32)
+    cuts = np.concatenate([[0], np.sort(rng.choice(np.arange(1, rows), clients - 1, replace=False)), [rows]])
+    part = Partition(rng.permutation(rows).astype(np.int32), cuts.astype(np.int64))
+    return federate(Dataset("rows", {"x": x, "y": y}, {"x": x, "y": y}, 3), part)
+
+
+def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
+    fed = ragged()
+    found = stream.Stream(fed, 3, 2)
+    ids = np.array([[4, 0, 7], [0, 8, -1]], np.int32)
+    store, rows = found.take(ids)
+    assert store.examples["x"].shape[0] == store.order.shape[0] in found.capacities
+    for k, row in zip(ids.reshape(-1), rows.reshape(-1)):
+        if k >= 0:
+            held = store.examples["x"][store.order[store.offset[row] : store.offset[row + 1]], 0]
+            np.testing.assert_array_equal(held, fed.partition.client(k))
+            assert store.weight[row] == pytest.approx(fed.sizes[k] / fed.sizes.sum())
+            np.testing.assert_array_equal(store.info["train"][row], fed.info["train"][k])
+    empty, _ = found.take(np.full((2, 3), -1, np.int32))
+    assert empty.examples["x"].shape == store.examples["x"].shape
+    found.close()
+
+
+def skewed(sizes, width=4):
+    """Examples of 4 * width bytes, dealt to clients of these sizes."""
+    rows = int(np.sum(sizes))
+    x, y = np.arange(rows * width, dtype=np.float32).reshape(rows, width), (np.arange(rows) % 3).astype(np.int32)
+    part = Partition(np.arange(rows, dtype=np.int32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    return federate(Dataset("skewed", {"x": x, "y": y}, {"x": x[:6], "y": y[:6]}, 3), part)
+
+
+def test_one_large_client_does_not_make_every_dispatch_large():
+    fed = skewed([1000] + [10] * 199)
+    found = stream.Stream(fed, 5, 2, dispatch_bytes=10 * 20 * 20)
+    assert found.rounds == 2  # as many as the usual client allows, whatever the largest one needs
+    seen = {found.take(np.arange(k, k + 10, dtype=np.int32).reshape(2, 5))[0].order.shape[0] for k in range(0, 200, 10)}
+    assert seen == {found.capacities[0], found.capacities[-1]} and found.capacity == found.capacities[0]
+    assert len(found.capacities) == 3 and found.capacities[0] < 400 and found.capacities[-1] == 1090
+    found.close()
+
+
+def test_the_capacity_is_one_where_sizes_are_alike_and_a_bound_where_not():
+    assert stream.capacities(np.full(50, 7), 20) == (140,)
+    assert stream.capacities(np.array([5, 900]), 2) == (905,)
+    rng = np.random.default_rng(0)
+    sizes = np.minimum(rng.lognormal(4, 1.3, 1262).astype(int) + 1, 3500)  # photographers
+    usual, middle, bound = stream.capacities(sizes, 10)
+    needs = np.array([rng.choice(sizes, 10, replace=False).sum() for _ in range(500)])
+    assert needs.max() <= bound and 0.75 < (needs <= usual).mean() < 0.95 and (needs <= middle).mean() > 0.98
+    assert usual < bound / 5
+
+
+def test_a_run_over_several_capacities_computes_what_a_resident_one_does(tmp_path, monkeypatch):
+    fed = skewed([150] + [6] * 39)
+    monkeypatch.setattr(
+        data, "load", lambda name, data_dir=None: dataclasses.replace(fed.dataset, natural=fed.partition)
+    )
+    common = dataclasses.replace(SMALL, num_rounds=20, rounds_per_dispatch=1, strategy="chunked:k=1", eval_every=1)
+    summaries = {}
+    for examples in ("device", "stream"):
+        changed = dataclasses.replace(common, examples=examples, out_dir=str(tmp_path / examples))
+        summaries[examples] = runner.run(changed, quiet=True)
+    assert accuracies(tmp_path / "stream") == accuracies(tmp_path / "device")
+    assert summaries["device"]["traces"] == 2 <= summaries["stream"]["traces"] <= 3
+
+
+def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(monkeypatch):
+    """While the device works, the next examples are read and placed: were they not, `fetch` would wait in vain."""
+    fed, events = ragged(), []
+    there = [threading.Event() for _ in range(3)]
+
+    def place(store):
+        number = sum(kind == "placed" for kind, _ in events)
+        events.append(("placed", number))
+        there[number].set()
+        return store
+
+    def dispatch(run, store, cohorts, test, n, flags, n_max):
+        events.append(("launched", sum(kind == "launched" for kind, _ in events)))
+        return run, {}, {"model": {"loss": np.zeros(2), "accuracy": np.zeros(2)}}
+
+    def fetch(values):
+        number = sum(kind == "launched" for kind, _ in events) - 1
+        assert number == 2 or there[number + 1].wait(20)
+        events.append(("fetched", number))
+        return values
+
+    monkeypatch.setattr(jax, "device_get", fetch)
+    source = stream.Stream(fed, 2, 2, place)
+    schedule = train.Schedule(6, 2, 10, 0, 0, source.rounds)
+    run = engine.Run((), (), (), (), {}, np.zeros((), np.int32), ())
+    result = train.train(run, dispatch, source, None, fed, schedule, Strategy(), 0)
+    source.close()
+    assert result.dispatches == 3 and len(events) == 9
+    for number in (0, 1):
+        assert events.index(("placed", number + 1)) < events.index(("fetched", number))
+
+
+def test_an_unreadable_example_ends_the_run_with_its_error(tmp_path):
+    images = data.Images([tmp_path / f"{k}.png" for k in range(6)], 4)
+    y = np.zeros(6, np.int32)
+    part = Partition(np.arange(6, dtype=np.int32), np.array([0, 3, 6]))
+    test = {"x": np.zeros((1, 4, 4, 3), np.uint8), "y": y[:1]}
+    source = stream.Stream(federate(Dataset("gone", {"x": images, "y": y}, test, 2), part), 2, 1)
+    with pytest.raises(UserError, match="0.png: No such file"):
+        source.take(np.array([[0, 1]], np.int32))
+    source.close()
+
+
+def test_what_is_streamed_unless_told_otherwise(monkeypatch):
+    fed = ragged()
+    assert not stream.should_stream(fed, "auto") and stream.should_stream(fed, "stream")
+    monkeypatch.setattr(stream, "RESIDENT_BYTES", 100)
+    assert stream.should_stream(fed, "auto") and not stream.should_stream(fed, "device")
+    lazy = data.load("pacs_synthetic:per_domain=2,tests=1,size=16")
+    images = dataclasses.replace(lazy, train={**lazy.train, "x": data.Images([b""] * 8, 16)})
+    monkeypatch.undo()
+    assert stream.should_stream(federate(images, data.deal(images, "iid", 2, 0)), "auto")
+
+
+def test_hundreds_of_thousands_of_users_cost_an_index(tmp_path):
+    """The index is read, no example is: the labels of this map would be refused if anyone looked."""
+    n, clients = 700_000, 342_477
+    folder = tmp_path / "words.npy"
+    x = np.lib.format.open_memmap(folder, "w+", np.int32, (n, 20))
+    x[:] = 99_999
+    offset = np.linspace(0, n, clients + 1).astype(np.int64)
+    ids = np.array([f"{k:08d}" for k in range(clients)])
+    natural = Partition(np.arange(n, dtype=np.int32), offset, ids=ids)
+    mapped = np.load(folder, mmap_mode="r")
+    words = Dataset(
+        "words", {"x": mapped, "y": mapped}, {"x": x[:5], "y": x[:5] * 0}, 10_004, "sequence", natural=natural
+    )
+    tracemalloc.start()
+    fed = federate(words, data.deal(words, None, None, 0))
+    source = stream.Stream(fed, 10, 5)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    source.close()
+    assert fed.num_clients == clients and fed.info == {}
+    assert peak < 100 * clients
+
+
+def test_class_counts_are_left_out_where_they_would_not_fit(monkeypatch):
+    monkeypatch.setattr(federations, "MAX_CELLS", 26)
+    fed = ragged()  # 9 clients x 3 classes
+    assert "train" not in fed.info
+    with pytest.raises(UserError, match="wsm needs the clients' class counts"):
+        losses.class_proportions(fed.info)

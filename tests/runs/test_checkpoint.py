@@ -1,0 +1,83 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedwin.errors import UserError
+from fedwin.runs import checkpoint
+from tests import toy
+
+
+def some_run(name="scaffold"):
+    fed = toy.federation()
+    return toy.start(toy.build(name, fed), {}, fed)[0]
+
+
+def test_a_run_survives_the_disk_bitwise(tmp_path):
+    run = some_run()
+    store = checkpoint.Checkpoints(tmp_path / "c", keep=2)
+    for round in (0, 5, 10):
+        store.save(round, run, {"seconds": 1.5})
+    assert store.rounds() == [5, 10]
+    leaves, about = store.latest()
+    back = checkpoint.from_host(leaves, run)
+    assert about["round"] == 10 and about["seconds"] == 1.5
+    assert jax.tree.structure(back) == jax.tree.structure(run)
+    for a, b in zip(checkpoint.to_host(run).values(), checkpoint.to_host(back).values(), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+    store.close()
+
+
+def test_copies_do_not_hold_the_device_buffers():
+    run = some_run()
+    kept = checkpoint.to_host(run)
+    donate = jax.jit(
+        lambda r: jax.tree.map(lambda x: x + 1 if jnp.issubdtype(x.dtype, jnp.inexact) else x, r), donate_argnums=0
+    )
+    old = run.params["hidden"]
+    donate(run)
+    assert old.is_deleted()
+    assert kept["params.hidden"].flags.owndata
+
+
+def largest_file(directory):
+    return max((p for p in directory.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "remove"])
+def test_a_damaged_checkpoint_falls_back_aloud(tmp_path, capsys, damage):
+    run = some_run()
+    store = checkpoint.Checkpoints(tmp_path / "c")
+    store.save(5, run, {})
+    store.save(10, run._replace(params=jax.tree.map(lambda x: x + 1, run.params)), {})
+    store.close()
+    victim = largest_file(tmp_path / "c" / "10" / "run")
+    data = bytearray(victim.read_bytes())
+    if damage == "truncate":
+        victim.write_bytes(data[: len(data) // 2])
+    elif damage == "flip":
+        for at in range(len(data) // 4, len(data) // 2):
+            data[at] ^= 0xFF
+        victim.write_bytes(data)
+    else:
+        victim.unlink()
+    leaves, about = checkpoint.Checkpoints(tmp_path / "c").latest()
+    assert about["round"] == 5
+    np.testing.assert_array_equal(leaves["params.hidden"], np.asarray(run.params["hidden"]))
+    said = capsys.readouterr().err
+    assert "10" in said and "Falling back" in said
+    assert (tmp_path / "c" / "damaged_10").is_dir()  # moved aside, not deleted
+
+
+def test_a_foreign_checkpoint_is_refused():
+    leaves = checkpoint.to_host(some_run("scaffold"))
+    with pytest.raises(UserError, match="another model or algorithm"):
+        checkpoint.from_host(leaves, some_run("fedavg"))
+    leaves["params.hidden"] = leaves["params.hidden"][:, :3]
+    with pytest.raises(UserError, match="params.hidden"):
+        checkpoint.from_host(leaves, some_run("scaffold"))
+
+
+def test_no_checkpoint_is_none(tmp_path):
+    assert checkpoint.Checkpoints(tmp_path / "nothing").latest() is None

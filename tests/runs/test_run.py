@@ -1,0 +1,300 @@
+"""Whole runs in this process: determinism, pairing, resume, refusal, divergence, forks."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from fedwin.errors import UserError
+from fedwin.runs import build as trial
+from fedwin.runs import run as runner
+from fedwin.runs.config import Config
+from fedwin.runs.logbook import read_lines
+
+SMALL = Config(
+    dataset="digits",
+    partition="shards:per_client=2",
+    num_clients=20,
+    model="digits_mlp",
+    algorithm="scaffold",
+    num_rounds=12,
+    clients_per_round=4,
+    batch_size=16,
+    client_lr=0.1,
+    observe=["wima:window=3", "ema"],
+    eval_every=4,
+    final_evals=2,
+    checkpoint_every=5,
+    rounds_per_dispatch=4,
+    strategy="chunked:k=1",
+)
+
+
+def config(directory, **changes):
+    return dataclasses.replace(SMALL, out_dir=str(directory), **changes)
+
+
+def lines(directory):
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in read_lines(directory / "metrics.jsonl")]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("runs") / "whole"
+    return directory, runner.run(config(directory), quiet=True)
+
+
+def test_a_run_leaves_what_it_should(finished):
+    directory, summary = finished
+    assert {p.name for p in directory.iterdir()} == {
+        "config.json",
+        "metrics.jsonl",
+        "summary.json",
+        "tensorboard",
+        "checkpoints",
+    }
+    assert [line["round"] for line in lines(directory)] == [0, 4, 8, 11, 12]
+    last = lines(directory)[-1]
+    assert set(last) == {"seed", "round", "model", "wima3", "ema", "train_loss", "bytes_down", "bytes_up"}
+    # SCAFFOLD sends two models each way to 4 clients in 12 rounds.
+    assert last["bytes_down"] == last["bytes_up"] == 12 * 4 * 2 * 4 * parameters(directory)
+    assert summary["traces"] == 1
+    assert summary["seeds"][0]["final_round"] == 12 and summary["seeds"][0]["diverged_at"] is None
+    mean = np.mean([line["wima3"]["accuracy"] for line in lines(directory)[-2:]])
+    assert summary["over_seeds"]["wima3"]["accuracy"]["mean"] == pytest.approx(mean)
+    assert json.loads((directory / "summary.json").read_text())["fingerprint"] == summary["fingerprint"]
+    known = json.loads((directory / "config.json").read_text())
+    assert known["strategy"] == "chunked:k=1" and known["versions"]["jax"]
+
+
+def parameters(directory):
+    from fedwin.runs.checkpoint import Checkpoints
+
+    leaves, _ = Checkpoints(directory / "checkpoints" / "seed_0").latest()
+    return sum(v.size for k, v in leaves.items() if k.startswith("params."))
+
+
+def final(directory, seed=0):
+    from fedwin.runs.checkpoint import Checkpoints
+
+    return Checkpoints(directory / "checkpoints" / f"seed_{seed}").latest()[0]
+
+
+@pytest.mark.parametrize("keep", [0, 5, 10])
+def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
+    """Everything after the checkpoint of round `keep` is lost, but some lines after it were written."""
+    directory, _ = finished
+    copy = tmp_path / "copy"
+    shutil.copytree(directory, copy)
+    (copy / "summary.json").unlink()
+    for checkpoint in (copy / "checkpoints" / "seed_0").iterdir():
+        if checkpoint.name.isdigit() and int(checkpoint.name) > keep:
+            shutil.rmtree(checkpoint)
+    with open(copy / "metrics.jsonl", "a") as file:
+        file.write('{"seed": 0, "rou')
+    runner.run(config(copy, checkpoint_every=7), quiet=True)  # cadence may change
+    assert lines(copy) == lines(directory)
+    for name, value in final(directory).items():
+        np.testing.assert_array_equal(value, final(copy)[name])
+
+
+def test_the_same_flags_give_the_same_numbers_and_another_seed_others(finished, tmp_path):
+    directory, _ = finished
+    runner.run(config(tmp_path / "again"), quiet=True)
+    assert lines(tmp_path / "again") == lines(directory)
+    runner.run(config(tmp_path / "seeds", seeds=["1", "0"]), quiet=True)
+    mine = lines(tmp_path / "seeds")
+    assert [x for x in mine if x["seed"] == 0] == lines(directory)  # several seeds = solo runs
+    assert [x["model"] for x in mine if x["seed"] == 1] != [x["model"] for x in lines(directory)]
+
+
+def test_methods_with_one_seed_are_paired(tmp_path):
+    one = trial.prepare(config(tmp_path, algorithm="fedavg", seeds=["0", "1"]))
+    two = trial.prepare(config(tmp_path, algorithm="fedprox:mu=0.1", num_rounds=30))
+    order = lambda prepared, seed: prepared.federations[seed].partition.order
+    np.testing.assert_array_equal(order(one, 0), order(two, 0))
+    assert not np.array_equal(order(one, 0), order(one, 1))
+    fixed = trial.prepare(config(tmp_path, partition_seed=7, seeds=["0", "1"]))
+    np.testing.assert_array_equal(order(fixed, 0), order(fixed, 1))
+
+
+def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path):
+    directory, _ = finished
+    runner.run(config(tmp_path / "bare", observe=[], eval_every=12, final_evals=0), quiet=True)
+    for name, value in final(tmp_path / "bare").items():
+        np.testing.assert_array_equal(value, final(directory)[name])
+
+
+def test_a_host_table_gives_the_same_numbers(finished, tmp_path):
+    directory, _ = finished
+    runner.run(config(tmp_path / "host", table="host"), quiet=True)
+    for mine, theirs in zip(lines(tmp_path / "host"), lines(directory), strict=True):
+        assert mine["model"] == theirs["model"]
+
+
+def test_a_host_table_survives_a_resume(tmp_path):
+    runner.run(config(tmp_path / "whole", table="host"), quiet=True)
+    runner.run(config(tmp_path / "cut", table="host"), quiet=True)
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "seed_0" / "12")
+    (tmp_path / "cut" / "summary.json").unlink()
+    runner.run(config(tmp_path / "cut", table="host"), quiet=True)
+    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+
+
+def test_other_flags_are_refused_with_the_difference(finished):
+    directory, _ = finished
+    with pytest.raises(UserError, match=r"--client_lr=0.1, not 0.2"):
+        runner.run(config(directory, client_lr=0.2), quiet=True)
+
+
+def test_a_foreign_directory_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(UserError, match="thesis.tex"):
+        runner.run(config(tmp_path), quiet=True)
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_divergence_is_a_result(tmp_path, stop):
+    summary = runner.run(
+        config(tmp_path / "nan", algorithm="fedavg", client_lr=1e30, stop_on_divergence=stop), quiet=True
+    )
+    seed = summary["seeds"][0]
+    assert seed["diverged_at"] is not None
+    assert (seed["final_round"] == 12) is not stop
+    again = runner.run(
+        config(tmp_path / "nan", algorithm="fedavg", client_lr=1e30, stop_on_divergence=stop), quiet=True
+    )
+    assert again["seeds"][0]["diverged_at"] == seed["diverged_at"]
+    json.loads((tmp_path / "nan" / "summary.json").read_text(), parse_constant=lambda c: 1 / 0)
+
+
+def test_a_fork_continues_anothers_prefix(finished, tmp_path):
+    directory, _ = finished
+    runner.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
+    bare = [{k: v for k, v in line.items() if k != "train_loss"} for line in lines(tmp_path / "fork")]
+    assert bare[0]["round"] == 10  # where the fork begins, as the other run left it
+    assert bare[1:] == [{k: v for k, v in x.items() if k != "train_loss"} for x in lines(directory) if x["round"] > 10]
+    shutil.rmtree(tmp_path / "fork" / "checkpoints" / "seed_0" / "12")
+    runner.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
+    assert [line["round"] for line in lines(tmp_path / "fork")] == [10, 11, 12]
+    runner.run(config(tmp_path / "ima", fork_from=f"{directory}@5", wrap=["ima:window=2,start=8"]), quiet=True)
+    mine = {line["round"]: line["model"] for line in lines(tmp_path / "ima")}
+    theirs = {line["round"]: line["model"] for line in lines(directory)}
+    assert mine[8] == theirs[8] and mine[12] != theirs[12]
+    with pytest.raises(UserError, match="no checkpoint of round 3"):
+        runner.run(config(tmp_path / "none", fork_from=f"{directory}@3"), quiet=True)
+    with pytest.raises(UserError, match="does not match"):
+        runner.run(config(tmp_path / "other", fork_from=f"{directory}@5", algorithm="fedavg"), quiet=True)
+    with pytest.raises(UserError, match="leaves nothing to train"):
+        runner.run(config(tmp_path / "late", fork_from=f"{directory}@10", num_rounds=10), quiet=True)
+    assert not (tmp_path / "none").exists() and not (tmp_path / "late").exists()
+
+
+def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, tmp_path, capsys):
+    """Windows of 3 and of 2 have states of other shapes, those of {2, 3} and {3, 2} have not: neither is taken over."""
+    directory, _ = finished
+    runner.run(config(tmp_path / "fork", fork_from=f"{directory}@10", observe=["wima:window=2", "ema"]))
+    assert "the observers begin at round 10" in capsys.readouterr().out
+    mine = lines(tmp_path / "fork")
+    # One model was pushed by round 11: the window of two holds just that.
+    assert mine[1]["round"] == 11 and mine[1]["wima2"] == mine[1]["model"] != mine[1].get("wima3")
+
+
+def test_a_fork_may_put_the_table_elsewhere(finished, tmp_path):
+    directory, _ = finished
+    runner.run(config(tmp_path / "host", fork_from=f"{directory}@5", table="host"), quiet=True)
+    runner.run(config(tmp_path / "back", fork_from=f"{tmp_path / 'host'}@10", table="device"), quiet=True)
+    for where in ("host", "back"):
+        assert lines(tmp_path / where)[-1]["model"] == lines(directory)[-1]["model"]
+
+
+def test_a_run_killed_right_after_its_start_begins_again(finished, tmp_path):
+    """Only the checkpoint of round 0 and the line of the initial model were written."""
+    directory, _ = finished
+    runner.run(config(tmp_path / "early", keep_checkpoints=10), quiet=True)
+    for checkpoint in (tmp_path / "early" / "checkpoints" / "seed_0").iterdir():
+        if checkpoint.name.isdigit() and checkpoint.name != "0":
+            shutil.rmtree(checkpoint)
+    (tmp_path / "early" / "summary.json").unlink()
+    (tmp_path / "early" / ".config.json.1234").write_text("{")
+    runner.run(config(tmp_path / "early"), quiet=True)
+    assert lines(tmp_path / "early") == lines(directory)
+
+
+def test_objects_take_the_place_of_names(tmp_path):
+    from flax import linen as nn
+
+    from fedwin import data, models
+
+    generator = np.random.default_rng(0)
+    x, y = generator.standard_normal((60, 5)).astype(np.float32), np.arange(60) % 3
+    dataset = data.from_arrays(x, y, x, y, name="mine")
+    model = models.from_flax(nn.Dense(3), (5,), name="line")
+    mine = config(tmp_path / "mine", partition="iid", num_clients=6, num_rounds=4, observe=[])
+    runner.run(mine, quiet=True, dataset=dataset, model=model)
+    known = json.loads((tmp_path / "mine" / "config.json").read_text())
+    assert known["config"]["dataset"] == "mine" and known["config"]["model"] == "line" == known["model"]
+    assert lines(tmp_path / "mine")[-1]["round"] == 4
+
+
+def test_streamed_examples_give_the_same_numbers(finished, tmp_path):
+    directory, _ = finished
+    runner.run(config(tmp_path / "stream", examples="stream", observe=["wima:window=3", "ema"]), quiet=True)
+    assert lines(tmp_path / "stream") == lines(directory)
+
+
+def test_ragged_clients_stream_and_resume_alike(tmp_path):
+    ragged = dict(partition="yurochkin:alpha=0.5", algorithm="fedhbm", wrap=["ima:window=2,start=6"])
+    for where in ("device", "stream"):
+        runner.run(config(tmp_path / where, examples=where, **ragged), quiet=True)
+    assert lines(tmp_path / "stream") == lines(tmp_path / "device")
+    shutil.rmtree(tmp_path / "stream" / "checkpoints" / "seed_0" / "12")
+    (tmp_path / "stream" / "summary.json").unlink()
+    runner.run(config(tmp_path / "stream", examples="stream", **ragged), quiet=True)
+    assert lines(tmp_path / "stream") == lines(tmp_path / "device")
+
+
+def test_a_fixed_part_of_the_test_set(tmp_path):
+    runner.run(config(tmp_path / "part", eval_examples=50, num_rounds=2), quiet=True)
+    accuracy = lines(tmp_path / "part")[-1]["model"]["accuracy"]
+    assert accuracy * 50 == pytest.approx(round(accuracy * 50), abs=1e-4)
+
+
+def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_path):
+    runner.run(config(tmp_path / "cut", augment="crop_flip:size=6", model="digits_mlp", num_rounds=2), quiet=True)
+    kernels = [v.shape for k, v in final(tmp_path / "cut").items() if k.startswith("params.") and v.ndim == 2]
+    assert 6 * 6 in {shape[0] for shape in kernels}
+    with pytest.raises(UserError, match="crop_flip"):
+        runner.run(config(tmp_path / "large", augment="crop_flip:size=9"), quiet=True)
+    assert not (tmp_path / "large").exists()
+
+
+def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys):
+    plain = dict(strategy="auto", num_rounds=2, algorithm="fedavg", observe=[])
+    runner.run(config(tmp_path / "auto", **plain))
+    said = capsys.readouterr().out
+    assert "ms per round" in said and "memory: examples" in said
+    chosen = json.loads((tmp_path / "auto" / "config.json").read_text())["strategy"]
+    shutil.rmtree(tmp_path / "auto" / "checkpoints")
+    runner.run(config(tmp_path / "auto", **plain))
+    said = capsys.readouterr().out
+    assert "ms per round" not in said and f"strategy {chosen}" in said
+
+
+@pytest.mark.parametrize(
+    "precision, dtype, model", [("float64", "float64", "digits_mlp"), ("bfloat16", "float32", "digits_cnn")]
+)
+def test_precisions(tmp_path, precision, dtype, model):
+    import jax
+
+    before = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
+    try:
+        runner.run(config(tmp_path / "p", precision=precision, num_rounds=3, model=model), quiet=True)
+    finally:
+        jax.config.update("jax_enable_x64", before[0])
+        jax.config.update("jax_default_matmul_precision", before[1])
+    kept = final(tmp_path / "p")
+    assert {str(v.dtype) for k, v in kept.items() if k.startswith("params")} == {dtype}
+    assert np.isfinite(lines(tmp_path / "p")[-1]["model"]["loss"])

@@ -1,0 +1,37 @@
+"""Runs methods on N CPU devices and in a plain loop, and compares; a process of its own (N is set once).
+
+python -m tests.testing.sharded_worker 8 [CHOICE ...]        all of the registry without a choice; MESH/CHOICE uses MESH of the devices
+"""
+
+import sys
+
+import jax
+
+if __name__ == "__main__":
+    devices, choices = int(sys.argv[1]), sys.argv[2:]
+    jax.config.update("jax_num_cpu_devices", devices)
+
+from fedwin import testing
+from fedwin.algorithms import ALGORITHMS  # noqa: E402
+from fedwin.engine import strategy  # noqa: E402
+from fedwin.engine.strategy import Strategy, make_mesh  # noqa: E402
+
+WHOLE = strategy.LARGE_TABLE_BYTES, strategy.LONG_VECTOR
+
+
+def main(devices, choices):
+    assert jax.device_count() == devices
+    schedule = (tuple(range(6)), tuple(range(7, 1, -1)))
+    p = testing.classification((4, 2, 3, 5, 1, 2, 3, 2), schedule=schedule, shuffle=False)
+    for text in choices or [entry.instances[0] for entry in ALGORITHMS.entries.values()]:
+        fewer, slash, choice = text.rpartition("/")
+        mesh = make_mesh(int(fewer) if slash else devices)
+        bench = testing.Bench(choice, p, rounds=4)
+        # 8 devices: two of them only see padding, tables and rings are split; 4: a chunk of one client at a time, both whole.
+        strategy.LARGE_TABLE_BYTES, strategy.LONG_VECTOR = WHOLE if mesh.size == 4 else (0, 0)
+        testing.check_strategy(bench, Strategy(1 if mesh.size == 4 else None, mesh))
+        print(choice, "ok", flush=True)
+
+
+if __name__ == "__main__":
+    main(devices, choices)

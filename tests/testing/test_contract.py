@@ -1,0 +1,145 @@
+"""Every instance in the registry through the contract suite, with and without wrappers."""
+
+import functools
+import re
+
+import jax
+import pytest
+
+from fedwin import core, testing, tree
+from fedwin.algorithms import ALGORITHMS
+from fedwin.engine.strategy import Strategy, make_mesh
+from fedwin.errors import UserError
+
+WRAPPERS = {
+    "ima": ("ima:window=2,start=2",),
+    "swa": ("swa:start=3,cycle=2",),
+    "clip": ("clip:norm=0.5",),
+    "ima before the server": ("ima:window=2,start=2,placement=pre",),
+    "local statistics": ("local_bn",),
+    "two": ("ima:window=2,start=2,schedule=epoch,period=1", "swa:start=3,cycle=2"),
+}
+ENTRIES = list(ALGORITHMS.entries.values())
+FIRST = [entry.instances[0] for entry in ENTRIES]
+# The first variant of a method runs bare; the others, which differ in arithmetic only, inside wrappers.
+WRAPPED = [choice for entry in ENTRIES for choice in entry.instances[1:] or entry.instances]
+
+
+def problem():
+    # Four clients of five per round, so that every device maps over two.
+    schedule = ((0, 1, 2, 3), (4, 3, 2, 0), (1, 4, 3, 2))
+    return testing.classification((4, 2, 3, 5, 1), schedule=schedule, shuffle=False)
+
+
+def across():
+    """The strategy farthest from a plain loop: vmapped, on several devices where there are several."""
+    return Strategy(None, make_mesh() if jax.device_count() > 1 else None)
+
+
+@functools.cache
+def fedavg():
+    """FedAvg in float64."""
+    return testing.Bench("fedavg", problem())
+
+
+@pytest.mark.parametrize("choice", FIRST)
+def test_contract(choice):
+    bench = testing.Bench(choice, problem())
+    testing.check_loop(bench)
+    testing.check_padding(bench)
+    # One program for both, since compiling is what takes time: another mapping, with observers on board.
+    testing.check_strategy(bench, across(), watched=True)
+
+
+@pytest.mark.parametrize("number,choice", enumerate(WRAPPED))
+def test_contract_in_a_wrapper(number, choice):
+    """One wrapper per choice, in rotation; what an algorithm refuses is left to the next."""
+    names = list(WRAPPERS)
+    for name in names[number % len(names) :] + names:
+        try:
+            bench = testing.Bench(choice, problem(), WRAPPERS[name])
+            break
+        except UserError as refused:
+            assert re.search("one round trip|mean step", str(refused)), refused
+    testing.check_loop(bench)
+    testing.check_padding(bench)
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.degenerate is not None])
+def test_a_degenerate_method_is_fedavg(name):
+    with jax.enable_x64(True):
+        bench = testing.Bench(name, problem(), params=ALGORITHMS.entries[name].degenerate)
+        testing.check_degenerate(bench, plain=fedavg())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrapper", ["none", *WRAPPERS])
+@pytest.mark.parametrize("choice", ALGORITHMS.instances())
+def test_whole_contract(choice, wrapper):
+    try:
+        testing.check_algorithm(choice, problem(), wrappers=WRAPPERS.get(wrapper, ()))
+    except UserError as refused:
+        assert wrapper in ("clip", "ima before the server"), refused
+        pytest.skip(str(refused))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.degenerate is not None])
+def test_a_degenerate_method_is_fedavg_in_every_wrapper(name, wrapper):
+    wrappers, params = WRAPPERS[wrapper], ALGORITHMS.entries[name].degenerate
+    try:
+        bench = testing.Bench(name, problem(), wrappers, params=params)
+    except UserError as refused:
+        pytest.skip(str(refused))
+    testing.check_degenerate(bench, wrappers)
+
+
+def sign_sgd(setting, train, *, server_lr=0.05):
+    """A user's method: the server steps by the sign of the mean step."""
+
+    def client(params, c):
+        y = train(params, c)
+        delta = core.mean(tree.sub(y.params, params), c.size)
+        return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
+
+    def server(params, state, total, round):
+        return tree.axpy(server_lr, jax.tree.map(jax.numpy.sign, total["delta"].value), params), state
+
+    return core.algorithm(client, server)
+
+
+def test_a_users_own_method_in_one_line():
+    testing.check_algorithm(sign_sgd, strategies=())
+
+
+def broken(how):
+    def builder(setting, train):
+        def client(params, c):
+            y = train(params, c)
+            delta = tree.sub(y.params, params)
+            return core.Update({"delta": core.mean(delta, c.size)}, stats=y.stats, metrics=y.metrics)
+
+        def server(params, state, total, round):
+            sign = -1 if how == "ascent" else 1
+            return tree.axpy(sign, total["delta"].value, params), state + (1.5 if how == "dtype" else 1)
+
+        return core.algorithm(client, server, init=lambda params: jax.numpy.zeros((), jax.numpy.int32))
+
+    return builder
+
+
+@pytest.mark.parametrize("how,reason", [("ascent", "loss does not fall"), ("dtype", "carry")])
+def test_the_suite_finds_what_is_wrong(how, reason):
+    with pytest.raises((AssertionError, TypeError), match=reason):
+        testing.check_algorithm(broken(how), strategies=())
+
+
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_hyperparameters_are_described_and_checked(name):
+    p = problem()
+    for h in ALGORITHMS.entries[name].hyperparameters:
+        assert h.meaning, f"{name}: {h.name} is not described"
+        # No hyper-parameter accepts a dict, and none may fail later than at building.
+        with pytest.raises(UserError, match=h.name):
+            p.build(name, **{h.name: {}})
