@@ -38,7 +38,7 @@ class ServerState(NamedTuple):
     """
 
     params: Any
-    run: engine.Run
+    run: engine.RunState
     rows: dict[bytes, Any]
     initial: Any
 
@@ -249,7 +249,7 @@ def as_fedjax(
         return ServerState(algorithm.eval_model(model, run.state).params, run, {}, initial)
 
     @functools.partial(jax.jit, static_argnames="padding", compiler_options=compiler_options)
-    def one(run: engine.Run, initial, rows, known, keys, store, ids, padding: Padding):
+    def one(run: engine.RunState, initial, rows, known, keys, store, ids, padding: Padding):
         traces.append(padding)  # once per trace
         fresh = jax.vmap(algorithm.client_init, (None, 0, None))(initial, jnp.maximum(ids, 0), jax.random.key(0))
         rows = jax.vmap(tree.where)(known, rows, fresh)

@@ -7,7 +7,7 @@ import jax
 
 from fedwin.engine import devices
 
-devices.be_patient()
+devices.set_collective_timeouts()
 jax.config.update("jax_num_cpu_devices", 2)
 
 # Tests that start processes of their own take longest: they begin first, so that no worker is left with one at the end.

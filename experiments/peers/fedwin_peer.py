@@ -133,7 +133,7 @@ KINDS = {"rounds": prepare_rounds, "windows": prepare_windows, "gemm": prepare_g
 if __name__ == "__main__":
     platform, count = sys.argv[1], int(sys.argv[2])
     if platform == "cpu":
-        devices.be_patient()
+        devices.set_collective_timeouts()
         jax.config.update("jax_platforms", "cpu")
         jax.config.update("jax_num_cpu_devices", count)
     jax.config.update("jax_default_matmul_precision", "highest")

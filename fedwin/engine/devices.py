@@ -18,7 +18,7 @@ def use_every_core(most: int = MOST_CPU_DEVICES) -> None:
 
     Has no effect on devices that exist already: call it before the first computation.
     """
-    be_patient()
+    set_collective_timeouts()
     if os.environ.get("JAX_NUM_CPU_DEVICES"):
         return  # the user said how many
     try:
@@ -33,7 +33,7 @@ def num_cores() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-def be_patient() -> None:
+def set_collective_timeouts() -> None:
     """Lets XLA:CPU devices wait for each other as long as it takes; read when the backend starts."""
     flags = os.environ.get("XLA_FLAGS", "")
     more = [f"--{name}={seconds}" for name, seconds in _PATIENCE.items() if name not in flags]

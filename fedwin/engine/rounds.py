@@ -26,7 +26,7 @@ class Cohorts(NamedTuple):
     slots: Any
 
 
-class Run(NamedTuple):
+class RunState(NamedTuple):
     """Everything that a run needs to go on: the complete resume point.
 
     params, stats: the server model; state: the algorithm's; table: tree of [K, ...], the clients' rows;
@@ -42,7 +42,9 @@ class Run(NamedTuple):
     key: jax.Array
 
 
-def init(algorithm: Algorithm, observers: dict[str, Observer], model: Variables, num_slots: int, key, init_key) -> Run:
+def init(
+    algorithm: Algorithm, observers: dict[str, Observer], model: Variables, num_slots: int, key, init_key
+) -> RunState:
     """Returns the run before its first round.
 
     Args:
@@ -55,7 +57,7 @@ def init(algorithm: Algorithm, observers: dict[str, Observer], model: Variables,
     table = init_rows(algorithm, params, jnp.arange(num_slots, dtype=jnp.int32), init_key)
     watched = algorithm.eval_model(model, state)
     seen = {name: observer.init(watched) for name, observer in observers.items()}
-    run = Run(params, stats, state, table, seen, jnp.zeros((), jnp.int32), key)
+    run = RunState(params, stats, state, table, seen, jnp.zeros((), jnp.int32), key)
     # Every leaf gets a buffer of its own: a donated buffer may stand only once in the tree.
     return jax.tree.map(jnp.copy, run)
 
@@ -75,9 +77,9 @@ def _scatter(table, slots, rows):
 
 
 def one_round(
-    algorithm: Algorithm, observers, strategy: Strategy, n_max: int, run: Run, store: Store, ids, rows, slots
+    algorithm: Algorithm, observers, strategy: Strategy, n_max: int, run: RunState, store: Store, ids, rows, slots
 ):
-    """Runs one round on a cohort (int32 [C] each): (Run, metrics), metrics name -> Mean over the cohort."""
+    """Runs one round on a cohort (int32 [C] each): (RunState, metrics), metrics name -> Mean over the cohort."""
     params, stats, state = run.params, run.stats, run.state
     own_state = strategy.everywhere(_gather(run.table, slots))
     round_key = jax.random.fold_in(run.key, run.round)
@@ -104,10 +106,10 @@ def one_round(
     params, stats, state = lax.optimization_barrier((params, stats, state))
     watched = algorithm.eval_model(Variables(params, stats), state)
     seen = {name: observers[name].update(run.round, watched, s) for name, s in run.observers.items()}
-    return Run(params, stats, state, table, seen, run.round + 1, run.key), metrics
+    return RunState(params, stats, state, table, seen, run.round + 1, run.key), metrics
 
 
-def read_out(algorithm: Algorithm, observers: dict[str, Observer], run: Run) -> dict[str, Variables]:
+def read_out(algorithm: Algorithm, observers: dict[str, Observer], run: RunState) -> dict[str, Variables]:
     """Returns the models to evaluate, by name; 'model' is the algorithm's own."""
     model = algorithm.eval_model(Variables(run.params, run.stats), run.state)
     out = {"model": model}
@@ -123,7 +125,7 @@ def make_rounds(
     probe: Callable | None = None,
     compiler_options: dict | None = None,
 ):
-    """Returns the compiled loop `dispatch(run, store, cohorts, test, n, flags, n_max) -> (Run, metrics, probes)`.
+    """Returns the compiled loop `dispatch(run, store, cohorts, test, n, flags, n_max) -> (RunState, metrics, probes)`.
 
     Runs the first n (traced) of the R_max cohorts; `run` is donated and updated in place. One trace serves any n and
     any pattern of evaluations; another is made only for another n_max (static: a size bucket) or another shape.
@@ -144,7 +146,7 @@ def make_rounds(
 
     traces: list[int] = []
 
-    def rounds(run: Run, store: Store, cohorts: Cohorts, test, n, flags, n_max: int):
+    def rounds(run: RunState, store: Store, cohorts: Cohorts, test, n, flags, n_max: int):
         traces.append(n_max)  # runs once per trace, so that recompilations can be counted
         rounds_max = cohorts.ids.shape[0]
         step = lambda run, c: one_round(algorithm, observers, strategy, n_max, run, store, *c)
@@ -176,7 +178,7 @@ def make_rounds(
 
     compiled: list = []
 
-    def dispatch(run: Run, store: Store, cohorts: Cohorts, test, n, flags, n_max: int):
+    def dispatch(run: RunState, store: Store, cohorts: Cohorts, test, n, flags, n_max: int):
         if isinstance(cohorts.ids, np.ndarray):
             check_cohort(cohorts.ids)
         if not compiled:

@@ -41,7 +41,7 @@ class Strategy(NamedTuple):
         return f"sharded:devices={self.num_devices},k={chunk}"
 
     def placement(self, run):
-        """Where a Run's leaves live: large rings and tables split over the mesh, the rest on every device; None without mesh."""
+        """Where a RunState's leaves live: large rings and tables split over the mesh, the rest on every device; None without mesh."""
         if self.mesh is None:
             return None
 

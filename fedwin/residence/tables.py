@@ -72,7 +72,7 @@ class Rows(NamedTuple):
     total: Any
 
 
-def saved_form(run: engine.Run, table: HostTable | None) -> engine.Run:
+def saved_form(run: engine.RunState, table: HostTable | None) -> engine.RunState:
     """Returns the Run as a checkpoint holds it: its table as Rows, of those who took part if it lives on the host."""
     leaves = jax.tree.leaves(run.table)
     if not leaves:
@@ -83,11 +83,13 @@ def saved_form(run: engine.Run, table: HostTable | None) -> engine.Run:
     return run._replace(table=Rows(np.arange(clients, dtype=np.int32), run.table, np.int32(clients)))
 
 
-def resume(leaves: dict[str, np.ndarray], run: engine.Run, table: HostTable | None, clients: int) -> engine.Run:
-    """Rebuilds a Run from a checkpoint's leaves; a table on the host is restored in place.
+def resume(
+    leaves: dict[str, np.ndarray], run: engine.RunState, table: HostTable | None, clients: int
+) -> engine.RunState:
+    """Rebuilds a RunState from a checkpoint's leaves; a table on the host is restored in place.
 
     Args:
-      leaves: of `saved_form`, by name; run: a fresh Run of the same kind; table: the table on the host, or None;
+      leaves: of `saved_form`, by name; run: a fresh RunState of the same kind; table: the table on the host, or None;
         clients: K.
 
     Raises:

@@ -53,7 +53,7 @@ class Trial:
             algorithm = wrapper.algorithm(algorithm)
         return algorithm
 
-    def start(self, seed: int, slots: int, algorithm: core.Algorithm) -> engine.Run:
+    def start(self, seed: int, slots: int, algorithm: core.Algorithm) -> engine.RunState:
         """Returns the Run of a seed before its first round, with a client table of so many rows; may be traced."""
         keys = seed_keys(seed)
         return engine.init(algorithm, self.observers, self.model.init(keys["init"]), slots, keys["run"], keys["init"])

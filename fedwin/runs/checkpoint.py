@@ -1,4 +1,4 @@
-"""Saving and restoring the complete Run with orbax: atomic, checked, the last few kept."""
+"""Saving and restoring the complete RunState with orbax: atomic, checked, the last few kept."""
 
 import hashlib
 import pathlib
@@ -20,7 +20,7 @@ def _name(path) -> str:
 
 
 def to_host(run) -> dict[str, np.ndarray]:
-    """Returns the leaves of a Run by path, copied.
+    """Returns the leaves of a RunState by path, copied.
 
     Copies, because a NumPy view of a device buffer cancels its donation and so doubles the memory of the next rounds.
     """
@@ -34,7 +34,7 @@ def to_host(run) -> dict[str, np.ndarray]:
 
 
 def from_host(leaves: dict[str, np.ndarray], template):
-    """Rebuilds a Run like `template` from its leaves; raises UserError where names, shapes or dtypes differ."""
+    """Rebuilds a RunState like `template` from its leaves; raises UserError where names, shapes or dtypes differ."""
     paths, treedef = jax.tree_util.tree_flatten_with_path(template)
     wanted = {_name(path): leaf for path, leaf in paths}
     if set(wanted) != set(leaves):

@@ -30,8 +30,10 @@ def source(config: Config) -> tuple[pathlib.Path, int]:
     return pathlib.Path(directory), int(round)
 
 
-def fork(config: Config, seed: int, run: engine.Run, table: HostTable | None, clients: int, say) -> engine.Run:
-    """Starts a fresh Run from the checkpoint that --fork_from names, state and all.
+def fork(
+    config: Config, seed: int, run: engine.RunState, table: HostTable | None, clients: int, say
+) -> engine.RunState:
+    """Starts a fresh RunState from the checkpoint that --fork_from names, state and all.
 
     A wrapper's own state (a window, an average) starts empty if the other run did not have it, and so do observers
     unless both runs read the same; everything else must be there. Raises UserError where it is not.

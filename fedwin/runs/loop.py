@@ -61,9 +61,9 @@ class Schedule:
 
 @dataclasses.dataclass
 class Result:
-    """What became of one seed: final Run, evaluations, the round that diverged (or None), seconds of training."""
+    """What became of one seed: final RunState, evaluations, the round that diverged (or None), seconds of training."""
 
-    run: engine.Run
+    run: engine.RunState
     lines: list[dict[str, Any]]
     diverged_at: int | None
     seconds: float
@@ -132,7 +132,7 @@ class Cohorts:
 
 
 def train(
-    run: engine.Run,
+    run: engine.RunState,
     dispatch: Callable,
     store: engine.Store | Stream,
     test: Any,
@@ -155,7 +155,7 @@ def train(
     """Trains one seed from where `run` stands to the last round.
 
     Args:
-      run: a placed Run (donated); dispatch: from engine.make_rounds; store: the placed examples, or a Stream of them;
+      run: a placed RunState (donated); dispatch: from engine.make_rounds; store: the placed examples, or a Stream of them;
         test: placed test batches.
       probe, read_out: evaluate the model that a fresh run begins with.
       table: the client table if it lives on the host; logbook, checkpoints: where to write, or None.

@@ -83,7 +83,7 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
     return summary
 
 
-def memory(run: engine.Run, store, strategy: strategies.Strategy) -> str:
+def memory(run: engine.RunState, store, strategy: strategies.Strategy) -> str:
     """Returns what a run will hold in memory, over all devices; shapes suffice."""
     copies = strategy.num_devices
     # A stream holds the dispatch that is trained on and the next one.

@@ -98,8 +98,8 @@ def to_host(tree):
     return jax.tree.map(lambda x: np.array(raw(x), copy=True), tree)
 
 
-def from_host(run: engine.Run) -> engine.Run:
-    """The reverse of to_host for a Run; every leaf gets a buffer of its own."""
+def from_host(run: engine.RunState) -> engine.RunState:
+    """The reverse of to_host for a RunState; every leaf gets a buffer of its own."""
     run = jax.tree.map(lambda x: jnp.array(x, copy=True), run)
     return run._replace(key=jax.random.wrap_key_data(run.key))
 

@@ -84,7 +84,7 @@ class Problem(NamedTuple):
             examples=self.store.examples,
         )
 
-    def start(self, algorithm, observers=None) -> engine.Run:
+    def start(self, algorithm, observers=None) -> engine.RunState:
         """Returns the run before its first round."""
         return engine.init(algorithm, observers or {}, self.variables, self.setting.num_clients, KEY, KEY)
 
@@ -214,7 +214,7 @@ def classification(sizes=(4, 2, 3, 5), *, batch_size=2, epochs=2, lr=0.3, schedu
     return problem(init(jax.random.key(1)), rows, loss, schedule, init_fn=draw, model=model, info=info, **solver)
 
 
-def trajectory(p: Problem, algorithm, rounds: int, observers=None, run=None) -> list[engine.Run]:
+def trajectory(p: Problem, algorithm, rounds: int, observers=None, run=None) -> list[engine.RunState]:
     """Returns the runs after each of `rounds` rounds, one compilation."""
     one = functools.partial(engine.one_round, algorithm, observers or {}, Strategy(1), p.n_max)
     step = jax.jit(one, compiler_options=compile_options())

@@ -146,7 +146,7 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
     monkeypatch.setattr(jax, "device_get", fetch)
     source = stream.Stream(fed, 2, 2, place)
     schedule = train.Schedule(6, 2, 10, 0, 0, source.rounds)
-    run = engine.Run((), (), (), (), {}, np.zeros((), np.int32), ())
+    run = engine.RunState((), (), (), (), {}, np.zeros((), np.int32), ())
     result = train.train(run, dispatch, source, None, fed, schedule, Strategy(), 0)
     source.close()
     assert result.dispatches == 3 and len(events) == 9
