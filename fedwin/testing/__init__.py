@@ -4,8 +4,12 @@ from fedwin import testing
 
 def test_my_method():
     testing.check_algorithm(my_method)      # a builder (setting, solve, *, ...) -> core.Algorithm
+
+`problems` holds federations of a few numbers each, for the arithmetic of algorithms; `federations` a small data set and
+network, for tests of data, observers and evaluation; `contract` what any method must pass.
 """
 
+from fedwin.testing import federations
 from fedwin.testing.contract import (
     Bench,
     check_algorithm,
@@ -15,8 +19,8 @@ from fedwin.testing.contract import (
     check_padding,
     check_strategy,
     default_strategies,
-    from_host,
-    to_host,
+    revive,
+    snapshot,
 )
 from fedwin.testing.problems import (
     Problem,
@@ -43,11 +47,12 @@ __all__ = [
     "classification",
     "compile_options",
     "default_strategies",
-    "from_host",
+    "federations",
     "pack",
     "problem",
     "quadratic",
     "regression",
-    "to_host",
+    "revive",
+    "snapshot",
     "trajectory",
 ]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import core, engine, observers
+from fedwin import engine, observers
 from fedwin.core import Variables
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.testing.problems import Problem, build, classification, compile_options
@@ -22,7 +22,7 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
     What may differ by the order of a sum is compared to rounding: a rule that takes signs needs a problem without ties.
 
     Args:
-      builder: `builder(setting, train, *, ...) -> core.Algorithm`, or a choice such as 'fedprox:mu=0.1'.
+      builder: `builder(setting, solve, *, ...) -> core.Algorithm`, or a choice such as 'fedprox:mu=0.1'.
       p: the problem to run on, by default a classifier of three classes.
       wrappers: choices such as 'ima:window=2,start=1', applied in order.
       degenerate: parameters under which the method is FedAvg, or None.
@@ -56,8 +56,8 @@ class Bench:
         self.problem = problem._replace(setting=setting)
         self.rounds = rounds
         built = [WRAPPERS.build(text, setting) for text in wrappers]
-        self.algorithm = build(builder, setting, problem.train, built, params)
-        self.begin = to_host(self.problem.start(self.algorithm))
+        self.algorithm = build(builder, setting, problem.solve, built, params)
+        self.begin = snapshot(self.problem.start(self.algorithm))
         # Two places stay empty, so that padding is part of every comparison.
         self.cohorts = self.cohort_table(2)
         self.dispatch = self.compiled({}, Strategy(1))
@@ -84,22 +84,22 @@ class Bench:
 
     def go(self, dispatch, host, ids, n, strategy=Strategy(1)):
         """Runs n rounds from a host copy: (host copy of the result, metrics)."""
-        run = from_host(host)
+        run = revive(host)
         run = strategy.place(run, strategy.placement(run))
         store, *rest = strategy.place(self.arguments(ids, n))
         after, metrics, _ = dispatch(run, store, *rest, n_max=self.problem.n_max)
         assert len(dispatch.traces) == 1, f"{len(dispatch.traces)} programs were compiled instead of one"
-        return to_host(after), metrics
+        return snapshot(after), metrics
 
 
-def to_host(tree):
+def snapshot(tree):
     """Copies (never views: a view would cancel donation) of all leaves, keys as their raw data."""
     raw = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
     return jax.tree.map(lambda x: np.array(raw(x), copy=True), tree)
 
 
-def from_host(run: engine.RunState) -> engine.RunState:
-    """The reverse of to_host for a RunState; every leaf gets a buffer of its own."""
+def revive(run: engine.RunState) -> engine.RunState:
+    """The reverse of snapshot for a RunState; every leaf gets a buffer of its own."""
     run = jax.tree.map(lambda x: jnp.array(x, copy=True), run)
     return run._replace(key=jax.random.wrap_key_data(run.key))
 
@@ -143,7 +143,7 @@ def check_loop(bench: Bench) -> None:
         bench.dispatch, half, np.roll(ids, -(bench.rounds // 2), axis=0), bench.rounds - bench.rounds // 2
     )
     _equal(rest, bench.whole, "resuming from host copies")
-    given = from_host(bench.begin)
+    given = revive(bench.begin)
     bench.dispatch(given, *bench.arguments(ids, 1), n_max=bench.problem.n_max)
     kept = [leaf for leaf in jax.tree.leaves((given.params, given.state, given.table)) if not leaf.is_deleted()]
     assert not kept, f"{len(kept)} buffers were copied instead of updated in place"
@@ -162,7 +162,7 @@ def _mean_loss(bench, host) -> float:
     store = bench.problem.store
     model = bench.algorithm.eval_model(Variables(host.params, host.stats), host.state)
     info = jax.tree.map(lambda leaf: leaf[0], store.info)
-    return float(_loss_program(bench.problem.train.loss)(*model, store.examples, info))
+    return float(_loss_program(bench.problem.solve.loss)(*model, store.examples, info))
 
 
 def check_padding(bench: Bench) -> None:
@@ -190,6 +190,6 @@ def check_strategy(bench: Bench, strategy: Strategy, watched: bool = False) -> N
     ids = bench.cohort_table(strategy.multiple(clients) - clients)
     readings = (observers.Reading("wima2", 2),)
     watch = {"wima": observers.wima(readings), "ema": observers.ema(bench.rounds)} if watched else {}
-    begin = to_host(bench.problem.start(bench.algorithm, watch)) if watched else bench.begin
+    begin = snapshot(bench.problem.start(bench.algorithm, watch)) if watched else bench.begin
     run, _ = bench.go(bench.compiled(watch, strategy), begin, ids, bench.rounds, strategy)
     _close(run._replace(observers={}), bench.whole, f"cohort {strategy}{', with observers' * watched}")

@@ -24,7 +24,10 @@ _QUICK = {
 
 @functools.cache
 def compile_options() -> dict | None:
-    """XLA options under which small programs compile in a third of the time, as far as this jaxlib knows them (CPU only)."""
+    """Returns XLA options under which small programs compile in a third of the time, None on other devices than CPUs.
+
+    Options that this jaxlib does not know are left out.
+    """
     if jax.default_backend() != "cpu":
         return None
 
@@ -45,20 +48,25 @@ KEY = jax.random.key(0)
 class Problem(NamedTuple):
     """A small federation with everything that a run needs.
 
-    variables: the initial model; store: the clients' data; schedule: one tuple of client ids per round; setting, train:
-    what builders take; n_max: examples of the largest client.
+    Attributes:
+      variables: the initial model.
+      store: the clients' data.
+      schedule: one tuple of client ids per round.
+      setting: what builders may know of the run.
+      solve: the local solver that builders take.
+      n_max: examples of the largest client.
     """
 
     variables: Variables
     store: engine.Store
     schedule: tuple[tuple[int, ...], ...]
     setting: core.Setting
-    train: local.Solver
+    solve: local.Solver
     n_max: int
 
     def build(self, builder, *wrappers, **params) -> core.Algorithm:
         """Builds an algorithm for this problem: `builder` is a choice ('fedprox:mu=0.1') or a function."""
-        return build(builder, self.setting, self.train, wrappers, params)
+        return build(builder, self.setting, self.solve, wrappers, params)
 
     def cohort(self, round: int) -> np.ndarray:
         """The ids of a 0-based round, int32 [C], padded with -1; the schedule repeats."""
@@ -89,22 +97,36 @@ class Problem(NamedTuple):
         return engine.init(algorithm, observers or {}, self.variables, self.setting.num_clients, KEY, KEY)
 
 
-def build(builder, setting, train, wrappers=(), params=None) -> core.Algorithm:
-    """Builds an algorithm, its solver's learning rate and epochs changed as the wrappers say."""
+def build(builder, setting, solve, wrappers=(), params=None) -> core.Algorithm:
+    """Builds an algorithm inside wrappers.
+
+    Args:
+      builder: a choice ('fedprox:mu=0.1') or a function (setting, solve, **params).
+      setting: what the builder may know of the run.
+      solve: the local solver; wrappers change its learning rate and epochs.
+      wrappers: built wrappers, applied in order.
+      params: hyper-parameters, beside those of a choice.
+    """
     for wrapper in wrappers:
-        train = wrapper.solver(train)
+        solve = wrapper.solver(solve)
     if isinstance(builder, str):
         choice = ALGORITHMS.check(builder)
-        algorithm = ALGORITHMS[choice.name](setting, train, **(choice.params | (params or {})))
+        algorithm = ALGORITHMS[choice.name](setting, solve, **(choice.params | (params or {})))
     else:
-        algorithm = builder(setting, train, **(params or {}))
+        algorithm = builder(setting, solve, **(params or {}))
     for wrapper in wrappers:
         algorithm = wrapper.algorithm(algorithm)
     return algorithm
 
 
 def pack(client_examples: list[dict[str, Any]], dtype=None, info=None) -> engine.Store:
-    """Returns the Store of clients given as lists of examples, float arrays cast to `dtype` (default: jax's float)."""
+    """Returns the Store of clients given as lists of examples.
+
+    Args:
+      client_examples: for every client, feature -> values [N_i, ...].
+      dtype: what float arrays are cast to; default: jax's float.
+      info: tree of [K, ...] that clients see as Client.info.
+    """
     dtype = dtype or jnp.zeros(()).dtype
     cast = lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x.astype(np.int32)
     names = client_examples[0]
@@ -120,7 +142,19 @@ def pack(client_examples: list[dict[str, Any]], dtype=None, info=None) -> engine
 
 
 def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=None, model=None, info=None, **solver):
-    """Returns a Problem; `solver` are arguments of local.Solver, `loss` is (params, batch, key, info) -> scalar."""
+    """Returns a Problem.
+
+    Args:
+      params: the initial parameters, or Variables.
+      client_examples: for every client, feature -> values [N_i, ...].
+      loss: (params, batch, key, info) -> scalar; with a model, as fedwin.losses makes it.
+      schedule: the clients of every round; it repeats.
+      num_rounds: rounds that builders are told of.
+      init_fn: key -> params, for algorithms that draw models; default: the initial ones.
+      model: models.Model, for algorithms that must know the network's parts.
+      info: tree of [K, ...] that clients see as Client.info.
+      **solver: arguments of local.Solver.
+    """
     store = pack(client_examples, info=info)
     num_clients = len(client_examples)
     schedule = tuple(tuple(ids) for ids in schedule)
@@ -133,15 +167,27 @@ def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=
         model=model,
     )
     sizes = np.diff(np.asarray(store.offset))
-    train = local.Solver(loss=losses.stateless(loss) if model is None else loss, **solver)
-    return Problem(variables, store, schedule, setting, train, int(sizes.max()))
+    solve = local.Solver(loss=losses.stateless(loss) if model is None else loss, **solver)
+    return Problem(variables, store, schedule, setting, solve, int(sizes.max()))
 
 
 def quadratic(curvatures, centres, start, *, steps, lr, schedule, sizes=None, **kwargs) -> Problem:
     """Clients f_i(x) = a_i/2 ||x - b_i||^2 that take `steps` steps with the exact gradient.
 
     Args:
-      curvatures: a_i [K]; centres: b_i, [K] or [K, D]; start: x_0 [D]; sizes: N_i [K], weights only (default 1 each).
+      curvatures: a_i [K].
+      centres: b_i [K] or [K, D].
+      start: x_0 [D].
+      steps: J, local steps.
+      lr: local learning rate.
+      schedule: the clients of every round; it repeats.
+      sizes: N_i [K], which only weigh; default 1 each.
+      **kwargs: as in `problem`.
+
+    >>> p = quadratic([1, 3], [0, 4], [1.0], steps=5, lr=0.1, schedule=((0, 1),))
+    >>> run = trajectory(p, p.build("fedavg"), rounds=50)[-1]
+    >>> round(float(run.params["x"][0]), 2)  # not 3, the minimiser of the mean: clients drift
+    2.68
     """
     start = jnp.asarray(start, float)
     sizes = sizes if sizes is not None else [1] * len(curvatures)
@@ -162,7 +208,14 @@ def regression(x, y, start, *, batch_size, epochs, lr, schedule, **kwargs) -> Pr
     """Linear regression w x + b, loss (w x + b - y)^2 / 2; w is the 'features' part of the model, b the 'classifier'.
 
     Args:
-      x, y: one list of numbers per client; start: [w, b].
+      x: one list of numbers per client.
+      y: their targets, alike.
+      start: [w, b].
+      batch_size: B.
+      epochs: passes of a client over its examples.
+      lr: local learning rate.
+      schedule: the clients of every round; it repeats.
+      **kwargs: as in `problem`.
     """
     rows = [{"x": np.asarray(a, float), "y": np.asarray(b, float)} for a, b in zip(x, y)]
     start = jnp.asarray(start, float)
@@ -180,7 +233,12 @@ def classification(sizes=(4, 2, 3, 5), *, batch_size=2, epochs=2, lr=0.3, schedu
     """A classifier of three classes with two hidden features, label skew and a running statistic, as BatchNorm has.
 
     Args:
-      sizes: N_i; at most 8 clients, client i holds mostly class i mod 3.
+      sizes: N_i [K]; client i holds mostly class i mod 3.
+      batch_size: B.
+      epochs: passes of a client over its examples.
+      lr: local learning rate.
+      schedule: the clients of every round; it repeats.
+      **kwargs: as in `problem`; `loss` is a registered loss, by default cross entropy.
     """
     random = np.random.default_rng(0)
     labels = [np.where(np.arange(n) % 3 == 2, i + 1, i) % 3 for i, n in enumerate(sizes)]
@@ -215,7 +273,15 @@ def classification(sizes=(4, 2, 3, 5), *, batch_size=2, epochs=2, lr=0.3, schedu
 
 
 def trajectory(p: Problem, algorithm, rounds: int, observers=None, run=None) -> list[engine.RunState]:
-    """Returns the runs after each of `rounds` rounds, one compilation."""
+    """Returns the RunState after each of some rounds; they compile once.
+
+    Args:
+      p: the problem.
+      algorithm: what is run.
+      rounds: how many.
+      observers: name -> Observer.
+      run: where to go on from; default: the beginning.
+    """
     one = functools.partial(engine.one_round, algorithm, observers or {}, Strategy(1), p.n_max)
     step = jax.jit(one, compiler_options=compile_options())
     run = p.start(algorithm, observers) if run is None else run

@@ -67,7 +67,7 @@ def given(start, target, sizes=(1,), num_rounds=100, **kwargs):
     p = testing.quadratic(
         [0.0] * len(sizes), [0.0] * len(sizes), start, steps=1, lr=1.0, schedule=everyone, sizes=sizes
     )
-    return p._replace(train=Given(target, **kwargs), setting=p.setting._replace(num_rounds=num_rounds))
+    return p._replace(solve=Given(target, **kwargs), setting=p.setting._replace(num_rounds=num_rounds))
 
 
 def visited(p, algorithm, rounds):
@@ -158,12 +158,12 @@ def test_golden_g04_fednova(case, same):
         optimizer=optax.sgd(1.0, e["rho"] or None),
     )  # fmt: skip
     solver = type("Solver", (TwoSpeeds,), {"taus": tuple(e["tau"])})
-    p = p._replace(train=solver(**{f.name: getattr(p.train, f.name) for f in dataclasses.fields(local.Solver)}))
+    p = p._replace(solve=solver(**{f.name: getattr(p.solve, f.name) for f in dataclasses.fields(local.Solver)}))
     algorithm = p.build("fednova")
-    carry, on_step = counter(p.train.optimizer)
+    carry, on_step = counter(p.solve.optimizer)
     ys, norms = [], []
     for i in range(2):
-        local_run = quick(lambda c: p.train(p.variables.params, c, carry=carry, on_step=on_step), p.client(i))
+        local_run = quick(lambda c: p.solve(p.variables.params, c, carry=carry, on_step=on_step), p.client(i))
         ys.append(local_run.params["x"])
         norms.append(-local_run.carry[0])
     same(ys, e["y"])
@@ -210,7 +210,7 @@ def test_golden_g06_fedprox(rho, same):
             return carry.at[s.j].set(params["x"][0]), params
 
         rule = local.proximal(mu)
-        return p.train(p.variables.params, p.client(0), rule, carry=jnp.zeros(3), on_step=on_step).carry
+        return p.solve(p.variables.params, p.client(0), rule, carry=jnp.zeros(3), on_step=on_step).carry
 
     for mu in (0.0, 0.01, 1.1):
         same(path(array(mu)), DATA["g06_fedprox"][f"momentum_{rho}_mu_{mu}"])

@@ -131,7 +131,7 @@ def test_golden_swa(phase, precision):
     text = f"swa:start={entry['start']},cycle={entry['cycle']},phase={phase},second_lr={entry['lr2']}"
     wrapper = wrappers.WRAPPERS.build(text, p.setting)
     algorithm = p.build("fedavg", wrapper)
-    rate = wrapper.solver(p.train).rate
+    rate = wrapper.solver(p.solve).rate
     checked([rate(np.int32(i)) for i in range(entry["rounds"])], expected["lr_by_round"], precision)
     runs = testing.trajectory(p, algorithm, entry["rounds"])
     checked(golden.vector(runs[-1].params), expected["raw_final"], precision)

@@ -185,7 +185,7 @@ def test_feddyn_without_alpha_is_local_sgd_and_a_server_integrator():
     p = problem("partial")
 
     def client(params, c):
-        y = p.train(params, c)
+        y = p.solve(params, c)
         delta = tree.sub(y.params, params)
         return core.Update({"delta": core.mean(delta, c.size), "sum": delta})
 
@@ -247,7 +247,7 @@ class Recorder:
 def recorded_rounds(choice, variant):
     """Yields (run before, run after, client -> its path [J_i + 1, 2]) of every round."""
     p = problem(variant)
-    recorded = p._replace(train=Recorder(p.train, p.setting.num_clients, max(META["J"])))
+    recorded = p._replace(solve=Recorder(p.solve, p.setting.num_clients, max(META["J"])))
     algorithm = recorded.build(choice)
     one = jax.jit(functools.partial(engine.one_round, algorithm, {}, Strategy(1), p.n_max))
     before = p.start(algorithm)
@@ -473,7 +473,7 @@ def test_fednovas_norm_is_the_sum_of_the_coefficients_of_the_gradients(rho, mu, 
         optimizer=optimizer,
     )
     carry, on_step = counter(optimizer, mu)
-    y = p.train(p.variables.params, p.client(0), local.proximal(mu) if mu else local.sgd, carry=carry, on_step=on_step)
+    y = p.solve(p.variables.params, p.client(0), local.proximal(mu) if mu else local.sgd, carry=carry, on_step=on_step)
     coefficients = (p.variables.params["x"] - y.params["x"]) / lr
     later = np.arange(steps)[::-1]  # steps that come after the j-th
     same(coefficients, (1 - lr * mu) ** later if mu else [sum(rho**k for k in range(l + 1)) for l in later])

@@ -154,10 +154,10 @@ def test_swa_shows_its_average_only_from_the_start_on():
 
 def test_a_wrapper_leaves_constants_constant():
     p = testing.classification()
-    none = WRAPPERS.build("ima:schedule=none", SETTING).solver(p.train)
-    assert none.lr == p.train.lr and none.epochs == p.train.epochs and none.max_epochs is None
+    none = WRAPPERS.build("ima:schedule=none", SETTING).solver(p.solve)
+    assert none.lr == p.solve.lr and none.epochs == p.solve.epochs and none.max_epochs is None
     epoch = WRAPPERS.build("ima:schedule=epoch,start=50,period=10", SETTING).solver(
-        dataclasses.replace(p.train, epochs=3)
+        dataclasses.replace(p.solve, epochs=3)
     )
     assert epoch.max_epochs == 3
     assert [int(epoch.epochs(jnp.int32(t))) for t in (0, 49, 50, 60, 99)] == [3, 3, 3, 2, 1]

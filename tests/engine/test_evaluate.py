@@ -14,7 +14,7 @@ from fedwin.engine import evaluate
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.errors import UserError
 from fedwin.models.model import Model, Output
-from tests import toy
+from fedwin.testing import federations
 
 RNG = np.random.default_rng(0)
 
@@ -178,7 +178,7 @@ def test_of_a_test_set_beyond_the_memory_a_sample_is_decoded(monkeypatch):
 
 
 def test_arrays_are_not_copied_without_need():
-    dataset = toy.dataset()
+    dataset = federations.dataset()
     features = evaluate.held_out(dataset)
     assert features["x"] is dataset.test["x"]
     assert np.shares_memory(evaluate.batches(features, 41)["x"], dataset.test["x"])

@@ -7,7 +7,7 @@ import pytest
 from fedwin import engine, observers
 from fedwin.engine import evaluate
 from fedwin.engine.strategy import STRATEGIES, Strategy
-from tests import toy
+from fedwin.testing import federations
 
 NO_FLAGS = np.zeros(6, bool)
 
@@ -34,12 +34,12 @@ def watchers():
 
 
 def go(name="scaffold", equal=True, strategy=Strategy(), rounds=6, calls=(6,), seen=None, width=None, **options):
-    fed = toy.federation(equal=equal)
-    algorithm = toy.build(name, fed, **options)
+    fed = federations.federation(equal=equal)
+    algorithm = federations.build(name, fed, **options)
     watching = watchers() if seen is None else seen
     dispatch = engine.make_rounds(algorithm, watching, strategy)
-    run, store = toy.start(algorithm, watching, fed, strategy)
-    plan = toy.cohorts(fed, rounds, width=width or strategy.multiple(4))
+    run, store = federations.start(algorithm, watching, fed, strategy)
+    plan = federations.cohorts(fed, rounds, width=width or strategy.multiple(4))
     done = 0
     for count in calls:
         part = jax.tree.map(lambda x: np.concatenate([x[done:], x[:done]]), plan)
@@ -81,23 +81,23 @@ def test_padding_and_order_of_a_cohort_change_nothing():
     reference, _, _ = plain(False)
     padded, _, _ = go(equal=False, width=7)
     assert_close(reference, padded)
-    fed = toy.federation(equal=False)
-    algorithm = toy.build("scaffold", fed)
+    fed = federations.federation(equal=False)
+    algorithm = federations.build("scaffold", fed)
     dispatch = engine.make_rounds(algorithm, watchers(), Strategy())
-    run, store = toy.start(algorithm, watchers(), fed)
-    backwards = jax.tree.map(lambda x: x[:, ::-1].copy(), toy.cohorts(fed, 6))
+    run, store = federations.start(algorithm, watchers(), fed)
+    backwards = jax.tree.map(lambda x: x[:, ::-1].copy(), federations.cohorts(fed, 6))
     run, _, _ = dispatch(run, store, backwards, (), 6, NO_FLAGS, n_max=max(fed.sizes) + 5)
     assert_close(reference, run)
 
 
 def test_the_run_is_donated_and_rows_of_others_stay():
-    fed = toy.federation()
-    algorithm = toy.build("scaffold", fed)
-    run, store = toy.start(algorithm, {}, fed)
+    fed = federations.federation()
+    algorithm = federations.build("scaffold", fed)
+    run, store = federations.start(algorithm, {}, fed)
     before = np.array(run.table["hidden"] if isinstance(run.table, dict) else jax.tree.leaves(run.table)[0])
     old = jax.tree.leaves(run)
     dispatch = engine.make_rounds(algorithm, {}, Strategy())
-    plan = toy.cohorts(fed, 1, rows=6)
+    plan = federations.cohorts(fed, 1, rows=6)
     new, _, _ = dispatch(run, store, plan, (), 1, NO_FLAGS, n_max=8)
     assert all(leaf.is_deleted() for leaf in old if leaf.size)
     after = np.array(new.table["hidden"] if isinstance(new.table, dict) else jax.tree.leaves(new.table)[0])
@@ -112,15 +112,17 @@ def test_observers_leave_training_bitwise_unchanged():
 
 
 def test_evaluation_inside_the_loop_equals_evaluation_after_it():
-    fed = toy.federation()
-    algorithm = toy.build("fedavg", fed)
+    fed = federations.federation()
+    algorithm = federations.build("fedavg", fed)
     for strategy in (Strategy(), STRATEGIES.build("sharded:devices=2")):
-        probe = toy.probe(strategy)
+        probe = federations.probe(strategy)
         dispatch = engine.make_rounds(algorithm, watchers(), strategy, probe)
-        run, store = toy.start(algorithm, watchers(), fed, strategy)
+        run, store = federations.start(algorithm, watchers(), fed, strategy)
         flags = np.array([False, True, False, False, False, True])
-        test = toy.tests(fed, strategy)
-        run, _, probes = dispatch(run, store, toy.cohorts(fed, 6, width=strategy.multiple(4)), test, 6, flags, n_max=8)
+        test = federations.evaluation_set(fed, strategy)
+        run, _, probes = dispatch(
+            run, store, federations.cohorts(fed, 6, width=strategy.multiple(4)), test, 6, flags, n_max=8
+        )
         assert set(probes) == {"model", "wima3", "ema"}
         assert np.isfinite(np.asarray(probes["model"]["loss"])[[1, 5]]).all()
         assert np.isnan(np.asarray(probes["model"]["loss"])[[0, 2, 3, 4]]).all()
@@ -130,8 +132,8 @@ def test_evaluation_inside_the_loop_equals_evaluation_after_it():
 
 
 def test_probe_equals_numpy():
-    fed = toy.federation()
-    network = toy.network()
+    fed = federations.federation()
+    network = federations.network()
     variables = network.init(jax.random.key(3))
     test = fed.dataset.test
     logits = np.asarray(network.apply(variables, test, None, False).logits, np.float64)
@@ -139,16 +141,16 @@ def test_probe_equals_numpy():
     loss = -logs[np.arange(len(logs)), test["y"]].mean()
     accuracy = (logits.argmax(1) == test["y"]).mean()
     for batch_size in (7, 41, 500):
-        found = toy.probe()({"model": variables}, evaluate.batches(test, batch_size))["model"]
+        found = federations.probe()({"model": variables}, evaluate.batches(test, batch_size))["model"]
         np.testing.assert_allclose(found["loss"], loss, rtol=1e-5)
         np.testing.assert_allclose(found["accuracy"], accuracy, rtol=1e-6)
 
 
 def test_a_key_belongs_to_seed_round_and_client_only():
-    fed = toy.federation()
+    fed = federations.federation()
     one, _, _ = go("fedavg")
-    algorithm = toy.build("fedavg", fed)
+    algorithm = federations.build("fedavg", fed)
     dispatch = engine.make_rounds(algorithm, {}, Strategy())
-    run, store = toy.start(algorithm, {}, fed, seed=1)
-    other, _, _ = dispatch(run, store, toy.cohorts(fed, 6, seed=1), (), 6, NO_FLAGS, n_max=8)
+    run, store = federations.start(algorithm, {}, fed, seed=1)
+    other, _, _ = dispatch(run, store, federations.cohorts(fed, 6, seed=1), (), 6, NO_FLAGS, n_max=8)
     assert not np.allclose(one.params["hidden"], other.params["hidden"])

@@ -10,10 +10,10 @@ import pytest
 
 from fedwin import core, engine, local, losses, models, observers, wrappers
 from fedwin.algorithms import ALGORITHMS
+from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.fedjax_bridge import Capacity, Padding, as_fedjax
-from fedwin.testing import compile_options
-from tests import toy
+from fedwin.testing import compile_options, federations
 from tests.fedjax_bridge import fedjax_problem as problem
 
 QUICK = compile_options()
@@ -178,20 +178,26 @@ def as_clients(fed, ids, key, round):
 
 @pytest.mark.parametrize(
     "name, wrap",
-    [("scaffold", ()), ("mime:beta=0.9", ()), ("fedhbm", ()), ("fedavg", ("ima:window=2,start=1",)), ("fedavg", ("swa:start=1,cycle=2",))],
-)  # fmt: skip
+    [
+        ("scaffold", ()),
+        ("mime:beta=0.9", ()),
+        ("fedhbm", ()),
+        ("fedavg", ("ima:window=2,start=1",)),
+        ("fedavg", ("swa:start=1,cycle=2",)),
+    ],
+)
 @pytest.mark.parametrize("strategy", ["chunked:k=1", "sharded:devices=2"])
 def test_equals_the_engine(name, wrap, strategy):
     if strategy != "chunked:k=1" and name != "scaffold":
         pytest.skip("one algorithm is enough for the second strategy")
-    fed = toy.federation(equal=False)
-    algorithm = build(name, toy.network(), wrap)
+    fed = federations.federation(equal=False)
+    algorithm = build(name, federations.network(), wrap)
     watch = {"wima": observers.wima((observers.Reading("wima3", 3),))}
-    run, store = toy.start(algorithm, watch, fed)
+    run, store = federations.start(algorithm, watch, fed)
     bridge = as_fedjax(algorithm, observers=watch, strategy=strategy, compiler_options=QUICK)
-    state = bridge.init(toy.network().init(jax.random.key(0)))
-    cohorts, key = toy.cohorts(fed, 3), jax.numpy.copy(run.key)  # run is donated
-    expected, _, _ = engine.make_rounds(algorithm, watch, toy.Strategy(), compiler_options=QUICK)(
+    state = bridge.init(federations.network().init(jax.random.key(0)))
+    cohorts, key = federations.cohorts(fed, 3), jax.numpy.copy(run.key)  # run is donated
+    expected, _, _ = engine.make_rounds(algorithm, watch, Strategy(), compiler_options=QUICK)(
         run, store, cohorts, (), 3, np.zeros(3, bool), n_max=int(fed.sizes.max())
     )
     for round, ids in enumerate(cohorts.ids):

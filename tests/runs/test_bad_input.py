@@ -76,11 +76,11 @@ def test_a_client_without_examples_and_labels_outside_the_classes():
 
     from fedwin.data.dataset import Partition
     from fedwin.data.federation import federate
-    from tests import toy
+    from fedwin.testing import federations
 
-    data = toy.dataset()
+    data = federations.dataset()
     with pytest.raises(UserError, match="client 1 has no examples"):
         federate(data, Partition(np.arange(10, dtype=np.int32), np.array([0, 5, 5, 10])))
     bad = dataclasses.replace(data, train=data.train | {"y": data.train["y"] + 3})
     with pytest.raises(UserError, match="record [0-9]+: label 4 is not in 0..3"):
-        federate(bad, toy.partition())
+        federate(bad, federations.partition())

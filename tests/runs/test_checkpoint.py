@@ -5,12 +5,12 @@ import pytest
 
 from fedwin.errors import UserError
 from fedwin.runs import checkpoint
-from tests import toy
+from fedwin.testing import federations
 
 
 def some_run(name="scaffold"):
-    fed = toy.federation()
-    return toy.start(toy.build(name, fed), {}, fed)[0]
+    fed = federations.federation()
+    return federations.start(federations.build(name, fed), {}, fed)[0]
 
 
 def test_a_run_survives_the_disk_bitwise(tmp_path):

@@ -1,0 +1,149 @@
+"""A tiny federation and a tiny network, for tests of what surrounds an algorithm.
+
+    from fedwin.testing import federations
+
+    fed = federations.federation(equal=False)
+    algorithm = federations.build("scaffold", fed)
+    run, store = federations.start(algorithm, {}, fed)
+
+Data, observers, evaluation and resuming are tested here: it has a `Dataset`, a `Federation` and a `Model` as a real run
+has them. `fedwin.testing.problems` are smaller still and made for the arithmetic of algorithms.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedwin import augment, core, engine, local, losses
+from fedwin.algorithms import ALGORITHMS
+from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.federation import Federation, federate
+from fedwin.engine import evaluate, sampling
+from fedwin.engine.strategy import Strategy
+from fedwin.models.model import Model, Output
+
+CLASSES, FEATURES = 4, 6
+
+
+def dataset(size: int = 80, seed: int = 0) -> Dataset:
+    """Returns four Gaussian classes of vectors, `size` examples to train on and 41 to test on.
+
+    >>> dataset(8).train["x"].shape
+    (8, 6)
+    """
+    generator = np.random.default_rng(seed)
+    means = generator.standard_normal((CLASSES, FEATURES)) * 2
+
+    def split(count):
+        y = np.arange(count) % CLASSES
+        x = means[y] + generator.standard_normal((count, FEATURES))
+        return {"x": x.astype(np.float32), "y": y.astype(np.int32)}
+
+    return Dataset("toy", split(size), split(41), CLASSES)
+
+
+def partition(clients: int = 10, size: int = 80, equal: bool = True, seed: int = 1) -> Partition:
+    """Deals `size` examples at random: to every client as many, or (equal=False) as random cuts say.
+
+    >>> partition(4, 12).sizes.tolist()
+    [3, 3, 3, 3]
+    """
+    generator = np.random.default_rng(seed)
+    order = generator.permutation(size).astype(np.int32)
+    if equal:
+        cuts = np.arange(0, size + 1, size // clients)
+    else:
+        cuts = np.concatenate([[0], np.sort(generator.choice(np.arange(1, size), clients - 1, replace=False)), [size]])
+    return Partition(order, cuts.astype(np.int64))
+
+
+def federation(clients: int = 10, equal: bool = True) -> Federation:
+    """Returns `dataset()` dealt by `partition()`.
+
+    >>> federation().num_clients
+    10
+    """
+    return federate(dataset(), partition(clients, equal=equal))
+
+
+def network() -> Model:
+    """Returns a network with one hidden layer for `dataset()`, without statistics."""
+
+    def classifier(params, features):
+        return features @ params["classifier"]["kernel"] + params["classifier"]["bias"]
+
+    def init(key):
+        first, last = jax.random.split(key)
+        return core.Variables(
+            {
+                "hidden": jax.random.normal(first, (FEATURES, 5)) * 0.5,
+                "classifier": {"kernel": jax.random.normal(last, (5, CLASSES)) * 0.5, "bias": jnp.zeros(CLASSES)},
+            }
+        )
+
+    def apply(variables, batch, key, train):
+        features = jnp.tanh(batch["x"] @ variables.params["hidden"])
+        return Output(classifier(variables.params, features), features, variables.stats)
+
+    return Model(init, apply, classifier, ("classifier",), "toy", CLASSES)
+
+
+def solver(fed: Federation, **changes) -> local.Solver:
+    """Returns two local epochs of SGD on cross entropy; `changes` are arguments of local.Solver."""
+    options = dict(loss=losses.cross_entropy(network()), lr=0.1, batch_size=3, epochs=2, equal_size=fed.equal_size)
+    return local.Solver(**(options | changes))
+
+
+def setting(fed: Federation, clients_per_round: int = 4, num_rounds: int = 20) -> core.Setting:
+    """Returns what builders may know of a run on `fed`."""
+    model = network()
+    return core.Setting(
+        fed.num_clients, clients_per_round, num_rounds, init_fn=lambda key: model.init(key).params, model=model
+    )
+
+
+def build(choice: str, fed: Federation, **changes) -> core.Algorithm:
+    """Builds a registered algorithm, 'fedprox:mu=0.1', with `solver(fed, **changes)`."""
+    return ALGORITHMS.build(choice, setting(fed), solver(fed, **changes))
+
+
+def start(algorithm: core.Algorithm, observers, fed: Federation, strategy: Strategy = Strategy(), seed: int = 0):
+    """Returns (RunState before the first round, Store), both placed on the strategy's devices."""
+    run = engine.init(
+        algorithm,
+        observers,
+        network().init(jax.random.key(seed)),
+        fed.num_clients,
+        jax.random.key(seed + 100),
+        jax.random.key(0),
+    )
+    return strategy.place(run, strategy.placement(run)), strategy.place(fed.store())
+
+
+def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: int = 0, rows=None) -> engine.Cohorts:
+    """Draws the cohorts of some rounds.
+
+    Args:
+      fed: whose clients.
+      rounds: rounds that are drawn.
+      clients: clients of a round.
+      width: places of a round, at least `clients` (default); the rest is padding.
+      seed: of the draw.
+      rows: rounds of the tables, at least `rounds` (default); the rest is padding.
+
+    Returns:
+      engine.Cohorts of tables [rows, width].
+    """
+    ids = np.full((rows or rounds, width or clients), -1, np.int32)
+    ids[:rounds, :clients] = sampling.cohorts(seed, 0, rounds, fed.num_clients, clients)
+    return engine.Cohorts(ids, np.maximum(ids, 0), np.where(ids >= 0, ids, fed.num_clients).astype(np.int32))
+
+
+def probe(strategy: Strategy = Strategy()):
+    """Returns the evaluation of `network()`, as engine.make_rounds takes it."""
+    return evaluate.make_probe(network(), augment.normaliser(None, None), evaluate.classification(), strategy)
+
+
+def evaluation_set(fed: Federation, strategy: Strategy = Strategy(), batch_size: int = 16):
+    """Returns the federation's test examples in batches, as `probe` takes them."""
+    return evaluate.batches(fed.dataset.test, batch_size, strategy.num_devices)
