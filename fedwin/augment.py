@@ -1,6 +1,7 @@
 """From stored examples to network input: normalisation, and train-time augmentation per image, inside the compiled step."""
 
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp

@@ -10,7 +10,8 @@ Everything is a pure function of pytrees; the engine decides how the cohort is m
 """
 
 import inspect
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

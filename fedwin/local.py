@@ -6,7 +6,8 @@ where a *rule* (fedwin.rules) makes direction and displacement of the mini-batch
 """
 
 import dataclasses
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

@@ -1,6 +1,5 @@
 """Losses: (params, stats, batch, key, info) -> (mean over the real examples of the batch, stats)."""
 
-import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
@@ -105,7 +104,7 @@ def weighted_softmax_nll(logits, labels, shares):
     return logsumexp(logits, axis=-1, b=shares.astype(logits.dtype)) - picked
 
 
-@LOSSES.register("wsm")
+@LOSSES.register("wsm", paper="legate2023reweighted")
 def wsm(model, *, proportions="train+val", mask=False):
     """Re-weighted softmax cross-entropy (WSM): the softmax is weighted by the client's class proportions.
 

@@ -1,65 +1,61 @@
-"""Named builders whose parameters are written `name:key=value,key=value`."""
+"""Named builders whose parameters are written `name:key=value,key=value`, with all that is known about them."""
 
-import difflib
+import dataclasses
 import importlib
 import inspect
 import pkgutil
+import re
 import types
 import typing
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from fedwin import listing, papers
+from fedwin.choices import Choice, literal, nearest, parse
 from fedwin.errors import UserError
+from fedwin.papers import Paper
+
+__all__ = ["Choice", "Entry", "Hyperparameter", "Paper", "Registry", "import_all", "literal", "nearest", "parse"]
 
 _KINDS = {int: "an integer", float: "a number", str: "a word", bool: "true or false", type(None): "none"}
+_ARGUMENT = re.compile(r"^(\s+)(\w+): (.*)$")
 
 
-class Choice(NamedTuple):
-    """A parsed choice: what `fedprox:mu=0.1` says."""
+class Hyperparameter(NamedTuple):
+    """One keyword of a builder.
+
+    Attributes:
+      name: the keyword.
+      default: its default; `inspect.Parameter.empty` where it must be given.
+      meaning: what the builder's docstring says about it, or ''.
+    """
 
     name: str
-    params: dict[str, Any]
+    default: Any
+    meaning: str
 
 
-def nearest(name: str, known) -> str:
-    """Returns ` Did you mean 'x'?` for the closest known name, or ''."""
-    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" Did you mean '{match[0]}'?" if match else ""
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """What a registry knows about one of its names.
 
-
-def literal(text: str) -> Any:
-    """Reads an int, float, bool, none or, failing these, the text itself.
-
-    A number with a decimal point stays a float: `start=1.0` and `start=1` mean different things.
+    Attributes:
+      name: what choices call it.
+      builder: the function that builds it.
+      summary: first line of the builder's docstring, without the name before its colon.
+      papers: what it rests on.
+      instances: choices, small enough for tests, that together cover its variants.
+      hyperparameters: the builder's keywords.
+      facts: whatever else the registry's kind of thing says about itself.
     """
-    lowered = text.lower()
-    if lowered in ("true", "false"):
-        return lowered == "true"
-    if lowered == "none":
-        return None
-    if len(text) > 1 and text[0] == "0" and text.isdigit():
-        return text  # a name, not a number
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
 
-
-def parse(text: str) -> Choice:
-    """Parses `name` or `name:key=value,key=value`; raises UserError on anything else."""
-    name, colon, rest = text.strip().partition(":")
-    params: dict[str, Any] = {}
-    if colon:
-        for item in rest.split(","):
-            key, equals, value = item.partition("=")
-            key = key.strip()
-            if not (equals and key and value.strip()):
-                raise UserError(f"'{text}': '{item}' is not key=value; write {name}:key=value,key=value.")
-            if key in params:
-                raise UserError(f"'{text}': '{key}' is given twice; keep one.")
-            params[key] = literal(value.strip())
-    return Choice(name, params)
+    name: str
+    builder: Callable
+    summary: str
+    papers: tuple[Paper, ...]
+    instances: tuple[str, ...]
+    hyperparameters: tuple[Hyperparameter, ...]
+    facts: dict[str, Any]
 
 
 class Registry(dict):
@@ -67,24 +63,94 @@ class Registry(dict):
 
     Args:
       kind: what the builders build, for error lines ('algorithm', 'partition', ...).
+      columns: heading -> format string of the facts, the columns of the table beside those that every table has.
+      rule: heading of the summary in the table.
+      common: parameter -> its meaning, for parameters that many builders share and need not explain.
+      facts: name -> default of what an entry may say about itself.
     """
 
-    def __init__(self, kind: str):
+    def __init__(
+        self,
+        kind: str,
+        *,
+        columns: dict[str, str] | None = None,
+        rule: str = "what it is",
+        common: dict[str, str] | None = None,
+        **facts,
+    ):
         super().__init__()
-        self.kind = kind
+        self.kind, self.columns, self.rule, self.common, self.facts = kind, columns or {}, rule, common or {}, facts
+        self._known: dict[str, Entry] = {}
 
-    def register(self, name: str, builder: Callable | None = None):
-        """Adds `builder` under `name`; also works as a decorator."""
+    def register(
+        self,
+        name: str,
+        builder: Callable | None = None,
+        *,
+        paper: str | Paper | tuple[str | Paper, ...] = (),
+        instances: tuple[str, ...] = (),
+        **facts,
+    ):
+        """Adds a builder: `@register("name", ...)` above it, or `register("name", builder, ...)`.
+
+        Args:
+          name: what choices call it.
+          builder: the function; None returns a decorator.
+          paper: key of papers.bib, BibTeX entry or Paper; a tuple for several.
+          instances: choices, small enough for tests, that cover its variants; () is the name alone.
+          facts: what the registry's kind of thing says about itself.
+
+        Raises:
+          UserError: for a name that another function has, an unknown paper or an unknown fact.
+        """
         if builder is None:
-            return lambda function: self.register(name, function)
-        if name in self:
-            raise ValueError(f"{self.kind} '{name}' is registered twice")
+            return lambda function: self.register(name, function, paper=paper, instances=instances, **facts)
+        if name in self and not _same(self[name], builder):
+            raise UserError(f"{self.kind} '{name}' is registered already, by {_place(self[name])}; take another name.")
+        for fact in facts:
+            if fact not in self.facts:
+                known = ", ".join(("paper", "instances", *self.facts))
+                raise UserError(
+                    f"{self.kind} '{name}': there is no fact '{fact}'.{nearest(fact, self.facts)} Known: {known}."
+                )
+        found = tuple(papers.find(one) for one in (paper if _is_several(paper) else (paper,)))
         self[name] = builder
+        self._known[name] = Entry(
+            name,
+            builder,
+            _summary(name, builder),
+            found,
+            tuple(instances) or (name,),
+            self._hyperparameters(builder),
+            self.facts | facts,
+        )
         return builder
 
-    def check(self, text: str) -> Choice:
-        """Parses `text` and checks its name and parameters; raises UserError."""
-        choice = parse(text)
+    @property
+    def entries(self) -> dict[str, Entry]:
+        """Name -> what is known about it, in order of registration."""
+        return {name: self._known[name] for name in self}
+
+    def instances(self) -> tuple[str, ...]:
+        """All small instances, in order of registration."""
+        return tuple(choice for entry in self.entries.values() for choice in entry.instances)
+
+    def table(self, style: str = "markdown") -> str:
+        """Renders the entries, sorted by name.
+
+        Args:
+          style: 'markdown', or 'plain' for a terminal of 120 columns, with the parameters explained below each row.
+        """
+        entries = [entry for _, entry in sorted(self.entries.items())]
+        return (listing.markdown if style == "markdown" else listing.plain)(entries, self.columns, self.rule)
+
+    def check(self, choice: str | Choice) -> Choice:
+        """Returns the choice with every value as its parameter wants it; a text is parsed.
+
+        Raises:
+          UserError: for an unknown name, an unknown or missing parameter or a value of the wrong type.
+        """
+        choice = parse(choice) if isinstance(choice, str) else choice
         if choice.name not in self:
             known = ", ".join(sorted(self))
             raise UserError(f"unknown {self.kind} '{choice.name}'.{nearest(choice.name, self)} Known: {known}.")
@@ -98,9 +164,7 @@ class Registry(dict):
         for key, default in options.items():
             if default is inspect.Parameter.empty and key not in choice.params:
                 raise UserError(f"{self.kind} '{choice.name}' needs {key}=...; write {choice.name}:{key}=VALUE.")
-        for key, value in choice.params.items():
-            choice.params[key] = self._typed(choice.name, key, value)
-        return choice
+        return Choice(choice.name, {key: self._typed(choice.name, key, value) for key, value in choice.params.items()})
 
     def _typed(self, name: str, key: str, value: Any) -> Any:
         """Returns a value as its parameter's annotation (or default) says; raises UserError for one of another type."""
@@ -120,13 +184,64 @@ class Registry(dict):
 
     def options(self, name: str) -> dict[str, Any]:
         """Returns the keyword-only parameters of a builder with their defaults."""
-        parameters = inspect.signature(self[name]).parameters.values()
-        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return {option.name: option.default for option in _keywords(self[name])}
 
-    def build(self, text: str, *context):
-        """Builds what `text` names: `builder(*context, **params)`."""
-        choice = self.check(text)
+    def build(self, choice: str | Choice, *context):
+        """Builds what a choice or its text names: `builder(*context, **params)`."""
+        choice = self.check(choice)
         return self[choice.name](*context, **choice.params)
+
+    def _hyperparameters(self, builder: Callable) -> tuple[Hyperparameter, ...]:
+        meanings = self.common | meanings_of(builder)
+        return tuple(Hyperparameter(p.name, p.default, meanings.get(p.name, "")) for p in _keywords(builder))
+
+
+def _is_several(paper) -> bool:
+    return isinstance(paper, tuple) and not isinstance(paper, Paper)
+
+
+def _keywords(builder: Callable) -> list[inspect.Parameter]:
+    return [p for p in inspect.signature(builder).parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+
+def _place(builder: Callable) -> str:
+    return f"{getattr(builder, '__module__', '?')}.{getattr(builder, '__qualname__', builder)}"
+
+
+def _same(one: Callable, other: Callable) -> bool:
+    """Whether two functions are one: the same object, or the same definition from a module that was imported twice."""
+    if one is other:
+        return True
+    codes = [getattr(function, "__code__", None) for function in (one, other)]
+    if None in codes:
+        return False
+    at = [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]
+    return at[0] == at[1] or (_place(one) == _place(other) and "<" not in _place(one))
+
+
+def _summary(name: str, builder: Callable) -> str:
+    first = (inspect.getdoc(builder) or "").partition("\n")[0].rstrip(".")
+    before, colon, after = first.partition(": ")
+    same = lambda text: re.sub(r"\W|_", "", text).lower()
+    return after if colon and same(before) == same(name) else first
+
+
+def meanings_of(builder: Callable) -> dict[str, str]:
+    """Reads the `name: meaning` lines below `Args:` in a builder's docstring."""
+    found: dict[str, str] = {}
+    indent, current = None, ""
+    lines = (inspect.getdoc(builder) or "").splitlines()
+    start = lines.index("Args:") + 1 if "Args:" in lines else len(lines)
+    for line in lines[start:]:
+        match = _ARGUMENT.match(line)
+        if match and indent in (None, match[1]):
+            indent, current = match[1], match[2]
+            found[current] = match[3].strip()
+        elif line.strip() and line.startswith(" ") and current:
+            found[current] += " " + line.strip()
+        else:
+            break
+    return found
 
 
 def import_all(package: str, path) -> None:

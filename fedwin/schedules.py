@@ -1,6 +1,6 @@
 """Schedules: functions of the 0-based round (int32 [], traced), and how a `start=` is read."""
 
-from typing import Callable
+from collections.abc import Callable
 
 import jax.numpy as jnp
 

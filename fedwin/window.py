@@ -5,7 +5,8 @@ is read first; so a ring has one slot more than its longest window, and what lea
 Sums are compensated (Kahan): plain float32 sums drift.
 """
 
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

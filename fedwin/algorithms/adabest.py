@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
 
 
@@ -31,17 +32,29 @@ class Row(NamedTuple):
     last: Any
 
 
-def adabest(setting, train, *, mu=0.02, beta=0.8, server_lr=1.0, weighting="samples", eval_model="server"):
+@ALGORITHMS.register(
+    "adabest",
+    paper="varno2022adabest",
+    instances=("adabest:mu=0.2", "adabest:eval_model=average"),
+    degenerate={"mu": 0, "beta": 0},
+    down="1",
+    up="1",
+    reported="1x",
+    server="2",
+    client="1 + last round",
+)
+def adabest(setting, solve, *, mu=0.02, beta=0.8, server_lr=1.0, weighting="samples", eval_model="server"):
     """AdaBest: direction g(y) - h_i, x = a^t + beta (a^t - a^{t-1}).
 
     Args:
       mu: how much of a client's step enters its estimate.
       beta: extrapolation of the server (1 is for tests only).
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
       eval_model: 'server' evaluates x, 'average' evaluates a^t.
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2204.13170.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2204.13170.
     """
     hyper.common("adabest", server_lr, weighting)
     hyper.number("adabest", 0, mu=mu)
@@ -50,7 +63,7 @@ def adabest(setting, train, *, mu=0.02, beta=0.8, server_lr=1.0, weighting="samp
 
     def client(params, c):
         h, last = c.state
-        y = train(params, c, local.shift(tree.scale(-1, h)))
+        y = solve(params, c, local.shift(tree.scale(-1, h)))
         delta = tree.sub(y.params, params)
         # At the first participation h is 0, so its divisor does not matter as long as it is not 0.
         age = jnp.where(last < 0, 1, c.round - last)

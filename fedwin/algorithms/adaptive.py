@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from fedwin import core, tree
 from fedwin.algorithms import hyper
 from fedwin.algorithms.fedavg import mean_delta
+from fedwin.algorithms.registry import ALGORITHMS
 
 
 class Moments(NamedTuple):
@@ -64,58 +65,87 @@ def server_step(second_moment, server_lr, b1, tau, v0=0.0):
     return init, server
 
 
-def _adaptive(name, second_moment, train, server_lr, b1, tau, v0, weighting):
+def _adaptive(name, second_moment, solve, server_lr, b1, tau, v0, weighting):
     hyper.common(name, server_lr, weighting)
     hyper.number(name, 0, 1, open_most=True, b1=b1)
     hyper.number(name, 0, tau=tau, v0=v0)
     init, server = server_step(second_moment, server_lr, b1, tau, v0)
-    return core.algorithm(mean_delta(train, weighting), server, init=init, weighting=weighting)
+    return core.algorithm(mean_delta(solve, weighting), server, init=init, weighting=weighting)
 
 
-def fedadam(setting, train, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedadam",
+    paper="reddi2021adaptive",
+    instances=("fedadam:server_lr=0.1",),
+    down="1",
+    up="1",
+    server="3",
+    client="0",
+)
+def fedadam(setting, solve, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0, weighting="samples"):
     """FedAdam: v <- b2 v + (1 - b2) d^2, x <- x + server_lr m / (sqrt(v) + tau).
 
     Args:
-      server_lr: server learning rate eta.
       b1: first-moment decay.
       b2: second-moment decay.
       tau: degree of adaptivity, added outside the root.
       v0: initial second moment (the original paper starts at tau^2 or above).
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2003.00295.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2003.00295.
     """
     hyper.number("fedadam", 0, 1, open_most=True, b2=b2)
-    return _adaptive("fedadam", adam_moment(b2), train, server_lr, b1, tau, v0, weighting)
+    return _adaptive("fedadam", adam_moment(b2), solve, server_lr, b1, tau, v0, weighting)
 
 
-def fedyogi(setting, train, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedyogi",
+    paper="reddi2021adaptive",
+    instances=("fedyogi:server_lr=0.1",),
+    down="1",
+    up="1",
+    server="3",
+    client="0",
+)
+def fedyogi(setting, solve, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0, weighting="samples"):
     """FedYogi: v <- v - (1 - b2) d^2 sign(v - d^2), x <- x + server_lr m / (sqrt(v) + tau).
 
     Args:
-      server_lr: server learning rate eta.
       b1: first-moment decay.
       b2: second-moment decay.
       tau: degree of adaptivity, added outside the root.
       v0: initial second moment.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2003.00295.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2003.00295.
     """
     hyper.number("fedyogi", 0, 1, open_most=True, b2=b2)
-    return _adaptive("fedyogi", yogi_moment(b2), train, server_lr, b1, tau, v0, weighting)
+    return _adaptive("fedyogi", yogi_moment(b2), solve, server_lr, b1, tau, v0, weighting)
 
 
-def fedadagrad(setting, train, *, server_lr=0.1, b1=0.0, tau=1e-9, v0=0.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedadagrad",
+    paper="reddi2021adaptive",
+    down="1",
+    up="1",
+    server="3",
+    client="0",
+)
+def fedadagrad(setting, solve, *, server_lr=0.1, b1=0.0, tau=1e-9, v0=0.0, weighting="samples"):
     """FedAdagrad: v <- v + d^2, x <- x + server_lr m / (sqrt(v) + tau).
 
     Args:
-      server_lr: server learning rate eta.
       b1: first-moment decay.
       tau: degree of adaptivity, added outside the root.
       v0: initial second moment.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2003.00295.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2003.00295.
     """
-    return _adaptive("fedadagrad", adagrad_moment, train, server_lr, b1, tau, v0, weighting)
+    return _adaptive("fedadagrad", adagrad_moment, solve, server_lr, b1, tau, v0, weighting)

@@ -13,25 +13,37 @@ https://arxiv.org/abs/2201.03172.
 
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
+from fedwin.algorithms.registry import ALGORITHMS
 
 
-def fedacg(setting, train, *, lam=0.85, beta=0.01, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedacg",
+    paper="kim2024communication",
+    instances=("fedacg:lam=0.5",),
+    degenerate={"lam": 0, "beta": 0},
+    down="1",
+    up="1",
+    server="2",
+    client="0",
+)
+def fedacg(setting, solve, *, lam=0.85, beta=0.01, server_lr=1.0, weighting="samples"):
     """FedACG: direction g(y) + beta (y - z) from z = x + lam m.
 
     Args:
       lam: momentum of the server and length of the look-ahead.
       beta: strength of the pull towards z, on f_i + beta/2 ||y - z||^2.
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2201.03172.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2201.03172.
     """
     hyper.common("fedacg", server_lr, weighting)
     hyper.number("fedacg", 0, 1, open_most=True, lam=lam)
     hyper.number("fedacg", 0, beta=beta)
 
     def client(z, c):
-        y = train(z, c, local.proximal(beta))
+        y = solve(z, c, local.proximal(beta))
         # Not 'delta': this step is relative to z, not to the server model.
         step = core.mean(tree.sub(y.params, z), core.weight(c, weighting))
         return core.Update({"from_lookahead": step}, stats=y.stats, metrics=y.metrics)

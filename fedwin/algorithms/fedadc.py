@@ -14,18 +14,31 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
+from fedwin.algorithms.registry import ALGORITHMS
 
 
-def fedadc(setting, train, *, beta_global=0.9, beta_local=None, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedadc",
+    paper="ozfatura2021fedadc",
+    instances=("fedadc:beta_global=0.6", "fedadc:beta_global=0.6,beta_local=1.0"),
+    degenerate={"beta_global": 0, "beta_local": 0},
+    down="2",
+    up="1",
+    reported="1.5x",
+    server="2",
+    client="0",
+)
+def fedadc(setting, solve, *, beta_global=0.9, beta_local=None, server_lr=1.0, weighting="samples"):
     """FedADC: direction g(y) + (beta_local / J_i) m.
 
     Args:
       beta_global: momentum of the server.
       beta_local: momentum that enters the clients' steps; none = beta_global (tied), 1 = the original form.
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2012.09102.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2012.09102.
     """
     beta_local = beta_global if beta_local is None else beta_local
     hyper.common("fedadc", server_lr, weighting)
@@ -33,12 +46,12 @@ def fedadc(setting, train, *, beta_global=0.9, beta_local=None, server_lr=1.0, w
 
     def client(down, c):
         params, m = down
-        y = train(params, c, local.shift(lambda s: tree.scale(beta_local / s.steps, m)))
+        y = solve(params, c, local.shift(lambda s: tree.scale(beta_local / s.steps, m)))
         delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
         return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
 
     def server(params, m, total, round):
-        lr = train.rate(round)
+        lr = solve.rate(round)
         moves = lr > 0
         gradient = tree.scale(jnp.where(moves, -1 / lr, 0), total["delta"].value)
         m = tree.axpy(jnp.where(moves, beta_global - beta_local, 1), m, gradient)

@@ -9,13 +9,14 @@ https://arxiv.org/abs/1602.05629.
 
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
+from fedwin.algorithms.registry import ALGORITHMS
 
 
-def mean_delta(train, weighting, rule=local.sgd):
+def mean_delta(solve, weighting, rule=local.sgd):
     """Returns the client half that FedAvg's relatives share: train from the broadcast model, send y_i - x."""
 
     def client(params, c):
-        y = train(params, c, rule)
+        y = solve(params, c, rule)
         delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
         return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
 
@@ -31,14 +32,23 @@ def step(server_lr):
     return server
 
 
-def fedavg(setting, train, *, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedavg",
+    paper="mcmahan2017communication",
+    instances=("fedavg", "fedavg:weighting=uniform,server_lr=0.5"),
+    down="1",
+    up="1",
+    reported="1x",
+    server="1",
+    client="0",
+)
+def fedavg(setting, solve, *, server_lr=1.0, weighting="samples"):
     """FedAvg: x <- x + server_lr sum_i p_i (y_i - x).
 
-    Args:
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+    Raises:
+      UserError: when a hyper-parameter is out of range.
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/1602.05629.
+    Source: https://arxiv.org/abs/1602.05629.
     """
     hyper.common("fedavg", server_lr, weighting)
-    return core.algorithm(mean_delta(train, weighting), step(server_lr), weighting=weighting)
+    return core.algorithm(mean_delta(solve, weighting), step(server_lr), weighting=weighting)

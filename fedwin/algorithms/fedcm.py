@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
+from fedwin.algorithms.registry import ALGORITHMS
 
 
 def client_momentum(alpha, d):
@@ -28,22 +29,34 @@ def client_momentum(alpha, d):
     return rule
 
 
-def fedcm(setting, train, *, alpha=0.1, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedcm",
+    paper="xu2021fedcm",
+    instances=("fedcm:alpha=0.4",),
+    degenerate={"alpha": 1},
+    down="2",
+    up="1",
+    reported="1.5x",
+    server="2",
+    client="0",
+)
+def fedcm(setting, solve, *, alpha=0.1, server_lr=1.0, weighting="samples"):
     """FedCM: direction alpha g(y) + (1 - alpha) D / (lr J_i).
 
     Args:
       alpha: weight of the client's own gradient.
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2106.10874.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2106.10874.
     """
     hyper.common("fedcm", server_lr, weighting)
     hyper.number("fedcm", 0, 1, open_least=True, alpha=alpha)
 
     def client(down, c):
         params, d = down
-        y = train(params, c, client_momentum(alpha, d))
+        y = solve(params, c, client_momentum(alpha, d))
         delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
         return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
 

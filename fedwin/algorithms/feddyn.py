@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
 
 
@@ -24,19 +25,30 @@ class State(NamedTuple):
     average: Any
 
 
+@ALGORITHMS.register(
+    "feddyn",
+    paper="acar2021federated",
+    instances=("feddyn:alpha=0.1", "feddyn:alpha=0.1,eval_model=average,client_alpha=by_size"),
+    down="1",
+    up="1",
+    reported="1x",
+    server="2",
+    client="1",
+)
 def feddyn(
-    setting, train, *, alpha=0.01, server_lr=1.0, weighting="samples", eval_model="server", client_alpha="common"
+    setting, solve, *, alpha=0.01, server_lr=1.0, weighting="samples", eval_model="server", client_alpha="common"
 ):
     """FedDyn: direction g(y) + alpha (y - x) + alpha q_i, x = mean + s.
 
     Args:
       alpha: strength of the regulariser.
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
       eval_model: 'server' evaluates x, 'average' evaluates sum_i p_i y_i.
       client_alpha: 'common', or 'by_size' for the official code's alpha (mean N) / N_i.
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2111.04263.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2111.04263.
     """
     hyper.common("feddyn", server_lr, weighting)
     hyper.number("feddyn", 0, alpha=alpha)
@@ -46,7 +58,7 @@ def feddyn(
 
     def client(params, c):
         a = alpha if client_alpha == "common" else alpha / (setting.num_clients * c.weight)
-        y = train(params, c, local.proximal(a, inner=local.shift(tree.scale(a, c.state))))
+        y = solve(params, c, local.proximal(a, inner=local.shift(tree.scale(a, c.state))))
         delta = tree.sub(y.params, params)
         message = {"delta": core.mean(delta, core.weight(c, weighting)), "moved": delta}
         return core.Update(message, state=tree.add(c.state, delta), stats=y.stats, metrics=y.metrics)

@@ -23,6 +23,7 @@ import optax
 
 from fedwin import core, losses, tree
 from fedwin.algorithms import hyper
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.schedules import first_round
@@ -95,9 +96,19 @@ def _replaced(params, path, part):
     return {**params, path[0]: _replaced(params[path[0]], path[1:], part)}
 
 
+@ALGORITHMS.register(
+    "fedfa",
+    paper="zhou2023fedfa",
+    instances=("fedfa", "fedfa:calibrate_from=0,divide=present"),
+    degenerate={"lam": 0, "calibrate_lr": 0},
+    down="1 + C d numbers",
+    up="1 + C d numbers",
+    server="1 + C d",
+    client="0",
+)
 def fedfa(
     setting,
-    train,
+    solve,
     *,
     lam=0.1,
     beta=0.5,
@@ -117,8 +128,6 @@ def fedfa(
       calibrate_from: first round with calibration; none = the first round after a quarter of the run.
       calibrate_lr: learning rate of the classifier's Adam.
       divide: an epoch's class means are divided by 'all' batches or by those in which the class is 'present'.
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
     Raises UserError for a hyper-parameter out of range, or a model whose last layer can't be told apart.
     https://arxiv.org/abs/2211.09299.
@@ -155,8 +164,8 @@ def fedfa(
             return model.apply(Variables(params, stats), batch, key, True).features
 
         def loss(params, stats, batch, key, info):
-            value, new_stats = train.loss(params, stats, batch, key, info)
-            # The same forward pass as inside train.loss: the compiler makes it one.
+            value, new_stats = solve.loss(params, stats, batch, key, info)
+            # The same forward pass as inside solve.loss: the compiler makes it one.
             pull = anchor_loss(features(params, stats, batch, key), batch["y"], anchors, batch.get("mask"))
             return value + jnp.where(c.round >= anchors_start, lam, 0.0) * pull, new_stats
 
@@ -182,7 +191,7 @@ def fedfa(
 
         zero = jnp.zeros((), anchors.dtype)
         carry = Epoch(anchors, 0 * anchors, 0 * anchors[:, 0], zero, adam.init(_below(params, path)))
-        y = dataclasses.replace(train, loss=loss)(params, c, carry=carry, on_step=on_step)
+        y = dataclasses.replace(solve, loss=loss)(params, c, carry=carry, on_step=on_step)
         weight = core.weight(c, weighting)
         message = {
             "delta": core.mean(tree.sub(y.params, params), weight),

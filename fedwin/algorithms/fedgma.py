@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
+from fedwin.algorithms.registry import ALGORITHMS
 
 # The default threshold of every mode.
 THRESHOLDS = {"soft": 0.4, "hard": 0.4, "extra_step": 0.8}
@@ -28,17 +29,28 @@ def agreement_mask(signs, count, threshold, mode="soft"):
     return jnp.where(agree, jnp.ones_like(signs), rest)
 
 
-def fedgma(setting, train, *, threshold=None, mode="soft", extra_lr=1e-4, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedgma",
+    paper="tenison2022gradient",
+    instances=("fedgma", "fedgma:threshold=0.8,mode=hard", "fedgma:mode=extra_step"),
+    degenerate={"threshold": 0},
+    down="1",
+    up="1",
+    server="1 + 2 sums",
+    client="0",
+)
+def fedgma(setting, solve, *, threshold=None, mode="soft", extra_lr=1e-4, server_lr=1.0, weighting="samples"):
     """FedGMA: x <- x + server_lr M sum_i p_i (y_i - x).
 
     Args:
       threshold: agreement from which a coordinate is taken whole; none = 0.4, or 0.8 for 'extra_step'.
       mode: 'soft', 'hard', or 'extra_step'.
       extra_lr: eta_x of 'extra_step'.
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2201.11986.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2201.11986.
     """
     hyper.common("fedgma", server_lr, weighting)
     hyper.one_of("fedgma", "mode", mode, tuple(THRESHOLDS))
@@ -47,7 +59,7 @@ def fedgma(setting, train, *, threshold=None, mode="soft", extra_lr=1e-4, server
     hyper.number("fedgma", 0, extra_lr=extra_lr)
 
     def client(params, c):
-        y = train(params, c, local.sgd)
+        y = solve(params, c, local.sgd)
         delta = tree.sub(y.params, params)
         message = {
             "delta": core.mean(delta, core.weight(c, weighting)),

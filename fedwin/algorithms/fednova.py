@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 
 
@@ -56,14 +57,21 @@ def counter(optimizer, mu=0.0):
     return (zero, optimizer.init(zero)), on_step
 
 
-def fednova(setting, train, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fednova",
+    paper="wang2020tackling",
+    instances=("fednova", "fednova:mu=0.5,tau_eff=steps"),
+    down="1",
+    up="1 + 1 number",
+    server="1",
+    client="0",
+)
+def fednova(setting, solve, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="samples"):
     """FedNova: x <- x + server_lr tau_eff sum_i p_i (y_i - x) / a_i.
 
     Args:
       mu: proximal term of the clients (not together with momentum).
       tau_eff: 'a' = sum_i p_i a_i, or 'steps' = sum_i p_i J_i.
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
     Raises UserError for a hyper-parameter out of range, for clients that do not use SGD, or for mu > 0 with client
     momentum. https://arxiv.org/abs/2007.07481.
@@ -71,14 +79,14 @@ def fednova(setting, train, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="sa
     hyper.common("fednova", server_lr, weighting)
     hyper.number("fednova", 0, mu=mu)
     hyper.one_of("fednova", "tau_eff", tau_eff, ("a", "steps"))
-    if not is_sgd(train.optimizer):
+    if not is_sgd(solve.optimizer):
         raise UserError("fednova: clients must use SGD, with or without momentum; set client_optimizer=sgd.")
-    if mu and has_memory(train.optimizer):
+    if mu and has_memory(solve.optimizer):
         raise UserError("fednova: mu > 0 is not defined with client momentum; set mu=0 or the momentum to 0.")
 
     def client(params, c):
-        carry, on_step = counter(train.optimizer, mu)
-        y = train(params, c, local.proximal(mu) if mu else local.sgd, carry=carry, on_step=on_step)
+        carry, on_step = counter(solve.optimizer, mu)
+        y = solve(params, c, local.proximal(mu) if mu else local.sgd, carry=carry, on_step=on_step)
         norm = -y.carry[0]
         weight = core.weight(c, weighting)
         delta = tree.sub(y.params, params)

@@ -16,6 +16,7 @@ from fedwin import core, tree
 from fedwin.algorithms import hyper
 from fedwin.algorithms.adaptive import adagrad_moment, adam_moment, server_step, yogi_moment
 from fedwin.algorithms.fedavg import mean_delta
+from fedwin.algorithms.registry import ALGORITHMS
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "yogi", "adagrad")
 
@@ -31,9 +32,27 @@ def server_optimizer(optimizer: optax.GradientTransformation):
     return optimizer.init, server
 
 
+@ALGORITHMS.register(
+    "fedopt",
+    paper="reddi2021adaptive",
+    instances=(
+        "fedopt:optimizer=sgd",
+        "fedopt:optimizer=momentum,nesterov=true",
+        "fedopt:optimizer=adam,server_lr=0.1",
+        "fedopt:optimizer=adam,server_lr=0.1,bias_correction=false",
+        "fedopt:optimizer=yogi,server_lr=0.1",
+        "fedopt:optimizer=adagrad,server_lr=0.1",
+    ),
+    degenerate={"optimizer": "sgd"},
+    down="1",
+    up="1",
+    reported="1x",
+    server="1 + optimiser",
+    client="0",
+)
 def fedopt(
     setting,
-    train,
+    solve,
     *,
     optimizer="sgd",
     server_lr=1.0,
@@ -57,9 +76,11 @@ def fedopt(
       b2: second-moment decay of 'adam' and 'yogi'.
       eps: added to the root, not inside it; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
       bias_correction: false replaces 'adam' and 'yogi' by the uncorrected rules of Adaptive Federated Optimization.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2003.00295.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2003.00295.
     """
     hyper.common("fedopt", server_lr, weighting)
     hyper.number("fedopt", 0, 1, open_most=True, momentum=momentum, b1=b1, b2=b2)
@@ -86,19 +107,31 @@ def fedopt(
                     "yogi": lambda: optax.yogi(server_lr, b1, b2, eps),
                 }[optimizer]()
             )
-    return core.algorithm(mean_delta(train, weighting), server, init=init, weighting=weighting)
+    return core.algorithm(mean_delta(solve, weighting), server, init=init, weighting=weighting)
 
 
-def fedavgm(setting, train, *, beta=0.9, server_lr=1.0, nesterov=False, weighting="samples"):
+@ALGORITHMS.register(
+    "fedavgm",
+    paper="hsu2019measuring",
+    instances=("fedavgm:beta=0.5",),
+    degenerate={"beta": 0},
+    down="1",
+    up="1",
+    reported="1x",
+    server="2",
+    client="0",
+)
+def fedavgm(setting, solve, *, beta=0.9, server_lr=1.0, nesterov=False, weighting="samples"):
     """FedAvgM: v <- beta v + Delta, x <- x - server_lr v.
 
     Args:
       beta: server momentum.
-      server_lr: server learning rate eta.
       nesterov: step by Delta + beta v instead of v.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/1909.06335.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/1909.06335.
     """
     hyper.common("fedavgm", server_lr, weighting)
     hyper.number("fedavgm", 0, 1, open_most=True, beta=beta)
@@ -109,4 +142,4 @@ def fedavgm(setting, train, *, beta=0.9, server_lr=1.0, nesterov=False, weightin
         v = tree.axpy(beta, v, delta)
         return tree.axpy(server_lr, tree.axpy(beta, v, delta) if nesterov else v, params), v
 
-    return core.algorithm(mean_delta(train, weighting), server, init=tree.zeros_like, weighting=weighting)
+    return core.algorithm(mean_delta(solve, weighting), server, init=tree.zeros_like, weighting=weighting)

@@ -11,19 +11,32 @@ Li et al., Federated Optimization in Heterogeneous Networks, 2020, https://arxiv
 from fedwin import core, local
 from fedwin.algorithms import hyper
 from fedwin.algorithms.fedavg import mean_delta, step
+from fedwin.algorithms.registry import ALGORITHMS
 
 
-def fedprox(setting, train, *, mu=0.01, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedprox",
+    paper="li2020federated",
+    instances=("fedprox:mu=0.5",),
+    degenerate={"mu": 0},
+    down="1",
+    up="1",
+    reported="1x",
+    server="1",
+    client="0",
+)
+def fedprox(setting, solve, *, mu=0.01, server_lr=1.0, weighting="samples"):
     """FedProx: direction g(y) + mu (y - x).
 
     Args:
       mu: strength of the pull towards the received model.
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/1812.06127.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/1812.06127.
     """
     hyper.common("fedprox", server_lr, weighting)
     hyper.number("fedprox", 0, mu=mu)
-    client = mean_delta(train, weighting, local.proximal(mu))
+    client = mean_delta(solve, weighting, local.proximal(mu))
     return core.algorithm(client, step(server_lr), weighting=weighting)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
 from fedwin.algorithms.fedavg import mean_delta, step
+from fedwin.algorithms.registry import ALGORITHMS
 
 # Last part of a parameter's path, in flax and in haiku.
 BIASES = ("bias", "b", "offset")
@@ -45,33 +46,55 @@ def sharpness_aware(rho, eta=None):
     return rule
 
 
-def fedsam(setting, train, *, rho=0.1, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedsam",
+    paper=("caldarola2022improving", "qu2022generalized", "foret2021sharpness"),
+    degenerate={"rho": 0},
+    down="1",
+    up="1",
+    server="1",
+    client="0",
+)
+def fedsam(setting, solve, *, rho=0.1, server_lr=1.0, weighting="samples"):
     """FedSAM: direction g(y + rho g(y) / ||g(y)||).
 
     Args:
       rho: radius of the perturbation.
       server_lr: server learning rate eta_s.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2203.11834.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2203.11834.
     """
     hyper.common("fedsam", server_lr, weighting)
     hyper.number("fedsam", 0, rho=rho)
-    return core.algorithm(mean_delta(train, weighting, sharpness_aware(rho)), step(server_lr), weighting=weighting)
+    return core.algorithm(mean_delta(solve, weighting, sharpness_aware(rho)), step(server_lr), weighting=weighting)
 
 
-def fedasam(setting, train, *, rho=0.7, eta=0.2, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedasam",
+    paper=("caldarola2022improving", "kwon2021asam"),
+    degenerate={"rho": 0},
+    down="1",
+    up="1",
+    server="1",
+    client="0",
+)
+def fedasam(setting, solve, *, rho=0.7, eta=0.2, server_lr=1.0, weighting="samples"):
     """FedASAM: direction g(y + rho T^2 g(y) / ||T g(y)||), T = |y| + eta.
 
     Args:
       rho: radius of the perturbation.
       eta: added to |y|.
       server_lr: server learning rate eta_s.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2203.11834.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2203.11834.
     """
     hyper.common("fedasam", server_lr, weighting)
     hyper.number("fedasam", 0, rho=rho, eta=eta)
-    client = mean_delta(train, weighting, sharpness_aware(rho, eta))
+    client = mean_delta(solve, weighting, sharpness_aware(rho, eta))
     return core.algorithm(client, step(server_lr), weighting=weighting)

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from fedwin import core, rules, tree, window
 from fedwin.algorithms import hyper
 from fedwin.algorithms.fedavg import step
+from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 
 FIRST = ("unset", "shared", "random", "pretrained")
@@ -33,17 +34,29 @@ def _mean_delta(y, params, c, weighting):
     return {"delta": core.mean(tree.sub(y.params, params), core.weight(c, weighting))}
 
 
-def ghb(setting, train, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "ghb",
+    paper="zaccone2023communication",
+    instances=("ghb:tau=2,beta=0.5", "ghb:beta=0.5,nesterov=true"),
+    degenerate={"beta": 0},
+    down="2",
+    up="1",
+    reported="1.5x",
+    server="1 + tau",
+    client="0",
+)
+def ghb(setting, solve, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, weighting="samples"):
     """GHB: step -lr g(y) + (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau.
 
     Args:
       tau: rounds that the momentum spans; none = 1 / C rounded, the paper's best.
       beta: momentum.
       nesterov: take gradients at the look-ahead.
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2311.18578.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2311.18578.
     """
     tau = max(1, round(1 / setting.participation)) if tau is None else tau
     hyper.common("ghb", server_lr, weighting)
@@ -62,7 +75,7 @@ def ghb(setting, train, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, we
 
     def client(down, c):
         params, momentum = down
-        y = train(params, c, rules.heavy_ball(lambda s: tree.scale(beta / s.steps, momentum), nesterov))
+        y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta / s.steps, momentum), nesterov))
         return core.Update(_mean_delta(y, params, c, weighting), stats=y.stats, metrics=y.metrics)
 
     def server(params, line, total, round):
@@ -102,8 +115,19 @@ def _check(name, beta, first, nesterov, server_lr, weighting):
     hyper.one_of(name, "first", first, FIRST)
 
 
+@ALGORITHMS.register(
+    "local_ghb",
+    paper="zaccone2023communication",
+    instances=("local_ghb:beta=0.5", "local_ghb:beta=0.5,first=random,scale=tau_i"),
+    degenerate={"beta": 0},
+    down="1",
+    up="1",
+    reported="1x",
+    server="1",
+    client="1",
+)
 def local_ghb(
-    setting, train, *, beta=0.9, first="unset", scale="C", nesterov=False, server_lr=1.0, weighting="samples"
+    setting, solve, *, beta=0.9, first="unset", scale="C", nesterov=False, server_lr=1.0, weighting="samples"
 ):
     """LOCAL-GHB: step -lr g(y) + (beta C / J_i) (x - a_i), a_i the model received last time.
 
@@ -112,10 +136,11 @@ def local_ghb(
       first: anchor before the first participation: unset, shared, random, pretrained (= shared).
       scale: 'C', the participation ratio, or 'tau_i', 1 / rounds since the client's last participation.
       nesterov: take gradients at the look-ahead.
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2311.18578.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2311.18578.
     """
     _check("local_ghb", beta, first, nesterov, server_lr, weighting)
     hyper.one_of("local_ghb", "scale", scale, ("C", "tau_i"))
@@ -126,7 +151,7 @@ def local_ghb(
         momentum = tree.where(known, tree.sub(params, anchor), tree.zeros_like(params))
         # Before the first participation last = -1: the gap then counts from the start of the run.
         factor = setting.participation if scale == "C" else 1 / (c.round - last).astype(float)
-        y = train(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
+        y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
         message = _mean_delta(y, params, c, weighting)
         return core.Update(message, state=Row(params, c.round), stats=y.stats, metrics=y.metrics)
 
@@ -134,17 +159,29 @@ def local_ghb(
     return core.algorithm(client, step(server_lr), client_init=client_init, weighting=weighting)
 
 
-def fedhbm(setting, train, *, beta=1.0, first="unset", nesterov=False, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "fedhbm",
+    paper="zaccone2023communication",
+    instances=("fedhbm", "fedhbm:first=shared", "fedhbm:first=random,nesterov=true"),
+    degenerate={"beta": 0},
+    down="1",
+    up="1",
+    reported="1x",
+    server="1",
+    client="1",
+)
+def fedhbm(setting, solve, *, beta=1.0, first="unset", nesterov=False, server_lr=1.0, weighting="samples"):
     """FedHBM: step -lr g(y) + (beta C / J_i) (y - a_i), a_i the model trained last time.
 
     Args:
       beta: momentum.
       first: anchor before the first participation: unset, shared, random, pretrained (= shared).
       nesterov: take gradients at the look-ahead.
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2311.18578.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2311.18578.
     """
     _check("fedhbm", beta, first, nesterov, server_lr, weighting)
 
@@ -157,7 +194,7 @@ def fedhbm(setting, train, *, beta=1.0, first="unset", nesterov=False, server_lr
             momentum = tree.where(last >= 0, tree.sub(s.params, anchor), start)
             return tree.scale(beta * setting.participation / s.steps, momentum)
 
-        y = train(params, c, rules.heavy_ball(move, nesterov))
+        y = solve(params, c, rules.heavy_ball(move, nesterov))
         message = _mean_delta(y, params, c, weighting)
         return core.Update(message, state=Row(y.params, c.round), stats=y.stats, metrics=y.metrics)
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from fedwin import core, rules, tree
 from fedwin.algorithms import hyper
+from fedwin.algorithms.registry import ALGORITHMS
 
 
 class State(NamedTuple):
@@ -26,21 +27,33 @@ class State(NamedTuple):
     c: Any = ()
 
 
-def mime(setting, train, *, beta=0.0, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "mime",
+    paper="karimireddy2021breaking",
+    instances=("mime", "mime:beta=0.5,weighting=uniform"),
+    down="2 (3 with momentum)",
+    up="2",
+    reported="2x (3x)",
+    server="1 (2)",
+    client="0",
+)
+def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
     """MIME: direction g(y) - g(x) + c + beta m.
 
     Args:
       beta: momentum; 0 is MIME-SGD, 0.9 the usual MIME-Momentum.
-      server_lr: server learning rate eta.
       weighting: p_i proportional to N_i ('samples') or equal ('uniform'), for models and full gradients.
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2008.03606.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2008.03606.
     """
     hyper.common("mime", server_lr, weighting)
     hyper.number("mime", 0, 1, open_most=True, beta=beta)
 
     def gradient(params, c):
-        return core.Update({"gradient": core.mean(train.gradient(params, c), core.weight(c, weighting))})
+        return core.Update({"gradient": core.mean(solve.gradient(params, c), core.weight(c, weighting))})
 
     def collect(params, state, total, round):
         return params, State(state.m, total["gradient"].value)
@@ -48,7 +61,7 @@ def mime(setting, train, *, beta=0.0, server_lr=1.0, weighting="samples"):
     def client(down, c):
         params, state = down
         shift = tree.axpy(beta, state.m, state.c) if beta else state.c
-        y = train(params, c, rules.svrg(params, shift))
+        y = solve(params, c, rules.svrg(params, shift))
         delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
         return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
 
@@ -75,15 +88,28 @@ def mime(setting, train, *, beta=0.0, server_lr=1.0, weighting="samples"):
     )
 
 
-def mimelite(setting, train, *, beta=0.9, server_lr=1.0, weighting="samples"):
+@ALGORITHMS.register(
+    "mimelite",
+    paper="karimireddy2021breaking",
+    instances=("mimelite:beta=0.5",),
+    degenerate={"beta": 0},
+    down="2",
+    up="2",
+    reported="2x",
+    server="2",
+    client="0",
+)
+def mimelite(setting, solve, *, beta=0.9, server_lr=1.0, weighting="samples"):
     """MIMELite: direction g(y) + beta m, the full gradient grad f_i(x) sent along with y_i.
 
     Args:
       beta: momentum.
-      server_lr: server learning rate eta.
       weighting: p_i proportional to N_i ('samples') or equal ('uniform'), for models and full gradients.
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/2008.03606.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/2008.03606.
     """
     hyper.common("mimelite", server_lr, weighting)
     hyper.number("mimelite", 0, 1, open_most=True, beta=beta)
@@ -91,8 +117,8 @@ def mimelite(setting, train, *, beta=0.9, server_lr=1.0, weighting="samples"):
     def client(down, c):
         params, state = down
         weight = core.weight(c, weighting)
-        gradient = train.gradient(params, c)
-        y = train(params, c, rules.shift(tree.scale(beta, state.m)))
+        gradient = solve.gradient(params, c)
+        y = solve(params, c, rules.shift(tree.scale(beta, state.m)))
         message = {"delta": core.mean(tree.sub(y.params, params), weight), "gradient": core.mean(gradient, weight)}
         return core.Update(message, stats=y.stats, metrics=y.metrics)
 

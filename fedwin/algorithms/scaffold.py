@@ -15,18 +15,30 @@ https://arxiv.org/abs/1910.06378.
 
 from fedwin import core, local, tree
 from fedwin.algorithms import hyper
+from fedwin.algorithms.registry import ALGORITHMS
 
 
-def scaffold(setting, train, *, option="II", server_lr=1.0, weighting="samples", control_weighting="uniform"):
+@ALGORITHMS.register(
+    "scaffold",
+    paper="karimireddy2020scaffold",
+    instances=("scaffold", "scaffold:option=I,control_weighting=samples"),
+    down="2",
+    up="2",
+    reported="2x",
+    server="2",
+    client="1",
+)
+def scaffold(setting, solve, *, option="II", server_lr=1.0, weighting="samples", control_weighting="uniform"):
     """SCAFFOLD: direction g(y) - c_i + c.
 
     Args:
       option: how a client renews its control: 'II' (mean gradient along the path) or 'I' (full gradient at x).
-      server_lr: server learning rate eta.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
       control_weighting: c = sum_i v_i c_i over all clients, v_i = 1/K ('uniform') or N_i / sum N ('samples').
 
-    Raises UserError for a hyper-parameter out of range. https://arxiv.org/abs/1910.06378.
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://arxiv.org/abs/1910.06378.
     """
     hyper.common("scaffold", server_lr, weighting)
     hyper.one_of("scaffold", "option", option, ("I", "II"))
@@ -34,8 +46,8 @@ def scaffold(setting, train, *, option="II", server_lr=1.0, weighting="samples",
 
     def client(down, c):
         params, control = down
-        y = train(params, c, local.shift(tree.sub(control, c.state)), grad=option == "II")
-        renewed = y.grad if option == "II" else train.gradient(params, c)
+        y = solve(params, c, local.shift(tree.sub(control, c.state)), grad=option == "II")
+        renewed = y.grad if option == "II" else solve.gradient(params, c)
         share = 1 / setting.num_clients if control_weighting == "uniform" else c.weight
         message = {
             "delta": core.mean(tree.sub(y.params, params), core.weight(c, weighting)),

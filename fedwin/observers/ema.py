@@ -8,7 +8,7 @@ from fedwin.errors import UserError
 from fedwin.observers.registry import OBSERVERS, Average
 
 
-@OBSERVERS.register("ema")
+@OBSERVERS.register("ema", paper="polyak1992acceleration")
 def ema(num_rounds: int, *, decay: float = 0.99) -> Observer:
     """Exponential moving average of the evaluated model: e <- decay e + (1 - decay) w, e_0 = the first round's model."""
     if not 0 <= decay < 1:

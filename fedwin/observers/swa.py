@@ -9,7 +9,7 @@ from fedwin.observers.registry import OBSERVERS, Average
 from fedwin.schedules import first_round
 
 
-@OBSERVERS.register("swa")
+@OBSERVERS.register("swa", paper=("caldarola2022improving", "izmailov2018averaging"))
 def swa(num_rounds: int, *, start=0.75, cycle: int = 10, phase: str = "code") -> Observer:
     """Server-side SWA read-out at whatever rate the clients use: theta_SWA <- (n theta_SWA + theta)/(n + 1).
 

@@ -87,7 +87,7 @@ def wima(readings: tuple[Reading, ...], classifier_path: tuple[str, ...] = ()) -
     return Observer(init, update, read)
 
 
-@OBSERVERS.register("wima")
+@OBSERVERS.register("wima", paper="caldarola2023window")
 def wima_reading(num_rounds: int, *, window: int, part: str = "all", warmup: str = "partial") -> Reading:
     """One WIMA read-out; the run gathers all of them into one ring."""
     suffix = "" if part == "all" else f"_{part}"

@@ -46,7 +46,7 @@ class Averaging(NamedTuple):
     on: jax.Array
 
 
-@WRAPPERS.register("ima")
+@WRAPPERS.register("ima", paper="zhou2023understanding")
 def ima(
     setting,
     *,

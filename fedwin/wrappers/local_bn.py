@@ -18,7 +18,7 @@ class Kept(NamedTuple):
     stats: Any
 
 
-@WRAPPERS.register("local_bn")
+@WRAPPERS.register("local_bn", paper=("andreux2020siloed", "li2021fedbn"))
 def local_bn(setting) -> Wrapper:
     """Every client goes on from its own BatchNorm statistics, not from the server's (bn_aggregation=local).
 

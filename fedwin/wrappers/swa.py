@@ -9,7 +9,7 @@ from fedwin.schedules import as_schedule, first_round
 from fedwin.wrappers.base import WRAPPERS, Wrapper, after, initial_stats, unchanged
 
 
-@WRAPPERS.register("swa")
+@WRAPPERS.register("swa", paper=("caldarola2022improving", "izmailov2018averaging"))
 def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None, evaluate="average") -> Wrapper:
     """SWA on the server with its learning-rate cycle: theta_SWA <- (n theta_SWA + theta) / (n + 1).
 

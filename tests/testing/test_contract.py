@@ -65,10 +65,10 @@ def test_contract_in_a_wrapper(number, choice):
     testing.check_padding(bench)
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.degenerate is not None])
+@pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.facts["degenerate"] is not None])
 def test_a_degenerate_method_is_fedavg(name):
     with jax.enable_x64(True):
-        bench = testing.Bench(name, problem(), params=ALGORITHMS.entries[name].degenerate)
+        bench = testing.Bench(name, problem(), params=ALGORITHMS.entries[name].facts["degenerate"])
         testing.check_degenerate(bench, plain=fedavg())
 
 
@@ -85,9 +85,9 @@ def test_whole_contract(choice, wrapper):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-@pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.degenerate is not None])
+@pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.facts["degenerate"] is not None])
 def test_a_degenerate_method_is_fedavg_in_every_wrapper(name, wrapper):
-    wrappers, params = WRAPPERS[wrapper], ALGORITHMS.entries[name].degenerate
+    wrappers, params = WRAPPERS[wrapper], ALGORITHMS.entries[name].facts["degenerate"]
     try:
         bench = testing.Bench(name, problem(), wrappers, params=params)
     except UserError as refused:

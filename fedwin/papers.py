@@ -1,0 +1,65 @@
+"""Papers: what `papers.bib` and users' own BibTeX say, found by key."""
+
+import functools
+import pathlib
+import re
+from typing import NamedTuple
+
+from fedwin.errors import UserError
+
+_ENTRY = re.compile(r"^@\w+\{([^,\s]+),.*?^\}", re.MULTILINE | re.DOTALL)
+_FIELD = re.compile(r"^\s*(\w+)\s*=\s*[{\"](.*?)[}\"],?\s*$", re.MULTILINE)
+
+
+class Paper(NamedTuple):
+    """A paper that a method rests on.
+
+    Attributes:
+      key: BibTeX key.
+      title: as tables show it.
+      link: where it can be read.
+      bibtex: the entry; empty: made of key, title and link.
+    """
+
+    key: str
+    title: str
+    link: str = ""
+    bibtex: str = ""
+
+    def entry(self) -> str:
+        """Returns the BibTeX entry."""
+        return self.bibtex or f"@misc{{{self.key},\n  title = {{{self.title}}},\n  url = {{{self.link}}}\n}}"
+
+
+def read(bibtex: str) -> dict[str, Paper]:
+    """Returns key -> Paper of every entry of a BibTeX text whose entries end with a brace at the start of a line."""
+    found = {}
+    for match in _ENTRY.finditer(bibtex):
+        fields = {name.lower(): value for name, value in _FIELD.findall(match[0])}
+        title = re.sub(r"[{}]", "", fields.get("title", match[1]))
+        found[match[1]] = Paper(match[1], title, fields.get("url", ""), match[0])
+    return found
+
+
+@functools.cache
+def shipped() -> dict[str, Paper]:
+    """Returns the papers of `papers.bib`."""
+    return read((pathlib.Path(__file__).parent / "papers.bib").read_text(encoding="utf-8"))
+
+
+def find(paper: "str | Paper") -> Paper:
+    """Returns a paper given as such, as a key of `papers.bib` or as one BibTeX entry.
+
+    Raises:
+      UserError: where it is none of these.
+    """
+    if isinstance(paper, Paper):
+        return paper
+    if paper.lstrip().startswith("@"):
+        entries = list(read(paper.strip()).values())
+        if len(entries) != 1:
+            raise UserError(f"paper='{paper.strip()[:40]}...' is not one BibTeX entry that ends with a line '}}'.")
+        return entries[0]
+    if paper not in shipped():
+        raise UserError(f"paper='{paper}' is not a key of papers.bib; give a BibTeX entry or fedwin.papers.Paper(...).")
+    return shipped()[paper]
