@@ -22,6 +22,7 @@ import numpy as np
 
 from fedwin import core, engine, tree
 from fedwin.core import Algorithm, Observer, Phase, Variables
+from fedwin.data.store import make_store
 from fedwin.engine import strategy as strategies
 from fedwin.errors import UserError
 
@@ -171,13 +172,9 @@ def _pack(clients, padding: Padding, num_classes: int | None, total_examples: in
         for k, (_, examples, _) in enumerate(clients):
             counts[k] = np.bincount(np.asarray(examples["y"]).reshape(-1), minlength=num_classes)[:num_classes]
         info = {"train": counts, "validation": np.zeros_like(counts)}
-    return engine.Store(
-        examples=flat,
-        order=np.arange(padding.total, dtype=np.int32),
-        offset=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
-        info=info,
-        weight=(sizes / (total_examples or max(sizes.sum(), 1))).astype(np.float32),
-    )
+    weight = (sizes / (total_examples or max(sizes.sum(), 1))).astype(np.float32)
+    order = np.arange(padding.total, dtype=np.int32)
+    return make_store(flat, sizes, order=order, info=info, weight=weight)
 
 
 def _size(examples) -> int:

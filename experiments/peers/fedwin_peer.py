@@ -12,6 +12,7 @@ import fedwin
 from experiments.peers import cases, worker
 from fedwin import core, engine, local, losses, models, observers, tree
 from fedwin.algorithms import ALGORITHMS
+from fedwin.data.store import make_store
 from fedwin.engine import devices, sampling
 from fedwin.runs import strategy_choice as autotune
 
@@ -69,13 +70,8 @@ def runner(algorithm, watching, strategy, store, run, case, rounds_max):
 def store_of(x, y, classes) -> engine.Store:
     clients, each = y.shape
     counts = np.stack([np.bincount(labels, minlength=classes) for labels in y]).astype(np.int32)
-    return engine.Store(
-        {"x": x.reshape(-1, *x.shape[2:]), "y": y.reshape(-1)},
-        np.arange(clients * each, dtype=np.int32),
-        np.arange(0, clients * each + 1, each, dtype=np.int32),
-        {"train": counts, "validation": np.zeros_like(counts)},
-        np.full(clients, 1 / clients, np.float32),
-    )
+    examples = {"x": x.reshape(-1, *x.shape[2:]), "y": y.reshape(-1)}
+    return make_store(examples, np.full(clients, each), info={"train": counts, "validation": np.zeros_like(counts)})
 
 
 def prepare_rounds(request):

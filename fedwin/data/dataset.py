@@ -11,6 +11,18 @@ Examples = dict[str, np.ndarray]
 MAX_CELLS = 1 << 26
 
 
+def offsets(sizes) -> np.ndarray:
+    """Returns where each of several consecutive pieces begins and the last one ends.
+
+    Args:
+      sizes: length of each piece [K].
+
+    Returns:
+      [0, sizes[0], sizes[0] + sizes[1], ...], int64 [K + 1].
+    """
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
 class Partition(NamedTuple):
     """Which training examples each client holds: client k has `order[offset[k]:offset[k + 1]]`.
 
@@ -50,7 +62,7 @@ class Partition(NamedTuple):
         """Packs one index array per client."""
         sizes = np.array([len(rows) for rows in lists], np.int64)
         order = np.concatenate([np.asarray(rows, np.int32) for rows in lists]) if len(lists) else np.zeros(0, np.int32)
-        return cls(order.astype(np.int32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), **fields)
+        return cls(order.astype(np.int32), offsets(sizes), **fields)
 
 
 @dataclasses.dataclass(frozen=True)

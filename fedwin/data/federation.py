@@ -6,9 +6,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from fedwin import tree
 from fedwin.data.check import check_labels
 from fedwin.data.dataset import MAX_CELLS, Dataset, Partition
-from fedwin.data.store import Store
+from fedwin.data.store import Store, make_store
 from fedwin.errors import UserError
 
 MAX_BUCKETS = 3
@@ -59,26 +60,14 @@ class Federation:
 
     def store(self) -> Store:
         """Returns the device's view of the training data, as host arrays."""
-        sizes = self.sizes
-        return Store(
-            examples={name: np.asarray(self.dataset.train[name]) for name in ("x", "y")},
-            order=self.partition.order.astype(np.int32),
-            offset=self.partition.offset.astype(np.int32),
-            info=self.info,
-            weight=(sizes / sizes.sum()).astype(np.float32),
-        )
+        examples = {name: np.asarray(self.dataset.train[name]) for name in ("x", "y")}
+        return make_store(examples, self.sizes, order=self.partition.order, info=self.info)
 
     def shapes(self) -> Store:
         """Returns shapes and dtypes like those of a Store on the device, for counting; reads no example."""
-        spec = jax.ShapeDtypeStruct
-        train, clients = self.dataset.train, self.num_clients
-        return Store(
-            examples={name: spec(train[name].shape, train[name].dtype) for name in ("x", "y")},
-            order=spec(self.partition.order.shape, np.int32),
-            offset=spec((clients + 1,), np.int32),
-            info=jax.tree.map(lambda leaf: spec(leaf.shape, leaf.dtype), self.info),
-            weight=spec((clients,), np.float32),
-        )
+        spec = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+        examples = {name: spec(self.dataset.train[name]) for name in ("x", "y")}
+        return tree.map(spec, make_store(examples, self.sizes, order=self.partition.order, info=self.info))
 
 
 def federate(dataset: Dataset, partition: Partition, validation: Partition | None = None) -> Federation:

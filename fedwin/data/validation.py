@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Partition
+from fedwin.data.dataset import Partition, offsets
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
@@ -27,7 +27,6 @@ def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[
     is_held[shuffled] = np.arange(len(client)) - partition.offset[:-1].repeat(sizes) < held.repeat(sizes)
 
     def part(mask, counts):
-        offset = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return Partition(partition.order[mask], offset, {"sizes": counts}, partition.ids, partition.domain)
+        return Partition(partition.order[mask], offsets(counts), {"sizes": counts}, partition.ids, partition.domain)
 
     return part(~is_held, sizes - held), part(is_held, held)

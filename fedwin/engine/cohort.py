@@ -40,24 +40,17 @@ def work(phase: core.Phase, weighting: str, n_max: int) -> Callable:
     """Returns (shared, own) -> (what is summed, row) for one client."""
 
     def one(shared: Shared, own: Own):
-        store = shared.store
         present = own.id >= 0
-        row = jnp.maximum(own.row, 0)
-        begin = store.offset[row]
-        size = jnp.where(present, store.offset[row + 1] - begin, 0)
-        place = jnp.minimum(begin + jnp.arange(n_max, dtype=jnp.int32), store.order.shape[0] - 1)
-        client = core.Client(
+        client = shared.store.client(
             id=own.id,
+            row=jnp.maximum(own.row, 0),
             slot=own.slot,
-            size=size,
-            weight=store.weight[row],
             key=own.key,
             round=shared.round,
-            index=store.order[place],
-            info=tree.map(lambda leaf: leaf[row], store.info),
             state=own.state,
             stats=shared.stats,
-            examples=store.examples,
+            n_max=n_max,
+            present=present,
         )
         update = phase.client(shared.down, client)
         stats = core.mean(update.stats, core.weight(client, weighting)) if jax.tree.leaves(update.stats) else ()

@@ -56,18 +56,15 @@ def overhead(counted: Bytes, params) -> float:
 def _client(algorithm, n_max, params, stats, store: engine.Store) -> core.Client:
     """A client of the shapes that the engine would hand to the algorithm."""
     id = jnp.zeros((), jnp.int32)
-    return core.Client(
+    return store.client(
         id=id,
+        row=id,
         slot=id,
-        size=id + n_max,
-        weight=store.weight[0],
         key=jax.random.key(0),
         round=id,
-        index=jnp.zeros(n_max, jnp.int32),
-        info=tree.map(lambda leaf: leaf[0], store.info),
         state=algorithm.client_init(params, id, jax.random.key(0)),
         stats=stats,
-        examples=store.examples,
+        n_max=n_max,
     )
 
 

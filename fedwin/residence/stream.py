@@ -9,7 +9,7 @@ import numpy as np
 
 from fedwin.data.federation import Federation
 from fedwin.data.reader import ExampleSource, Images
-from fedwin.data.store import Store
+from fedwin.data.store import Store, make_store
 
 # Above this many bytes of examples a run streams, unless --examples says otherwise.
 RESIDENT_BYTES = 4 << 30
@@ -106,10 +106,9 @@ class Stream:
         sizes[: len(unique)] = self.sizes[unique]
         picked = np.resize(unique, self.clients) if len(unique) else np.zeros(self.clients, int)
         capacity = next(c for c in self.capacities if c >= len(order))
-        store = Store(
-            examples=self.source.finish(self.source.pending(order, capacity)),
-            order=np.arange(capacity, dtype=np.int32),
-            offset=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
+        store = make_store(
+            self.source.finish(self.source.pending(order, capacity)),
+            sizes,
             info=jax.tree.map(lambda leaf: leaf[picked], self.federation.info),
             weight=self.weight[picked],
         )

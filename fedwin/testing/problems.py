@@ -10,6 +10,7 @@ import numpy as np
 from fedwin import core, engine, local, losses
 from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Variables
+from fedwin.data.store import make_store
 from fedwin.engine.strategy import Strategy
 from fedwin.models.model import Model, Output
 
@@ -77,19 +78,15 @@ class Problem(NamedTuple):
     def client(self, id: int, state=(), round: int = 0) -> core.Client:
         """Returns what client `id` sees in a 0-based round."""
         number = lambda i: jnp.asarray(i, jnp.int32)
-        begin, end = self.store.offset[id], self.store.offset[id + 1]
-        return core.Client(
+        return self.store.client(
             id=number(id),
+            row=id,
             slot=number(id),
-            size=end - begin,
-            weight=self.store.weight[id],
             key=jax.random.fold_in(KEY, id),
             round=number(round),
-            index=self.store.order[jnp.minimum(begin + jnp.arange(self.n_max), self.store.order.shape[0] - 1)],
-            info=jax.tree.map(lambda leaf: leaf[id], self.store.info),
             state=state,
             stats=self.variables.stats,
-            examples=self.store.examples,
+            n_max=self.n_max,
         )
 
     def start(self, algorithm, observers=None) -> engine.RunState:
@@ -132,13 +129,8 @@ def pack(client_examples: list[dict[str, Any]], dtype=None, info=None) -> engine
     names = client_examples[0]
     sizes = np.array([len(next(iter(client.values()))) for client in client_examples])
     examples = {name: cast(np.concatenate([np.asarray(client[name]) for client in client_examples])) for name in names}
-    return engine.Store(
-        examples=jax.tree.map(jnp.asarray, examples),
-        order=jnp.arange(sizes.sum(), dtype=jnp.int32),
-        offset=jnp.asarray(np.concatenate([[0], np.cumsum(sizes)]), jnp.int32),
-        info=jax.tree.map(jnp.asarray, info if info is not None else ()),
-        weight=jnp.asarray(sizes / sizes.sum(), dtype),
-    )
+    weight = (sizes / sizes.sum()).astype(dtype)
+    return jax.tree.map(jnp.asarray, make_store(examples, sizes, info=() if info is None else info, weight=weight))
 
 
 def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=None, model=None, info=None, **solver):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
+from fedwin.data.dataset import offsets
 from fedwin.data.formats import clients, files, leaf, tff
 from fedwin.data.partitions.pack import finish
 from fedwin.data.sources import digit5
@@ -42,7 +43,7 @@ def test_streams_of_clients(stream, message):
 
 def with_clients(sizes, ids):
     dataset = balanced(10, 20)
-    offset = np.concatenate([[0], np.cumsum(sizes)])
+    offset = offsets(sizes)
     natural = data.Partition(np.arange(offset[-1], dtype=np.int32), offset, ids=np.array(ids))
     return dataclasses.replace(dataset, natural=natural)
 

@@ -11,7 +11,7 @@ import pytest
 from fedwin import data, engine, losses
 from fedwin.data import cache
 from fedwin.data import federation as federations
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.federation import federate
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
@@ -83,7 +83,7 @@ def skewed(sizes, width=4):
     """Examples of 4 * width bytes, dealt to clients of these sizes."""
     rows = int(np.sum(sizes))
     x, y = np.arange(rows * width, dtype=np.float32).reshape(rows, width), (np.arange(rows) % 3).astype(np.int32)
-    part = Partition(np.arange(rows, dtype=np.int32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    part = Partition(np.arange(rows, dtype=np.int32), offsets(sizes))
     return federate(Dataset("skewed", {"x": x, "y": y}, {"x": x[:6], "y": y[:6]}, 3), part)
 
 

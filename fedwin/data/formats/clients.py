@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Examples, Partition
+from fedwin.data.dataset import Examples, Partition, offsets
 from fedwin.data.formats import values
 from fedwin.errors import UserError
 
@@ -54,7 +54,7 @@ def flatten(stream, where, num_classes: int | None = None) -> tuple[Examples, Pa
         raise UserError(f"{where}: it holds no clients.")
     # One feature at a time, dropping the pieces, so that at most one feature is held twice.
     joined = {key: np.concatenate(columns.pop(key)) for key in list(columns)}
-    offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    offset = offsets(sizes)
     return joined, Partition(np.arange(offset[-1], dtype=np.int32), offset, ids=np.array(ids))
 
 

@@ -10,6 +10,8 @@ counted as a fallback.
 
 import numpy as np
 
+from fedwin.data.dataset import offsets
+
 
 class Pools:
     """Shuffled pools of examples with a pointer each.
@@ -22,7 +24,7 @@ class Pools:
         shuffled = rng.permutation(len(pool))
         self.rows = shuffled[np.argsort(pool[shuffled], kind="stable")]
         self.left = np.bincount(pool, minlength=num_pools).astype(np.int64)
-        self.next = np.concatenate([[0], np.cumsum(self.left)[:-1]])
+        self.next = offsets(self.left)[:-1]
 
     def pop(self, choice: np.ndarray) -> np.ndarray:
         """Removes one example for each pool named in `choice`, in order, and returns the examples."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedwin.data.check import check
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.formats import files
 from fedwin.data.registries import DATASETS
 from fedwin.errors import UserError
@@ -47,9 +47,8 @@ def from_arrays(
                 f"{name}: {clients.shape} clients for {len(train['y'])} training examples; give one for each."
             )
         ids, counts = np.unique(clients, return_counts=True)
-        offset = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         names = ids if ids.dtype.kind in "SU" else ids.astype(str)
-        natural = Partition(np.argsort(clients, kind="stable").astype(np.int32), offset, ids=names)
+        natural = Partition(np.argsort(clients, kind="stable").astype(np.int32), offsets(counts), ids=names)
     return check(
         Dataset(
             name,

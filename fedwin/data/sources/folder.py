@@ -13,7 +13,7 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.formats import checksums, files
 from fedwin.data.reader import Images, Span
 from fedwin.data.registries import DATASETS
@@ -158,8 +158,7 @@ def natural(users: list[str]) -> Partition:
         by_number = np.argsort(ids.astype(np.int64), kind="stable")
         ids, inverse = ids[by_number], np.argsort(by_number)[inverse]
     sizes = np.bincount(inverse, minlength=len(ids))
-    offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Partition(np.argsort(inverse, kind="stable").astype(np.int32), offset, ids=ids)
+    return Partition(np.argsort(inverse, kind="stable").astype(np.int32), offsets(sizes), ids=ids)
 
 
 def from_lists(

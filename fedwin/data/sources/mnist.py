@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Examples, Partition
+from fedwin.data.dataset import Dataset, Examples, Partition, offsets
 from fedwin.data.formats import checksums, files, idx, values
 from fedwin.data.registries import DATASETS
 from fedwin.errors import UserError
@@ -165,8 +165,7 @@ def by_writer(writer: np.ndarray) -> Partition:
     """Groups rows by the writer's number, in ascending order; ids are `f0000`-like, as NIST writes them."""
     ids, sizes = np.unique(writer, return_counts=True)
     order = np.argsort(writer, kind="stable").astype(np.int32)
-    offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Partition(order, offset, ids=np.array([f"f{number:04d}" for number in ids]))
+    return Partition(order, offsets(sizes), ids=np.array([f"f{number:04d}" for number in ids]))
 
 
 @DATASETS.register("fmnist")

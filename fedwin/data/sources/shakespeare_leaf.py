@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Examples, Partition
+from fedwin.data.dataset import Dataset, Examples, Partition, offsets
 from fedwin.data.formats import checksums, files, leaf, plays, values
 from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
@@ -199,15 +199,15 @@ def runs(ids: dict, names, side: int, size: int, seed: int) -> Examples:
 def pooled(ids: dict, side: int, counts: dict, total: int, seed: int) -> Examples:
     """Returns `total` windows drawn without replacement from all roles together, in random order."""
     roles = sorted(ids)
-    ends = np.cumsum([counts[role] for role in roles])
-    if ends[-1] < total:
-        raise UserError(f"shakespeare_leaf: {total} windows were asked for, but all roles together have {ends[-1]}.")
-    drawn = generator(seed, "shakespeare iid", side).choice(ends[-1], total, replace=False)
+    begins = offsets([counts[role] for role in roles])
+    if begins[-1] < total:
+        raise UserError(f"shakespeare_leaf: {total} windows were asked for, but all roles together have {begins[-1]}.")
+    drawn = generator(seed, "shakespeare iid", side).choice(begins[-1], total, replace=False)
     x, y = np.zeros((total, LENGTH), np.int32), np.zeros(total, np.int32)
-    owner = np.searchsorted(ends, drawn, side="right")
+    owner = np.searchsorted(begins[1:], drawn, side="right")
     for k in np.unique(owner):
         rows = np.flatnonzero(owner == k)
-        part = windows(ids[roles[k]][side], drawn[rows] - (ends[k] - counts[roles[k]]))
+        part = windows(ids[roles[k]][side], drawn[rows] - begins[k])
         x[rows], y[rows] = part["x"], part["y"]
     return {"x": x, "y": y}
 

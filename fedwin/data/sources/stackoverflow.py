@@ -6,7 +6,7 @@ all others. TFF numbers words differently: ids of the two must not be mixed.
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset
+from fedwin.data.dataset import Dataset, offsets
 from fedwin.data.formats import checksums, clients, files, tff
 from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
@@ -76,12 +76,12 @@ def chosen_users(sizes: dict, users: int, seed: int) -> list:
 def chosen_tests(sizes: dict, count: int, seed: int) -> dict:
     """Returns client -> rows of `count` examples drawn without replacement from all clients, in order of the ids."""
     ids = sorted(sizes)
-    ends = np.cumsum([sizes[client] for client in ids])
-    drawn = np.sort(generator(seed, "stackoverflow test").choice(ends[-1], min(count, ends[-1]), replace=False))
-    owner = np.searchsorted(ends, drawn, side="right")
-    first = ends - [sizes[client] for client in ids]
+    begins = offsets([sizes[client] for client in ids])
+    total = begins[-1]
+    drawn = np.sort(generator(seed, "stackoverflow test").choice(total, min(count, total), replace=False))
+    owner = np.searchsorted(begins[1:], drawn, side="right")
     cuts = np.flatnonzero(np.diff(owner)) + 1
-    return {ids[owner[part[0]]]: drawn[part] - first[owner[part[0]]] for part in np.split(np.arange(len(drawn)), cuts)}
+    return {ids[owner[part[0]]]: drawn[part] - begins[owner[part[0]]] for part in np.split(np.arange(len(drawn)), cuts)}
 
 
 @DATASETS.register("stackoverflow")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
 from fedwin.data.sources import shakespeare, shakespeare_leaf
@@ -22,9 +22,7 @@ def ragged(rng, n: int, clients: int) -> np.ndarray:
 
 def owners(sizes: np.ndarray, ids: np.ndarray) -> Partition:
     """Returns clients that hold consecutive examples."""
-    return Partition(
-        np.arange(sizes.sum(), dtype=np.int32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), ids=ids
-    )
+    return Partition(np.arange(sizes.sum(), dtype=np.int32), offsets(sizes), ids=ids)
 
 
 def check(name: str, **numbers) -> None:
