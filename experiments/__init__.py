@@ -1,0 +1,1 @@
+"""The binaries: `python -m experiments.train` in a checkout, `fedwin train` where the package is installed."""

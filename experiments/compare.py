@@ -1,23 +1,27 @@
 """Trains several methods on the same seeds, partitions, initial models and cohorts, and prints one table.
 
-  python -m experiments.compare                      every algorithm on digits, one class per client, 10 of 100 a round
-                                                     (WSM, which needs several, beside a FedAvg of its own)
-  python -m experiments.compare --dataset=cifar10 --data_dir=DIR --methods=fedavg --methods='fedcm:alpha=0.1 --client_lr=0.1'
+  fedwin compare     every algorithm on digits, one class per client, 10 of 100 a round (WSM, which needs several
+                     classes, beside a FedAvg of its own)
+  fedwin compare --dataset=cifar10 --data_dir=DIR --methods=fedavg --methods='fedcm:alpha=0.1 --client_lr=0.1'
 
-All flags of experiments.train apply to every method; a method may be followed by flags of its own.
+All flags of `fedwin train` apply to every method; a method may be followed by flags of its own.
 """
 
 import dataclasses
 import pathlib
 import shlex
+from typing import Any
 
 from absl import flags
 
-from experiments import report, train
 from fedwin import registry
+from fedwin.algorithms import ALGORITHMS
 from fedwin.engine import devices
 from fedwin.errors import UserError
+from fedwin.runs import run as runner
 from fedwin.runs.config import Config
+
+from . import binary, config_flags, report
 
 # Rates and coefficients from a coarse search on this task (seed 100), momentum methods with a smaller step.
 METHODS = (
@@ -55,7 +59,7 @@ METHODS = (
     "fedavg --wrap=ima",
     "fedavg --wrap=swa",
 )
-SETTING = dict(
+SETTING: dict[str, Any] = dict(
     dataset="digits",
     partition="dirichlet:alpha=0",
     num_clients=100,
@@ -75,8 +79,6 @@ SETTING = dict(
 
 def every_method() -> tuple[str, ...]:
     """METHODS, and with its defaults every algorithm that is not among them."""
-    from fedwin.algorithms import ALGORITHMS
-
     listed = {registry.parse(shlex.split(method)[0]).name for method in METHODS}
     return *METHODS, *(name for name in ALGORITHMS.entries if name not in listed)
 
@@ -84,12 +86,13 @@ def every_method() -> tuple[str, ...]:
 def parse_method(text: str, base: Config) -> Config:
     """Returns `base` with a method's algorithm and its own flags; raises UserError for flags that don't exist."""
     algorithm, *own = shlex.split(text)
-    known = {field.name: field for field in dataclasses.fields(Config)}
+    known = {config_flags.flag_of(field.name): field.name for field in dataclasses.fields(Config)}
     changes: dict = {"algorithm": algorithm}
     for flag in own:
-        name, equals, value = flag.removeprefix("--").partition("=")
-        if not equals or name not in known:
-            raise UserError(f"method '{text}': '{flag}' is not --flag=value of experiments.train.")
+        word, equals, value = flag.removeprefix("--").partition("=")
+        if not equals or word not in known:
+            raise UserError(f"method '{text}': '{flag}' is not --flag=value of `fedwin train`.")
+        name = known[word]
         before = getattr(base, name)
         if isinstance(before, list):
             changes[name] = [*changes.get(name, before), value]
@@ -102,8 +105,6 @@ def parse_method(text: str, base: Config) -> Config:
 
 def compare(methods, base: Config) -> dict[str, dict]:
     """Runs every method below base.out_dir and returns its summaries by method."""
-    from fedwin.runs import run as runner
-
     summaries = {}
     for number, method in enumerate(methods):
         where = "".join(c if c.isalnum() or c in "._-" else "_" for c in method)
@@ -113,20 +114,25 @@ def compare(methods, base: Config) -> dict[str, dict]:
     return summaries
 
 
-def main(argv) -> None:
-    del argv
+def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+    """Defines the flags of `fedwin train` and --methods."""
+    groups = config_flags.define(known)
+    told = (
+        "A method, e.g. fedavg or 'fedcm:alpha=0.1 --client_lr=0.3'; repeats. Without any: every algorithm, on digits."
+    )
+    flags.DEFINE_multi_string("methods", [], told, flag_values=known)
+    return {"what is compared": ["methods"], **groups}
+
+
+def main(argv: list[str]) -> None:
+    """Runs the methods and prints their table."""
     devices.use_every_core()
-    base = train.config_from_flags()
-    chosen = {f.name for f in dataclasses.fields(Config) if flags.FLAGS[f.name].present}
     methods = flags.FLAGS.methods or every_method()
-    usual = {"out_dir": SETTING["out_dir"]} if flags.FLAGS.methods else SETTING
-    base = dataclasses.replace(base, **{name: value for name, value in usual.items() if name not in chosen})
-    summaries = compare(methods, base)
-    print()
-    print(report.table(summaries))
+    usual: dict[str, Any] = {"out_dir": SETTING["out_dir"]} if flags.FLAGS.methods else SETTING
+    changes = {name: value for name, value in usual.items() if name not in config_flags.given()}
+    base = dataclasses.replace(config_flags.config_from_flags(), **changes)
+    print("\n" + report.table(compare(methods, base)))
 
 
 if __name__ == "__main__":
-    train.define_flags()
-    flags.DEFINE_multi_string("methods", [], "A method, e.g. fedavg or 'fedcm:alpha=0.1 --client_lr=0.3'; repeats.")
-    train.run(main)
+    binary.run(main, define_flags)

@@ -1,16 +1,15 @@
 """Shows how a partition deals a data set: the report on the terminal and a picture of classes by clients.
 
-python -m experiments.partition --dataset=digits --partition=dirichlet:alpha=0.5 --num_clients=20 --out=partition.png
+fedwin partition --dataset=digits --partition=dirichlet:alpha=0.5 --num_clients=20 --out=partition.png
 """
 
-import sys
-import warnings
-
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from fedwin import data
-from fedwin.errors import UserError
+
+from . import binary
+from .partition_picture import draw
 
 
 def describe(part: data.Partition) -> str:
@@ -42,95 +41,33 @@ def describe(part: data.Partition) -> str:
     return "\n".join(lines)
 
 
-def draw(part: data.Partition, dataset: data.Dataset, kind: str, shown: int, path: str) -> None:
-    """Writes the picture of the first `shown` clients: bubbles of area ~ examples, or stacked bars."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    histogram = part.report["histogram"]
-    if histogram is None:
-        raise UserError(f"'{dataset.name}' has no class histogram to draw; use --plot=none.")
-    histogram = histogram[:shown]
-    clients, classes = histogram.shape
-    colours = plt.get_cmap("tab20" if classes > 10 else "tab10")
-    height = min(2.0 + 0.28 * classes, 12.0) if kind == "bubbles" else 4.2
-    figure, axes = plt.subplots(figsize=(min(3.0 + 0.22 * clients, 14.0), height), layout="constrained")
-    names = dataset.class_names if classes <= 30 and len(dataset.class_names) == classes else None
-    if kind == "bubbles":
-        client, label = np.nonzero(histogram)
-        count = histogram[client, label]
-        room = min(figure.get_figwidth() * 66 / clients, figure.get_figheight() * 66 / classes)
-        colour = colours(label % colours.N)
-        axes.scatter(
-            client, label, s=np.maximum((0.95 * room) ** 2 * count / histogram.max(), 1.0), c=colour, linewidths=0
-        )
-        axes.set(ylabel="class", ylim=(-0.8, classes - 0.2), xlim=(-0.8, clients - 0.2))
-        axes.grid(alpha=0.25, linewidth=0.5)
-        axes.set_axisbelow(True)
-        if classes <= 30:
-            axes.set_yticks(range(classes), names or range(classes))
-    else:
-        bottom = np.zeros(clients)
-        for c in range(classes):
-            axes.bar(
-                range(clients),
-                histogram[:, c],
-                bottom=bottom,
-                width=0.85,
-                color=colours(c % colours.N),
-                label=names[c] if names else c,
-            )
-            bottom += histogram[:, c]
-        axes.set(ylabel="examples", xlim=(-0.8, clients - 0.2), ylim=(0, 1.03 * bottom.max()))
-        if classes <= 20:
-            axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), title="class", frameon=False)
-    if clients <= 60:
-        axes.set_xticks(range(0, clients, 1 if clients <= 20 else 5))
-    of = f" ({clients} of {part.num_clients})" if clients < part.num_clients else ""
-    axes.set(xlabel=f"client{of}", title=f"{dataset.name}, {part.report['partition']}")
-    axes.spines[["top", "right"]].set_visible(False)
-    try:
-        figure.savefig(path, dpi=130)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: the picture cannot be written ({error}); choose another --out.")
-    finally:
-        plt.close(figure)
-
-
-def define_flags() -> None:
+def define_flags() -> dict[str, list[str]]:
     """Defines the flags; importing this file from a test or another binary defines none."""
     flags.DEFINE_string("dataset", "digits", "Data set, with its parameters.")
     flags.DEFINE_string("data_dir", None, "Folder of its files.")
     flags.DEFINE_string(
-        "partition", None, "Partition, with its parameters; the data set's own clients or iid by default."
+        "partition", None, "Partition, with its parameters; default: the data set's own clients or iid."
     )
     flags.DEFINE_integer("num_clients", None, "Clients; 100 by default where neither data set nor file has its own.")
     flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.")
-    flags.DEFINE_enum("plot", "bubbles", ["bubbles", "bars", "none"], "Kind of picture.")
+    flags.DEFINE_enum("plot", "bubbles", ["bubbles", "bars", "none"], "Kind of picture: bubbles, bars, none.")
     flags.DEFINE_integer("shown", 40, "Clients in the picture, the first ones.", lower_bound=1)
     flags.DEFINE_string("out", "partition.png", "Where the picture goes.")
+    return {"flags": ["dataset", "data_dir", "partition", "num_clients", "partition_seed", "plot", "shown", "out"]}
 
 
-def main(argv) -> None:
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected argument '{argv[1]}'")
-    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
-    try:
-        dataset = data.load(flags.FLAGS.dataset, flags.FLAGS.data_dir)
-        part = data.deal(dataset, flags.FLAGS.partition, flags.FLAGS.num_clients, flags.FLAGS.partition_seed)
-        if flags.FLAGS.partition:
-            part.report["partition"] = flags.FLAGS.partition
-        print(describe(part))
-        if flags.FLAGS.plot != "none":
-            draw(part, dataset, flags.FLAGS.plot, flags.FLAGS.shown, flags.FLAGS.out)
-            print(f"picture            {flags.FLAGS.out}")
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+def main(argv: list[str]) -> None:
+    """Prints the report and draws the picture."""
+    known = flags.FLAGS
+    dataset = data.load(known.dataset, known.data_dir)
+    part = data.deal(dataset, known.partition, known.num_clients, known.partition_seed)
+    if known.partition:
+        part.report["partition"] = known.partition
+    print(describe(part))
+    if known.plot != "none":
+        draw(part, dataset, known.plot, known.shown, known.out)
+        print(f"picture            {known.out}")
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    binary.run(main, define_flags)

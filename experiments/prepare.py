@@ -1,21 +1,22 @@
 """Prepares a data set: downloads what it may, checks it and writes a packed cache that opens by memory map.
 
-python -m experiments.prepare --dataset=mnist_writers --data_dir=/data/mnist
-python -m experiments.train --dataset=mnist_writers --data_dir=/data/mnist     (reads the cache)
+fedwin prepare --dataset=mnist_writers --data_dir=/data/mnist
+fedwin train --dataset=mnist_writers --data_dir=/data/mnist     (reads the cache)
 """
 
 import pathlib
 import sys
 import time
-import warnings
 
-from absl import app, flags
+from absl import flags
 from tqdm import tqdm
 
 from fedwin import data
 from fedwin.data import cache, download
 from fedwin.data.formats import files
 from fedwin.errors import UserError
+
+from . import binary
 
 
 def listing() -> str:
@@ -42,13 +43,15 @@ def original(text: str, data_dir, may_download: bool) -> data.Dataset:
         try:
             pathlib.Path(data_dir).mkdir(parents=True)
         except OSError as error:
-            raise UserError(f"{data_dir}: cannot be made ({error.strerror or error}); choose a folder that is yours.")
+            raise UserError(
+                f"{data_dir}: cannot be made ({error.strerror or error}); choose a folder that is yours."
+            ) from error
     try:
         return data.check(data.DATASETS.build(text, data_dir))
     except files.Missing as error:
         if not (may_download and sources and pathlib.Path(data_dir).is_dir()):
             hand = download.BY_HAND.get(name) or ", ".join(url for url, _, _ in sources)
-            raise UserError(f"{error} By hand: put into {data_dir}: {hand or 'its files'}.")
+            raise UserError(f"{error} By hand: put into {data_dir}: {hand or 'its files'}.") from error
     for url, kind, checksum in sources:
         with tqdm(desc=url.rsplit("/", 1)[-1], unit="B", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
 
@@ -90,7 +93,7 @@ def prepare(text: str, data_dir, cache_dir, may_download: bool = True, force: bo
     )
 
 
-def define_flags() -> None:
+def define_flags() -> dict[str, list[str]]:
     """Defines the flags; importing this file from a test or another binary defines none."""
     flags.DEFINE_string(
         "dataset", None, "Data set to prepare, with its parameters: cifar10, cifar100:label=coarse, ..."
@@ -102,32 +105,19 @@ def define_flags() -> None:
     flags.DEFINE_boolean("download", True, "Fetch missing files where an address is known.")
     flags.DEFINE_boolean("force", False, "Write the cache again even if it is there.")
     flags.DEFINE_boolean("list", False, "List the data sets, and how each can be had, and stop.")
+    return {"flags": ["dataset", "data_dir", "cache_dir", "download", "force", "list"]}
 
 
-def main(argv) -> None:
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected argument '{argv[1]}'")
-    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
-    if flags.FLAGS.list:
+def main(argv: list[str]) -> None:
+    """Prepares the data set that the flags name."""
+    known = flags.FLAGS
+    if known.list:
         print(listing())
         return
-    try:
-        if not flags.FLAGS.dataset:
-            raise UserError("say which data set with --dataset=NAME; --list shows them.")
-        print(
-            prepare(
-                flags.FLAGS.dataset,
-                flags.FLAGS.data_dir,
-                flags.FLAGS.cache_dir or flags.FLAGS.data_dir,
-                flags.FLAGS.download,
-                flags.FLAGS.force,
-            )
-        )
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    if not known.dataset:
+        raise UserError("say which data set with --dataset=NAME; --list shows them.")
+    print(prepare(known.dataset, known.data_dir, known.cache_dir or known.data_dir, known.download, known.force))
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    binary.run(main, define_flags)

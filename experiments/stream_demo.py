@@ -1,9 +1,9 @@
 """Trains on more images than the memory holds, and measures what that costs.
 
-python -m experiments.stream_demo --dir=FOLDER --gigabytes=10               a packed cache, opened by memory map
-python -m experiments.stream_demo --dir=FOLDER --gigabytes=0.5 --kind=jpeg  a folder of JPEG files, decoded when used
+  fedwin stream_demo --dir=FOLDER --gigabytes=10               a packed cache, opened by memory map
+  fedwin stream_demo --dir=FOLDER --gigabytes=0.5 --kind=jpeg  a folder of JPEG files, decoded when used
 
-Three runs of `experiments.train` with the same flags: on a tiny federation, on one of the same client sizes that fits
+Three runs of `fedwin train` with the same flags: on a tiny federation, on one of the same client sizes that fits
 the memory, and on the large one, whose examples are streamed. Reported are the peak of anonymous memory (mapped file
 pages, which the system drops at will, do not count) and rounds per second after the first dispatch.
 """
@@ -15,13 +15,17 @@ import shutil
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from fedwin import data
 from fedwin.data import cache
 from fedwin.data.reader import Images
+from fedwin.errors import UserError
+
+from . import binary
 
 SIDE, PER_CLIENT, CLASSES, TESTS = 64, 200, 10, 500
 CHOICE = f"image_folder:size={SIDE},resize={SIDE}"
@@ -56,13 +60,17 @@ def federation(clients: int, per_client: int) -> data.Dataset:
         np.arange(clients + 1, dtype=np.int64) * per_client,
         ids=np.array([f"{k:06d}" for k in range(clients)]),
     )
-    sides = [{"x": Made(y, seed), "y": y} for seed, y in enumerate((label, tests))]
-    return data.Dataset("image_folder", *sides, CLASSES, mean=(0.5,) * 3, std=(0.25,) * 3, natural=natural)
+    sides: list[Any] = [{"x": Made(y, seed), "y": y} for seed, y in enumerate((label, tests))]
+    train, test = sides
+    return data.Dataset("image_folder", train, test, CLASSES, mean=(0.5,) * 3, std=(0.25,) * 3, natural=natural)
 
 
 def write_jpegs(dataset: data.Dataset, folder: pathlib.Path) -> None:
     """Writes a folder of JPEG files and its two lists."""
     from PIL import Image
+
+    if dataset.natural is None:
+        raise ValueError("the federation has no clients of its own")
 
     shutil.rmtree(folder, ignore_errors=True)  # that of a run with --keep
     folder.mkdir(parents=True)
@@ -97,14 +105,13 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
     out = folder.parent / f"run_{name}"
     shutil.rmtree(out, ignore_errors=True)
     known = flags.FLAGS
-    command = [sys.executable, "-m", "experiments.train", f"--dataset={CHOICE}", f"--data_dir={folder}"]
+    command = [sys.executable, "-m", f"{__package__}.train", f"--dataset={CHOICE}", f"--data_dir={folder}"]
     command += ["--num_clients=0", f"--clients_per_round={known.clients_per_round}", f"--model={known.model}"]
     command += [f"--num_rounds={known.rounds}", f"--eval_every={max(known.rounds // 5, 1)}", "--final_evals=1"]
     command += [f"--rounds_per_dispatch={max(known.rounds // 5, 1)}", "--batch_size=20", "--client_lr=0.02"]
     command += [f"--examples={examples}", "--checkpoint_every=0", f"--out_dir={out}"]
-    with open(
-        folder.parent / f"run_{name}.txt", "w+"
-    ) as said:  # a pipe that nobody reads would fill up and stop the run
+    # A file, because a pipe that nobody reads would fill up and stop the run.
+    with open(folder.parent / f"run_{name}.txt", "w+") as said:
         process = subprocess.Popen(command, stdout=said)
         peak = peak_of(process)
         if process.returncode:
@@ -117,52 +124,62 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
     return {"peak": peak / 1024, "speed": speed, "accuracy": last["model"]["accuracy"], "waited": waited}
 
 
-def main(argv) -> None:
+def report(tiny: dict, fits: dict, big: dict) -> str:
+    """Returns the three runs as a table, the ratio of speeds, and how long the streamed run waited."""
+    lines = [f"{'':10} {'RssAnon peak':>14} {'above tiny':>12} {'rounds/s':>10} {'accuracy':>9}"]
+    for name, found in (("tiny", tiny), ("fits", fits), ("streamed", big)):
+        above = found["peak"] - tiny["peak"]
+        lines.append(
+            f"{name:10} {found['peak']:10.0f} MiB {above:8.0f} MiB {found['speed']:10.2f} {found['accuracy']:9.3f}"
+        )
+    lines.append(f"streamed speed / in-memory speed: {big['speed'] / fits['speed']:.2f}")
+    return "\n".join([*lines, *big["waited"]])
+
+
+def measure(root: pathlib.Path) -> None:
+    """Makes the three federations below `root`, trains on each and prints the report."""
     known = flags.FLAGS
-    root = pathlib.Path(known.dir) / "stream_demo"
     bytes_per_client = PER_CLIENT * SIDE * SIDE * 3
     clients = max(int(known.gigabytes * 1e9) // bytes_per_client, known.clients_per_round)
     fitting = min(clients, 4 * known.clients_per_round)
+    begun = time.monotonic()
+    for name, count, size in (("tiny", known.clients_per_round, 20), ("fits", fitting, PER_CLIENT)):
+        cache.write(federation(count, size), CHOICE, root / name)
+    large = federation(clients, PER_CLIENT)
+    if known.kind == "jpeg":
+        write_jpegs(large, root / "large")
+    else:
+        cache.write(large, CHOICE, root / "large")
+    print(f"{clients:,} clients x {PER_CLIENT} images of {SIDE} x {SIDE}: {clients * bytes_per_client / 1e9:.2f} GB")
+    print(f"written as {known.kind} in {time.monotonic() - begun:.0f} s")
+    tiny, fits = (run(name, root / name, "device") for name in ("tiny", "fits"))
+    big = run("large", root / "large", "auto" if clients * bytes_per_client > 5e9 else "stream")
+    print(report(tiny, fits, big))
+
+
+def main(argv: list[str]) -> None:
+    """Measures in a folder of its own, which is removed afterwards."""
+    if not flags.FLAGS.dir:
+        raise UserError("say where there is room for the images with --dir=FOLDER.")
+    root = pathlib.Path(flags.FLAGS.dir) / "stream_demo"
     try:
-        begun = time.monotonic()
-        for name, count, size in (("tiny", known.clients_per_round, 20), ("fits", fitting, PER_CLIENT)):
-            cache.write(federation(count, size), CHOICE, root / name)
-        large = federation(clients, PER_CLIENT)
-        if known.kind == "jpeg":
-            write_jpegs(large, root / "large")
-        else:
-            cache.write(large, CHOICE, root / "large")
-        print(
-            f"{clients:,} clients x {PER_CLIENT} images of {SIDE} x {SIDE}: {clients * bytes_per_client / 1e9:.2f} GB"
-        )
-        print(f"written as {known.kind} in {time.monotonic() - begun:.0f} s")
-        tiny, fits = (run(name, root / name, "device") for name in ("tiny", "fits"))
-        big = run("large", root / "large", "auto" if clients * bytes_per_client > 5e9 else "stream")
-        print(f"{'':10} {'RssAnon peak':>14} {'above tiny':>12} {'rounds/s':>10} {'accuracy':>9}")
-        for name, found in (("tiny", tiny), ("fits", fits), ("streamed", big)):
-            above = found["peak"] - tiny["peak"]
-            print(
-                f"{name:10} {found['peak']:10.0f} MiB {above:8.0f} MiB {found['speed']:10.2f} {found['accuracy']:9.3f}"
-            )
-        print(f"streamed speed / in-memory speed: {big['speed'] / fits['speed']:.2f}", *big["waited"], sep="\n")
+        measure(root)
     finally:
-        if not known.keep:
+        if not flags.FLAGS.keep:
             shutil.rmtree(root, ignore_errors=True)
 
 
-def define_flags() -> None:
+def define_flags() -> dict[str, list[str]]:
     """Defines the flags; importing this file from a test or another binary defines none."""
-    flags.DEFINE_string(
-        "dir", None, "Folder with room for the images; a folder stream_demo is made in it.", required=True
-    )
+    flags.DEFINE_string("dir", None, "Folder with room for the images; a folder stream_demo is made in it.")
     flags.DEFINE_float("gigabytes", 10.0, "Size of the large federation, decoded.", lower_bound=0)
     flags.DEFINE_enum("kind", "packed", ["packed", "jpeg"], "How its images are stored.")
     flags.DEFINE_integer("rounds", 40, "Rounds of each run.", lower_bound=5)
     flags.DEFINE_integer("clients_per_round", 10, "Clients of a round.", lower_bound=1)
     flags.DEFINE_string("model", "digits_mlp", "Network.")
-    flags.DEFINE_boolean("keep", False, "Leave the images and runs there.")
+    flags.DEFINE_boolean("keep", False, "Keep the images and runs.")
+    return {"flags": ["dir", "gigabytes", "kind", "rounds", "clients_per_round", "model", "keep"]}
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    binary.run(main, define_flags)

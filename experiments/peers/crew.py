@@ -3,32 +3,54 @@
 import dataclasses
 import pathlib
 import sys
-from typing import Callable
+from collections.abc import Callable, Sequence
 
-from experiments.peers.cases import Case
-from experiments.peers.measure import Task
-from experiments.peers.worker import PeerFailed, Worker
+import fedwin
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from .cases import Case
+from .measure import Task
+from .worker import PeerFailed, Worker
+
+PEERS = pathlib.Path(__file__).resolve().parent
+ROOT = pathlib.Path(fedwin.__file__).resolve().parents[1]
+# A peer may run in an environment of its own, which knows neither fedwin nor this package: it starts from the folder.
+START = """
+import runpy, sys, types
+peers = sys.modules["peers"] = types.ModuleType("peers")
+peers.__path__ = [sys.argv.pop(1)]
+runpy.run_module("peers." + sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
 
 
 class Crew:
     """The workers of one benchmark, started on first use.
 
     Args:
-      peers: which of fedjax, torch, pfl to run; python_torch: interpreter for torch and pfl; cores: CPU devices of
-        fedwin's sharded strategy; say: where news go.
+      peers: which of fedjax, torch, pfl to run.
+      python_torch: interpreter for torch and pfl.
+      cores: CPU devices of fedwin's sharded strategy.
+      say: where news go.
+      imports: the user's own code, for fedwin's workers.
     """
 
-    def __init__(self, peers: list[str], python_torch: str, cores: int, say: Callable[[str], None]):
-        self.peers, self.python_torch, self.cores, self.say = peers, python_torch, cores, say
+    def __init__(
+        self,
+        peers: list[str],
+        python_torch: str,
+        cores: int,
+        say: Callable[[str], None],
+        imports: Sequence[str] = (),
+    ):
+        self.peers, self.python_torch, self.cores, self.say, self.imports = peers, python_torch, cores, say, imports
         self._workers: dict[str, Worker | None] = {}
         self.versions: dict[str, str] = {}
-        self.gpu = None
+        self.gpu: str | None = None
 
     def _start(self, name: str, python: str, module: str, *arguments: str) -> Worker | None:
         if name not in self._workers:
-            worker = Worker([python, "-m", f"experiments.peers.{module}", *arguments], {"PYTHONPATH": str(ROOT)})
+            # The packages of this environment are none of another interpreter's business.
+            environment = {"PYTHONPATH": str(ROOT)} if python == sys.executable else {}
+            worker = Worker([python, "-c", START, str(PEERS), module, *arguments], environment)
             try:
                 about = worker.ask()
             except PeerFailed as error:
@@ -46,14 +68,15 @@ class Crew:
     def fedwin(self, devices: int = 0) -> Worker:
         """Returns fedwin's worker with so many CPU devices (0 = one per core)."""
         devices = devices or self.cores
-        worker = self._start(f"fedwin, {devices} CPU device(s)", sys.executable, "fedwin_peer", "cpu", str(devices))
+        label = f"fedwin, {devices} CPU device(s)"
+        worker = self._start(label, sys.executable, "fedwin_peer", "cpu", str(devices), *self.imports)
         if worker is None:
             raise PeerFailed("fedwin itself did not start")
         return worker
 
     def look_for_gpu(self) -> None:
         """Starts fedwin on jax's default backend and keeps it if that is an accelerator."""
-        worker = self._start("fedwin gpu", sys.executable, "fedwin_peer", "default", "1")
+        worker = self._start("fedwin gpu", sys.executable, "fedwin_peer", "default", "1", *self.imports)
         if worker is None or worker.ask()["backend"] == "cpu":
             if worker is not None:
                 worker.close()

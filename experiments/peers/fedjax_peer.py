@@ -8,7 +8,7 @@ import jax
 
 # FedJAX still calls a function that jax has removed; only this process gets it back.
 if not hasattr(jax, "tree_map"):
-    jax.tree_map = jax.tree.map
+    vars(jax)["tree_map"] = jax.tree.map
 if sys.argv[1:] == ["cpu"]:
     jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_default_matmul_precision", "highest")
@@ -16,7 +16,7 @@ jax.config.update("jax_default_matmul_precision", "highest")
 import fedjax  # noqa: E402
 from fedjax.core import for_each_client  # noqa: E402
 
-from experiments.peers import cases, fedjax_nets, worker  # noqa: E402
+from . import cases, fedjax_nets, worker  # noqa: E402
 
 
 def prepare(request):

@@ -1,4 +1,7 @@
-"""fedwin itself, in a process with the device count that its strategy asks for. Arguments: platform, CPU devices."""
+"""fedwin itself, in a process with the device count that its strategy asks for.
+
+Arguments: platform, CPU devices, what `--import` named.
+"""
 
 import sys
 import time
@@ -9,17 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedwin
-from experiments.peers import cases, worker
-from fedwin import core, engine, local, losses, models, observers, tree
+from fedwin import core, engine, local, losses, models, observers, plugins, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data.store import make_store
 from fedwin.engine import devices, sampling
 from fedwin.runs import strategy_choice as autotune
 
+from . import cases, worker
+
 compilations: list[str] = []
 
 
-def count_compilations(event, seconds, **_):
+def count_compilations(event: str, duration_secs: float, **_: str | int) -> None:
+    """Hears of every compilation of this process."""
     if event == "/jax/core/compile/backend_compile_duration":
         compilations.append(event)
 
@@ -127,13 +132,14 @@ KINDS = {"rounds": prepare_rounds, "windows": prepare_windows, "gemm": prepare_g
 
 
 if __name__ == "__main__":
-    platform, count = sys.argv[1], int(sys.argv[2])
+    platform, count, imports = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     if platform == "cpu":
         devices.set_collective_timeouts()
         jax.config.update("jax_platforms", "cpu")
         jax.config.update("jax_num_cpu_devices", count)
     jax.config.update("jax_default_matmul_precision", "highest")
     jax.monitoring.register_event_duration_secs_listener(count_compilations)
+    plugins.load(imports)
     about = {
         "version": f"fedwin {fedwin.__version__}, jax {jax.__version__}", "backend": jax.default_backend(),
         "device": jax.devices()[0].device_kind, "devices": jax.local_device_count(),

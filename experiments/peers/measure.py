@@ -3,9 +3,9 @@
 import dataclasses
 import statistics
 import time
-from typing import Callable
+from collections.abc import Callable
 
-from experiments.peers.worker import PeerFailed, Worker
+from .worker import PeerFailed, Worker
 
 # A finished task's thread pool may spin for a moment; the next one starts after that.
 PAUSE = 0.25
@@ -14,8 +14,13 @@ MOST_ROUNDS = 400
 
 @dataclasses.dataclass(frozen=True)
 class Effort:
-    """turns: how often each task runs; turn_seconds: how long it runs at a time (one round at least); case_seconds:
-    turns are cut to about this much per comparison, but never below 3."""
+    """How long to measure.
+
+    Args:
+      turns: how often each task runs.
+      turn_seconds: how long it runs at a time (one round at least).
+      case_seconds: turns are cut to about this much per comparison, but never below 3.
+    """
 
     turns: int
     turn_seconds: float
@@ -33,7 +38,13 @@ class Task:
 
 @dataclasses.dataclass
 class Timing:
-    """seconds: per round, one value per turn; cpu: processor seconds per round likewise; facts: the task's, at the end."""
+    """What was measured.
+
+    Args:
+      seconds: per round, one value per turn.
+      cpu: processor seconds per round, one value per turn.
+      facts: the task's, at the end.
+    """
 
     seconds: list[float]
     cpu: list[float]
@@ -64,8 +75,14 @@ class Timing:
 
 
 def interleaved(tasks: list[Task], effort: Effort, say: Callable[[str], None]) -> dict[str, Timing]:
-    """Prepares, warms up and times the tasks in turn; returns label -> Timing. Tasks that fail are named and left out."""
-    rounds, pace, timings = {}, {}, {}
+    """Prepares, warms up and times the tasks in turn; tasks that fail are named and left out.
+
+    Returns:
+      label -> Timing.
+    """
+    rounds: dict[str, int] = {}
+    pace: dict[str, float] = {}
+    timings: dict[str, Timing] = {}
     for task in list(tasks):
         try:
             task.worker.ask(task=task.label, prepare=task.request)

@@ -16,7 +16,7 @@ from pfl.hyperparam.base import NNEvalHyperParams, NNTrainHyperParams
 from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 
-from experiments.peers import cases, torch_nets, worker
+from . import cases, torch_nets, worker
 
 
 class Network(torch.nn.Module):

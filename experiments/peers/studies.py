@@ -1,11 +1,11 @@
 """What the benchmark compares: cases against peers, windows, client tables, algorithms. Each study returns records."""
 
 import dataclasses
-from typing import Callable
+from collections.abc import Callable
 
-from experiments.peers.cases import CASES, Case, scaled
-from experiments.peers.crew import Crew
-from experiments.peers.measure import Effort, Task, interleaved
+from .cases import CASES, Case, scaled
+from .crew import Crew
+from .measure import Effort, Task, interleaved
 
 DEFAULT = "fedwin default"
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import torch
 
-from experiments.peers import cases, torch_nets, worker
+from . import cases, torch_nets, worker
 
 
 def prepare(request):

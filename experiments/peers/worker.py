@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import Callable
+from collections.abc import Callable
 
 
 class PeerFailed(RuntimeError):
@@ -22,7 +22,8 @@ class Worker:
     """A child process that answers requests.
 
     Args:
-      command: what to start; its module calls `serve`. environment: variables set on top of the parent's.
+      command: what to start; its module calls `serve`.
+      environment: variables set on top of the parent's.
     """
 
     def __init__(self, command: list[str], environment: dict[str, str] | None = None):
@@ -31,15 +32,17 @@ class Worker:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
             env=os.environ | (environment or {}),
         )  # fmt: skip
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._questions, self._answers = self._process.stdin, self._process.stdout
 
     def ask(self, **request) -> dict:
         """Sends a request and waits for its answer; raises PeerFailed."""
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
+            self._questions.write(json.dumps(request) + "\n")
+            self._questions.flush()
         except BrokenPipeError:
             pass
-        line = self._process.stdout.readline()
+        line = self._answers.readline()
         if not line:
             raise PeerFailed(self._last_words())
         answer = json.loads(line)
@@ -55,22 +58,24 @@ class Worker:
 
     def close(self) -> None:
         """Ends the child."""
-        self._process.stdin.close()
+        self._questions.close()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._process.stdout.close()
+        self._answers.close()
         self._errors.close()
 
 
 def serve(prepare: Callable[[dict], tuple[Callable[[int], float], dict]], about: dict) -> None:
     """Answers requests on stdin until it closes.
 
-    {"task": name, "prepare": {...}} calls prepare({...}) -> (run, facts) and answers facts; {"task": name, "rounds": n}
-    answers {"seconds": run(n), "cpu": of the processor, all threads}; {"facts": name} answers its facts as they are now; {"drop": name} forgets a task; {}
-    answers `about`.
+    {"task": name, "prepare": {...}}  calls prepare({...}) -> (run, facts) and answers facts
+    {"task": name, "rounds": n}       answers {"seconds": run(n), "cpu": of the processor, all threads}
+    {"facts": name}                   answers its facts as they are now
+    {"drop": name}                    forgets a task
+    {}                                answers `about`
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints must not mix with the answers

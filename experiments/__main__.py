@@ -1,0 +1,5 @@
+"""`python -m experiments WORD` is `fedwin WORD` in a checkout."""
+
+from .cli import main
+
+main()
