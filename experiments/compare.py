@@ -94,7 +94,9 @@ def parse_method(text: str, base: Config) -> Config:
             raise UserError(f"method '{text}': '{flag}' is not --flag=value of `fedwin train`.")
         name = known[word]
         before = getattr(base, name)
-        if isinstance(before, list):
+        if isinstance(before, list) and name == "seeds":
+            changes[name] = value.split(",")
+        elif isinstance(before, list):
             changes[name] = [*changes.get(name, before), value]
         elif isinstance(before, bool):
             changes[name] = value.lower() in ("true", "1")

@@ -1,5 +1,6 @@
 """What `--help` prints: the flags in groups, the most needed first, with their defaults."""
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
@@ -8,17 +9,18 @@ from absl import flags
 WIDTH = 116
 # Columns of `--flag=default`; a longer one has a line of its own.
 LEFT = 32
+_REPEAT = re.compile(r";\s*repeat this option to specify a list of values$")
 END = (
-    "  --flagfile=              File of flags, one per line, or the name of a preset; `fedwin list presets` names them.",
-    "  --helpfull               Also shows the flags of absl and of the libraries underneath.",
+    "  --flagfile=".ljust(LEFT) + "File of flags, one per line, or the name of a preset, see `fedwin list presets`.",
+    "  --helpfull".ljust(LEFT) + "Also shows the flags of absl and of the libraries underneath.",
 )
 
 
 def _shown(flag: flags.Flag) -> str:
-    """Returns `--name=default` as one would write it."""
+    """Returns `--name=default`; of a switch, what turns it from its default."""
     value = flag.default
     if flag.boolean:
-        return f"--{'' if value else '[no]'}{flag.name}" if not value else f"--[no]{flag.name}=true"
+        return f"--{'no' if value else ''}{flag.name}"
     if isinstance(value, (list, tuple)):
         value = ",".join(map(str, value))
     return f"--{flag.name}={'' if value is None else value}"
@@ -26,7 +28,10 @@ def _shown(flag: flags.Flag) -> str:
 
 def _entry(flag: flags.Flag) -> list[str]:
     left = "  " + _shown(flag)
-    lines = textwrap.wrap(flag.help or "", WIDTH - LEFT) or [""]
+    told = _REPEAT.sub("", flag.help or "")
+    if flag.boolean and flag.default:
+        told = f"Do not: {told[:1].lower()}{told[1:]}"
+    lines = textwrap.wrap(told, WIDTH - LEFT) or [""]
     if len(left) >= LEFT:
         return [left, *(" " * LEFT + line for line in lines)]
     return [left.ljust(LEFT) + lines[0], *(" " * LEFT + line for line in lines[1:])]

@@ -5,9 +5,6 @@ fedwin list presets           flagfiles that are shipped, for --flagfile=NAME
 fedwin list runs [FOLDER]     runs below a folder (runs/), and how far they are
 """
 
-import inspect
-from collections.abc import Callable
-
 from fedwin.algorithms import ALGORITHMS
 from fedwin.augment import AUGMENTATIONS
 from fedwin.data import DATASETS, PARTITIONS
@@ -16,11 +13,10 @@ from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.models import MODELS
 from fedwin.observers import OBSERVERS
-from fedwin.registry import Registry, nearest
+from fedwin.registry import nearest
 from fedwin.wrappers import WRAPPERS
 
 from . import binary, presets, run_list
-from .text import columns
 
 # `fedwin list` takes words, not only flags.
 TAKES_WORDS = True
@@ -38,22 +34,6 @@ REGISTRIES = {
 WORDS = (*REGISTRIES, "presets", "runs")
 
 
-def registry_table(registry: Registry) -> str:
-    """Returns a row per name: its parameters with their defaults, and what it is."""
-    rows = [("name", "parameters", "what it is")]
-    for name, builder in registry.items():
-        options = ", ".join(f"{key}={_shown(value)}" for key, value in registry.options(name).items())
-        doc = (inspect.getdoc(builder) or "").strip().splitlines() or [""]
-        rows.append((name, options, doc[0].rstrip(".")))
-    return columns(rows)
-
-
-def _shown(default) -> str:
-    if default is inspect.Parameter.empty:
-        return "..."
-    return str(default).lower() if default is None or isinstance(default, bool) else str(default)
-
-
 def listed(word: str, rest: list[str]) -> str:
     """Returns what `fedwin list WORD` prints; raises UserError for a word that there is not."""
     if word not in WORDS:
@@ -64,9 +44,7 @@ def listed(word: str, rest: list[str]) -> str:
         return run_list.table(*rest)
     if word == "presets":
         return presets.table()
-    registry = REGISTRIES[word]
-    own: Callable[[str], str] | None = getattr(registry, "table", None)
-    return own("plain") if own else registry_table(registry)
+    return REGISTRIES[word].table("plain")
 
 
 def define_flags() -> dict[str, list[str]]:

@@ -1,6 +1,7 @@
 """Writes the generated parts of README.md: `python -m experiments.readme`; a test keeps them up to date."""
 
 import pathlib
+import sys
 
 from fedwin.algorithms import ALGORITHMS
 
@@ -22,5 +23,16 @@ def generated(text: str) -> str:
     return with_part(text, "algorithms", ALGORITHMS.table("markdown"))
 
 
+def main(arguments: list[str]) -> int:
+    """Writes README.md, or with --check says whether it is up to date; returns the exit status."""
+    text = README.read_text()
+    if "--check" not in arguments:
+        README.write_text(generated(text))
+    elif generated(text) != text:
+        print("README.md is not up to date; run `python -m experiments.readme`.", file=sys.stderr)
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    README.write_text(generated(README.read_text()))
+    sys.exit(main(sys.argv[1:]))

@@ -9,17 +9,20 @@ from .text import columns
 
 def _cell(stats: dict[str, Any], percent: bool) -> str:
     factor, digits = (100, 2) if percent else (1, 4)
+    if stats["mean"] is None:
+        return "diverged"
     text = f"{stats['mean'] * factor:.{digits}f}"
     return text if stats["std"] is None else f"{text} +- {stats['std'] * factor:.{digits}f}"
 
 
-def pace(seed: dict[str, Any]) -> float:
-    """Returns rounds per second of one seed, without the time of compilation where the summary knows it."""
-    rate, seconds = seed["rounds_per_second"], seed["wall_seconds"]
-    if not rate or not seconds:
-        return float("nan")
-    trained = seconds - (seed.get("compile_seconds") or 0.0)
-    return rate * seconds / trained if trained > 0 else rate
+def _accuracy(seed: dict[str, Any], readout: str) -> str:
+    return f"{100 * seed['last'][readout]['accuracy']:.2f}" if seed["last"] else "-"
+
+
+def _pace(summary: dict[str, Any]) -> str:
+    """Returns rounds per second, over seeds, of training alone."""
+    rates = [seed["rounds_per_second"] for seed in summary["seeds"].values() if seed["rounds_per_second"]]
+    return f"{np.mean(rates):.1f}" if rates else "-"
 
 
 def table(summaries: dict[str, dict[str, Any]]) -> str:
@@ -27,12 +30,11 @@ def table(summaries: dict[str, dict[str, Any]]) -> str:
     several = any(len(summary["seeds"]) > 1 for summary in summaries.values())
     rows = [("run", "read-out", "accuracy (%)", "loss", *(["each seed (%)"] if several else []), "rounds/s")]
     for run, summary in summaries.items():
-        rate = f"{np.mean([pace(seed) for seed in summary['seeds'].values()]):.1f}"
         for number, (name, metrics) in enumerate(summary["over_seeds"].items()):
-            each = " ".join(f"{100 * s['last'][name]['accuracy']:.2f}" for s in summary["seeds"].values())
+            each = " ".join(_accuracy(seed, name) for seed in summary["seeds"].values())
             cells = (_cell(metrics["accuracy"], True), _cell(metrics["loss"], False), *([each] if several else []))
             # All read-outs of a run are made in the same rounds.
-            rows.append(("" if number else run, name, *cells, "" if number else rate))
+            rows.append(("" if number else run, name, *cells, "" if number else _pace(summary)))
     return "\n".join([columns(rows), note(next(iter(summaries.values()))), *diverged(summaries)])
 
 

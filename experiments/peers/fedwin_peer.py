@@ -89,7 +89,7 @@ def prepare_rounds(request):
     variables = jax.jit(model.init)(jax.random.key(0))
     setting = core.Setting(case.total, case.clients, 1000, init_fn=lambda key: model.init(key).params, model=model)
     algorithm = ALGORITHMS.build(request.get("algorithm", "fedavg"), setting, solver)
-    run = engine.init(algorithm, {}, variables, case.total, jax.random.key(1))
+    run = engine.init(algorithm, {}, variables, case.total, jax.random.key(1), jax.random.key(2))
     strategy = autotune.resolve(request.get("strategy", "default"))
     store = store_of(*cases.examples(case), case.classes)
     rounds, facts = runner(algorithm, {}, strategy, store, run, case, request.get("rounds_max", 50))
@@ -108,7 +108,7 @@ def prepare_windows(request):
     algorithm = core.algorithm(shrink, server)
     readings = tuple(observers.Reading(f"wima{w}", w) for w in request["windows"])
     watching = {"wima": observers.wima(readings)} if readings else {}
-    run = engine.init(algorithm, watching, variables, case.total, jax.random.key(1))
+    run = engine.init(algorithm, watching, variables, case.total, jax.random.key(1), jax.random.key(2))
     store = store_of(np.zeros((case.total, 1, 1), np.float32), np.zeros((case.total, 1), np.int32), case.classes)
     return runner(algorithm, watching, autotune.resolve("default"), store, run, case, 50)
 

@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Callable
 
+from fedwin.errors import UserError
+
 from .cases import CASES, Case, scaled
 from .crew import Crew
 from .measure import Effort, Task, interleaved
@@ -17,6 +19,8 @@ def case(crew: Crew, case: Case, effort: Effort, gemm_size: int, say: Callable) 
     timings = interleaved([*crew.contestants(case), gemm], effort, say)
     product = timings.pop("gemm")
     peak = product.facts["flops"] / min(product.seconds)
+    if DEFAULT not in timings:
+        raise UserError(f"case {case.name}: fedwin itself could not run it; the lines above say why.")
     best = timings[DEFAULT]
     records = []
     for label, timing in timings.items():

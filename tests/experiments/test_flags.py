@@ -6,7 +6,7 @@ import shlex
 import pytest
 from absl import flags
 
-from experiments import train
+from experiments import config_flags, train
 from fedwin import augment, data, losses, observers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.models import MODELS
@@ -30,7 +30,7 @@ def config_of(arguments) -> Config:
     known = flags.FlagValues()
     train.define_flags(known)
     known(["train", *arguments])
-    return train.config_from_flags(known)
+    return config_flags.config_from_flags(known)
 
 
 def test_there_are_flagfiles():
