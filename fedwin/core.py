@@ -9,6 +9,7 @@ One round of every algorithm reads
 Everything is a pure function of pytrees; the engine decides how the cohort is mapped.
 """
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -181,6 +182,16 @@ def _takes(function: Callable, count: int) -> bool:
     return sum(p.default is p.empty for p in positional) >= count
 
 
+@dataclasses.dataclass(frozen=True)
+class WithoutKey:
+    """A function that does not ask for the key, which is called with one as its last argument."""
+
+    function: Callable
+
+    def __call__(self, *args):
+        return self.function(*args[:-1])
+
+
 def algorithm(
     client,
     server,
@@ -196,6 +207,6 @@ def algorithm(
     `init` takes (params) or (params, key), `client_init` (params, id) or (params, id, key): what differs by seed is
     drawn from that key, never from the setting, because all seeds share one compiled program.
     """
-    first = init if _takes(init, 2) else lambda params, key: init(params)
-    row = client_init if _takes(client_init, 3) else lambda params, id, key: client_init(params, id)
+    first = init if _takes(init, 2) else WithoutKey(init)
+    row = client_init if _takes(client_init, 3) else WithoutKey(client_init)
     return Algorithm(first, (Phase(broadcast, client, server, wire),), row, eval_model, weighting)

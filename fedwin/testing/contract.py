@@ -7,29 +7,43 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import engine, observers
+from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Variables
+from fedwin.engine.check import check_built, check_round
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.testing.problems import Problem, build, classification, compile_options
+from fedwin.testing.values import check_values
 from fedwin.wrappers import WRAPPERS
 
 
 def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerate=None, strategies=None, rounds=6):
-    """Puts a method through everything that the engine relies on; raises AssertionError with the reason.
+    """Puts a method through everything that the engine relies on.
 
-    Structure and dtypes are kept; one program serves any number of rounds; a loop equals single rounds to the bit;
-    padding and the order of a cohort, and how it is mapped over, do not matter; rows of clients that did not take part
-    stay; resuming from host copies is exact; buffers are updated in place; observers change nothing; the loss falls.
-    What may differ by the order of a sum is compared to rounding: a rule that takes signs needs a problem without ties.
+    Slips come first, by tracing one round and running a few client by client: a forgotten client_init, a server that
+    returns no state, a message that the server cannot read, NaNs, clients that read padding. Then: structure and
+    dtypes are kept; one program serves any number of rounds; a loop equals single rounds to the bit; padding, the
+    order of a cohort and how it is mapped do not matter; rows of clients that did not take part stay; resuming from
+    host copies is exact; buffers are updated in place; observers change nothing; the loss falls. What may differ by
+    the order of a sum is compared to rounding: a rule that takes signs needs a problem without ties.
 
     Args:
-      builder: `builder(setting, solve, *, ...) -> core.Algorithm`, or a choice such as 'fedprox:mu=0.1'.
+      builder: (setting, solve, *, ...) -> core.Algorithm, or a choice such as 'fedprox:mu=0.1'.
       p: the problem to run on, by default a classifier of three classes.
       wrappers: choices such as 'ima:window=2,start=1', applied in order.
       degenerate: parameters under which the method is FedAvg, or None.
       strategies: how cohorts are mapped, compared with a plain loop; by default vmapped, and sharded over all devices.
       rounds: rounds to run.
+
+    Raises:
+      UserError: when a function of the method does not fit the others; one line names it, its file and line, and what
+        it should have returned.
+      AssertionError: when the method breaks what the engine relies on; it gives the reason.
+
+    >>> check_algorithm("fedprox:mu=0.1", strategies=())
     """
-    bench = Bench(builder, classification(shuffle=False) if p is None else p, wrappers, rounds)
+    p = classification(shuffle=False) if p is None else p
+    check_slips(builder, p, rounds)
+    bench = Bench(builder, p, wrappers, rounds)
     check_loop(bench)
     check_padding(bench)
     check_observers(bench)
@@ -39,8 +53,26 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
         check_degenerate(Bench(builder, bench.problem, wrappers, rounds, degenerate), wrappers)
 
 
+def check_slips(builder, p: Problem, rounds: int = 6) -> None:
+    """Traces one round and runs a few client by client, so that what does not fit is told in its author's words.
+
+    Args:
+      builder: as in check_algorithm.
+      p: the problem to run on.
+      rounds: rounds that the method is told of; those of the schedule are run, once.
+
+    Raises:
+      UserError: as in check_algorithm.
+    """
+    p = p._replace(setting=p.setting._replace(num_rounds=rounds))
+    function = ALGORITHMS[ALGORITHMS.check(builder).name] if isinstance(builder, str) else builder
+    algorithm = check_built(function, lambda: p.build(builder))
+    check_round(algorithm, p.variables, p.store, p.n_max)
+    check_values(p, algorithm, min(rounds, len(p.schedule)))
+
+
 def default_strategies() -> tuple[Strategy, ...]:
-    """vmapped, and sharded where there are several devices."""
+    """Returns vmapped, and sharded where there are several devices."""
     several = (Strategy(1, make_mesh()),) if jax.device_count() > 1 else ()
     return (Strategy(None), *several)
 
@@ -48,7 +80,12 @@ def default_strategies() -> tuple[Strategy, ...]:
 class Bench:
     """One method on one problem, its compiled loop, and the result of running it in one piece.
 
-    Attributes: problem, algorithm, rounds, begin (host copy of the run before round 0), whole (after all rounds).
+    Attributes:
+      problem: the problem.
+      algorithm: the method, built for it.
+      rounds: rounds that are run.
+      begin: copy of the RunState before round 0 (snapshot).
+      whole: copy of the RunState after all rounds.
     """
 
     def __init__(self, builder, problem: Problem, wrappers=(), rounds=6, params=None):
@@ -83,7 +120,7 @@ class Bench:
         return exact
 
     def go(self, dispatch, host, ids, n, strategy=Strategy(1)):
-        """Runs n rounds from a host copy: (host copy of the result, metrics)."""
+        """Runs n rounds from a snapshot: (snapshot of the result, metrics)."""
         run = revive(host)
         run = strategy.place(run, strategy.placement(run))
         store, *rest = strategy.place(self.arguments(ids, n))
@@ -93,13 +130,16 @@ class Bench:
 
 
 def snapshot(tree):
-    """Copies (never views: a view would cancel donation) of all leaves, keys as their raw data."""
+    """Returns copies of all leaves on the host, keys as their raw data.
+
+    Copies and not views, because a view of a buffer cancels its donation.
+    """
     raw = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
     return jax.tree.map(lambda x: np.array(raw(x), copy=True), tree)
 
 
 def revive(run: engine.RunState) -> engine.RunState:
-    """The reverse of snapshot for a RunState; every leaf gets a buffer of its own."""
+    """Returns the RunState that a snapshot was taken of; every leaf gets a buffer of its own."""
     run = jax.tree.map(lambda x: jnp.array(x, copy=True), run)
     return run._replace(key=jax.random.wrap_key_data(run.key))
 

@@ -1,0 +1,212 @@
+"""One round of an algorithm, traced function by function: finds what its author forgot before anything compiles."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fedwin import core, tree
+from fedwin.core import Algorithm, Variables
+from fedwin.data.store import Store
+from fedwin.engine.slips import Part, reads
+from fedwin.errors import UserError
+
+
+def client_part(phase: core.Phase) -> Part:
+    """What clients do, for errors."""
+    return Part(
+        "client", phase.client, "(down, c)", "core.Update(message, state=..., stats=y.stats, metrics=y.metrics)"
+    )
+
+
+def server_part(phase: core.Phase) -> Part:
+    """What the server does, for errors."""
+    if phase.client is None:
+        return Part("server", phase.server, "(params, state, stats, round)", "(params, state, stats)")
+    return Part("server", phase.server, "(params, state, total, round)", "(params, state)")
+
+
+def check_built(builder: Callable, build: Callable[[], Any]) -> Algorithm:
+    """Builds an algorithm.
+
+    Args:
+      builder: the user's function (setting, solve, *, ...), named in errors.
+      build: () -> what the builder returns.
+
+    Raises:
+      UserError: when the builder cannot be called with (setting, solve) or returns no core.Algorithm.
+    """
+    part = Part(
+        "the builder", builder, "(setting, solve, *, hyper=default, ...)", "core.algorithm(client, server, ...)"
+    )
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(builder).parameters.values()
+    if sum(p.kind in kinds for p in parameters) < 2 and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        raise part.slip(f"takes {inspect.signature(builder)}")
+    try:
+        algorithm = build()
+    except UserError as error:
+        raise UserError(f"{part}: {error}") from error
+    if not isinstance(algorithm, Algorithm):
+        raise part.slip(f"returns {_kind(algorithm)}")
+    return algorithm
+
+
+def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int = 1) -> None:
+    """Traces one round and checks what every function of the algorithm returns; computes and compiles nothing.
+
+    Args:
+      algorithm: as its builder returns it, before wrappers, so that errors name the user's functions.
+      model: the initial model, or shapes like it.
+      store: the clients' data, or shapes like it.
+      n_max: examples of the largest client.
+
+    Raises:
+      UserError: one line that says which function is wrong (name, file:line) and what it should have returned.
+    """
+    number, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(lambda: jax.random.key(0))
+    model = jax.eval_shape(lambda: model) if _concrete(model) else model
+    params, stats = model
+    first = Part("init", algorithm.init, "(params) or (params, key)", "the server's state, () for none")
+    state = first.trace(params, key)
+    begin = Part(
+        "client_init", algorithm.client_init, "(params, id) or (params, id, key)", "a client's state, () for none"
+    )
+    row = begin.trace(params, number, key)
+    for phase in algorithm.phases:
+        if phase.client is None:
+            params, state, stats = _check_server_alone(phase, params, state, stats, number)
+            continue
+        sent = Part("broadcast", phase.broadcast, "(params, state)", "what clients receive").trace(params, state)
+        update = _check_client(client_part(phase), sent, lambda n: _client(store, n, row, stats), row, stats, n_max)
+        _check_server(server_part(phase), params, state, update.message, number)
+    read = Part("eval_model", algorithm.eval_model, "(core.Variables, state)", "core.Variables to evaluate")
+    found = read.trace(Variables(params, stats), state)
+    if not isinstance(found, Variables):
+        raise read.slip(f"returns {_kind(found)}")
+
+
+def _concrete(model) -> bool:
+    return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(model))
+
+
+def _client(store: Store, n_max: int, row, stats) -> core.Client:
+    """The shapes of what a client sees."""
+
+    def one(store, row, stats):
+        zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
+        return store.client(id=zero, row=0, slot=zero, key=key, round=zero, state=row, stats=stats, n_max=n_max)
+
+    return jax.eval_shape(one, store, row, stats)
+
+
+def _check_client(part: Part, down, client, row, stats, n_max) -> core.Update:
+    """Returns the shapes of a client's Update."""
+    forgotten = "c.state is () because core.algorithm was given no client_init, which makes a client's first state"
+    hint = forgotten if tree.is_empty(row) and reads(part.function, "state") else ""
+    update = part.trace(down, client(n_max), hint=hint)
+    if not isinstance(update, core.Update):
+        raise part.slip(f"returns {_kind(update)}")
+    if not isinstance(update.metrics, dict) or not all(isinstance(m, core.Mean) for m in update.metrics.values()):
+        raise part.slip("returns metrics that are not a dict of name -> core.mean(value, weight)")
+    if not tree.is_empty(update.state) and tree.is_empty(row):
+        raise part.slip(
+            "returns a state, but there is none to replace: give core.algorithm client_init=lambda params, id: ..., "
+            f"which makes a client's first state, here like {_shapes(update.state)}"
+        )
+    if not tree.is_empty(update.state):
+        _same(part, row, update.state, "changes the client's state", "client_init")
+    if not tree.is_empty(update.stats):
+        _same(part, stats, update.stats, "changes the model's statistics", "the model")
+    # Cohorts are padded to one of several sizes, so a client is traced with more than one.
+    longer = part.trace(down, client(n_max + 1), hint=hint)
+    _same(part, update.message, longer.message, "returns a message that differs between clients", "a smaller client")
+    return update
+
+
+def _check_server(part: Part, params, state, message, number) -> None:
+    total = jax.eval_shape(lambda m: tree.map(lambda x: x[None].sum(0), m), message)
+    hint = f"clients send {_outline(message)}"
+    if any(isinstance(x, core.Mean) for x in _parts(message)):
+        hint += ", and a mean is read by .value"
+    if tree.is_empty(state):
+        hint += "; the state is (), because core.algorithm was given no init"
+    found = part.trace(params, state, total, number, hint=hint)
+    _check_pair(part, found, params, state)
+
+
+def _check_pair(part: Part, found, params, state) -> None:
+    """Checks that a server returned parameters and state as it got them."""
+    if _structure(found) == _structure(params) and not isinstance(found, tuple):
+        raise part.slip("returns the parameters without the state (which is () where there is none)")
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        raise part.slip(f"returns {_kind(found)}")
+    swapped = _structure((state, params)) == _structure(tuple(found))
+    if swapped and _structure(params) != _structure(state):
+        raise part.slip("returns (state, params), the wrong way round")
+    _same(part, params, found[0], "changes the parameters", "the model")
+    _same(part, state, found[1], "changes the state", "init")
+
+
+def _check_server_alone(phase: core.Phase, params, state, stats, number):
+    part = server_part(phase)
+    found = part.trace(params, state, stats, number)
+    if not isinstance(found, (tuple, list)) or len(found) != 3:
+        raise part.slip(f"returns {_kind(found)}")
+    _check_pair(part, tuple(found[:2]), params, state)
+    _same(part, stats, found[2], "changes the model's statistics", "the model")
+    return found
+
+
+def _same(part: Part, before, after, what: str, source: str) -> None:
+    """Raises unless two trees have one structure and leaves of the same shapes and dtypes."""
+    if _structure(before) != _structure(after):
+        raise part.slip(f"{what}: {_outline(before)} from {source}, {_outline(after)} from here")
+    leaves = jax.tree_util.tree_leaves_with_path(before)
+    for (path, x), y in zip(leaves, jax.tree.leaves(after), strict=True):
+        if (x.shape, x.dtype) != (y.shape, y.dtype):
+            place = jax.tree_util.keystr(path)
+            raise part.slip(f"{what}: {place and place + ' is '}{_shape(x)} from {source}, {_shape(y)} from here")
+
+
+def _structure(values) -> Any:
+    return jax.tree.structure(values)
+
+
+def _kind(value) -> str:
+    """What a function returned instead of what it should have, in a few words."""
+    if value is None:
+        return "None (is a 'return' missing?)"
+    if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
+        return f"{len(value)} things"
+    return f"a {type(value).__name__} {_outline(value)}" if isinstance(value, dict) else f"a {type(value).__name__}"
+
+
+def _parts(message) -> list:
+    return jax.tree.leaves(message, is_leaf=lambda x: isinstance(x, core.Mean))
+
+
+def _shape(leaf) -> str:
+    return f"{leaf.dtype}{list(leaf.shape)}"
+
+
+def _shapes(values) -> str:
+    leaves = jax.tree.leaves(values)
+    return _shape(leaves[0]) if len(leaves) == 1 else f"{_outline(values)} of {len(leaves)} arrays"
+
+
+def _outline(values) -> str:
+    """The uppermost layer of a tree: its keys and what is under them."""
+    if isinstance(values, dict):
+        return "{" + ", ".join(f"{name!r}: {_outline_leaf(part)}" for name, part in values.items()) + "}"
+    return _outline_leaf(values)
+
+
+def _outline_leaf(value) -> str:
+    if hasattr(value, "shape"):
+        return _shape(value)
+    if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
+        return f"({', '.join(map(_outline_leaf, value))})"
+    return "{...}" if isinstance(value, dict) else type(value).__name__

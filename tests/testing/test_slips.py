@@ -1,0 +1,244 @@
+"""What check_algorithm answers to slips: the function, its place, what it should have returned."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from fedwin import core, testing, tree
+from fedwin.errors import UserError
+
+
+def step(solve, params, c):
+    y = solve(params, c)
+    return y, {"delta": core.mean(tree.sub(y.params, params), c.size)}
+
+
+def updated(y, message, **fields):
+    return core.Update(message, **({"stats": y.stats, "metrics": y.metrics} | fields))
+
+
+def good_server(params, state, total, round):
+    return tree.add(params, total["delta"].value), state
+
+
+def method(client=None, server=good_server, **fields):
+    """A builder; `client` is (y, message, params, c) -> Update."""
+
+    def builder(setting, solve):
+        def my_client(params, c):
+            y, message = step(solve, params, c)
+            return client(y, message, params, c) if client else updated(y, message)
+
+        return core.algorithm(my_client, server, **fields)
+
+    return builder
+
+
+def counter(params):
+    return jnp.zeros((), jnp.int32)
+
+
+def row(params, id):
+    return {"control": tree.zeros_like(params)}
+
+
+def state_without_client_init(y, message, params, c):
+    return updated(y, message, state={"control": y.params})
+
+
+def reads_a_state_that_is_not_there(setting, solve):
+    def my_client(params, c):
+        y, message = step(solve, params, c)
+        return updated(y, message, state=tree.add(y.params, c.state))
+
+    return core.algorithm(my_client, good_server)
+
+
+def data_dependent(y, message, params, c):
+    if c.size > 3:
+        message = message | {"large": c.size}
+    return updated(y, message)
+
+
+def as_long_as_the_data(y, message, params, c):
+    return updated(y, message | {"order": c.index})
+
+
+def another_row(y, message, params, c):
+    return updated(y, message, state={"control": tree.map(lambda x: x.reshape(-1), y.params)})
+
+
+def row_of_another_dtype(y, message, params, c):
+    return updated(y, message, state={"control": tree.map(lambda x: x.astype(jnp.float16), y.params)})
+
+
+def logarithm(y, message, params, c):
+    return updated(y, message | {"log": jnp.log(0.0 * c.size - 1)})
+
+
+def mean_over_padding(y, message, params, c):
+    return updated(y, message | {"x": jnp.mean(c.examples["x"][c.index])})
+
+
+def unread_labels(y, message, params, c):
+    return updated(y, message | {"first": jnp.sum(c.examples["y"][c.index])})
+
+
+def only_params(params, state, total, round):
+    return tree.add(params, total["delta"].value)
+
+
+def nothing(params, state, total, round):
+    tree.add(params, total["delta"].value)
+
+
+def swapped(params, state, total, round):
+    return state, tree.add(params, total["delta"].value)
+
+
+def three(params, state, total, round):
+    return params, state, total
+
+
+def reads_another_key(params, state, total, round):
+    return tree.add(params, total["drift"]), state
+
+
+def forgets_value(params, state, total, round):
+    return tree.add(params, total["delta"]), state
+
+
+def reads_attributes(params, state, total, round):
+    return tree.add(params, total.delta), state
+
+
+def state_without_init(params, state, total, round):
+    momentum = tree.add(state, total["delta"].value)
+    return tree.add(params, momentum), momentum
+
+
+def grows(params, state, total, round):
+    return params, jnp.stack([state, state])
+
+
+def becomes_float(params, state, total, round):
+    return params, state + 1.5
+
+
+def halves(params, state, total, round):
+    return tree.map(lambda x: x.astype(jnp.float16), params), state
+
+
+def divides_by_zero(params, state, total, round):
+    return tree.map(lambda x: x / (0.0 * round), params), state
+
+
+def with_key(setting, solve):
+    key = setting.key
+    return method()(setting, solve._replace(key=key))
+
+
+def builds_nothing(setting, solve):
+    method()(setting, solve)
+
+
+def without_solver(setting):
+    return setting
+
+
+SLIPS = {
+    "client state without client_init": (
+        method(state_without_client_init),
+        "my_client",
+        ["client_init=lambda params, id"],
+    ),
+    "c.state without client_init": (reads_a_state_that_is_not_there, "my_client", ["c.state is ()", "client_init"]),
+    "message by value": (method(data_dependent), "my_client", ["decides by a value", "jnp.where"]),
+    "message by size": (method(as_long_as_the_data), "my_client", ["differs between clients", "'order'"]),
+    "no Update but a dict": (
+        method(lambda y, m, p, c: m),
+        "my_client",
+        ["returns a dict {'delta': Mean}", "core.Update"],
+    ),
+    "no Update but a pair": (method(lambda y, m, p, c: (m, ())), "my_client", ["returns 2 things", "core.Update"]),
+    "no Update at all": (method(lambda y, m, p, c: None), "my_client", ["is a 'return' missing?", "core.Update"]),
+    "metrics": (
+        method(lambda y, m, p, c: updated(y, m, metrics={"loss": 0.0})),
+        "my_client",
+        ["core.mean(value, weight)"],
+    ),
+    "row's shape": (method(another_row, client_init=row), "my_client", ["client's state", "[8]", "from client_init"]),
+    "row's dtype": (method(row_of_another_dtype, client_init=row), "my_client", ["client's state", "float16"]),
+    "NaN in a message": (method(logarithm), "my_client", ["message['log'] NaN", "for a client with 4 examples"]),
+    "NaN from padding": (method(mean_over_padding), "my_client", ["reads padding", "message['x']", "c.size"]),
+    "integers from padding": (method(unread_labels), "my_client", ["reads padding", "message['first']"]),
+    "parameters without state": (method(server=only_params), "only_params", ["without the state", "(params, state)"]),
+    "no return": (method(server=nothing), "nothing", ["is a 'return' missing?", "(params, state)"]),
+    "swapped": (method(server=swapped, init=counter), "swapped", ["the wrong way round"]),
+    "three things": (method(server=three), "three", ["returns 3 things", "(params, state)"]),
+    "a key that nobody sends": (
+        method(server=reads_another_key),
+        "reads_another_key",
+        ["no 'drift'", "send {'delta': Mean}"],
+    ),
+    "a mean that is not read": (method(server=forgets_value), "forgets_value", ["read by .value", "{'delta': Mean}"]),
+    "attribute of a dict": (
+        method(server=reads_attributes),
+        "reads_attributes",
+        ["no attribute 'delta'", "{'delta': Mean}"],
+    ),
+    "state without init": (method(server=state_without_init), "state_without_init", ["given no init"]),
+    "state's shape": (method(server=grows, init=counter), "grows", ["int32[] from init", "int32[2] from here"]),
+    "state's dtype": (method(server=becomes_float, init=counter), "becomes_float", ["int32[] from init", "float32[]"]),
+    "parameters' dtype": (method(server=halves), "halves", ["changes the parameters", "float16"]),
+    "NaN from the server": (method(server=divides_by_zero), "divides_by_zero", ["NaN or infinite in round 0"]),
+    "init without parameters": (method(init=lambda: ()), "lambda", ["init", "takes ()", "(params) or (params, key)"]),
+    "init with too much": (method(init=lambda a, b, c: ()), "lambda", ["takes (a, b, c)", "(params) or (params, key)"]),
+    "client_init": (method(client_init=lambda params: ()), "lambda", ["takes (params)", "(params, id)"]),
+    "server's arguments": (
+        method(server=lambda params, total: params),
+        "lambda",
+        ["takes (params, total)", "total, round"],
+    ),
+    "eval_model": (method(eval_model=lambda model, state: model.params), "lambda", ["core.Variables to evaluate"]),
+    "setting.key": (with_key, "with_key", ["init(params, key)"]),
+    "nothing built": (builds_nothing, "builds_nothing", ["is a 'return' missing?", "core.algorithm(client, server"]),
+    "builder's arguments": (without_solver, "without_solver", ["takes (setting)", "(setting, solve"]),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_is_named(slip):
+    builder, function, words = SLIPS[slip]
+    with pytest.raises(UserError) as caught:
+        testing.check_algorithm(builder, strategies=())
+    message = str(caught.value)
+    assert "\n" not in message and function in message and "test_slips.py:" in message, message
+    for word in words:
+        assert word in message, message
+
+
+def test_the_exception_itself_is_kept():
+    with pytest.raises(UserError) as caught:
+        testing.check_algorithm(method(server=reads_another_key))
+    assert isinstance(caught.value.__cause__, KeyError)
+    line = reads_another_key.__code__.co_firstlineno
+    assert f"test_slips.py:{line}" in str(caught.value) and f"in line {line + 1}" in str(caught.value)
+
+
+def test_slips_are_found_without_compiling(monkeypatch):
+    def compiled(*args, **kwargs):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(jax, "jit", compiled)
+    with pytest.raises(UserError, match="without the state"):
+        testing.check_algorithm(method(server=only_params))
+
+
+def test_what_empty_places_of_a_cohort_compute_is_left_out():
+    """A client without examples may return anything: a division by its size is no slip."""
+
+    def share(y, message, params, c):
+        return updated(y, message | {"share": 1.0 / c.size})
+
+    testing.check_algorithm(method(share), strategies=())
