@@ -62,7 +62,7 @@ def main(argv: list[str]) -> None:
     dataset = data.load(known.dataset, known.data_dir)
     part = data.deal(dataset, known.partition, known.num_clients, known.partition_seed)
     if known.partition:
-        part.report["partition"] = known.partition
+        part = part._replace(report={**part.report, "partition": known.partition})
     print(describe(part))
     if known.plot != "none":
         draw(part, dataset, known.plot, known.shown, known.out)

@@ -12,27 +12,11 @@ from absl import flags
 from tqdm import tqdm
 
 from fedwin import data
-from fedwin.data import cache, download
+from fedwin.data import cache, download, integrity, places, table
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 
 from . import binary
-
-
-def listing() -> str:
-    """Returns a line per data set: name, parameters and where its files come from."""
-    lines = []
-    for name in sorted(data.DATASETS):
-        if listed := download.sources(name):
-            how = "downloads " + ", ".join(url.rsplit("/", 1)[-1] for url, _, _ in listed)
-            how += f"; by hand: {download.BY_HAND[name]}" if name in download.BY_HAND else ""
-        elif name in download.BY_HAND:
-            how = f"by hand: {download.BY_HAND[name]}"
-        else:
-            how = "no files needed" if name == "digits" or name.endswith("_synthetic") else "your own files"
-        options = ", ".join(data.DATASETS.options(name))
-        lines.append(f"{name:28} {how}" + (f"  [{options}]" if options else ""))
-    return "\n".join(lines)
 
 
 def original(text: str, data_dir, may_download: bool) -> data.Dataset:
@@ -50,7 +34,7 @@ def original(text: str, data_dir, may_download: bool) -> data.Dataset:
         return data.check(data.DATASETS.build(text, data_dir))
     except files.Missing as error:
         if not (may_download and sources and pathlib.Path(data_dir).is_dir()):
-            hand = download.BY_HAND.get(name) or ", ".join(url for url, _, _ in sources)
+            hand = data.DATASETS.entries[name].facts["by_hand"] or ", ".join(url for url, _, _ in sources)
             raise UserError(f"{error} By hand: put into {data_dir}: {hand or 'its files'}.") from error
     for url, kind, checksum in sources:
         with tqdm(desc=url.rsplit("/", 1)[-1], unit="B", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
@@ -63,26 +47,43 @@ def original(text: str, data_dir, may_download: bool) -> data.Dataset:
     return data.check(data.DATASETS.build(text, data_dir))
 
 
-def prepare(text: str, data_dir, cache_dir, may_download: bool = True, force: bool = False) -> str:
-    """Writes the cache of one data set and returns a line about it.
+def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, force: bool = False) -> str:
+    """Writes the cache of one data set and returns two lines about it.
+
+    Args:
+      text: the data set, with its parameters.
+      data_dir: folder of the original files, or a parent of it.
+      cache_dir: folder of the cache; None is the user's cache directory, where `load` finds it for this data_dir.
+      may_download: whether missing files are fetched.
+      force: whether a cache that is there is written again.
 
     Raises:
       UserError: files that are missing, damaged or inconsistent; nothing half-written stays.
     """
-    if not cache_dir:
+    if not (data_dir or cache_dir):
         raise UserError("say where the files are, or where the cache shall go, with --data_dir=FOLDER.")
-    if pathlib.Path(cache_dir).is_file():  # loaders take an archive as data_dir; the cache goes beside it
-        cache_dir = pathlib.Path(cache_dir).parent
-    folder = cache.folder_of(text, cache_dir)
+    if cache_dir:
+        if pathlib.Path(cache_dir).is_file():  # loaders take an archive as data_dir; the cache goes beside it
+            cache_dir = pathlib.Path(cache_dir).parent
+        folder = places.folder_of(text, cache_dir)
+    else:
+        folder = places.find(text, data_dir) or places.user_folder(text, data_dir)
     start = time.perf_counter()
     if force or not folder.is_dir():
+        places.check_writable(folder.parent)
+        places.check_choice(folder, text)
         dataset = original(text, data_dir, may_download)
         rows = sum(len(value) for features in (dataset.train, dataset.test) for value in features.values())
         with tqdm(total=rows, desc=f"packing {dataset.name}", unit="rows", disable=not sys.stderr.isatty()) as bar:
-            cache.write(dataset, text, cache_dir, bar.update)
+            cache.write_to(folder, dataset, text, bar.update, data_dir)
+    else:
+        places.check_origin(folder, data_dir)
     written = time.perf_counter() - start
     start = time.perf_counter()
-    dataset = data.load(text, cache_dir)
+    try:
+        dataset = cache.read(folder, text)
+    except integrity.Damaged as error:
+        raise UserError(f"{error} Write it again with --force.") from error
     opened = time.perf_counter() - start
     size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
     clients = "no clients of its own" if dataset.natural is None else f"{dataset.natural.num_clients} clients"
@@ -100,7 +101,11 @@ def define_flags() -> dict[str, list[str]]:
     )
     flags.DEFINE_string("data_dir", None, "Folder of the original files (or a parent of it); downloads go there.")
     flags.DEFINE_string(
-        "cache_dir", None, "Folder of the cache; data_dir by default. Later runs take it as --data_dir."
+        "cache_dir",
+        None,
+        "Folder of the cache, which later runs take as --data_dir. By default $FEDWIN_CACHE_DIR, else "
+        "$XDG_CACHE_HOME/fedwin, else ~/.cache/fedwin, under a name made of the data set and the full path of "
+        "data_dir: later runs with that --data_dir find it, and two data_dirs are never mixed up.",
     )
     flags.DEFINE_boolean("download", True, "Fetch missing files where an address is known.")
     flags.DEFINE_boolean("force", False, "Write the cache again even if it is there.")
@@ -112,11 +117,11 @@ def main(argv: list[str]) -> None:
     """Prepares the data set that the flags name."""
     known = flags.FLAGS
     if known.list:
-        print(listing())
+        print(table.listing())
         return
     if not known.dataset:
         raise UserError("say which data set with --dataset=NAME; --list shows them.")
-    print(prepare(known.dataset, known.data_dir, known.cache_dir or known.data_dir, known.download, known.force))
+    print(prepare(known.dataset, known.data_dir, known.cache_dir, known.download, known.force))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import pathlib
 import sys
 
 from fedwin.algorithms import ALGORITHMS
+from fedwin.data import table
 
 README = pathlib.Path(__file__).parent.parent / "README.md"
 
@@ -20,7 +21,8 @@ def with_part(text: str, name: str, content: str) -> str:
 
 def generated(text: str) -> str:
     """Returns README.md as it should be."""
-    return with_part(text, "algorithms", ALGORITHMS.table("markdown"))
+    text = with_part(text, "algorithms", ALGORITHMS.table("markdown"))
+    return with_part(text, "data", table.markdown())
 
 
 def main(arguments: list[str]) -> int:

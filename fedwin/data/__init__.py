@@ -4,31 +4,18 @@
 seed)` says which client holds which examples.
 """
 
-from fedwin.data import cache, partitions
+import warnings
+
+from fedwin.data import cache, integrity, places
 from fedwin.data.check import check
 from fedwin.data.dataset import Dataset, Examples, Partition
 from fedwin.data.partitions.pack import check_not_empty
 from fedwin.data.reader import ExampleSource, Images
 from fedwin.data.registries import DATASETS, PARTITIONS
-from fedwin.data.sources import (
-    cifar,
-    cifar100_pam,
-    digit5,
-    digits,
-    femnist,
-    folder,
-    mnist,
-    pacs,
-    shakespeare,
-    shakespeare_leaf,
-    stackoverflow,
-    synthetic_images,
-    synthetic_text,
-    tfds_data,
-)
 from fedwin.data.sources.arrays import from_arrays
 from fedwin.data.sources.fedjax_data import from_fedjax
 from fedwin.data.validation import split_validation
+from fedwin.errors import UserError
 
 __all__ = [
     "DATASETS",
@@ -51,7 +38,10 @@ CLIENTS = 100
 
 
 def load(name: str, data_dir=None) -> Dataset:
-    """Loads a data set by name; where `data_dir` holds a packed cache of it, that is opened by memory map instead.
+    """Loads a data set by name; where there is a packed cache of it, that is opened by memory map instead.
+
+    The cache lies in `data_dir` or, as `prepare` writes it by default, in the user's cache directory. A damaged one is
+    made anew from the original files, with a warning.
 
     Args:
       name: `cifar10` or, with parameters, `cifar100:label=coarse`.
@@ -61,9 +51,28 @@ def load(name: str, data_dir=None) -> Dataset:
       UserError: unknown name or parameter, missing, damaged or inconsistent files.
     """
     DATASETS.check(name)
-    if data_dir and (packed := cache.folder_of(name, data_dir)).is_dir():
-        return cache.read(packed, name)  # checked when it was written
-    return check(DATASETS.build(name, data_dir))
+    text = str(name)
+    packed = places.find(text, data_dir)
+    if packed is None:
+        return check(DATASETS.build(name, data_dir))
+    try:
+        return cache.read(packed, text)  # checked when it was written
+    except integrity.Damaged as error:
+        return mended(packed, text, data_dir, error)
+
+
+def mended(packed, text: str, data_dir, damage: integrity.Damaged) -> Dataset:
+    """Returns the data set from its original files, and makes its damaged cache anew; raises UserError without them."""
+    try:
+        dataset = check(DATASETS.build(text, data_dir))
+    except UserError as error:
+        raise UserError(f"{damage} Remove {packed} and prepare the data set again; without it: {error}") from error
+    warnings.warn(f"{damage} The original files are read instead, and the cache is made anew.", stacklevel=3)
+    try:
+        cache.write_to(packed, dataset, text, data_dir=data_dir)
+    except UserError as error:
+        warnings.warn(str(error), stacklevel=3)
+    return dataset
 
 
 def deal(

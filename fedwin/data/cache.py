@@ -13,35 +13,18 @@ import shutil
 
 import numpy as np
 
+from fedwin.data import integrity
 from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.places import check_choice, folder_of, origin
 from fedwin.data.reader import ExampleSource, Images
 from fedwin.errors import UserError
 
-FORMAT = 2
+# Format 2 had no checksums.
+FORMAT = 3
+READABLE = (2, 3)
 CHUNK = 256
 # A folder may be shared: whether a process lives can be told on its own machine alone.
 HOST = re.sub(r"\W+", "_", platform.node()) or "host"
-
-
-def folder_of(text: str, data_dir) -> pathlib.Path:
-    """Returns where the cache of a choice such as `cifar100:label=coarse` lies in data_dir."""
-    return pathlib.Path(data_dir) / (re.sub(r"[^\w.+-]+", "_", text) + ".fedwin")
-
-
-def choice_of(folder: pathlib.Path) -> str | None:
-    """Returns the choice that a cache is of; None where there is no cache, or a damaged one."""
-    try:
-        return json.loads((folder / "meta.json").read_text())["choice"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def check_choice(folder: pathlib.Path, text: str) -> None:
-    """Raises UserError where a cache is of another choice: `train=a/b.csv` and `train=a_b.csv` have one folder."""
-    if choice_of(folder) not in (None, text):
-        raise UserError(
-            f"{folder}: the cache of '{choice_of(folder)}', not of '{text}'; move it or use another folder."
-        )
 
 
 def remove_abandoned(data_dir: pathlib.Path) -> None:
@@ -86,19 +69,41 @@ def write_partition(folder: pathlib.Path, name: str, part: Partition | None) -> 
                 np.save(folder / f"{name}.{key}.npy", np.asarray(value))
 
 
-def write(dataset: Dataset, text: str, data_dir, progress=lambda rows: None) -> pathlib.Path:
-    """Writes a data set's cache and returns its folder.
+def meta_of(dataset: Dataset, text: str, data_dir, folder: pathlib.Path) -> dict:
+    """Returns what is written beside the arrays of a folder."""
+    keys = ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "accuracies", "verified")
+    return {
+        "format": FORMAT,
+        "choice": text,
+        "origin": origin(data_dir),
+        "features": {split: list(getattr(dataset, split)) for split in ("train", "test")},
+        **{key: getattr(dataset, key) for key in keys},
+        "arrays": integrity.measured(folder),
+    }
+
+
+def write(dataset: Dataset, text: str, folder, progress=lambda rows: None, *, data_dir=None) -> pathlib.Path:
+    """Writes a data set's cache into a folder under the name of its choice, and returns the cache.
 
     Args:
+      dataset: what is written.
       text: the choice that `load` is given, which names the cache.
-      data_dir: where it goes.
+      folder: where it goes.
       progress: called with the number of rows after each piece.
+      data_dir: the originals that it was made from, for its meta.
 
     Raises:
       UserError: the folder cannot be written, or holds the cache of another choice.
     """
-    final = folder_of(text, data_dir)
+    final = folder_of(text, folder)
     check_choice(final, text)
+    return write_to(final, dataset, text, progress, data_dir)
+
+
+def write_to(
+    final: pathlib.Path, dataset: Dataset, text: str, progress=lambda rows: None, data_dir=None
+) -> pathlib.Path:
+    """Writes a data set's cache as the folder `final`, in place of whatever lies there; arguments as for `write`."""
     partial = final.with_name(f".{final.name}.{HOST}.{os.getpid()}.partial")
     remove_abandoned(final.parent)
     try:
@@ -109,24 +114,14 @@ def write(dataset: Dataset, text: str, data_dir, progress=lambda rows: None) -> 
                 write_feature(partial / f"{split}.{key}.npy", value, progress)
         write_partition(partial, "natural", dataset.natural)
         write_partition(partial, "test_natural", dataset.test_natural)
-        meta = {
-            "format": FORMAT,
-            "choice": text,
-            "features": {split: list(getattr(dataset, split)) for split in ("train", "test")},
-            **{
-                key: getattr(dataset, key)
-                for key in ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "accuracies")
-            },
-            "verified": dataset.verified,
-        }
-        (partial / "meta.json").write_text(json.dumps(meta, indent=1))
+        (partial / "meta.json").write_text(json.dumps(meta_of(dataset, text, data_dir, partial), indent=1))
         if final.exists():
             shutil.rmtree(final)
         partial.rename(final)
     except OSError as error:
         raise UserError(
             f"{final}: cannot be written ({error.strerror or error}); choose a folder with space that is yours."
-        )
+        ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return final
@@ -145,18 +140,24 @@ def read(folder, text: str | None = None) -> Dataset:
     """Opens a cache by memory map: nothing is read before it is used.
 
     Args:
+      folder: the cache.
       text: the choice that it must be the cache of; any by default.
 
+    Returns:
+      The data set, its features as memory maps. `verified` is False also for a cache without checksums.
+
     Raises:
-      UserError: not a complete cache of this format, or of another choice.
+      integrity.Damaged: a file is missing, or is not what was written.
+      UserError: a cache of a format that is not known, or of another choice.
     """
     folder = pathlib.Path(folder)
-    if text is not None:
-        check_choice(folder, text)
     try:
         meta = json.loads((folder / "meta.json").read_text())
-        if meta["format"] != FORMAT:
+        if meta["format"] not in READABLE:
             raise UserError(f"{folder}: a cache of format {meta['format']}, not {FORMAT}; prepare it again.")
+        integrity.check_opened(folder, meta.get("arrays", {}))
+        if text is not None:
+            check_choice(folder, text)
         sides = [
             {key: np.load(folder / f"{split}.{key}.npy", mmap_mode="r") for key in meta["features"][split]}
             for split in ("train", "test")
@@ -172,11 +173,11 @@ def read(folder, text: str | None = None) -> Dataset:
             natural=read_partition(folder, "natural"),
             class_names=tuple(meta["class_names"]),
             domain_names=tuple(meta["domain_names"]),
-            verified=meta["verified"],
+            verified=meta["verified"] and "arrays" in meta,
             test_natural=read_partition(folder, "test_natural"),
             accuracies={name: tuple(map(tuple, ids)) for name, ids in meta["accuracies"].items()},
         )
-    except (OSError, ValueError, KeyError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{folder}: not a complete cache ({error}); remove it and prepare it again.")
+    except UserError:
+        raise
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise integrity.Damaged(f"{folder}: not a complete cache ({error}); remove it and prepare it again.") from error

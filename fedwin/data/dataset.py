@@ -1,6 +1,8 @@
 """What a loader returns, before examples are dealt to clients, and the deal itself."""
 
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,16 +28,17 @@ def offsets(sizes) -> np.ndarray:
 class Partition(NamedTuple):
     """Which training examples each client holds: client k has `order[offset[k]:offset[k + 1]]`.
 
-    order: int32 [n], rows of the training examples in draw order.
-    offset: int64 [K + 1].
-    report: what the partitioner has to say ('left_out', 'fallbacks', ...).
-    ids: [K] client ids as bytes or str, for natural federations; None means 0..K-1.
-    domain: int32 [K], the domain of each client; None where there are none.
+    Attributes:
+      order: rows of the training examples in draw order, int32 [n].
+      offset: int64 [K + 1].
+      report: what the partitioner has to say ('left_out', 'fallbacks', ...).
+      ids: client ids as bytes or str, for natural federations [K]; None means 0..K-1.
+      domain: the domain of each client, int32 [K]; None where there are none.
     """
 
     order: np.ndarray
     offset: np.ndarray
-    report: dict[str, Any] = {}
+    report: Mapping[str, Any] = MappingProxyType({})
     ids: np.ndarray | None = None
     domain: np.ndarray | None = None
 
@@ -51,7 +54,15 @@ class Partition(NamedTuple):
         return self.order[self.offset[k] : self.offset[k + 1]]
 
     def class_counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
-        """Returns how many examples of each class each client holds, int32 [K, C], from the labels [N] of all examples."""
+        """Counts the examples of each class that each client holds.
+
+        Args:
+          labels: those of all examples [N].
+          num_classes: C.
+
+        Returns:
+          int32 [K, C].
+        """
         owner = np.repeat(np.arange(self.num_clients, dtype=np.int64), self.sizes)
         cells = owner * num_classes + np.asarray(labels)[self.order]
         counts = np.bincount(cells, minlength=self.num_clients * num_classes)

@@ -8,86 +8,30 @@ import urllib.request
 
 from fedwin import registry
 from fedwin.data.formats import checksums, files
-from fedwin.data.sources import mnist
+from fedwin.data.registries import DATASETS
 from fedwin.errors import UserError
 
 CHUNK = 1 << 20
 TIMEOUT = 30  # seconds without an answer
 
-TORONTO = "https://www.cs.toronto.edu/~kriz/"
-FEDJAX = "https://storage.googleapis.com/gresearch/fedjax/"
-TFF = "https://storage.googleapis.com/tff-datasets-public/"
-FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-QMNIST = "https://raw.githubusercontent.com/facebookresearch/qmnist/main/"
 
-LISTS = "http://storage.googleapis.com/gresearch/federated-vision-datasets/"
+def sources(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
+    """Returns the files of a choice such as `landmarks:small=true`; () where no program can fetch them.
 
+    Args:
+      text: a data set, with parameters or without.
 
-def source(dataset: str, base: str, *names: str) -> tuple:
-    """Returns (address, checksum kind, checksum) of each file; None where none is published."""
-    return tuple((base + name, *checksums.known(dataset, name)) for name in names)
-
-
-IDX = tuple(f"{name}.gz" for name in mnist.names())
-
-# Data set, or a choice of its parameters -> (address, checksum kind, checksum) of each of its files.
-SOURCES: dict[str, tuple] = {
-    "cifar10": source("cifar10", TORONTO, "cifar-10-binary.tar.gz"),
-    "cifar100": source("cifar100", TORONTO, "cifar-100-binary.tar.gz"),
-    "cifar100_pam": source("cifar100_pam", TFF, "cifar100.sqlite.lzma"),
-    "femnist": source("femnist", FEDJAX + "emnist/", "federated_emnist_train.sqlite", "federated_emnist_test.sqlite"),
-    "femnist:form=leaf": (),
-    "femnist:form=tff": source("femnist", TFF, "emnist_all.sqlite.lzma"),
-    "femnist:form=hdf5": source("femnist", TFF, "fed_emnist.tar.bz2"),
-    "femnist_digits": source(
-        "femnist_digits",
-        FEDJAX + "emnist/",
-        "federated_emnist_digitsonly_train.sqlite",
-        "federated_emnist_digitsonly_test.sqlite",
-    ),
-    "femnist_digits:form=leaf": (),
-    "femnist_digits:form=tff": source("femnist_digits", TFF, "emnist_all.sqlite.lzma"),
-    "femnist_digits:form=hdf5": source("femnist_digits", TFF, "fed_emnist_digitsonly.tar.bz2"),
-    "shakespeare": source(
-        "shakespeare", FEDJAX + "shakespeare/", "shakespeare_train.sqlite", "shakespeare_test.sqlite"
-    ),
-    "stackoverflow": source(
-        "stackoverflow", FEDJAX + "stackoverflow/", "stackoverflow_train.sqlite", "stackoverflow_test.sqlite"
-    )
-    + source("stackoverflow", TFF, "stackoverflow.word_count.tar.bz2"),
-    "fmnist": source("fmnist", FASHION, *IDX),
-    "mnist": source("mnist", MNIST, *IDX),
-    "mnist_writers": source("mnist", MNIST, *IDX)
-    + source("mnist_writers", QMNIST, "qmnist-train-labels-idx2-int.gz", "qmnist-test-labels-idx2-int.gz"),
-    "landmarks": source("landmarks", LISTS, "landmarks-user-160k.zip"),
-    "landmarks:small=true": source("landmarks", TFF, "mini_gld_train_split.csv", "mini_gld_test.csv"),
-}
-
-
-def sources(text: str) -> tuple:
-    """Returns the files of a choice such as `landmarks:small=true`; () where no program can fetch them."""
-    wanted, best = registry.parse(text), ()
-    for key, listed in SOURCES.items():
-        name, params = registry.parse(key)
-        if name == wanted.name and params.items() <= wanted.params.items():
-            best = max(best, (len(params), listed), key=lambda pair: pair[:1])
-    return best[1] if best else ()
-
-
-# What no program can fetch, and where a person can.
-BY_HAND = {
-    "emnist": "gzip.zip from https://www.nist.gov/itl/products-and-services/emnist-dataset",
-    "usps": "USPS converted to usps-{train,test}-{images-idx3-short,labels-idx1-ubyte}",
-    "shakespeare_leaf": "LEAF's Shakespeare JSON, made by https://github.com/TalwalkarLab/leaf, or its source, pg100.txt of "
-    "Project Gutenberg, or plays in plain text",
-    "landmarks": "the images <image_id>.jpg named in the lists, from "
-    "https://s3.amazonaws.com/google-landmark/train/images_000.tar to _499",
-    "inaturalist": "iNaturalist_{train,test}.csv, and train_val_images.tar.gz and test2017.tar.gz from "
-    "https://ml-inat-competition-datasets.s3.amazonaws.com/2017/",
-    "digit5": "digit_dataset.zip linked from https://github.com/med-air/FedBN",
-    "pacs": "the folders photo, art_painting, cartoon and sketch from https://dali-dl.github.io/project_iccv2017.html",
-}
+    Returns:
+      (address, checksum kind, checksum) of each file; kind and checksum are None where none is published.
+    """
+    wanted = registry.parse(text)
+    facts = DATASETS.entries[wanted.name].facts
+    best, listed = 0, facts["downloads"]
+    for key, other in dict(facts["variants"]).items():
+        params = registry.parse(f"{wanted.name}:{key}").params
+        if params.items() <= wanted.params.items() and len(params) > best:
+            best, listed = len(params), other
+    return tuple((url, *checksums.known(wanted.name, url.rsplit("/", 1)[-1])) for url in listed)
 
 
 def fetch(
@@ -117,7 +61,7 @@ def fetch(
         done, total = receive(url, partial, done, hand, progress)
         if done < total:
             raise UserError(f"{url}: broke off after {done} of {total} bytes; run the same command again to go on.")
-        found = files.digest(partial, kind) if checksum else checksum
+        found = files.file_digest(partial, kind) if checksum else checksum
         if found != checksum:
             partial.unlink()
             raise UserError(f"{url}: {kind} {found}, not {checksum}; the file was removed, fetch it again.")
@@ -126,7 +70,7 @@ def fetch(
         raise UserError(
             f"{final}: cannot be written ({error.strerror or error}); choose a folder with space that is yours and run the "
             f"same command again to go on."
-        )
+        ) from error
     return final
 
 
@@ -143,9 +87,9 @@ def receive(url: str, partial: pathlib.Path, done: int, hand: str, progress) -> 
     except urllib.error.HTTPError as error:
         if error.code == 416:  # nothing is left to fetch
             return done, done
-        raise UserError(f"{url}: the server answers {error.code} {error.reason}; {hand}.")
+        raise UserError(f"{url}: the server answers {error.code} {error.reason}; {hand}.") from error
     except NETWORK as error:
-        raise UserError(f"{url}: cannot be reached ({files.said(getattr(error, 'reason', error))}); {hand}.")
+        raise UserError(f"{url}: cannot be reached ({files.said(getattr(error, 'reason', error))}); {hand}.") from error
     with answer:
         if done and answer.status != 206:  # this server starts again from the beginning
             done = 0
@@ -158,7 +102,7 @@ def receive(url: str, partial: pathlib.Path, done: int, hand: str, progress) -> 
                 except NETWORK as error:
                     raise UserError(
                         f"{url}: broke off after {done} bytes ({files.said(error)}); run the same command again to go on."
-                    )
+                    ) from error
                 if not chunk:
                     return done, total
                 target.write(chunk)

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from fedwin import tree
+from fedwin.data import integrity
 from fedwin.data.check import check_labels
 from fedwin.data.dataset import MAX_CELLS, Dataset, Partition
 from fedwin.data.store import Store, make_store
@@ -59,7 +60,12 @@ class Federation:
         return next(b for b in self.buckets if b >= most)
 
     def store(self) -> Store:
-        """Returns the device's view of the training data, as host arrays."""
+        """Returns the device's view of the training data, as host arrays.
+
+        Raises:
+          UserError: the examples come from a packed cache that is damaged.
+        """
+        integrity.check_arrays({name: self.dataset.train[name] for name in ("x", "y")})
         examples = {name: np.asarray(self.dataset.train[name]) for name in ("x", "y")}
         return make_store(examples, self.sizes, order=self.partition.order, info=self.info)
 
@@ -91,6 +97,7 @@ def federate(dataset: Dataset, partition: Partition, validation: Partition | Non
         raise UserError(f"the partition names example {partition.order.max()}, but there are {total}.")
     info: dict[str, Any] = {}
     if dataset.task == "classification" and partition.num_clients * dataset.num_classes <= MAX_CELLS:
+        integrity.check_arrays({"y": dataset.train["y"]})  # counting reads all labels
         counts = lambda part: part.class_counts(dataset.train["y"], dataset.num_classes)
         info["train"] = counts(partition)
         info["validation"] = np.zeros_like(info["train"]) if validation is None else counts(validation)

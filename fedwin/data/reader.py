@@ -28,8 +28,8 @@ def pillow():
     """Returns PIL.Image, or says how to get it."""
     try:
         from PIL import Image
-    except ImportError:
-        raise UserError("image files need the package Pillow; install it with `pip install pillow`.")
+    except ImportError as error:
+        raise UserError("image files need the package Pillow; install it with `pip install pillow`.") from error
     return Image
 
 
@@ -45,7 +45,9 @@ def stored(item) -> bytes:
         with open(item, "rb") as stream:
             return stream.read()
     except OSError as error:
-        raise UserError(f"{named(item)}: {error.strerror or error}; put the image there or take it out of the list.")
+        raise UserError(
+            f"{named(item)}: {error.strerror or error}; put the image there or take it out of the list."
+        ) from error
 
 
 def named(item) -> str:
@@ -71,7 +73,9 @@ def decode(item, size: int, resize: int, channels: int = 3) -> np.ndarray:
             image.draft("RGB", (resize, resize))  # lets the JPEG decoder skip what would be scaled away
             image = image.convert("RGB" if channels == 3 else "L")
     except Exception as error:  # damaged files raise many kinds
-        raise UserError(f"{named(item)}: not a decodable image ({error}); fetch it again or take it out of the list.")
+        raise UserError(
+            f"{named(item)}: not a decodable image ({error}); fetch it again or take it out of the list."
+        ) from error
     width, height = image.size
     scale = resize / min(width, height)
     width, height = max(round(width * scale), size), max(round(height * scale), size)

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fedwin.data import Dataset
-from fedwin.data.digest import digest
+from fedwin.data.feature_digest import feature_digest
 from fedwin.data.federation import Federation
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
@@ -29,7 +29,7 @@ def _examples_hash(dataset: Dataset):
     h = hashlib.blake2b(digest_size=8)
     for split in (dataset.train, dataset.test):
         for name in sorted(split):
-            h.update(name.encode() + digest(split[name]))
+            h.update(name.encode() + feature_digest(split[name]))
     return h
 
 

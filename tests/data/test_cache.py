@@ -16,7 +16,7 @@ import pytest
 from experiments import partition as partition_binary
 from experiments import prepare
 from fedwin import data
-from fedwin.data import cache, digest, download
+from fedwin.data import cache, download, feature_digest, places, table
 from fedwin.errors import UserError
 
 CHOICES = [
@@ -56,7 +56,7 @@ def test_a_cache_holds_the_whole_data_set(tmp_path, text):
 def test_a_cache_is_of_one_choice_and_replaced_whole(tmp_path):
     text = "cifar10_synthetic:n=20,tests=10"
     cache.write(data.load(text), text, tmp_path)
-    assert cache.folder_of("cifar10_synthetic:n=30,tests=10", tmp_path) != cache.folder_of(text, tmp_path)
+    assert places.folder_of("cifar10_synthetic:n=30,tests=10", tmp_path) != places.folder_of(text, tmp_path)
     cache.write(data.load(text + ",seed=1"), text, tmp_path)
     np.testing.assert_array_equal(data.load(text, tmp_path).train["x"], data.load(text + ",seed=1").train["x"])
     assert [path.name for path in tmp_path.iterdir()] == ["cifar10_synthetic_n_20_tests_10.fedwin"]
@@ -66,7 +66,7 @@ def test_two_choices_of_one_folder_are_told_apart(tmp_path):
     one, other = "image_folder:train=a/b.csv", "image_folder:train=a_b.csv"
     dataset = data.load("cifar10_synthetic:n=20,tests=10")
     folder = cache.write(dataset, one, tmp_path)
-    assert folder == cache.folder_of(other, tmp_path)
+    assert folder == places.folder_of(other, tmp_path)
     for use in (lambda: data.load(other, tmp_path), lambda: cache.write(dataset, other, tmp_path)):
         with pytest.raises(UserError, match=f"the cache of '{one}', not of '{other}'"):
             use()
@@ -96,13 +96,28 @@ def test_a_digest_does_not_depend_on_how_the_rows_are_held(tmp_path, monkeypatch
     changed = np.array(mapped)
     changed[20] += 1
     for whole in (1 << 20, 100):  # in full, and by a sample of the rows
-        monkeypatch.setattr(digest, "WHOLE_BYTES", whole)
-        assert digest.digest(lazy) == digest.digest(mapped) == digest.digest(np.asarray(lazy)) != digest.digest(changed)
-    monkeypatch.setattr(digest, "ROWS", 10)
-    assert digest.digest(lazy) == digest.digest(mapped) == digest.digest(changed)  # row 20 is not in the sample
-    assert digest.digest(mapped) != digest.digest(mapped[:39]) and digest.digest(mapped) != digest.digest(mapped + 1)
+        monkeypatch.setattr(feature_digest, "WHOLE_BYTES", whole)
+        assert (
+            feature_digest.feature_digest(lazy)
+            == feature_digest.feature_digest(mapped)
+            == feature_digest.feature_digest(np.asarray(lazy))
+            != feature_digest.feature_digest(changed)
+        )
+    monkeypatch.setattr(feature_digest, "ROWS", 10)
+    assert (
+        feature_digest.feature_digest(lazy)
+        == feature_digest.feature_digest(mapped)
+        == feature_digest.feature_digest(changed)
+    )  # row 20 is not in the sample
+    assert feature_digest.feature_digest(mapped) != feature_digest.feature_digest(
+        mapped[:39]
+    ) and feature_digest.feature_digest(mapped) != feature_digest.feature_digest(mapped + 1)
     labels = np.arange(6, dtype=np.int32)
-    assert digest.digest(labels) != digest.digest(labels.reshape(3, 2)) != digest.digest(labels.reshape(2, 3))
+    assert (
+        feature_digest.feature_digest(labels)
+        != feature_digest.feature_digest(labels.reshape(3, 2))
+        != feature_digest.feature_digest(labels.reshape(2, 3))
+    )
 
 
 def test_images_are_packed_on_all_cores_and_in_order(tmp_path, monkeypatch):
@@ -138,15 +153,15 @@ def test_nothing_half_written_stays(tmp_path):
 def test_incomplete_and_foreign_caches_are_named(tmp_path):
     folder = cache.write(data.load("digits"), "digits", tmp_path)
     (folder / "train.y.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(UserError, match="digits.fedwin: not a complete cache"):
-        data.load("digits", tmp_path)
+    with pytest.raises(UserError, match="digits.fedwin/train.y.npy: not a complete cache"):
+        cache.read(folder, "digits")
     meta = json.loads((folder / "meta.json").read_text())
     (folder / "meta.json").write_text(json.dumps({**meta, "format": 99}))
     with pytest.raises(UserError, match="format 99"):
         data.load("digits", tmp_path)
     (folder / "meta.json").unlink()
-    with pytest.raises(UserError, match="not a complete cache"):
-        data.load("digits", tmp_path)
+    with pytest.raises(UserError, match="digits.fedwin: not a complete cache"):
+        cache.read(folder, "digits")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         cache.write(data.load("digits"), "digits", tmp_path / "file")
@@ -164,7 +179,7 @@ def test_a_large_cache_opens_in_well_under_a_second(tmp_path):
         tmp_path,
     )
     start = time.perf_counter()
-    opened = cache.read(cache.folder_of("words", tmp_path))
+    opened = cache.read(places.folder_of("words", tmp_path))
     assert time.perf_counter() - start < 1.0
     assert opened.natural.num_clients == clients and opened.natural.ids[5] == "00000005"
 
@@ -255,7 +270,7 @@ def test_prepare_downloads_packs_and_reports(tmp_path, server, monkeypatch):
             running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
             threading.Thread(target=running.serve_forever, daemon=True).start()
             urls.append((f"http://127.0.0.1:{running.server_address[1]}/{split}-{what}-idx{dims}-ubyte.gz", None, None))
-    monkeypatch.setitem(download.SOURCES, "mnist", tuple(urls))
+    monkeypatch.setattr(download, "sources", lambda text: tuple(urls) if text == "mnist" else ())
     with pytest.warns(UserWarning, match="unverified"):
         text = prepare.prepare("mnist", tmp_path / "new", tmp_path / "cache")
     assert "mnist: 4 training and 4 test examples" in text and "opens in" in text
@@ -267,7 +282,7 @@ def test_prepare_downloads_packs_and_reports(tmp_path, server, monkeypatch):
 
 
 def test_the_list_names_every_data_set():
-    lines = prepare.listing().splitlines()
+    lines = table.listing().splitlines()
     assert [line.split()[0] for line in lines] == sorted(data.DATASETS)
     assert any("by hand" in line and line.startswith("pacs ") for line in lines)
 

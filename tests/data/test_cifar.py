@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data.formats import checksums
 from fedwin.data.sources import cifar
 from fedwin.errors import UserError
 
@@ -82,7 +81,7 @@ def test_binary_files_of_unknown_checksum_warn(tmp_path):
 def test_matching_checksums_are_verified(tmp_path, monkeypatch):
     contents = write_cifar10(tmp_path, suffix=".bin", compress=".gz")
     sums = {f"{name}.bin": ("sha256", hashlib.sha256(blob).hexdigest()) for name, (_, _, blob) in contents.items()}
-    monkeypatch.setitem(checksums.CHECKSUMS, "cifar10", sums)
+    monkeypatch.setitem(data.DATASETS.entries["cifar10"].facts, "checksums", sums)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert data.load("cifar10", tmp_path).verified
@@ -92,7 +91,7 @@ def test_matching_checksums_are_verified(tmp_path, monkeypatch):
 def test_pickles_with_the_right_md5_are_read(tmp_path, monkeypatch, compress):
     contents = write_cifar10(tmp_path / "cifar-10-batches-py", compress=compress)
     sums = {name: ("md5", hashlib.md5(blob).hexdigest()) for name, (_, _, blob) in contents.items()}
-    monkeypatch.setitem(checksums.CHECKSUMS, "cifar10", sums)
+    monkeypatch.setitem(data.DATASETS.entries["cifar10"].facts, "checksums", sums)
     dataset = data.load("cifar10", tmp_path)
     expect(dataset, contents)
     assert dataset.verified
@@ -115,7 +114,9 @@ def test_even_a_verified_pickle_cannot_call_functions(tmp_path, monkeypatch):
     (tmp_path / "data_batch_2").write_bytes(evil)
     sums = {name: ("md5", hashlib.md5(blob).hexdigest()) for name, (_, _, blob) in contents.items()}
     monkeypatch.setitem(
-        checksums.CHECKSUMS, "cifar10", {**sums, "data_batch_2": ("md5", hashlib.md5(evil).hexdigest())}
+        data.DATASETS.entries["cifar10"].facts,
+        "checksums",
+        {**sums, "data_batch_2": ("md5", hashlib.md5(evil).hexdigest())},
     )
     with pytest.raises(UserError, match="data_batch_2.*system"):
         data.load("cifar10", tmp_path)
@@ -164,7 +165,7 @@ def test_a_verified_archive_verifies_what_is_in_it(tmp_path, monkeypatch):
             packed.add(tmp_path / name, f"cifar-100-binary/{name}")
     assert not data.load("cifar100", archive).verified
     right = hashlib.sha256(archive.read_bytes()).hexdigest()
-    monkeypatch.setitem(checksums.CHECKSUMS["cifar100"], archive.name, ("sha256", right))
+    monkeypatch.setitem(data.DATASETS.entries["cifar100"].facts["checksums"], archive.name, ("sha256", right))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert data.load("cifar100", archive.parent).verified
@@ -198,7 +199,7 @@ def test_cifar100_pickles_and_options(tmp_path, monkeypatch):
     for name in ("train", "test"):
         (tmp_path / name).write_bytes(blob)
     md5 = ("md5", hashlib.md5(blob).hexdigest())
-    monkeypatch.setitem(checksums.CHECKSUMS, "cifar100", dict.fromkeys(("train", "test"), md5))
+    monkeypatch.setitem(data.DATASETS.entries["cifar100"].facts, "checksums", dict.fromkeys(("train", "test"), md5))
     dataset = data.load("cifar100:constants=cifar10", tmp_path)
     assert dataset.train["y"].tolist() == [7, 9] and dataset.mean == cifar.CONSTANTS["cifar10"][0]
     for option in ("label=medium", "constants=mine"):

@@ -101,17 +101,19 @@ def test_a_choice_downloads_the_files_that_it_reads():
     assert names("landmarks:small=true,size=64") == ["mini_gld_train_split.csv", "mini_gld_test.csv"]
     assert names("femnist_digits:form=hdf5") == ["fed_emnist_digitsonly.tar.bz2"]
     assert names("femnist:paper=1") == names("femnist") and names("femnist:form=leaf") == names("pacs") == []
-    assert {name.partition(":")[0] for name in download.SOURCES} <= set(data.DATASETS)
 
 
 def test_downloads_and_loaders_have_the_same_checksums():
-    for name, listed in download.SOURCES.items():
-        for url, kind, checksum in listed:
-            published = checksums.known(name.partition(":")[0], url.rsplit("/", 1)[-1])
-            assert published == (kind, checksum) or name == "mnist_writers"
+    known = 0
+    for name, entry in data.DATASETS.entries.items():
+        for text in (name, *(f"{name}:{params}" for params in dict(entry.facts["variants"]))):
+            for url, kind, checksum in download.sources(text):
+                assert checksums.known(name, url.rsplit("/", 1)[-1]) == (kind, checksum)
+                known += kind is not None
+    assert known == 21
     sizes = {"md5": 32, "sha256": 64}
-    for listed in checksums.CHECKSUMS.values():
-        assert all(len(checksum) == sizes[kind] for kind, checksum in listed.values())
+    for entry in data.DATASETS.entries.values():
+        assert all(len(checksum) == sizes[kind] for kind, checksum in dict(entry.facts["checksums"]).values())
 
 
 def pam():
@@ -125,18 +127,18 @@ def test_a_file_with_the_published_checksum_is_verified(tmp_path, monkeypatch, f
     if form == "download":
         path = tmp_path / "cifar100.sqlite.lzma"
         write_tff_sqlite(path, pam(), compress=True)
-        right = {path.name: ("sha256", files.digest(path, "sha256"))}
+        right = {path.name: ("sha256", files.file_digest(path, "sha256"))}
     else:
         right = {}
         for side in ("train", "test"):
             path = tmp_path / f"federated_cifar100_{side}.sqlite"
             write_fedjax_sqlite(path, {b"a": {"image": np.zeros((1, 32, 32, 3), np.uint8), "label": np.array([1])}})
-            right[path.name] = ("sha256", files.digest(path, "sha256"))
+            right[path.name] = ("sha256", files.file_digest(path, "sha256"))
             path.with_name(path.name + ".xz").write_bytes(lzma.compress(path.read_bytes()))
             path.unlink()
     with pytest.warns(UserWarning, match="cifar100_pam: unverified"):
         assert not data.load("cifar100_pam", tmp_path).verified
-    monkeypatch.setitem(checksums.CHECKSUMS, "cifar100_pam", right)
+    monkeypatch.setitem(data.DATASETS.entries["cifar100_pam"].facts, "checksums", right)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert data.load("cifar100_pam", tmp_path).verified
@@ -146,7 +148,7 @@ def test_a_file_with_the_published_checksum_is_verified(tmp_path, monkeypatch, f
 def test_idx_files_are_verified_as_distributed(tmp_path, monkeypatch):
     write(tmp_path)
     right = {path.name: ("sha256", hashlib.sha256(path.read_bytes()).hexdigest()) for path in tmp_path.iterdir()}
-    monkeypatch.setitem(checksums.CHECKSUMS, "fmnist", right)
+    monkeypatch.setitem(data.DATASETS.entries["fmnist"].facts, "checksums", right)
     assert data.load("fmnist", tmp_path).verified
 
 
@@ -186,7 +188,7 @@ def test_prepare_fetches_the_small_list(tmp_path, monkeypatch):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_address[1]}"
     local = tuple((f"{base}/{name}", None, None) for name in names("landmarks:small=true"))
-    monkeypatch.setitem(download.SOURCES, "landmarks:small=true", local)
+    monkeypatch.setattr(download, "sources", lambda text: local)
     with pytest.raises(UserError, match="404"):
         prepare.prepare("landmarks:small=true", tmp_path, tmp_path)
     server.shutdown()

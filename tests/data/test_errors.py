@@ -201,3 +201,10 @@ def test_archives_and_compressed_files(tmp_path):
     with pytest.raises(UserError, match="x.lzma: the compressed file"):
         files.decode(b"\x5d\0\0\x80\0 cut", "x.lzma")
     assert files.plain("a/b/train.bin.xz") == "train.bin"
+
+
+def test_the_report_of_a_partition_without_one_is_nobodys_to_write():
+    part = data.Partition(np.arange(2, dtype=np.int32), np.array([0, 2]))
+    assert part.report == {}
+    with pytest.raises(TypeError):
+        part.report["left_out"] = 1

@@ -39,7 +39,7 @@ def decode(raw: bytes, name) -> bytes:
         with function(io.BytesIO(raw)) as stream:
             return stream.read()
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise UserError(f"{name}: the compressed file is truncated or damaged ({error}); fetch it again.")
+        raise UserError(f"{name}: the compressed file is truncated or damaged ({error}); fetch it again.") from error
 
 
 def read(path) -> bytes:
@@ -47,7 +47,7 @@ def read(path) -> bytes:
     try:
         raw = pathlib.Path(path).read_bytes()
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}; check the path and --data_dir.")
+        raise UserError(f"{path}: {error.strerror or error}; check the path and --data_dir.") from error
     return decode(raw, path)
 
 
@@ -91,7 +91,7 @@ def children(folder: pathlib.Path) -> list[pathlib.Path]:
     try:
         return sorted(folder.iterdir())
     except OSError as error:
-        raise UserError(f"{folder}: cannot be listed ({error.strerror or error}); check --data_dir.")
+        raise UserError(f"{folder}: cannot be listed ({error.strerror or error}); check --data_dir.") from error
 
 
 class Missing(UserError):
@@ -139,10 +139,10 @@ def members(path, wanted=lambda name: True) -> dict[str, bytes]:
                 if entry.isfile() and wanted(entry.name)
             }
     except BROKEN as error:
-        raise UserError(f"{path}: not a readable tar or zip archive ({said(error)}); fetch it again.")
+        raise UserError(f"{path}: not a readable tar or zip archive ({said(error)}); fetch it again.") from error
 
 
-def digest(content, kind: str = "md5") -> str:
+def file_digest(content, kind: str = "md5") -> str:
     """Returns the hexadecimal checksum of bytes or of a file's bytes as they lie on the disk."""
     if isinstance(content, bytes):
         return hashlib.new(kind, content).hexdigest()

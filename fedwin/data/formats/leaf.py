@@ -39,7 +39,7 @@ def read(folder):
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"{path}: not a LEAF file with users and user_data ({error}).")
+            raise UserError(f"{path}: not a LEAF file with users and user_data ({error}).") from error
         for user in users:
             if user in seen:
                 raise UserError(f"{path}: client id '{user}' occurs twice.")

@@ -38,4 +38,4 @@ def loads(blob: bytes, where) -> object:
     try:
         return ArrayUnpickler(io.BytesIO(blob), encoding="bytes").load()
     except Exception as error:  # a damaged pickle can raise nearly anything
-        raise UserError(f"{where}: not a pickle of arrays ({files.said(error)}); fetch it again.")
+        raise UserError(f"{where}: not a pickle of arrays ({files.said(error)}); fetch it again.") from error

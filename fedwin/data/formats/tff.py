@@ -101,7 +101,9 @@ def temporary(stack, path) -> pathlib.Path:
     try:
         return pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedwin-")))
     except OSError as error:
-        raise UserError(f"{path}: no temporary folder to unpack it in ({error}); set TMPDIR to one that is yours.")
+        raise UserError(
+            f"{path}: no temporary folder to unpack it in ({error}); set TMPDIR to one that is yours."
+        ) from error
 
 
 def extract(archive: pathlib.Path, names, folder: pathlib.Path) -> None:
@@ -117,7 +119,7 @@ def extract(archive: pathlib.Path, names, folder: pathlib.Path) -> None:
                 if not missing:
                     return
     except files.BROKEN as error:
-        raise UserError(f"{archive}: not a readable tar archive ({files.said(error)}); fetch it again.")
+        raise UserError(f"{archive}: not a readable tar archive ({files.said(error)}); fetch it again.") from error
     raise UserError(f"{archive}: it holds no {' and no '.join(sorted(missing))}; fetch it again.")
 
 
@@ -129,7 +131,9 @@ def copy(source, target: pathlib.Path, path) -> None:
             try:
                 piece = source.read(1 << 22)
             except Exception as error:  # each decompressor raises its own kinds
-                raise UserError(f"{path}: the compressed file is truncated or damaged ({error}); fetch it again.")
+                raise UserError(
+                    f"{path}: the compressed file is truncated or damaged ({error}); fetch it again."
+                ) from error
             if not piece:
                 return
             yield piece
@@ -142,7 +146,7 @@ def copy(source, target: pathlib.Path, path) -> None:
         raise UserError(
             f"{path}: cannot be unpacked to {target.parent} ({error.strerror or error}); set TMPDIR to a folder with "
             f"more space."
-        )
+        ) from error
 
 
 def sizes(path, split: str) -> dict[str, int]:
@@ -202,19 +206,19 @@ def hdf5(path):
     """Gives the clients' groups of an HDF5 file: client id -> group of arrays."""
     try:
         import h5py
-    except ImportError:
-        raise UserError(f"{path}: HDF5 files need the package h5py; install it with `pip install h5py`.")
+    except ImportError as error:
+        raise UserError(f"{path}: HDF5 files need the package h5py; install it with `pip install h5py`.") from error
     try:
         source = h5py.File(path, "r")
     except OSError as error:
-        raise UserError(f"{path}: not a readable HDF5 file ({error}); fetch it again.")
+        raise UserError(f"{path}: not a readable HDF5 file ({error}); fetch it again.") from error
     with source:
         if not isinstance(source.get("examples"), h5py.Group):
             raise UserError(f"{path}: there is no group 'examples'; it is not a file of TensorFlow Federated.")
         try:
             yield source["examples"]
         except (OSError, RuntimeError) as error:  # h5py's words for damage inside
-            raise UserError(f"{path}: not a readable HDF5 file ({files.said(error)}); fetch it again.")
+            raise UserError(f"{path}: not a readable HDF5 file ({files.said(error)}); fetch it again.") from error
 
 
 def sizes_hdf5(path, feature: str) -> dict[str, int]:

@@ -20,7 +20,7 @@ def naming(where):
     except UserError:
         raise
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
-        raise UserError(f"{where}: {'there is no ' * isinstance(error, KeyError)}{files.said(error)}.")
+        raise UserError(f"{where}: {'there is no ' * isinstance(error, KeyError)}{files.said(error)}.") from error
 
 
 def first(bad: np.ndarray) -> tuple[int, ...]:

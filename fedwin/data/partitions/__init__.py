@@ -1,14 +1,5 @@
-"""How training examples are dealt to clients; importing this package fills the registry."""
+"""How training examples are dealt to clients, a file per partitioner; each enters itself in the registry."""
 
-from fedwin.data.partitions import (  # noqa: F401
-    dirichlet,
-    domain,
-    ghb_code,
-    iid,
-    natural,
-    pachinko,
-    published,
-    quantity,
-    shards,
-    yurochkin,
-)
+from fedwin.registry import import_all
+
+import_all(__name__, __path__)

@@ -38,10 +38,12 @@ def read_csv(path, text: str):
                 raise UserError(f"{path}, {where}: it has fewer values than the {len(record)} columns.")
             try:
                 yield where, user, int(image), int(label) if label else None
-            except ValueError:
-                raise UserError(f"{path}, {where}: '{image}' and class '{label}' are not whole numbers.")
+            except ValueError as error:
+                raise UserError(f"{path}, {where}: '{image}' and class '{label}' are not whole numbers.") from error
     except csv_format.Error as error:
-        raise UserError(f"{path}, line {reader.line_num + 1}: not a CSV file ({error}); is a quote left open?")
+        raise UserError(
+            f"{path}, line {reader.line_num + 1}: not a CSV file ({error}); is a quote left open?"
+        ) from error
 
 
 def read_json(path, text: str):
@@ -55,7 +57,7 @@ def read_json(path, text: str):
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{path}: not a LEAF file with users and user_data ({error}).")
+        raise UserError(f"{path}: not a LEAF file with users and user_data ({error}).") from error
     for user, images in names:
         for name in images:
             match = NAME.search(str(name))

@@ -1,1 +1,5 @@
-"""Data sets, one file each."""
+"""Data sets, a file per kind; each enters itself in the registry."""
+
+from fedwin.registry import import_all
+
+import_all(__name__, __path__)

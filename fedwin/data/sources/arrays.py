@@ -63,7 +63,12 @@ def from_arrays(
     )
 
 
-@DATASETS.register("npz")
+@DATASETS.register(
+    "npz",
+    title="arrays",
+    flag="`npz`, `fedwin.data.from_arrays`",
+    how="your own",
+)
 def npz(data_dir, *, file: str = "data.npz", num_classes: int | None = None) -> Dataset:
     """A NumPy archive with x_train, y_train, x_test, y_test and, where it has clients, client_train [N].
 
@@ -76,7 +81,7 @@ def npz(data_dir, *, file: str = "data.npz", num_classes: int | None = None) -> 
         with np.load(path, allow_pickle=False) as archive:
             held = {key: archive[key] for key in archive.files}
     except Exception as error:  # a damaged zip can raise nearly anything
-        raise UserError(f"{path}: not a readable .npz file of arrays ({error}).")
+        raise UserError(f"{path}: not a readable .npz file of arrays ({error}).") from error
     absent = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in held]
     if absent:
         raise UserError(f"{path}: {', '.join(absent)} missing; it holds {', '.join(held) or 'nothing'}.")

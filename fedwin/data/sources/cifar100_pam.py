@@ -44,7 +44,23 @@ def many(features: dict) -> dict:
     return result
 
 
-@DATASETS.register("cifar100_pam")
+CHECKSUMS = {
+    "cifar100.sqlite.lzma": ("sha256", "23d3916c9caa33395737ee560cc7cb77bbd05fc7b73647ee7be3a7e764172939"),
+    "federated_cifar100_train.sqlite": ("sha256", "a4dc2f4ac4c9b6e7bd5234a1b568389384c00c903dcd34001c3cf50a4a81c713"),
+    "federated_cifar100_test.sqlite": ("sha256", "74416c6ee8f41b1086f0e0e3c5289ac6df5a641100df48e8b583411a55de891f"),
+}
+
+
+@DATASETS.register(
+    "cifar100_pam",
+    title="CIFAR-100 by Pachinko allocation",
+    how="downloads TFF's `cifar100.sqlite.lzma`; reads its HDF5 archive and FedJAX's SQLite; drawn from CIFAR-100 "
+    "where none of them is there",
+    sizes="500 / 50,000 / 10,000",
+    prepared="not measured: file not available",
+    downloads=(SOURCE,),
+    checksums=CHECKSUMS,
+)
 def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dataset:
     """CIFAR-100 with its 500 Pachinko clients: x uint8 [N, 32, 32, 3], y in 0..99, 'coarse' in 0..19.
 
@@ -71,11 +87,11 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
         else:
             try:
                 whole = cifar.cifar100(data_dir)
-            except files.Missing:
+            except files.Missing as error:
                 wanted = (
                     "cifar100.sqlite, federated_cifar100_*.sqlite, fed_cifar100_*.h5 (also compressed) or CIFAR-100"
                 )
-                raise files.missing("cifar100_pam", data_dir, wanted, SOURCE)
+                raise files.missing("cifar100_pam", data_dir, wanted, SOURCE) from error
             sides, verified = drawn(whole, seed), whole.verified
     (train, natural), (test, test_natural) = sides
     return Dataset(

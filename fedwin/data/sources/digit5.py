@@ -117,7 +117,7 @@ def matlab(folders, names) -> list[tuple]:
                 content = loadmat(path)
                 found.append((content["X"].transpose(3, 0, 1, 2), content["y"], path))
             except Exception as error:  # damaged files raise many kinds
-                raise UserError(f"{path}: not a readable MATLAB file with X and y ({error}).")
+                raise UserError(f"{path}: not a readable MATLAB file with X and y ({error}).") from error
     return found
 
 
@@ -153,7 +153,7 @@ def listed_images(folders) -> list[tuple]:
             try:
                 images.append(np.asarray(pillow().open(image).convert("RGB")))
             except Exception as error:  # damaged files raise many kinds
-                raise UserError(f"{image}: not a decodable image ({error}).")
+                raise UserError(f"{image}: not a decodable image ({error}).") from error
             if images[-1].shape != images[0].shape:
                 raise UserError(f"{image}: {images[-1].shape[:2]} pixels, but {images[0].shape[:2]} before.")
             labels.append(int(label))
@@ -194,7 +194,15 @@ def stratified(labels: np.ndarray, limit: int, rng) -> tuple[np.ndarray, np.ndar
     return rng.permutation(np.setdiff1d(order, test))[:limit], test
 
 
-@DATASETS.register("digit5")
+@DATASETS.register(
+    "digit5",
+    title="Digit Five",
+    how="by hand: FedBN's `digit_dataset.zip`, or any of the five originals (`:domains=mnist+usps`)",
+    sizes="by domain / 7,438 per domain / a fifth of each",
+    prepared="6.0 s (mnist+usps: 14,876 / 15,860)",
+    cache="69 MiB",
+    by_hand="digit_dataset.zip linked from https://github.com/med-air/FedBN",
+)
 def digit5(
     data_dir, *, domains: str = "+".join(DOMAINS), parts: int = 10, per_domain: int = 7438, split_seed: int = 0
 ) -> Dataset:

@@ -13,7 +13,14 @@ from fedwin.data.rng import generator
 TRAIN_PER_CLASS = 140
 
 
-@DATASETS.register("digits")
+@DATASETS.register(
+    "digits",
+    title="digits (scikit-learn)",
+    how="comes with scikit-learn",
+    sizes="by partition / 1,400 / 397",
+    prepared="needs none",
+    cache="0.1 MiB",
+)
 def digits(data_dir=None) -> Dataset:
     """Returns x uint8 [N, 8, 8, 1] (grey level g stored as round(255 g / 16)) and y in 0..9; reads no file of its own.
 

@@ -100,7 +100,9 @@ def query(path, sql: str, values=()):
     try:
         yield from connection.execute(sql, values)
     except DAMAGE as error:
-        raise UserError(f"{path}: not a readable federated SQLite file ({files.said(error)}); fetch it again.")
+        raise UserError(
+            f"{path}: not a readable federated SQLite file ({files.said(error)}); fetch it again."
+        ) from error
     finally:
         connection.close()
 
@@ -124,7 +126,7 @@ def read_sqlite(path, chosen=None, convert=dict):
         except Exception as error:  # zlib, msgpack and array errors alike mean a damaged record
             raise UserError(
                 f"{path}, client '{clients.text(client)}': its record is damaged ({error}); fetch the file again."
-            )
+            ) from error
         with values.naming(f"{path}, client '{clients.text(client)}'"):
             features = convert(features)
         yield client, features
@@ -141,12 +143,19 @@ def lookup(path, chosen):
                 raise UserError(f"{path}: there is no client '{clients.text(client)}'.")
             yield row
     except DAMAGE as error:
-        raise UserError(f"{path}: not a readable federated SQLite file ({files.said(error)}); fetch it again.")
+        raise UserError(
+            f"{path}: not a readable federated SQLite file ({files.said(error)}); fetch it again."
+        ) from error
     finally:
         connection.close()
 
 
-@DATASETS.register("fedjax")
+@DATASETS.register(
+    "fedjax",
+    title="any `fedjax.FederatedData`",
+    flag="`fedwin.data.from_fedjax`, `fedjax:train=FILE,test=FILE`",
+    how="your own",
+)
 def fedjax_files(data_dir, *, train: str, test: str, num_classes: int | None = None) -> Dataset:
     """Any pair of FedJAX SQLite files whose examples have 'x' and 'y'.
 

@@ -112,7 +112,9 @@ def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], li
             images.append(record["image_id"])
             users.append(record[user_column] if user_column else "")
     except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num + 1}: not a CSV file ({error}); is a quote left open?")
+        raise UserError(
+            f"{path}, line {reader.line_num + 1}: not a CSV file ({error}); is a quote left open?"
+        ) from error
     if not images:
         raise UserError(f"{path}: it lists no image.")
     return images, users if user_column else None, np.array(classes, np.int32)
@@ -238,7 +240,26 @@ def build(
     raise files.missing(name, data_dir, f"{train_names[0]} and {test_names[0]}", source)
 
 
-@DATASETS.register("landmarks")
+LISTS = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
+SMALL = "https://storage.googleapis.com/tff-datasets-public/"
+
+
+@DATASETS.register(
+    "landmarks",
+    title="Landmarks-User-160k",
+    how="lists download; images by hand",
+    sizes="1,262 / 164,172 / those in `test.csv`",
+    prepared="not measured: file not available",
+    downloads=(LISTS,),
+    variants={"small=true": (SMALL + "mini_gld_train_split.csv", SMALL + "mini_gld_test.csv")},
+    by_hand="the images <image_id>.jpg named in the lists, from "
+    "https://s3.amazonaws.com/google-landmark/train/images_000.tar to _499",
+    checksums={
+        "landmarks-user-160k.zip": ("md5", "53c36bd7d5fc12f927af2820b7e4a57c"),
+        "mini_gld_train_split.csv": ("md5", "9fd62cf79a67046fdd673d3a0ac52841"),
+        "mini_gld_test.csv": ("md5", "298e9d19d66357236f66fe8e22920933"),
+    },
+)
 def landmarks(data_dir, *, size: int = 224, resize: int = 256, small: bool = False) -> Dataset:
     """Landmarks-User-160k: 164,172 images of 2,028 landmarks by 1,262 photographers; images decoded when used.
 
@@ -258,7 +279,21 @@ def landmarks(data_dir, *, size: int = 224, resize: int = 256, small: bool = Fal
     )
 
 
-@DATASETS.register("inaturalist")
+@DATASETS.register(
+    "inaturalist",
+    title="iNaturalist-User-120k",
+    how="by hand",
+    sizes="9,275 / 120,300 / 35,641",
+    prepared="not measured: file not available",
+    by_hand="iNaturalist_{train,test}.csv, and train_val_images.tar.gz and test2017.tar.gz from "
+    "https://ml-inat-competition-datasets.s3.amazonaws.com/2017/",
+    checksums={
+        "iNaturalist_train.csv": ("md5", "63d5a41699434bc2b13f5853f3764c18"),
+        "iNaturalist_test.csv": ("md5", "bcf08a5a740ee76dac4e5af668081891"),
+        "train_val_images.tar.gz": ("md5", "7c784ea5e424efaec655bd392f87301f"),
+        "test2017.tar.gz": ("md5", "7d9b096fa1cd94d67a0fa779ea301234"),
+    },
+)
 def inaturalist(data_dir, *, size: int = 224, resize: int = 256, users: str = "user_120k") -> Dataset:
     """iNaturalist-User-120k: 120,300 images of 1,203 species by 9,275 observers; images decoded when used.
 
@@ -284,7 +319,12 @@ def inaturalist(data_dir, *, size: int = 224, resize: int = 256, users: str = "u
     )
 
 
-@DATASETS.register("image_folder")
+@DATASETS.register(
+    "image_folder",
+    title="any image folder",
+    how="your images, `train.csv` (`user_id,image_id,class`), `test.csv`",
+    prepared="decoded when used",
+)
 def image_folder(
     data_dir,
     *,

@@ -43,7 +43,15 @@ def is_archive(path) -> bool:
     return bool(re.fullmatch(r".*pacs.*\.(zip|tgz|tar(\.\w+)?)", path.name, re.IGNORECASE)) and path.is_file()
 
 
-@DATASETS.register("pacs")
+@DATASETS.register(
+    "pacs",
+    title="PACS",
+    how="by hand: image folders or a tar",
+    sizes="by domain / 8,994 / 997",
+    prepared="0.5 s for a subset of 84 images at 64 pixels",
+    cache="1 MiB",
+    by_hand="the folders photo, art_painting, cartoon and sketch from https://dali-dl.github.io/project_iccv2017.html",
+)
 def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float = 0.1, split_seed: int = 0) -> Dataset:
     """PACS: x uint8 [N, 224, 224, 3] decoded when used, y in 0..6, 'domain' in 0..3; 9,991 images.
 

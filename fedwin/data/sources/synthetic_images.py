@@ -11,7 +11,7 @@ from fedwin.data.reader import Images
 from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
 from fedwin.data.sources import cifar, cifar_names, digit5, femnist, folder, mnist, pacs
-from fedwin.data.sources.synthetic_text import check, owners, ragged
+from fedwin.data.sources.synthetic_text import DRAWN, check, owners, ragged
 from fedwin.errors import UserError
 
 NOISE = 40.0
@@ -61,7 +61,7 @@ def image_set(name, side, channels, num_classes, n, tests, seed, mean, std, clas
 def register_images(name, side, channels, num_classes, mean, std, class_names) -> None:
     """Registers a stand-in for a set of images without clients."""
 
-    @DATASETS.register(f"{name}_synthetic")
+    @DATASETS.register(f"{name}_synthetic", how=DRAWN)
     def build(data_dir=None, *, n: int = 5000, tests: int = 1000, seed: int = 0) -> Dataset:
         return image_set(f"{name}_synthetic", side, channels, num_classes, n, tests, seed, mean, std, class_names)
 
@@ -84,7 +84,7 @@ def hundred(rng) -> np.ndarray:
     return (smooth(rng, 20, 32, 3)[cifar_names.PARENT] + 0.7 * smooth(rng, 100, 32, 3)).astype(np.float32)
 
 
-@DATASETS.register("cifar100_synthetic")
+@DATASETS.register("cifar100_synthetic", how=DRAWN)
 def cifar100(data_dir=None, *, label: str = "fine", n: int = 10_000, tests: int = 2000, seed: int = 0) -> Dataset:
     """CIFAR-100-like images with the tree of 20 x 5 classes."""
     check("cifar100_synthetic", n=n, tests=tests)
@@ -100,7 +100,7 @@ def cifar100(data_dir=None, *, label: str = "fine", n: int = 10_000, tests: int 
     return Dataset("cifar100_synthetic", train, test, len(names), mean=mean, std=std, class_names=names)
 
 
-@DATASETS.register("cifar100_pam_synthetic")
+@DATASETS.register("cifar100_pam_synthetic", how=DRAWN)
 def cifar100_pam(
     data_dir=None, *, clients: int = 500, test_clients: int = 100, per_client: int = 100, seed: int = 0
 ) -> Dataset:
@@ -133,7 +133,7 @@ def cifar100_pam(
 def register_writers(name, num_classes, clients, same_writers, mean, std, class_names) -> None:
     """Registers a stand-in for characters by writer: ragged clients, each with a brightness of its own."""
 
-    @DATASETS.register(f"{name}_synthetic")
+    @DATASETS.register(f"{name}_synthetic", how=DRAWN)
     def build(data_dir=None, *, clients: int = clients, n: int = 20 * clients, seed: int = 0) -> Dataset:
         check(f"{name}_synthetic", clients=clients, n=n)
         rng = generator(seed, f"{name}_synthetic")
@@ -199,7 +199,7 @@ class Drawn(Images):
 def register_users(name, num_classes, clients) -> None:
     """Registers a stand-in for photographs by user: ragged clients, few classes each."""
 
-    @DATASETS.register(f"{name}_synthetic")
+    @DATASETS.register(f"{name}_synthetic", how=DRAWN)
     def build(
         data_dir=None, *, clients: int = clients, n: int = 2 * clients, size: int = 224, seed: int = 0
     ) -> Dataset:
@@ -223,7 +223,7 @@ register_users("inaturalist", 1203, 9275)
 def register_domains(name, side, num_classes, domains, per_domain, tests, mean, std, class_names) -> None:
     """Registers a stand-in for one label set in several styles: one pattern per class, recoloured per domain."""
 
-    @DATASETS.register(f"{name}_synthetic")
+    @DATASETS.register(f"{name}_synthetic", how=DRAWN)
     def build(
         data_dir=None, *, per_domain: int = per_domain, tests: int = tests, size: int = side, seed: int = 0
     ) -> Dataset:

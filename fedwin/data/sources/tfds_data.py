@@ -15,7 +15,12 @@ from fedwin.errors import UserError
 CONSTANTS = {**cifar.CONSTANTS, "mnist": ((0.1307,), (0.3081,)), "imagenet": folder.IMAGENET, None: (None, None)}
 
 
-@DATASETS.register("tfds")
+@DATASETS.register(
+    "tfds",
+    title="any prepared TFDS builder",
+    flag="`tfds:name=NAME`",
+    how="prepared as array_record; TensorFlow is not needed to read it",
+)
 def tfds(
     data_dir,
     *,
@@ -60,7 +65,7 @@ def tfds(
         raise
     except Exception as error:  # the package raises many kinds, and each means that the folder is not as it should be
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"tfds: cannot read {place} ({first}); prepare it there as array_record.")
+        raise UserError(f"tfds: cannot read {place} ({first}); prepare it there as array_record.") from error
     images = sides[0]["x"]
     if constants == "auto":
         constants = builder.name if builder.name in CONSTANTS and images.dtype == np.uint8 else None

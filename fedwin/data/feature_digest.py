@@ -11,7 +11,7 @@ WHOLE_BYTES = 64 << 20
 ROWS = 256
 
 
-def digest(values) -> bytes:
+def feature_digest(values) -> bytes:
     """Returns a hash of a feature's shape, type and rows: an array, memory map or Images [N, ...].
 
     Which rows are read is decided by the size alone, so a run that began on image files goes on from their packed cache.

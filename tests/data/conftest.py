@@ -1,0 +1,11 @@
+"""No test reads or writes the caches of whoever runs it."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def cache_dir(tmp_path_factory, monkeypatch):
+    """The user's cache directory, a new one for each test."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("FEDWIN_CACHE_DIR", str(folder))
+    return folder
