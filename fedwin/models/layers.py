@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.nn import initializers
 
-from fedwin.models.conv import Conv
+from fedwin.models.convolution import Conv
 
 he_normal = initializers.variance_scaling(2.0, "fan_in", "normal")
 # PyTorch's default for Linear and Conv2d, U(-1/sqrt(fan_in), 1/sqrt(fan_in)).

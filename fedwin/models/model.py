@@ -1,6 +1,7 @@
 """What the toolkit asks of a network."""
 
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 

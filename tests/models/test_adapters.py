@@ -11,7 +11,7 @@ from jax import lax
 
 from fedwin.errors import UserError
 from fedwin.models import from_fedjax, from_flax, from_haiku
-from fedwin.models.lowering import lower_convolutions
+from fedwin.models.convolution import lower_convolutions
 
 NUMBERS = ("NHWC", "HWIO", "NHWC")
 

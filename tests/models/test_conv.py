@@ -7,7 +7,7 @@ import pytest
 from flax import linen as nn
 from jax import lax
 
-from fedwin.models import conv
+from fedwin.models import convolution as conv
 
 NHWC = ("NHWC", "HWIO", "NHWC")
 CASES = {

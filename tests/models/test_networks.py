@@ -176,7 +176,7 @@ def test_resnet20_shortcut_a_has_no_parameters():
 
 
 def test_wsm_pool_ignores_row_and_column_three():
-    from fedwin.models.conv import avg_pool
+    from fedwin.models.convolution import avg_pool
 
     x = jnp.arange(2 * 4 * 4 * 3, dtype=jnp.float32).reshape(2, 4, 4, 3)
     pooled = avg_pool(x, (3, 3), (2, 2))

@@ -10,9 +10,11 @@ from jax.nn import initializers
 
 from fedwin.errors import UserError
 from fedwin.losses import last_target
-from fedwin.models.adapters import from_flax
+from fedwin.models.building import build_network, check_size
 from fedwin.models.layers import haiku_kernel, torch_dense, torch_kernel
 from fedwin.models.model import Model
+from fedwin.models.precision import compute_dtype
+from fedwin.models.registry import MODELS
 
 
 def uniform(bound: float):
@@ -109,10 +111,11 @@ class LanguageModel(nn.Module):
 def _language_model(name, input_shape, num_classes, dtype, predict, **sizes) -> Model:
     if predict not in ("all", "last"):
         raise UserError(f"{name}: predict must be all or last, not '{predict}'.")
-    module = LanguageModel(num_classes, num_classes=num_classes, predict=predict, dtype=jnp.dtype(dtype), **sizes)
-    return from_flax(module, input_shape, num_classes, name=name, dtype=dtype, lower=False, input_dtype=jnp.int32)
+    module = LanguageModel(num_classes, num_classes=num_classes, predict=predict, dtype=compute_dtype(dtype), **sizes)
+    return build_network(name, module, input_shape, num_classes, "tokens")
 
 
+@MODELS.register("shakespeare_lstm")
 def shakespeare_lstm(input_shape, num_classes, *, predict: str = "all", dtype: str = "float32") -> Model:
     """FedJAX's character model: embedding 8, two LSTMs of 256 with tanh between, 820,522 parameters for 90 ids.
 
@@ -122,16 +125,21 @@ def shakespeare_lstm(input_shape, num_classes, *, predict: str = "all", dtype: s
     return _language_model("shakespeare_lstm", input_shape, num_classes, dtype, predict, **sizes)
 
 
+@MODELS.register("leaf_lstm")
 def leaf_lstm(input_shape, num_classes, *, predict: str = "last", hidden: int = 100, dtype: str = "float32") -> Model:
     """FedProx's and GHB's character model: embedding 8, two LSTMs of 100, last step: 132,720 parameters for 80 ids.
 
     https://arxiv.org/abs/1812.01097, https://arxiv.org/abs/1812.06127; LEAF's own has hidden=256. Logits [B, 80].
     """
+    check_size("leaf_lstm", "hidden", hidden)
     sizes = dict(embed=8, hidden=hidden, layers=2, tanh=False, project=0, padded=False, init="torch")
     return _language_model("leaf_lstm", input_shape, num_classes, dtype, predict, **sizes)
 
 
-def stackoverflow_lstm(input_shape, num_classes, *, predict: str = "last", tanh: bool = True, dtype: str = "float32") -> Model:  # fmt: skip
+@MODELS.register("stackoverflow_lstm")
+def stackoverflow_lstm(
+    input_shape, num_classes, *, predict: str = "last", tanh: bool = True, dtype: str = "float32"
+) -> Model:
     """Next-word model: embedding 96, LSTM 670 [tanh], dense 96, classifier: 4,050,748 parameters for 10,004 ids.
 
     https://arxiv.org/abs/2003.00295 predicts every token (predict=all), the heavy-ball paper one per sentence: the last

@@ -12,10 +12,12 @@ from jax.nn import initializers
 
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.models.adapters import from_flax
-from fedwin.models.conv import Conv, global_avg_pool
+from fedwin.models.building import build_network, check_groups
+from fedwin.models.convolution import Conv, global_avg_pool
 from fedwin.models.layers import GroupNorm
 from fedwin.models.model import Model
+from fedwin.models.precision import compute_dtype
+from fedwin.models.registry import MODELS
 
 # expansion, channels, repeats, stride of the first repeat
 ROWS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
@@ -52,7 +54,8 @@ class InvertedResidual(nn.Module):
         if self.expansion != 1:
             y = Conv(inner, (1, 1), 1, "VALID", kernel_init=_fan_out, name="expand", **options)(y)
             y = relu6(norm("expand_norm")(y))
-        y = Conv(inner, (3, 3), self.stride, _SAME, feature_group_count=inner, kernel_init=_depthwise_init, name="depthwise", **options)(y)  # fmt: skip
+        alone = dict(feature_group_count=inner, kernel_init=_depthwise_init, name="depthwise", **options)
+        y = Conv(inner, (3, 3), self.stride, _SAME, **alone)(y)
         y = relu6(norm("depthwise_norm")(y))
         y = Conv(self.width, (1, 1), 1, "VALID", kernel_init=_fan_out, name="project", **options)(y)
         y = norm("project_norm")(y)
@@ -86,7 +89,7 @@ class MobileNetV2(nn.Module):
 
 
 def conv_names(params) -> list[tuple[str, ...]]:
-    """Paths of the 52 convolution kernels in network order: stem, block1 ... block17 (expand, depthwise, project), last."""
+    """Paths of the 52 convolution kernels in network order: stem, block1 to 17 (expand, depthwise, project), last."""
     paths = [("stem",)]
     for i in range(1, 1 + sum(row[2] for row in ROWS)):
         block = params[f"block{i}"]
@@ -117,7 +120,10 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
         kernels = [a for a in arrays.values() if a.ndim == 4]
         if by_path or len(kernels) != len(names):
             missing = next("/".join(name) for name in names if name not in by_path)
-            raise UserError(f"mobilenetv2: '{path}' has {len(kernels)} convolution kernels, {len(names)} needed; '{missing}' is missing.")  # fmt: skip
+            raise UserError(
+                f"mobilenetv2: '{path}' has {len(kernels)} convolution kernels, {len(names)} needed; '{missing}' is "
+                "missing."
+            )
         by_path = {name: kernel.transpose(2, 3, 1, 0) for name, kernel in zip(names, kernels)}
     for name, kernel in by_path.items():
         want = params[name[0]]
@@ -140,15 +146,17 @@ def with_kernels(params, kernels):
     return jax.tree_util.tree_map_with_path(replace, params)
 
 
+@MODELS.register("mobilenetv2")
 def mobilenetv2(input_shape, num_classes, *, groups: int = 8, weights: str = "", dtype: str = "float32") -> Model:
     """MobileNetV2 with GN(8): 4,821,740 parameters for Landmarks (2,028), 3,764,915 for iNaturalist (1,203).
 
     weights: an .npz file with ImageNet's convolution kernels (read_weights). Without one the initialisation is random
     and the model's name ends in '_from_scratch'.
     """
-    module = MobileNetV2(num_classes, groups, jnp.dtype(dtype))
+    check_groups("mobilenetv2", groups, 32, *(row[1] for row in ROWS))
+    module = MobileNetV2(num_classes, groups, compute_dtype(dtype))
     name = "mobilenetv2" if weights else "mobilenetv2_from_scratch"
-    model = from_flax(module, input_shape, num_classes, name=name, dtype=dtype, lower=False)
+    model = build_network(name, module, input_shape, num_classes, "images")
     if not weights:
         return model
     kernels = read_weights(weights, jax.eval_shape(model.init, jax.random.key(0)).params)

@@ -6,10 +6,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from fedwin.errors import UserError
-from fedwin.models.adapters import from_flax
-from fedwin.models.conv import avg_pool, max_pool
+from fedwin.models.building import build_network, check_groups
+from fedwin.models.convolution import avg_pool, max_pool
 from fedwin.models.layers import GroupNorm, flatten, torch_conv, torch_dense
 from fedwin.models.model import Model
+from fedwin.models.precision import compute_dtype
+from fedwin.models.registry import MODELS
 
 
 class Stack(nn.Module):
@@ -67,16 +69,19 @@ def adaptive_avg_pool(x, side: int):
     return x
 
 
+@MODELS.register("vgg11")
 def vgg11(input_shape, num_classes, *, groups: int = 2, dtype: str = "float32") -> Model:
     """VGG11 with GN for 32x32 images: 9,292,938 / 9,304,548 parameters (10 / 100 classes). https://arxiv.org/abs/1409.1556"""
     pooled, unpooled = (2, 2), (0, 0)
     plan = ((64, pooled), (128, pooled), (256, unpooled), (256, pooled))
     plan += ((512, unpooled), (512, pooled), (512, unpooled), (512, pooled))
+    check_groups("vgg11", groups, *(width for width, _ in plan))
     convs = tuple((width, 3, 1, 1, *pool) for width, pool in plan)
-    module = Stack(convs, ((128, False, False),), num_classes, groups, dtype=jnp.dtype(dtype))
-    return from_flax(module, input_shape, num_classes, name="vgg11", dtype=dtype, lower=False)
+    module = Stack(convs, ((128, False, False),), num_classes, groups, dtype=compute_dtype(dtype))
+    return build_network("vgg11", module, input_shape, num_classes, "images")
 
 
+@MODELS.register("alexnet")
 def alexnet(input_shape, num_classes, *, variant: str = "code", groups: int = 32, dtype: str = "float32") -> Model:
     """AlexNet with GN for 224x224 images, no dropout.
 
@@ -93,21 +98,24 @@ def alexnet(input_shape, num_classes, *, variant: str = "code", groups: int = 32
         (256, 3, 1, 1, 0, 0),
         (256, 3, 1, 1, 3, 2),
     )
+    check_groups("alexnet", groups, *(conv[0] for conv in convs))
     layers = tuple((width, False, True) for width in hidden)
-    module = Stack(convs, layers, num_classes, groups, adaptive=6, dtype=jnp.dtype(dtype))
-    return from_flax(module, input_shape, num_classes, name=f"alexnet_{variant}", dtype=dtype, lower=False)
+    module = Stack(convs, layers, num_classes, groups, adaptive=6, dtype=compute_dtype(dtype))
+    return build_network(f"alexnet_{variant}", module, input_shape, num_classes, "images")
 
 
+@MODELS.register("digit5_cnn")
 def digit5_cnn(input_shape, num_classes, *, variant: str = "A", groups: int = 2, dtype: str = "float32") -> Model:
     """Digit-Five CNN with GN for 28x28x3 images.
 
-    variant 'A' (paper): two pools, dense 2,048 and 128 with GN and ReLU, 13,427,786 parameters; 'B' (released code): three
-    pools, dense 384 and 128 with ReLU, 806,090.
+    variant 'A' (paper): two pools, dense 2,048 and 128 with GN and ReLU, 13,427,786 parameters; 'B' (released code):
+    three pools, dense 384 and 128 with ReLU, 806,090.
     """
     if variant not in ("A", "B"):
         raise UserError(f"digit5_cnn: variant must be A or B, not '{variant}'.")
     last = (2, 2) if variant == "B" else (0, 0)
     convs = ((64, 5, 1, 2, 2, 2), (64, 5, 1, 2, 2, 2), (128, 5, 1, 2, *last))
     hidden = ((384, False, True), (128, False, True)) if variant == "B" else ((2048, True, True), (128, True, True))
-    module = Stack(convs, hidden, num_classes, groups, dtype=jnp.dtype(dtype))
-    return from_flax(module, input_shape, num_classes, name=f"digit5_cnn_{variant}", dtype=dtype, lower=False)
+    check_groups("digit5_cnn", groups, *(conv[0] for conv in convs))
+    module = Stack(convs, hidden, num_classes, groups, dtype=compute_dtype(dtype))
+    return build_network(f"digit5_cnn_{variant}", module, input_shape, num_classes, "images")

@@ -6,10 +6,14 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from fedwin.errors import UserError
-from fedwin.models.adapters import from_flax
-from fedwin.models.conv import Conv, global_avg_pool
+from fedwin.models.building import build_network, check_groups
+from fedwin.models.convolution import Conv, global_avg_pool
 from fedwin.models.layers import Norm, he_normal, torch_dense
 from fedwin.models.model import Model
+from fedwin.models.precision import compute_dtype
+from fedwin.models.registry import MODELS
+
+WIDTHS = (16, 32, 64)
 
 
 class Block20(nn.Module):
@@ -59,7 +63,7 @@ class ResNet20(nn.Module):
             x
         )
         x = nn.relu(Norm("gn", self.groups, self.dtype, name="stem_norm")(x, False))
-        for stage, width in enumerate((16, 32, 64)):
+        for stage, width in enumerate(WIDTHS):
             for block in range(3):
                 stride = 2 if stage and not block else 1
                 name = f"stage{stage + 1}_block{block + 1}"
@@ -68,9 +72,11 @@ class ResNet20(nn.Module):
         return torch_dense(x, self.num_classes, kernel_init=he_normal, dtype=self.dtype, name="classifier"), x
 
 
+@MODELS.register("resnet20")
 def resnet20(input_shape, num_classes, *, shortcut: str = "A", groups: int = 2, dtype: str = "float32") -> Model:
     """ResNet-20 with GN(2): 269,722 / 275,572 parameters (10 / 100 classes), shortcut B 272,474 / 278,324."""
     if shortcut not in ("A", "B"):
         raise UserError(f"resnet20: shortcut must be A or B, not '{shortcut}'.")
-    module = ResNet20(num_classes, shortcut, groups, jnp.dtype(dtype))
-    return from_flax(module, input_shape, num_classes, name="resnet20", dtype=dtype, lower=False)
+    check_groups("resnet20", groups, *WIDTHS)
+    module = ResNet20(num_classes, shortcut, groups, compute_dtype(dtype))
+    return build_network("resnet20", module, input_shape, num_classes, "images")

@@ -6,13 +6,16 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from fedwin.errors import UserError
-from fedwin.models.adapters import from_flax
-from fedwin.models.conv import avg_pool, global_avg_pool
+from fedwin.models.building import build_network, check_groups
+from fedwin.models.convolution import avg_pool, global_avg_pool
 from fedwin.models.layers import Norm, flatten, torch_conv, torch_dense
 from fedwin.models.model import Model
+from fedwin.models.precision import compute_dtype
+from fedwin.models.registry import MODELS
 
 _SAME = ((1, 1), (1, 1))
-# Which norm stands where: stem, first of a block, second of a block, shortcut.
+WIDTHS = (64, 128, 256, 512)
+# Which norm comes where: stem, first of a block, second of a block, shortcut.
 NORMS = {"gn": ("gn",) * 4, "bn": ("bn",) * 4, "mixed": ("bn", "bn", "gn", "gn")}
 
 
@@ -57,7 +60,7 @@ class ResNet18(nn.Module):
         norms = NORMS[self.norm]
         x = torch_conv(x, 64, (3, 3), 1, _SAME, use_bias=self.bias, dtype=self.dtype, name="stem")
         x = nn.relu(Norm(norms[0], self.groups, self.dtype, name="stem_norm")(x, train, mask))
-        for stage, width in enumerate((64, 128, 256, 512)):
+        for stage, width in enumerate(WIDTHS):
             for block in range(2):
                 stride = 2 if stage and not block else 1
                 name = f"stage{stage + 1}_block{block + 1}"
@@ -70,7 +73,10 @@ class ResNet18(nn.Module):
         return torch_dense(x, self.num_classes, dtype=self.dtype, name="classifier"), x
 
 
-def resnet18(input_shape, num_classes, *, variant: str = "ima", norm: str = "", groups: int = 2, dtype: str = "float32") -> Model:  # fmt: skip
+@MODELS.register("resnet18")
+def resnet18(
+    input_shape, num_classes, *, variant: str = "ima", norm: str = "", groups: int = 2, dtype: str = "float32"
+) -> Model:
     """ResNet-18 for 32x32 images.
 
     variant:
@@ -86,9 +92,11 @@ def resnet18(input_shape, num_classes, *, variant: str = "ima", norm: str = "", 
     norm = norm or ("mixed" if variant == "wsm" else "gn")
     if norm not in NORMS:
         raise UserError(f"resnet18: norm must be one of {', '.join(NORMS)}, not '{norm}'.")
+    if norm != "bn":
+        check_groups("resnet18", groups, *WIDTHS)
     wsm = variant == "wsm"
     if wsm and not all(25 <= side <= 32 for side in input_shape[:2]):
         raise UserError(f"resnet18:variant=wsm pools a 4x4 map: it needs images of 25 to 32 pixels, not {input_shape}.")
     hidden = 128 if variant == "ima" else 0
-    module = ResNet18(num_classes, norm, groups, wsm, wsm, hidden, jnp.dtype(dtype))
-    return from_flax(module, input_shape, num_classes, name=f"resnet18_{variant}", dtype=dtype, lower=False)
+    module = ResNet18(num_classes, norm, groups, wsm, wsm, hidden, compute_dtype(dtype))
+    return build_network(f"resnet18_{variant}", module, input_shape, num_classes, "images")

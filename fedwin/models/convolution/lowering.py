@@ -1,7 +1,7 @@
 """Rewrites convolutions and max-pools of a traced function, so that foreign networks need no fork.
 
 A function is traced to a jaxpr, whose `conv_general_dilated` and `reduce_window_max` equations are replaced by
-fedwin.models.conv's; everything else is bound again unchanged.
+fedwin.models.convolution's; everything else is bound again unchanged.
 """
 
 import functools
@@ -10,7 +10,8 @@ import warnings
 import jax
 from jax.extend import core
 
-from fedwin.models import conv
+from fedwin.models.convolution.general import conv_general_dilated
+from fedwin.models.convolution.pooling import max_pool
 
 _TARGETS = ("conv_general_dilated", "reduce_window_max")
 
@@ -35,7 +36,7 @@ def _concerned(jaxpr) -> bool:
 def _convolution(lhs, rhs, params):
     names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers")
     names += ("feature_group_count", "batch_group_count", "precision", "preferred_element_type")
-    return conv.conv_general_dilated(lhs, rhs, **{name: params[name] for name in names})
+    return conv_general_dilated(lhs, rhs, **{name: params[name] for name in names})
 
 
 def _max_pool(x, params):
@@ -45,7 +46,7 @@ def _max_pool(x, params):
     edges = (window[0], window[-1], strides[0], strides[-1])
     if dilated or x.ndim < 3 or edges != (1, 1, 1, 1) or any(padding[0]) or any(padding[-1]):
         return None
-    return conv.max_pool(x, window[1:-1], strides[1:-1], padding[1:-1])
+    return max_pool(x, window[1:-1], strides[1:-1], padding[1:-1])
 
 
 def _closed(closed):

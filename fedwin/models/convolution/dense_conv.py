@@ -2,17 +2,18 @@
 
     y[b, h, w, :] = sum_{i, j} x[b, h s + i, w s + j, :] K[i, j]  =  patches(x)[b, h, w, :] @ K.reshape(-1, C_out)
 
-Values, gradient of x and gradient of K are the three faces of one trilinear form <y(x, K), dy>; each is a primitive here
-whose derivatives are the other two, so that derivatives of any order stay fast.
+Values, gradient of x and gradient of K are the three faces of one trilinear form <y(x, K), dy>; each is a primitive
+here whose derivatives are the other two, so that derivatives of any order stay fast.
 
-A kernel per client must not reach `lax.conv_general_dilated`: vmap would make a grouped convolution of it. So under vmap
-all three are batched products of patches. Otherwise, on a CPU, lax's forward pass, which packs patches on the fly, gives
-the values and, of the cotangent and the turned kernel, the gradient of x; the gradient of K, which XLA:CPU would leave to
-a slow loop, is a sum of products of patches, made for a few images at a time so that they stay in the cache.
+A kernel per client must not reach `lax.conv_general_dilated`: vmap would make a grouped convolution of it. So under
+vmap all three are batched products of patches. Otherwise, on a CPU, lax's forward pass, which packs patches on the fly,
+gives the values and, of the cotangent and the turned kernel, the gradient of x; the gradient of K, which XLA:CPU would
+leave to a slow loop, is a sum of products of patches, made for a few images at a time so that they stay in the cache.
 """
 
 import math
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,17 +21,27 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from fedwin.models.patches import pad, patches, product
+from fedwin.models.convolution.patches import pad, patches, product
 
 # Patches that are made at a time for the gradient of a kernel: about half of a core's second-level cache.
 BLOCK_BYTES = 1 << 20
-# Images of fewer channels (grey, colour) suit lax's packing badly: their patches are made unless they are larger than this.
+# Images of fewer channels (grey, colour) suit lax's packing badly: their patches are made unless larger than this.
 FEW_CHANNELS, FEW_BYTES = 8, 4 << 20
 _NHWC = ("NHWC", "HWIO", "NHWC")
 
 
 class _Geometry(NamedTuple):
-    """image, window: spatial sizes; strides, padding ((low, high)), inside (dilation of x), dilation (of K) per axis."""
+    """What a convolution looks like, per spatial axis.
+
+    Attributes:
+      image: sizes of x.
+      window: sizes of K.
+      strides: of the window.
+      padding: (low, high).
+      inside: dilation of x, 1 for none.
+      dilation: of K, 1 for none.
+      precision: of the products.
+    """
 
     image: tuple
     window: tuple
@@ -45,7 +56,16 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
     """Convolves x [B, *spatial, C] with kernel [*window, C, C_out].
 
     Args:
-      strides, dilation (of the kernel), inside (of x: 1 = none): one per spatial axis; padding: (low, high) each.
+      x: images, or what else has positions and channels.
+      kernel: the weights.
+      strides: of the window, one per spatial axis.
+      padding: (low, high) per spatial axis.
+      inside: dilation of x per spatial axis, 1 for none.
+      dilation: of the kernel per spatial axis, 1 for none.
+      precision: as for jax.lax.
+
+    Returns:
+      y [B, *out, C_out].
     """
     g = _Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
     y = jax.eval_shape(lambda x, kernel: _plain_values(x, kernel, g), x, kernel)

@@ -1,0 +1,169 @@
+"""Networks of flax as fedwin.models.Model."""
+
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from fedwin.core import Variables
+from fedwin.errors import UserError
+from fedwin.models.adapters.classifier import at_least_float32, is_linear, linear, locate, refusal, subtree, width_of
+from fedwin.models.convolution import lower_convolutions
+from fedwin.models.model import Model, Output
+from fedwin.models.precision import compute_dtype
+
+
+class _Watch:
+    """Sees each call of a module's layers: path and width of the dense ones, the input of the one at `path`."""
+
+    def __init__(self, path=()):
+        self.path, self.seen, self.features = path, [], ()
+
+    def __call__(self, next_fun, args, kwargs, context):
+        if context.method_name == "__call__":
+            if isinstance(context.module, nn.Dense):
+                self.seen.append((context.module.path, context.module.features))
+            if self.path and context.module.path == self.path:
+                self.features = args[0]
+        return next_fun(*args, **kwargs)
+
+
+class _Module:
+    """A flax module that is called with the arguments that its signature has."""
+
+    def __init__(self, module, name: str):
+        self.module, self.name = module, name
+        self.signature = inspect.signature(type(module).__call__).parameters
+
+    def arguments(self, train: bool, mask) -> dict[str, Any]:
+        """Returns the keyword arguments by which the module hears whether it trains, and of the mask."""
+        arguments: dict[str, Any] = {"mask": mask} if "mask" in self.signature else {}
+        for name in ("train", "training", "is_training", "is_train"):
+            if name in self.signature:
+                return {name: train, **arguments}
+        return {"deterministic": not train, **arguments} if "deterministic" in self.signature else arguments
+
+    def init(self, rngs, x, watch: _Watch):
+        """Returns (what the module returns, its variables)."""
+        with nn.intercept_methods(watch):
+            return self.module.init_with_output(rngs, x, **self.arguments(False, None))
+
+    def apply(self, values, x, mask, rngs, train: bool, mutable, path):
+        """Returns ((logits, features), updated collections)."""
+        watch = _Watch(path)
+        with nn.intercept_methods(watch):
+            out = self.module.apply(values, x, rngs=rngs, mutable=mutable, **self.arguments(train, mask))
+        out, updated = out if mutable else (out, {})
+        return (out if isinstance(out, tuple) else (out, watch.features)), updated
+
+    def logits(self, out):
+        """Returns the logits in what the module returns; UserError for a tuple other than (logits, features)."""
+        if isinstance(out, tuple) and len(out) != 2:
+            raise UserError(f"{self.name} returns {len(out)} values; it must return logits, or (logits, features).")
+        return out[0] if isinstance(out, tuple) else out
+
+
+def _collections(name: str, variables) -> bool:
+    """Returns whether a module keeps statistics; raises UserError for state of other kinds."""
+    collections = [k for k in variables if k != "params"]
+    if collections not in ([], ["batch_stats"]):
+        raise UserError(f"{name} keeps state in {collections}; only 'batch_stats' is supported.")
+    return bool(collections)
+
+
+def from_flax(
+    module,
+    input_shape,
+    num_classes=None,
+    *,
+    classifier_path=None,
+    name=None,
+    dtype="float32",
+    lower=True,
+    input_dtype=jnp.float32,
+) -> Model:
+    """Wraps a flax.linen module: y = module.apply(variables, batch['x'], train=...).
+
+    >>> import flax.linen as nn
+    >>> class Logistic(nn.Module):
+    ...     @nn.compact
+    ...     def __call__(self, x):
+    ...         return nn.Dense(10)(x.reshape(len(x), -1))
+    >>> model = from_flax(Logistic(), (8, 8, 1))
+    >>> model.num_classes, model.classifier_path
+    (10, ('Dense_0',))
+
+    Args:
+      module: called as (x), with train/training/deterministic where its signature has it and with mask=batch['mask']
+        where it has that; returns logits or (logits, features). Randomness comes from the 'dropout' stream.
+      input_shape: shape of one example.
+      num_classes: width of the logits; found by tracing when None.
+      classifier_path: keys of the classifier's subtree in params, ('classifier',) for the networks here; by default
+        the last nn.Dense whose width is num_classes.
+      name: of the model; the class's by default.
+      dtype: the compute type, for `classifier`.
+      lower: rewrites convolutions (`fedwin.models.convolution.lower_convolutions`).
+      input_dtype: int32 for tokens.
+
+    Returns:
+      A Model; features = input of the classifier layer, Model.classifier None where no such layer is found.
+
+    Raises:
+      UserError: when the module does not take examples of that shape, returns no logits or not num_classes of them, or
+        keeps state other than 'batch_stats'.
+    """
+    if not isinstance(module, nn.Module):
+        raise UserError(
+            f"from_flax: {module!r} is no flax.linen module; create one first, such as Network(), and give that."
+        )
+    name, dtype, input_shape = name or type(module).__name__, compute_dtype(dtype), tuple(input_shape)
+    watch, wrapped = _Watch(), _Module(module, name)
+
+    @jax.jit  # one compilation instead of one per operation, one trace for the shapes here and for init
+    def initialise(key):
+        streams = {"params": key, "dropout": jax.random.fold_in(key, 1)}
+        return wrapped.init(streams, jnp.zeros((1, *input_shape), input_dtype), watch)
+
+    try:
+        out, variables = jax.eval_shape(initialise, jax.random.key(0))
+    except UserError:
+        raise
+    except Exception as error:  # whatever a foreign network raises at an input that it was not made for
+        raise refusal(name, input_shape, error) from error
+    width = width_of(name, wrapped.logits(out), num_classes)
+    has_stats = _collections(name, variables)
+    params = variables.get("params", {})
+    path = locate(name, params, classifier_path, watch.seen, width)
+    apply = _apply(wrapped, path, has_stats, lower)
+
+    def init(key):
+        _, values = initialise(key)
+        if dtype == jnp.float64:
+            values = jax.tree.map(lambda x: x.astype(dtype), values)
+        return Variables(values.get("params", {}), values.get("batch_stats", ()))
+
+    def classifier(params, features):
+        return linear(subtree(params, path), features, "kernel", "bias", dtype)
+
+    return Model(init, apply, classifier if is_linear(params, path, "kernel") else None, path, name, width)
+
+
+def _apply(wrapped: _Module, path, has_stats: bool, lower: bool):
+    """Returns Model.apply of a module."""
+
+    def apply(variables, batch, key, train):
+        values = {"params": variables.params}
+        if has_stats:
+            values["batch_stats"] = variables.stats
+        mutable = ["batch_stats"] if has_stats and train else False
+
+        def forward(values, x, mask, key):
+            return wrapped.apply(values, x, mask, {"dropout": key} if train else None, train, mutable, path)
+
+        forward = lower_convolutions(forward) if lower else forward
+        (logits, features), updated = forward(values, batch["x"], batch.get("mask"), key)
+        return Output(at_least_float32(logits), features, updated.get("batch_stats", variables.stats))
+
+    return apply

@@ -1,0 +1,85 @@
+"""From a flax module of this package to a Model, and the sizes that a network can have."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from fedwin.errors import UserError
+from fedwin.models.adapters.flax import from_flax
+from fedwin.models.model import Model
+
+# Two neighbouring layers of this width have 4 TiB of weights.
+WIDEST = 1 << 20
+# Layers are traced and compiled one by one: a thousand take minutes, and none of these networks learns with so many.
+DEEPEST = 1000
+# 64 GiB in float32; a run keeps the server's model, one per client in training and the observers' beside it.
+LARGEST = 1 << 34
+
+_RANKS = {"images": ((3,), "images [height, width, channels]"), "tokens": ((1,), "rows of tokens [length]")}
+
+
+def build_network(name: str, module, input_shape, num_classes: int, takes: str = "examples") -> Model:
+    """Returns the Model of a flax module whose convolutions are fast already and whose last layer is `classifier`.
+
+    Args:
+      name: the model's.
+      module: the flax module, with its compute type in module.dtype.
+      input_shape: shape of one example.
+      num_classes: how many outputs it has.
+      takes: 'images' [H, W, C], 'tokens' [T], or 'examples' of any shape.
+
+    Raises:
+      UserError: when examples are of another kind or too small for the network, or the network would be too large.
+    """
+    check_size(name, "num_classes", num_classes)
+    input_shape = tuple(input_shape)
+    ranks, what = _RANKS.get(takes, ((len(input_shape),), ""))
+    if len(input_shape) not in ranks or 0 in input_shape:
+        raise UserError(
+            f"{name} takes {what or 'examples that are not empty'}, not examples of shape {input_shape}; choose "
+            "another --model."
+        )
+    input_dtype = jnp.int32 if takes == "tokens" else jnp.float32
+    options = dict(name=name, dtype=module.dtype, lower=False)
+    model = from_flax(module, input_shape, num_classes, input_dtype=input_dtype, **options)
+    parameters = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(jax.eval_shape(model.init, jax.random.key(0))))
+    if parameters > LARGEST:
+        raise UserError(
+            f"{name} would have {parameters:,} parameters, {parameters / 2**28:,.0f} GiB; choose smaller layers."
+        )
+    return model
+
+
+def check_size(network: str, option: str, value: int, most: int = WIDEST) -> int:
+    """Returns a width or number of layers that a network can have.
+
+    >>> check_size("mlp", "hidden", 200)
+    200
+
+    Args:
+      network: its name, for the error line.
+      option: what is checked.
+      value: its value.
+      most: the largest one that is accepted.
+
+    Raises:
+      UserError: when it is no integer in 1..most.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UserError(f"{network}: {option}={value} must be an integer >= 1.")
+    if value > most:
+        reason = "weights between two such layers fill 4 TiB" if most == WIDEST else "layers are compiled one by one"
+        raise UserError(f"{network}: {option}={value} must be at most {most}; {reason}.")
+    return value
+
+
+def check_groups(network: str, groups: int, *widths: int) -> int:
+    """Returns a number of groups for GroupNorm on layers of these widths; UserError unless it divides all of them."""
+    check_size(network, "groups", groups)
+    common = math.gcd(*widths)
+    if common % groups:
+        raise UserError(
+            f"{network}: groups={groups} must divide the channels of every normalised layer: a divisor of {common}."
+        )
+    return groups

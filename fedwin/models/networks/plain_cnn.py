@@ -1,0 +1,66 @@
+"""Plain CNNs without normalisation."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from fedwin.models.building import build_network, check_size
+from fedwin.models.convolution import max_pool
+from fedwin.models.layers import flatten, torch_conv, torch_dense
+from fedwin.models.model import Model
+from fedwin.models.precision import compute_dtype
+from fedwin.models.registry import MODELS
+
+
+class PlainCNN(nn.Module):
+    """(conv k x k, ReLU, max-pool 2) per width, (dense, ReLU) per hidden width, classifier; initialised as PyTorch."""
+
+    widths: tuple[int, ...]
+    hidden: tuple[int, ...]
+    num_classes: int
+    kernel_size: int = 5
+    padding: str = "VALID"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        window = (self.kernel_size, self.kernel_size)
+        for i, width in enumerate(self.widths):
+            x = torch_conv(x, width, window, padding=self.padding, dtype=self.dtype, name=f"conv{i + 1}")
+            x = nn.relu(max_pool(x, (2, 2)))
+        x = flatten(x)
+        for i, width in enumerate(self.hidden):
+            x = nn.relu(torch_dense(x, width, dtype=self.dtype, name=f"dense{i + 1}"))
+        return torch_dense(x, self.num_classes, dtype=self.dtype, name="classifier"), x
+
+
+@MODELS.register("digits_cnn")
+def digits_cnn(input_shape, num_classes, *, dtype: str = "float32") -> Model:
+    """conv 3x3 16, pool, conv 3x3 32, pool (same padding), dense 64, classifier: 13,706 parameters for 8x8x1."""
+    module = PlainCNN((16, 32), (64,), num_classes, 3, "SAME", compute_dtype(dtype))
+    return build_network("digits_cnn", module, input_shape, num_classes, "images")
+
+
+MODELS.register("cnn", digits_cnn)
+
+
+@MODELS.register("lenet5")
+def lenet5(input_shape, num_classes, *, dtype: str = "float32") -> Model:
+    """LeNet-5 of Hsu et al. (2020): 797,962 / 815,332 parameters (10 / 100 classes). https://arxiv.org/abs/2003.08082"""
+    module = PlainCNN((64, 64), (384, 192), num_classes, dtype=compute_dtype(dtype))
+    return build_network("lenet5", module, input_shape, num_classes, "images")
+
+
+@MODELS.register("mcmahan_cnn")
+def mcmahan_cnn(input_shape, num_classes, *, width: int | None = None, dtype: str = "float32") -> Model:
+    """McMahan et al.'s CNN as IMA trains it. https://arxiv.org/abs/1602.05629, https://arxiv.org/abs/2305.07845
+
+    Two 5x5 convolutions of `width` channels, dense 384, dense 128 (the feature), classifier: 772,682 parameters for
+    CIFAR-10 (width 64), 274,026 for FMNIST (width 32). By default 64 for colour images, 32 for grey ones.
+    """
+    if width is None:
+        width = 64 if tuple(input_shape)[-1:] == (3,) else 32
+    check_size("mcmahan_cnn", "width", width)
+    module = PlainCNN((width, width), (384, 128), num_classes, dtype=compute_dtype(dtype))
+    return build_network("mcmahan_cnn", module, input_shape, num_classes, "images")

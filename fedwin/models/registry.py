@@ -1,0 +1,5 @@
+"""The networks by name."""
+
+from fedwin.registry import Registry
+
+MODELS = Registry("model")
