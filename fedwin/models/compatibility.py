@@ -33,9 +33,10 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
       UserError: when it is no Model, does not take such examples, returns no Output with logits [B, C] (or [B, T, C],
         for sequences), has fewer outputs than classes, or returns statistics of another structure.
     """
-    if not (callable(getattr(model, "init", None)) and callable(getattr(model, "apply", None))):
+    if not all(hasattr(model, field) for field in Model._fields):
         raise UserError(
-            f"{model!r:.80} is no fedwin.models.Model; wrap it with models.from_flax, from_haiku or from_fedjax."
+            f"a {type(model).__name__} is no fedwin.models.Model; wrap it with models.from_flax, from_haiku or "
+            "from_fedjax."
         )
     who = f"model '{model.name}'"
     dtype = jnp.float32 if input_dtype == jnp.uint8 else jax.dtypes.canonicalize_dtype(input_dtype)

@@ -68,7 +68,9 @@ class GroupNorm(nn.Module):
     positions first and over a group's channels afterwards, on [B, C]; then y = a x + b with a, b [B, 1, C] is one pass.
 
     Attributes:
-      groups: number of groups, must divide C. epsilon: PyTorch's 1e-5 (flax: 1e-6).
+      groups: number of groups, must divide C.
+      epsilon: PyTorch's 1e-5 (flax: 1e-6).
+      dtype: of the result.
     """
 
     groups: int = 2
@@ -104,7 +106,9 @@ class BatchNorm(nn.Module):
         running <- (1 - momentum) running + momentum batch,   var unbiased: n / (n - 1), n = rows x positions
 
     Attributes:
-      momentum: weight of the new value (PyTorch's 0.1 is flax's 0.9). epsilon: 1e-5.
+      momentum: weight of the new value (PyTorch's 0.1 is flax's 0.9).
+      epsilon: added to the variance.
+      dtype: of the result.
     """
 
     momentum: float = 0.1
@@ -113,7 +117,13 @@ class BatchNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x, train: bool, mask=None):
-        """x [B, ..., C]; mask [B], 0 marks padded rows, which enter no statistic. Returns an array shaped like x."""
+        """Returns an array shaped like x.
+
+        Args:
+          x: [B, ..., C].
+          train: whether the statistics are the batch's own.
+          mask: 0 marks padded rows, which enter no statistic [B].
+        """
         channels = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (channels,))
         bias = self.param("bias", nn.initializers.zeros, (channels,))

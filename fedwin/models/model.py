@@ -9,7 +9,13 @@ from fedwin.core import Variables
 
 
 class Output(NamedTuple):
-    """logits: [B, C] or [B, T, V]; features: the input of the classifier layer; stats: updated statistics."""
+    """What a network returns.
+
+    Attributes:
+      logits: [B, C] or [B, T, V].
+      features: the input of the classifier layer.
+      stats: updated statistics.
+    """
 
     logits: jax.Array
     features: Any
@@ -19,11 +25,21 @@ class Output(NamedTuple):
 class Model(NamedTuple):
     """A network as pure functions.
 
-    init: key -> Variables.
-    apply: (Variables, batch, key, train) -> Output; batch['x'] is normalised input, key drives dropout.
-    classifier: (params, features) -> logits, the last layer alone; None where a model can't be split.
-    classifier_path: keys that lead to the classifier's subtree in params, e.g. ('classifier',).
-    name, num_classes: for messages and checks.
+    >>> import jax, jax.numpy as jnp
+    >>> from fedwin.core import Variables
+    >>> init = lambda key: Variables({"w": jnp.zeros((64, 10))})
+    >>> def apply(variables, batch, key, train):
+    ...     features = batch["x"].reshape(-1, 64)
+    ...     return Output(features @ variables.params["w"], features)
+    >>> model = Model(init, apply, None, (), "mine", 10)
+
+    Attributes:
+      init: key -> Variables.
+      apply: (Variables, batch, key, train) -> Output; batch['x'] is normalised input, key drives dropout.
+      classifier: (params, features) -> logits, the last layer alone; None where a model can't be split.
+      classifier_path: keys that lead to the classifier's subtree in params, e.g. ('classifier',).
+      name: for messages.
+      num_classes: how many outputs it has.
     """
 
     init: Callable[[jax.Array], Variables]

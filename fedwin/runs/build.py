@@ -7,7 +7,7 @@ from typing import Any, Callable
 import jax
 import jax.numpy as jnp
 
-from fedwin import augment, core, data, engine, local, losses, observers
+from fedwin import augment, core, data, engine, local, losses, models, observers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Setting
 from fedwin.data.federation import Federation, federate
@@ -160,6 +160,8 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     shape = augment.output_shape(config.augment, dataset.train["x"].shape[1:])
     if model is None:
         model = MODELS.build(model_text(config), shape, dataset.num_classes)
+    x, y = dataset.train["x"], dataset.train["y"]
+    models.check(model, shape, dataset.num_classes, input_dtype=x.dtype, label_shape=y.shape[1:])
     rate = local.exponential(config.client_lr, config.lr_decay)
     schedule = Schedule(
         config.num_rounds,

@@ -1,7 +1,7 @@
 """A Model of plain functions in which haiku's layers are looked for: what haiku and FedJAX have in common."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -24,8 +24,7 @@ def _catching(function, path):
     """Runs `function`, returns (result, input of the haiku module at `path`, [((module name,), output width)])."""
     import haiku as hk
 
-    caught: list[Any] = []
-    seen: list[Any] = []
+    caught, seen = [], []
 
     def intercept(next_fun, args, kwargs, context):
         if context.method_name == "__call__" and isinstance(context.module, hk.Linear):
@@ -42,7 +41,7 @@ def _catching(function, path):
 
 def _trace(functions: Functions, sample_batch, name: str):
     """Returns (shapes of params, of stats, of logits, linear layers seen); raises UserError where that fails."""
-    seen: list[Any] = []
+    seen = []
 
     def probe(key):
         params, stats = functions.init(key)

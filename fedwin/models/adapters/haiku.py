@@ -1,5 +1,7 @@
 """Networks of haiku as fedwin.models.Model."""
 
+import inspect
+
 from fedwin.errors import UserError
 from fedwin.models.adapters.functions import Functions, from_functions
 from fedwin.models.model import Model
@@ -44,6 +46,8 @@ def from_haiku(
 
     if not isinstance(transformed, (hk.Transformed, hk.TransformedWithState)):
         raise UserError(f"{name}: {transformed!r} is no haiku transform; wrap the function in hk.transform.")
+    if "rng" not in inspect.signature(transformed.apply).parameters:
+        raise UserError(f"{name}: apply needs a key for training; give it the transform, not hk.without_apply_rng's.")
     train_kwargs, eval_kwargs = train_kwargs or {}, eval_kwargs or {}
     stateful = isinstance(transformed, hk.TransformedWithState)
 

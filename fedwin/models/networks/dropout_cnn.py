@@ -34,14 +34,14 @@ class DropoutCNN(nn.Module):
         return nn.Dense(self.num_classes, name="classifier", **options)(x), x
 
 
-@MODELS.register("pfl_cnn")
+@MODELS.register("pfl_cnn", paper="granqvist2024pfl", parameters="1,626,442", usual=((32, 32, 3), 10))
 def pfl_cnn(input_shape, num_classes, *, dtype: str = "float32") -> Model:
     """pfl-research's CIFAR-10 benchmark CNN, 1,626,442 parameters. https://arxiv.org/abs/2404.06430"""
     module = DropoutCNN(num_classes, initializers.glorot_uniform(), compute_dtype(dtype))
     return build_network("pfl_cnn", module, input_shape, num_classes, "images")
 
 
-@MODELS.register("emnist_cnn")
+@MODELS.register("emnist_cnn", paper="reddi2021adaptive", parameters="1,206,590", usual=((28, 28, 1), 62))
 def emnist_cnn(input_shape, num_classes, *, dtype: str = "float32") -> Model:
     """FedJAX's EMNIST CNN with dropout, 1,206,590 parameters for 62 classes. https://arxiv.org/abs/2003.00295"""
     module = DropoutCNN(num_classes, haiku_kernel, compute_dtype(dtype))

@@ -31,20 +31,21 @@ class LSTM(nn.Module):
     all time steps before the loop.
 
     Attributes:
-      hidden: H. forget_bias: a constant added to the forget gate (haiku: 1, PyTorch: 0).
-      init: 'haiku' (cut normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (U(-1/sqrt(H), 1/sqrt(H)) for all).
+      hidden: H.
+      forget_bias: a constant added to the forget gate (haiku: 1, PyTorch: 0).
+      initialiser: 'haiku' (cut normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (U(-1/sqrt(H), 1/sqrt(H)) for all).
     """
 
     hidden: int
     forget_bias: float = 0.0
-    init: str = "torch"
+    initialiser: str = "torch"
     dtype: Any = jnp.float32
 
     @nn.compact
     def __call__(self, x):
         """x [B, T, in] -> h [B, T, H], starting from zeros."""
         size, width = x.shape[-1], self.hidden
-        if self.init == "haiku":
+        if self.initialiser == "haiku":
             kernel = initializers.truncated_normal((size + width) ** -0.5)
             bias_init = initializers.zeros
         else:
@@ -70,10 +71,17 @@ class LanguageModel(nn.Module):
     """Embedding, LSTM layers [tanh after each], [dense to the embedding's width], classifier at every or the last step.
 
     Attributes:
-      vocab: ids in the input. embed, hidden, layers: sizes. num_classes: ids predicted.
-      tanh, forget_bias, init: FedJAX's form has True, 1, 'haiku'. project: width of the dense layer, 0 for none.
+      vocab: ids in the input.
+      embed: width of the embedding.
+      hidden: width of the LSTMs.
+      layers: number of LSTMs.
+      num_classes: ids predicted.
+      tanh: whether one follows each LSTM.
+      project: width of the dense layer, 0 for none.
       predict: 'all' gives logits [B, T, V], 'last' [B, V]. padded: 0 is padding, so that the last position is that of
         `losses.last_target`; otherwise it is T - 1.
+      initialiser: 'haiku' (FedJAX's form, with forget_bias 1) or 'torch'.
+      dtype: the compute type.
     """
 
     vocab: int
@@ -85,17 +93,17 @@ class LanguageModel(nn.Module):
     project: int
     predict: str
     padded: bool
-    init: str
+    initialiser: str
     dtype: Any = jnp.float32
 
     @nn.compact
     def __call__(self, x):
         tokens = x
-        haiku = self.init == "haiku"
+        haiku = self.initialiser == "haiku"
         embedding = initializers.truncated_normal(1.0) if haiku else initializers.normal(1.0)
         x = nn.Embed(self.vocab, self.embed, embedding_init=embedding, dtype=self.dtype, name="embedding")(x)
         for i in range(self.layers):
-            x = LSTM(self.hidden, 1.0 if haiku else 0.0, self.init, self.dtype, name=f"lstm{i + 1}")(x)
+            x = LSTM(self.hidden, 1.0 if haiku else 0.0, self.initialiser, self.dtype, name=f"lstm{i + 1}")(x)
             x = jnp.tanh(x) if self.tanh else x
         if self.predict == "last":
             x = jnp.take_along_axis(x, last_target(tokens)[:, None, None], 1)[:, 0] if self.padded else x[:, -1]
@@ -115,35 +123,43 @@ def _language_model(name, input_shape, num_classes, dtype, predict, **sizes) -> 
     return build_network(name, module, input_shape, num_classes, "tokens")
 
 
-@MODELS.register("shakespeare_lstm")
+@MODELS.register(
+    "shakespeare_lstm", paper=("mcmahan2017communication", "ro2021fedjax"), parameters="820,522", usual=((80,), 90)
+)
 def shakespeare_lstm(input_shape, num_classes, *, predict: str = "all", dtype: str = "float32") -> Model:
     """FedJAX's character model: embedding 8, two LSTMs of 256 with tanh between, 820,522 parameters for 90 ids.
 
     https://arxiv.org/abs/1602.05629, https://arxiv.org/abs/2108.02117; batch['x'] int32 [B, 80], logits [B, 80, 90].
     """
-    sizes = dict(embed=8, hidden=256, layers=2, tanh=True, project=0, padded=True, init="haiku")
+    sizes = dict(embed=8, hidden=256, layers=2, tanh=True, project=0, padded=True, initialiser="haiku")
     return _language_model("shakespeare_lstm", input_shape, num_classes, dtype, predict, **sizes)
 
 
-@MODELS.register("leaf_lstm")
+@MODELS.register("leaf_lstm", paper=("caldas2018leaf", "li2020federated"), parameters="132,720", usual=((80,), 80))
 def leaf_lstm(input_shape, num_classes, *, predict: str = "last", hidden: int = 100, dtype: str = "float32") -> Model:
     """FedProx's and GHB's character model: embedding 8, two LSTMs of 100, last step: 132,720 parameters for 80 ids.
 
     https://arxiv.org/abs/1812.01097, https://arxiv.org/abs/1812.06127; LEAF's own has hidden=256. Logits [B, 80].
+
+    Args:
+      hidden: width of both LSTMs.
     """
     check_size("leaf_lstm", "hidden", hidden)
-    sizes = dict(embed=8, hidden=hidden, layers=2, tanh=False, project=0, padded=False, init="torch")
+    sizes = dict(embed=8, hidden=hidden, layers=2, tanh=False, project=0, padded=False, initialiser="torch")
     return _language_model("leaf_lstm", input_shape, num_classes, dtype, predict, **sizes)
 
 
-@MODELS.register("stackoverflow_lstm")
+@MODELS.register("stackoverflow_lstm", paper="reddi2021adaptive", parameters="4,050,748", usual=((20,), 10_004))
 def stackoverflow_lstm(
     input_shape, num_classes, *, predict: str = "last", tanh: bool = True, dtype: str = "float32"
 ) -> Model:
     """Next-word model: embedding 96, LSTM 670 [tanh], dense 96, classifier: 4,050,748 parameters for 10,004 ids.
 
     https://arxiv.org/abs/2003.00295 predicts every token (predict=all), the heavy-ball paper one per sentence: the last
-    word that fits in (`losses.last_target`). tanh is FedJAX's.
+    word that fits in (`losses.last_target`).
+
+    Args:
+      tanh: whether a tanh follows the LSTM, as in FedJAX.
     """
-    sizes = dict(embed=96, hidden=670, layers=1, tanh=tanh, project=96, padded=True, init="haiku")
+    sizes = dict(embed=96, hidden=670, layers=1, tanh=tanh, project=96, padded=True, initialiser="haiku")
     return _language_model("stackoverflow_lstm", input_shape, num_classes, dtype, predict, **sizes)

@@ -90,7 +90,7 @@ class MobileNetV2(nn.Module):
 
 def conv_names(params) -> list[tuple[str, ...]]:
     """Paths of the 52 convolution kernels in network order: stem, block1 to 17 (expand, depthwise, project), last."""
-    paths = [("stem",)]
+    paths: list[tuple[str, ...]] = [("stem",)]
     for i in range(1, 1 + sum(row[2] for row in ROWS)):
         block = params[f"block{i}"]
         paths += [(f"block{i}", part) for part in ("expand", "depthwise", "project") if part in block]
@@ -104,8 +104,15 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
     (torchvision's names; the 4-dimensional ones in file order are the convolutions, OIHW). Norms are not read: GN
     starts with scale 1, shift 0.
 
+    Args:
+      path: of the file.
+      params: the network's parameters, or their shapes.
+
+    Returns:
+      Path in params -> kernel, float32.
+
     Raises:
-      UserError: a missing or unreadable file, a missing kernel, a wrong shape.
+      UserError: for a missing or unreadable file, a missing kernel or a wrong shape.
     """
     if not pathlib.Path(path).is_file():
         raise UserError(f"mobilenetv2: weights file '{path}' does not exist.")
@@ -146,12 +153,18 @@ def with_kernels(params, kernels):
     return jax.tree_util.tree_map_with_path(replace, params)
 
 
-@MODELS.register("mobilenetv2")
+@MODELS.register(
+    "mobilenetv2",
+    paper=("sandler2018mobilenetv2", "hsu2020federated"),
+    parameters="4,821,740",
+    usual=((224, 224, 3), 2028),
+)
 def mobilenetv2(input_shape, num_classes, *, groups: int = 8, weights: str = "", dtype: str = "float32") -> Model:
     """MobileNetV2 with GN(8): 4,821,740 parameters for Landmarks (2,028), 3,764,915 for iNaturalist (1,203).
 
-    weights: an .npz file with ImageNet's convolution kernels (read_weights). Without one the initialisation is random
-    and the model's name ends in '_from_scratch'.
+    Args:
+      weights: an .npz file with ImageNet's convolution kernels (read_weights). Without one the initialisation is random
+        and the model's name ends in '_from_scratch'.
     """
     check_groups("mobilenetv2", groups, 32, *(row[1] for row in ROWS))
     module = MobileNetV2(num_classes, groups, compute_dtype(dtype))

@@ -35,29 +35,37 @@ class PlainCNN(nn.Module):
         return torch_dense(x, self.num_classes, dtype=self.dtype, name="classifier"), x
 
 
-@MODELS.register("digits_cnn")
+@MODELS.register("digits_cnn", parameters="13,706", usual=((8, 8, 1), 10))
 def digits_cnn(input_shape, num_classes, *, dtype: str = "float32") -> Model:
     """conv 3x3 16, pool, conv 3x3 32, pool (same padding), dense 64, classifier: 13,706 parameters for 8x8x1."""
     module = PlainCNN((16, 32), (64,), num_classes, 3, "SAME", compute_dtype(dtype))
     return build_network("digits_cnn", module, input_shape, num_classes, "images")
 
 
-MODELS.register("cnn", digits_cnn)
+MODELS.register("cnn", digits_cnn, parameters="13,706", usual=((8, 8, 1), 10))
 
 
-@MODELS.register("lenet5")
+@MODELS.register("lenet5", paper="hsu2020federated", parameters="797,962", usual=((32, 32, 3), 10))
 def lenet5(input_shape, num_classes, *, dtype: str = "float32") -> Model:
     """LeNet-5 of Hsu et al. (2020): 797,962 / 815,332 parameters (10 / 100 classes). https://arxiv.org/abs/2003.08082"""
     module = PlainCNN((64, 64), (384, 192), num_classes, dtype=compute_dtype(dtype))
     return build_network("lenet5", module, input_shape, num_classes, "images")
 
 
-@MODELS.register("mcmahan_cnn")
+@MODELS.register(
+    "mcmahan_cnn",
+    paper=("mcmahan2017communication", "zhou2023understanding"),
+    parameters="772,682",
+    usual=((32, 32, 3), 10),
+)
 def mcmahan_cnn(input_shape, num_classes, *, width: int | None = None, dtype: str = "float32") -> Model:
     """McMahan et al.'s CNN as IMA trains it. https://arxiv.org/abs/1602.05629, https://arxiv.org/abs/2305.07845
 
     Two 5x5 convolutions of `width` channels, dense 384, dense 128 (the feature), classifier: 772,682 parameters for
-    CIFAR-10 (width 64), 274,026 for FMNIST (width 32). By default 64 for colour images, 32 for grey ones.
+    CIFAR-10 (width 64), 274,026 for FMNIST (width 32).
+
+    Args:
+      width: channels of both convolutions; by default 64 for colour images, 32 for grey ones.
     """
     if width is None:
         width = 64 if tuple(input_shape)[-1:] == (3,) else 32

@@ -69,24 +69,27 @@ def adaptive_avg_pool(x, side: int):
     return x
 
 
-@MODELS.register("vgg11")
+@MODELS.register(
+    "vgg11", paper=("simonyan2015very", "zhou2023understanding"), parameters="9,292,938", usual=((32, 32, 3), 10)
+)
 def vgg11(input_shape, num_classes, *, groups: int = 2, dtype: str = "float32") -> Model:
     """VGG11 with GN for 32x32 images: 9,292,938 / 9,304,548 parameters (10 / 100 classes). https://arxiv.org/abs/1409.1556"""
     pooled, unpooled = (2, 2), (0, 0)
-    plan = ((64, pooled), (128, pooled), (256, unpooled), (256, pooled))
-    plan += ((512, unpooled), (512, pooled), (512, unpooled), (512, pooled))
-    check_groups("vgg11", groups, *(width for width, _ in plan))
-    convs = tuple((width, 3, 1, 1, *pool) for width, pool in plan)
+    widths = (64, 128, 256, 256, 512, 512, 512, 512)
+    pools = (pooled, pooled, unpooled, pooled, unpooled, pooled, unpooled, pooled)
+    check_groups("vgg11", groups, *widths)
+    convs = tuple((width, 3, 1, 1, *pool) for width, pool in zip(widths, pools))
     module = Stack(convs, ((128, False, False),), num_classes, groups, dtype=compute_dtype(dtype))
     return build_network("vgg11", module, input_shape, num_classes, "images")
 
 
-@MODELS.register("alexnet")
+@MODELS.register("alexnet", paper="zhou2023understanding", parameters="12,438,599", usual=((224, 224, 3), 7))
 def alexnet(input_shape, num_classes, *, variant: str = "code", groups: int = 32, dtype: str = "float32") -> Model:
     """AlexNet with GN for 224x224 images, no dropout.
 
-    variant 'code' (released code): 9,216 -> 1,024 -> 512 -> classes, 12,438,599 parameters for 7 classes; 'paper' (the
-    paper's table): 9,216 -> 4,096 -> 4,096 -> 512 -> classes, 59,107,399.
+    Args:
+      variant: 'code' (released code): 9,216 -> 1,024 -> 512 -> classes, 12,438,599 parameters for 7 classes; 'paper'
+        (the paper's table): 9,216 -> 4,096 -> 4,096 -> 512 -> classes, 59,107,399.
     """
     hidden = {"code": (1024, 512), "paper": (4096, 4096, 512)}.get(variant)
     if hidden is None:
@@ -104,12 +107,13 @@ def alexnet(input_shape, num_classes, *, variant: str = "code", groups: int = 32
     return build_network(f"alexnet_{variant}", module, input_shape, num_classes, "images")
 
 
-@MODELS.register("digit5_cnn")
+@MODELS.register("digit5_cnn", paper="zhou2023understanding", parameters="13,427,786", usual=((28, 28, 3), 10))
 def digit5_cnn(input_shape, num_classes, *, variant: str = "A", groups: int = 2, dtype: str = "float32") -> Model:
     """Digit-Five CNN with GN for 28x28x3 images.
 
-    variant 'A' (paper): two pools, dense 2,048 and 128 with GN and ReLU, 13,427,786 parameters; 'B' (released code):
-    three pools, dense 384 and 128 with ReLU, 806,090.
+    Args:
+      variant: 'A' (paper): two pools, dense 2,048 and 128 with GN and ReLU, 13,427,786 parameters; 'B' (released code):
+        three pools, dense 384 and 128 with ReLU, 806,090.
     """
     if variant not in ("A", "B"):
         raise UserError(f"digit5_cnn: variant must be A or B, not '{variant}'.")

@@ -72,9 +72,13 @@ class ResNet20(nn.Module):
         return torch_dense(x, self.num_classes, kernel_init=he_normal, dtype=self.dtype, name="classifier"), x
 
 
-@MODELS.register("resnet20")
+@MODELS.register("resnet20", paper=("he2016deep", "wu2018group"), parameters="269,722", usual=((32, 32, 3), 10))
 def resnet20(input_shape, num_classes, *, shortcut: str = "A", groups: int = 2, dtype: str = "float32") -> Model:
-    """ResNet-20 with GN(2): 269,722 / 275,572 parameters (10 / 100 classes), shortcut B 272,474 / 278,324."""
+    """ResNet-20 with GN(2): 269,722 / 275,572 parameters (10 / 100 classes).
+
+    Args:
+      shortcut: where the shape changes: 'A', pixels and padding, or 'B', a convolution: 272,474 / 278,324 parameters.
+    """
     if shortcut not in ("A", "B"):
         raise UserError(f"resnet20: shortcut must be A or B, not '{shortcut}'.")
     check_groups("resnet20", groups, *WIDTHS)

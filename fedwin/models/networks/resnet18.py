@@ -73,19 +73,27 @@ class ResNet18(nn.Module):
         return torch_dense(x, self.num_classes, dtype=self.dtype, name="classifier"), x
 
 
-@MODELS.register("resnet18")
+@MODELS.register(
+    "resnet18",
+    paper=("he2016deep", "zhou2023understanding", "legate2023reweighted"),
+    parameters="11,235,786",
+    usual=((32, 32, 3), 10),
+)
 def resnet18(
     input_shape, num_classes, *, variant: str = "ima", norm: str = "", groups: int = 2, dtype: str = "float32"
 ) -> Model:
     """ResNet-18 for 32x32 images.
 
-    variant:
-      ima: no convolution biases, GN, dense 512 -> 128 before the classifier: 11,235,786 / 11,247,396 parameters
-        (10 / 100 classes). https://arxiv.org/abs/2305.07845
-      plain: the same without the dense layer, 11,173,962 / 11,220,132.
-      wsm: convolution biases and the 3x3 pool of stride 2 of the thesis; norm 'mixed' has BN in the stem and first in a
-        block, GN elsewhere: 11,178,762 / 11,224,932 parameters, 3,968 running statistics.
-    norm: gn, bn or mixed; by default gn, for wsm mixed. groups: of GN.
+    Variants, with their parameters for 10 / 100 classes:
+
+        ima     no convolution biases, GN, dense 512 -> 128 before the classifier: 11,235,786 / 11,247,396
+        plain   the same without the dense layer: 11,173,962 / 11,220,132
+        wsm     convolution biases and the 3x3 pool of stride 2 of the thesis; norm 'mixed' has BN in the stem and first
+                in a block, GN elsewhere: 11,178,762 / 11,224,932, and 3,968 running statistics
+
+    Args:
+      variant: ima (https://arxiv.org/abs/2305.07845), plain or wsm (https://arxiv.org/abs/2304.05260).
+      norm: gn, bn or mixed; by default gn, for wsm mixed.
     """
     if variant not in ("ima", "plain", "wsm"):
         raise UserError(f"resnet18: variant must be ima, plain or wsm, not '{variant}'.")

@@ -1,0 +1,51 @@
+"""ResNet-20's shortcuts; ResNet-18's norms, pool and statistics."""
+
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedwin.models import build
+from fedwin.models.convolution import avg_pool
+from tests.models.networks.common import CIFAR, abstract, batch_of, count
+
+
+def test_resnet20_shortcut_a_has_no_parameters():
+    params = abstract(build("resnet20", CIFAR, 10)).params
+    assert not any("shortcut" in key for block in params.values() for key in block)
+    assert any(
+        "shortcut" in key
+        for block in abstract(build("resnet20:shortcut=B", CIFAR, 10)).params.values()
+        for key in block
+    )
+
+
+def test_wsm_pool_ignores_row_and_column_three():
+
+    x = jnp.arange(2 * 4 * 4 * 3, dtype=jnp.float32).reshape(2, 4, 4, 3)
+    pooled = avg_pool(x, (3, 3), (2, 2))
+    assert pooled.shape == (2, 1, 1, 3)
+    np.testing.assert_allclose(pooled[:, 0, 0], x[:, :3, :3].mean((1, 2)), rtol=1e-6)
+    np.testing.assert_array_equal(pooled, avg_pool(x.at[:, 3].set(-9).at[:, :, 3].set(7), (3, 3), (2, 2)))
+
+
+def test_wsm_network_has_the_thesis_norms():
+    golden = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden_ima_wsm.json").read_text())["g11_norm"]
+    variables = abstract(build("resnet18:variant=wsm", CIFAR, 10))
+    want = golden["resnet18_mixed_10_classes"]
+    assert count(variables.params) == want["trainable"] and count(variables.stats) == want["batch_stats"]
+    names = [p[-2].key for p, _ in jax.tree_util.tree_flatten_with_path(variables.params)[0] if p[-1].key == "scale"]
+    assert names.count("bn") == 9 and names.count("gn") == 11
+
+
+def test_statistics_are_returned_in_training_only():
+    model = build("resnet18:variant=wsm,norm=bn", CIFAR, 10)
+    variables = abstract(model)
+    for train in (False, True):
+        batch = jax.eval_shape(lambda: {**batch_of(CIFAR, 2), "mask": jnp.ones(2)})
+        trace = jax.make_jaxpr(lambda v, b: model.apply(v, b, jax.random.key(0), train).stats)(variables, batch)
+        first = len(jax.tree.leaves(variables.params))
+        passed = trace.jaxpr.invars[first : first + len(jax.tree.leaves(variables.stats))]
+        assert (list(trace.jaxpr.outvars) == list(passed)) is not train

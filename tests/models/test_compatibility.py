@@ -1,0 +1,120 @@
+"""A model meets a data set: what does not fit is refused from shapes alone."""
+
+import fedjax
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from fedwin import Config, data, models
+from fedwin.core import Variables
+from fedwin.errors import UserError
+from fedwin.models import Model, Output
+from fedwin.runs.build import prepare
+
+SHAPE = (8, 8, 1)
+
+
+class Dense(nn.Module):
+    outputs: int
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(self.outputs)(x.reshape(len(x), -1))
+
+
+def hand_made(outputs=10, shape=lambda y: y, init=None, stats=(), new_stats=None, wrap=Output, num_classes=10):
+    """A logistic regression of its own, with one thing wrong."""
+    first = lambda key: Variables(jnp.zeros((64, outputs)), stats)
+
+    def apply(variables, batch, key, train):
+        logits = shape(batch["x"].reshape(-1, 64) @ variables.params)
+        return wrap(logits, (), variables.stats if new_stats is None else new_stats)
+
+    return Model(init or first, apply, None, (), "mine", num_classes)
+
+
+def haiku(outputs):
+    network = hk.transform(lambda batch: hk.Linear(outputs)(hk.Flatten()(batch["x"])))
+    return models.from_haiku(network, {"x": np.zeros((1, *SHAPE), np.float32)})
+
+
+def from_fedjax(outputs):
+    network = hk.transform(lambda batch: hk.Linear(outputs)(hk.Flatten()(batch["x"])))
+    theirs = fedjax.create_model_from_haiku(network, {"x": np.zeros((1, *SHAPE), np.float32)}, None)
+    return models.from_fedjax(theirs, {"x": np.zeros((1, *SHAPE), np.float32)})
+
+
+MAKERS = {
+    "built-in": lambda outputs: models.build("digits_mlp", SHAPE, outputs),
+    "flax": lambda outputs: models.from_flax(Dense(outputs), SHAPE),
+    "haiku": haiku,
+    "fedjax": from_fedjax,
+    "hand-made": lambda outputs: hand_made(outputs, num_classes=outputs),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_too_few_outputs_are_refused(maker):
+    for outputs in (10, 12):
+        model = MAKERS[maker](outputs)
+        assert models.check(model, SHAPE, 10, input_dtype=np.uint8) is model
+    with pytest.raises(UserError, match="has 3 outputs, too few for the data's 10 classes") as caught:
+        models.check(MAKERS[maker](3), SHAPE, 10)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "model, words",
+    [
+        (Dense(10), "is no fedwin.models.Model; wrap it with models.from_flax"),
+        (hand_made(shape=lambda y: y[:, 0]), r"logits of shape \(2,\) for 2 examples; the data need .* = \[2, 10\]"),
+        (hand_made(shape=lambda y: y[:, None]), r"logits of shape \(2, 1, 10\)"),
+        (hand_made(shape=lambda y: y.sum(0, keepdims=True)), r"logits of shape \(1, 10\)"),
+        (hand_made(shape=lambda y: {"logits": y}), "logits that are a dict"),
+        (hand_made(shape=lambda y: jnp.int32(y)), "logits of int32"),
+        (hand_made(wrap=lambda *out: out[0]), "must return fedwin.models.Output"),
+        (hand_made(init=lambda key: {"w": jnp.zeros(3)}), "init returns a dict; it must return fedwin.core.Variables"),
+        (hand_made(init=lambda key: Variables(jnp.zeros((7, 10)))), "does not take the data's examples of shape"),
+        (hand_made(new_stats={"mean": jnp.zeros(3)}), "statistics unlike those of init"),
+        (hand_made(stats=jnp.zeros(3), new_stats=jnp.zeros(4)), "statistics unlike those of init"),
+        (hand_made(num_classes=3), "says num_classes=3, but the data have 10 classes"),
+    ],
+)
+def test_models_that_do_not_fit(model, words):
+    with pytest.raises(UserError, match=words) as caught:
+        models.check(model, SHAPE, 10)
+    assert "\n" not in str(caught.value)
+
+
+def test_sequences_take_an_output_per_token_or_per_row():
+    for predict in ("all", "last"):
+        model = models.build(f"leaf_lstm:predict={predict},hidden=4", (7,), 20)
+        models.check(model, (7,), 20, input_dtype=np.int32, label_shape=(7,))
+    with pytest.raises(UserError, match=r"\[B, C\] = \[2, 20\] or \[B, T, C\] = \[2, 5, 20\]"):
+        every = models.build("leaf_lstm:predict=all,hidden=4", (7,), 20)
+        models.check(every, (7,), 20, input_dtype=np.int32, label_shape=(5,))
+
+
+def test_a_model_of_another_input_is_refused():
+    with pytest.raises(UserError, match=r"'digits_mlp' does not take the data's examples of shape \(9, 9, 1\)"):
+        models.check(models.build("digits_mlp", SHAPE, 10), (9, 9, 1), 10)
+
+
+def test_nothing_is_computed():
+    def init(key):
+        assert isinstance(key, jax.core.Tracer)
+        return Variables(jnp.zeros((64, 10)))
+
+    models.check(hand_made(init=init), SHAPE, 10)
+
+
+def test_a_run_refuses_its_model_before_it_begins():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((40, *SHAPE)).astype(np.float32), np.arange(40) % 10
+    dataset = data.from_arrays(x, y, x, y)
+    config = Config(num_clients=4, clients_per_round=2, num_rounds=2)
+    with pytest.raises(UserError, match="model 'mine' has 3 outputs, too few for the data's 10 classes"):
+        prepare(config, dataset, hand_made(3, num_classes=10))

@@ -1,0 +1,67 @@
+"""Normalisation and dropout."""
+
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from fedwin.models.layers import BatchNorm, GroupNorm, dropout
+
+
+@pytest.mark.parametrize("rate", [0.25, 0.5, 0.3])
+def test_dropout_keeps_the_mean(rate):
+    y = dropout(jnp.ones(200_000), rate, jax.random.key(0), True)
+    assert abs(float((y == 0).mean()) - rate) < 0.005
+    assert abs(float(y.mean()) - 1) < 0.01
+
+
+def test_group_norm_equals_flax():
+
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((2, 5, 4, 6)) * 3 + 1, jnp.float32)
+    ours, theirs = GroupNorm(2), nn.GroupNorm(2, epsilon=1e-5)
+    variables = theirs.init(jax.random.key(0), x)
+    f = lambda layer: jax.jit(jax.value_and_grad(lambda v, x: jnp.sin(layer.apply(v, x)).sum(), (0, 1)))(variables, x)
+    for a, b in zip(jax.tree.leaves(f(ours)), jax.tree.leaves(f(theirs))):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="4 groups do not divide 6"):
+        GroupNorm(4).init(jax.random.key(0), x)
+
+
+def batch_norm(x, mask=None, train=True, stats=None):
+    layer = BatchNorm()
+    variables = layer.init(jax.random.key(0), x, True)
+    if stats is not None:
+        variables = {**variables, "batch_stats": stats}
+    return layer.apply(variables, x, train, mask, mutable=["batch_stats"])
+
+
+def test_golden_batch_norm_running_statistics():
+    golden = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "golden_ima_wsm.json").read_text())["g11_norm"]
+    _, updated = batch_norm(jnp.asarray(golden["batch"])[:, None])
+    np.testing.assert_allclose(updated["batch_stats"]["mean"], golden["running_mean_after"], rtol=1e-6)
+    np.testing.assert_allclose(updated["batch_stats"]["var"], golden["running_var_after_unbiased"], rtol=1e-6)
+
+
+def test_batch_norm_ignores_padded_rows():
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((5, 3, 3, 4)), jnp.float32)
+    padded = x.at[3:].set(1e3)
+    y, updated = batch_norm(padded, mask=jnp.array([1.0, 1, 1, 0, 0]))
+    want, wanted = batch_norm(x[:3])
+    np.testing.assert_allclose(y[:3], want, rtol=1e-5, atol=1e-5)
+    for a, b in zip(jax.tree.leaves(updated), jax.tree.leaves(wanted)):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    _, untouched = batch_norm(padded, mask=jnp.zeros(5))
+    np.testing.assert_array_equal(untouched["batch_stats"]["mean"], jnp.zeros(4))
+    np.testing.assert_array_equal(untouched["batch_stats"]["var"], jnp.ones(4))
+
+
+def test_batch_norm_evaluates_with_running_statistics():
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((5, 4)), jnp.float32)
+    stats = {"mean": jnp.arange(4.0), "var": jnp.full(4, 4.0)}
+    y, updated = batch_norm(x, train=False, stats=stats)
+    np.testing.assert_allclose(y, (x - jnp.arange(4.0)) / np.sqrt(4 + 1e-5), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(updated["batch_stats"]["mean"], stats["mean"])
