@@ -13,10 +13,21 @@ def linear_cka(x, y) -> float:
 
     Take all examples at once: CKAs of batches do not average to it.
 
+    >>> x = [[0.0, 1.0], [1.0, 0.0], [3.0, 1.0]]
+    >>> turned = [[y, 5 - x] for x, y in x]
+    >>> round(linear_cka(x, turned), 6)
+    1.0
+
     Args:
-      x: [n, ...], y: [n, ...], outputs (logits, features) of two models on the same n examples in one order.
+      x: outputs (logits, features) of one model on n examples [n, ...].
+      y: those of another model on the same examples in the same order [n, ...].
+
+    Returns:
+      A number in 0..1.
+
     Raises:
-      UserError: different numbers of examples.
+      UserError: when the numbers of examples differ.
+
     Kornblith et al., Similarity of Neural Network Representations Revisited, 2019, https://arxiv.org/abs/1905.00414.
     """
     x, y = (_centred(array("linear_cka: outputs", values)) for values in (x, y))
@@ -35,9 +46,10 @@ def mean_cka(outputs) -> float:
     """Returns the mean of linear_cka over the unordered pairs of clients, IMA's measure of their covariance.
 
     Args:
-      outputs: [K, n, ...], or K arrays [n, ...].
+      outputs: of the clients' models [K, n, ...], or K arrays [n, ...].
+
     Raises:
-      UserError: fewer than two clients.
+      UserError: when there are fewer than two clients.
     """
     if len(outputs) < 2:
         raise UserError(f"mean_cka: outputs of {len(outputs)} client(s); a pair needs two.")

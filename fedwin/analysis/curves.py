@@ -9,11 +9,16 @@ from fedwin.errors import UserError
 def rounds_to_target(accuracy, target: float, rounds=None) -> int | None:
     """Returns the first round, counted from 1, whose accuracy is >= target, without smoothing; None if there is none.
 
+    >>> rounds_to_target([0.3, 0.6, 0.5, 0.8], 0.6, rounds=[10, 20, 30, 40])
+    20
+
     Args:
-      accuracy: [n], one number per evaluation; target: by custom the baseline's mean_last(accuracy, 10); rounds: the
-        round of each evaluation [n], by default 1, 2, ...
+      accuracy: one number per evaluation [n].
+      target: by custom the baseline's mean_last(accuracy, 10).
+      rounds: the round of each evaluation, by default 1, 2, ... [n].
+
     Raises:
-      UserError: another number of rounds than of accuracies, rounds that do not grow, or a target that is no number.
+      UserError: when there are more or fewer rounds than accuracies, rounds do not grow, or the target is no number.
     """
     accuracy = array("rounds_to_target: accuracy", accuracy, 1)
     rounds = np.arange(1, len(accuracy) + 1) if rounds is None else array("rounds_to_target: rounds", rounds, 1)
@@ -28,7 +33,18 @@ def rounds_to_target(accuracy, target: float, rounds=None) -> int | None:
 
 
 def speedup(baseline: int | None, rounds: int | None) -> float | None:
-    """Returns baseline / rounds, each a result of rounds_to_target; None where one never got there."""
+    """Returns how many times fewer rounds a method needs: baseline / rounds; None where one never got there.
+
+    >>> speedup(394, 197)
+    2.0
+
+    Args:
+      baseline: result of rounds_to_target for the baseline.
+      rounds: result of rounds_to_target for the method.
+
+    Raises:
+      UserError: when a number of rounds is below 1.
+    """
     if baseline is None or rounds is None:
         return None
     if baseline <= 0 or rounds <= 0:
@@ -40,9 +56,11 @@ def mean_last(accuracy, last: int) -> float:
     """Returns the mean over the last evaluations; IMA reports the last 10 rounds, WSM the last 100.
 
     Args:
-      accuracy: [n], or [n, domains]: averaged over domains first; last: how many evaluations.
+      accuracy: one number per evaluation [n], or one per domain [n, domains], averaged over domains first.
+      last: how many evaluations.
+
     Raises:
-      UserError: `last` is not an integer in 1..n.
+      UserError: when `last` is not an integer in 1..n.
     """
     accuracy = array("mean_last: accuracy", accuracy, 1, 2)
     if isinstance(last, bool) or not isinstance(last, int) or not 1 <= last <= len(accuracy):
@@ -53,9 +71,17 @@ def mean_last(accuracy, last: int) -> float:
 def traffic(per_client, rounds: int, clients_per_round: int) -> int:
     """Returns rounds x clients x (down + up), in the unit of `per_client`.
 
+    >>> traffic((2, 1), rounds=400, clients_per_round=10)
+    12000
+
     Args:
-      per_client: (down, up) of one client and round, such as communication.communication returns in bytes (what a method
-        sends besides models, FedFA's anchors for one, is counted there).
+      per_client: (down, up) of one client and round, such as `engine.communication` counts in bytes; what a method
+        sends besides models, FedFA's anchors for one, is counted there.
+      rounds: how many.
+      clients_per_round: how many take part in each.
+
+    Raises:
+      UserError: when there are fewer than 0 rounds or 1 client.
     """
     if rounds < 0 or clients_per_round < 1:
         raise UserError(f"traffic: {rounds} rounds of {clients_per_round} clients; 0 rounds or more, 1 client or more.")

@@ -9,12 +9,20 @@ from fedwin.errors import UserError
 
 
 class Factors(NamedTuple):
-    """bias_squared + variance + covariance = ensemble_loss.
+    """Four factors of the ensemble's loss: bias_squared + variance + covariance = ensemble_loss.
 
-    ensemble_loss: mean squared loss of sum_k p_k f_k; bound: sum_k p_k E b_k^2, never below bias_squared.
-    train_biases, heter_biases: client k's mean b_k^2 on its own examples and on everybody else's [K]; train_bias,
-    heter_bias: their means weighted by p. plug_in: there was one replica, so a client's model stands for its own mean
-    and variance and covariance are 0 by construction.
+    Attributes:
+      bias_squared: E (sum_k p_k b_k)^2.
+      variance: E sum_k p_k^2 Var_k.
+      covariance: E sum_{k != j} p_k p_j Cov_kj.
+      ensemble_loss: mean squared loss of sum_k p_k f_k.
+      bound: sum_k p_k E b_k^2, never below bias_squared.
+      train_bias: mean of train_biases weighted by p.
+      heter_bias: mean of heter_biases weighted by p.
+      train_biases: client k's mean b_k^2 on its own examples [K].
+      heter_biases: client k's mean b_k^2 on everybody else's [K].
+      plug_in: there was one replica, so a client's model stands for its own mean, and variance and covariance are 0 by
+        construction.
     """
 
     bias_squared: float
@@ -32,15 +40,20 @@ class Factors(NamedTuple):
 def factors(outputs, targets, owner, weights=None) -> Factors:
     """Decomposes the squared loss of the clients' ensemble, of which the global model is a first-order copy.
 
-    E (y - sum_k p_k f_k)^2 = E (sum_k p_k b_k)^2 + E sum_k p_k^2 Var_k + E sum_{k != j} p_k p_j Cov_kj,
-    b_k = y - mean_s f_k, and f_GM = sum_k p_k f_k + O(locality^2).
+        E (y - sum_k p_k f_k)^2 = E (sum_k p_k b_k)^2 + E sum_k p_k^2 Var_k + E sum_{k != j} p_k p_j Cov_kj
+        b_k = y - mean_s f_k,   f_GM = sum_k p_k f_k + O(locality^2)
 
     Args:
-      outputs: f [S, K, N, ...], client k's output on example n in replica s of its training (the same start, other
-        batch orders; S = 1 is the plug-in estimate); targets: y [N, ...] in the same units, such as softmax and one-hot;
-        owner: int [N], the client that holds the example; weights: p up to a factor [K], default the examples owned.
+      outputs: f, client k's output on example n in replica s of its training (the same start, other batch orders;
+        S = 1 is the plug-in estimate) [S, K, N, ...].
+      targets: y in the same units, such as one-hot where the outputs are softmax [N, ...].
+      owner: the client that holds the example, integers [N].
+      weights: p up to a factor, by default the numbers of examples owned [K].
+
     Raises:
-      UserError: shapes that do not match, a client without examples, fewer than two clients, weights below 0.
+      UserError: when shapes do not match, a client has no example, there are fewer than two clients, or a weight is
+        below 0.
+
     Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
     https://arxiv.org/abs/2305.07845.
     """
@@ -76,12 +89,21 @@ def factors(outputs, targets, owner, weights=None) -> Factors:
 
 
 def by_ownership(losses, owner) -> tuple[np.ndarray, np.ndarray]:
-    """Returns client k's mean loss on its own examples [K] and on everybody else's [K]: training and heterogeneous bias.
+    """Returns the clients' training and heterogeneous bias: mean losses on their own and on everybody else's examples.
+
+    >>> own, others = by_ownership([[1.0, 3.0, 5.0], [2.0, 2.0, 0.0]], [0, 0, 1])
+    >>> own.tolist(), others.tolist()
+    ([2.0, 0.0], [5.0, 2.0])
 
     Args:
-      losses: [K, N], client k's model on example n; owner: int [N], the client that holds the example.
+      losses: of client k's model on example n [K, N].
+      owner: the client that holds the example, integers [N].
+
+    Returns:
+      ([K], [K]).
+
     Raises:
-      UserError: an owner that is no client, a client without examples, fewer than two clients.
+      UserError: when an owner is no client, a client has no example, or there are fewer than two clients.
     """
     losses = array("by_ownership: losses", losses, 2)
     own = _owners(owner, *losses.shape) == np.arange(len(losses))[:, None]
@@ -89,9 +111,15 @@ def by_ownership(losses, owner) -> tuple[np.ndarray, np.ndarray]:
 
 
 def client_losses(logits, labels, kind: str = "mse") -> np.ndarray:
-    """Returns losses [K, N] of logits [K, N, C] at int labels [N]: 'mse' (softmax against one-hot) or 'ce'.
+    """Returns the loss of every client's model on every example [K, N].
 
-    Raises UserError for another kind, shapes that do not match, or a label outside 0..C-1.
+    Args:
+      logits: of client k's model on example n [K, N, C].
+      labels: integers in 0..C-1 [N].
+      kind: 'mse' (softmax against one-hot) or 'ce'.
+
+    Raises:
+      UserError: when the kind is another one, shapes do not match, or a label is outside 0..C-1.
     """
     logits, labels = array("client_losses: logits", logits, 3), np.asarray(labels)
     classes = logits.shape[2]

@@ -12,13 +12,23 @@ def line(first, second, evaluate, s=None):
     Beyond its ends a BatchNorm variance may turn negative (its loss is NaN then): let `evaluate` recompute the
     statistics first (`analysis.recomputed`).
 
+    >>> import numpy as np
+    >>> s, loss = line({"w": np.zeros(2)}, {"w": np.ones(2)}, lambda model: (model["w"] ** 2).sum(), [0, 0.5, 1])
+    >>> loss.tolist()
+    [0.0, 0.5, 2.0]
+
     Args:
-      first, second: w_1, w_2, Variables or trees; evaluate: model -> tree of numbers; s: [n], by default 41 points
-        from -0.5 to 1.5.
+      first: w_1, Variables or a tree.
+      second: w_2, of the same network.
+      evaluate: model -> tree of numbers.
+      s: where, by default at 41 points from -0.5 to 1.5 [n].
+
     Returns:
       (s, evaluate's tree with a leading axis [n]).
+
     Raises:
-      UserError: models of two networks, or an s that is not a list of finite numbers.
+      UserError: when the models are of two networks, or s is not a list of finite numbers.
+
     Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
     https://arxiv.org/abs/2305.07845.
     """

@@ -7,12 +7,17 @@ from fedwin.errors import UserError
 
 
 def locality(clients, centre) -> np.ndarray:
-    """Returns ||w_k - w_GM||_2 over parameters, [K]; f_GM = sum_k p_k f_k + O(max_k ||w_k - w_GM||^2).
+    """Returns the distances of clients' models from the global one, ||w_k - w_GM||_2 over parameters [K].
+
+        f_GM = sum_k p_k f_k + O(max_k ||w_k - w_GM||^2)
 
     Args:
-      clients: w_k, a list of K Variables or trees; centre: w_GM = sum_k p_k w_k.
+      clients: w_k, a list of K Variables or trees.
+      centre: w_GM = sum_k p_k w_k.
+
     Raises:
-      UserError: no client, or models of several networks.
+      UserError: when there is no client, or models are of several networks.
+
     Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
     https://arxiv.org/abs/2305.07845.
     """

@@ -9,7 +9,16 @@ from fedwin.errors import UserError
 
 
 def array(name: str, values, *dimensions: int) -> np.ndarray:
-    """Returns `values` in float64; raises UserError unless they are numbers, at least one, with so many dimensions."""
+    """Returns `values` in float64.
+
+    Args:
+      name: what they are, for the error line.
+      values: an array or nested lists.
+      dimensions: how many axes they may have; none for any number.
+
+    Raises:
+      UserError: unless they are numbers, at least one, with so many axes.
+    """
     try:
         out = np.asarray(values, np.float64)
     except (TypeError, ValueError):
@@ -37,22 +46,28 @@ def _is_float(leaf) -> bool:
 
 
 def vector(model) -> np.ndarray:
-    """Returns the trained parameters of a model in one vector [P]: of Variables the params, of other trees all of it."""
+    """Returns the trained parameters of a model in one vector [P]: params of Variables, all leaves of other trees."""
     params = model.params if isinstance(model, Variables) else model
     leaves = [np.asarray(leaf).astype(np.float64).ravel() for leaf in jax.tree.leaves(params) if _is_float(leaf)]
     return np.concatenate(leaves) if leaves else np.zeros(0)
 
 
 def mix(coefficients, models):
-    """An affine combination of models, statistics included: sum_i c_i w_i.
+    """Returns an affine combination of models, statistics included: sum_i c_i w_i.
 
-    A coefficient of 1 beside zeros returns that very model. Otherwise leaves that are no floats (counters) are the first
-    model's; every leaf keeps its dtype. mix([1/3, 1/3, 1/3], models) is a plain mean.
+    A coefficient of 1 beside zeros returns that very model. Otherwise leaves that are no floats (counters) are the
+    first model's; every leaf keeps its dtype. mix([1/3, 1/3, 1/3], models) is a plain mean.
+
+    >>> import numpy as np
+    >>> mix([0.25, 0.75], [{"w": np.zeros(2)}, {"w": np.ones(2)}])["w"].tolist()
+    [0.75, 0.75]
 
     Args:
-      coefficients: c [n]; models: n trees of one structure.
+      coefficients: c [n].
+      models: n trees of one structure.
+
     Raises:
-      UserError: other than one coefficient per model, or models that differ in structure.
+      UserError: when there is not one coefficient per model, or models differ in structure.
     """
     coefficients = array("mix: coefficients", coefficients, 1)
     if len(coefficients) != len(models):

@@ -10,9 +10,16 @@ from fedwin.errors import UserError
 
 
 class Plane(NamedTuple):
-    """models: (w_1, w_2, w_3); origin, u, v: w_1's parameters and the orthonormal axes, float64 [P].
+    """The plane through three models.
 
-    a2: ||w_2 - w_1||; a3, b3: coordinates of w_3.
+    Attributes:
+      models: (w_1, w_2, w_3).
+      origin: w_1's parameters, float64 [P].
+      u: first axis, of length 1 [P].
+      v: second axis, of length 1 and at right angles to u [P].
+      a2: ||w_2 - w_1||, the first coordinate of w_2.
+      a3: first coordinate of w_3.
+      b3: second coordinate of w_3.
     """
 
     models: tuple[Any, Any, Any]
@@ -25,7 +32,13 @@ class Plane(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a model's projection stands in the plane, and how far the model is from it."""
+    """Where a model's projection is in the plane, and how far the model is from it.
+
+    Attributes:
+      a: coordinate along u.
+      b: coordinate along v.
+      residual: distance of the model from the plane.
+    """
 
     a: float
     b: float
@@ -35,13 +48,26 @@ class Place(NamedTuple):
 def plane(first, second, third) -> Plane:
     """Returns the plane through three models, its axes in true distances (no filter normalisation).
 
-    u = (w_2 - w_1) / ||w_2 - w_1||,   v ~ (w_3 - w_1) - <w_3 - w_1, u> u,   ||v|| = 1
+        u = (w_2 - w_1) / ||w_2 - w_1||,   v ~ (w_3 - w_1) - <w_3 - w_1, u> u,   ||v|| = 1
+
+    >>> import numpy as np
+    >>> three = [{"w": np.array(w)} for w in ([0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [1.0, 1.0, 0.0])]
+    >>> through = plane(*three)
+    >>> corners(through).tolist()
+    [[0.0, 0.0], [2.0, 0.0], [1.0, 1.0]]
+    >>> place(through, {"w": np.array([1.0, 3.0, 0.5])})
+    Place(a=1.0, b=3.0, residual=0.5)
 
     Args:
-      first, second, third: Variables (the axes are those of their params) or trees.
+      first: w_1, Variables (the axes are those of their params) or a tree.
+      second: w_2, of the same network.
+      third: w_3, of the same network.
+
     Raises:
-      UserError: models of several networks, not finite, or on one line.
-    Garipov et al., Loss Surfaces, Mode Connectivity, and Fast Ensembling of DNNs, 2018, https://arxiv.org/abs/1802.10026.
+      UserError: when the models are of several networks, not finite, or on one line.
+
+    Garipov et al., Loss Surfaces, Mode Connectivity, and Fast Ensembling of DNNs, 2018,
+    https://arxiv.org/abs/1802.10026.
     """
     models.check_alike((first, second, third))
     origin, *others = (models.vector(model) for model in (first, second, third))
@@ -59,7 +85,7 @@ def plane(first, second, third) -> Plane:
     a3, v = a3 + rest, v - rest * u
     b3 = float(np.linalg.norm(v))
     if b3 < 1e-8 * a2:
-        raise UserError("plane: the three models stand on one line; use analysis.line, or models that differ more.")
+        raise UserError("plane: the three models lie on one line; use analysis.line, or models that differ more.")
     return Plane((first, second, third), origin, u, v / b3, a2, a3, b3)
 
 
@@ -67,6 +93,11 @@ def point(plane: Plane, a: float, b: float):
     """Returns the model w_1 + a u + b v, statistics included; at their coordinates the three models to the bit.
 
     It is mixed from the three: c_3 = b / b3, c_2 = (a - c_3 a3) / a2, c_1 = 1 - c_2 - c_3.
+
+    Args:
+      plane: of `analysis.plane`.
+      a: coordinate along u.
+      b: coordinate along v.
     """
     third = b / plane.b3
     second = (a - third * plane.a3) / plane.a2
@@ -74,7 +105,12 @@ def point(plane: Plane, a: float, b: float):
 
 
 def place(plane: Plane, model) -> Place:
-    """Returns a = <w - w_1, u>, b = <w - w_1, v> and the distance ||w - w_1 - a u - b v||."""
+    """Returns a = <w - w_1, u>, b = <w - w_1, v> and the distance ||w - w_1 - a u - b v||.
+
+    Args:
+      plane: of `analysis.plane`.
+      model: of the same network.
+    """
     models.check_alike((plane.models[0], model))
     away = models.vector(model) - plane.origin
     a, b = away @ plane.u, away @ plane.v
@@ -82,24 +118,41 @@ def place(plane: Plane, model) -> Place:
 
 
 def corners(plane: Plane) -> np.ndarray:
-    """Returns the coordinates (a, b) of the three models, [3, 2]; the mean of the models stands at their mean."""
+    """Returns the coordinates (a, b) of the three models, [3, 2]; the mean of the models is at their mean."""
     return np.array([[0.0, 0.0], [plane.a2, 0.0], [plane.a3, plane.b3]])
 
 
 def grid(plane: Plane, margin: float = 0.2, points: int = 21) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the axes a [points] and b [points]: around the models, wider by margin ||w_2 - w_1|| and margin b3.
+    """Returns axes around the models, wider than they lie by margin ||w_2 - w_1|| and margin b3 on each side.
 
-    Raises UserError for a negative margin or fewer than 2 points.
+    Args:
+      plane: of `analysis.plane`.
+      margin: how much wider.
+      points: length of either axis.
+
+    Returns:
+      (a [points], b [points]).
+
+    Raises:
+      UserError: when the margin is negative or there are fewer than 2 points.
     """
     if not margin >= 0 or isinstance(points, bool) or not isinstance(points, int) or points < 2:
         raise UserError(f"grid: margin={margin} must be >= 0 and points={points} an integer >= 2.")
     low, high = corners(plane).min(0), corners(plane).max(0)
     more = margin * np.array([plane.a2, plane.b3])
-    return tuple(np.linspace(low[i] - more[i], high[i] + more[i], points) for i in range(2))
+    a, b = (np.linspace(low[i] - more[i], high[i] + more[i], points) for i in range(2))
+    return a, b
 
 
 def landscape(plane: Plane, evaluate, a, b):
-    """Returns evaluate(point) over the grid a [n] x b [m]: a tree of arrays [m, n], as matplotlib's contour reads them."""
+    """Returns evaluate(point) over a grid: a tree of arrays [m, n], as matplotlib's contour reads them.
+
+    Args:
+      plane: of `analysis.plane`.
+      evaluate: model -> tree of numbers.
+      a: coordinates along u [n].
+      b: coordinates along v [m].
+    """
     a, b = models.array("landscape: a", a, 1), models.array("landscape: b", b, 1)
     values = models.stacked([evaluate(point(plane, x, y)) for y in b for x in a])
     return jax.tree.map(lambda v: v.reshape(len(b), len(a), *v.shape[1:]), values)

@@ -11,20 +11,25 @@ from fedwin.errors import UserError
 
 
 def recomputed(model, variables: Variables, batches) -> Variables:
-    """Returns the model with statistics measured on data: sum_j n_j batch_j / sum_j n_j, n_j examples in batch j.
+    """Returns the model with statistics measured on data.
+
+        statistics = sum_j n_j batch_j / sum_j n_j,   n_j examples in batch j
 
     Averages of models, and points on lines and planes between them, bring averaged statistics; these are their own.
     A training step moves running' = m running + (1 - m) batch, whatever m is; m is its derivative.
 
     Args:
-      model: models.Model; variables: its parameters and statistics (shapes only); batches: normalised batches as
-        model.apply reads them, 'mask' [B] (0 = padding) if they have one.
+      model: a models.Model.
+      variables: its parameters, and statistics of which the shapes alone matter.
+      batches: normalised batches as model.apply reads them, with 'mask' [B] (0 = padding) if they have one.
+
     Raises:
-      UserError: no batch with an example, or statistics that are no floats (haiku's counters).
+      UserError: when no batch has an example, or statistics are no floats (haiku's counters).
+
     Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018,
     https://arxiv.org/abs/1803.05407.
     """
-    if not jax.tree.leaves(variables.stats):
+    if tree.is_empty(variables.stats):
         return variables
     if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(variables.stats)):
         raise UserError(f"recomputed: the statistics of {model.name} are not all floats; it cannot tell how they move.")

@@ -33,7 +33,7 @@ class LSTM(nn.Module):
     Attributes:
       hidden: H.
       forget_bias: a constant added to the forget gate (haiku: 1, PyTorch: 0).
-      initialiser: 'haiku' (cut normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (U(-1/sqrt(H), 1/sqrt(H)) for all).
+      initialiser: 'haiku' (cut normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (all U(-1/sqrt(H), 1/sqrt(H))).
     """
 
     hidden: int

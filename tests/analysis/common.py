@@ -1,0 +1,41 @@
+"""What the tests of the analysis share: the golden file, models, and checks of error lines."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedwin.core import Variables
+from fedwin.errors import UserError
+from tests import golden_problems as golden
+
+DATA = golden.load("golden_ima_wsm.json")
+RANDOM = np.random.default_rng
+ONES = {"w": jnp.ones(2)}
+
+
+def array(x):
+    return jnp.asarray(x, float)
+
+
+def network(seed, scale=1.0, dtype=np.float32):
+    """A model of two leaves with a running statistic."""
+    draw = RANDOM(seed).standard_normal
+    kernel, bias, mean = (jnp.asarray(scale * draw(shape), dtype) for shape in ((3, 4), (4,), (4,)))
+    return Variables({"kernel": kernel, "bias": bias}, {"mean": mean})
+
+
+def bitwise(a, b):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def check_refused(call, words):
+    """Checks that a call raises a UserError of one line with these words."""
+    with pytest.raises(UserError) as error:
+        call()
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def bowl(model):
+    """The loss of g12: ||w - (1.5, 1.5, 1, 0)||^2."""
+    return jnp.sum((model["w"] - array([1.5, 1.5, 1.0, 0.0])) ** 2)

@@ -1,0 +1,41 @@
+"""Numbers read off curves: key g16 of golden_ima_wsm.json."""
+
+import numpy as np
+import pytest
+
+from fedwin import analysis
+from tests.analysis.common import DATA, check_refused
+
+
+def test_golden_g16_metrics(same):
+    g = DATA["g16_metrics"]
+    rounds, baseline = (analysis.rounds_to_target(g[name], g["target"]) for name in ("acc", "base"))
+    assert (rounds, baseline) == (g["rounds"], g["rounds_base"])
+    assert analysis.rounds_to_target(g["base"], 0.7) is g["unreached"] is None
+    same(analysis.speedup(baseline, rounds), g["speedup"])
+    same(analysis.mean_last(g["acc"], 3), g["mean_last_3"])
+    for (baseline, rounds), expected in zip(((394, 309), (394, 201), (392, 193)), g["table_speedups"].values()):
+        same(analysis.speedup(baseline, rounds), expected)
+
+
+def test_curves():
+    # A dip below the target afterwards does not matter, nor does a NaN.
+    assert analysis.rounds_to_target([0.1, np.nan, 0.5, 0.2], 0.5) == 3
+    assert analysis.rounds_to_target([0.1, 0.4, 0.6], 0.5, rounds=[10, 20, 30]) == 30
+    assert analysis.speedup(None, 3) is None and analysis.speedup(3, None) is None
+    np.testing.assert_allclose(analysis.mean_last([[0, 0], [0.2, 0.4], [0.6, 0.8]], 2), 0.5)
+    assert analysis.traffic((2, 1), rounds=400, clients_per_round=10) == 12_000
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: analysis.rounds_to_target([0.1, 0.2], np.nan), "target=nan"),
+        (lambda: analysis.rounds_to_target([0.1, 0.2], 0.1, rounds=[2, 1]), "growing"),
+        (lambda: analysis.speedup(0, 3), "counted from 1"),
+        (lambda: analysis.mean_last([0.1, 0.2], 3), "1..2"),
+        (lambda: analysis.traffic((1, 1), -1, 2), "-1 rounds"),
+    ],
+)
+def test_bad_input_is_one_line(call, words):
+    check_refused(call, words)

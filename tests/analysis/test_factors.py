@@ -1,0 +1,116 @@
+"""Factors of the loss: key g13 of golden_ima_wsm.json, and identities."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedwin import analysis, losses
+from tests.analysis.common import DATA, RANDOM, array, check_refused
+
+SQUARE = np.zeros((1, 2, 2))
+
+
+def test_golden_g13_factors(same):
+    g = DATA["g13_decomposition"]
+    f, y = array(g["f"]), array(g["y"])
+    for weights in (None, g["p"], [40, 20, 40]):
+        ours = analysis.factors(f, y, np.array(g["owner"]), weights)
+        same(ours.bias_squared, g["bias_squared"])
+        same(ours.variance, g["variance"])
+        same(ours.covariance, g["covariance"])
+        same(ours.ensemble_loss, g["wens_expected_loss"])
+        same(ours.train_biases, g["train_bias_sq_per_client"])
+        same(ours.heter_biases, g["heter_bias_sq_per_client"])
+        same([ours.train_bias, ours.heter_bias], [g["train_bias"], g["heter_bias"]])
+        same(ours.bound, g["jensen_bound"])
+        assert not ours.plug_in
+
+
+def drawn(replicas=5, clients=4, examples=30, outputs=3, seed=0):
+    random = RANDOM(seed)
+    owner = random.permutation(np.concatenate([np.arange(clients), random.integers(0, clients, examples - clients)]))
+    return (
+        random.standard_normal((replicas, clients, examples, outputs)),
+        random.standard_normal((examples, outputs)),
+        owner,
+    )
+
+
+@pytest.mark.parametrize("weights", [None, (1, 2, 3, 4), (0, 0, 1, 0)])
+def test_the_terms_add_up(weights):
+    f, y, owner = drawn()
+    ours = analysis.factors(f, y, owner, weights)
+    total = ours.bias_squared + ours.variance + ours.covariance
+    np.testing.assert_allclose(total, ours.ensemble_loss, rtol=1e-12)
+    p = np.bincount(owner) if weights is None else np.array(weights)
+    p = p / p.sum()
+    cov = np.einsum("sknc,sjnc->kj", f - f.mean(0), f - f.mean(0)) / len(f) / len(y)
+    np.testing.assert_allclose(ours.variance, np.sum(p**2 * np.diag(cov)), rtol=1e-12)
+    np.testing.assert_allclose(ours.covariance, p @ cov @ p - np.sum(p**2 * np.diag(cov)), rtol=1e-9, atol=1e-14)
+    assert ours.bias_squared <= ours.bound
+    if weights is None:
+        split = p @ (p * ours.train_biases + (1 - p) * ours.heter_biases)
+        np.testing.assert_allclose(ours.bound, split, rtol=1e-12)
+
+
+def test_equal_clients_have_the_corollaries():
+    f, y, owner = drawn()
+    clients = f.shape[1]
+    ours = analysis.factors(f, y, owner, np.ones(clients))
+    spread = f - f.mean(0)
+    cov = np.einsum("sknc,sjnc->kjn", spread, spread) / len(f)
+    off = ~np.eye(clients, dtype=bool)
+    np.testing.assert_allclose(ours.variance, cov[~off].mean() / clients, rtol=1e-12)
+    np.testing.assert_allclose(ours.covariance, cov[off].mean() * (clients - 1) / clients, rtol=1e-9)
+    assert ours.covariance >= (clients - 1) / clients * cov[off].min(0).mean()
+
+
+def test_identical_clients_share_one_variance():
+    f, y, owner = drawn(clients=1)
+    many = np.repeat(f, 4, 1)
+    ours = analysis.factors(many, y, np.arange(len(y)) % 4)
+    np.testing.assert_allclose(ours.variance + ours.covariance, np.sum(f[:, 0].var(0), -1).mean(), rtol=1e-12)
+
+
+def test_one_replica_is_a_plug_in_estimate():
+    f, y, owner = drawn(replicas=1)
+    ours = analysis.factors(f, y, owner)
+    assert ours.plug_in and ours.variance == 0 and ours.covariance == 0
+    np.testing.assert_allclose(ours.bias_squared, ours.ensemble_loss, rtol=1e-14)
+
+
+def test_losses_of_clients_and_whose_examples_they_are():
+    random = RANDOM(0)
+    logits, labels, owner = 5 * random.standard_normal((3, 12, 4)), random.integers(0, 4, 12), np.arange(12) % 3
+    ce = analysis.client_losses(logits, labels, "ce")
+    for k in range(3):
+        expected = losses.nll(jnp.asarray(logits[k], jnp.float32), jnp.asarray(labels))
+        np.testing.assert_allclose(ce[k], expected, rtol=1e-5, atol=1e-6)
+    own, others = analysis.by_ownership(ce, owner)
+    np.testing.assert_allclose(own, [ce[k, owner == k].mean() for k in range(3)])
+    np.testing.assert_allclose(others, [ce[k, owner != k].mean() for k in range(3)])
+    mse = analysis.client_losses(logits, labels, "mse")
+    targets = np.eye(4)[labels]
+    outputs = np.asarray(jax.nn.softmax(jnp.asarray(logits, jnp.float32)))[None]
+    ours = analysis.factors(outputs, targets, owner)
+    np.testing.assert_allclose(analysis.by_ownership(mse, owner), [ours.train_biases, ours.heter_biases], rtol=1e-5)
+    # A logit of a thousand is no overflow.
+    assert np.isfinite(analysis.client_losses(1000 * logits, labels, "ce")).all()
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: analysis.factors(np.zeros((1, 2, 3)), np.zeros(2), [0, 1]), "(1, 2, 3)"),
+        (lambda: analysis.factors(SQUARE, np.zeros(2), [0, 2]), "0..1"),
+        (lambda: analysis.factors(SQUARE, np.zeros(2), [0.0, 1.0]), "integers"),
+        (lambda: analysis.factors(SQUARE, np.zeros(2), [0, 0]), "without examples"),
+        (lambda: analysis.factors(SQUARE[:, :1], np.zeros(2), [0, 0]), "two are needed"),
+        (lambda: analysis.factors(SQUARE, np.zeros(2), [0, 1], [1, -1]), "weights"),
+        (lambda: analysis.client_losses(SQUARE, [0, 1], "hinge"), "'hinge'"),
+        (lambda: analysis.client_losses(SQUARE, [0, 2]), "0..1"),
+    ],
+)
+def test_bad_input_is_one_line(call, words):
+    check_refused(call, words)

@@ -1,0 +1,91 @@
+"""The plane through three models: key g12 of golden_ima_wsm.json, and identities."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedwin import analysis
+from fedwin.core import Variables
+from tests.analysis.common import DATA, ONES, RANDOM, array, bitwise, bowl, check_refused, network
+
+
+def test_golden_g12_plane(same):
+    g = DATA["g12_landscape"]
+    three = [{"w": array(w)} for w in g["w"]]
+    plane = analysis.plane(*three)
+    same(plane.u, g["u_hat"])
+    same(plane.v, g["v_hat"])
+    same(analysis.corners(plane), g["coords"])
+    same(analysis.place(plane, analysis.mix([1 / 3] * 3, three))[:2], g["coords_of_mean"])
+    inside = analysis.point(plane, 0.3, 0.7)
+    same(inside["w"], g["model_at_0p3_0p7"])
+    same(analysis.landscape(plane, bowl, [0.3], [0.7]), [[g["loss_at_0p3_0p7"]]])
+    a, b, residual = analysis.place(plane, {"w": array(g["projection"]["model"])})
+    same([a, b], g["projection"]["coords"])
+    same(residual, g["projection"]["residual"])
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_a_plane_goes_through_its_models(scale):
+    # Close together far from the origin, as the models of successive rounds are.
+    base = network(9)
+    three = [analysis.mix([1, 0.01 * scale], [base, network(i)]) for i in range(3)]
+    plane = analysis.plane(*three)
+    np.testing.assert_allclose([plane.u @ plane.u, plane.v @ plane.v, plane.u @ plane.v], [1, 1, 0], atol=1e-12)
+    places = np.array([analysis.place(plane, model)[:2] for model in three])
+    np.testing.assert_allclose(places, analysis.corners(plane), rtol=1e-9, atol=1e-9 * plane.a2)
+    for model, (a, b) in zip(three, analysis.corners(plane)):
+        bitwise(analysis.point(plane, a, b), model)
+    mean = analysis.place(plane, analysis.mix([1 / 3] * 3, three))
+    # The mean is a float32 model.
+    rounding = 1e-6 * np.linalg.norm(plane.origin)
+    np.testing.assert_allclose(mean[:2], analysis.corners(plane).mean(0), atol=rounding)
+    assert mean.residual < rounding
+    a, b, _ = analysis.place(plane, analysis.point(plane, 0.3 * plane.a2, -0.7 * plane.b3))
+    np.testing.assert_allclose([a, b], [0.3 * plane.a2, -0.7 * plane.b3], atol=rounding)
+
+
+def test_permuted_models_span_the_same_plane():
+    three = [network(i) for i in range(3)]
+    one, other = analysis.plane(*three), analysis.plane(three[2], three[0], three[1])
+    span = lambda p: np.outer(p.u, p.u) + np.outer(p.v, p.v)
+    np.testing.assert_allclose(span(one), span(other), atol=1e-12)
+
+
+def test_a_model_off_the_plane_knows_its_distance():
+    plane = analysis.plane(*(network(i) for i in range(3)))
+    normal = RANDOM(3).standard_normal(plane.u.size)
+    normal -= (normal @ plane.u) * plane.u + (normal @ plane.v) * plane.v
+    params = plane.origin + 2 * plane.u - 3 * plane.v + 5 * normal / np.linalg.norm(normal)
+    # Leaves are in the order of jax: bias before kernel.
+    model = Variables({"bias": params[:4], "kernel": params[4:].reshape(3, 4)}, {"mean": np.zeros(4)})
+    np.testing.assert_allclose(analysis.place(plane, model), [2, -3, 5], rtol=1e-10)
+
+
+def test_the_grid_surrounds_the_models():
+    three = [network(i) for i in range(3)]
+    plane = analysis.plane(*three)
+    a, b = analysis.grid(plane)
+    assert len(a) == len(b) == 21
+    low, high = analysis.corners(plane).min(0), analysis.corners(plane).max(0)
+    np.testing.assert_allclose([a[0], a[-1]], [low[0] - 0.2 * plane.a2, high[0] + 0.2 * plane.a2])
+    np.testing.assert_allclose([b[0], b[-1]], [low[1] - 0.2 * plane.b3, high[1] + 0.2 * plane.b3])
+    a, b = analysis.grid(plane, points=4)
+    there = analysis.landscape(plane, lambda m: analysis.place(plane, m), a, b[:3])
+    np.testing.assert_allclose(there.a, np.broadcast_to(a, (3, 4)), atol=1e-5)
+    np.testing.assert_allclose(there.b, np.broadcast_to(b[:3, None], (3, 4)), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: analysis.plane(ONES, ONES, {"w": jnp.array([1.0, 2.0])}), "first two models are equal"),
+        (lambda: analysis.plane(*({"w": i * jnp.ones(2)} for i in range(3))), "one line"),
+        (lambda: analysis.plane(ONES, {"w": jnp.zeros(2)}, {"w": jnp.array([jnp.nan, 0])}), "not finite"),
+        (lambda: analysis.grid(analysis.plane(*(network(i) for i in range(3))), margin=-1.0), "margin=-1.0"),
+        (lambda: analysis.grid(analysis.plane(*(network(i) for i in range(3))), points=1), "points=1"),
+        (lambda: analysis.place(analysis.plane(*(network(i) for i in range(3))), ONES), "model 1 differs"),
+    ],
+)
+def test_bad_input_is_one_line(call, words):
+    check_refused(call, words)
