@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 import sys
 
+import fedjax
 import numpy as np
 import pytest
 
@@ -32,14 +33,26 @@ def theirs(tmp_path_factory):
     return np.load(path)
 
 
-@pytest.mark.parametrize("name", SAME)
-def test_five_rounds_equal_fedjax(name, theirs):
-    data, network = problem.federated_data(), problem.model()
+def built(name, network):
+    """The algorithm on fedwin's own adapter and cross entropy."""
     loss = losses.cross_entropy(models.from_fedjax(network, problem.sample_batch()))
-    train = local.Solver(loss, problem.LR, problem.BATCH, problem.EPOCHS, batching="repeat", shuffle=False)
-    algorithm = as_fedjax(
-        ALGORITHMS.build(SAME[name], core.Setting(12, 4, problem.ROUNDS), train), compiler_options=compile_options()
-    )
+    solve = local.Solver(loss, problem.LR, problem.BATCH, problem.EPOCHS, batching="repeat", shuffle=False)
+    algorithm = ALGORITHMS.build(SAME[name], core.Setting(12, 4, problem.ROUNDS), solve)
+    return as_fedjax(algorithm, compiler_options=compile_options())
+
+
+def by_name(name, network):
+    """The algorithm by its name, on the model's own loss."""
+    batches = fedjax.ShuffleRepeatBatchHParams(problem.BATCH, num_epochs=problem.EPOCHS, skip_shuffle=True)
+    given = dict(model=network, batch_hparams=batches, client_lr=problem.LR)
+    return as_fedjax(SAME[name], **given, compiler_options=compile_options())
+
+
+@pytest.mark.parametrize("make", [built, by_name])
+@pytest.mark.parametrize("name", SAME)
+def test_five_rounds_equal_fedjax(name, make, theirs):
+    data, network = problem.federated_data(), problem.model()
+    algorithm = make(name, network)
     state, sampler = algorithm.init(problem.initial(network)), problem.sampler(data)
     moved = problem.flat(state.params)
     for expected in theirs[name]:

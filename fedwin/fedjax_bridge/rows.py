@@ -1,0 +1,109 @@
+"""Rows of a cohort's table: what a client keeps, its rng, and what is reported of it."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedwin import core, tree
+from fedwin.core import Algorithm, Phase
+from fedwin.errors import UserError
+
+# What apply reports of every client, where its algorithm has it: mean training loss and the norm of its step.
+REPORTED = ("loss", "delta_l2_norm")
+
+
+class Row(NamedTuple):
+    """A slot of the round's table.
+
+    Attributes:
+      row: the algorithm's row.
+      key: the client's rng, uint32 [2].
+      report: name -> number that is reported.
+    """
+
+    row: Any
+    key: Any
+    report: dict[str, Any]
+
+
+class ClientWithoutWeight(core.Client):
+    """A client whose share of all examples is unknown, because nobody said how many there are."""
+
+    @property
+    def weight(self):
+        raise UserError("as_fedjax: this algorithm weighs clients by their share of all examples; set total_examples.")
+
+
+class UnknownCounts(dict):
+    """The label counts of a client where nobody said how many classes there are."""
+
+    def __contains__(self, name) -> bool:
+        return True
+
+    def __missing__(self, name):
+        raise UserError(f"as_fedjax: the loss or algorithm reads label counts ('{name}'); set num_classes.")
+
+
+def in_rows(algorithm: Algorithm, counted: bool, weighed: bool, written: set[str]) -> Algorithm:
+    """Returns the algorithm with table rows Row: clients take their key from it and leave their report in it.
+
+    Args:
+      algorithm: any.
+      counted: whether label counts are known.
+      weighed: whether shares of all examples are known.
+      written: gets the names that are reported, when a round is traced.
+    """
+
+    def phase_in_rows(number: int, phase: Phase) -> Phase:
+        if phase.client is None:
+            return phase
+
+        def client(down, c):
+            mine = c.state
+            c = c._replace(state=mine.row, key=jax.random.fold_in(jax.random.wrap_key_data(mine.key), number))
+            c = c if counted else c._replace(info=UnknownCounts())
+            c = c if weighed else ClientWithoutWeight(*c)
+            update = phase.client(down, c)
+            row = mine.row if tree.is_empty(update.state) else update.state
+            known = report_of(update)
+            written.update(known)
+            return update._replace(state=Row(row, mine.key, mine.report | known))
+
+        return phase._replace(client=client)
+
+    return algorithm._replace(phases=tuple(phase_in_rows(i, p) for i, p in enumerate(algorithm.phases)))
+
+
+def report_of(update: core.Update) -> dict[str, jax.Array]:
+    """Returns what can be reported of a client, by name, as float32."""
+    known = {}
+    if "loss" in update.metrics:
+        known["loss"] = update.metrics["loss"].value
+    delta = update.message.get("delta") if isinstance(update.message, dict) else None
+    if isinstance(delta, core.Mean):
+        known["delta_l2_norm"] = tree.norm(delta.value)
+    return {name: jnp.asarray(value, jnp.float32) for name, value in known.items()}
+
+
+def stacked(rows: dict[bytes, Any], names: list[bytes], like, places: int):
+    """Returns the rows of a cohort, [places, ...], zeros where a client has none yet.
+
+    Args:
+      rows: client id -> row.
+      names: ids of the cohort, at most `places`.
+      like: shapes of a row.
+      places: clients that the cohort is padded to.
+    """
+    zero = tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
+    each = [rows.get(name, zero) for name in names] + [zero] * (places - len(names))
+    return tree.map(lambda *leaves: np.stack(leaves), *each)
+
+
+def split(rows, names: list[bytes]) -> dict[bytes, Any]:
+    """Returns client id -> row of stacked rows; nothing where rows are ()."""
+    if tree.is_empty(rows):
+        return {}
+    # Copies: a view of one row would keep the whole cohort's table alive.
+    return {name: tree.map(lambda leaf, k=k: np.array(leaf[k]), rows) for k, name in enumerate(names)}
