@@ -13,7 +13,7 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Algorithm
 from fedwin.engine.slips import reads
 from fedwin.errors import UserError
-from fedwin.models.lowering import lower_convolutions
+from fedwin.models.convolution.lowering import lower_convolutions
 from fedwin.registry import Choice
 from fedwin.wrappers import WRAPPERS
 
