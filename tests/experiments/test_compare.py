@@ -1,4 +1,4 @@
-"""The comparison of all methods: what it runs, and (slow) that methods behave as their papers say at a realistic scale."""
+"""The comparison of all methods: what it runs, and (slow) that methods behave as their papers say."""
 
 import dataclasses
 

@@ -1,0 +1,161 @@
+"""The command `fedwin`: words, help, presets, lists, and one line for whatever the user can mend."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+
+from experiments import bench, cite, cli, compare, helptext, listing, partition, prepare, presets, stream_demo, train
+from fedwin.citations import citation
+from fedwin.errors import UserError
+
+ROOT = pathlib.Path(cli.__file__).parents[1]
+OWN = '''
+from fedwin import ALGORITHMS, core, tree
+
+
+@ALGORITHMS.register("halfway", down="1", up="1", server="1", client="0")
+def halfway(setting, solve, *, share=0.5):
+    """x <- x + share (mean - x)."""
+
+    def client(params, c):
+        y = solve(params, c)
+        return core.Update({"delta": core.mean(tree.sub(y.params, params), c.size)}, stats=y.stats, metrics=y.metrics)
+
+    def server(params, state, total, round):
+        return tree.axpy(share, total["delta"].value, params), state
+
+    return core.algorithm(client, server)
+'''
+
+
+def fedwin(*arguments, cwd=None):
+    """Runs the command in a process of its own."""
+    command = [sys.executable, "-m", "experiments", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """A set of flags of its own, which binaries define theirs in."""
+    known = flags.FlagValues()
+    for name in ("DEFINE_string", "DEFINE_list", "DEFINE_bool", "DEFINE_boolean", "DEFINE_integer", "DEFINE_float",
+                 "DEFINE_enum", "DEFINE_multi_string"):  # fmt: skip
+        define = getattr(flags, name)
+        monkeypatch.setattr(flags, name, lambda *a, define=define, **k: define(*a, **{"flag_values": known} | k))
+    return known
+
+
+def test_alone_it_names_its_words(capsys):
+    for arguments in ([], ["--help"]):
+        cli.main(arguments)
+        said = capsys.readouterr().out
+        assert all(f"fedwin {word} " in said for word in cli.WORDS) and len(said.splitlines()) < 15
+
+
+def test_an_unknown_word_is_one_line(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["trian"])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and "Did you mean 'train'?" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("binary", [bench, compare, partition, prepare, stream_demo, train], ids=lambda m: m.__name__)
+def test_help_fits_two_screens(binary, own):
+    groups = binary.define_flags() if binary not in (compare, train) else binary.define_flags(own)
+    shown = helptext.text("fedwin word", binary.__doc__, groups, own)
+    lines = shown.splitlines()
+    assert len(lines) <= 100 and max(map(len, lines)) <= 120
+    listed = [name for names in groups.values() for name in names]
+    assert len(listed) == len(set(listed))
+    for name in listed:
+        assert f"--{name}" in shown or f"--no{name}" in shown
+
+
+def test_help_groups_every_field_of_config(own):
+    groups = train.define_flags(own)
+    assert list(groups)[0] == "what is trained" and "other" not in groups
+    assert {"clients", "server", "read-outs", "running", "output"} <= set(groups)
+
+
+def test_help_shows_defaults_and_what_turns_a_switch():
+    known = flags.FlagValues()
+    flags.DEFINE_integer("rounds", 7, "Rounds.", flag_values=known)
+    flags.DEFINE_bool("shuffle", True, "Shuffle.", flag_values=known)
+    flags.DEFINE_multi_string("wrap", [], "Wrapper; repeats.", flag_values=known)
+    shown = helptext.text("fedwin word", "Doc.", {"group": ["rounds", "shuffle", "wrap"]}, known)
+    assert "--rounds=7" in shown and "--noshuffle" in shown and "Do not: shuffle." in shown
+    assert "repeat this option" not in shown
+
+
+def test_a_preset_is_found_by_name():
+    assert presets.resolve(["train", "--flagfile=wima_femnist"]) == [
+        "train", f"--flagfile={presets.FOLDER / 'wima_femnist.flags'}"
+    ]  # fmt: skip
+    assert presets.resolve(["train", "--flagfile", "wima_femnist"])[2] == str(presets.FOLDER / "wima_femnist.flags")
+    with pytest.raises(UserError, match="Did you mean 'wima_femnist'"):
+        presets.path_of("wima_femnits")
+
+
+@pytest.mark.parametrize("word", listing.WORDS)
+def test_lists_fit_the_terminal(word):
+    if word != "runs":
+        lines = listing.listed(word, []).splitlines()
+        assert len(lines) > 1 and max(map(len, lines)) <= 120
+
+
+def test_lists_refuse_what_they_do_not_know():
+    with pytest.raises(UserError, match="Did you mean 'models'"):
+        listing.listed("modls", [])
+    with pytest.raises(UserError, match="one word too many"):
+        listing.listed("models", ["more"])
+    with pytest.raises(UserError, match="no such folder"):
+        listing.listed("runs", ["nowhere"])
+
+
+def test_citation_takes_names_and_runs(tmp_path):
+    assert cite.of("scaffold") == "scaffold"
+    with pytest.raises(UserError, match="not the directory of a run"):
+        cite.of(str(tmp_path))
+    (tmp_path / "config.json").write_text(
+        '{"config": {"algorithm": "scaffold", "wrap": [], "observe": ["ema"], "loss": "cross_entropy"}}'
+    )
+    found = citation(cite.of(str(tmp_path)))
+    assert "karimireddy2020scaffold" in found and "polyak1992acceleration" in found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        (["train", "fedavg"], "'fedavg' is not a flag"),
+        (["prepare", "--dataset"], "dataset"),
+        (["partition", "--plot=pie"], "pie"),
+        (["compare", "--num_round=3"], "num_rounds"),
+        (["prepare"], "--dataset=NAME"),
+        (["train", "--flagfile=nothing"], "neither a file nor a preset"),
+        (["train", "--import=nowhere.py"], "no such file"),
+        (["list"], "say what to list"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_bad_arguments_are_one_line(arguments, culprit):
+    done = fedwin(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert culprit in done.stderr and done.stderr.count("\n") == 1 and done.stderr.startswith("error: ")
+
+
+def test_the_users_own_code_runs_in_an_empty_folder_and_is_listed(tmp_path):
+    (tmp_path / "my_methods.py").write_text(OWN)
+    listed = fedwin("list", "algorithms", "--import=my_methods", cwd=tmp_path)
+    assert "halfway" in listed.stdout and "share=0.5" in listed.stdout
+    words = ["--dataset=digits", "--model=digits_mlp", "--num_rounds=2", "--num_clients=10", "--clients_per_round=2"]
+    done = fedwin(
+        "train", "--import=./my_methods.py", "--algorithm=halfway:share=0.3", *words, "--out_dir=mine", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "halfway:share=0.3" in done.stdout and (tmp_path / "mine" / "summary.json").exists()
+    runs = fedwin("list", "runs", ".", cwd=tmp_path).stdout
+    assert "halfway:share=0.3" in runs and "2 of 2" in runs and "finished" in runs

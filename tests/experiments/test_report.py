@@ -1,0 +1,76 @@
+"""Tables and pictures of runs."""
+
+import json
+
+import numpy as np
+
+from experiments import curves, report, run_list
+from experiments.text import columns
+
+
+def summary(seeds=(0,), rounds=10, last=5, diverged=()):
+    """Returns a summary as a run writes it."""
+    metrics = {"accuracy": 0.5, "loss": 1.0}
+    one = lambda seed: {
+        "last": None if seed in diverged else {"model": metrics},
+        "rounds_per_second": None if seed in diverged else 4.0,
+        "diverged_at": 3 if seed in diverged else None,
+    }
+    kept = [seed for seed in seeds if seed not in diverged]
+    spread = lambda value: {"mean": value if kept else None, "std": 0.25 if len(kept) > 1 else None}
+    over = {"model": {name: spread(value) for name, value in metrics.items()}}
+    return {"num_rounds": rounds, "last_rounds": last, "over_seeds": over, "seeds": {s: one(s) for s in seeds}}
+
+
+def test_one_seed_needs_no_column_of_seeds():
+    shown = report.table({"fedavg": summary()})
+    assert "each seed" not in shown and "50.00" in shown and "+-" not in shown
+    assert "mean over the last 5 of 10 rounds; seed 0" in shown
+    several = report.table({"fedavg": summary((0, 1))})
+    assert "each seed" in several and "50.00 +- 25.00" in several and "seeds 0, 1" in several
+
+
+def test_fewer_rounds_than_the_mean_asks_for():
+    assert "mean over all 1 round;" in report.table({"fedavg": summary(rounds=1, last=100)})
+
+
+def test_diverged_seeds_are_named():
+    shown = report.table({"a": summary((0, 1), diverged=(1,)), "b": summary((0,), diverged=(0,))})
+    assert "a seed 1 diverged in round 3" in shown and "50.00 -" in shown
+    assert shown.splitlines()[3].split() == ["b", "model", "diverged", "diverged", "-", "-"]
+
+
+def test_wide_columns_are_cut():
+    lines = columns([("a", "b"), ("x" * 200, "y")]).splitlines()
+    assert max(map(len, lines)) <= 120 and lines[2].endswith("...  y")
+
+
+def test_curves_are_equally_dense_everywhere():
+    lines = [{"seed": s, "round": r, "model": {"accuracy": r / 10}} for s in (0, 1) for r in (0, 5, 10, 11, 12, 15)]
+    rounds, values = curves.curves(lines, "model", every=5)
+    assert rounds.tolist() == [0, 5, 10, 15] and values.shape == (2, 4)
+    assert np.array_equal(curves.curves(lines, "model")[0], [0, 5, 10, 11, 12, 15])
+
+
+def test_the_picture_has_its_whole_axis(tmp_path):
+    path = tmp_path / "p.png"
+    curves.draw([("label", np.arange(3), np.full((2, 3), 0.5))], path, "title")
+    assert path.stat().st_size > 1000
+
+
+def test_runs_below_a_folder(tmp_path):
+    for name, done in (("a", True), ("below/b", False)):
+        place = tmp_path / name
+        (place / "checkpoints" / "config.json").mkdir(parents=True)
+        config = {"algorithm": "fedavg", "dataset": "digits", "num_rounds": 8, "seeds": ["0", 1]}
+        (place / "config.json").write_text(json.dumps({"config": config}))
+        lines = [{"seed": seed, "round": r, "model": {}} for seed in (0, 1) for r in range(4 + 4 * done + seed * done)]
+        (place / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        if done:
+            (place / "summary.json").write_text("{}")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text("[]")
+    shown = run_list.table(str(tmp_path))
+    assert "finished" in shown and "unfinished" in shown and "3 of 8" in shown and "0,1" in shown
+    assert "other" not in shown and len(shown.splitlines()) == 4
+    assert run_list.table(str(tmp_path / "other")).startswith("no runs in")

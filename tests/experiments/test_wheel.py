@@ -1,0 +1,117 @@
+"""The package as others get it: a wheel beside FedJAX, in an environment and a folder of its own."""
+
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+LEFT_OUT = {".git", ".venv", "build", "dist", "runs", ".hypothesis", ".pytest_cache", ".ruff_cache", ".mypy_cache"}
+SMALL = ["--num_rounds=2", "--eval_every=1", "--num_clients=4", "--clients_per_round=2", "--eval_examples=20"]
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command, cwd):
+    """Runs a command without this checkout on the path; its output is shown where it fails."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A copy of the checkout, which nothing was built in."""
+    copy = tmp_path_factory.mktemp("source") / "fedwin"
+    at_top = lambda folder, names: [n for n in names if pathlib.Path(folder) == ROOT and n in LEFT_OUT]
+    built = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    shutil.copytree(ROOT, copy, ignore=lambda folder, names: {*at_top(folder, names), *built(folder, names)})
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ".", cwd=source)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """The folder of the commands of an environment that has the wheel, and all else from that of the tests."""
+    venv = tmp_path_factory.mktemp("venv")
+    run(sys.executable, "-m", "venv", "--without-pip", venv, cwd=venv)
+    python = venv / "bin" / "python"
+    packages = pathlib.Path(
+        run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=venv).strip()
+    )
+    run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", wheel, cwd=venv)
+    (packages / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return venv / "bin"
+
+
+def test_the_wheel_holds_fedwin_alone(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0].removesuffix(".dist-info").partition("-")[0] for name in names} == {"fedwin"}
+    for name in ("py.typed", "papers.bib", "experiments/flags/wima_femnist.flags", "experiments/peers/fedwin_peer.py"):
+        assert f"fedwin/{name}" in names
+    assert "fedwin/experiments/notebooks/tour.ipynb" in names
+    assert not [name for name in names if "/tests/" in name]
+
+
+def test_the_description_is_what_an_index_shows(wheel):
+    if importlib.util.find_spec("twine") is None:
+        pytest.skip("twine is not installed")
+    assert "PASSED" in run(sys.executable, "-m", "twine", "--no-color", "check", wheel, cwd=wheel.parent)
+
+
+def test_the_source_distribution_holds_what_tests_need(source, tmp_path):
+    pytest.importorskip("setuptools")
+    run(sys.executable, "setup.py", "-q", "sdist", "-d", tmp_path, cwd=source)
+    held = {name.partition("/")[2] for name in tarfile.open(next(tmp_path.glob("*.tar.gz"))).getnames()}
+    wanted = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
+    unwanted = ("fedwin.egg-info", "build/")
+    missing = {name for name in wanted - held if not name.startswith(unwanted) and "__pycache__" not in name}
+    assert not missing
+
+
+def test_fedjax_keeps_its_experiments(installed, tmp_path):
+    told = run(installed / "python", "-c", "import experiments; print(list(experiments.__path__))", cwd=tmp_path)
+    assert "fedwin" not in told
+    code = "import fedwin, sys; fedwin.data, fedwin.models; print([m for m in sys.modules if 'experiments' in m])"
+    assert run(installed / "python", "-c", code, cwd=tmp_path).strip() == "[]"
+
+
+def test_training_from_an_empty_folder(installed, tmp_path):
+    words = [
+        "--dataset=cifar10_synthetic:n=200,tests=40",
+        "--model=mlp",
+        "--partition=iid",
+        "--batch_size=10",
+        *SMALL,
+    ]
+    assert "fedavg" in run(installed / "fedwin", "train", *words, "--out_dir=mine", cwd=tmp_path)
+    preset = ["--flagfile=digits_scaffold_wima", *SMALL, "--final_evals=1", "--partition=iid", "--out_dir=preset"]
+    assert "wima50" in run(installed / "fedwin", "train", *preset, cwd=tmp_path)
+    assert "scaffold" in run(installed / "fedwin", "list", "runs", ".", cwd=tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "preset"}
+
+
+def test_the_benchmark_from_an_empty_folder(installed, tmp_path):
+    words = ["--quick", "--cases=digits", "--peers=fedjax", "--studies=dispatches"]
+    told = run(installed / "fedwin", "bench", *words, cwd=tmp_path)
+    assert "fedjax" in told and "fedwin default" in told
+
+
+def test_a_folder_with_an_experiments_package_of_its_own(installed, tmp_path):
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "__init__.py").write_text("raise RuntimeError('the wrong package')")
+    assert "--algorithm" in run(installed / "fedwin", "train", "--help", cwd=tmp_path)

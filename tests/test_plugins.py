@@ -1,0 +1,121 @@
+"""The user's own code: by path, by name, by entry point; every slip is one line that names the place."""
+
+import importlib.metadata
+import sys
+import warnings
+
+import pytest
+
+import fedwin
+from fedwin import plugins
+from fedwin.errors import UserError
+from fedwin.losses import LOSSES
+
+CODE = "from fedwin import LOSSES\n\n\n@LOSSES.register('{name}')\ndef {name}(model):\n    '''A loss.'''\n"
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    """Registries, modules and paths are as they were after each test."""
+    losses, modules = dict(LOSSES), set(sys.modules)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    for name in LOSSES.keys() - losses.keys():
+        del LOSSES[name]
+    for name in set(sys.modules) - modules:
+        if getattr(sys.modules[name], "__file__", None) and "pytest" in str(sys.modules[name].__file__):
+            del sys.modules[name]
+
+
+def test_a_file_is_loaded_once(tmp_path):
+    path = tmp_path / "own_loss.py"
+    path.write_text(CODE.format(name="own_loss"))
+    first = fedwin.load_plugins([str(path)])
+    assert "own_loss" in LOSSES and set(first) == {str(path)}
+    assert plugins.load([str(path)]) == first
+    with pytest.warns(UserWarning, match="has changed since"):
+        path.write_text(path.read_text() + "\n")
+        assert plugins.load([str(path)]) == first
+
+
+def test_a_module_of_the_working_directory_and_its_neighbours(tmp_path, monkeypatch):
+    (tmp_path / "by_name.py").write_text("import neighbour\n" + CODE.format(name="by_name"))
+    (tmp_path / "neighbour.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    by_name = plugins.load(["by_name"])
+    assert "by_name" in LOSSES and plugins.load(["by_name.py"])["by_name.py"] == by_name["by_name"]
+
+
+def test_a_package_is_hashed_as_a_whole(tmp_path, monkeypatch):
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "__init__.py").write_text("from . import part\n")
+    (tmp_path / "own_package" / "part.py").write_text(CODE.format(name="in_part"))
+    monkeypatch.chdir(tmp_path)
+    plugins.load(["own_package"])
+    assert "in_part" in LOSSES
+    (tmp_path / "own_package" / "part.py").write_text("")
+    with pytest.warns(UserWarning, match="has changed since"):
+        plugins.load(["own_package"])
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("broken_syntax.py", "def f(:\n", r"SyntaxError in .*broken_syntax.py:1: "),
+        ("raises.py", "x = 1\nraise RuntimeError('no\\nway')\n", r"RuntimeError in .*raises.py:2: no\.$"),
+        ("misses.py", "import not_there_at_all\n", r"ModuleNotFoundError in .*misses.py:1: No module"),
+        ("deep.py", "import jax\n\njax.random.key('a')\n", r"TypeError in .*deep.py:3: "),
+        ("random.py", "", "a module 'random' exists already"),
+        ("not-a-name.py", "", "is not the name of a module"),
+    ],
+)
+def test_slips_are_one_line(tmp_path, name, code, said):
+    (tmp_path / name).write_text(code)
+    with pytest.raises(UserError, match=said) as error:
+        plugins.load([str(tmp_path / name)])
+    assert "\n" not in str(error.value) and str(error.value).startswith("import=")
+
+
+def test_what_is_not_there():
+    with pytest.raises(UserError, match="no such file"):
+        plugins.load(["nowhere/own.py"])
+    with pytest.raises(UserError, match="no module of this name"):
+        plugins.load(["nowhere_at_all"])
+
+
+def test_a_module_in_the_working_directory_shadows_nothing(tmp_path, monkeypatch):
+    (tmp_path / "numpy.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="a module 'numpy' exists already"):
+        plugins.load(["numpy"])
+
+
+def test_a_failed_import_leaves_nothing_registered(tmp_path):
+    path = tmp_path / "half.py"
+    path.write_text(CODE.format(name="half") + "\n\nraise ValueError('later')\n")
+    with pytest.raises(UserError, match="ValueError in .*half.py:"):
+        plugins.load([str(path)])
+    assert "half" not in LOSSES and "half" not in sys.modules
+    path.write_text(CODE.format(name="half"))
+    plugins.load([str(path)])
+    assert "half" in LOSSES
+
+
+def test_a_name_that_is_taken_is_refused_at_its_line(tmp_path):
+    path = tmp_path / "taken.py"
+    path.write_text(CODE.format(name="cross_entropy"))
+    with pytest.raises(UserError, match="taken.py"):
+        plugins.load([str(path)])
+
+
+def test_entry_points(tmp_path, monkeypatch):
+    (tmp_path / "announced.py").write_text(CODE.format(name="announced"))
+    (tmp_path / "faulty.py").write_text("raise RuntimeError('broken')")
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [importlib.metadata.EntryPoint(name, name, plugins.GROUP) for name in ("announced", "faulty")]
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = plugins.load()
+    assert set(found) == {"announced"} and "announced" in LOSSES
+    assert [str(w.message) for w in caught if "faulty" in str(w.message)]
