@@ -50,7 +50,8 @@ def picture(root: pathlib.Path) -> pathlib.Path:
         shown = rounds >= share * rounds[-1]
         drawn.append((label, rounds[shown], values[:, shown]))
     path = root / "accuracy.png"
-    curves.draw(drawn, path, "Digits, one class per client, 3 of 100 clients per round (3 seeds, band: 1 std; every fifth round)")
+    seeds = "3 seeds, band: 1 std; every fifth round"
+    curves.draw(drawn, path, f"Digits, one class per client, 3 of 100 clients per round ({seeds})")
     return path
 
 
