@@ -1,34 +1,37 @@
-"""How a cohort is executed: vmapped, chunked, or sharded over devices; the default table; what each costs."""
+"""How a cohort is executed: vmapped, chunked, or sharded over devices; and the table behind the default."""
 
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AxisType
 
+from fedwin.engine import placement
+from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
 from fedwin.registry import Registry
 
-AXIS = "clients"
-# Above these sizes, leaves of client tables and vectors of windows are split over the devices; below, a copy on each
-# device saves exchanges in every round.
-LARGE_TABLE_BYTES = 1 << 26
-LONG_VECTOR = 1 << 18
 STRATEGIES = Registry("strategy")
 
 
 class Strategy(NamedTuple):
-    """chunk: clients per vmap, None = all of a device's; mesh: devices to spread the cohort over, None = one."""
+    """How many clients share a vmap, and which devices share the cohort.
+
+    Attributes:
+      chunk: clients per vmap; None = all of a device's.
+      mesh: devices to spread the cohort over; None = one device.
+    """
 
     chunk: int | None = 1
     mesh: Any = None
 
     @property
     def num_devices(self) -> int:
+        """Devices that share a cohort."""
         return 1 if self.mesh is None else self.mesh.size
 
     def multiple(self, clients: int) -> int:
-        """The number that a cohort of `clients` is padded to."""
+        """Returns the number that a cohort of `clients` is padded to."""
         per_device = -(-clients // self.num_devices)
         chunk = min(self.chunk or per_device, per_device)
         return -(-per_device // chunk) * chunk * self.num_devices
@@ -41,64 +44,42 @@ class Strategy(NamedTuple):
         return f"sharded:devices={self.num_devices},k={chunk}"
 
     def placement(self, run):
-        """Where a RunState's leaves live: large rings and tables split over the mesh, the rest on every device; None without mesh."""
-        if self.mesh is None:
-            return None
+        """Returns where the leaves of a RunState live (see engine.placement)."""
+        return placement.placement(run, self.mesh)
 
-        def table(leaf):
-            even = leaf.shape[0] % self.mesh.size == 0
-            large = leaf.size * leaf.dtype.itemsize > LARGE_TABLE_BYTES
-            return NamedSharding(self.mesh, PartitionSpec(AXIS) if even and large else PartitionSpec())
-
-        def wide(leaf):
-            # Vectors of a window ([W, P], [n, P], [P]) are padded to a multiple of the mesh (window.ALIGNMENT). P alone
-            # decides, so that a ring and its sums lie alike.
-            from fedwin.window import ALIGNMENT
-
-            size = leaf.shape[-1] if leaf.ndim else 0
-            if size and size >= LONG_VECTOR and size % ALIGNMENT == 0 and size % self.mesh.size == 0:
-                return NamedSharding(self.mesh, PartitionSpec(*(None,) * (leaf.ndim - 1), AXIS))
-            return NamedSharding(self.mesh, PartitionSpec())
-
-        everywhere = lambda leaf: NamedSharding(self.mesh, PartitionSpec())
-        return run._replace(
-            params=jax.tree.map(everywhere, run.params),
-            stats=jax.tree.map(everywhere, run.stats),
-            state=jax.tree.map(wide, run.state),
-            table=jax.tree.map(table, run.table),
-            observers=jax.tree.map(wide, run.observers),
-            round=everywhere(run.round),
-            key=everywhere(run.key),
-        )
-
-    def constrain(self, run, placement):
-        return run if placement is None else jax.lax.with_sharding_constraint(run, placement)
+    def constrain(self, run, shardings):
+        """Keeps a traced RunState where `shardings` (from `placement`) says."""
+        return run if shardings is None else jax.lax.with_sharding_constraint(run, shardings)
 
     def everywhere(self, values):
-        """Holds traced values whole on every device of the mesh."""
+        """Keeps traced values whole on every device of the mesh."""
         if self.mesh is None:
             return values
-        return jax.lax.with_sharding_constraint(values, NamedSharding(self.mesh, PartitionSpec()))
+        return jax.lax.with_sharding_constraint(values, placement.replicated(self.mesh))
 
-    def place(self, values, placement=None):
-        """Puts values on the strategy's devices: as `placement` says, else replicated."""
+    def place(self, values, shardings=None):
+        """Puts values on the strategy's devices: as `shardings` says, else a copy on each."""
         if self.mesh is None:
             return jax.device_put(values)
-        return jax.device_put(values, placement if placement is not None else NamedSharding(self.mesh, PartitionSpec()))
+        return jax.device_put(values, shardings if shardings is not None else placement.replicated(self.mesh))
 
 
 def make_mesh(devices: int | None = None):
-    """Returns a mesh over the first `devices` devices (all by default); raises UserError if there are fewer."""
-    known = jax.devices()
-    devices = devices or len(known)
+    """Returns a mesh over the first `devices` devices, by default over all.
+
+    Raises:
+      UserError: fewer devices than that.
+    """
+    available = jax.devices()
+    devices = devices or len(available)
     if devices < 0:
         raise UserError(f"strategy: devices={devices} must be at least 1, or 0 for all.")
-    if devices > len(known):
+    if devices > len(available):
         raise UserError(
-            f"strategy: devices={devices}, but jax sees {len(known)}; lower it in a new run, "
+            f"strategy: devices={devices}, but jax sees {len(available)}; lower it in a new run, "
             f"or on a CPU set the environment variable JAX_NUM_CPU_DEVICES={devices}."
         )
-    return jax.sharding.Mesh(np.array(known[:devices]), (AXIS,), axis_types=(AxisType.Auto,))
+    return jax.sharding.Mesh(np.array(available[:devices]), (AXIS,), axis_types=(AxisType.Auto,))
 
 
 @STRATEGIES.register("vmapped")
@@ -129,7 +110,7 @@ STRATEGIES.register("pmap", sharded)
 
 
 def default_name(backend: str, num_devices: int) -> str:
-    """The fixed table behind --strategy=default, found by measurement (BUILD_NOTES.md).
+    """Returns what --strategy=default means: a fixed table, found by measurement (BUILD_NOTES.md).
 
     CPU: a loop over clients on each core's own device keeps one model in cache; GPU and TPU: one vmap per device.
     """

@@ -2,90 +2,98 @@
 
 import dataclasses
 import functools
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from fedwin import augment, core, data, engine, local, losses, models, observers
+from fedwin import augment, core, data, engine, local, models, observers
 from fedwin.algorithms import ALGORITHMS
-from fedwin.core import Setting
 from fedwin.data.federation import Federation, federate
 from fedwin.engine import sampling
 from fedwin.engine.communication import Bytes, communication
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
+from fedwin.losses import LOSSES
 from fedwin.models import MODELS
-from fedwin.runs.config import Config, client_optimizer
-from fedwin.runs.loop import Schedule
+from fedwin.registry import Choice
+from fedwin.runs.config import Config
+from fedwin.runs.schedule import Schedule
+from fedwin.schedules import exponential
 from fedwin.wrappers import WRAPPERS
+
+
+class Choices(NamedTuple):
+    """The names that a Config gives, parsed and checked once; None where an object takes a name's place."""
+
+    algorithm: Choice
+    wrappers: list[Choice]
+    observers: list[Choice]
+    loss: Choice
+    augmentation: Choice
+    model: Choice | None
+    partition: Choice | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """All that one Config means, except its seeds' states. Built before anything is compiled.
+    """All that one Config means, except its seeds' states. Built once, before anything is compiled.
 
-    federations: seed -> the data set as it is dealt for that seed; solver: local training.
+    Attributes:
+      config: the flags.
+      dataset: the examples.
+      model: the network.
+      schedule: when what happens.
+      setting: what builders were told.
+      algorithm_of: local solver -> the algorithm with its wrappers.
+      observers: name -> Observer.
+      federations: seed -> the data set as it is dealt for that seed.
+      solver: local training.
+      normalise: batch -> batch, the preparation of what is tested on.
     """
 
     config: Config
     dataset: data.Dataset
     model: Any
     schedule: Schedule
-    observers: dict[str, Any]
-    wrappers: list[Any]
+    setting: core.Setting
+    algorithm_of: Callable[[local.Solver], core.Algorithm]
+    observers: dict[str, core.Observer]
     federations: dict[int, Federation]
     solver: local.Solver
+    normalise: Callable
 
-    def setting(self, seed: int) -> Setting:
-        return Setting(
-            num_clients=self.federations[seed].num_clients,
-            clients_per_round=self.config.clients_per_round,
-            num_rounds=self.config.num_rounds,
-            init_fn=lambda key: self.model.init(key).params,
-            model=self.model,
-        )
-
-    def algorithm(self, seed: int) -> core.Algorithm:
-        """Builds the algorithm with its wrappers."""
-        algorithm = ALGORITHMS.build(algorithm_text(self.config), self.setting(seed), self.solver)
-        for wrapper in self.wrappers:
-            algorithm = wrapper.algorithm(algorithm)
-        return algorithm
-
-    def start(self, seed: int, slots: int, algorithm: core.Algorithm) -> engine.RunState:
-        """Returns the Run of a seed before its first round, with a client table of so many rows; may be traced."""
+    def start(self, seed: int, slots: int) -> engine.RunState:
+        """Returns the state of a seed before its first round, with a client table of so many rows; may be traced."""
         keys = seed_keys(seed)
-        return engine.init(algorithm, self.observers, self.model.init(keys["init"]), slots, keys["run"], keys["init"])
+        model = self.model.init(keys["init"])
+        return engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"])
+
+    @functools.cached_property
+    def algorithm(self) -> core.Algorithm:
+        """The algorithm with its wrappers; the same for all seeds."""
+        return self.algorithm_of(self.solver)
 
     @functools.cached_property
     def bytes_per_client(self) -> Bytes:
         """What a client receives and sends in a round; traces a round and every read-out, computes nothing.
 
-        Raises UserError where model, loss, data and wrappers don't go together.
+        Raises:
+          UserError: model, loss, data and wrappers don't go together.
         """
         seed, federation = next(iter(self.federations.items()))
-        algorithm, store, n_max = self.algorithm(seed), federation.shapes(), federation.buckets[-1]
+        store, n_max = federation.shapes(), federation.buckets[-1]
         one = jax.ShapeDtypeStruct((1,), jnp.int32)
 
         def rehearse(store, who):
-            run = self.start(seed, 1, algorithm)
-            run, _ = engine.one_round(algorithm, self.observers, Strategy(), n_max, run, store, who, who, who)
-            return engine.read_out(algorithm, self.observers, run)
+            run = self.start(seed, 1)
+            run, _ = engine.one_round(self.algorithm, self.observers, Strategy(), n_max, run, store, who, who, who)
+            return engine.read_out(self.algorithm, self.observers, run)
 
         jax.eval_shape(rehearse, store, one)
         model = jax.eval_shape(self.model.init, seed_keys(seed)["init"])
-        return communication(algorithm, model.params, store, n_max, model.stats)
-
-
-def _federation(config: Config, dataset: data.Dataset, seed: int) -> Federation:
-    """Deals the data set for one seed."""
-    partition_seed = seed if config.partition_seed < 0 else config.partition_seed
-    partition = data.deal(dataset, config.partition or None, config.num_clients or None, partition_seed)
-    validation = None
-    if config.val_fraction:
-        partition, validation = data.split_validation(partition, config.val_fraction, partition_seed)
-    return federate(dataset, partition, validation)
+        return communication(self.algorithm, model.params, store, n_max, model.stats)
 
 
 def seed_keys(seed: int) -> dict[str, jax.Array]:
@@ -94,75 +102,149 @@ def seed_keys(seed: int) -> dict[str, jax.Array]:
     return {"init": jax.random.fold_in(base, 0), "run": jax.random.fold_in(base, 1)}
 
 
-def algorithm_text(config: Config) -> str:
-    """Returns the algorithm with --server_lr and --weighting written into its parameters, where it takes them."""
-    choice = ALGORITHMS.check(config.algorithm)
-    options, params = ALGORITHMS.options(choice.name), dict(choice.params)
-    for name, value in (("server_lr", config.server_lr), ("weighting", config.weighting)):
-        if not value:
-            continue
-        if name not in options:
-            raise UserError(f"algorithm '{choice.name}' has no {name}; leave --{name} away.")
-        if params.setdefault(name, value) != value:
-            raise UserError(f"{name} is given twice: --{name}={value} and --algorithm={config.algorithm}; keep one.")
-    return choice.name + (":" if params else "") + ",".join(f"{k}={v}" for k, v in params.items())
-
-
-def observers_of(config: Config, model) -> dict[str, core.Observer]:
-    """Builds the observers; all WIMA read-outs share one ring."""
-    readings, found = [], {}
-    for text in config.observe:
-        built = observers.OBSERVERS.build(text, config.num_rounds)
-        name = text.partition(":")[0]
-        if isinstance(built, observers.Reading):
-            if built.name in [r.name for r in readings]:
-                raise UserError(f"observe={text}: '{built.name}' is given twice; keep one.")
-            readings.append(built)
-        elif name in found:
-            raise UserError(f"observe={text}: '{name}' is given twice; keep one.")
-        else:
-            found[name] = built
-    if readings:
-        found = {"wima": observers.wima(tuple(readings), model.classifier_path), **found}
-    return found
-
-
 def set_precision(precision: str) -> None:
     """Makes products of float32 true float32 on every device ('tf32' keeps the device's fast default)."""
     jax.config.update("jax_enable_x64", precision == "float64")
     jax.config.update("jax_default_matmul_precision", None if precision == "tf32" else "highest")
 
 
+def algorithm_choice(config: Config) -> Choice:
+    """Returns the algorithm with --server_lr and --weighting among its parameters, where it takes them."""
+    choice = ALGORITHMS.check(config.algorithm)
+    options = ALGORITHMS.options(choice.name)
+    for name, value in (("server_lr", config.server_lr), ("weighting", config.weighting)):
+        if not value:
+            continue
+        if name not in options:
+            raise UserError(f"algorithm '{choice.name}' has no {name}; omit --{name}.")
+        if choice.params.get(name, value) != value:
+            raise UserError(f"{name} is given twice: --{name}={value} and --algorithm={config.algorithm}; keep one.")
+        choice = choice.with_params(**{name: value})
+    return choice
+
+
+def model_choice(config: Config) -> Choice:
+    """Returns --model with the dtype of --precision among its parameters, where it takes one."""
+    choice = MODELS.check(config.model)
+    dtype = {"bfloat16": "bfloat16", "float64": "float64"}.get(config.precision)
+    if dtype is None or "dtype" not in MODELS.options(choice.name) or "dtype" in choice.params:
+        return choice
+    return choice.with_params(dtype=dtype)
+
+
+def choices_of(config: Config, named_model: bool = True) -> Choices:
+    """Parses and checks the names of a Config; raises UserError for an unknown name or parameter."""
+    return Choices(
+        algorithm_choice(config),
+        [WRAPPERS.check(text) for text in config.wrap],
+        [observers.OBSERVERS.check(text) for text in config.observe],
+        LOSSES.check(config.loss),
+        augment.AUGMENTATIONS.check(config.augment),
+        model_choice(config) if named_model else None,
+        data.PARTITIONS.check(config.partition) if config.partition else None,
+    )
+
+
+def client_optimizer(config: Config) -> tuple[optax.GradientTransformation, float]:
+    """Returns an optax transformation at unit learning rate, and the weight decay that is left to the local solver.
+
+    adamw decays weights itself, apart from its moments; every other optimiser sees lambda y as part of the direction.
+    """
+    if config.client_optimizer == "sgd":
+        return optax.sgd(1.0, config.client_momentum or None), config.weight_decay
+    if config.client_optimizer == "adamw":
+        own = 0.0 if config.wd_in_loss else config.weight_decay
+        return optax.adamw(1.0, weight_decay=own), config.weight_decay - own
+    return getattr(optax, config.client_optimizer)(1.0), config.weight_decay
+
+
+def _federation(config: Config, partition: Choice | None, dataset: data.Dataset, seed: int) -> Federation:
+    """Deals the data set for one seed."""
+    partition_seed = seed if config.partition_seed < 0 else config.partition_seed
+    dealt = data.deal(dataset, partition, config.num_clients or None, partition_seed)
+    validation = None
+    if config.val_fraction:
+        dealt, validation = data.split_validation(dealt, config.val_fraction, partition_seed)
+    return federate(dataset, dealt, validation)
+
+
+def _num_clients(federations: dict[int, Federation]) -> int:
+    """Returns K, which all seeds must share because they share one compiled program."""
+    numbers = {seed: federation.num_clients for seed, federation in federations.items()}
+    if len(set(numbers.values())) > 1:
+        told = ", ".join(f"{count} with seed {seed}" for seed, count in numbers.items())
+        raise UserError(
+            f"the partition makes different numbers of clients ({told}); set --partition_seed, or run the seeds one by one."
+        )
+    return next(iter(numbers.values()))
+
+
+def _solver(config: Config, choices: Choices, model, federations, prepare: Callable) -> local.Solver:
+    optimizer, weight_decay = client_optimizer(config)
+    # All seeds share one compiled program: clients are of equal size in all of them, or the program must not count on it.
+    sizes = {federation.equal_size for federation in federations.values()}
+    return local.Solver(
+        loss=LOSSES.build(choices.loss, model),
+        lr=exponential(config.client_lr, config.lr_decay),
+        batch_size=config.batch_size,
+        epochs=config.local_epochs,
+        max_epochs=config.local_epochs,
+        batching=config.batching,
+        shuffle=config.shuffle,
+        optimizer=optimizer,
+        prepare=prepare,
+        weight_decay=weight_decay,
+        wd_in_loss=config.wd_in_loss,
+        clip_norm=config.clip_norm or None,
+        equal_size=sizes.pop() if len(sizes) == 1 else None,
+    )
+
+
+def _algorithm(choice: Choice, wrappers, setting: core.Setting, solver: local.Solver) -> core.Algorithm:
+    algorithm = ALGORITHMS.build(choice, setting, solver)
+    for wrapper in wrappers:
+        algorithm = wrapper.algorithm(algorithm)
+    return algorithm
+
+
 def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = None) -> Trial:
-    """Reads the data and builds everything; raises UserError on anything that is wrong, before compilation.
+    """Reads the data and builds everything.
 
     Args:
-      config: what to run; dataset, model: take the place of those that it names.
+      config: what to run.
+      dataset: takes the place of the one that it names.
+      model: takes the place of the one that it names.
+
+    Raises:
+      UserError: anything that is wrong, before compilation.
     """
     if dataset is not None:
         config = dataclasses.replace(config, dataset=dataset.name)
     if model is not None:
         config = dataclasses.replace(config, model=model.name)
     config.check()
-    ALGORITHMS.check(algorithm_text(config))
-    losses.LOSSES.check(config.loss)
-    if model is None:
-        MODELS.check(config.model)
-    augment.AUGMENTATIONS.build(config.augment)
-    for text in config.wrap:
-        WRAPPERS.check(text)
-    for text in config.observe:
-        observers.OBSERVERS.check(text)
-    if config.partition:
-        data.PARTITIONS.check(config.partition)
+    choices = choices_of(config, named_model=model is None)
     set_precision(config.precision)
+    augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
-    shape = augment.output_shape(config.augment, dataset.train["x"].shape[1:])
+    shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
     if model is None:
-        model = MODELS.build(model_text(config), shape, dataset.num_classes)
-    x, y = dataset.train["x"], dataset.train["y"]
-    models.check(model, shape, dataset.num_classes, input_dtype=x.dtype, label_shape=y.shape[1:])
-    rate = local.exponential(config.client_lr, config.lr_decay)
+        model = MODELS.build(choices.model, shape, dataset.num_classes)
+    models.check(model, shape, dataset.num_classes)
+    federations = {seed: _federation(config, choices.partition, dataset, seed) for seed in config.seeds}
+    num_clients = _num_clients(federations)
+    sampling.check_clients_per_round(config.clients_per_round, num_clients)
+    setting = core.Setting(
+        num_clients, config.clients_per_round, config.num_rounds, lambda key: model.init(key).params, model
+    )
+    wrappers = [WRAPPERS.build(choice, setting) for choice in choices.wrappers]
+    preparation = augment.train_preparation(dataset.mean, dataset.std, augmentation)
+    solver = _solver(config, choices, model, federations, preparation)
+    for wrapper in wrappers:
+        solver = wrapper.solver(solver)
+    algorithm_of = functools.partial(_algorithm, choices.algorithm, wrappers, setting)
+    watching = observers.build_all(choices.observers, setting)
+    normalise = augment.normaliser(dataset.mean, dataset.std, augmentation)
     schedule = Schedule(
         config.num_rounds,
         config.clients_per_round,
@@ -172,42 +254,4 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
         config.rounds_per_dispatch,
         config.stop_on_divergence,
     )
-    federations = {seed: _federation(config, dataset, seed) for seed in config.seed_list}
-    clients = {federation.num_clients for federation in federations.values()}
-    sampling.check_clients_per_round(config.clients_per_round, min(clients))
-    setting = Setting(min(clients), config.clients_per_round, config.num_rounds, model=model)
-    wrappers = [WRAPPERS.build(text, setting) for text in config.wrap]
-    loss = losses.LOSSES.build(config.loss, model)
-    preparation = augment.train_preparation(dataset.mean, dataset.std, config.augment)
-    optimizer, weight_decay = client_optimizer(config)
-    # All seeds share one compiled program: clients are of equal size in all of them, or the program must not count on it.
-    sizes = {federation.equal_size for federation in federations.values()}
-    solver = local.Solver(
-        loss,
-        rate,
-        config.batch_size,
-        config.local_epochs,
-        config.local_epochs,
-        config.batching,
-        config.shuffle,
-        optimizer,
-        preparation,
-        weight_decay,
-        config.wd_in_loss,
-        config.clip_norm or None,
-        sizes.pop() if len(sizes) == 1 else None,
-    )
-    for wrapper in wrappers:
-        solver = wrapper.solver(solver)
-    trial = Trial(config, dataset, model, schedule, observers_of(config, model), wrappers, federations, solver)
-    trial.algorithm(config.seed_list[0])
-    return trial
-
-
-def model_text(config: Config) -> str:
-    """Returns --model with the dtype of --precision written into its parameters, where it takes one."""
-    choice = MODELS.check(config.model)
-    dtype = {"bfloat16": "bfloat16", "float64": "float64"}.get(config.precision)
-    if dtype is None or "dtype" not in MODELS.options(choice.name) or "dtype" in choice.params:
-        return config.model
-    return config.model + ("," if choice.params else ":") + f"dtype={dtype}"
+    return Trial(config, dataset, model, schedule, setting, algorithm_of, watching, federations, solver, normalise)

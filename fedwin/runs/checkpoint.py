@@ -11,6 +11,10 @@ import numpy as np
 from fedwin.errors import UserError
 
 
+# Format of a checkpoint's `about`; 1 had no number.
+FORMAT = 2
+
+
 def _warn(line: str) -> None:
     print(f"warning: {line}", file=sys.stderr, flush=True)
 
@@ -19,7 +23,7 @@ def _name(path) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
 
 
-def to_host(run) -> dict[str, np.ndarray]:
+def leaves_of(run) -> dict[str, np.ndarray]:
     """Returns the leaves of a RunState by path, copied.
 
     Copies, because a NumPy view of a device buffer cancels its donation and so doubles the memory of the next rounds.
@@ -33,7 +37,7 @@ def to_host(run) -> dict[str, np.ndarray]:
     return {_name(path): copy(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)}
 
 
-def from_host(leaves: dict[str, np.ndarray], template):
+def from_leaves(leaves: dict[str, np.ndarray], template):
     """Rebuilds a RunState like `template` from its leaves; raises UserError where names, shapes or dtypes differ."""
     paths, treedef = jax.tree_util.tree_flatten_with_path(template)
     wanted = {_name(path): leaf for path, leaf in paths}
@@ -55,7 +59,7 @@ def from_host(leaves: dict[str, np.ndarray], template):
     return jax.tree.unflatten(treedef, values)
 
 
-def digest(leaves: dict[str, np.ndarray]) -> str:
+def checksum(leaves: dict[str, np.ndarray]) -> str:
     """Returns a hash over names, shapes, dtypes and bytes."""
     h = hashlib.blake2b(digest_size=16)
     for name in sorted(leaves):
@@ -99,10 +103,10 @@ class Checkpoints:
         """Saves a run after `round` completed rounds; `extra` is small JSON data that belongs to it."""
         import orbax.checkpoint as ocp
 
-        leaves = to_host(run)
+        leaves = leaves_of(run)
         # orbax refuses arrays without elements: their shapes say all.
         empty = {name: [list(value.shape), value.dtype.str] for name, value in leaves.items() if not value.size}
-        about = {"round": round, "digest": digest(leaves), "empty": empty, **extra}
+        about = {"format": FORMAT, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
         kept = {name: value for name, value in leaves.items() if name not in empty}
         items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(about))
         self._open().save(round, args=items, force=True)
@@ -122,12 +126,12 @@ class Checkpoints:
             leaves |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in about["empty"].items()}
         except Exception as error:  # orbax and tensorstore raise many kinds; all mean the same here
             raise UserError(f"checkpoint {where} can't be read ({type(error).__name__}); delete it.") from error
-        if about.get("digest") != digest(leaves):
+        if about.get("digest") != checksum(leaves):
             raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
         return leaves, about
 
     def latest(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Returns the newest readable checkpoint, or None; says aloud what it passes over and moves that aside.
+        """Returns the newest readable checkpoint, or None; warns about checkpoints that it skips and moves them aside.
 
         Raises UserError where there are checkpoints and none can be read: then nothing is moved.
         """

@@ -1,15 +1,41 @@
-"""What a run is told: the flags of `experiments.train` as one frozen dataclass, with their checks."""
+"""What a run is told: the flags of `fedwin train` as one frozen dataclass, with their checks."""
 
 import dataclasses
+import math
 from typing import Any
 
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
+# Groups of flags, as --help shows them.
+GROUPS = ("what is trained", "federation", "clients", "server", "read-outs", "running", "output")
 
-def option(default, help: str, *, operational: bool = False):
-    """One field of Config: its default, its help line, and whether a resumed run may change it."""
-    metadata = {"help": help, "operational": operational}
+# Counts live in int32 on the device.
+MOST = 2**31 - 1
+
+OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
+
+
+def option(default, group: str, help: str, *, least=None, below=None, words=(), operational=False):
+    """One field of Config.
+
+    Args:
+      default: its value where nothing is said.
+      group: one of GROUPS.
+      help: what it means, one line.
+      least: smallest value.
+      below: bound that the value must stay under.
+      words: the values that there are.
+      operational: whether a resumed run may change it, because it does not change what is computed.
+    """
+    metadata = {
+        "help": help,
+        "group": group,
+        "least": least,
+        "below": below,
+        "words": words,
+        "operational": operational,
+    }
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -22,137 +48,184 @@ class Config:
     A choice with parameters is written `name:key=value,key=value`.
     """
 
-    dataset: str = option("digits", "Data set, e.g. digits, cifar10, cifar100:label=coarse, mnist, fmnist.")
-    data_dir: str = option("", "Folder with the data set's files; built-in data needs none.", operational=True)
-    partition: str = option(
-        "",
-        "How examples are dealt to clients: iid, shards:per_client=2, dirichlet:alpha=0, csv:path=FILE, natural ...; empty: the data set's own clients, else iid.",
-    )
-    num_clients: int = option(0, "Clients K of the federation; 0: the data set's own or the split file's, else 100.")
-    model: str = option("cnn", "Network: mlp, cnn, lenet5, mcmahan_cnn, emnist_cnn, resnet20 ...")
-    algorithm: str = option("fedavg", "Method, e.g. fedavg, fedprox:mu=0.1, scaffold; --list_algorithms prints all.")
+    algorithm: str = option("fedavg", "what is trained", "Method, e.g. fedavg, fedprox:mu=0.1, scaffold.")
     wrap: list[str] = option(
         [],
-        "Wrapper that changes training, e.g. ima:window=5,start=0.75, swa:cycle=10, clip:norm=1 or local_bn; repeats.",
+        "what is trained",
+        "Changes training around the algorithm: ima:window=5,start=0.75, swa:cycle=10, clip:norm=1, local_bn; repeats.",
     )
-    observe: list[str] = option(
-        [], "Read-out that leaves training alone, e.g. wima:window=100, swa:start=0.75,cycle=10, ema; repeats."
-    )
-    num_rounds: int = option(400, "Rounds T.")
-    clients_per_round: int = option(10, "Clients that take part in a round.")
-    loss: str = option("cross_entropy", "Local loss: cross_entropy, wsm, wsm:proportions=train.")
+    model: str = option("cnn", "what is trained", "Network: mlp, cnn, lenet5, mcmahan_cnn, emnist_cnn, resnet20 ...")
+    loss: str = option("cross_entropy", "what is trained", "Local loss: cross_entropy, wsm, wsm:proportions=train.")
     augment: str = option(
         "none",
-        "Train-time augmentation per image: none, flip, crop_flip:padding=4, crop_flip:size=224 (at random from larger images, centrally in evaluation).",
+        "what is trained",
+        "Augmentation of training images: none, flip, crop_flip:padding=4, crop_flip:size=224.",
     )
-    local_epochs: int = option(1, "Local epochs E.")
-    batch_size: int = option(32, "Local batch size B.")
-    batching: str = option(
-        "epoch", "epoch: E*ceil(N/B) steps, last batch short; repeat: FedJAX's ceil(E*N/B) full batches."
-    )
-    shuffle: bool = option(True, "Shuffle the local examples in every local epoch.")
-    client_optimizer: str = option("sgd", "Local optimiser from optax: sgd, adam, adamw, adagrad, rmsprop, yogi.")
-    client_lr: float = option(0.1, "Local learning rate.")
-    client_momentum: float = option(0.0, "Local momentum of sgd, fresh in every round.")
-    weight_decay: float = option(0.0, "Weight decay lambda of the local steps.")
-    wd_in_loss: bool = option(False, "Put weight decay into the loss (FedJAX) instead of the step (PyTorch).")
-    clip_norm: float = option(0.0, "Clip the local direction to this global norm; 0: no clipping.")
-    lr_decay: float = option(0.0, "Decay of the local rate per round: lr * (1 - lr_decay)^round.")
-    server_lr: float = option(0.0, "Server learning rate of the algorithm; 0: the algorithm's default.")
-    weighting: str = option("", "Aggregation weights: samples or uniform; empty: the algorithm's default.")
-    val_fraction: float = option(0.0, "Share of every client's examples that is held out for validation.")
     precision: str = option(
-        "float32", "float32 (true float32 products), tf32 (the device's fast default), bfloat16 (compute), float64."
+        "float32",
+        "what is trained",
+        "float32 (true float32 products), tf32 (the device's fast default), bfloat16 (compute), float64.",
+        words=("float32", "tf32", "bfloat16", "float64"),
     )
-    seeds: list[str] = option(["0"], "Random seeds, one run each: 0,1,2.")
-    partition_seed: int = option(-1, "Seed of the partition; -1: the run's own seed.")
-    eval_every: int = option(10, "Rounds between evaluations.")
-    final_evals: int = option(100, "The last N rounds are all evaluated; their mean is reported.")
-    eval_batch_size: int = option(500, "Test examples per evaluation step.")
+    dataset: str = option("digits", "federation", "Data set: digits, cifar10, cifar100:label=coarse, mnist, fmnist ...")
+    data_dir: str = option("", "federation", "Folder with its files; built-in data needs none.", operational=True)
+    partition: str = option(
+        "",
+        "federation",
+        "Who holds what: iid, shards:per_client=2, dirichlet:alpha=0, csv:path=FILE, natural ...; "
+        "empty: the data set's own clients, else iid.",
+    )
+    num_clients: int = option(
+        0, "federation", "Clients K; 0: the data set's own or the split file's, else 100.", least=0
+    )
+    clients_per_round: int = option(10, "federation", "Clients that take part in a round.", least=1)
+    num_rounds: int = option(400, "federation", "Rounds T.", least=1)
+    partition_seed: int = option(-1, "federation", "Seed of the partition; -1: the run's own seed.", least=-1)
+    val_fraction: float = option(
+        0.0, "federation", "Share of every client's examples that is held out for validation.", least=0, below=1
+    )
+    local_epochs: int = option(1, "clients", "Local epochs E.", least=1)
+    batch_size: int = option(32, "clients", "Local batch size B.", least=1)
+    client_lr: float = option(0.1, "clients", "Local learning rate.", least=0)
+    lr_decay: float = option(
+        0.0, "clients", "Decay of the local rate per round: lr * (1 - lr_decay)^round.", least=0, below=1
+    )
+    client_optimizer: str = option(
+        "sgd", "clients", f"Local optimiser from optax: {', '.join(OPTIMIZERS)}.", words=OPTIMIZERS
+    )
+    client_momentum: float = option(0.0, "clients", "Local momentum of sgd, fresh in every round.", least=0, below=1)
+    weight_decay: float = option(0.0, "clients", "Weight decay lambda of the local steps.", least=0)
+    wd_in_loss: bool = option(False, "clients", "Put weight decay into the loss (FedJAX), not the step (PyTorch).")
+    clip_norm: float = option(0.0, "clients", "Clip the local direction to this global norm; 0: no clipping.", least=0)
+    batching: str = option(
+        "epoch",
+        "clients",
+        "epoch: E*ceil(N/B) steps, last batch short; repeat: FedJAX's ceil(E*N/B) full batches.",
+        words=("epoch", "repeat"),
+    )
+    shuffle: bool = option(True, "clients", "Shuffle the local examples in every local epoch.")
+    server_lr: float = option(0.0, "server", "Server learning rate; 0: the algorithm's default.", least=0)
+    weighting: str = option(
+        "",
+        "server",
+        "Aggregation weights: samples or uniform; empty: the algorithm's default.",
+        words=("", "samples", "uniform"),
+    )
+    observe: list[str] = option(
+        [],
+        "read-outs",
+        "Reads the trajectory and leaves training alone: wima:window=100, swa:start=0.75,cycle=10, ema; repeats.",
+    )
+    eval_every: int = option(10, "read-outs", "Rounds between evaluations.", least=1)
+    final_evals: int = option(100, "read-outs", "The last N rounds are all evaluated; their mean is reported.", least=0)
+    eval_examples: int = option(
+        0, "read-outs", "Evaluate on so many test examples, one fixed draw for all runs; 0: all.", least=0
+    )
+    eval_batch_size: int = option(500, "read-outs", "Test examples per evaluation step.", least=1)
+    seeds: list[int] = option([0], "running", "Random seeds, one run each: 0,1,2.")
     strategy: str = option(
         "default",
-        "How a cohort is executed: default (a measured table), auto (times them), vmapped, chunked:k=4, sharded:devices=2; pmap is another word for sharded: jit + shard_map over a clients axis is what pmap is today.",
+        "running",
+        "How a cohort is executed: default (a measured table), auto (times them), vmapped, chunked:k=4, "
+        "sharded:devices=2; pmap is another word for sharded.",
     )
-    table: str = option("auto", "Where per-client state lives: device, host, auto.", operational=True)
+    table: str = option(
+        "auto",
+        "running",
+        "Where per-client state lives: device, host, auto.",
+        words=("auto", "device", "host"),
+        operational=True,
+    )
     examples: str = option(
-        "auto", "Where training examples live: device, stream (read for each dispatch), auto.", operational=True
+        "auto",
+        "running",
+        "Where training examples live: device, stream (read for each dispatch), auto.",
+        words=("auto", "device", "stream"),
+        operational=True,
     )
-    eval_examples: int = option(
-        0, "Evaluate on this many test examples, drawn once with the run's seeds left aside; 0: all."
+    rounds_per_dispatch: int = option(50, "running", "The most rounds of one dispatch to the device.", least=1)
+    stop_on_divergence: bool = option(True, "running", "End a seed at the first NaN or inf; it is recorded either way.")
+    fork_from: str = option("", "running", "Start from another run's checkpoint: DIR@ROUND.")
+    imports: list[str] = option(
+        [], "running", "Module or .py file whose registrations are known by name (flag --import); repeats."
     )
-    out_dir: str = option("", "Directory of the run; empty: runs/<dataset>_<algorithm>.", operational=True)
+    out_dir: str = option(
+        "", "output", "Directory of the run; empty: runs/<dataset>_<algorithm>-<hash of the flags>.", operational=True
+    )
     checkpoint_every: int = option(
-        100, "Rounds between checkpoints; 0: only at the start and the end.", operational=True
+        100, "output", "Rounds between checkpoints; 0: only at the start and the end.", least=0, operational=True
     )
-    keep_checkpoints: int = option(3, "Checkpoints that are kept.", operational=True)
-    rounds_per_dispatch: int = option(50, "The most rounds of one dispatch to the device.")
-    stop_on_divergence: bool = option(True, "End a seed at the first NaN or inf; it is recorded either way.")
-    fork_from: str = option("", "Start from another run's checkpoint: DIR@ROUND.")
+    keep_checkpoints: int = option(3, "output", "Checkpoints that are kept.", least=1, operational=True)
 
-    @property
-    def seed_list(self) -> tuple[int, ...]:
-        return tuple(int(s) for s in self.seeds)
+    def __post_init__(self):
+        if isinstance(self.seeds, (list, tuple)):
+            object.__setattr__(self, "seeds", [_integer(seed) for seed in self.seeds])
 
     def check(self) -> None:
-        """Raises UserError for a number out of range; names are checked where they are built."""
-
-        def need(good: bool, text: str) -> None:
-            if not good:
-                raise UserError(text)
-
-        need(bool(self.seeds), "seeds: give at least one, e.g. --seeds=0,1,2.")
+        """Raises UserError for a field of a wrong type or out of range; names are checked where they are built."""
+        for field in dataclasses.fields(self):
+            _check_type(field, getattr(self, field.name))
+            _check_range(field, getattr(self, field.name))
+        if not self.seeds:
+            raise UserError("seeds: give at least one, e.g. --seeds=0,1,2.")
         for seed in self.seeds:
-            need(
-                str(seed).strip().isdigit() and int(seed) < 2**31,
-                f"seeds: '{seed}' is not an integer in 0..2147483647.",
-            )
-        need(
-            len(set(self.seed_list)) == len(self.seeds), f"seeds={','.join(self.seeds)}: a seed stands twice; keep one."
-        )
-        for name in (
-            "num_rounds",
-            "clients_per_round",
-            "local_epochs",
-            "batch_size",
-            "eval_every",
-            "eval_batch_size",
-            "keep_checkpoints",
-            "rounds_per_dispatch",
-        ):
-            need(getattr(self, name) >= 1, f"{name}={getattr(self, name)} must be at least 1.")
-        for name in (
-            "num_clients",
-            "eval_examples",
-            "final_evals",
-            "checkpoint_every",
-            "client_momentum",
-            "weight_decay",
-            "clip_norm",
-            "server_lr",
-        ):
-            need(getattr(self, name) >= 0, f"{name}={getattr(self, name)} must not be negative.")
-        need(self.client_lr >= 0, f"client_lr={self.client_lr} must not be negative.")
-        need(self.client_momentum < 1, f"client_momentum={self.client_momentum} must lie in [0, 1).")
-        need(0 <= self.lr_decay < 1, f"lr_decay={self.lr_decay} must lie in [0, 1).")
-        need(0 <= self.val_fraction < 1, f"val_fraction={self.val_fraction} must lie in [0, 1).")
-        need(
-            self.partition_seed >= -1,
-            f"partition_seed={self.partition_seed} must be -1 (the run's seed) or a seed >= 0.",
-        )
-        one_of("batching", self.batching, ("epoch", "repeat"))
-        one_of("weighting", self.weighting, ("", "samples", "uniform"))
-        one_of("precision", self.precision, ("float32", "tf32", "bfloat16", "float64"))
-        one_of("examples", self.examples, ("auto", "device", "stream"))
-        one_of("table", self.table, ("auto", "device", "host"))
-        one_of("client_optimizer", self.client_optimizer, OPTIMIZERS)
-        need(
-            self.client_optimizer == "sgd" or self.client_momentum == 0,
-            f"client_momentum belongs to sgd, not to {self.client_optimizer}; leave it 0.",
-        )
+            if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST:
+                raise UserError(f"seeds: '{seed}' is not an integer in 0..{MOST}.")
+        for seed in self.seeds:
+            if self.seeds.count(seed) > 1:
+                raise UserError(f"seeds={','.join(map(str, self.seeds))}: duplicate seed {seed}; keep one.")
+        if self.client_optimizer != "sgd" and self.client_momentum:
+            raise UserError(f"client_momentum belongs to sgd, not to {self.client_optimizer}; leave it 0.")
 
     def decisive(self) -> dict[str, Any]:
         """Returns the fields that decide what is computed: all but the operational ones."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not f.metadata["operational"]}
+
+
+def _integer(seed):
+    """Returns a seed that is written in digits as an integer, anything else as it is."""
+    text = seed.strip() if isinstance(seed, str) else seed
+    # isdecimal admits other scripts' digits; int reads them, which nobody means.
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20 else seed
+
+
+def default_of(field: dataclasses.Field) -> Any:
+    """Returns the default of a field of Config."""
+    return field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+
+
+_KINDS = {int: "an integer", float: "a number", str: "text", bool: "True or False"}
+
+
+def _check_type(field: dataclasses.Field, value) -> None:
+    kind = type(default_of(field))
+    if kind is list:
+        if not isinstance(value, (list, tuple)):
+            raise UserError(f"{field.name}={value!r} must be a list.")
+        if field.name != "seeds" and not all(isinstance(item, str) for item in value):
+            raise UserError(f"{field.name}={value!r} must be a list of texts.")
+        return
+    accepted = (int, float) if kind is float else (kind,)
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+        raise UserError(f"{field.name}={value!r} must be {_KINDS[kind]}.")
+
+
+def _check_range(field: dataclasses.Field, value) -> None:
+    name, least, below = field.name, field.metadata["least"], field.metadata["below"]
+    if field.metadata["words"]:
+        one_of(name, value, field.metadata["words"])
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return
+    if not math.isfinite(value):
+        raise UserError(f"{name}={value} must be a finite number.")
+    if below is not None and not least <= value < below:
+        raise UserError(f"{name}={value} must lie in [{least}, {below}).")
+    if least is not None and value < least:
+        raise UserError(
+            f"{name}={value} must not be negative." if least == 0 else f"{name}={value} must be at least {least}."
+        )
+    if isinstance(value, int) and value > MOST:
+        raise UserError(f"{name}={value} must be at most {MOST}: counts are 32-bit integers on the device.")
 
 
 def one_of(name: str, value: str, known) -> None:
@@ -160,21 +233,3 @@ def one_of(name: str, value: str, known) -> None:
     if value not in known:
         words = ", ".join(repr(k) if not k else k for k in known)
         raise UserError(f"{name}='{value}' is unknown.{nearest(value, known)} Known: {words}.")
-
-
-OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
-
-
-def client_optimizer(config: Config):
-    """Returns (optax transformation at unit learning rate, weight decay that is left to the local solver).
-
-    adamw decays weights itself, apart from its moments; every other optimiser sees lambda y as part of the direction.
-    """
-    import optax
-
-    if config.client_optimizer == "sgd":
-        return optax.sgd(1.0, config.client_momentum or None), config.weight_decay
-    if config.client_optimizer == "adamw":
-        own = 0.0 if config.wd_in_loss else config.weight_decay
-        return optax.adamw(1.0, weight_decay=own), config.weight_decay - own
-    return getattr(optax, config.client_optimizer)(1.0), config.weight_decay

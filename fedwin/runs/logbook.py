@@ -59,7 +59,7 @@ class Logbook:
         self._file = None
         self._writers: dict[int, Any] = {}
 
-    def cut(self, seed: int, round: int) -> None:
+    def truncate_after(self, seed: int, round: int) -> None:
         """Removes everything of `seed` that lies after `round` (-1: all of it), events too, and any half-written line."""
         if self._file is not None:
             self._file.close()

@@ -1,4 +1,8 @@
-"""Examples larger than the device: each dispatch gets a small Store with just its clients' examples."""
+"""Where training examples live: on the device for the whole run, or streamed to it dispatch by dispatch.
+
+Both kinds have the same few methods: `take(ids) -> (Store, rows)` for a dispatch's clients, `expect(ids)` for those of
+the dispatch after it, `close()`.
+"""
 
 import concurrent.futures
 import time
@@ -10,6 +14,7 @@ import numpy as np
 from fedwin.data.federation import Federation
 from fedwin.data.reader import ExampleSource, Images
 from fedwin.data.store import Store, make_store
+from fedwin.residence.addresses import distinct, places
 
 # Above this many bytes of examples a run streams, unless --examples says otherwise.
 RESIDENT_BYTES = 4 << 30
@@ -31,6 +36,44 @@ def should_stream(federation: Federation, choice: str) -> bool:
     return isinstance(train["x"], Images) or example_bytes(federation) * len(train["y"]) > RESIDENT_BYTES
 
 
+class Resident:
+    """Examples that stay on the device for the whole run.
+
+    Args:
+      federation: whose examples.
+      place: puts a Store of host arrays on the devices.
+      examples: placed examples that another seed's run already holds, or None.
+
+    Attributes:
+      store: the placed Store.
+      rounds: the most rounds of a dispatch (no bound).
+      waited: seconds spent waiting for examples, always 0.
+    """
+
+    rounds: int | None = None
+    waited = 0.0
+
+    def __init__(self, federation: Federation, place: Callable, examples=None):
+        store = federation.store()
+        placed = place(store.examples) if examples is None else examples
+        self.store = place(store._replace(examples=()))._replace(examples=placed)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the examples on one device."""
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(self.store.examples))
+
+    def take(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
+        """Returns the Store and every client's row of it, int32 in the shape of `ids`."""
+        return self.store, np.maximum(ids, 0)
+
+    def expect(self, ids: np.ndarray) -> None:
+        """Nothing has to be read ahead."""
+
+    def close(self) -> None:
+        """Nothing has to be stopped."""
+
+
 def capacities(sizes: np.ndarray, clients: int) -> tuple[int, ...]:
     """Returns the numbers of examples that dispatches of so many distinct clients are padded to, one to three of them.
 
@@ -45,17 +88,23 @@ def capacities(sizes: np.ndarray, clients: int) -> tuple[int, ...]:
     return usual, int(np.ceil(np.sqrt(usual * bound))), bound
 
 
-class Stream:
+class Streamed:
     """Packs the examples of a dispatch's clients and places them on the device, the next dispatch's while one trains.
 
     Addresses inside the Store are rows of the dispatch's clients, so algorithms can't tell it from a resident one.
 
     Args:
-      federation: whose examples; width: padded clients per round; rounds: the most rounds of a dispatch that is asked for.
-      place: puts a Store of host arrays on the devices; dispatch_bytes: examples of a usual dispatch, all copies together.
+      federation: whose examples.
+      width: padded clients per round.
+      rounds: the most rounds of a dispatch that is asked for.
+      place: puts a Store of host arrays on the devices.
+      dispatch_bytes: examples of a usual dispatch, all copies together.
 
     Attributes:
-      capacity: examples that a usual dispatch has room for; capacities: all that there are.
+      rounds: the most rounds of a dispatch.
+      capacity: examples that a usual dispatch has room for.
+      capacities: all that there are.
+      waited: seconds spent waiting for examples.
     """
 
     def __init__(
@@ -80,27 +129,29 @@ class Stream:
         # One dispatch after the other: the source reads each on all cores.
         self.ahead = concurrent.futures.ThreadPoolExecutor(1)
         self.waited = 0.0
-        self._requested: dict[bytes, concurrent.futures.Future] = {}
+        self._expected: dict[bytes, concurrent.futures.Future] = {}
 
-    def request(self, ids: np.ndarray) -> None:
-        """Starts reading and placing the examples of these clients."""
-        if ids.tobytes() not in self._requested:
-            self._requested[ids.tobytes()] = self.ahead.submit(self._pack, ids)
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the examples on one device: the dispatch that is trained on, and the next one."""
+        return 2 * self.capacity * self.example_bytes
+
+    def expect(self, ids: np.ndarray) -> None:
+        """Starts to read and place the examples of these clients."""
+        if ids.tobytes() not in self._expected:
+            self._expected[ids.tobytes()] = self.ahead.submit(self._pack, ids)
 
     def take(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
-        """Returns (placed Store, rows): `rows` has the shape of ids and addresses the Store's clients.
-
-        `waited` adds up the seconds until it was there.
-        """
+        """Returns the placed Store and every client's row of it, int32 in the shape of `ids`; waits until it is there."""
         begun = time.monotonic()
-        self.request(ids)
-        found = self._requested.pop(ids.tobytes()).result()
+        self.expect(ids)
+        found = self._expected.pop(ids.tobytes()).result()
         self.waited += time.monotonic() - begun
         return found
 
     def _pack(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
         partition = self.federation.partition
-        unique = np.unique(ids[ids >= 0])
+        unique = distinct(ids)
         order = np.concatenate([partition.client(k) for k in unique]) if len(unique) else np.zeros(0, np.int32)
         sizes = np.zeros(self.clients, np.int64)
         sizes[: len(unique)] = self.sizes[unique]
@@ -109,13 +160,32 @@ class Stream:
         store = make_store(
             self.source.finish(self.source.pending(order, capacity)),
             sizes,
+            order=np.arange(capacity, dtype=np.int32),
             info=jax.tree.map(lambda leaf: leaf[picked], self.federation.info),
             weight=self.weight[picked],
         )
-        rows = np.where(ids >= 0, np.searchsorted(unique, np.maximum(ids, 0)), 0).astype(np.int32)
-        return self.place(store), rows
+        return self.place(store), places(ids, unique, 0)
 
     def close(self) -> None:
         """Stops the threads."""
         self.ahead.shutdown(cancel_futures=True)
         self.source.close()
+
+
+def examples_of(federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int, shared=None):
+    """Returns the examples of a run where `choice` says: Resident or Streamed.
+
+    Args:
+      federation: whose examples.
+      choice: 'device', 'stream' or 'auto'.
+      strategy: places values on devices and pads cohorts.
+      clients_per_round: |S|.
+      rounds: the most rounds of a dispatch that is asked for.
+      shared: placed examples that another seed's run already holds, or None.
+    """
+    if not should_stream(federation, choice):
+        return Resident(federation, strategy.place, shared)
+    # CPU devices hold their copies in one memory.
+    copies = strategy.num_devices if jax.default_backend() == "cpu" else 1
+    width = strategy.multiple(clients_per_round)
+    return Streamed(federation, width, rounds, strategy.place, DISPATCH_BYTES // copies)

@@ -1,0 +1,124 @@
+"""Many rounds in one dispatch to the device."""
+
+from typing import Any, Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedwin import tree
+from fedwin.core import Algorithm, Observer
+from fedwin.data.store import Store
+from fedwin.engine.rounds import Cohorts, RunState, one_round, read_out
+from fedwin.engine.sampling import check_cohort
+from fedwin.engine.strategy import Strategy
+
+
+def _nothing(shape):
+    """What stands for a value that was not computed: NaN, or 0 for integers."""
+    return jnp.full(shape.shape, jnp.nan if jnp.issubdtype(shape.dtype, jnp.inexact) else 0, shape.dtype)
+
+
+def _buffers(shapes, rounds: int):
+    return tree.map(lambda s: _nothing(jax.ShapeDtypeStruct((rounds, *s.shape), s.dtype)), shapes)
+
+
+def _put(buffers, values, r):
+    return tree.map(lambda buffer, value: lax.dynamic_update_index_in_dim(buffer, value, r, 0), buffers, values)
+
+
+class Dispatch:
+    """The compiled loop: `dispatch(run, store, cohorts, test, n, flags, n_max=...) -> (RunState, metrics, probes)`.
+
+    Runs the first n (traced) of the R_max cohorts; `run` is donated and updated in place. One trace serves any n and
+    any pattern of evaluations; another is made only for another n_max (static: a size bucket) or another shape. Metrics
+    and probes have a leading axis R_max; rows that were not computed are NaN (0 for integers).
+
+    Args:
+      algorithm: what is run.
+      observers: name -> Observer.
+      strategy: how cohorts are mapped.
+      probe: (dict name -> Variables, test) -> tree of scalars, run after the rounds whose flag is set; None = never.
+      compiler_options: handed to jax.jit.
+
+    Attributes:
+      traces: the n_max of every trace so far.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        observers: dict[str, Observer],
+        strategy: Strategy,
+        probe: Callable | None = None,
+        compiler_options: dict | None = None,
+    ):
+        self.algorithm, self.observers, self.strategy, self.probe = algorithm, observers, strategy, probe
+        self.compiler_options = compiler_options
+        self.traces: list[int] = []
+        self._compiled: Callable | None = None
+
+    def _measure(self, run: RunState, test):
+        return self.probe(read_out(self.algorithm, self.observers, run), test) if self.probe else ()
+
+    def rounds(self, run: RunState, store: Store, cohorts: Cohorts, test, n, flags, n_max: int):
+        """The traced function, for lowering it by other means (jax.export); arguments as in a call."""
+        self.traces.append(n_max)  # runs once per trace, so that recompilations can be counted
+        strategy, rounds_max = self.strategy, cohorts.ids.shape[0]
+
+        def step(run, c):
+            return one_round(self.algorithm, self.observers, strategy, n_max, run, store, *c)
+
+        run_shape, metric_shape = jax.eval_shape(step, run, jax.tree.map(lambda x: x[0], cohorts))
+        probe_shape = jax.eval_shape(self._measure, run, test)
+        kept = strategy.placement(run)
+
+        def body(r, loop):
+            run, metrics, probes = loop
+            now = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, r, 0, keepdims=False), cohorts)
+            run, values = step(run, now)
+            run = strategy.constrain(run, kept)
+            metrics = _put(metrics, values, r)
+            if self.probe:
+                skipped = lambda run, test: tree.map(_nothing, probe_shape)
+                probes = _put(probes, lax.cond(flags[r], self._measure, skipped, run, test), r)
+            return run, metrics, probes
+
+        start = (run, _buffers(metric_shape, rounds_max), _buffers(probe_shape, rounds_max))
+        return lax.fori_loop(0, n, body, start)
+
+    def __call__(
+        self, run: RunState, store: Store, cohorts: Cohorts, test: Any, n: int, flags: Any, n_max: int
+    ) -> tuple[RunState, Any, Any]:
+        """Runs n rounds.
+
+        Args:
+          run: the placed state (donated).
+          store: the placed examples.
+          cohorts: who takes part, [R_max, C].
+          test: placed test batches, or () without a probe.
+          n: rounds to run, at most R_max.
+          flags: which rounds to evaluate after, bool [R_max].
+          n_max: examples that a client's index has room for.
+
+        Raises:
+          UserError: a client that is given twice in one round.
+        """
+        if isinstance(cohorts.ids, np.ndarray):
+            check_cohort(cohorts.ids)
+        if self._compiled is None:
+            # On a mesh, outputs must come back placed as inputs are, or the next dispatch would be compiled anew.
+            mesh = self.strategy.mesh
+            placed = {} if mesh is None else {"out_shardings": (self.strategy.placement(run), None, None)}
+            self._compiled = jax.jit(
+                self.rounds,
+                donate_argnums=0,
+                static_argnames="n_max",
+                compiler_options=self.compiler_options,
+                **placed,
+            )
+        return self._compiled(run, store, cohorts, test, n, flags, n_max=n_max)
+
+
+make_rounds = Dispatch

@@ -1,0 +1,61 @@
+"""Where the leaves of a RunState live on a mesh of devices."""
+
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from fedwin.window import ALIGNMENT
+
+# The mesh axis that clients are spread over.
+AXIS = "clients"
+
+# Above these sizes, leaves of client tables and vectors of windows are split over the devices; below, a copy on each
+# device saves exchanges in every round.
+LARGE_TABLE_BYTES = 1 << 26
+LONG_VECTOR = 1 << 18
+
+
+def replicated(mesh) -> NamedSharding:
+    """Returns the sharding of what every device holds whole."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def _of_table(mesh, leaf) -> NamedSharding:
+    even = leaf.shape[0] % mesh.size == 0
+    large = leaf.size * leaf.dtype.itemsize > LARGE_TABLE_BYTES
+    return NamedSharding(mesh, PartitionSpec(AXIS) if even and large else PartitionSpec())
+
+
+def _of_window(mesh, leaf) -> NamedSharding:
+    # Vectors of a window ([W, P], [n, P], [P]) are padded to a multiple of the mesh (window.ALIGNMENT). P alone decides,
+    # so that a ring and its sums are placed alike.
+    size = leaf.shape[-1] if leaf.ndim else 0
+    if size and size >= LONG_VECTOR and size % ALIGNMENT == 0 and size % mesh.size == 0:
+        return NamedSharding(mesh, PartitionSpec(*(None,) * (leaf.ndim - 1), AXIS))
+    return replicated(mesh)
+
+
+def placement(run, mesh) -> Any:
+    """Returns a RunState of shardings: large rings and tables are split over the mesh, the rest is on every device.
+
+    Args:
+      run: a RunState of arrays or shapes.
+      mesh: the devices, or None for one device.
+
+    Returns:
+      A tree like `run`, or None without a mesh.
+    """
+    if mesh is None:
+        return None
+    everywhere = lambda leaf: replicated(mesh)
+    window = lambda leaf: _of_window(mesh, leaf)
+    return run._replace(
+        params=jax.tree.map(everywhere, run.params),
+        stats=jax.tree.map(everywhere, run.stats),
+        state=jax.tree.map(window, run.state),
+        table=jax.tree.map(lambda leaf: _of_table(mesh, leaf), run.table),
+        observers=jax.tree.map(window, run.observers),
+        round=everywhere(run.round),
+        key=everywhere(run.key),
+    )

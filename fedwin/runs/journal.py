@@ -1,0 +1,110 @@
+"""What one seed's run writes down while it trains: evaluations, checkpoints, divergence."""
+
+from typing import Any
+
+import numpy as np
+
+from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.logbook import Logbook
+
+
+class Journal:
+    """Evaluations go to the logbook, states to checkpoints; both may be None, for runs that leave nothing behind.
+
+    Args:
+      seed: whose run.
+      logbook: where evaluations go.
+      checkpoints: where states go.
+      rows: how a state's client table is saved (residence.rows).
+      bytes_per_round: (down, up) of one round.
+      seconds: training time so far, compilation included.
+      compile_seconds: how much of it was compilation.
+      diverged_at: the round whose loss was not finite, or None.
+
+    Attributes:
+      lines: the evaluations of this process.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        logbook: Logbook | None = None,
+        checkpoints: Checkpoints | None = None,
+        rows=None,
+        *,
+        bytes_per_round: tuple[int, int] = (0, 0),
+        seconds: float = 0.0,
+        compile_seconds: float = 0.0,
+        diverged_at: int | None = None,
+    ):
+        self.seed, self.logbook, self.checkpoints, self.rows = seed, logbook, checkpoints, rows
+        self.down, self.up = bytes_per_round
+        self.seconds, self.compile_seconds, self.diverged_at = seconds, compile_seconds, diverged_at
+        self.lines: list[dict[str, Any]] = []
+
+    def evaluated(self, after: int, values: dict[str, dict[str, Any]], train_loss: float | None) -> None:
+        """Writes the evaluation after so many completed rounds: read-out -> metric -> value."""
+        line: dict[str, Any] = {"seed": self.seed, "round": after}
+        line |= {name: {metric: float(v) for metric, v in metrics.items()} for name, metrics in values.items()}
+        line |= {
+            "train_loss": train_loss,
+            "bytes_down": after * self.down,
+            "bytes_up": after * self.up,
+            "seconds": round(self.seconds, 3),
+        }
+        self.lines.append(line)
+        if self.logbook is not None:
+            self.logbook.write(line)
+
+    def dispatched(self, completed: int, metrics, probes, flags: np.ndarray, count: int, stop: bool) -> np.ndarray:
+        """Writes what a dispatch of `count` rounds found; evaluations after a divergence are left out if `stop`.
+
+        Args:
+          completed: rounds before the dispatch.
+          metrics: name -> Mean with leading axis [R_max].
+          probes: read-out -> metric -> values [R_max].
+          flags: which rounds were evaluated [R_max].
+          count: rounds of the dispatch.
+          stop: end at the first divergence.
+
+        Returns:
+          The training loss of every round [R_max].
+        """
+        loss = metrics["loss"].value if "loss" in metrics else np.zeros(len(flags))
+        for r in range(count):
+            after = completed + r + 1
+            values = None
+            if flags[r]:
+                values = {name: {m: v[r] for m, v in found.items()} for name, found in probes.items()}
+            bad = not np.isfinite(loss[r]) or (values is not None and not np.isfinite(values["model"]["loss"]))
+            if bad and self.diverged_at is None:
+                self.diverged_at = after
+            if values is not None:
+                self.evaluated(after, values, float(loss[r]))
+            if bad and stop:
+                break
+        return loss
+
+    def save(self, completed: int, run) -> None:
+        """Makes a checkpoint of the state after so many rounds; the evaluations that belong to it reach the disk first."""
+        if self.checkpoints is None:
+            return
+        self.flush()
+        about = {
+            "seconds": self.seconds,
+            "compile_seconds": self.compile_seconds,
+            "seed": self.seed,
+            "diverged_at": self.diverged_at,
+        }
+        self.checkpoints.save(completed, self.rows.saved(run), about)
+
+    def flush(self) -> None:
+        """Brings what was written to the disk."""
+        if self.logbook is not None:
+            self.logbook.flush()
+
+    def note(self, loss: float) -> str:
+        """Returns loss and latest accuracies for the progress line."""
+        latest = self.lines[-1] if self.lines else {}
+        accuracies = (f"  {name} {found['accuracy']:.4f}" for name, found in latest.items() if isinstance(found, dict))
+        return f"loss {loss:.4f}" + "".join(accuracies)

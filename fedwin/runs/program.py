@@ -1,0 +1,98 @@
+"""The compiled part of a run, shared by its seeds."""
+
+import jax
+
+from fedwin import engine, tree
+from fedwin.engine import evaluate
+from fedwin.engine.placement import AXIS
+from fedwin.engine.strategy import Strategy
+from fedwin.residence import examples as residence
+from fedwin.residence.rows import DeviceRows, HostRows, on_host
+from fedwin.runs.build import Trial, seed_keys
+
+
+class Program:
+    """What is compiled once and serves all seeds, and what they share on the device.
+
+    Args:
+      trial: what runs.
+      strategy: how cohorts are mapped.
+
+    Attributes:
+      dispatch: the loop over rounds.
+      test: placed test batches.
+    """
+
+    def __init__(self, trial: Trial, strategy: Strategy):
+        self.trial, self.strategy = trial, strategy
+        dataset, config = trial.dataset, trial.config
+        probe = evaluate.make_probe(trial.model, trial.normalise, evaluate.measure_of(dataset), strategy)
+        self.dispatch = engine.make_rounds(trial.algorithm, trial.observers, strategy, probe)
+        self._read_out = jax.jit(lambda run: engine.read_out(trial.algorithm, trial.observers, run))
+        self._probe = jax.jit(probe)
+        features = evaluate.held_out(dataset, config.eval_examples)
+        batches = evaluate.batches(features, config.eval_batch_size, strategy.num_devices)
+        self.test = strategy.place(batches, _batch_sharding(strategy))
+        self._examples = None
+
+    def first_evaluation(self, run: engine.RunState):
+        """Evaluates the model that a fresh run begins with: read-out -> metric -> value."""
+        return jax.device_get(self._probe(self._read_out(run), self.test))
+
+    def examples(self, seed: int):
+        """Returns the residence of a seed's examples; those on the device are shared by all seeds."""
+        config = self.trial.config
+        found = residence.examples_of(
+            self.trial.federations[seed],
+            config.examples,
+            self.strategy,
+            config.clients_per_round,
+            config.rounds_per_dispatch,
+            self._examples,
+        )
+        if isinstance(found, residence.Resident):
+            self._examples = found.store.examples
+        return found
+
+    def slots(self, rounds: int) -> tuple[int, bool]:
+        """Returns the rows of the client table in the state, and whether all rows live on the host.
+
+        Args:
+          rounds: the most rounds that a dispatch holds.
+        """
+        trial = self.trial
+        clients, config = trial.setting.num_clients, trial.config
+        params = jax.eval_shape(trial.model.init, jax.random.key(0)).params
+        if not on_host(trial.algorithm, params, clients, config.table):
+            return clients, False
+        return min(rounds * self.strategy.multiple(config.clients_per_round), clients), True
+
+    def rows(self, seed: int, run: engine.RunState, slots: int, hosted: bool):
+        """Returns the residence of a seed's client rows; `run` is the state before its first round."""
+        clients, strategy = self.trial.setting.num_clients, self.strategy
+        if not hosted:
+            return DeviceRows(clients)
+
+        def place(table, run):
+            return strategy.place(table, None if strategy.mesh is None else strategy.placement(run).table)
+
+        return HostRows(self.trial.algorithm, run.params, clients, slots, seed_keys(seed)["init"], place)
+
+
+def memory(run: engine.RunState, examples, strategy: Strategy) -> str:
+    """Returns a line about what a run will hold in memory, over all devices; shapes suffice."""
+    copies = strategy.num_devices
+    held = {
+        "examples": examples.nbytes * copies,
+        "model": tree.nbytes((run.params, run.stats)) * copies,
+        "client table": tree.nbytes(run.table),
+        "algorithm": tree.nbytes(run.state),
+        "observers": tree.nbytes(run.observers),
+    }
+    return "memory: " + ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in held.items() if size)
+
+
+def _batch_sharding(strategy: Strategy):
+    if strategy.mesh is None:
+        return None
+    return jax.sharding.NamedSharding(strategy.mesh, jax.sharding.PartitionSpec(AXIS))

@@ -1,0 +1,93 @@
+"""When what happens in a run, and who takes part."""
+
+import dataclasses
+
+import numpy as np
+
+from fedwin.data.federation import Federation
+from fedwin.engine import sampling
+from fedwin.engine.strategy import Strategy
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """When what happens.
+
+    Attributes:
+      num_rounds: T.
+      clients_per_round: |S|.
+      eval_every: rounds between evaluations.
+      final_evals: the last N rounds are all evaluated.
+      checkpoint_every: rounds between checkpoints (0 = only the first and the last).
+      rounds_per_dispatch: the most rounds that one dispatch may hold.
+      stop_on_divergence: end at the first NaN or inf.
+    """
+
+    num_rounds: int
+    clients_per_round: int
+    eval_every: int
+    final_evals: int
+    checkpoint_every: int
+    rounds_per_dispatch: int = 50
+    stop_on_divergence: bool = True
+
+    def evaluated(self, completed: int) -> bool:
+        """Whether the model after `completed` rounds is evaluated."""
+        return (
+            completed % self.eval_every == 0
+            or completed > self.num_rounds - self.final_evals
+            or completed == self.num_rounds
+        )
+
+    def checkpointed(self, completed: int) -> bool:
+        """Whether a checkpoint is made after `completed` rounds."""
+        return completed == self.num_rounds or (self.checkpoint_every > 0 and completed % self.checkpoint_every == 0)
+
+    def dispatch_end(self, completed: int, wish: int) -> int:
+        """Returns where the dispatch that starts after `completed` rounds ends, at most `wish` rounds on.
+
+        Dispatches end on multiples of rounds_per_dispatch too: what a dispatch is padded to then depends on the round
+        alone, and a resumed run computes the same bits.
+        """
+        block = self.rounds_per_dispatch
+        ends = [self.num_rounds, completed + wish, (completed // block + 1) * block]
+        if self.checkpoint_every:
+            ends.append((completed // self.checkpoint_every + 1) * self.checkpoint_every)
+        return min(ends)
+
+    def with_dispatches_of(self, rounds: int | None) -> "Schedule":
+        """Returns the schedule with dispatches of at most `rounds` rounds (None: as they are)."""
+        return self if rounds is None else dataclasses.replace(self, rounds_per_dispatch=rounds)
+
+
+class CohortSchedule:
+    """Who takes part in a dispatch, padded as the strategy asks.
+
+    Args:
+      federation: whose clients.
+      schedule: rounds and sizes.
+      strategy: pads cohorts.
+      seed: decides, with the round, who is drawn.
+    """
+
+    def __init__(self, federation: Federation, schedule: Schedule, strategy: Strategy, seed: int):
+        self.federation, self.schedule, self.seed = federation, schedule, seed
+        self.width = strategy.multiple(schedule.clients_per_round)
+
+    def block(self, completed: int) -> tuple[np.ndarray, int]:
+        """Returns (ids int32 [R_max, width], first round) of the dispatch block that round `completed` lies in."""
+        length = self.schedule.rounds_per_dispatch
+        first = completed // length * length
+        count = min(length, self.schedule.num_rounds - first)
+        drawn = sampling.cohorts(self.seed, first, count, self.federation.num_clients, self.schedule.clients_per_round)
+        ids = np.full((length, self.width), -1, np.int32)
+        ids[:count, : drawn.shape[1]] = drawn
+        return ids, first
+
+    def ids(self, completed: int, end: int) -> tuple[np.ndarray, int]:
+        """Returns (ids [R_max, width], n_max) of rounds completed .. end - 1; unused rows are -1."""
+        ids, first = self.block(completed)
+        mine = np.full_like(ids, -1)
+        mine[: end - completed] = ids[completed - first : end - first]
+        # The bucket is that of the whole block, so that it does not depend on where a dispatch was cut.
+        return mine, self.federation.bucket(ids)
