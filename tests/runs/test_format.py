@@ -1,0 +1,78 @@
+"""Run directories that were written before config.json and checkpoints had a format number load and go on."""
+
+import dataclasses
+import json
+import pathlib
+import tarfile
+
+import numpy as np
+import pytest
+
+from fedwin.errors import UserError
+from fedwin.runs import directory as directories
+from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.config import Config
+from fedwin.runs.logbook import read_lines
+from fedwin.runs.run import run
+
+FOLDER = pathlib.Path(__file__).parent / "format_1"
+# Client rows on the device and on the host, a delay line, wrappers before and after the server, all observers.
+RUNS = ("fedadam", "fedhbm_host", "ghb", "scaffold")
+
+
+def unpacked(name, tmp_path):
+    with tarfile.open(FOLDER / f"{name}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / name
+
+
+def config_of(directory):
+    said = directories.read(directory).config
+    return Config(**(said | {"out_dir": str(directory)}))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_its_leaves_load_bit_equal(name, tmp_path):
+    directory = unpacked(name, tmp_path)
+    for seed in config_of(directory).seeds:
+        leaves, about = Checkpoints(directory / "checkpoints" / f"seed_{seed}", read_only=True).latest()
+        # `load` compares with the checksum over names, shapes, types and bytes that was written then.
+        assert about["round"] == 6 and int(leaves["round"]) == 6 and "format" not in about
+        assert all(np.isfinite(value).all() for value in leaves.values() if value.dtype.kind == "f")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_it_goes_on_to_the_numbers_that_it_had(name, tmp_path):
+    directory = unpacked(name, tmp_path)
+    expected = [json.loads(line) for line in (directory / "expected.jsonl").read_text().splitlines()]
+    summary = run(config_of(directory), quiet=True)
+    found = {(line["seed"], line["round"]): line for line in read_lines(directory / "metrics.jsonl")}
+    assert len(found) == len(expected)
+    for line in expected:
+        mine = found[line["seed"], line["round"]]
+        for name, values in line.items():
+            if isinstance(values, dict):
+                assert mine[name]["loss"] == pytest.approx(values["loss"], rel=1e-5), (line["round"], name)
+                # One test image of 397 may fall on the other side of a boundary.
+                assert mine[name]["accuracy"] == pytest.approx(values["accuracy"], abs=1.01 / 397)
+        assert mine["bytes_down"] == line["bytes_down"] and mine["bytes_up"] == line["bytes_up"]
+    assert {seed["final_round"] for seed in summary["seeds"].values()} == {12}
+
+
+def test_other_flags_are_refused_and_a_new_field_means_its_default(tmp_path):
+    directory = unpacked("ghb", tmp_path)
+    known = json.loads((directory / "config.json").read_text())
+    del known["config"]["shuffle"]  # as if the field were newer than the directory
+    (directory / "config.json").write_text(json.dumps(known))
+    config = config_of(directory)
+    assert directories.load(config, directory).identity.config["shuffle"] is True
+    with pytest.raises(UserError, match="--shuffle=True, not False"):
+        directories.load(dataclasses.replace(config, shuffle=False), directory)
+
+
+def test_a_later_format_is_refused(tmp_path):
+    directory = unpacked("ghb", tmp_path)
+    known = json.loads((directory / "config.json").read_text()) | {"format": 99}
+    (directory / "config.json").write_text(json.dumps(known))
+    with pytest.raises(UserError, match="later version"):
+        directories.read(directory)
