@@ -1,7 +1,8 @@
 """A cohort in a round: what one client is handed, and how its work is mapped over the clients and summed."""
 
 import math
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

@@ -1,6 +1,7 @@
 """Many rounds in one dispatch to the device."""
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp

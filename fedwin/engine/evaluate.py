@@ -1,7 +1,8 @@
 """Loss and accuracy of models on a fixed set of examples, inside the compiled loop."""
 
 import warnings
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

@@ -6,7 +6,7 @@ the dispatch after it, `close()`.
 
 import concurrent.futures
 import time
-from typing import Callable
+from collections.abc import Callable
 
 import jax
 import numpy as np

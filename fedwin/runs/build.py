@@ -2,13 +2,14 @@
 
 import dataclasses
 import functools
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from fedwin import augment, core, data, engine, local, models, observers
+from fedwin import augment, core, data, engine, local, observers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data.federation import Federation, federate
 from fedwin.engine import sampling
@@ -161,7 +162,7 @@ def client_optimizer(config: Config) -> tuple[optax.GradientTransformation, floa
 def _federation(config: Config, partition: Choice | None, dataset: data.Dataset, seed: int) -> Federation:
     """Deals the data set for one seed."""
     partition_seed = seed if config.partition_seed < 0 else config.partition_seed
-    dealt = data.deal(dataset, partition, config.num_clients or None, partition_seed)
+    dealt = data.deal(dataset, str(partition) if partition else None, config.num_clients or None, partition_seed)
     validation = None
     if config.val_fraction:
         dealt, validation = data.split_validation(dealt, config.val_fraction, partition_seed)
@@ -200,6 +201,24 @@ def _solver(config: Config, choices: Choices, model, federations, prepare: Calla
     )
 
 
+def observers_of(choices: list[Choice], setting: core.Setting) -> dict[str, core.Observer]:
+    """Builds the observers; all WIMA read-outs share one ring."""
+    readings, found = [], {}
+    for choice in choices:
+        built = observers.OBSERVERS.build(choice, setting.num_rounds)
+        if isinstance(built, observers.Reading):
+            if built.name in [r.name for r in readings]:
+                raise UserError(f"observe={choice}: '{built.name}' is given twice; keep one.")
+            readings.append(built)
+        elif choice.name in found:
+            raise UserError(f"observe={choice}: '{choice.name}' is given twice; keep one.")
+        else:
+            found[choice.name] = built
+    if readings:
+        found = {"wima": observers.wima(tuple(readings), setting.model.classifier_path), **found}
+    return found
+
+
 def _algorithm(choice: Choice, wrappers, setting: core.Setting, solver: local.Solver) -> core.Algorithm:
     algorithm = ALGORITHMS.build(choice, setting, solver)
     for wrapper in wrappers:
@@ -225,12 +244,10 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     config.check()
     choices = choices_of(config, named_model=model is None)
     set_precision(config.precision)
-    augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
-    shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
+    shape = augment.output_shape(str(choices.augmentation), dataset.train["x"].shape[1:])
     if model is None:
         model = MODELS.build(choices.model, shape, dataset.num_classes)
-    models.check(model, shape, dataset.num_classes)
     federations = {seed: _federation(config, choices.partition, dataset, seed) for seed in config.seeds}
     num_clients = _num_clients(federations)
     sampling.check_clients_per_round(config.clients_per_round, num_clients)
@@ -238,13 +255,13 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
         num_clients, config.clients_per_round, config.num_rounds, lambda key: model.init(key).params, model
     )
     wrappers = [WRAPPERS.build(choice, setting) for choice in choices.wrappers]
-    preparation = augment.train_preparation(dataset.mean, dataset.std, augmentation)
+    preparation = augment.train_preparation(dataset.mean, dataset.std, str(choices.augmentation))
     solver = _solver(config, choices, model, federations, preparation)
     for wrapper in wrappers:
         solver = wrapper.solver(solver)
     algorithm_of = functools.partial(_algorithm, choices.algorithm, wrappers, setting)
-    watching = observers.build_all(choices.observers, setting)
-    normalise = augment.normaliser(dataset.mean, dataset.std, augmentation)
+    watching = observers_of(choices.observers, setting)
+    normalise = augment.normaliser(dataset.mean, dataset.std, str(choices.augmentation))
     schedule = Schedule(
         config.num_rounds,
         config.clients_per_round,

@@ -10,7 +10,6 @@ import numpy as np
 
 from fedwin.errors import UserError
 
-
 # Format of a checkpoint's `about`; 1 had no number.
 FORMAT = 2
 

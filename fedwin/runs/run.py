@@ -1,11 +1,11 @@
 """Running a Config: starts a run in its directory, or resumes it there."""
 
 import pathlib
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import jax
 
-from fedwin import plugins
 from fedwin.data import Dataset
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
@@ -37,7 +37,7 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
       UserError: anything wrong in it, before compilation.
     """
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
-    imports = plugins.load(config.imports)
+    imports: dict[str, str] = {}
     strategy_choice.check(config.strategy)
     trial = prepare(config, dataset, model)
     config = trial.config

@@ -1,7 +1,7 @@
 """Which strategy: the measured table, or a few timed rounds of each."""
 
 import time
-from typing import Callable
+from collections.abc import Callable
 
 import jax
 import numpy as np

@@ -2,13 +2,14 @@
 
 import dataclasses
 import pathlib
-from typing import Any, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import core, engine, local, plugins, tree
+from fedwin import core, engine, local, tree
 from fedwin.core import Variables
 from fedwin.data import Dataset
 from fedwin.engine.strategy import Strategy
@@ -98,7 +99,6 @@ def _trial(directory: pathlib.Path, seed: int, data_dir, dataset, model) -> Tria
         raise UserError(f"seed={seed}: {directory} has the seeds {', '.join(map(str, config.seeds))}.")
     if data_dir is not None:
         config = dataclasses.replace(config, data_dir=str(data_dir))
-    plugins.load(config.imports)
     return prepare(dataclasses.replace(config, seeds=[seed]), dataset, model)
 
 

@@ -10,7 +10,7 @@ from experiments import config_flags, train
 from fedwin import augment, data, losses, observers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.models import MODELS
-from fedwin.runs.build import algorithm_text
+from fedwin.runs.build import algorithm_choice
 from fedwin.runs.config import Config
 from fedwin.wrappers import WRAPPERS
 
@@ -46,7 +46,7 @@ def test_a_flagfile_is_runnable(path):
     if partition.name == "domain":
         data.PARTITIONS.check(str(partition.params["inner"]).replace(";", ","))
     MODELS.check(config.model)
-    ALGORITHMS.check(algorithm_text(config))
+    ALGORITHMS.check(algorithm_choice(config))
     losses.LOSSES.check(config.loss)
     augment.AUGMENTATIONS.check(config.augment)
     for text in config.wrap:

@@ -38,7 +38,7 @@ BASE = Config(dataset="digits", num_clients=20, model="digits_mlp", partition="s
         (dict(batching="epochs"), ["batching='epochs'", "'epoch'"]),
         (dict(precision="float16"), ["precision='float16'"]),
         (dict(seeds=["0", "x"]), ["seeds: 'x'"]),
-        (dict(seeds=["0", "0"]), ["twice"]),
+        (dict(seeds=["0", "0"]), ["duplicate seed 0"]),
         (dict(client_momentum=1.5), ["client_momentum=1.5"]),
         (dict(val_fraction=1.0), ["val_fraction=1.0"]),
         (dict(client_optimizer="sdg"), ["client_optimizer='sdg'", "'sgd'"]),

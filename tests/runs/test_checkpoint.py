@@ -20,10 +20,10 @@ def test_a_run_survives_the_disk_bitwise(tmp_path):
         store.save(round, run, {"seconds": 1.5})
     assert store.rounds() == [5, 10]
     leaves, about = store.latest()
-    back = checkpoint.from_host(leaves, run)
+    back = checkpoint.from_leaves(leaves, run)
     assert about["round"] == 10 and about["seconds"] == 1.5
     assert jax.tree.structure(back) == jax.tree.structure(run)
-    for a, b in zip(checkpoint.to_host(run).values(), checkpoint.to_host(back).values(), strict=True):
+    for a, b in zip(checkpoint.leaves_of(run).values(), checkpoint.leaves_of(back).values(), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
     store.close()
@@ -31,7 +31,7 @@ def test_a_run_survives_the_disk_bitwise(tmp_path):
 
 def test_copies_do_not_hold_the_device_buffers():
     run = some_run()
-    kept = checkpoint.to_host(run)
+    kept = checkpoint.leaves_of(run)
     donate = jax.jit(
         lambda r: jax.tree.map(lambda x: x + 1 if jnp.issubdtype(x.dtype, jnp.inexact) else x, r), donate_argnums=0
     )
@@ -71,12 +71,12 @@ def test_a_damaged_checkpoint_falls_back_aloud(tmp_path, capsys, damage):
 
 
 def test_a_foreign_checkpoint_is_refused():
-    leaves = checkpoint.to_host(some_run("scaffold"))
+    leaves = checkpoint.leaves_of(some_run("scaffold"))
     with pytest.raises(UserError, match="another model or algorithm"):
-        checkpoint.from_host(leaves, some_run("fedavg"))
+        checkpoint.from_leaves(leaves, some_run("fedavg"))
     leaves["params.hidden"] = leaves["params.hidden"][:, :3]
     with pytest.raises(UserError, match="params.hidden"):
-        checkpoint.from_host(leaves, some_run("scaffold"))
+        checkpoint.from_leaves(leaves, some_run("scaffold"))
 
 
 def test_no_checkpoint_is_none(tmp_path):

@@ -30,17 +30,17 @@ def events(directory, seed):
 
 def test_lines_are_cut_by_seed_and_round_and_half_lines_go(tmp_path):
     book = Logbook(tmp_path)
-    book.cut(0, -1)
+    book.truncate_after(0, -1)
     for round in (5, 10, 15):
         book.write(line(0, round))
-    book.cut(1, -1)
+    book.truncate_after(1, -1)
     book.write(line(1, 5))
     book.close()
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"seed": 1, "round": 10, "mod')  # a kill in the middle of a write
     book = Logbook(tmp_path)
-    book.cut(0, 10)
-    book.cut(1, 5)
+    book.truncate_after(0, 10)
+    book.truncate_after(1, 5)
     book.write(line(1, 10))
     book.close()
     assert [(x["seed"], x["round"]) for x in read_lines(tmp_path / "metrics.jsonl")] == [

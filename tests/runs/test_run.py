@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedwin.errors import UserError
-from fedwin.runs import build as trial
+from fedwin.runs import build
 from fedwin.runs import run as runner
 from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
@@ -111,12 +111,12 @@ def test_the_same_flags_give_the_same_numbers_and_another_seed_others(finished, 
 
 
 def test_methods_with_one_seed_are_paired(tmp_path):
-    one = trial.prepare(config(tmp_path, algorithm="fedavg", seeds=["0", "1"]))
-    two = trial.prepare(config(tmp_path, algorithm="fedprox:mu=0.1", num_rounds=30))
+    one = build.prepare(config(tmp_path, algorithm="fedavg", seeds=["0", "1"]))
+    two = build.prepare(config(tmp_path, algorithm="fedprox:mu=0.1", num_rounds=30))
     order = lambda prepared, seed: prepared.federations[seed].partition.order
     np.testing.assert_array_equal(order(one, 0), order(two, 0))
     assert not np.array_equal(order(one, 0), order(one, 1))
-    fixed = trial.prepare(config(tmp_path, partition_seed=7, seeds=["0", "1"]))
+    fixed = build.prepare(config(tmp_path, partition_seed=7, seeds=["0", "1"]))
     np.testing.assert_array_equal(order(fixed, 0), order(fixed, 1))
 
 

@@ -13,10 +13,10 @@ if __name__ == "__main__":
 
 from fedwin import testing
 from fedwin.algorithms import ALGORITHMS  # noqa: E402
-from fedwin.engine import strategy  # noqa: E402
+from fedwin.engine import placement  # noqa: E402
 from fedwin.engine.strategy import Strategy, make_mesh  # noqa: E402
 
-WHOLE = strategy.LARGE_TABLE_BYTES, strategy.LONG_VECTOR
+WHOLE = placement.LARGE_TABLE_BYTES, placement.LONG_VECTOR
 
 
 def main(devices, choices):
@@ -28,7 +28,7 @@ def main(devices, choices):
         mesh = make_mesh(int(fewer) if slash else devices)
         bench = testing.Bench(choice, p, rounds=4)
         # 8 devices: two of them only see padding, tables and rings are split; 4: a chunk of one client at a time, both whole.
-        strategy.LARGE_TABLE_BYTES, strategy.LONG_VECTOR = WHOLE if mesh.size == 4 else (0, 0)
+        placement.LARGE_TABLE_BYTES, placement.LONG_VECTOR = WHOLE if mesh.size == 4 else (0, 0)
         testing.check_strategy(bench, Strategy(1 if mesh.size == 4 else None, mesh))
         print(choice, "ok", flush=True)
 

@@ -15,11 +15,14 @@ from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.federation import federate
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.residence import stream
-from fedwin.runs import loop as train
+from fedwin.residence import examples
+from fedwin.residence.rows import DeviceRows
 from fedwin.runs import run as runner
 from fedwin.runs.config import Config
+from fedwin.runs.journal import Journal
 from fedwin.runs.logbook import read_lines
+from fedwin.runs.loop import Parts, train_seed
+from fedwin.runs.schedule import CohortSchedule, Schedule
 
 TEXT = "mnist_writers_synthetic:clients=12,n=200"
 SMALL = Config(
@@ -64,7 +67,7 @@ def ragged(clients=9, rows=60):
 
 def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
     fed = ragged()
-    found = stream.Stream(fed, 3, 2)
+    found = examples.Streamed(fed, 3, 2)
     ids = np.array([[4, 0, 7], [0, 8, -1]], np.int32)
     store, rows = found.take(ids)
     assert store.examples["x"].shape[0] == store.order.shape[0] in found.capacities
@@ -89,7 +92,7 @@ def skewed(sizes, width=4):
 
 def test_one_large_client_does_not_make_every_dispatch_large():
     fed = skewed([1000] + [10] * 199)
-    found = stream.Stream(fed, 5, 2, dispatch_bytes=10 * 20 * 20)
+    found = examples.Streamed(fed, 5, 2, dispatch_bytes=10 * 20 * 20)
     assert found.rounds == 2  # as many as the usual client allows, whatever the largest one needs
     seen = {found.take(np.arange(k, k + 10, dtype=np.int32).reshape(2, 5))[0].order.shape[0] for k in range(0, 200, 10)}
     assert seen == {found.capacities[0], found.capacities[-1]} and found.capacity == found.capacities[0]
@@ -98,11 +101,11 @@ def test_one_large_client_does_not_make_every_dispatch_large():
 
 
 def test_the_capacity_is_one_where_sizes_are_alike_and_a_bound_where_not():
-    assert stream.capacities(np.full(50, 7), 20) == (140,)
-    assert stream.capacities(np.array([5, 900]), 2) == (905,)
+    assert examples.capacities(np.full(50, 7), 20) == (140,)
+    assert examples.capacities(np.array([5, 900]), 2) == (905,)
     rng = np.random.default_rng(0)
     sizes = np.minimum(rng.lognormal(4, 1.3, 1262).astype(int) + 1, 3500)  # photographers
-    usual, middle, bound = stream.capacities(sizes, 10)
+    usual, middle, bound = examples.capacities(sizes, 10)
     needs = np.array([rng.choice(sizes, 10, replace=False).sum() for _ in range(500)])
     assert needs.max() <= bound and 0.75 < (needs <= usual).mean() < 0.95 and (needs <= middle).mean() > 0.98
     assert usual < bound / 5
@@ -125,7 +128,7 @@ def test_a_run_over_several_capacities_computes_what_a_resident_one_does(tmp_pat
 def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(monkeypatch):
     """While the device works, the next examples are read and placed: were they not, `fetch` would wait in vain."""
     fed, events = ragged(), []
-    there = [threading.Event() for _ in range(3)]
+    there = [threading.Event() for _ in range(4)]
 
     def place(store):
         number = sum(kind == "placed" for kind, _ in events)
@@ -139,18 +142,19 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
 
     def fetch(values):
         number = sum(kind == "launched" for kind, _ in events) - 1
-        assert number == 2 or there[number + 1].wait(20)
+        assert number == 3 or there[number + 1].wait(20)
         events.append(("fetched", number))
         return values
 
     monkeypatch.setattr(jax, "device_get", fetch)
-    source = stream.Stream(fed, 2, 2, place)
-    schedule = train.Schedule(6, 2, 10, 0, 0, source.rounds)
+    source = examples.Streamed(fed, 2, 2, place)
+    cohorts = CohortSchedule(fed, Schedule(6, 2, 10, 0, 0, source.rounds), Strategy(), 0)
     run = engine.RunState((), (), (), (), {}, np.zeros((), np.int32), ())
-    result = train.train(run, dispatch, source, None, fed, schedule, Strategy(), 0)
+    result = train_seed(run, Parts(dispatch, None, source, DeviceRows(fed.num_clients), cohorts), Journal(0))
     source.close()
-    assert result.dispatches == 3 and len(events) == 9
-    for number in (0, 1):
+    # The first two dispatches hold one round each, until the pace is known.
+    assert result.dispatches == 4 and len(events) == 12
+    for number in (0, 1, 2):
         assert events.index(("placed", number + 1)) < events.index(("fetched", number))
 
 
@@ -159,7 +163,7 @@ def test_an_unreadable_example_ends_the_run_with_its_error(tmp_path):
     y = np.zeros(6, np.int32)
     part = Partition(np.arange(6, dtype=np.int32), np.array([0, 3, 6]))
     test = {"x": np.zeros((1, 4, 4, 3), np.uint8), "y": y[:1]}
-    source = stream.Stream(federate(Dataset("gone", {"x": images, "y": y}, test, 2), part), 2, 1)
+    source = examples.Streamed(federate(Dataset("gone", {"x": images, "y": y}, test, 2), part), 2, 1)
     with pytest.raises(UserError, match="0.png: No such file"):
         source.take(np.array([[0, 1]], np.int32))
     source.close()
@@ -167,13 +171,13 @@ def test_an_unreadable_example_ends_the_run_with_its_error(tmp_path):
 
 def test_what_is_streamed_unless_told_otherwise(monkeypatch):
     fed = ragged()
-    assert not stream.should_stream(fed, "auto") and stream.should_stream(fed, "stream")
-    monkeypatch.setattr(stream, "RESIDENT_BYTES", 100)
-    assert stream.should_stream(fed, "auto") and not stream.should_stream(fed, "device")
+    assert not examples.should_stream(fed, "auto") and examples.should_stream(fed, "stream")
+    monkeypatch.setattr(examples, "RESIDENT_BYTES", 100)
+    assert examples.should_stream(fed, "auto") and not examples.should_stream(fed, "device")
     lazy = data.load("pacs_synthetic:per_domain=2,tests=1,size=16")
     images = dataclasses.replace(lazy, train={**lazy.train, "x": data.Images([b""] * 8, 16)})
     monkeypatch.undo()
-    assert stream.should_stream(federate(images, data.deal(images, "iid", 2, 0)), "auto")
+    assert examples.should_stream(federate(images, data.deal(images, "iid", 2, 0)), "auto")
 
 
 def test_hundreds_of_thousands_of_users_cost_an_index(tmp_path):
@@ -191,7 +195,7 @@ def test_hundreds_of_thousands_of_users_cost_an_index(tmp_path):
     )
     tracemalloc.start()
     fed = federate(words, data.deal(words, None, None, 0))
-    source = stream.Stream(fed, 10, 5)
+    source = examples.Streamed(fed, 10, 5)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     source.close()
