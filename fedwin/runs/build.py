@@ -13,12 +13,13 @@ from fedwin import augment, core, data, engine, local, observers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data.federation import Federation, federate
 from fedwin.engine import sampling
+from fedwin.engine.check import check_round
 from fedwin.engine.communication import Bytes, communication
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.models import MODELS
-from fedwin.registry import Choice
+from fedwin.registry import Choice, parse
 from fedwin.runs.config import Config
 from fedwin.runs.schedule import Schedule
 from fedwin.schedules import exponential
@@ -47,7 +48,8 @@ class Trial:
       model: the network.
       schedule: when what happens.
       setting: what builders were told.
-      algorithm_of: local solver -> the algorithm with its wrappers.
+      algorithm: with its wrappers; the same for all seeds.
+      algorithm_of: local solver -> such an algorithm.
       observers: name -> Observer.
       federations: seed -> the data set as it is dealt for that seed.
       solver: local training.
@@ -59,22 +61,24 @@ class Trial:
     model: Any
     schedule: Schedule
     setting: core.Setting
+    algorithm: core.Algorithm
     algorithm_of: Callable[[local.Solver], core.Algorithm]
     observers: dict[str, core.Observer]
     federations: dict[int, Federation]
     solver: local.Solver
     normalise: Callable
 
+    def _check_users_own(self, model, store, n_max: int) -> None:
+        """Traces a user-defined algorithm function by function, so that slips are named in its author's words."""
+        name = parse(self.config.algorithm).name
+        if not ALGORITHMS[name].__module__.startswith("fedwin."):
+            check_round(ALGORITHMS.build(self.config.algorithm, self.setting, self.solver), model, store, n_max)
+
     def start(self, seed: int, slots: int) -> engine.RunState:
         """Returns the state of a seed before its first round, with a client table of so many rows; may be traced."""
         keys = seed_keys(seed)
         model = self.model.init(keys["init"])
         return engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"])
-
-    @functools.cached_property
-    def algorithm(self) -> core.Algorithm:
-        """The algorithm with its wrappers; the same for all seeds."""
-        return self.algorithm_of(self.solver)
 
     @functools.cached_property
     def bytes_per_client(self) -> Bytes:
@@ -86,6 +90,8 @@ class Trial:
         seed, federation = next(iter(self.federations.items()))
         store, n_max = federation.shapes(), federation.buckets[-1]
         one = jax.ShapeDtypeStruct((1,), jnp.int32)
+        model = jax.eval_shape(self.model.init, seed_keys(seed)["init"])
+        self._check_users_own(model, store, n_max)
 
         def rehearse(store, who):
             run = self.start(seed, 1)
@@ -93,7 +99,6 @@ class Trial:
             return engine.read_out(self.algorithm, self.observers, run)
 
         jax.eval_shape(rehearse, store, one)
-        model = jax.eval_shape(self.model.init, seed_keys(seed)["init"])
         return communication(self.algorithm, model.params, store, n_max, model.stats)
 
 
@@ -271,4 +276,16 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
         config.rounds_per_dispatch,
         config.stop_on_divergence,
     )
-    return Trial(config, dataset, model, schedule, setting, algorithm_of, watching, federations, solver, normalise)
+    return Trial(
+        config,
+        dataset,
+        model,
+        schedule,
+        setting,
+        algorithm_of(solver),
+        algorithm_of,
+        watching,
+        federations,
+        solver,
+        normalise,
+    )

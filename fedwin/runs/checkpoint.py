@@ -1,4 +1,4 @@
-"""Saving and restoring the complete RunState with orbax: atomic, checked, the last few kept."""
+"""Saving and restoring the complete state of a run with orbax: atomic, checked, the last few kept."""
 
 import hashlib
 import pathlib
@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 
 from fedwin.errors import UserError
 
@@ -22,14 +23,18 @@ def _name(path) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
 
 
+def _is_key(leaf) -> bool:
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
 def leaves_of(run) -> dict[str, np.ndarray]:
-    """Returns the leaves of a RunState by path, copied.
+    """Returns the leaves of a state by path, copied.
 
     Copies, because a NumPy view of a device buffer cancels its donation and so doubles the memory of the next rounds.
     """
 
     def copy(leaf):
-        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if isinstance(leaf, jax.Array) and _is_key(leaf):
             leaf = jax.random.key_data(leaf)
         return np.array(leaf, copy=True)
 
@@ -37,7 +42,11 @@ def leaves_of(run) -> dict[str, np.ndarray]:
 
 
 def from_leaves(leaves: dict[str, np.ndarray], template):
-    """Rebuilds a RunState like `template` from its leaves; raises UserError where names, shapes or dtypes differ."""
+    """Rebuilds a state like `template` from its leaves.
+
+    Raises:
+      UserError: names, shapes or dtypes differ.
+    """
     paths, treedef = jax.tree_util.tree_flatten_with_path(template)
     wanted = {_name(path): leaf for path, leaf in paths}
     if set(wanted) != set(leaves):
@@ -47,14 +56,13 @@ def from_leaves(leaves: dict[str, np.ndarray], template):
     values = []
     for name, like in wanted.items():
         value = leaves[name]
-        is_key = jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key)
-        expected = jax.random.key_data(like) if is_key else like
+        expected = jax.random.key_data(like) if _is_key(like) else like
         if value.shape != expected.shape or value.dtype != expected.dtype:
             raise UserError(
                 f"the checkpoint's '{name}' is {value.dtype}{list(value.shape)}, the run's is "
                 f"{expected.dtype}{list(expected.shape)}: it belongs to another model or algorithm."
             )
-        values.append(jax.random.wrap_key_data(value) if is_key else value)
+        values.append(jax.random.wrap_key_data(value) if _is_key(like) else value)
     return jax.tree.unflatten(treedef, values)
 
 
@@ -69,27 +77,24 @@ def checksum(leaves: dict[str, np.ndarray]) -> str:
 
 
 class Checkpoints:
-    """The checkpoints of one run in one directory.
+    """The checkpoints of one seed in one directory.
 
     Args:
-      directory: created on the first save; keep: how many of the newest stay; read_only: nothing there is touched.
+      directory: created on the first save; reading changes nothing in it.
+      keep: how many of the newest stay.
     """
 
-    def __init__(self, directory, keep: int = 3, read_only: bool = False):
+    def __init__(self, directory, keep: int = 3):
         self.directory = pathlib.Path(directory).absolute()
         self.keep = keep
-        self.read_only = read_only
-        self._manager = None
+        self._manager: ocp.CheckpointManager | None = None
 
-    def _open(self):
+    def _writer(self) -> ocp.CheckpointManager:
         if self._manager is None:
-            import orbax.checkpoint as ocp
-
-            own = {"max_to_keep": self.keep, "create": True, "cleanup_tmp_directories": True}
-            options = {"read_only": True, "create": False} if self.read_only else own
-            self._manager = ocp.CheckpointManager(
-                self.directory, options=ocp.CheckpointManagerOptions(enable_async_checkpointing=False, **options)
+            options = ocp.CheckpointManagerOptions(
+                max_to_keep=self.keep, create=True, cleanup_tmp_directories=True, enable_async_checkpointing=False
             )
+            self._manager = ocp.CheckpointManager(self.directory, options=options)
         return self._manager
 
     def rounds(self) -> list[int]:
@@ -99,40 +104,51 @@ class Checkpoints:
         return sorted(int(p.name) for p in self.directory.iterdir() if p.name.isdigit())
 
     def save(self, round: int, run, extra: dict[str, Any]) -> None:
-        """Saves a run after `round` completed rounds; `extra` is small JSON data that belongs to it."""
-        import orbax.checkpoint as ocp
+        """Saves a state.
 
+        Args:
+          round: completed rounds.
+          run: the state.
+          extra: small JSON data that belongs to it.
+        """
         leaves = leaves_of(run)
         # orbax refuses arrays without elements: their shapes say all.
         empty = {name: [list(value.shape), value.dtype.str] for name, value in leaves.items() if not value.size}
         about = {"format": FORMAT, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
         kept = {name: value for name, value in leaves.items() if name not in empty}
         items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(about))
-        self._open().save(round, args=items, force=True)
-        self._open().wait_until_finished()
+        self._writer().save(round, args=items, force=True)
+        self._writer().wait_until_finished()
 
     def load(self, round: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Returns (leaves, extra) of one checkpoint; raises UserError if it can't be read or was altered."""
-        import orbax.checkpoint as ocp
+        """Returns (leaves, extra) of one checkpoint.
 
+        Raises:
+          UserError: it can't be read, was altered, or is of a later version.
+        """
         where = self.directory / str(round)
+        wanted = ocp.args.Composite(run=ocp.args.StandardRestore(), about=ocp.args.JsonRestore())
         try:
-            items = self._open().restore(
-                round, args=ocp.args.Composite(run=ocp.args.StandardRestore(), about=ocp.args.JsonRestore())
-            )
+            with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
+                items = reader.restore(where, args=wanted)
             leaves = {name: np.array(value, copy=True) for name, value in items["run"].items()}
             about = dict(items["about"])
             leaves |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in about["empty"].items()}
         except Exception as error:  # orbax and tensorstore raise many kinds; all mean the same here
             raise UserError(f"checkpoint {where} can't be read ({type(error).__name__}); delete it.") from error
+        if about.get("format", 1) > FORMAT:
+            raise UserError(
+                f"checkpoint {where} was written by a later version (format {about['format']}); update fedwin."
+            )
         if about.get("digest") != checksum(leaves):
             raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
         return leaves, about
 
     def latest(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Returns the newest readable checkpoint, or None; warns about checkpoints that it skips and moves them aside.
+        """Returns the newest readable checkpoint, or None; warns about those that it skips and moves them aside.
 
-        Raises UserError where there are checkpoints and none can be read: then nothing is moved.
+        Raises:
+          UserError: there are checkpoints and none can be read; then nothing is moved.
         """
         damaged: dict[int, UserError] = {}
         for round in reversed(self.rounds()):
@@ -163,6 +179,7 @@ class Checkpoints:
         self.close()
 
     def close(self) -> None:
+        """Releases what orbax holds."""
         if self._manager is not None:
             self._manager.close()
             self._manager = None

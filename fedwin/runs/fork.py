@@ -50,7 +50,7 @@ def forked(config: Config, seed: int, run: engine.RunState, rows, say) -> engine
       UserError: model, algorithm or federation differ.
     """
     directory, round = source(config)
-    leaves, _ = Checkpoints(directory / "checkpoints" / f"seed_{seed}", read_only=True).load(round)
+    leaves, _ = Checkpoints(directory / "checkpoints" / f"seed_{seed}").load(round)
     observed = directories.read(directory).config["observe"]
     # Equal names and shapes do not make equal windows: the same ring may serve other sizes.
     same = observed == config.observe

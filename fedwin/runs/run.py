@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from fedwin import plugins
 from fedwin.data import Dataset
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
@@ -37,7 +38,7 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
       UserError: anything wrong in it, before compilation.
     """
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
-    imports: dict[str, str] = {}
+    imports = plugins.load(config.imports)
     strategy_choice.check(config.strategy)
     trial = prepare(config, dataset, model)
     config = trial.config

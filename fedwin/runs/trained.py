@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import core, engine, local, tree
+from fedwin import core, engine, local, plugins, tree
 from fedwin.core import Variables
 from fedwin.data import Dataset
 from fedwin.engine.strategy import Strategy
@@ -75,7 +75,7 @@ def load(
     """
     directory = pathlib.Path(directory)
     trial = _trial(directory, seed, data_dir, dataset, model)
-    checkpoints = Checkpoints(directory / "checkpoints" / f"seed_{seed}", read_only=True)
+    checkpoints = Checkpoints(directory / "checkpoints" / f"seed_{seed}")
     rounds = checkpoints.rounds()
     if not rounds or (round is not None and round not in rounds):
         available = ", ".join(map(str, rounds)) or "none"
@@ -99,6 +99,7 @@ def _trial(directory: pathlib.Path, seed: int, data_dir, dataset, model) -> Tria
         raise UserError(f"seed={seed}: {directory} has the seeds {', '.join(map(str, config.seeds))}.")
     if data_dir is not None:
         config = dataclasses.replace(config, data_dir=str(data_dir))
+    plugins.load(config.imports)
     return prepare(dataclasses.replace(config, seeds=[seed]), dataset, model)
 
 

@@ -75,7 +75,7 @@ def test_killed_twice_ends_with_the_same_bits(whole, tmp_path):
         assert not (directory / "summary.json").exists()
     done = run(directory)
     assert done.returncode == 0, done.stderr
-    assert "going on after round" in done.stdout
+    assert "resuming after round" in done.stdout
     assert lines(directory) == lines(whole)
     for seed in (0, 1):
         mine, theirs = (Checkpoints(d / "checkpoints" / f"seed_{seed}").latest()[0] for d in (directory, whole))
