@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedwin import augment, core, data, engine, local, observers
+from fedwin import augment, core, data, engine, local, models, observers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data.federation import Federation, federate
 from fedwin.engine import sampling
@@ -253,6 +253,8 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     shape = augment.output_shape(str(choices.augmentation), dataset.train["x"].shape[1:])
     if model is None:
         model = MODELS.build(choices.model, shape, dataset.num_classes)
+    x, y = dataset.train["x"], dataset.train["y"]
+    models.check(model, shape, dataset.num_classes, input_dtype=x.dtype, label_shape=y.shape[1:])
     federations = {seed: _federation(config, choices.partition, dataset, seed) for seed in config.seeds}
     num_clients = _num_clients(federations)
     sampling.check_clients_per_round(config.clients_per_round, num_clients)

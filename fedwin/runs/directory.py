@@ -14,7 +14,7 @@ import optax
 
 import fedwin
 from fedwin.data import Dataset
-from fedwin.data.digest import digest as feature_digest
+from fedwin.data.feature_digest import feature_digest
 from fedwin.data.federation import Federation
 from fedwin.errors import UserError
 from fedwin.runs.config import Config, default_of
