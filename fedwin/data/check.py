@@ -9,10 +9,17 @@ CHUNK = 1 << 24
 
 
 def check(dataset: Dataset) -> Dataset:
-    """Returns the data set; raises UserError naming the feature and the record that is wrong.
+    """Checks what must hold of a data set.
 
-    Lengths agree, labels lie in 0..num_classes-1, inputs are what networks take and finite, train and test have the same
-    shapes, and clients of the data set's own have an example each.
+    Lengths agree, labels lie in 0..num_classes-1, inputs have a feature axis and are what networks take, all
+    floating-point features are finite, train and test have the same shapes, and clients of the data set's own have an
+    example each.
+
+    Returns:
+      The data set itself.
+
+    Raises:
+      UserError: naming the feature and the record that is wrong.
     """
     for split, features in (("train", dataset.train), ("test", dataset.test)):
         where = f"data set '{dataset.name}', {split}"
@@ -24,8 +31,15 @@ def check(dataset: Dataset) -> Dataset:
         if len(set(lengths.values())) > 1:
             raise UserError(f"{where}: features differ in length: {lengths}.")
         check_labels(features["y"], dataset.num_classes, where)
+        if len(features["x"].shape) < 2 or 0 in features["x"].shape[1:]:
+            raise UserError(
+                f"{where}: 'x' has shape {tuple(features['x'].shape)}, which holds no features; give [N, features...]."
+            )
         if isinstance(features["x"], np.ndarray):
             check_inputs(features["x"], dataset, where)
+        for key, value in features.items():
+            if key != "x" and isinstance(value, np.ndarray) and np.issubdtype(value.dtype, np.floating):
+                check_finite(value, where, key)
     for key in ("x", "y"):
         if tuple(dataset.train[key].shape[1:]) != tuple(dataset.test[key].shape[1:]):
             raise UserError(
@@ -74,13 +88,33 @@ def check_inputs(x: np.ndarray, dataset: Dataset, where: str) -> None:
         raise UserError(f"{where}: images are {x.dtype}, which is not scaled; give them as uint8 or as floating point.")
 
 
-def check_finite(x: np.ndarray, where: str) -> None:
+def check_finite(values: np.ndarray, where: str, key: str = "x") -> None:
     """Raises UserError naming the first record with a NaN or infinite value."""
-    rows = max(CHUNK // max(int(np.prod(x.shape[1:])), 1), 1)
-    for start in range(0, len(x), rows):
-        finite = np.isfinite(x[start : start + rows]).reshape(len(x[start : start + rows]), -1).all(1)
+    rows = max(CHUNK // max(int(np.prod(values.shape[1:])), 1), 1)
+    for start in range(0, len(values), rows):
+        part = values[start : start + rows]
+        finite = np.isfinite(part).reshape(len(part), -1).all(1)
         if not finite.all():
-            raise UserError(f"{where}, record {start + int(np.argmin(finite))}: 'x' has NaN or infinite values.")
+            row = start + int(np.argmin(finite))
+            raise UserError(f"{where}, record {row}: '{key}' has NaN or infinite values; remove or replace them.")
+
+
+def as_labels(labels, where: str) -> np.ndarray:
+    """Returns whole numbers as int32.
+
+    Args:
+      labels: [N], or [N, T] for sequences.
+      where: what to call them in an error line.
+
+    Raises:
+      UserError: numbers that are not whole, or that do not fit; a cast would wrap them.
+    """
+    labels = np.asarray(labels)
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise UserError(f"{where}: labels are {labels.dtype}; they must be whole numbers.")
+    if labels.size and labels.dtype != np.int32 and (labels.min() < -(1 << 31) or labels.max() >= 1 << 31):
+        check_range(np.atleast_1d(labels), 1 << 31, "label", where)
+    return labels.astype(np.int32)
 
 
 def check_clients(dataset: Dataset) -> None:

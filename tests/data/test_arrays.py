@@ -1,5 +1,7 @@
 """Plain arrays, and what is checked of every data set."""
 
+import pathlib
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,14 @@ def test_npz_files(tmp_path):
         (lambda a: a.__setitem__(0, np.array(1.0)), "'x' is a single number"),
         (lambda a: a.__setitem__(3, np.array(1)), "'y' is a single number"),
         (lambda a: a.__setitem__(1, np.array(1)), "no training example"),
+        (lambda a: a.__setitem__(1, a[1] + (1 << 32)), "train, record 0: label 4294967296 is not in 0..2147483647"),
+        (lambda a: a.__setitem__(3, np.array([0, 1, 2 + (1 << 32)])), "test, record 2: label 4294967298 is not in"),
+        (lambda a: a.__setitem__(1, a[1].astype(np.uint64) + np.uint64(1 << 63)), "train, record 0: label 9223372036"),
+        (lambda a: a.__setitem__(1, a[1] - (1 << 33)), "train, record 0: label -8589934592"),
+        (lambda a: a.__setitem__(0, np.zeros(6, np.float32)), r"train: 'x' has shape \(6,\), which holds no features"),
+        (lambda a: a.__setitem__(2, np.zeros((3, 0))), r"test: 'x' has shape \(3, 0\), which holds no features"),
+        (lambda a: a.__setitem__(0, a[0][:5]), "train: features differ in length: {'x': 5, 'y': 6}"),
+        (lambda a: a.__setitem__(slice(2, 4), [np.zeros((0, 2)), np.zeros(0, int)]), "test: there is no example"),
     ],
 )
 def test_inconsistent_arrays_are_refused(change, message):
@@ -64,6 +74,45 @@ def test_inconsistent_arrays_are_refused(change, message):
         data.from_arrays(*given)
     with pytest.raises(UserError, match="give one for each"):
         data.from_arrays(*arrays(), clients=[1, 2])
+
+
+@pytest.mark.parametrize(
+    "clients, message",
+    [
+        (np.array([0, 1, np.nan, 0, 1, 1]), "record 2: the client id is nan; give every example a client"),
+        (np.array([0, 1, 1, np.inf, 1, 1]), "record 3: the client id is inf"),
+        (np.array([0, None, 1, 0, 1, 1]), "client ids are object; give whole numbers or text"),
+        (np.zeros((6, 1), int), "give one for each"),
+    ],
+)
+def test_clients_that_are_no_ids_are_refused(tmp_path, clients, message):
+    x, y, tx, ty = arrays()
+    with pytest.raises(UserError, match=message) as error:
+        data.from_arrays(x, y, tx, ty, clients=clients)
+    assert "\n" not in str(error.value)
+    if clients.dtype != object:
+        np.savez(tmp_path / "data.npz", x_train=x, y_train=y, x_test=tx, y_test=ty, client_train=clients)
+        with pytest.raises(UserError, match=message):
+            data.load("npz", tmp_path)
+
+
+def test_labels_of_an_npz_file_do_not_wrap(tmp_path):
+    x, y, tx, ty = arrays()
+    np.savez(tmp_path / "data.npz", x_train=x, y_train=y + (1 << 32), x_test=tx, y_test=ty)
+    with pytest.raises(UserError, match="npz', train, record 0: label 4294967296"):
+        data.load("npz:num_classes=3", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "pacs", "npz", "femnist", "landmarks", "emnist", "tfds:name=mnist"])
+@pytest.mark.parametrize("method", ["iterdir", "exists"])
+def test_a_folder_that_cannot_be_listed_is_one_line(tmp_path, monkeypatch, name, method):
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(pathlib.Path, method, refuse)
+    with pytest.raises(UserError, match="cannot be listed .Permission denied.; check --data_dir") as error:
+        data.load(name, tmp_path)
+    assert "\n" not in str(error.value)
 
 
 def test_tokens_are_ids_of_the_vocabulary():

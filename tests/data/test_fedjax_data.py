@@ -89,6 +89,33 @@ def test_bad_federations_are_refused(tmp_path):
         data.from_fedjax(fedjax.InMemoryFederatedData(mapping([2], ("x", "domain_id"))), good)
 
 
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda c: c.update(y=c["y"] + (1 << 32)), "train, record 2: label 42949672.. is not in 0..2147483647"),
+        (lambda c: c.update(y=c["y"] / 2), "labels are float64|whole numbers|not a whole number"),
+        (lambda c: c.update(domain_id=c["domain_id"] + (1 << 32)), "domain_id 4294967297 is not in"),
+        (lambda c: c["x"].__setitem__((1, 0), np.inf), "train, record 3: 'x' has NaN or infinite values"),
+    ],
+)
+def test_features_that_do_not_fit_are_refused(change, message):
+    broken = mapping([2, 2], ("x", "y", "domain_id"))
+    good = fedjax.InMemoryFederatedData(mapping([2, 2], ("x", "y", "domain_id")))
+    change(broken[b"c001"])
+    with pytest.raises(UserError, match=message) as error:
+        data.from_fedjax(fedjax.InMemoryFederatedData(broken), good)
+    assert "\n" not in str(error.value)
+
+
+def test_inputs_without_features_and_scores_that_are_nan_are_refused():
+    flat = {b"a": {"x": np.zeros(2, np.float32), "y": np.zeros(2, int)}}
+    with pytest.raises(UserError, match="'x' has shape .2,., which holds no features"):
+        data.from_fedjax(*[fedjax.InMemoryFederatedData(flat)] * 2)
+    scored = {b"a": {"x": np.zeros((2, 3)), "y": np.zeros(2, int), "score": np.array([0.5, np.nan])}}
+    with pytest.raises(UserError, match="record 1: 'score' has NaN"):
+        data.from_fedjax(*[fedjax.InMemoryFederatedData(scored)] * 2)
+
+
 def test_bad_sqlite_files_are_named(tmp_path):
     text = "fedjax:train=train.sqlite,test=train.sqlite"
     with pytest.raises(UserError, match="train.sqlite: no such file"):

@@ -77,3 +77,13 @@ def test_a_missing_or_truncated_file_is_named(tmp_path):
 def test_the_class_column_may_be_missing(tmp_path):
     (tmp_path / "split.csv").write_text("user_id,image_id\n0,0\n1,1\n")
     assert data.deal(dataset(), f"csv:path={tmp_path}/split.csv", None, 0).num_clients == 2
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [("empty.csv", "user_id,image_id,class\n"), ("empty.json", '{"users": [], "num_samples": [], "user_data": {}}')],
+)
+def test_a_split_without_a_line_is_refused(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=f"{name}: it deals no example"):
+        data.deal(data.load("digits"), f"csv:path={tmp_path / name}", None, 0)

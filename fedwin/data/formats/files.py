@@ -65,24 +65,27 @@ def folders(data_dir, *patterns: str) -> list[pathlib.Path]:
 
     So a loader finds its data whether it is given the folder itself or one of its parents.
 
+    Args:
+      data_dir: the folder, or a file such as an archive.
+      patterns: of the names, as for fnmatch, in lower case.
+
     Raises:
-      UserError: data_dir is not given or does not exist.
+      UserError: data_dir is not given, does not exist or cannot be listed.
     """
     if data_dir is None or str(data_dir) == "":
         raise UserError("this data set is read from files; say where they are with --data_dir=FOLDER.")
     root = pathlib.Path(data_dir)
-    if not root.exists():
-        raise UserError(f"{root}: no such folder; check --data_dir.")
-    found, level = [root], [root]
-    for _ in range(2):
-        level = [
-            child
-            for folder in level
-            if folder.is_dir()
-            for child in children(folder)
-            if child.is_dir() and any(fnmatch.fnmatch(child.name.lower(), pattern) for pattern in patterns)
-        ]
-        found += level
+    matches = lambda name: any(fnmatch.fnmatch(name.lower(), pattern) for pattern in patterns)
+    try:
+        if not root.exists():
+            raise UserError(f"{root}: no such folder; check --data_dir.")
+        found, level = [root], [root]
+        for _ in range(2):
+            listed = [child for folder in level if folder.is_dir() for child in children(folder)]
+            level = [child for child in listed if matches(child.name) and child.is_dir()]
+            found += level
+    except OSError as error:
+        raise UserError(f"{root}: cannot be listed ({error.strerror or error}); check --data_dir.") from error
     return found
 
 
@@ -169,7 +172,7 @@ def entries(place, wanted=lambda name: True) -> dict[str, "pathlib.Path | bytes"
         held = members(place, lambda name: wanted(plain(name)))
         return {plain(name): decode(content, name) for name, content in held.items()}
     # The longest name first, so that of `a` and `a.gz` the decoded one stays.
-    found = sorted((child for child in place.iterdir() if child.is_file()), key=lambda child: -len(child.name))
+    found = sorted((child for child in children(place) if child.is_file()), key=lambda child: -len(child.name))
     return {plain(child.name): child for child in found if wanted(plain(child.name))}
 
 

@@ -94,6 +94,8 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
             raise UserError(f"{path}, {where}: image {row} is dealt twice.")
         dealt[row] = True
         lists.setdefault(user, []).append(row)
+    if not lists:
+        raise UserError(f"{path}: it deals no example; give a line (CSV) or a name (JSON) for each.")
     if num_clients not in (None, len(lists)):
         raise UserError(
             f"{path} has {len(lists)} clients, but {num_clients} were asked for; say --num_clients={len(lists)}."

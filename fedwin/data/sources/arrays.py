@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedwin.data.check import check
+from fedwin.data.check import as_labels, check
 from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.formats import files
 from fedwin.data.registries import DATASETS
@@ -24,31 +24,29 @@ def from_arrays(
     """Wraps arrays as a data set.
 
     Args:
-      train_x, test_x: [N, ...] inputs; images uint8, NHWC.
-      train_y, test_y: whole-number labels, [N] or, for sequences, [N, T].
+      train_x: inputs [N, ...]; images are uint8, NHWC.
+      train_y: whole-number labels [N] or, for sequences, [N, T].
+      test_x: as train_x.
+      test_y: as train_y.
+      name: what the data set is called.
       num_classes: the largest training label + 1 by default.
-      clients: [N] the client of each training example, for a data set with its own clients.
-      mean, std: per-channel normalisation of x.
+      clients: the client of each training example [N], for a data set with its own clients.
+      mean: per-channel mean of x.
+      std: per-channel standard deviation of x.
+
+    Returns:
+      The data set.
 
     Raises:
-      UserError: lengths that differ, labels out of range, NaN.
+      UserError: no examples, lengths that differ, labels out of range, inputs without features, NaN or infinite values.
     """
-    labels = [np.asarray(y) for y in (train_y, test_y)]
-    if any(not np.issubdtype(y.dtype, np.integer) for y in labels):
-        raise UserError(f"{name}: labels are {labels[0].dtype} and {labels[1].dtype}; they must be whole numbers.")
-    train, test = ({"x": np.asarray(x), "y": y.astype(np.int32)} for x, y in zip((train_x, test_x), labels))
+    train, test = (
+        {"x": np.asarray(x), "y": as_labels(y, f"data set '{name}', {split}")}
+        for split, x, y in (("train", train_x, train_y), ("test", test_x, test_y))
+    )
     if not train["y"].shape or not len(train["y"]):
         raise UserError(f"{name}: there is no training example.")
-    natural = None
-    if clients is not None:
-        clients = np.asarray(clients)
-        if clients.shape != train["y"].shape[:1]:
-            raise UserError(
-                f"{name}: {clients.shape} clients for {len(train['y'])} training examples; give one for each."
-            )
-        ids, counts = np.unique(clients, return_counts=True)
-        names = ids if ids.dtype.kind in "SU" else ids.astype(str)
-        natural = Partition(np.argsort(clients, kind="stable").astype(np.int32), offsets(counts), ids=names)
+    natural = None if clients is None else by_client(np.asarray(clients), len(train["y"]), name)
     return check(
         Dataset(
             name,
@@ -61,6 +59,29 @@ def from_arrays(
             natural=natural,
         )
     )
+
+
+def by_client(clients: np.ndarray, examples: int, name: str) -> Partition:
+    """Groups examples by client, in order of the ids.
+
+    Args:
+      clients: the client of each example [N].
+      examples: N.
+      name: what to call the data set in an error line.
+
+    Raises:
+      UserError: another number of clients, or ids that are NaN or neither numbers nor text.
+    """
+    if clients.shape != (examples,):
+        raise UserError(f"{name}: {clients.shape} clients for {examples} training examples; give one for each.")
+    if clients.dtype.kind not in "biufSU":
+        raise UserError(f"{name}: client ids are {clients.dtype}; give whole numbers or text.")
+    if clients.dtype.kind == "f" and not np.isfinite(clients).all():
+        row = int(np.argmin(np.isfinite(clients)))
+        raise UserError(f"{name}, train, record {row}: the client id is {clients[row]}; give every example a client.")
+    ids, counts = np.unique(clients, return_counts=True)
+    names = ids if ids.dtype.kind in "SU" else ids.astype(str)
+    return Partition(np.argsort(clients, kind="stable").astype(np.int32), offsets(counts), ids=names)
 
 
 @DATASETS.register(

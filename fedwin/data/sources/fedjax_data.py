@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 
-from fedwin.data.check import check
+from fedwin.data.check import as_labels, check
 from fedwin.data.dataset import Dataset, Examples, Partition
 from fedwin.data.formats import clients, files, values
 from fedwin.data.registries import DATASETS
@@ -22,13 +22,20 @@ def from_fedjax(
     """Packs two `fedjax.FederatedData`, after their preprocessors, into a data set with its own clients.
 
     Args:
-      train, test: federated data whose examples have 'x' and 'y'; 'domain_id' becomes 'domain'.
+      train: federated data whose examples have 'x' and 'y'; 'domain_id' becomes 'domain'.
+      test: as train; its clients need not be those of train.
+      name: what the data set is called.
       num_classes: the largest training label + 1 by default.
       task: 'sequence' where y has a position axis, else 'classification', by default.
-      mean, std: per-channel normalisation of x.
+      mean: per-channel mean of x.
+      std: per-channel standard deviation of x.
+
+    Returns:
+      The data set.
 
     Raises:
-      UserError: no 'x' or 'y', an empty client, labels out of range, NaN.
+      UserError: no 'x' or 'y', no client or an empty one, labels out of range, inputs without features, NaN or infinite
+        values.
     """
     sides = []
     for split, source in (("train", train), ("test", test)):
@@ -58,13 +65,13 @@ def clean(examples: Examples, natural: Partition, where: str) -> tuple[Examples,
             f"{where}: features are {', '.join(sorted(examples))}; preprocess the clients so that x and y are."
         )
     if "domain_id" in examples:
-        examples["domain"] = examples.pop("domain_id").astype(np.int32)
+        with values.naming(where):
+            domain = values.within(examples.pop("domain_id"), 0, (1 << 31) - 1, "domain_id")
+        examples["domain"] = domain.astype(np.int32)
         first = examples["domain"][natural.offset[:-1]]
         if (examples["domain"] == np.repeat(first, natural.sizes)).all():
             natural = natural._replace(domain=first)
-    if not np.issubdtype(examples["y"].dtype, np.integer):
-        raise UserError(f"{where}: labels are {examples['y'].dtype}; they must be whole numbers.")
-    examples["y"] = examples["y"].astype(np.int32)
+    examples["y"] = as_labels(examples["y"], where)
     return examples, natural
 
 

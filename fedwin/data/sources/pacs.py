@@ -66,8 +66,10 @@ def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float =
     if not 0 < test_fraction < 1:
         raise UserError(f"pacs: test_fraction={test_fraction}; give a number between 0 and 1.")
     for place in files.folders(data_dir, "pacs*"):
-        archives = [place] if place.is_file() else sorted(filter(is_archive, place.iterdir()))
-        holds = place.is_dir() and any((sub / "photo").is_dir() for sub in [place, *place.iterdir()] if sub.is_dir())
+        archives = [place] if place.is_file() else sorted(filter(is_archive, files.children(place)))
+        holds = place.is_dir() and any(
+            (sub / "photo").is_dir() for sub in [place, *files.children(place)] if sub.is_dir()
+        )
         for where in ([place] if holds else []) + archives:
             return split(where, size, resize, test_fraction, split_seed)
     raise files.missing(

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 
+from fedwin.data.check import as_labels
 from fedwin.data.dataset import Dataset, Examples
 from fedwin.data.formats import files
 from fedwin.data.registries import DATASETS
@@ -119,7 +120,7 @@ def read(builder, split: str, keys: dict[str, str]) -> Examples:
     if not len(source):
         raise UserError(f"tfds: '{builder.name}' has no example in split '{split}'.")
     first = np.asarray(source[0][keys["x"]])
-    result = {key: np.zeros(len(source), np.int32) for key in keys} | {
+    result = {key: np.zeros(len(source), np.int64) for key in keys} | {
         "x": np.zeros((len(source), *first.shape), first.dtype)
     }
     for row in range(len(source)):
@@ -133,4 +134,5 @@ def read(builder, split: str, keys: dict[str, str]) -> Examples:
         result["x"][row] = value
         for key in keys.keys() - {"x"}:
             result[key][row] = example[keys[key]]
-    return result
+    where = f"tfds: '{builder.name}', {split}"
+    return {key: value if key == "x" else as_labels(value, where) for key, value in result.items()}
