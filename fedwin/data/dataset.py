@@ -82,15 +82,18 @@ class Dataset:
 
     Attributes:
       name: the name it is registered under.
-      train, test: feature -> array with a leading example axis; 'x' is the input (uint8 images stay uint8,
-        NHWC) and 'y' the int32 label, [N] or, for sequences, [N, T]. 'domain' int32 [N] where there are domains.
-        Large sets have memory maps or `source.Images`, which decode the images that are asked for.
+      train: feature -> array with a leading example axis; 'x' is the input (uint8 images stay uint8, NHWC) and 'y' the
+        int32 label, [N] or, for sequences, [N, T]. 'domain' int32 [N] where there are domains. Large sets have memory
+        maps or `reader.Images`, which decode the images that are asked for.
+      test: the same of the test examples.
       num_classes: classes, or size of the vocabulary.
       task: 'classification' (one label per example) or 'sequence' (one label per position, 0 = padding).
-      mean, std: per-channel normalisation of x (after division by 255 if x is uint8); None = leave x as it is.
+      mean: per-channel mean of x, after division by 255 if x is uint8; None leaves x as it is.
+      std: per-channel standard deviation, likewise.
       natural: the data set's own clients, or None.
-      class_names, domain_names: for pictures; may be empty.
-      verified: False when a checksum could not be confirmed.
+      class_names: for pictures; may be empty.
+      domain_names: for pictures; may be empty.
+      verified: False where a checksum of the original files, or of the cache, could not be confirmed.
       test_natural: the clients that hold the test examples, or None; they need not be the training clients.
       accuracies: for sequences, name -> (label ids that are not counted, ids that are never predicted).
     """

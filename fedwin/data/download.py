@@ -40,7 +40,10 @@ def fetch(
     """Downloads a file to `folder` unless it is there, going on where an earlier attempt broke off.
 
     Args:
-      kind, checksum: 'md5' or 'sha256' and its hexadecimal value.
+      url: address of the file.
+      folder: where it goes.
+      kind: of the checksum, 'md5' or 'sha256'.
+      checksum: its hexadecimal value, or None.
       progress: called with bytes done and the total, 0 if unknown.
 
     Returns:
@@ -60,7 +63,7 @@ def fetch(
         done = partial.stat().st_size if partial.is_file() else 0
         done, total = receive(url, partial, done, hand, progress)
         if done < total:
-            raise UserError(f"{url}: broke off after {done} of {total} bytes; run the same command again to go on.")
+            raise UserError(f"{url}: broke off after {done} of {total} bytes; run the same command again to continue.")
         found = files.file_digest(partial, kind) if checksum else checksum
         if found != checksum:
             partial.unlink()
@@ -68,8 +71,8 @@ def fetch(
         os.replace(partial, final)
     except OSError as error:  # the network's errors have become UserErrors: this is the disk
         raise UserError(
-            f"{final}: cannot be written ({error.strerror or error}); choose a folder with space that is yours and run the "
-            f"same command again to go on."
+            f"{final}: cannot be written ({error.strerror or error}); choose a folder of yours with enough space "
+            f"and run the same command again to continue."
         ) from error
     return final
 
@@ -101,7 +104,8 @@ def receive(url: str, partial: pathlib.Path, done: int, hand: str, progress) -> 
                     chunk = answer.read(CHUNK)
                 except NETWORK as error:
                     raise UserError(
-                        f"{url}: broke off after {done} bytes ({files.said(error)}); run the same command again to go on."
+                        f"{url}: broke off after {done} bytes ({files.said(error)}); run the same command again to "
+                        f"continue."
                     ) from error
                 if not chunk:
                     return done, total

@@ -14,7 +14,8 @@ ROWS = 256
 def feature_digest(values) -> bytes:
     """Returns a hash of a feature's shape, type and rows: an array, memory map or Images [N, ...].
 
-    Which rows are read is decided by the size alone, so a run that began on image files goes on from their packed cache.
+    Which rows are read is decided by the size alone, so a run that began on image files continues from their
+    packed cache.
     """
     size = int(np.prod(values.shape, dtype=np.int64)) * values.dtype.itemsize
     if size > WHOLE_BYTES:

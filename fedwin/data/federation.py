@@ -21,7 +21,9 @@ class Federation:
     """Clients, their training examples and the common test set.
 
     Attributes:
-      dataset: the examples; partition: the clients' training examples; validation: their held-out ones, or None.
+      dataset: the examples.
+      partition: the clients' training examples.
+      validation: their held-out examples, or None.
       info: tree of [K, ...] that clients see as Client.info: 'train' and 'validation' label counts [K, C] for
         classification up to MAX_CELLS, 'domain' [K] where there are domains.
     """
@@ -79,7 +81,14 @@ class Federation:
 def federate(dataset: Dataset, partition: Partition, validation: Partition | None = None) -> Federation:
     """Checks a deal and returns the federation.
 
-    Raises UserError for a client without examples, an example that does not exist, or a label outside the classes.
+    Args:
+      dataset: the examples.
+      partition: the clients' training examples.
+      validation: their held-out examples, or None.
+
+    Raises:
+      UserError: a client without examples, an example that does not exist, a label outside the classes, or a damaged
+        cache.
     """
     for split, features in (("train", dataset.train), ("test", dataset.test)):
         # A memory map is a packed cache: checked when it was written, and perhaps too large to read for this.

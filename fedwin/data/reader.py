@@ -8,7 +8,8 @@ import collections
 import concurrent.futures
 import io
 import os
-from typing import Iterable, Iterator, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 

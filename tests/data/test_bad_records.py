@@ -1,4 +1,4 @@
-"""Values that a cast would bend silently, and records that lack what they need: one line with file, client and record."""
+"""Values that a cast would bend silently, and incomplete records: one line with file, client and record."""
 
 import gzip
 import sqlite3
@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedwin import data
 from fedwin.data.formats import clients, values
-from fedwin.data.sources import digit5, mnist
+from fedwin.data.sources import digit5, digit5_files, mnist
 from fedwin.errors import UserError
 
 from .formats import objects, write_fedjax_sqlite, write_leaf, write_tff_sqlite
@@ -145,10 +145,10 @@ def test_only_svhn_and_what_is_made_after_it_write_zero_as_ten(tmp_path):
     images = np.zeros((2, 28, 28, 1), np.uint8)
     for domain in digit5.DOMAINS:
         if domain in ("svhn", "synthdigits"):
-            assert digit5.pair(images, [10, 3], "file", domain)[1].tolist() == [0, 3]
+            assert digit5_files.pair(images, [10, 3], "file", domain)[1].tolist() == [0, 3]
         else:
             with pytest.raises(UserError, match="file: record 0: label 10 is not in 0..9"):
-                digit5.pair(images, [10, 3], "file", domain)
+                digit5_files.pair(images, [10, 3], "file", domain)
     folder = tmp_path / "mnist_m" / "mnist_m_train"
     folder.mkdir(parents=True)
     Image.fromarray(np.zeros((28, 28, 3), np.uint8)).save(folder / "0.png")

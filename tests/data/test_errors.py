@@ -11,7 +11,7 @@ from fedwin import data
 from fedwin.data.dataset import offsets
 from fedwin.data.formats import clients, files, leaf, tff
 from fedwin.data.partitions.pack import finish
-from fedwin.data.sources import digit5
+from fedwin.data.sources import digit5_files
 from fedwin.errors import UserError
 
 from .balanced import balanced, labelled
@@ -106,17 +106,17 @@ def test_partitions_that_do_not_fit_the_data_set():
 )
 def test_digit_five_pairs(images, labels, message):
     with pytest.raises(UserError, match=f"part.pkl: .*{message}"):
-        digit5.pair(images, labels, "part.pkl")
+        digit5_files.pair(images, labels, "part.pkl")
 
 
 def test_digit_five_layouts_are_unified():
     planar = np.zeros((2, 3, 28, 28), np.uint8)
     planar[:, 1] = 7
-    assert digit5.pair(planar, [0, 9], "p")[0][0, 0, 0].tolist() == [0, 7, 0]
-    unit = digit5.pair(np.full((1, 28, 28, 1), 0.5), [10], "p", "svhn")
+    assert digit5_files.pair(planar, [0, 9], "p")[0][0, 0, 0].tolist() == [0, 7, 0]
+    unit = digit5_files.pair(np.full((1, 28, 28, 1), 0.5), [10], "p", "svhn")
     assert unit[0][0, 3, 3].tolist() == [128] * 3 and unit[1].tolist() == [0]
     with pytest.raises(UserError, match="not a pair"):
-        digit5.from_pickle(pickle.dumps([1, 2, 3]), "p")
+        digit5_files.from_pickle(pickle.dumps([1, 2, 3]), "p")
 
 
 def test_leaf_files_that_are_not(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data.sources import fedjax_data
+from fedwin.data.formats import fedjax_sqlite
 from fedwin.errors import UserError
 
 
@@ -70,8 +70,8 @@ def test_sqlite_files_by_name(tmp_path):
     write(tmp_path / "test.sqlite", mapping([2], seed=1))
     dataset = data.load("fedjax:train=train.sqlite,test=test.sqlite,num_classes=3", tmp_path)
     compare(dataset, train)
-    assert fedjax_data.sizes(tmp_path / "train.sqlite") == {b"c000": 3, b"c001": 5, b"c002": 1}
-    chosen = list(fedjax_data.read_sqlite(tmp_path / "train.sqlite", [b"c002", b"c000"]))
+    assert fedjax_sqlite.sizes(tmp_path / "train.sqlite") == {b"c000": 3, b"c001": 5, b"c002": 1}
+    chosen = list(fedjax_sqlite.read_sqlite(tmp_path / "train.sqlite", [b"c002", b"c000"]))
     assert [client for client, _ in chosen] == [b"c002", b"c000"]
 
 
@@ -130,4 +130,4 @@ def test_bad_sqlite_files_are_named(tmp_path):
     with pytest.raises(UserError, match="client 'c001': its record is damaged"):
         data.load(text, tmp_path)
     with pytest.raises(UserError, match="no client 'nobody'"):
-        list(fedjax_data.read_sqlite(tmp_path / "train.sqlite", [b"nobody"]))
+        list(fedjax_sqlite.read_sqlite(tmp_path / "train.sqlite", [b"nobody"]))

@@ -132,15 +132,15 @@ def test_pacs_subset():
 @pytest.mark.filterwarnings("ignore:.*characters outside")
 def test_shakespeare_from_leaf_and_from_plays():
     from fedwin.data.formats import plays
-    from fedwin.data.sources import shakespeare_leaf
+    from fedwin.data.sources import shakespeare_texts
 
     need("shakespeare")
     dataset = data.load("shakespeare_leaf", ROOT)
     assert dataset.train["x"].shape == (200_000, 80) and dataset.test["x"].shape == (40_000, 80)
     assert dataset.natural.report["unknown_characters"] == 1
-    texts = shakespeare_leaf.texts_of_leaf(shakespeare_leaf.leaf.find(ROOT, "shakespeare*"))
+    texts = shakespeare_texts.texts_of_leaf(shakespeare_texts.leaf.find(ROOT, "shakespeare*"))
     assert len(texts) == 836
-    parsed = shakespeare_leaf.texts_of_plays(need("shakespeare", "plays.tar.xz"))
+    parsed = shakespeare_texts.texts_of_plays(need("shakespeare", "plays.tar.xz"))
     hamlet = texts["HAMLET_HAMLET"]
     assert parsed["HAMLET_HAMLET"].startswith(hamlet[0][:-1][:400])
     assert len(set(parsed) & set(texts)) > 800

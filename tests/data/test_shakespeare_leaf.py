@@ -10,7 +10,7 @@ import pytest
 
 from fedwin import data
 from fedwin.data.formats import plays
-from fedwin.data.sources.shakespeare_leaf import ALPHABET, LENGTH, encode
+from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, encode
 from fedwin.errors import UserError
 
 from .formats import write_leaf
@@ -194,7 +194,7 @@ def test_windows_that_do_not_go_on_are_refused(tmp_path):
     for side in ("train", "test"):
         held = {str(k): tuple(map(list, zip(*[windows[i] for i in part]))) for k, part in enumerate(np.split(order, 4))}
         write_leaf(tmp_path / side, held)
-    message = "train/all_data_0_niid_0_keep_0.json.gz, client '0', window [1-9].*: it does not go on where"
+    message = "train/all_data_0_niid_0_keep_0.json.gz, client '0', window [1-9].*: it does not continue where"
     for choice in ("clients=1,train=10,test=5", "clients=1,train=10,test=5,iid=true"):
         with pytest.raises(UserError, match=message):
             data.load(f"shakespeare_leaf:{choice}", tmp_path)
@@ -213,7 +213,7 @@ def test_windows_of_mixed_strides_and_torn_sides_are_refused(tmp_path):
         data.load("shakespeare_leaf", tmp_path)
     torn = [pair[2:] for pair in apart]
     write_sides(tmp_path, {"B": [pair[:5] for pair in apart]}, {"B": [pair[6:] for pair in apart]})
-    with pytest.raises(UserError, match="test, client 'B': it does not go on where its training windows end"):
+    with pytest.raises(UserError, match="test, client 'B': it does not continue where its training windows end"):
         data.load("shakespeare_leaf", tmp_path)
     write_sides(tmp_path, {"B": (apart[0][:3], ["ab"] * 3)}, {"B": torn})
     with pytest.raises(UserError, match="client 'B', window 0: not a text of 80 characters and the character after"):
@@ -294,7 +294,8 @@ THE END
 def test_roles_of_the_complete_works(tmp_path, suffix, compress):
     found = plays.gutenberg(GUTENBERG)
     assert found == {
-        "THE_TRAGEDY_OF_TWO_HAM": "Who's there? Nay, answer me; stand. Unfold yourself. Exit still he Long live the king! ",
+        "THE_TRAGEDY_OF_TWO_HAM": "Who's there? Nay, answer me; stand. Unfold yourself. "
+        "Exit still he Long live the king! ",
         "THE_COMEDY_OF_ERRORS_AEGEON": "Proceed, Solinus. And by the doom Once more. THE END ",
         "THE_COMEDY_OF_ERRORS_DUKE": "Merchant of Syracusa, plead no more; I am not partial. ",
     }

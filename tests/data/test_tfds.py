@@ -38,7 +38,8 @@ def builder(name, channels, levels=1):
     def _generate_examples(self, n):
         for i in range(n):
             fine = i % labels["label"]
-            yield i, {"image": png(10 * i, channels), "label": fine, **({"coarse_label": fine // 2} if levels == 2 else {})}
+            coarse = {"coarse_label": fine // 2} if levels == 2 else {}
+            yield i, {"image": png(10 * i, channels), "label": fine, **coarse}
 
     members = {"VERSION": tfds.core.Version("1.0.0"), "__module__": __name__}
     members |= {f.__name__: f for f in (_info, _split_generators, _generate_examples)}

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedwin.data.formats import checksums, example_proto, files, values
-from fedwin.data.sources import fedjax_data
+from fedwin.data.formats import checksums, example_proto, fedjax_sqlite, files, values
 from fedwin.errors import UserError
 
 
@@ -152,9 +151,9 @@ def copy(source, target: pathlib.Path, path) -> None:
 def sizes(path, split: str) -> dict[str, int]:
     """Returns client id -> number of examples of one split of a SQLite file."""
     sql = "SELECT client_id, num_examples FROM client_metadata WHERE split_name = ? ORDER BY rowid"
-    found = fedjax_data.counted(path, fedjax_data.query(path, sql, (split,)))
+    found = fedjax_sqlite.counted(path, fedjax_sqlite.query(path, sql, (split,)))
     if not found:
-        known = [name for (name,) in fedjax_data.query(path, "SELECT DISTINCT split_name FROM client_metadata")]
+        known = [name for (name,) in fedjax_sqlite.query(path, "SELECT DISTINCT split_name FROM client_metadata")]
         raise UserError(f"{path}: no split '{split}'; it has {', '.join(sorted(known)) or 'none'}.")
     return found
 
@@ -172,7 +171,7 @@ def read_sqlite(path, split: str, convert, chosen=None):
     # Lists by feature: a dict for each of a hundred million examples would outweigh them.
     held: dict[str, dict[str, list]] = {client: {} for client in chosen or ()}
     sql = "SELECT client_id, serialized_example_proto FROM examples WHERE split_name = ? ORDER BY rowid"
-    for number, (client, blob) in enumerate(fedjax_data.query(path, sql, (split,))):
+    for number, (client, blob) in enumerate(fedjax_sqlite.query(path, sql, (split,))):
         if chosen is not None and client not in held:
             continue
         with values.naming(f"{path}, split {split}, record {number} of client '{client}'"):

@@ -32,7 +32,8 @@ def within(values, low: int, high: int, what: str) -> np.ndarray:
     """Returns the values as an array of whole numbers; ValueError names the first record that has another one.
 
     Args:
-      low, high: the smallest and the largest value allowed.
+      low: the smallest value allowed.
+      high: the largest value allowed.
       what: what to call a value.
     """
     values = np.asarray(values)

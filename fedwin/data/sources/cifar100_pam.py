@@ -9,10 +9,10 @@ import warnings
 import numpy as np
 
 from fedwin.data.dataset import Dataset
-from fedwin.data.formats import clients, files, tff, values
+from fedwin.data.formats import clients, fedjax_sqlite, files, tff, values
 from fedwin.data.registries import DATASETS, PARTITIONS
 from fedwin.data.rng import generator
-from fedwin.data.sources import cifar, cifar_names, fedjax_data
+from fedwin.data.sources import cifar, cifar_names
 from fedwin.data.sources.cifar import normalisation
 
 SOURCE = "https://storage.googleapis.com/tff-datasets-public/cifar100.sqlite.lzma"
@@ -66,7 +66,7 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
 
     Reads TFF's `cifar100.sqlite` (.lzma), FedJAX's `federated_cifar100_{train,test}.sqlite` or TFF's
     `fed_cifar100_{train,test}.h5`, also compressed or in `fed_cifar100.tar.bz2`. Without any of them such clients are
-    drawn, aloud, from CIFAR-100 itself: 500 of the training and 100 of the test images.
+    drawn from CIFAR-100 itself, with a warning: 500 of the training and 100 of the test images.
 
     Args:
       constants: normalisation, 'cifar100', 'cifar10' or 'ima'.
@@ -79,7 +79,7 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
             if found.form == "tff":
                 streams = [tff.read_sqlite(found.paths[0], side, one) for side in ("train", "test")]
             elif found.form == "fedjax":
-                streams = [fedjax_data.read_sqlite(path, convert=many) for path in found.paths]
+                streams = [fedjax_sqlite.read_sqlite(path, convert=many) for path in found.paths]
             else:
                 streams = [tff.read_hdf5(path, many) for path in found.paths]
             sides = [clients.flatten(stream, found.paths[-side]) for side, stream in enumerate(streams)]

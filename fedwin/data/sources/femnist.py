@@ -10,9 +10,8 @@ import functools
 import numpy as np
 
 from fedwin.data.dataset import Dataset, Examples, Partition
-from fedwin.data.formats import checksums, clients, files, leaf, tff, values
+from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, leaf, tff, values
 from fedwin.data.registries import DATASETS
-from fedwin.data.sources import fedjax_data
 from fedwin.data.sources.mnist import CHARACTERS, DIGITS
 from fedwin.errors import UserError
 
@@ -100,7 +99,7 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
         if found:
             where = found.paths
             if found.form == "fedjax":
-                streams = [fedjax_data.read_sqlite(path, convert=convert) for path in where]
+                streams = [fedjax_sqlite.read_sqlite(path, convert=convert) for path in where]
             elif found.form == "tff":
                 streams = [tff.read_sqlite(where[0], f"{split}_{side}", single) for side in SIDES]
                 where = [f"{where[0]} {split}_{side}" for side in SIDES]

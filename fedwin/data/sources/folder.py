@@ -1,134 +1,24 @@
-"""Folders and tar archives of images with lists in CSV files.
+"""Folders and tar archives of images with lists in CSV files, as Hsu et al. 2020 have them.
 
-Landmarks-User-160k and iNaturalist-User-120k: Hsu et al. 2020, https://arxiv.org/abs/2003.08082. A list has the columns
-`user_id,image_id,class` (training) and `image_id,class` (test).
+https://arxiv.org/abs/2003.08082. A list has the columns `user_id,image_id,class` (training) and `image_id,class`
+(test).
 """
 
-import csv
-import io
 import os
 import pathlib
-import tarfile
 import warnings
 
 import numpy as np
 
 from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.formats import checksums, files
-from fedwin.data.reader import Images, Span
+from fedwin.data.formats.image_files import by_name, images_below
+from fedwin.data.formats.image_lists import columns_of, read_list
+from fedwin.data.reader import Images
 from fedwin.data.registries import DATASETS
 from fedwin.errors import UserError
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-
-
-def images_below(place) -> dict[str, "str | Span | bytes"]:
-    """Returns relative name -> image of every image file in a folder or in a tar or zip archive, without decoding any.
-
-    Members of an uncompressed tar are read where they lie; those of other archives are kept as bytes.
-    """
-    place = pathlib.Path(place)
-    if place.is_dir():
-        found = {}
-        for folder, _, names in os.walk(place):
-            for name in names:
-                if name.lower().endswith(SUFFIXES):
-                    path = os.path.join(folder, name)
-                    found[os.path.relpath(path, place).replace(os.sep, "/")] = path
-        return found
-    wanted = lambda name: name.lower().endswith(SUFFIXES)
-    try:
-        with tarfile.open(place, "r:") as archive:
-            return {
-                entry.name: Span(str(place), entry.offset_data, entry.size)
-                for entry in archive
-                if entry.isfile() and wanted(entry.name)
-            }
-    except (tarfile.TarError, EOFError, OSError):
-        return files.members(place, wanted)
-
-
-def by_name(images, wanted: set[str]) -> dict[str, list[str]]:
-    """Returns what a list may call an image -> the image files that this fits.
-
-    A list names the file by its path below the folder or, where that fits none, by its bare name, each with or without
-    suffix.
-
-    Args:
-      images: (folder or archive, path in it) of the image files.
-      wanted: what the lists say; nothing else is indexed.
-    """
-    paths, bare = {}, {}
-    for place, name in sorted(images):
-        for table, text in ((paths, name), (bare, name.rsplit("/", 1)[-1])):
-            for key in {text, text.rsplit(".", 1)[0]} & wanted:
-                table.setdefault(key, []).append(os.path.join(place, name))
-    return {**bare, **paths}
-
-
-def content_of(blob: bytes) -> csv.DictReader:
-    """Returns the records of a list."""
-    return csv.DictReader(io.StringIO(blob.decode("utf-8-sig", "replace"), newline=""), strict=True)
-
-
-def columns_of(blob: bytes) -> list[str]:
-    """Returns the column names of a list."""
-    try:
-        return list(content_of(blob).fieldnames or ())
-    except csv.Error:
-        return []  # reading the list says what is wrong with it
-
-
-def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], list[str] | None, np.ndarray]:
-    """Returns image ids, users (None without a column) and classes of a list; rows whose user is `NA` are skipped.
-
-    Args:
-      path: what to call the list in an error line.
-      blob: its decoded content.
-
-    Raises:
-      UserError: a column or value is missing, or an image is listed twice.
-    """
-    reader = content_of(blob)
-    images, users, classes = [], [], []
-    seen = set()
-    try:
-        columns = {"image_id", "class"} | ({user_column} if user_column else set())
-        absent = sorted(columns - set(reader.fieldnames or ()))
-        if absent:
-            raise UserError(
-                f"{path}: column {', '.join(absent)} is missing; it has {', '.join(reader.fieldnames or ['none'])}."
-            )
-        for record in reader:
-            if None in (record[column] for column in columns):
-                raise UserError(f"{path}, line {reader.line_num}: it has fewer values than the {len(record)} columns.")
-            if user_column and record[user_column] in ("NA", ""):
-                continue
-            classes.append(class_of(record["class"], f"{path}, line {reader.line_num}"))
-            if record["image_id"] in seen:
-                raise UserError(f"{path}, line {reader.line_num}: image '{record['image_id']}' is listed twice.")
-            seen.add(record["image_id"])
-            images.append(record["image_id"])
-            users.append(record[user_column] if user_column else "")
-    except csv.Error as error:
-        raise UserError(
-            f"{path}, line {reader.line_num + 1}: not a CSV file ({error}); is a quote left open?"
-        ) from error
-    if not images:
-        raise UserError(f"{path}: it lists no image.")
-    return images, users if user_column else None, np.array(classes, np.int32)
-
-
-def class_of(text: str, where: str) -> int:
-    """Returns a class given as `5` or, as tables with gaps are written, `5.0`."""
-    try:
-        number = float(text)
-        if number == int(number) and 0 <= number < 1 << 31:
-            return int(number)
-    except (ValueError, OverflowError):
-        pass
-    raise UserError(f"{where}: class '{text}' is not a whole number >= 0.")
 
 
 def located(path, images: list[str], index: dict[str, list[str]], found: dict) -> list:
@@ -169,7 +59,9 @@ def from_lists(
     """Builds a data set whose images stay in their files and are decoded when used.
 
     Args:
-      train_list, test_list: (what to call it, content) of the lists.
+      name: what the data set is called.
+      train_list: (what to call it, content) of the training list.
+      test_list: the same of the test list.
       groups: folders and archives of the images; one that an earlier group has is not looked for in the later ones.
 
     Raises:
@@ -240,85 +132,6 @@ def build(
     raise files.missing(name, data_dir, f"{train_names[0]} and {test_names[0]}", source)
 
 
-LISTS = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
-SMALL = "https://storage.googleapis.com/tff-datasets-public/"
-
-
-@DATASETS.register(
-    "landmarks",
-    title="Landmarks-User-160k",
-    how="lists download; images by hand",
-    sizes="1,262 / 164,172 / those in `test.csv`",
-    prepared="not measured: file not available",
-    downloads=(LISTS,),
-    variants={"small=true": (SMALL + "mini_gld_train_split.csv", SMALL + "mini_gld_test.csv")},
-    by_hand="the images <image_id>.jpg named in the lists, from "
-    "https://s3.amazonaws.com/google-landmark/train/images_000.tar to _499",
-    checksums={
-        "landmarks-user-160k.zip": ("md5", "53c36bd7d5fc12f927af2820b7e4a57c"),
-        "mini_gld_train_split.csv": ("md5", "9fd62cf79a67046fdd673d3a0ac52841"),
-        "mini_gld_test.csv": ("md5", "298e9d19d66357236f66fe8e22920933"),
-    },
-)
-def landmarks(data_dir, *, size: int = 224, resize: int = 256, small: bool = False) -> Dataset:
-    """Landmarks-User-160k: 164,172 images of 2,028 landmarks by 1,262 photographers; images decoded when used.
-
-    data_dir holds `federated_train.csv`, `test.csv` and the images named there as `<image_id>.jpg`, at any depth, or
-    the shards `images_NNN.tar` that hold them.
-
-    Args:
-      size, resize: pixels cut from the centre of the image scaled to a short side of `resize`.
-      small: the 233 clients and 203 classes of gld23k (`mini_gld_train_split.csv`, `mini_gld_test.csv`).
-    """
-    lists = (
-        (("mini_gld_train_split.csv",), ("mini_gld_test.csv",)) if small else (("federated_train.csv",), ("test.csv",))
-    )
-    source = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
-    return build(
-        "landmarks", data_dir, ("landmark*", "gld*"), *lists, size, resize, 203 if small else 2028, ("user_id",), source
-    )
-
-
-@DATASETS.register(
-    "inaturalist",
-    title="iNaturalist-User-120k",
-    how="by hand",
-    sizes="9,275 / 120,300 / 35,641",
-    prepared="not measured: file not available",
-    by_hand="iNaturalist_{train,test}.csv, and train_val_images.tar.gz and test2017.tar.gz from "
-    "https://ml-inat-competition-datasets.s3.amazonaws.com/2017/",
-    checksums={
-        "iNaturalist_train.csv": ("md5", "63d5a41699434bc2b13f5853f3764c18"),
-        "iNaturalist_test.csv": ("md5", "bcf08a5a740ee76dac4e5af668081891"),
-        "train_val_images.tar.gz": ("md5", "7c784ea5e424efaec655bd392f87301f"),
-        "test2017.tar.gz": ("md5", "7d9b096fa1cd94d67a0fa779ea301234"),
-    },
-)
-def inaturalist(data_dir, *, size: int = 224, resize: int = 256, users: str = "user_120k") -> Dataset:
-    """iNaturalist-User-120k: 120,300 images of 1,203 species by 9,275 observers; images decoded when used.
-
-    data_dir holds TFF's `iNaturalist_train.csv` and `iNaturalist_test.csv`, or `federated_train.csv` and `test.csv`,
-    and the images of the 2017 competition at any depth.
-
-    Args:
-      size, resize: as for landmarks.
-      users: the column of TFF's list that names the clients (`user_120k`, `geo_100`, ...).
-    """
-    source = "http://storage.googleapis.com/gresearch/federated-vision-datasets/inaturalist-user-120k.zip"
-    return build(
-        "inaturalist",
-        data_dir,
-        ("inat*",),
-        ("iNaturalist_train.csv", "federated_train.csv"),
-        ("iNaturalist_test.csv", "test.csv"),
-        size,
-        resize,
-        1203,
-        (users, "user_id"),
-        source,
-    )
-
-
 @DATASETS.register(
     "image_folder",
     title="any image folder",
@@ -339,9 +152,11 @@ def image_folder(
     """Any folder of images with two lists: `user_id,image_id,class` and `image_id,class`; images decoded when used.
 
     Args:
-      train, test: the lists, in data_dir.
+      train: the training list, in data_dir.
+      test: the test list, in data_dir.
       images: the folder or archive of the images, in data_dir.
-      size, resize: as for landmarks.
+      size: pixels of a side, cut from the centre of the scaled image.
+      resize: pixels that the short side is scaled to.
       num_classes: the largest class + 1 by default.
       user: the column that names the clients; without it the data set has no clients of its own.
     """

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from fedwin.data.dataset import Dataset
-from fedwin.data.formats import files
+from fedwin.data.formats import files, image_files
 from fedwin.data.reader import Images
 from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
@@ -59,7 +59,8 @@ def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float =
 
     Args:
       data_dir: folders or a tar or zip archive `<domain>/<class>/<file>`, at any depth.
-      size, resize: short side scaled to `resize`, centre cut to `size`, also for training.
+      size: pixels of a side, cut from the centre of the scaled image, also for training.
+      resize: pixels that the short side is scaled to.
       test_fraction: share of each domain, in (0, 1).
       split_seed: seed of the split.
     """
@@ -82,7 +83,7 @@ def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float =
 
 def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
     """Splits every domain and builds the data set."""
-    items, labels, domains = listed(folder.images_below(where), where)
+    items, labels, domains = listed(image_files.images_below(where), where)
     is_test = np.zeros(len(items), bool)
     for d in range(4):
         rows = np.flatnonzero(domains == d)

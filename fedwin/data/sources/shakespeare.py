@@ -7,9 +7,8 @@ McMahan et al. 2017, https://arxiv.org/abs/1602.05629, as released with TFF and 
 import numpy as np
 
 from fedwin.data.dataset import Dataset, Examples
-from fedwin.data.formats import checksums, clients, files, tff
+from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, tff
 from fedwin.data.registries import DATASETS
-from fedwin.data.sources import fedjax_data
 from fedwin.errors import UserError
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3
@@ -106,7 +105,7 @@ def shakespeare(data_dir, *, length: int = 80) -> Dataset:
         if found.form == "tff":
             streams = [tff.read_sqlite(found.paths[0], side, one) for side in ("train", "test")]
         elif found.form == "fedjax":
-            streams = [fedjax_data.read_sqlite(path, convert=snippets) for path in found.paths]
+            streams = [fedjax_sqlite.read_sqlite(path, convert=snippets) for path in found.paths]
         else:
             streams = [tff.read_hdf5(path, snippets) for path in found.paths]
         sides = [clients.flatten(cut(stream), found.paths[-side]) for side, stream in enumerate(streams)]

@@ -7,10 +7,9 @@ all others. TFF numbers words differently: ids of the two must not be mixed.
 import numpy as np
 
 from fedwin.data.dataset import Dataset, offsets
-from fedwin.data.formats import checksums, clients, files, tff
+from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, tff
 from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
-from fedwin.data.sources import fedjax_data
 from fedwin.errors import UserError
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3
@@ -136,8 +135,8 @@ def stackoverflow(
         words = vocabulary(found.origins[0].parent, vocabulary_size)
         paths = found.paths if len(found.paths) == 2 else found.paths * 2
         if found.form == "fedjax":
-            sizes = [fedjax_data.sizes(path) for path in paths]
-            read = lambda side, ids: fedjax_data.read_sqlite(paths[side], ids)
+            sizes = [fedjax_sqlite.sizes(path) for path in paths]
+            read = lambda side, ids: fedjax_sqlite.read_sqlite(paths[side], ids)
         elif found.form == "tff":
             sizes = [tff.sizes(paths[0], side) for side in ("train", "test")]
             one = lambda features: {"tokens": features["tokens"][0]}
@@ -162,7 +161,8 @@ def build(words, sizes, read, where, users: int, tests: int, length: int, seed: 
             sentences = np.asarray(features["tokens"], object).reshape(-1)
             if len(sentences) != sizes[side][client]:
                 raise UserError(
-                    f"{where_from}: {len(sentences)} sentences, but {sizes[side][client]} are announced; fetch it again."
+                    f"{where_from}: {len(sentences)} sentences, but {sizes[side][client]} are announced; fetch it "
+                    f"again."
                 )
             yield client, tokenise(sentences[pick(client)], words, length)
 

@@ -5,7 +5,7 @@ import numpy as np
 from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
-from fedwin.data.sources import shakespeare, shakespeare_leaf
+from fedwin.data.sources import shakespeare, shakespeare_texts
 from fedwin.data.sources.stackoverflow import accuracies as word_accuracies
 from fedwin.errors import UserError
 
@@ -93,7 +93,7 @@ def shakespeare_windows(
     ids = np.array([f"PLAY_ROLE_{k:03d}" for k in range(clients)])
     sides = []
     for size in (train, test):
-        parts = [shakespeare_leaf.windows(markov(rng, 80, size + 80), np.arange(size)) for _ in ids]
+        parts = [shakespeare_texts.windows(markov(rng, 80, size + 80), np.arange(size)) for _ in ids]
         sides.append({key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")})
     equal = lambda size: owners(np.full(clients, size), ids)
     return Dataset("shakespeare_leaf_synthetic", *sides, 80, natural=equal(train), test_natural=equal(test))

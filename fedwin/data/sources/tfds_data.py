@@ -41,10 +41,12 @@ def tfds(
     Args:
       data_dir: the folder that holds `<name>/<version>`.
       name: the builder, such as `cifar10`, `emnist/byclass` or, for one version, `cifar10:3.0.2`.
-      train, test: names of the splits.
-      x, y: names of the features.
-      constants: normalisation, 'cifar10', 'cifar100', 'ima', 'mnist', 'imagenet' or none; 'auto' is that of the data set of
-        the same name (cifar10, cifar100, mnist), and none for others.
+      train: name of the training split.
+      test: name of the test split.
+      x: name of the input feature.
+      y: name of the label feature.
+      constants: normalisation, 'cifar10', 'cifar100', 'ima', 'mnist', 'imagenet' or none; 'auto' is that of the data
+        set of the same name (cifar10, cifar100, mnist), and none for others.
       transpose: whether rows and columns of images are exchanged; by default those of emnist are, as they lie there.
 
     Raises:

@@ -1,0 +1,43 @@
+"""Landmarks-User-160k: photographs of landmarks by photographer, Hsu et al. 2020, https://arxiv.org/abs/2003.08082."""
+
+from fedwin.data.dataset import Dataset
+from fedwin.data.registries import DATASETS
+from fedwin.data.sources.folder import build
+
+LISTS = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
+SMALL = "https://storage.googleapis.com/tff-datasets-public/"
+
+
+@DATASETS.register(
+    "landmarks",
+    title="Landmarks-User-160k",
+    how="lists download; images by hand",
+    sizes="1,262 / 164,172 / those in `test.csv`",
+    prepared="not measured: file not available",
+    downloads=(LISTS,),
+    variants={"small=true": (SMALL + "mini_gld_train_split.csv", SMALL + "mini_gld_test.csv")},
+    by_hand="the images <image_id>.jpg named in the lists, from "
+    "https://s3.amazonaws.com/google-landmark/train/images_000.tar to _499",
+    checksums={
+        "landmarks-user-160k.zip": ("md5", "53c36bd7d5fc12f927af2820b7e4a57c"),
+        "mini_gld_train_split.csv": ("md5", "9fd62cf79a67046fdd673d3a0ac52841"),
+        "mini_gld_test.csv": ("md5", "298e9d19d66357236f66fe8e22920933"),
+    },
+)
+def landmarks(data_dir, *, size: int = 224, resize: int = 256, small: bool = False) -> Dataset:
+    """Landmarks-User-160k: 164,172 images of 2,028 landmarks by 1,262 photographers; images decoded when used.
+
+    data_dir holds `federated_train.csv`, `test.csv` and the images named there as `<image_id>.jpg`, at any depth, or
+    the shards `images_NNN.tar` that hold them.
+
+    Args:
+      size: pixels of a side, cut from the centre of the scaled image.
+      resize: pixels that the short side is scaled to.
+      small: the 233 clients and 203 classes of gld23k (`mini_gld_train_split.csv`, `mini_gld_test.csv`).
+    """
+    lists = (
+        (("mini_gld_train_split.csv",), ("mini_gld_test.csv",)) if small else (("federated_train.csv",), ("test.csv",))
+    )
+    return build(
+        "landmarks", data_dir, ("landmark*", "gld*"), *lists, size, resize, 203 if small else 2028, ("user_id",), LISTS
+    )
