@@ -1,8 +1,5 @@
-"""Packed caches, downloads, and the binaries around them."""
+"""Packed caches."""
 
-import functools
-import hashlib
-import http.server
 import json
 import os
 import subprocess
@@ -13,10 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from experiments import partition as partition_binary
-from experiments import prepare
 from fedwin import data
-from fedwin.data import cache, download, feature_digest, places, table
+from fedwin.data import cache, feature_digest, places
 from fedwin.errors import UserError
 
 CHOICES = [
@@ -26,6 +21,10 @@ CHOICES = [
     "pacs_synthetic:per_domain=5,tests=2,size=16",
     "landmarks_synthetic:clients=5,n=20,size=16",
 ]
+
+
+def run(module, *arguments):
+    return subprocess.run([sys.executable, "-m", f"experiments.{module}", *arguments], capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("text", CHOICES)
@@ -182,148 +181,3 @@ def test_a_large_cache_opens_in_well_under_a_second(tmp_path):
     opened = cache.read(places.folder_of("words", tmp_path))
     assert time.perf_counter() - start < 1.0
     assert opened.natural.num_clients == clients and opened.natural.ids[5] == "00000005"
-
-
-class Server(http.server.BaseHTTPRequestHandler):
-    """Serves one file, with ranges; breaks off the first answer in the middle when `breaks` is set."""
-
-    content, ranges, breaks, asked = b"", True, 0, []
-
-    def do_GET(self):
-        kind = type(self)
-        start = 0
-        wanted = self.headers.get("Range")
-        kind.asked.append(wanted)
-        if self.path.endswith("absent"):
-            return self.send_error(404)
-        if wanted and kind.ranges:
-            start = int(wanted[len("bytes=") :].rstrip("-"))
-            if start >= len(kind.content):
-                return self.send_error(416)
-            self.send_response(206)
-        else:
-            self.send_response(200)
-        body = kind.content[start:]
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if kind.breaks:
-            body, kind.breaks = body[: len(body) // 2], kind.breaks - 1
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def server():
-    kind = type("OneServer", (Server,), {"content": bytes(range(256)) * 40, "asked": []})
-    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    threading.Thread(target=running.serve_forever, daemon=True).start()
-    kind.url = f"http://127.0.0.1:{running.server_address[1]}/"
-    yield kind
-    running.shutdown()
-    running.server_close()
-
-
-def test_downloads_are_checked_and_not_repeated(tmp_path, server):
-    right = hashlib.sha256(server.content).hexdigest()
-    seen = []
-    path = download.fetch(
-        server.url + "file.bin", tmp_path, "sha256", right, lambda done, total: seen.append((done, total))
-    )
-    assert path.read_bytes() == server.content and seen[-1] == (len(server.content),) * 2
-    download.fetch(server.url + "file.bin", tmp_path, "sha256", right)
-    assert len(server.asked) == 1 and [p.name for p in tmp_path.iterdir()] == ["file.bin"]
-
-
-@pytest.mark.parametrize("ranges", [True, False])
-def test_a_broken_download_goes_on_where_it_stopped(tmp_path, server, ranges):
-    server.breaks, server.ranges = 1, ranges
-    right = hashlib.md5(server.content).hexdigest()
-    with pytest.raises(UserError, match="broke off after 5120 of 10240|cannot be reached"):
-        download.fetch(server.url + "file.bin", tmp_path, "md5", right)
-    assert [p.name for p in tmp_path.iterdir()] == ["file.bin.part"]
-    path = download.fetch(server.url + "file.bin", tmp_path, "md5", right)
-    assert path.read_bytes() == server.content and server.asked == [None, "bytes=5120-"]
-
-
-def test_wrong_checksums_and_missing_files_leave_nothing(tmp_path, server):
-    with pytest.raises(UserError, match="md5 .*, not 0000; the file was removed"):
-        download.fetch(server.url + "file.bin", tmp_path, "md5", "0000")
-    with pytest.raises(UserError, match="404"):
-        download.fetch(server.url + "absent", tmp_path)
-    with pytest.raises(UserError, match="cannot be reached.*by hand"):
-        download.fetch("http://127.0.0.1:9/file.bin", tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_prepare_downloads_packs_and_reports(tmp_path, server, monkeypatch):
-    import gzip
-
-    from .test_mnist import encode
-
-    arrays = {"images": np.zeros((4, 28, 28), np.uint8), "labels": np.arange(4, dtype=np.uint8)}
-    urls = []
-    for split in ("train", "t10k"):
-        for what, dims in (("images", 3), ("labels", 1)):
-            kind = type("Part", (Server,), {"content": gzip.compress(encode(arrays[what])), "asked": []})
-            running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
-            threading.Thread(target=running.serve_forever, daemon=True).start()
-            urls.append((f"http://127.0.0.1:{running.server_address[1]}/{split}-{what}-idx{dims}-ubyte.gz", None, None))
-    monkeypatch.setattr(download, "sources", lambda text: tuple(urls) if text == "mnist" else ())
-    with pytest.warns(UserWarning, match="unverified"):
-        text = prepare.prepare("mnist", tmp_path / "new", tmp_path / "cache")
-    assert "mnist: 4 training and 4 test examples" in text and "opens in" in text
-    assert isinstance(data.load("mnist", tmp_path / "cache").train["x"], np.memmap)
-    with pytest.raises(UserError, match="found no emnist.*By hand.*gzip.zip"):
-        prepare.prepare("emnist", tmp_path, tmp_path)
-    with pytest.raises(UserError, match="--data_dir"):
-        prepare.prepare("digits", None, None)
-
-
-def test_the_list_names_every_data_set():
-    lines = table.listing().splitlines()
-    assert [line.split()[0] for line in lines] == sorted(data.DATASETS)
-    assert any("by hand" in line and line.startswith("pacs ") for line in lines)
-
-
-def run(module, *arguments):
-    return subprocess.run([sys.executable, "-m", f"experiments.{module}", *arguments], capture_output=True, text=True)
-
-
-def test_the_binaries_exit_with_one_line_on_bad_input(tmp_path):
-    done = run("prepare", "--dataset=cifar1O", f"--data_dir={tmp_path}")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "Did you mean 'cifar10'" in done.stderr
-    done = run("partition", "--partition=dirichlet:alpha=-1", f"--out={tmp_path / 'p.png'}")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "alpha=-1" in done.stderr
-
-
-@pytest.mark.parametrize("kind", ["bubbles", "bars"])
-def test_the_picture_is_drawn_and_the_report_complete(tmp_path, kind):
-    from PIL import Image
-
-    dataset = data.load("digits")
-    part = data.deal(dataset, "dirichlet:alpha=0.5", 20, 0)
-    partition_binary.draw(part, dataset, kind, 12, str(tmp_path / "p.png"))
-    picture = np.asarray(Image.open(tmp_path / "p.png").convert("RGB"))
-    assert picture.shape[0] > 300 and picture.shape[1] > 500
-    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 20  # colours of ten classes and their edges
-    text = partition_binary.describe(part)
-    for words in (
-        "clients            20",
-        "1,400 dealt, 0 left out",
-        "min 70",
-        "classes per client",
-        "share of top class",
-    ):
-        assert words in text
-
-
-def test_what_cannot_be_drawn_is_said(tmp_path):
-    dataset = data.load("stackoverflow_synthetic:users=20,n=200")
-    draw = functools.partial(partition_binary.draw, data.deal(dataset, None, None, 0), dataset, "bars", 10)
-    with pytest.raises(UserError, match="no class histogram"):
-        draw(str(tmp_path / "p.png"))
-    digits = data.load("digits")
-    with pytest.raises(UserError, match="cannot be written"):
-        partition_binary.draw(data.deal(digits, "iid", 5, 0), digits, "bars", 5, str(tmp_path / "no" / "p.png"))

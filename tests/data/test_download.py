@@ -16,9 +16,8 @@ from fedwin import data
 from fedwin.data import download
 from fedwin.data.formats import checksums, files
 from fedwin.errors import UserError
-
-from .formats import objects, write_fedjax_sqlite, write_tff_sqlite
-from .test_mnist import write
+from tests.data.files import objects, write_fedjax_sqlite, write_tff_sqlite
+from tests.data.idx_files import write
 
 
 def serve(answer: bytes):

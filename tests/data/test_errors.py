@@ -13,9 +13,8 @@ from fedwin.data.formats import clients, files, leaf, tff
 from fedwin.data.partitions.pack import finish
 from fedwin.data.sources import digit5_files
 from fedwin.errors import UserError
-
-from .balanced import balanced, labelled
-from .formats import objects, write_fedjax_sqlite, write_leaf, write_tff_sqlite
+from tests.data.balanced import balanced, labelled
+from tests.data.files import objects, write_fedjax_sqlite, write_leaf, write_tff_sqlite
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 

@@ -1,7 +1,7 @@
 """Plain text of plays, split into what each role says.
 
 In a file of one play a speech begins `ROLE<TAB>text` and continues on lines that begin with a tab, also after a blank
-line or a stage direction, which stands in brackets. Project Gutenberg's complete works, `pg100.txt`, LEAF's source, tell
+line or a stage direction, which is in brackets. Project Gutenberg's complete works, `pg100.txt`, LEAF's source, tell
 speeches by their indentation.
 """
 

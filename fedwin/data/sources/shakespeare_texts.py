@@ -38,7 +38,8 @@ def joined(x: list[str], y: list[str], where) -> tuple[str, int]:
     """Returns the text behind a user's windows and their stride, 1 or 80; 0 where one window does not tell.
 
     Raises:
-      UserError: a window that is not 80 characters and the next one, or that does not continue where the one before ends.
+      UserError: a window that is not 80 characters and the next one, or one that does not continue where the last
+        one ends.
     """
     for row, (window, label) in enumerate(zip(x, y)):
         if not (isinstance(window, str) and len(window) == LENGTH and isinstance(label, str) and len(label) == 1):

@@ -9,8 +9,7 @@ import pytest
 from fedwin import data
 from fedwin.data.formats import clients, tff
 from fedwin.errors import UserError
-
-from .formats import objects, write_fedjax_sqlite, write_tff_sqlite
+from tests.data.files import objects, write_fedjax_sqlite, write_tff_sqlite
 
 OPTIONS = "stackoverflow:users=6,tests=9,vocabulary_size=4,length=5"
 # In no order, and in another one in each form.

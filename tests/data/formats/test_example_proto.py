@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedwin.data.formats import example_proto
-
-from .formats import example
+from tests.data.files import example
 
 
 @given(

@@ -15,10 +15,9 @@ import pytest
 from fedwin import data
 from fedwin.data.formats import files, tff
 from fedwin.errors import UserError
-
-from .formats import objects, write_fedjax_sqlite, write_tff_sqlite
-from .test_images import picture, write_fedbn, write_landmarks, write_pacs
-from .test_mnist import write
+from tests.data.files import objects, write_fedjax_sqlite, write_tff_sqlite
+from tests.data.idx_files import write
+from tests.data.image_files import picture, write_fedbn, write_landmarks, write_pacs
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 COMPRESS = {

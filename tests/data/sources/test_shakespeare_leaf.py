@@ -1,8 +1,7 @@
-"""The LEAF form of Shakespeare, from LEAF JSON, from plays and from ready files."""
+"""Shakespeare in the LEAF form: windows of 80 characters."""
 
 import io
 import json
-import lzma
 import tarfile
 
 import numpy as np
@@ -12,77 +11,8 @@ from fedwin import data
 from fedwin.data.formats import plays
 from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, encode
 from fedwin.errors import UserError
-
-from .formats import write_leaf
-
-PLAY = """\tHAMLET
-
-\tDRAMATIS PERSONAE
-
-HAMLET\tson to the late king.
-
-ACT I
-
-
-SCENE I\tElsinore. A platform.
-
-\t[FRANCISCO at his post.
-\tEnter BERNARDO]
-
-BERNARDO\tWho's   there?
-
-HAMLET\tNay, answer me: [Aside] stand,
-\tand unfold yourself.
-
-\t[Drinks]
-
-\tAgain.
-
-VOLTIMAND\t|
-\t|  In that and all things.
-CORNELIUS\t|
-
-\tHAMLET
-
-HAMLET\tLong live the king!
-
-QUEEN
-GERTRUDE\tHave you eyes?
-
-ACT II
-
-QUEEN
-GERTRUDE\tCome.
-"""
-
-
-def test_plays_are_split_into_what_each_role_says():
-    said = plays.speeches(PLAY)
-    assert said == {
-        "BERNARDO": ["Who's there?"],
-        "HAMLET": ["Nay, answer me: stand, and unfold yourself. Again.", "Long live the king!"],
-        "QUEEN GERTRUDE": ["Have you eyes?", "Come."],
-    }
-    assert plays.roles({"hamlet": PLAY}) == {
-        "HAMLET_HAMLET": " ".join(said["HAMLET"]),
-        "HAMLET_QUEEN_GERTRUDE": "Have you eyes? Come.",
-    }
-    assert plays.speeches("A sonnet.") == {}
-
-
-def test_the_alphabet_is_leafs():
-    assert len(ALPHABET) == 80 == len(set(ALPHABET)) and sorted(ALPHABET) == list(ALPHABET)
-    assert encode("\n az}~é").tolist() == [0, 1, 53, 78, 79, 79, 79]
-
-
-def text_of(role, n):
-    letters = np.random.default_rng(role).integers(0, 79, n)
-    return "".join(ALPHABET[i] for i in letters)
-
-
-def leaf_windows(text, stride):
-    starts = range(0, len(text) - LENGTH, stride)
-    return [text[s : s + LENGTH] for s in starts], [text[s + LENGTH] for s in starts]
+from tests.data.files import write_leaf
+from tests.data.leaf_files import leaf_windows, text_of
 
 
 def expect_runs(dataset, texts, train, test):
@@ -99,6 +29,16 @@ def expect_runs(dataset, texts, train, test):
             np.testing.assert_array_equal(features["x"][rows][-1], encode(run[-LENGTH - 1 : -1]))
             ends.append((at, at + len(run)))
         assert ends[0][1] <= ends[1][0] + 1
+
+
+def write_sides(folder, train, test):
+    for side, held in (("train", train), ("test", test)):
+        write_leaf(folder / side, held, compress=False)
+
+
+def test_the_alphabet_is_leafs():
+    assert len(ALPHABET) == 80 == len(set(ALPHABET)) and sorted(ALPHABET) == list(ALPHABET)
+    assert encode("\n az}~é").tolist() == [0, 1, 53, 78, 79, 79, 79]
 
 
 @pytest.mark.parametrize("stride", [1, LENGTH])
@@ -200,11 +140,6 @@ def test_windows_that_do_not_go_on_are_refused(tmp_path):
             data.load(f"shakespeare_leaf:{choice}", tmp_path)
 
 
-def write_sides(folder, train, test):
-    for side, held in (("train", train), ("test", test)):
-        write_leaf(folder / side, held, compress=False)
-
-
 def test_windows_of_mixed_strides_and_torn_sides_are_refused(tmp_path):
     one, two = text_of(1, 900), text_of(2, 900)
     dense, apart = leaf_windows(one, 1), leaf_windows(two, LENGTH)
@@ -220,96 +155,6 @@ def test_windows_of_mixed_strides_and_torn_sides_are_refused(tmp_path):
         data.load("shakespeare_leaf", tmp_path)
     write_sides(tmp_path, {"B": ("ab", "cd")}, {"B": torn})
     with pytest.raises(UserError, match="client 'B': it has no x and y"):
-        data.load("shakespeare_leaf", tmp_path)
-
-
-# The layout of Project Gutenberg's complete works: contents and sonnets, indented plays, one play that is not.
-GUTENBERG = """The Project Gutenberg EBook
-THE SONNETS
-
-by William Shakespeare
-
-  Nobody. The sonnets are left out.
-  Nobody. Twice.
-  Nobody. Three times.
-
-
-
-
-1604
-
-THE TRAGEDY OF TWO
-
-by William Shakespeare
-
-
-DRAMATIS PERSONAE
-
-  HAMLET, a prince
-
-
-ACT I. SCENE I.
-A platform
-
-                       Enter HAMLET
-
-  Ham. Who's   there?
-    Nay, answer me;
-      stand.
-
-    Unfold yourself.              Exit
-SCENE II.
-    still he
-  HAM. Long live the king!
-  Ber. Yes.
-
-<<THIS ELECTRONIC VERSION>>
-
-
-
-THE COMEDY OF ERRORS
-
-by William Shakespeare
-
-
-ACT I. SCENE 1
-Enter the DUKE
-
-AEGEON. Proceed, Solinus.
-And by the doom
-DUKE. Merchant of Syracusa,
-plead no more;
-I am not partial.
-<<THIS ELECTRONIC VERSION>>
-nobody's
-ACT II. SCENE 1
-nobody's
-AEGEON. Once more.
-
-THE END
-"""
-
-
-@pytest.mark.parametrize("suffix, compress", [("", bytes), (".xz", lzma.compress)])
-def test_roles_of_the_complete_works(tmp_path, suffix, compress):
-    found = plays.gutenberg(GUTENBERG)
-    assert found == {
-        "THE_TRAGEDY_OF_TWO_HAM": "Who's there? Nay, answer me; stand. Unfold yourself. "
-        "Exit still he Long live the king! ",
-        "THE_COMEDY_OF_ERRORS_AEGEON": "Proceed, Solinus. And by the doom Once more. THE END ",
-        "THE_COMEDY_OF_ERRORS_DUKE": "Merchant of Syracusa, plead no more; I am not partial. ",
-    }
-    longer = "\n".join(f"    line {k} of {k * k}" for k in range(40))
-    text = GUTENBERG.replace("  Ber. Yes.", f"  Ham. More.\n{longer}\n  Ber. Yes.")
-    (tmp_path / f"pg100.txt{suffix}").write_bytes(compress(text.encode()))
-    with pytest.warns(UserWarning, match="pg100.txt.*not the original's"):
-        dataset = data.load("shakespeare_leaf:clients=1,train=100,test=20", tmp_path)
-    expect_runs(dataset, plays.gutenberg(text), 100, 20)
-
-
-def test_plays_in_another_form_are_named_with_the_form_expected(tmp_path):
-    (tmp_path / "hamlet.txt").write_text("HAMLET. To be, or not to be.\n")
-    with pytest.raises(UserError, match="no role speaks in it; a play has lines `ROLE<TAB>text` after `ACT I`"):
         data.load("shakespeare_leaf", tmp_path)
 
 

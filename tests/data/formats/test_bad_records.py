@@ -11,9 +11,8 @@ from fedwin import data
 from fedwin.data.formats import clients, values
 from fedwin.data.sources import digit5, digit5_files, mnist
 from fedwin.errors import UserError
-
-from .formats import objects, write_fedjax_sqlite, write_leaf, write_tff_sqlite
-from .test_mnist import encode, write
+from tests.data.files import objects, write_fedjax_sqlite, write_leaf, write_tff_sqlite
+from tests.data.idx_files import encode, write
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 PAPER = np.ones((2, 28, 28), np.float32)

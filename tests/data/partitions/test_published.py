@@ -8,8 +8,7 @@ import pytest
 
 from fedwin import data
 from fedwin.errors import UserError
-
-from .balanced import labelled
+from tests.data.balanced import labelled
 
 LABELS = np.array([3, 1, 4, 1, 5, 9])
 

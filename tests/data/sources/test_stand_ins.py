@@ -5,15 +5,14 @@ import pytest
 
 from fedwin import data
 from fedwin.data.sources import cifar_names
-
-from .formats import write_fedjax_sqlite, write_leaf
-from .test_archives import write_pair
-from .test_bad_records import write_usps
-from .test_cifar import binary, planes, write_cifar10
-from .test_federations import characters, paper, write_femnist
-from .test_images import write_fedbn, write_landmarks, write_pacs
-from .test_mnist import write, write_writers
-from .test_shakespeare_leaf import leaf_windows, text_of
+from tests.data.federation_files import characters, paper, write_femnist
+from tests.data.files import write_fedjax_sqlite, write_leaf
+from tests.data.formats.test_archives import write_pair
+from tests.data.formats.test_bad_records import write_usps
+from tests.data.idx_files import write, write_writers
+from tests.data.image_files import write_fedbn, write_landmarks, write_pacs
+from tests.data.leaf_files import leaf_windows, text_of
+from tests.data.sources.test_cifar import binary, planes, write_cifar10
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 

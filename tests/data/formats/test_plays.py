@@ -1,0 +1,171 @@
+"""Plays in plain text."""
+
+import lzma
+
+import numpy as np
+import pytest
+
+from fedwin import data
+from fedwin.data.formats import plays
+from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, encode
+from fedwin.errors import UserError
+
+PLAY = """\tHAMLET
+
+\tDRAMATIS PERSONAE
+
+HAMLET\tson to the late king.
+
+ACT I
+
+
+SCENE I\tElsinore. A platform.
+
+\t[FRANCISCO at his post.
+\tEnter BERNARDO]
+
+BERNARDO\tWho's   there?
+
+HAMLET\tNay, answer me: [Aside] stand,
+\tand unfold yourself.
+
+\t[Drinks]
+
+\tAgain.
+
+VOLTIMAND\t|
+\t|  In that and all things.
+CORNELIUS\t|
+
+\tHAMLET
+
+HAMLET\tLong live the king!
+
+QUEEN
+GERTRUDE\tHave you eyes?
+
+ACT II
+
+QUEEN
+GERTRUDE\tCome.
+"""
+
+
+def expect_runs(dataset, texts, train, test):
+    """Every client's windows are a contiguous run of its role's text; training and test text do not overlap."""
+    for k, role in enumerate(dataset.natural.ids):
+        text = texts[str(role)]
+        ends = []
+        for features, size in ((dataset.train, train), (dataset.test, test)):
+            rows = slice(k * size, (k + 1) * size)
+            run = "".join(ALPHABET[i] for i in features["x"][rows][0]) + "".join(
+                ALPHABET[i] for i in features["y"][rows]
+            )
+            at = text.index(run)
+            np.testing.assert_array_equal(features["x"][rows][-1], encode(run[-LENGTH - 1 : -1]))
+            ends.append((at, at + len(run)))
+        assert ends[0][1] <= ends[1][0] + 1
+
+
+# The layout of Project Gutenberg's complete works: contents and sonnets, indented plays, one play that is not.
+GUTENBERG = """The Project Gutenberg EBook
+THE SONNETS
+
+by William Shakespeare
+
+  Nobody. The sonnets are left out.
+  Nobody. Twice.
+  Nobody. Three times.
+
+
+
+
+1604
+
+THE TRAGEDY OF TWO
+
+by William Shakespeare
+
+
+DRAMATIS PERSONAE
+
+  HAMLET, a prince
+
+
+ACT I. SCENE I.
+A platform
+
+                       Enter HAMLET
+
+  Ham. Who's   there?
+    Nay, answer me;
+      stand.
+
+    Unfold yourself.              Exit
+SCENE II.
+    still he
+  HAM. Long live the king!
+  Ber. Yes.
+
+<<THIS ELECTRONIC VERSION>>
+
+
+
+THE COMEDY OF ERRORS
+
+by William Shakespeare
+
+
+ACT I. SCENE 1
+Enter the DUKE
+
+AEGEON. Proceed, Solinus.
+And by the doom
+DUKE. Merchant of Syracusa,
+plead no more;
+I am not partial.
+<<THIS ELECTRONIC VERSION>>
+nobody's
+ACT II. SCENE 1
+nobody's
+AEGEON. Once more.
+
+THE END
+"""
+
+
+def test_plays_are_split_into_what_each_role_says():
+    said = plays.speeches(PLAY)
+    assert said == {
+        "BERNARDO": ["Who's there?"],
+        "HAMLET": ["Nay, answer me: stand, and unfold yourself. Again.", "Long live the king!"],
+        "QUEEN GERTRUDE": ["Have you eyes?", "Come."],
+    }
+    assert plays.roles({"hamlet": PLAY}) == {
+        "HAMLET_HAMLET": " ".join(said["HAMLET"]),
+        "HAMLET_QUEEN_GERTRUDE": "Have you eyes? Come.",
+    }
+    assert plays.speeches("A sonnet.") == {}
+
+
+@pytest.mark.parametrize("suffix, compress", [("", bytes), (".xz", lzma.compress)])
+def test_roles_of_the_complete_works(tmp_path, suffix, compress):
+    found = plays.gutenberg(GUTENBERG)
+    assert found == {
+        "THE_TRAGEDY_OF_TWO_HAM": "Who's there? Nay, answer me; stand. Unfold yourself. "
+        "Exit still he Long live the king! ",
+        "THE_COMEDY_OF_ERRORS_AEGEON": "Proceed, Solinus. And by the doom Once more. THE END ",
+        "THE_COMEDY_OF_ERRORS_DUKE": "Merchant of Syracusa, plead no more; I am not partial. ",
+    }
+    longer = "\n".join(f"    line {k} of {k * k}" for k in range(40))
+    text = GUTENBERG.replace("  Ber. Yes.", f"  Ham. More.\n{longer}\n  Ber. Yes.")
+    (tmp_path / f"pg100.txt{suffix}").write_bytes(compress(text.encode()))
+    with pytest.warns(UserWarning, match="pg100.txt.*not the original's"):
+        dataset = data.load("shakespeare_leaf:clients=1,train=100,test=20", tmp_path)
+    expect_runs(dataset, plays.gutenberg(text), 100, 20)
+
+
+def test_plays_in_another_form_are_named_with_the_form_expected(tmp_path):
+    (tmp_path / "hamlet.txt").write_text("HAMLET. To be, or not to be.\n")
+    with pytest.raises(UserError, match="no role speaks in it; a play has lines `ROLE<TAB>text` after `ACT I`"):
+        data.load("shakespeare_leaf", tmp_path)

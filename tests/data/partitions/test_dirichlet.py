@@ -1,0 +1,165 @@
+"""Dirichlet-distributed class shares per client."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedwin import data
+from fedwin.data.partitions import fill
+from tests.data.balanced import balanced, labelled
+
+QUICK = settings(max_examples=25, deadline=None)
+
+
+# Classes per client and share of the top class of reference simulations, CIFAR-10 sizes, 100 clients.
+SHARES = {
+    "alpha=0.05": (1.385, 0.945),
+    "alpha=0.1": (1.62, 0.92),
+    "alpha=0.5": (3.215, 0.80),
+    "alpha=1": (4.3, 0.68),
+    "alpha=10": (9.5, 0.31),
+    "alpha=100": (9.8, 0.17),
+    "alpha=0.05,order=rotate": (3.1, 0.88),
+    "alpha=0.1,order=rotate": (3.25, 0.86),
+    "alpha=0.5,order=rotate": (4.8, 0.71),
+    "alpha=1,order=rotate": (5.85, 0.60),
+    "alpha=10,order=rotate": (9.9, 0.29),
+    "alpha=100,order=rotate": (10, 0.16),
+    "alpha=0.05,prior=symmetric": (3.25, 0.80),
+    "alpha=0.1,prior=symmetric": (4.3, 0.68),
+    "alpha=0.5,prior=symmetric": (8.7, 0.40),
+    "alpha=1,prior=symmetric": (9.5, 0.31),
+    "alpha=10,prior=symmetric": (9.8, 0.16),
+    "alpha=100,prior=symmetric": (9.9, 0.13),
+}
+
+
+def one_at_a_time(q, sizes, turns, rng):
+    """The rule as it is written: weights on pools that are not empty, else the pools' sizes; one draw per turn."""
+    left, histogram, fallbacks = np.array(sizes), np.zeros(q.shape), 0
+    for k in turns:
+        weights = q[k] * (left > 0)
+        if weights.sum() == 0:
+            weights, fallbacks = left, fallbacks + 1
+        c = rng.choice(len(left), p=weights / weights.sum())
+        left[c] -= 1
+        histogram[k, c] += 1
+    return np.append(histogram.ravel(), fallbacks)
+
+
+@pytest.mark.parametrize("num_classes, clients, holders", [(10, 100, 10), (10, 500, 50), (100, 100, 1), (100, 500, 5)])
+def test_alpha_zero_gives_each_client_one_class(num_classes, clients, holders):
+    part = data.deal(balanced(num_classes, 50_000), "dirichlet:alpha=0", clients, 0)
+    assert ((part.report["histogram"] > 0).sum(1) == 1).all()
+    assert ((part.report["histogram"] > 0).sum(0) == holders).all()
+    assert part.report["left_out"] == 0 and "warning" not in part.report
+
+
+def test_alpha_zero_warns_where_classes_do_not_divide():
+    with pytest.warns(UserWarning, match="two classes"):
+        part = data.deal(labelled(np.repeat(np.arange(3), [5, 7, 8]), 3), "dirichlet:alpha=0", 4, 0)
+    assert (part.sizes == 5).all() and (part.report["histogram"] > 0).sum(1).max() == 2
+    assert "warning" in part.report
+
+
+@pytest.mark.parametrize("order", ["sequential", "rotate"])
+@given(
+    alpha=st.floats(1e-12, 1e6),
+    clients=st.integers(1, 12),
+    labels=st.lists(st.integers(0, 4), min_size=12, max_size=90),
+)
+@QUICK
+def test_dirichlet_fills_every_client(order, alpha, clients, labels):
+    part = data.deal(labelled(labels, 5), f"dirichlet:alpha={alpha},order={order}", clients, 1)
+    assert (part.sizes == len(labels) // clients).all()
+    assert part.report["left_out"] == len(labels) % clients
+    assert 0 <= part.report["fallbacks"] <= len(labels)
+
+
+@pytest.mark.parametrize(
+    "alpha, low, high",
+    [(0.05, 1.32 * 0.65, 1.32 * 1.35), (0.1, 1.54 * 0.65, 1.54 * 1.35), (0.5, 2.32, 4.82), (1, 3.1, 6.45)],
+)
+def test_dirichlet_reproduces_the_published_number_of_classes(alpha, low, high):
+    dataset = balanced(10, 50_000)
+    means = [
+        (data.deal(dataset, f"dirichlet:alpha={alpha}", 100, seed).report["histogram"] > 0).sum(1).mean()
+        for seed in range(3)
+    ]
+    assert low < np.mean(means) < high
+
+
+@pytest.mark.parametrize("options", SHARES)
+def test_dirichlet_matches_the_reference_statistics(options):
+    classes, share = SHARES[options]
+    histograms = [data.deal(balanced(10, 50_000), f"dirichlet:{options}", 100, s).report["histogram"] for s in range(3)]
+    assert np.mean([(h > 0).sum(1).mean() for h in histograms]) == pytest.approx(classes, rel=0.1)
+    assert np.mean([(h.max(1) / h.sum(1)).mean() for h in histograms]) == pytest.approx(share, rel=0.06)
+
+
+def test_a_hundred_classes_at_a_large_alpha():
+    classes = (data.deal(balanced(100, 50_000), "dirichlet:alpha=1000", 100, 0).report["histogram"] > 0).sum(1)
+    assert (
+        classes.mean() == pytest.approx(95.5, rel=0.01) and classes.max() == 100 and classes.min() < 60
+    )  # the last filled
+
+
+def test_the_prior_matters_by_an_order_of_magnitude_on_a_hundred_classes():
+    dataset = balanced(100, 50_000)
+    empirical, symmetric = (
+        (data.deal(dataset, f"dirichlet:alpha=0.5,prior={p}", 100, 0).report["histogram"] > 0).sum(1).mean()
+        for p in ("empirical", "symmetric")
+    )
+    assert 3.2 < empirical < 5.2 and 58 < symmetric < 72
+
+
+def test_the_clients_filled_last_are_the_most_skewed():
+    part = data.deal(balanced(10, 50_000), "dirichlet:alpha=10", 100, 0)
+    classes = (part.report["histogram"] > 0).sum(1)[part.report["visit"]]
+    assert classes[:33].mean() - classes[-33:].mean() > 0.5
+
+
+def test_empirical_and_symmetric_agree_draw_for_draw_on_balanced_classes():
+    dataset = balanced(10, 5_000)
+    one = data.deal(dataset, "dirichlet:alpha=1,prior=empirical", 50, 4)
+    other = data.deal(dataset, "dirichlet:alpha=0.1,prior=symmetric", 50, 4)
+    np.testing.assert_array_equal(one.order, other.order)
+
+
+def test_a_large_alpha_approaches_the_class_shares():
+    labels = np.repeat(np.arange(4), [4000, 3000, 2000, 1000])
+    for text in ("dirichlet:alpha=1e6,order=rotate", "dirichlet:alpha=inf,order=rotate"):
+        histogram = data.deal(labelled(labels, 4), text, 20, 0).report["histogram"]
+        expected = 500 * np.array([0.4, 0.3, 0.2, 0.1])
+        chi2 = ((histogram - expected) ** 2 / expected).sum(1)
+        assert chi2.mean() < 8 and histogram.std() > 0  # three degrees of freedom; not exactly equal
+
+
+def test_exhausted_clients_fall_back_to_what_is_left():
+    # Everyone wants class 0 or 1 alone at this alpha; the sizes force most clients to other classes at the end.
+    part = data.deal(labelled(np.repeat([0, 1], [10, 990]), 2), "dirichlet:alpha=1e-9,prior=symmetric", 10, 0)
+    assert part.report["fallbacks"] > 0 and (part.sizes == 100).all() and part.report["left_out"] == 0
+
+
+@pytest.mark.parametrize("order", ["sequential", "rotate"])
+def test_block_draws_follow_the_one_at_a_time_law(order):
+    q, sizes, repeats = np.array([[0.5, 0.5, 0], [0, 0, 1.0], [0, 0.2, 0.8]]), [4, 3, 2], 1500
+    pool = np.repeat(np.arange(3), sizes)
+    blocks, singles = [], []
+    for seed in range(repeats):
+        rng = np.random.default_rng(seed)
+        pools = fill.Pools(pool, 3, rng)
+        if order == "rotate":
+            lists, fallbacks = fill.rotating(pools, q, 3, rng)
+            turns = np.concatenate([rng.permutation(3) for _ in range(3)])
+        else:
+            lists, fallbacks = fill.sequential(pools, lambda k, is_open: q[k] * is_open, [1, 2, 0], 3, rng)
+            turns = np.repeat([1, 2, 0], 3)
+        histogram = np.array([np.bincount(pool[rows], minlength=3) for rows in lists])
+        blocks.append(np.append(histogram.ravel(), fallbacks))
+        singles.append(one_at_a_time(q, sizes, turns, rng))
+    blocks, singles = np.array(blocks), np.array(singles)
+    error = np.sqrt((blocks.var(0) + singles.var(0)) / repeats) + 1e-9
+    assert np.abs((blocks.mean(0) - singles.mean(0)) / error).max() < 4.5
+    assert blocks[:, -1].mean() > 0.5  # the case does exercise the fallback

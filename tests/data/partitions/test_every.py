@@ -1,0 +1,148 @@
+"""What holds of every partitioner."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedwin import data
+from fedwin.data.dataset import Partition
+from fedwin.errors import UserError
+from tests.data.balanced import balanced, labelled
+
+QUICK = settings(max_examples=25, deadline=None)
+
+
+def tree_set(labels) -> data.Dataset:
+    return labelled(labels, 10, coarse=np.asarray(labels, np.int32) // 2)
+
+
+# Every label partitioner with options that suit a small data set.
+EVERY = (
+    "iid",
+    "iid:equal=true",
+    "shards:per_client=2",
+    "dirichlet:alpha=0.3",
+    "dirichlet:alpha=0.3,order=rotate",
+    "dirichlet:alpha=0.02,prior=symmetric",
+    "dirichlet:alpha=0",
+    "dirichlet:alpha=inf",
+    "yurochkin:alpha=0.5,min_size=1",
+    "quantity:classes=2",
+    "ghb_code:alpha=0.5,tries=3",
+    "ghb_code:alpha=0",
+    "pachinko",
+)
+
+
+@pytest.mark.parametrize("text", EVERY)
+@given(
+    labels=st.lists(st.integers(0, 9), min_size=60, max_size=200), clients=st.integers(1, 9), seed=st.integers(0, 99)
+)
+@QUICK
+def test_every_partition_deals_each_example_at_most_once(text, labels, clients, seed):
+    dataset = tree_set(labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        part = data.deal(dataset, text, clients, seed, allow_empty=True)
+        again = data.deal(dataset, text, clients, seed, allow_empty=True)
+    assert part.num_clients == clients
+    assert len(np.unique(part.order)) == len(part.order)
+    assert part.order.dtype == np.int32 and part.offset.dtype == np.int64
+    assert part.order.size == 0 or (0 <= part.order.min() and part.order.max() < len(labels))
+    assert part.sizes.sum() + part.report["left_out"] == len(labels)
+    expected = [np.bincount(np.asarray(labels)[part.client(k)], minlength=10) for k in range(clients)]
+    np.testing.assert_array_equal(part.report["histogram"], expected)
+    np.testing.assert_array_equal(part.report["sizes"], part.sizes)
+    assert part.order.tobytes() == again.order.tobytes() and part.offset.tobytes() == again.offset.tobytes()
+
+
+@pytest.mark.parametrize("text", [t for t in EVERY if not t.startswith("shards")])
+def test_another_seed_deals_differently(text):
+    dataset = tree_set(np.arange(800) % 10)
+    first, second = (data.deal(dataset, text, 10, seed) for seed in (0, 1))
+    assert first.order.tobytes() != second.order.tobytes()
+
+
+def test_the_deal_depends_on_no_global_state():
+    code = (
+        "import numpy as np, random, sys; np.random.seed(int(sys.argv[1])); random.seed(int(sys.argv[1]))\n"
+        "from fedwin import data; d = data.load('digits')\n"
+        "import hashlib; h = hashlib.sha256()\n"
+        "for t in ('iid', 'shards', 'dirichlet:alpha=0.5', 'yurochkin:alpha=0.5', 'quantity:classes=3'):\n"
+        "    h.update(data.deal(d, t, 20, 3).order.tobytes())\n"
+        "print(h.hexdigest())"
+    )
+    out = [
+        subprocess.run(
+            [sys.executable, "-c", code, str(seed)],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in (1, 2)
+    ]
+    assert out[0] == out[1] and len(out[0]) == 65
+
+
+def test_a_hundred_clients_unless_someone_else_knows(tmp_path):
+    dataset = balanced(10, 400)
+    for text in (None, "iid", "dirichlet:alpha=0.5", "shards"):
+        assert data.deal(dataset, text, None, 0).num_clients == 100
+    own = dataclasses.replace(dataset, natural=Partition.from_lists(np.arange(400).reshape(8, 50)))
+    assert data.deal(own, None, None, 0).num_clients == data.deal(own, "natural", None, 0).num_clients == 8
+    assert data.deal(own, "iid", None, 0).num_clients == 100
+    (tmp_path / "split.csv").write_text("user_id,image_id\n0,1\n1,0\n")
+    assert data.deal(own, f"csv:path={tmp_path / 'split.csv'}", None, 0).num_clients == 2
+
+
+@pytest.mark.parametrize(
+    "text, clients, message",
+    [
+        ("dirichlet:alpha=-1", 10, "alpha=-1"),
+        ("dirichlet:alpha=nan", 10, "alpha=nan"),
+        ("dirichlet:alpha=much", 10, "alpha=much"),
+        ("dirichlet", 10, "needs alpha"),
+        ("dirichlet:alpha=1,prior=flat", 10, "prior=flat"),
+        ("dirichlet:alpha=1,order=none", 10, "order="),
+        ("dirichlet:alpha=1,per_client=20", 10, "more than the 100"),
+        ("dirichlet:alfa=1", 10, "Did you mean 'alpha'"),
+        ("dirichlett:alpha=1", 10, "Did you mean 'dirichlet'"),
+        ("yurochkin:alpha=0", 10, "alpha=0"),
+        ("quantity:classes=0", 10, "classes=0"),
+        ("quantity:classes=11", 10, "classes=11"),
+        ("pachinko", 10, "coarse and fine"),
+        ("pachinko:beta=0", 10, "beta=0"),
+        ("domain", 10, "has none"),
+        ("natural", None, "no clients of its own"),
+        ("iid", 0, "num_clients"),
+        ("shards", 51, "more than the 100"),
+    ],
+)
+def test_bad_partitions_are_refused_in_one_line(text, clients, message):
+    with pytest.raises(UserError, match=message) as error:
+        data.deal(balanced(10, 100), text, clients, 0)
+    assert "\n" not in str(error.value)
+
+
+def test_negative_seeds_and_empty_clients_are_refused():
+    with pytest.raises(UserError, match="seed -1"):
+        data.deal(balanced(10, 100), "iid", 10, -1)
+    with pytest.raises(UserError, match="client 1 has no examples|has no examples"):
+        data.deal(labelled([0, 1, 1, 1], 2), "quantity:classes=1", 4, 0)
+    assert data.deal(labelled([0, 1, 1, 1], 2), "quantity:classes=1", 4, 0, allow_empty=True).sizes.min() == 0
+
+
+def test_sequences_have_no_label_to_split_by():
+    y = np.ones((6, 3), np.int32)
+    dataset = data.Dataset("text", {"x": y, "y": y}, {"x": y, "y": y}, 5, task="sequence")
+    with pytest.raises(UserError, match="one label per example"):
+        data.deal(dataset, "shards", 2, 0)
+    assert data.deal(dataset, "iid", 2, 0).report["histogram"] is None

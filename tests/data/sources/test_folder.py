@@ -1,0 +1,128 @@
+"""Images with lists: Landmarks, iNaturalist and any folder."""
+
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+
+from fedwin import data
+from fedwin.errors import UserError
+from tests.data.image_files import picture, write_landmarks
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
+
+
+@pytest.mark.parametrize(
+    "name, folder", [("landmarks", "landmarks-user-160k"), ("inaturalist", "inat"), ("landmarks", "")]
+)
+def test_lists_with_image_folders(tmp_path, name, folder):
+    (tmp_path / folder).mkdir(exist_ok=True)
+    write_landmarks(tmp_path / folder)
+    dataset = data.load(f"{name}:size=16,resize=20", tmp_path)
+    assert dataset.natural.ids.tolist() == ["3", "7", "10"]
+    assert [dataset.natural.client(k).tolist() for k in range(3)] == [[3], [0, 2], [1]]
+    assert dataset.train["x"].shape == (4, 16, 16, 3) and dataset.train["y"].tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(dataset.train["x"][2][8, 8], [120, 0, 0], atol=4)
+    np.testing.assert_allclose(np.asarray(dataset.test["x"])[0, 8, 8], [0, 255, 0], atol=4)
+    part = data.deal(dataset, None, None, 0)
+    assert part.report["histogram"].shape == (3, dataset.num_classes)
+
+
+def test_lists_inside_their_zip(tmp_path):
+    write_landmarks(tmp_path)
+    with zipfile.ZipFile(tmp_path / "landmarks-user-160k.zip", "w") as archive:
+        for name in ("federated_train.csv", "test.csv"):
+            archive.write(tmp_path / name, f"landmarks-user-160k/{name}")
+            (tmp_path / name).unlink()
+    assert data.load("landmarks:size=8,resize=8", tmp_path).natural.ids.tolist() == ["3", "7", "10"]
+
+
+def test_tff_lists_choose_the_clients_column(tmp_path):
+    for k in range(3):
+        (tmp_path / f"{k}.png").write_bytes(picture((k, k, k), kind="PNG"))
+    (tmp_path / "iNaturalist_train.csv").write_text("user_120k,geo_100,image_id,class\nu1,g,0,5\nNA,g,1,6\n")
+    (tmp_path / "iNaturalist_test.csv").write_text("user_120k,geo_100,image_id,class\nNA,NA,2,1\n")
+    dataset = data.load("inaturalist:size=8,resize=8", tmp_path)
+    assert dataset.train["y"].tolist() == [5] and dataset.natural.ids.tolist() == ["u1"]
+    assert data.load("inaturalist:size=8,resize=8,users=geo_100", tmp_path).natural.sizes.tolist() == [2]
+
+
+def test_any_folder_or_tar_of_images_with_lists(tmp_path):
+    write_landmarks(tmp_path)
+    with tarfile.open(tmp_path / "all.tar", "w") as archive:
+        archive.add(tmp_path / "images", "images")
+    with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "images", "images")
+    lists = "train=federated_train.csv,test=test.csv,size=8,resize=8"
+    seen = [
+        data.load(f"image_folder:{lists},images={place}", tmp_path) for place in ("images", "all.tar", "all.tar.gz")
+    ]
+    for dataset in seen:
+        np.testing.assert_array_equal(np.asarray(dataset.train["x"]), np.asarray(seen[0].train["x"]))
+    assert seen[0].num_classes == 4 and seen[0].natural.num_clients == 3
+    (tmp_path / "federated_train.csv").write_text("image_id,class\nid0,0\nid1,1\n")
+    assert data.load(f"image_folder:{lists},images=images", tmp_path).natural is None
+
+
+@pytest.mark.parametrize(
+    "train, message",
+    [
+        ("user_id,image_id,class\n1,id0,0\n1,id9,1\n", "federated_train.csv: image 'id9' .record 2."),
+        ("user_id,image_id,class\n1,id0,0\n2,id0,1\n", "line 3: image 'id0' is listed twice"),
+        ("user_id,image_id,class\n1,id0,cat\n", "line 2: class 'cat'"),
+        ("user_id,image_id,class\n1,id0,2028\n", "record 1: class 2028 is not in 0..2027"),
+        ("user,image,class\n1,id0,0\n", "column image_id, user_id is missing"),
+        ("user_id,image_id,class\n", "lists no image"),
+        ("user_id,image_id,class\n1,id0,2.7\n", "line 2: class '2.7' is not a whole number"),
+        ("user_id,image_id,class\n1,id0,inf\n", "line 2: class 'inf' is not a whole number"),
+        ("user_id,image_id,class\n1,id0,nan\n", "line 2: class 'nan' is not a whole number"),
+        ("user_id,image_id,class\n1,id0,3e9\n", "line 2: class '3e9' is not a whole number"),
+        ("user_id,image_id,class\n1,id0,-1\n", "line 2: class '-1' is not a whole number >= 0"),
+        ("image_id,class,user_id\nid0,0,1\nid1,1\n", "line 3: it has fewer values than the 3 columns"),
+        ('user_id,image_id,class\n1,"id0,0\n1,id1,1\n', "line 2: not a CSV file .*is a quote left open"),
+        ('user_id,image_id,class\n1,"' + "id0,0\n" * 30_000, "not a CSV file"),
+        ('user_id,"image_id,class\n', "not a CSV file"),
+    ],
+)
+def test_bad_lists_are_named(tmp_path, train, message):
+    write_landmarks(tmp_path)
+    (tmp_path / "federated_train.csv").write_text(train)
+    with pytest.raises(UserError, match=message) as error:
+        data.load("landmarks", tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_an_image_that_two_files_may_be_is_refused(tmp_path):
+    write_landmarks(tmp_path)
+    other = tmp_path / "images" / "b"
+    other.mkdir()
+    (other / "id1.jpg").write_bytes(picture((0, 0, 9)))
+    both = r"image 'id1' .record 2. names 2 files, .*/images/a/id1.jpg and .*/images/b/id1.jpg"
+    with pytest.raises(UserError, match=f"federated_train.csv: {both}"):
+        data.load("landmarks", tmp_path)
+    text = (tmp_path / "federated_train.csv").read_text()
+    (tmp_path / "federated_train.csv").write_text(text.replace("id1", "b/id1"))  # a path leaves no doubt
+    np.testing.assert_allclose(data.load("landmarks:size=8", tmp_path).train["x"][1][4, 4], [0, 0, 9], atol=4)
+    (other / "id1.png").write_bytes(picture((0, 0, 9), kind="PNG"))
+    with pytest.raises(UserError, match="image 'b/id1' .record 2. names 2 files"):
+        data.load("landmarks", tmp_path)
+
+
+def test_lists_of_spreadsheets(tmp_path):
+    write_landmarks(tmp_path)
+    text = (tmp_path / "federated_train.csv").read_text()
+    (tmp_path / "federated_train.csv").write_text("\ufeff" + text.replace(",3\n", ",3.0\n").replace("\n", "\r\n"))
+    assert data.load("landmarks", tmp_path).train["y"].tolist() == [0, 1, 2, 3]
+
+
+def test_an_undecodable_or_vanished_image_is_named_when_it_is_used(tmp_path):
+    write_landmarks(tmp_path)
+    path = tmp_path / "images" / "a" / "id1.jpg"
+    path.write_bytes(path.read_bytes()[:150])
+    dataset = data.load("landmarks:size=8,resize=8", tmp_path)
+    with pytest.raises(UserError, match="id1.jpg: not a decodable image"):
+        np.asarray(dataset.train["x"])
+    path.unlink()
+    with data.ExampleSource(dataset.train, threads=2) as lazy, pytest.raises(UserError, match="id1.jpg.*No such file"):
+        lazy.gather([0, 1])

@@ -1,0 +1,83 @@
+"""Images that are decoded when they are used, and rows that are read ahead."""
+
+import io
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedwin import data
+from fedwin.data import reader as source
+from fedwin.errors import UserError
+from tests.data.image_files import picture
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
+
+
+def test_images_behave_like_a_read_only_array():
+    images = data.Images([picture((k, 2 * k, 0), (10, 8), "PNG") for k in range(6)], 4, 6)
+    whole = np.asarray(images)
+    assert images.shape == whole.shape == (6, 4, 4, 3) and images.dtype == whole.dtype and len(images) == 6
+    assert images.nbytes == whole.nbytes and images.ndim == whole.ndim
+    np.testing.assert_array_equal(whole[:, 1, 1, 1], 2 * np.arange(6))
+    for rows in (3, slice(1, 4), [5, 0, 0], np.array([True, False] * 3), -1):
+        np.testing.assert_array_equal(images[rows], whole[rows])
+    grey = data.Images([picture((9, 9, 9), kind="PNG")], 4, channels=1)
+    assert grey[0].shape == (4, 4, 1) and grey[0].max() == 9
+    with pytest.raises(UserError, match="resize >= size"):
+        data.Images([], 10, 5)
+
+
+def test_the_short_side_is_scaled_and_the_centre_cut():
+    wide = np.zeros((10, 40, 3), np.uint8)
+    wide[:, 15:25] = 255
+    stream = io.BytesIO()
+    Image.fromarray(wide).save(stream, "PNG")
+    cut = source.decode(stream.getvalue(), 8, 10)
+    assert cut.shape == (8, 8, 3) and (cut == 255).all()
+
+
+def test_gather_and_prefetch_give_the_same_rows(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(200).reshape(50, 4))
+    images = data.Images([picture((k, 0, 0), (4, 4), "PNG") for k in range(50)], 4)
+    features = {"x": images, "m": np.load(tmp_path / "x.npy", mmap_mode="r"), "y": np.arange(50)}
+    with data.ExampleSource(features, threads=3) as lazy:
+        assert len(lazy) == 50
+        rows = np.random.default_rng(0).integers(0, 50, (7, 2, 3))
+        for batch, examples in zip(rows, lazy.prefetch(iter(rows)), strict=True):
+            assert examples["x"].shape == (2, 3, 4, 4, 3)
+            np.testing.assert_array_equal(examples["x"][..., 0, 0, 0], batch)
+            np.testing.assert_array_equal(examples["m"][..., 0], 4 * batch)
+            np.testing.assert_array_equal(examples["y"], batch)
+            assert not isinstance(examples["m"], np.memmap)
+        assert lazy.gather(np.zeros((0,), int))["x"].shape == (0, 4, 4, 3)
+        for bad in ([50], [-1]):
+            with pytest.raises(UserError, match="is not in 0..49"):
+                lazy.gather(bad)
+    with pytest.raises(UserError, match="differ in length"):
+        data.ExampleSource({"x": images, "y": np.arange(3)})
+
+
+def test_prefetch_decodes_ahead_but_not_further_than_asked():
+    started, gate = [], threading.Event()
+
+    class Slow(data.Images):
+        def image(self, item):
+            started.append(item)
+            gate.wait(5)
+            return np.zeros((1, 1, 3), np.uint8)
+
+    with data.ExampleSource({"x": Slow(range(100), 1)}, threads=1) as lazy:
+        asked = []
+
+        def batches():
+            for k in range(10):
+                asked.append(k)
+                yield np.array([k])
+
+        stream = lazy.prefetch(batches(), depth=2)
+        gate.set()
+        next(stream)
+        assert asked == [0, 1, 2]  # the batch in hand and two ahead
+        assert len(list(stream)) == 9 and started == list(range(10))
