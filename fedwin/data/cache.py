@@ -158,14 +158,15 @@ def read(folder, text: str | None = None) -> Dataset:
         integrity.check_opened(folder, meta.get("arrays", {}))
         if text is not None:
             check_choice(folder, text)
-        sides = [
+        train, test = [
             {key: np.load(folder / f"{split}.{key}.npy", mmap_mode="r") for key in meta["features"][split]}
             for split in ("train", "test")
         ]
         optional = lambda key: None if meta[key] is None else tuple(meta[key])
         return Dataset(
             meta["name"],
-            *sides,
+            train,
+            test,
             meta["num_classes"],
             task=meta["task"],
             mean=optional("mean"),

@@ -64,7 +64,7 @@ def fetch(
         done, total = receive(url, partial, done, hand, progress)
         if done < total:
             raise UserError(f"{url}: broke off after {done} of {total} bytes; run the same command again to continue.")
-        found = files.file_digest(partial, kind) if checksum else checksum
+        found = files.file_digest(partial, kind) if kind and checksum else checksum
         if found != checksum:
             partial.unlink()
             raise UserError(f"{url}: {kind} {found}, not {checksum}; the file was removed, fetch it again.")

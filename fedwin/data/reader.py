@@ -214,7 +214,7 @@ class ExampleSource:
 
     def prefetch(self, batches: Iterable[np.ndarray], depth: int = 2) -> Iterator[Examples]:
         """Yields `gather(rows)` for every index array in order, decoding up to `depth` of them ahead."""
-        waiting = collections.deque()
+        waiting: collections.deque[list] = collections.deque()
         for rows in batches:
             waiting.append(self.pending(rows))
             if len(waiting) > depth:

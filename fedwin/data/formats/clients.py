@@ -21,7 +21,9 @@ def flatten(stream, where, num_classes: int | None = None) -> tuple[Examples, Pa
     Raises:
       UserError: no client, an empty one, an id twice, clients with different features, or a label out of range.
     """
-    ids, sizes, columns = [], [], {}
+    ids: list[bytes | str] = []
+    sizes: list[int] = []
+    columns: dict[str, list[np.ndarray]] = {}
     seen = set()
     for client, features in stream:
         name = text(client)

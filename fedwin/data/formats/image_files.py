@@ -46,7 +46,8 @@ def by_name(images, wanted: set[str]) -> dict[str, list[str]]:
       images: (folder or archive, path in it) of the image files.
       wanted: what the lists say; nothing else is indexed.
     """
-    paths, bare = {}, {}
+    paths: dict[str, list[str]] = {}
+    bare: dict[str, list[str]] = {}
     for place, name in sorted(images):
         for table, text in ((paths, name), (bare, name.rsplit("/", 1)[-1])):
             for key in {text, text.rsplit(".", 1)[0]} & wanted:

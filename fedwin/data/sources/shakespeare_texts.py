@@ -65,7 +65,8 @@ def texts_of_leaf(folders) -> dict[str, tuple[str, str]]:
     Windows that do not overlap leave 80 times fewer examples than LEAF's own: train and test are joined again then and
     the text itself is cut.
     """
-    sides, strides = [{}, {}], {}
+    sides: list[dict[str, str]] = [{}, {}]
+    strides: dict[int, str] = {}
     for side, folder in zip(sides, folders):
         for path, user, x, y in leaf.read(folder):
             where = f"{path}, client '{user}'"
