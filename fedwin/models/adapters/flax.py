@@ -33,8 +33,12 @@ class _Watch:
 class _Module:
     """A flax module that is called with the arguments that its signature has."""
 
-    def __init__(self, module, name: str):
-        self.module, self.name = module, name
+    def __init__(self, module, name: str | None):
+        if not isinstance(module, nn.Module):
+            raise UserError(
+                f"from_flax: {module!r} is no flax.linen module; create one first, such as Network(), and give that."
+            )
+        self.module, self.name = module, name or type(module).__name__
         self.signature = inspect.signature(type(module).__call__).parameters
 
     def arguments(self, train: bool, mask) -> dict[str, Any]:
@@ -114,29 +118,39 @@ def from_flax(
       UserError: when the module does not take examples of that shape, returns no logits or not num_classes of them, or
         keeps state other than 'batch_stats'.
     """
-    if not isinstance(module, nn.Module):
-        raise UserError(
-            f"from_flax: {module!r} is no flax.linen module; create one first, such as Network(), and give that."
-        )
-    name, dtype, input_shape = name or type(module).__name__, compute_dtype(dtype), tuple(input_shape)
+    dtype, input_shape = compute_dtype(dtype), tuple(input_shape)
     watch, wrapped = _Watch(), _Module(module, name)
+    name = wrapped.name
 
     @jax.jit  # one compilation instead of one per operation, one trace for the shapes here and for init
     def initialise(key):
         streams = {"params": key, "dropout": jax.random.fold_in(key, 1)}
         return wrapped.init(streams, jnp.zeros((1, *input_shape), input_dtype), watch)
 
+    out, variables = _shapes(name, input_shape, initialise)
+    width = width_of(name, wrapped.logits(out), num_classes)
+    params, has_stats = variables.get("params", {}), _collections(name, variables)
+    path = locate(name, params, classifier_path, watch.seen, width)
+    init, apply = _init(initialise, dtype), _apply(wrapped, path, has_stats, lower)
+
+    def classifier(params, features):
+        return linear(subtree(params, path), features, "kernel", "bias", dtype)
+
+    return Model(init, apply, classifier if is_linear(params, path, "kernel") else None, path, name, width)
+
+
+def _shapes(name: str, input_shape, initialise):
+    """Returns the shapes of (what the module returns, its variables); UserError where it cannot be traced."""
     try:
-        out, variables = jax.eval_shape(initialise, jax.random.key(0))
+        return jax.eval_shape(initialise, jax.random.key(0))
     except UserError:
         raise
     except Exception as error:  # whatever a foreign network raises at an input that it was not made for
         raise refusal(name, input_shape, error) from error
-    width = width_of(name, wrapped.logits(out), num_classes)
-    has_stats = _collections(name, variables)
-    params = variables.get("params", {})
-    path = locate(name, params, classifier_path, watch.seen, width)
-    apply = _apply(wrapped, path, has_stats, lower)
+
+
+def _init(initialise, dtype):
+    """Returns Model.init of a module."""
 
     def init(key):
         _, values = initialise(key)
@@ -144,10 +158,7 @@ def from_flax(
             values = jax.tree.map(lambda x: x.astype(dtype), values)
         return Variables(values.get("params", {}), values.get("batch_stats", ()))
 
-    def classifier(params, features):
-        return linear(subtree(params, path), features, "kernel", "bias", dtype)
-
-    return Model(init, apply, classifier if is_linear(params, path, "kernel") else None, path, name, width)
+    return init
 
 
 def _apply(wrapped: _Module, path, has_stats: bool, lower: bool):

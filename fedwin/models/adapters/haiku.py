@@ -60,13 +60,16 @@ def from_haiku(
             )
         return values if stateful else (values, ())
 
-    def run(kwargs):
-        def function(params, stats, batch, key):
-            if stateful:
-                return transformed.apply(params, stats, key, batch, **kwargs)
-            return transformed.apply(params, key, batch, **kwargs), stats
-
-        return function
-
-    functions = Functions(init, run(train_kwargs), run(eval_kwargs))
+    functions = Functions(init, *(_call(transformed, stateful, kwargs) for kwargs in (train_kwargs, eval_kwargs)))
     return from_functions(functions, sample_batch, num_classes, classifier_path, name)
+
+
+def _call(transformed, stateful: bool, kwargs):
+    """Returns (params, stats, batch, key) -> (logits, stats) of a transform."""
+
+    def function(params, stats, batch, key):
+        if stateful:
+            return transformed.apply(params, stats, key, batch, **kwargs)
+        return transformed.apply(params, key, batch, **kwargs), stats
+
+    return function
