@@ -5,7 +5,7 @@ import sys
 import jax
 
 # A function that jax has removed and FedJAX still calls; nothing but this process gets it back.
-jax.tree_map = jax.tree.map
+jax.tree_map = jax.tree_util.tree_map
 
 import fedjax  # noqa: E402
 import numpy as np  # noqa: E402
