@@ -1,6 +1,8 @@
 """Runs methods on N CPU devices and in a plain loop, and compares; a process of its own (N is set once).
 
-python -m tests.testing.sharded_worker 8 [CHOICE ...]        all of the registry without a choice; MESH/CHOICE uses MESH of the devices
+python -m tests.testing.sharded_worker 8 [CHOICE ...]
+
+Without a choice all of the registry is run; MESH/CHOICE uses MESH of the devices.
 """
 
 import sys
@@ -27,7 +29,8 @@ def main(devices, choices):
         fewer, slash, choice = text.rpartition("/")
         mesh = make_mesh(int(fewer) if slash else devices)
         bench = testing.Bench(choice, p, rounds=4)
-        # 8 devices: two of them only see padding, tables and rings are split; 4: a chunk of one client at a time, both whole.
+        # 8 devices: two of them only see padding, tables and rings are split.
+        # 4 devices: a chunk of one client at a time, tables and rings whole.
         placement.LARGE_TABLE_BYTES, placement.LONG_VECTOR = WHOLE if mesh.size == 4 else (0, 0)
         testing.check_strategy(bench, Strategy(1 if mesh.size == 4 else None, mesh))
         print(choice, "ok", flush=True)
