@@ -39,7 +39,10 @@ def flag_of(field: str) -> str:
 
 def default_of(field: dataclasses.Field) -> Any:
     """Returns the default of a field, a fresh one where it is a list."""
-    return field.default if callable(field.default_factory) is False else field.default_factory()
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    make: Any = field.default_factory
+    return make()
 
 
 def define(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:

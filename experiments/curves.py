@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402  (after the backend has been chosen)
+from matplotlib import pyplot as plt
 
 Curve = tuple[str, np.ndarray, np.ndarray]
 

@@ -7,7 +7,7 @@ from fedwin import data
 from fedwin.errors import UserError
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402  (after the backend has been chosen)
+from matplotlib import pyplot as plt
 
 
 def draw(part: data.Partition, dataset: data.Dataset, kind: str, shown: int, path: str) -> None:

@@ -5,6 +5,7 @@ Arguments: platform, CPU devices, what `--import` named.
 
 import sys
 import time
+from typing import Any
 
 import jax
 import jax.monitoring
@@ -39,7 +40,8 @@ def step_flops(solver, model, case, params) -> float:
 
     # Mapped over one client, convolutions are plain products: XLA counts the body of a loop over images only once.
     one = jax.tree.map(lambda leaf: leaf[None], params)
-    return float(jax.jit(jax.vmap(step, (0, None))).lower(one, batch).compile().cost_analysis()["flops"])
+    costs: Any = jax.jit(jax.vmap(step, (0, None))).lower(one, batch).compile().cost_analysis()
+    return float(costs["flops"])
 
 
 def runner(algorithm, watching, strategy, store, run, case, rounds_max):
