@@ -64,7 +64,10 @@ def run(
         except (flags.Error, UserError) as error:
             sys.exit(failed(error))
 
-    app.run(guarded(main), line, flags_parser=parse)
+    try:
+        app.run(guarded(main), line, flags_parser=parse)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def failed(error: Exception) -> int:
@@ -87,8 +90,6 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
             main(argv)
         except (UserError, app.UsageError) as error:
             sys.exit(failed(error))
-        except BrokenPipeError:  # `| head` has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
             print("interrupted; the same command resumes from the last checkpoint.", file=sys.stderr)
             sys.exit(130)

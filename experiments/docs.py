@@ -25,9 +25,9 @@ def build(folder: str | pathlib.Path) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         pdoc.pdoc(*modules(), output_directory=pathlib.Path(folder))
-    return [
-        str(w.message).splitlines()[0] for w in caught if "pdoc" in w.filename and w.category is not DeprecationWarning
-    ]
+    # Some packages bring their modules along, others (those with __all__) do not: all are named, so some come twice.
+    said = [str(w.message) for w in caught if "pdoc" in w.filename and w.category is not DeprecationWarning]
+    return [line.splitlines()[0] for line in said if "already been added" not in line]
 
 
 def main(arguments: list[str]) -> int:
