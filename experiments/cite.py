@@ -7,6 +7,7 @@ fedwin citation runs/digits/fedavg
 import json
 import pathlib
 
+from fedwin import plugins
 from fedwin.citations import citation
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
@@ -27,9 +28,12 @@ def of(word: str) -> str | Config:
         return word
     try:
         known = json.loads((path / "config.json").read_text())["config"]
-        return Config(**{name: known[name] for name in ("algorithm", "wrap", "observe", "loss")})
+        config = Config(**{name: known[name] for name in ("algorithm", "wrap", "observe", "loss")})
+        imports = list(known.get("imports", ()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{word}: this is not the directory of a run; `fedwin list runs` shows them.") from error
+    plugins.load(imports)  # what it used may be the user's own
+    return config
 
 
 def define_flags() -> dict[str, list[str]]:
