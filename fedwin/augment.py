@@ -1,4 +1,4 @@
-"""From stored examples to network input: normalisation, and train-time augmentation per image, inside the compiled step."""
+"""From stored examples to network input, inside the compiled step: augmentation per image, and normalisation."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,16 +8,28 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedwin.errors import UserError
-from fedwin.registry import Registry
+from fedwin.registry import Choice, Registry
 
 AUGMENTATIONS = Registry("augmentation")
 
 
 class Augmentation(NamedTuple):
-    """train: (images [B, H, W, C], key) -> images; evaluation: what becomes of images that are tested on."""
+    """What happens to images before the network sees them.
+
+    Attributes:
+      train: (images [B, H, W, C], key) -> images.
+      evaluation: images -> images, of those that are tested on.
+      name: for error lines; '' takes any example, not images alone.
+    """
 
     train: Callable
     evaluation: Callable = lambda images: images
+    name: str = ""
+
+
+def build(augmentation: str | Choice | Augmentation) -> Augmentation:
+    """Returns an augmentation given by its text or choice, or as it is; raises UserError where the text is wrong."""
+    return augmentation if isinstance(augmentation, Augmentation) else AUGMENTATIONS.build(augmentation)
 
 
 def _central(images, height: int, width: int):
@@ -40,7 +52,7 @@ def none():
 @AUGMENTATIONS.register("flip")
 def flip():
     """Mirrors every image left-right with probability 1/2."""
-    return Augmentation(_flip)
+    return Augmentation(_flip, name="flip")
 
 
 @AUGMENTATIONS.register("crop_flip")
@@ -49,8 +61,8 @@ def crop_flip(*, padding: int | None = None, size: int = 0):
 
     Args:
       padding: zeros around the image before it is cut; 4, or 0 where a size is given.
-      size: side of what is cut, in training at random and from the centre in evaluation (images stored at 256 are trained
-        on at 224); 0: as large as the image.
+      size: side of what is cut, in training at random and from the centre in evaluation (images stored at 256 are
+        trained on at 224); 0: as large as the image.
     """
     padding = (0 if size else 4) if padding is None else padding
     if not isinstance(padding, int) or padding < (0 if size else 1):
@@ -61,8 +73,8 @@ def crop_flip(*, padding: int | None = None, size: int = 0):
     def cut_to(height, width):
         if size > min(height, width):
             raise UserError(
-                f"augmentation crop_flip: size={size} cannot be cut from images of {height} x {width}; load larger ones "
-                f"(landmarks:size=256) or give a smaller size."
+                f"augmentation crop_flip: size={size} cannot be cut from images of {height} x {width}; load larger "
+                f"ones (landmarks:size=256) or give a smaller size."
             )
         return (size or height), (size or width)
 
@@ -76,29 +88,33 @@ def crop_flip(*, padding: int | None = None, size: int = 0):
         crop = lambda image, at: lax.dynamic_slice(image, (at[0], at[1], 0), (*to, channels))
         return _flip(jax.vmap(crop)(padded, corner), flip_key)
 
-    return Augmentation(train, lambda images: _central(images, *cut_to(*images.shape[-3:-1])))
+    return Augmentation(train, lambda images: _central(images, *cut_to(*images.shape[-3:-1])), "crop_flip")
 
 
-def output_shape(augmentation: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape of what the network sees of examples of this shape; UserError where they are no images."""
-    augment = AUGMENTATIONS.build(augmentation)
-    if augmentation == "none":
+def output_shape(augmentation: str | Choice | Augmentation, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape of what the network sees of examples of this shape.
+
+    Raises:
+      UserError: when they are no images.
+    """
+    augment = build(augmentation)
+    if not augment.name:
         return tuple(shape)
     if len(shape) != 3:
         raise UserError(
-            f"augmentation '{augmentation}' needs images [H, W, C]; this data set has examples {list(shape)}."
+            f"augmentation '{augment.name}' needs images [H, W, C]; this data set has examples {list(shape)}."
         )
     return jax.eval_shape(augment.evaluation, jax.ShapeDtypeStruct((1, *shape), jnp.uint8)).shape[1:]
 
 
-def normaliser(mean, std, augmentation: str = "none"):
+def normaliser(mean, std, augmentation: str | Choice | Augmentation = "none"):
     """Returns batch -> batch, the preparation of what is tested on: the augmentation's central cut, then per channel
 
         x <- (x / 255 if uint8 - mean) / std
 
     in float32; inputs that are no numbers to scale (tokens) stay as they are.
     """
-    cut = AUGMENTATIONS.build(augmentation).evaluation
+    cut = build(augmentation).evaluation
 
     def normalise(batch):
         return batch | {"x": _scaled(cut(batch["x"]), mean, std)}
@@ -116,13 +132,13 @@ def _scaled(x, mean, std):
     return x
 
 
-def train_preparation(mean, std, augmentation: str = "none"):
+def train_preparation(mean, std, augmentation: str | Choice | Augmentation = "none"):
     """Returns (batch, key) -> batch: augmentation of the stored image (crops pad with black), then normalisation."""
-    augment = AUGMENTATIONS.build(augmentation).train
+    augment = build(augmentation)
 
     def prepare(batch, key):
-        if augmentation != "none" and batch["x"].ndim != 4:
-            raise UserError(f"augmentation '{augmentation}' needs images [B, H, W, C]; this data set has none.")
-        return batch | {"x": _scaled(augment(batch["x"], key), mean, std)}
+        if augment.name and batch["x"].ndim != 4:
+            raise UserError(f"augmentation '{augment.name}' needs images [B, H, W, C]; this data set has none.")
+        return batch | {"x": _scaled(augment.train(batch["x"], key), mean, std)}
 
     return prepare

@@ -33,13 +33,18 @@ class Variables(NamedTuple):
 class Client(NamedTuple):
     """What one client sees. The engine maps over a cohort of them.
 
-    id: int32 [], global number; slot: int32 [], its row of this dispatch's table.
-    size: int32 [], number of examples, 0 marks padding; weight: float [], N_i / sum of all N.
-    key: PRNG key of (seed, round, client, phase); round: int32 [], completed rounds before this one.
-    index: int32 [n_max], its rows of `examples`, the first `size` of them valid.
-    info: its row of Federation.info (class counts, domain, ...).
-    state: its row of the client table; stats: the broadcast model statistics.
-    examples: feature -> array [N, ...], one flat store shared by all clients, never mapped.
+    Attributes:
+      id: global number, int32 [].
+      slot: its row of this dispatch's table, int32 [].
+      size: number of examples, int32 [], 0 marks padding.
+      weight: N_i / sum of all N, float [].
+      key: PRNG key of (seed, round, client, phase).
+      round: completed rounds before this one, int32 [].
+      index: its rows of `examples`, int32 [n_max], the first `size` of them valid.
+      info: its row of Federation.info (class counts, domain, ...).
+      state: its row of the client table.
+      stats: the broadcast model statistics.
+      examples: feature -> array [N, ...], one flat store shared by all clients, never mapped.
     """
 
     id: jax.Array
@@ -48,7 +53,7 @@ class Client(NamedTuple):
     weight: jax.Array
     key: jax.Array
     round: jax.Array
-    index: jax.Array
+    index: jax.Array  # type: ignore[assignment]  # a tuple has a method of this name
     info: PyTree
     state: PyTree
     stats: PyTree
@@ -71,12 +76,40 @@ def mean(values: PyTree, weight) -> Mean:
     return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), values), jnp.asarray(weight, float))
 
 
+class MeanStep(Mean):
+    """A Mean of the clients' steps y_i - x from the server model: what wrappers bound or average, under any key."""
+
+    __slots__ = ()
+
+
+def mean_step(step: PyTree, weight) -> MeanStep:
+    """Returns a client's step y_i - x as its part of the cohort's mean step."""
+    return MeanStep(*mean(step, weight))
+
+
+def _is_mean_step(x) -> bool:
+    return isinstance(x, MeanStep)
+
+
+def mean_step_of(message: PyTree) -> MeanStep | None:
+    """Returns the one mean step in a message, or None where there is none or more than one."""
+    found = [x for x in jax.tree.leaves(message, is_leaf=_is_mean_step) if _is_mean_step(x)]
+    return found[0] if len(found) == 1 else None
+
+
+def with_mean_step(message: PyTree, step: Mean) -> PyTree:
+    """Returns the message with another mean step in the place of its own."""
+    return jax.tree.map(lambda x: MeanStep(*step) if _is_mean_step(x) else x, message, is_leaf=_is_mean_step)
+
+
 class Update(NamedTuple):
     """What one client returns.
 
-    message: summed over the cohort, the only thing that the server ever sees.
-    state: replaces the client's row; stats: averaged by the engine with Algorithm.weighting.
-    metrics: name -> Mean, summed over the cohort.
+    Attributes:
+      message: summed over the cohort, the only thing that the server ever sees.
+      state: replaces the client's row.
+      stats: averaged by the engine with Algorithm.weighting.
+      metrics: name -> Mean, summed over the cohort.
     """
 
     message: PyTree
@@ -93,11 +126,12 @@ def all_on_the_wire(down, message):
 class Phase(NamedTuple):
     """One round trip.
 
-    broadcast: (params, state) -> down.
-    client: (down, Client) -> Update, or None: the server acts alone.
-    server: (params, state, total, round) -> (params, state); where client is None,
-      (params, state, stats, round) -> (params, state, stats).
-    wire: (down, message) -> (down, up), what the protocol really transmits.
+    Attributes:
+      broadcast: (params, state) -> down.
+      client: (down, Client) -> Update, or None: the server acts alone.
+      server: (params, state, total, round) -> (params, state); where client is None,
+        (params, state, stats, round) -> (params, state, stats).
+      wire: (down, message) -> (down, up), what the protocol really transmits.
     """
 
     broadcast: Callable
@@ -106,14 +140,21 @@ class Phase(NamedTuple):
     wire: Callable = all_on_the_wire
 
 
+def nothing_fades(node) -> bool:
+    """The default of Algorithm.fades."""
+    return False
+
+
 class Algorithm(NamedTuple):
     """A federated algorithm.
 
-    init: params -> server state, without params (as in optax).
-    phases: nearly always one; MIME has two.
-    client_init: (initial params, id) -> row of the client table; () for stateless clients.
-    eval_model: (Variables, state) -> Variables that are evaluated, observed and released.
-    weighting: 'samples' (p_i = N_i / sum N) or 'uniform' (p_i = 1 / |S|).
+    Attributes:
+      init: (params, key) -> server state, without params (as in optax).
+      phases: nearly always one; MIME has two.
+      client_init: (initial params, id, key) -> row of the client table; () for stateless clients.
+      eval_model: (Variables, state) -> Variables that are evaluated, observed and released.
+      weighting: 'samples' (p_i = N_i / sum N) or 'uniform' (p_i = 1 / |S|).
+      fades: node of the server state -> whether it is made of moments that forget (Adam's), which may start anew.
     """
 
     init: Callable
@@ -121,14 +162,16 @@ class Algorithm(NamedTuple):
     client_init: Callable
     eval_model: Callable
     weighting: str = "samples"
+    fades: Callable[[Any], bool] = nothing_fades
 
 
 class Observer(NamedTuple):
     """Reads a trajectory and never changes it.
 
-    init: Variables -> state.
-    update: (round, Variables, state) -> state; `round` = completed rounds before the one just done.
-    read: (Variables, state) -> dict name -> Variables to evaluate.
+    Attributes:
+      init: Variables -> state.
+      update: (round, Variables, state) -> state; `round` = completed rounds before the one just done.
+      read: (Variables, state) -> dict name -> Variables to evaluate.
     """
 
     init: Callable
@@ -139,8 +182,11 @@ class Observer(NamedTuple):
 class Setting(NamedTuple):
     """What a builder may know about the run.
 
-    num_clients: K; clients_per_round: |S|; num_rounds: T.
-    init_fn: key -> params, the model's initialiser (FedHBM's random anchors).
+    Attributes:
+      num_clients: K.
+      clients_per_round: |S|.
+      num_rounds: T.
+      init_fn: key -> params, the model's initialiser (FedHBM's random anchors).
       model: models.Model, for what must know the network's parts (FedFA's last layer, BatchNorm's statistics).
     """
 
@@ -153,8 +199,9 @@ class Setting(NamedTuple):
     @property
     def key(self):
         raise UserError(
-            "an algorithm, wrapper or observer reads setting.key, but one compiled program serves all seeds: what differs "
-            "by seed belongs in its state; take the key as a further argument, init(params, key) or client_init(params, id, key)."
+            "an algorithm, wrapper or observer reads setting.key, but one compiled program serves all seeds: what "
+            "differs by seed belongs in its state; take the key as a further argument, init(params, key) or "
+            "client_init(params, id, key)."
         )
 
     @property
@@ -201,6 +248,7 @@ def algorithm(
     eval_model=lambda model, state: model,
     weighting="samples",
     wire=all_on_the_wire,
+    fades=nothing_fades,
 ) -> Algorithm:
     """Builds a one-phase algorithm; the defaults are FedAvg's (broadcast params, no state).
 
@@ -209,4 +257,4 @@ def algorithm(
     """
     first = init if _takes(init, 2) else WithoutKey(init)
     row = client_init if _takes(client_init, 3) else WithoutKey(client_init)
-    return Algorithm(first, (Phase(broadcast, client, server, wire),), row, eval_model, weighting)
+    return Algorithm(first, (Phase(broadcast, client, server, wire),), row, eval_model, weighting, fades)

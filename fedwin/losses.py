@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
+from fedwin import checks
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.registry import Registry
@@ -47,11 +48,11 @@ def sequence_nll(logits, labels):
 
 
 def last_target(tokens):
-    """Returns the position [B] at which a model without a time axis predicts, from inputs or labels [B, T], 0 = padding.
+    """Returns the position [B] at which a model without a time axis predicts, from inputs or labels [B, T].
 
-    The last one, T - 1; where padding fills the row up, the one whose target is the last word: the row's last target is
-    EOS then, which follows every end and is nothing to learn. (So one target a row. A row that ends with EOS at T - 1
-    looks full from its inputs and keeps EOS as its target; accuracies leave that out.)
+    0 is padding. The last one, T - 1; where padding fills the row up, the one whose target is the last word: the row's
+    last target is EOS then, which follows every end and is nothing to learn. (So one target a row. A row that ends
+    with EOS at T - 1 looks full from its inputs and keeps EOS as its target; accuracies leave that out.)
     """
     length = tokens.shape[-1]
     real = jnp.max(jnp.where(tokens != 0, jnp.arange(1, length + 1), 0), -1)
@@ -78,14 +79,22 @@ def cross_entropy(model):
 
 
 def class_proportions(info, source="train+val", mask=False):
-    """The class proportions a_c of one client from its label counts, [C].
+    """Returns the class proportions a_c of one client from its label counts, [C].
 
-    source: 'train' or 'train+val'; mask: hard masking, a_c <- [a_c > 0]. A client without any label (padding) gets
-    uniform proportions, which keeps its unused loss finite.
+    A client without any label (padding) gets uniform proportions, which keeps its unused loss finite.
+
+    Args:
+      info: the client's, with label counts of 'train' and 'validation' [C].
+      source: 'train' or 'train+val'.
+      mask: hard masking, a_c <- [a_c > 0].
+
+    Raises:
+      UserError: when the federation has no class counts.
     """
     if not isinstance(info, dict) or "train" not in info:
         raise UserError(
-            "loss wsm needs the clients' class counts, which sequences and hundreds of thousands of clients have not; use another --loss."
+            "loss wsm needs the clients' class counts, which are not available for sequences or very large "
+            "federations; use another --loss."
         )
     counts = info["train"] + info["validation"] if source == "train+val" else info["train"]
     counts = counts.astype(jnp.float32)
@@ -106,17 +115,22 @@ def weighted_softmax_nll(logits, labels, shares):
 
 @LOSSES.register("wsm", paper="legate2023reweighted")
 def wsm(model, *, proportions="train+val", mask=False):
-    """Re-weighted softmax cross-entropy (WSM): the softmax is weighted by the client's class proportions.
+    """WSM: softmax cross-entropy whose softmax is weighted by the client's class proportions.
 
-    L = -f_y + log sum_c a_c exp(f_c), dL/df_c = a_c exp(f_c) / sum_j a_j exp(f_j) - [c = y].
+        L = -f_y + log sum_c a_c exp(f_c),   dL/df_c = a_c exp(f_c) / sum_j a_j exp(f_j) - [c = y]
 
     Args:
-      model: the network; proportions: 'train+val' (the released code) or 'train'; mask: replace a_c by [a_c > 0].
+      model: the network.
+      proportions: 'train+val' (the released code) or 'train'.
+      mask: replace a_c by [a_c > 0].
+
+    Raises:
+      UserError: when proportions is neither.
+
     Legate, Re-Weighted Softmax Cross-Entropy to Control Forgetting in Federated Learning,
     https://arxiv.org/abs/2304.05260.
     """
-    if proportions not in ("train", "train+val"):
-        raise UserError(f"wsm: proportions must be 'train' or 'train+val', not '{proportions}'.")
+    checks.one_of("wsm", "proportions", proportions, ("train", "train+val"))
 
     def per_example(logits, batch, info):
         return weighted_softmax_nll(logits, batch["y"], class_proportions(info, proportions, mask))

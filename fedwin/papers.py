@@ -35,7 +35,7 @@ def read(bibtex: str) -> dict[str, Paper]:
     """Returns key -> Paper of every entry of a BibTeX text whose entries end with a brace at the start of a line."""
     found = {}
     for match in _ENTRY.finditer(bibtex):
-        fields = {name.lower(): value for name, value in _FIELD.findall(match[0])}
+        fields = {str(name).lower(): str(value) for name, value in _FIELD.findall(match[0])}
         title = re.sub(r"[{}]", "", fields.get("title", match[1]))
         found[match[1]] = Paper(match[1], title, fields.get("url", ""), match[0])
     return found

@@ -113,7 +113,8 @@ class Registry(dict):
                 raise UserError(
                     f"{self.kind} '{name}': there is no fact '{fact}'.{nearest(fact, self.facts)} Known: {known}."
                 )
-        found = tuple(papers.find(one) for one in (paper if _is_several(paper) else (paper,)))
+        several = (paper,) if isinstance(paper, (str, Paper)) else paper
+        found = tuple(papers.find(one) for one in several)
         self[name] = builder
         self._known[name] = Entry(
             name,
@@ -196,10 +197,6 @@ class Registry(dict):
         return tuple(Hyperparameter(p.name, p.default, meanings.get(p.name, "")) for p in _keywords(builder))
 
 
-def _is_several(paper) -> bool:
-    return isinstance(paper, tuple) and not isinstance(paper, Paper)
-
-
 def _keywords(builder: Callable) -> list[inspect.Parameter]:
     return [p for p in inspect.signature(builder).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
@@ -212,10 +209,9 @@ def _same(one: Callable, other: Callable) -> bool:
     """Whether two functions are one: the same object, or the same definition from a module that was imported twice."""
     if one is other:
         return True
-    codes = [getattr(function, "__code__", None) for function in (one, other)]
-    if None in codes:
+    if not (isinstance(one, types.FunctionType) and isinstance(other, types.FunctionType)):
         return False
-    at = [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]
+    at = [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in (one.__code__, other.__code__)]
     return at[0] == at[1] or (_place(one) == _place(other) and "<" not in _place(one))
 
 

@@ -1,11 +1,12 @@
 """Rules: what turns a mini-batch gradient into a local step.
 
-A rule is a function `(grad, Step) -> (direction, displacement)`, where `grad(params)` is the mini-batch gradient at
-`params`, and the step taken is
+A rule is a function `(grad, Step) -> (direction, displacement, seen)`, where `grad(params)` is the mini-batch Gradient
+at `params`, and the step taken is
 
     y <- y - lr * optimiser(direction + weight_decay * y) + displacement.
 
-Displacements move outside the learning rate (the heavy-ball family); everything else belongs into the direction.
+Displacements move outside the learning rate (the heavy-ball family) and may be None; everything else belongs into the
+direction. `seen` is the Gradient whose loss and statistics count, the first one of the step.
 """
 
 from typing import Any, NamedTuple
@@ -16,9 +17,15 @@ from fedwin import tree
 class Step(NamedTuple):
     """What a rule may see of local step j = 0, 1, ..., J - 1.
 
-    params: y before the step; start: the model that local training began from; batch, key: of this step (the batch is
-    augmented once, the key serves every gradient of the step); j: int32 []; steps: float [], the true J_i;
-    lr: float [], the client learning rate of this round; weight_decay: float, 0 where it is part of the loss.
+    Attributes:
+      params: y before the step.
+      start: the model that local training began from.
+      batch: of this step, augmented once.
+      key: of this step; it serves every gradient of the step.
+      j: int32 [].
+      steps: the true J_i, float [].
+      lr: the client learning rate of this round, float [].
+      weight_decay: float, 0 where it is part of the loss.
     """
 
     params: Any
@@ -31,16 +38,32 @@ class Step(NamedTuple):
     weight_decay: Any
 
 
+class Gradient(NamedTuple):
+    """A mini-batch gradient and what was seen on the way.
+
+    Attributes:
+      value: the gradient, like params.
+      loss: mean over the batch, [].
+      stats: updated model statistics.
+    """
+
+    value: Any
+    loss: Any = None
+    stats: Any = ()
+
+
 def sgd(grad, s: Step):
     """direction = g(y)."""
-    return grad(s.params), None
+    g = grad(s.params)
+    return g.value, None, g
 
 
 def shift(c):
     """direction = g(y) + c; `c` may be a function of the Step (SCAFFOLD, AdaBest, FedDyn's linear term)."""
 
     def rule(grad, s: Step):
-        return tree.add(grad(s.params), c(s) if callable(c) else c), None
+        g = grad(s.params)
+        return tree.add(g.value, c(s) if callable(c) else c), None, g
 
     return rule
 
@@ -49,7 +72,8 @@ def mix(a, m):
     """direction = a g(y) + (1 - a) m; `m` may be a function of the Step (FedCM divides by lr J)."""
 
     def rule(grad, s: Step):
-        return tree.lerp(1 - a, grad(s.params), m(s) if callable(m) else m), None
+        g = grad(s.params)
+        return tree.lerp(1 - a, g.value, m(s) if callable(m) else m), None, g
 
     return rule
 
@@ -58,9 +82,9 @@ def proximal(mu, centre=None, inner=sgd):
     """direction = inner + mu (y - centre); the centre is the model that training started from unless given."""
 
     def rule(grad, s: Step):
-        direction, displacement = inner(grad, s)
+        direction, displacement, g = inner(grad, s)
         pull = tree.sub(s.params, s.start if centre is None else centre)
-        return tree.axpy(mu, pull, direction), displacement
+        return tree.axpy(mu, pull, direction), displacement, g
 
     return rule
 
@@ -71,10 +95,11 @@ def heavy_ball(move, nesterov=False):
     def rule(grad, s: Step):
         displacement = move(s)
         if not nesterov:
-            return grad(s.params), displacement
-        direction = grad(tree.add(s.params, displacement))
+            g = grad(s.params)
+            return g.value, displacement, g
+        g = grad(tree.add(s.params, displacement))
         # Weight decay belongs to where the gradient is taken; the solver adds it at y.
-        return tree.axpy(s.weight_decay, displacement, direction), displacement
+        return tree.axpy(s.weight_decay, displacement, g.value), displacement, g
 
     return rule
 
@@ -83,6 +108,7 @@ def svrg(anchor, shift):
     """direction = g(y) - g(anchor) + shift, both gradients on the same mini-batch."""
 
     def rule(grad, s: Step):
-        return tree.add(tree.sub(grad(s.params), grad(anchor)), shift), None
+        g = grad(s.params)
+        return tree.add(tree.sub(g.value, grad(anchor).value), shift), None, g
 
     return rule

@@ -19,7 +19,14 @@ ALIGNMENT = 1024
 
 
 class Flat(NamedTuple):
-    """How trees of one structure become vectors: pack(tree) -> [P], unpack([P]) -> tree; dtype; size P."""
+    """How trees of one structure become vectors.
+
+    Attributes:
+      pack: tree -> [P].
+      unpack: [P] -> tree.
+      dtype: of the vectors.
+      size: P.
+    """
 
     pack: Callable
     unpack: Callable
@@ -58,11 +65,15 @@ def flat(example) -> Flat:
 class Window(NamedTuple):
     """The last W + 1 vectors and one running sum for every window size that is asked for.
 
-    ring: [W + 1, P]; count: int32 [], vectors pushed so far; sums, compensation: one [P] per size.
+    Attributes:
+      ring: [W + 1, P].
+      count: vectors pushed so far, int32 [].
+      sums: one [P] per size.
+      compensation: what the last addition lost, one [P] per size.
     """
 
     ring: jax.Array
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # a tuple has a method of this name
     sums: tuple[jax.Array, ...]
     compensation: tuple[jax.Array, ...]
 
@@ -106,10 +117,16 @@ def mean(window: Window, index: int, w: int):
 
 
 class Delay(NamedTuple):
-    """A delay line: ring [tau, P]; count int32 []; oldest [P], the vector pushed tau pushes ago (0 before that)."""
+    """A delay line.
+
+    Attributes:
+      ring: [tau, P].
+      count: vectors pushed so far, int32 [].
+      oldest: the vector pushed tau pushes ago (0 before that), [P].
+    """
 
     ring: jax.Array
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # a tuple has a method of this name
     oldest: jax.Array
 
 

@@ -4,6 +4,7 @@ import os
 import tempfile
 
 import jax
+import pytest
 
 from fedwin.engine import devices
 
@@ -33,3 +34,10 @@ def pytest_unconfigure(config):
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+@pytest.fixture
+def double():
+    """Float64 for the length of a test."""
+    with jax.enable_x64(True):
+        yield

@@ -156,7 +156,7 @@ def test_epochs_may_be_a_schedule_of_the_round():
 
 
 def test_rules():
-    grad = lambda p: {"w": 2 * p["w"]}
+    grad = lambda p: local.Gradient({"w": 2 * p["w"]})
     step = local.Step({"w": jnp.float32(3)}, {"w": jnp.float32(1)}, None, None, 0, 4.0, 0.1, 0.0)
     one = {"w": jnp.float32(1)}
     assert float(local.sgd(grad, step)[0]["w"]) == 6

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from fedwin import core, local, tree
-from fedwin.algorithms import hyper
+from fedwin import checks, core, local, tree
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
 
@@ -56,10 +56,10 @@ def adabest(setting, solve, *, mu=0.02, beta=0.8, server_lr=1.0, weighting="samp
 
     Source: https://arxiv.org/abs/2204.13170.
     """
-    hyper.common("adabest", server_lr, weighting)
-    hyper.number("adabest", 0, mu=mu)
-    hyper.number("adabest", 0, 1, beta=beta)
-    hyper.one_of("adabest", "eval_model", eval_model, ("server", "average"))
+    parts.check("adabest", server_lr, weighting)
+    checks.number("adabest", 0, mu=mu)
+    checks.number("adabest", 0, 1, beta=beta)
+    checks.one_of("adabest", "eval_model", eval_model, ("server", "average"))
 
     def client(params, c):
         h, last = c.state
@@ -68,8 +68,8 @@ def adabest(setting, solve, *, mu=0.02, beta=0.8, server_lr=1.0, weighting="samp
         # At the first participation h is 0, so its divisor does not matter as long as it is not 0.
         age = jnp.where(last < 0, 1, c.round - last)
         h = tree.axpy(-mu, delta, tree.scale(1 / age.astype(float), h))
-        message = {"delta": core.mean(delta, core.weight(c, weighting))}
-        return core.Update(message, state=Row(h, c.round), stats=y.stats, metrics=y.metrics)
+        message = {"delta": core.mean_step(delta, core.weight(c, weighting))}
+        return y.update(message, state=Row(h, c.round))
 
     def server(params, state, total, round):
         delta = total["delta"].value

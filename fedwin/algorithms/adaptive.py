@@ -16,24 +16,26 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from fedwin import core, tree
-from fedwin.algorithms import hyper
-from fedwin.algorithms.fedavg import mean_delta
+from fedwin import checks, core, tree
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 
 
 class Moments(NamedTuple):
-    """m: first moment; v: second moment, fading; both like params."""
+    """The state of an adaptive server.
+
+    Attributes:
+      m: first moment, like params.
+      v: second moment (FedAdam, FedYogi), or the sum of squares (FedAdagrad), like params.
+    """
 
     m: Any
     v: Any
 
 
-class Sums(NamedTuple):
-    """m: first moment; v: sum of squares, which never fades; both like params."""
-
-    m: Any
-    v: Any
+def is_moments(node) -> bool:
+    """Whether a node of a server state is Moments: what fades under FedAdam and FedYogi, but not under FedAdagrad."""
+    return isinstance(node, Moments)
 
 
 def adam_moment(b2):
@@ -50,27 +52,26 @@ def adagrad_moment(v, d):
 
 def server_step(second_moment, server_lr, b1, tau, v0=0.0):
     """Returns (init, server) for a rule `second_moment(v, d) -> v`, coordinate by coordinate."""
-    State = Sums if second_moment is adagrad_moment else Moments
 
     def init(params):
-        return State(tree.zeros_like(params), tree.map(lambda x: jnp.full_like(x, v0), params))
+        return Moments(tree.zeros_like(params), tree.map(lambda x: jnp.full_like(x, v0), params))
 
     def server(params, state, total, round):
         d = total["delta"].value
         m = tree.lerp(1 - b1, state.m, d)
         v = tree.map(second_moment, state.v, d)
         ascent = tree.map(lambda m, v: m / (jnp.sqrt(v) + tau), m, v)
-        return tree.axpy(server_lr, ascent, params), State(m, v)
+        return tree.axpy(server_lr, ascent, params), Moments(m, v)
 
     return init, server
 
 
-def _adaptive(name, second_moment, solve, server_lr, b1, tau, v0, weighting):
-    hyper.common(name, server_lr, weighting)
-    hyper.number(name, 0, 1, open_most=True, b1=b1)
-    hyper.number(name, 0, tau=tau, v0=v0)
+def _adaptive(name, second_moment, solve, server_lr, b1, tau, v0, weighting, fades=is_moments):
+    parts.check(name, server_lr, weighting)
+    checks.number(name, 0, 1, open_most=True, b1=b1)
+    checks.number(name, 0, tau=tau, v0=v0)
     init, server = server_step(second_moment, server_lr, b1, tau, v0)
-    return core.algorithm(mean_delta(solve, weighting), server, init=init, weighting=weighting)
+    return core.algorithm(parts.send_step(solve, weighting), server, init=init, weighting=weighting, fades=fades)
 
 
 @ALGORITHMS.register(
@@ -96,7 +97,7 @@ def fedadam(setting, solve, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0
 
     Source: https://arxiv.org/abs/2003.00295.
     """
-    hyper.number("fedadam", 0, 1, open_most=True, b2=b2)
+    checks.number("fedadam", 0, 1, open_most=True, b2=b2)
     return _adaptive("fedadam", adam_moment(b2), solve, server_lr, b1, tau, v0, weighting)
 
 
@@ -123,7 +124,7 @@ def fedyogi(setting, solve, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0
 
     Source: https://arxiv.org/abs/2003.00295.
     """
-    hyper.number("fedyogi", 0, 1, open_most=True, b2=b2)
+    checks.number("fedyogi", 0, 1, open_most=True, b2=b2)
     return _adaptive("fedyogi", yogi_moment(b2), solve, server_lr, b1, tau, v0, weighting)
 
 
@@ -148,4 +149,4 @@ def fedadagrad(setting, solve, *, server_lr=0.1, b1=0.0, tau=1e-9, v0=0.0, weigh
 
     Source: https://arxiv.org/abs/2003.00295.
     """
-    return _adaptive("fedadagrad", adagrad_moment, solve, server_lr, b1, tau, v0, weighting)
+    return _adaptive("fedadagrad", adagrad_moment, solve, server_lr, b1, tau, v0, weighting, fades=core.nothing_fades)

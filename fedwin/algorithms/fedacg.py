@@ -11,8 +11,8 @@ Kim et al., Communication-Efficient Federated Learning with Accelerated Client G
 https://arxiv.org/abs/2201.03172.
 """
 
-from fedwin import core, local, tree
-from fedwin.algorithms import hyper
+from fedwin import checks, core, local, tree
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 
 
@@ -38,15 +38,15 @@ def fedacg(setting, solve, *, lam=0.85, beta=0.01, server_lr=1.0, weighting="sam
 
     Source: https://arxiv.org/abs/2201.03172.
     """
-    hyper.common("fedacg", server_lr, weighting)
-    hyper.number("fedacg", 0, 1, open_most=True, lam=lam)
-    hyper.number("fedacg", 0, beta=beta)
+    parts.check("fedacg", server_lr, weighting)
+    checks.number("fedacg", 0, 1, open_most=True, lam=lam)
+    checks.number("fedacg", 0, beta=beta)
 
     def client(z, c):
         y = solve(z, c, local.proximal(beta))
-        # Not 'delta': this step is relative to z, not to the server model.
+        # No core.mean_step: this one is relative to z, not to the server model.
         step = core.mean(tree.sub(y.params, z), core.weight(c, weighting))
-        return core.Update({"from_lookahead": step}, stats=y.stats, metrics=y.metrics)
+        return y.update({"from_lookahead": step})
 
     def server(params, m, total, round):
         m = tree.axpy(server_lr, total["from_lookahead"].value, tree.scale(lam, m))

@@ -12,8 +12,8 @@ Ozfatura et al., FedADC: Accelerated Federated Learning with Drift Control, 2021
 
 import jax.numpy as jnp
 
-from fedwin import core, local, tree
-from fedwin.algorithms import hyper
+from fedwin import checks, core, local, tree
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 
 
@@ -41,14 +41,13 @@ def fedadc(setting, solve, *, beta_global=0.9, beta_local=None, server_lr=1.0, w
     Source: https://arxiv.org/abs/2012.09102.
     """
     beta_local = beta_global if beta_local is None else beta_local
-    hyper.common("fedadc", server_lr, weighting)
-    hyper.number("fedadc", 0, 1, beta_global=beta_global, beta_local=beta_local)
+    parts.check("fedadc", server_lr, weighting)
+    checks.number("fedadc", 0, 1, beta_global=beta_global, beta_local=beta_local)
 
     def client(down, c):
         params, m = down
         y = solve(params, c, local.shift(lambda s: tree.scale(beta_local / s.steps, m)))
-        delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
-        return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
+        return y.update({"delta": parts.mean_step(y, params, c, weighting)})
 
     def server(params, m, total, round):
         lr = solve.rate(round)

@@ -7,29 +7,9 @@ McMahan et al., Communication-Efficient Learning of Deep Networks from Decentral
 https://arxiv.org/abs/1602.05629.
 """
 
-from fedwin import core, local, tree
-from fedwin.algorithms import hyper
+from fedwin import core
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
-
-
-def mean_delta(solve, weighting, rule=local.sgd):
-    """Returns the client half that FedAvg's relatives share: train from the broadcast model, send y_i - x."""
-
-    def client(params, c):
-        y = solve(params, c, rule)
-        delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
-        return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
-
-    return client
-
-
-def step(server_lr):
-    """Returns the server half of FedAvg: x <- x + server_lr sum_i p_i (y_i - x), the state untouched."""
-
-    def server(params, state, total, round):
-        return tree.axpy(server_lr, total["delta"].value, params), state
-
-    return server
 
 
 @ALGORITHMS.register(
@@ -50,5 +30,5 @@ def fedavg(setting, solve, *, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/1602.05629.
     """
-    hyper.common("fedavg", server_lr, weighting)
-    return core.algorithm(mean_delta(solve, weighting), step(server_lr), weighting=weighting)
+    parts.check("fedavg", server_lr, weighting)
+    return core.algorithm(parts.send_step(solve, weighting), parts.add_step(server_lr), weighting=weighting)

@@ -11,8 +11,8 @@ Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021, https://a
 
 import jax.numpy as jnp
 
-from fedwin import core, local, tree
-from fedwin.algorithms import hyper
+from fedwin import checks, core, local, tree
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 
 
@@ -24,7 +24,8 @@ def client_momentum(alpha, d):
         moves = s.lr > 0
         m = tree.scale(jnp.where(moves, 1 / (s.lr * s.steps), 0), d)
         limit = tree.scale(jnp.where(moves, 0, (alpha - 1) / s.steps), d)
-        return local.mix(alpha, m)(grad, s)[0], limit
+        direction, _, seen = local.mix(alpha, m)(grad, s)
+        return direction, limit, seen
 
     return rule
 
@@ -51,14 +52,13 @@ def fedcm(setting, solve, *, alpha=0.1, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/2106.10874.
     """
-    hyper.common("fedcm", server_lr, weighting)
-    hyper.number("fedcm", 0, 1, open_least=True, alpha=alpha)
+    parts.check("fedcm", server_lr, weighting)
+    checks.number("fedcm", 0, 1, open_least=True, alpha=alpha)
 
     def client(down, c):
         params, d = down
         y = solve(params, c, client_momentum(alpha, d))
-        delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
-        return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
+        return y.update({"delta": parts.mean_step(y, params, c, weighting)})
 
     def server(params, d, total, round):
         delta = total["delta"].value  # = -Delta

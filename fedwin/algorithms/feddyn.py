@@ -4,16 +4,16 @@
     server   s <- s + (1/K) sum_{i in S} (y_i - x)               K: all clients, not the cohort
              x <- x + eta (sum_i p_i y_i + s - x)
 
-This is the paper's rule with h_i = -alpha q_i and h = -alpha s: no division by alpha, and s = (1/K) sum_i q_i after every
-round. s integrates without decay, so a run can diverge; that is a result, not an error.
+This is the paper's rule with h_i = -alpha q_i and h = -alpha s: no division by alpha, and s = (1/K) sum_i q_i after
+every round. s integrates without decay, so a run can diverge; that is a result, not an error.
 
 Acar et al., Federated Learning Based on Dynamic Regularization, 2021, https://arxiv.org/abs/2111.04263.
 """
 
 from typing import Any, NamedTuple
 
-from fedwin import core, local, tree
-from fedwin.algorithms import hyper
+from fedwin import checks, core, local, tree
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
 
@@ -50,18 +50,18 @@ def feddyn(
 
     Source: https://arxiv.org/abs/2111.04263.
     """
-    hyper.common("feddyn", server_lr, weighting)
-    hyper.number("feddyn", 0, alpha=alpha)
-    hyper.one_of("feddyn", "eval_model", eval_model, ("server", "average"))
-    hyper.one_of("feddyn", "client_alpha", client_alpha, ("common", "by_size"))
+    parts.check("feddyn", server_lr, weighting)
+    checks.number("feddyn", 0, alpha=alpha)
+    checks.one_of("feddyn", "eval_model", eval_model, ("server", "average"))
+    checks.one_of("feddyn", "client_alpha", client_alpha, ("common", "by_size"))
     keep_average = eval_model == "average"
 
     def client(params, c):
         a = alpha if client_alpha == "common" else alpha / (setting.num_clients * c.weight)
         y = solve(params, c, local.proximal(a, inner=local.shift(tree.scale(a, c.state))))
         delta = tree.sub(y.params, params)
-        message = {"delta": core.mean(delta, core.weight(c, weighting)), "moved": delta}
-        return core.Update(message, state=tree.add(c.state, delta), stats=y.stats, metrics=y.metrics)
+        message = {"delta": core.mean_step(delta, core.weight(c, weighting)), "moved": delta}
+        return y.update(message, state=tree.add(c.state, delta))
 
     def server(params, state, total, round):
         delta = total["delta"].value

@@ -13,8 +13,8 @@ Tenison et al., Gradient Masked Averaging for Federated Learning, 2022, https://
 
 import jax.numpy as jnp
 
-from fedwin import core, local, tree
-from fedwin.algorithms import hyper
+from fedwin import checks, core, local, tree
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 
 # The default threshold of every mode.
@@ -52,17 +52,17 @@ def fedgma(setting, solve, *, threshold=None, mode="soft", extra_lr=1e-4, server
 
     Source: https://arxiv.org/abs/2201.11986.
     """
-    hyper.common("fedgma", server_lr, weighting)
-    hyper.one_of("fedgma", "mode", mode, tuple(THRESHOLDS))
+    parts.check("fedgma", server_lr, weighting)
+    checks.one_of("fedgma", "mode", mode, tuple(THRESHOLDS))
     threshold = THRESHOLDS[mode] if threshold is None else threshold
-    hyper.number("fedgma", 0, 1, threshold=threshold)
-    hyper.number("fedgma", 0, extra_lr=extra_lr)
+    checks.number("fedgma", 0, 1, threshold=threshold)
+    checks.number("fedgma", 0, extra_lr=extra_lr)
 
     def client(params, c):
         y = solve(params, c, local.sgd)
         delta = tree.sub(y.params, params)
         message = {
-            "delta": core.mean(delta, core.weight(c, weighting)),
+            "delta": core.mean_step(delta, core.weight(c, weighting)),
             "signs": tree.map(jnp.sign, delta),
             "count": jnp.ones((), float),
         }
@@ -70,7 +70,7 @@ def fedgma(setting, solve, *, threshold=None, mode="soft", extra_lr=1e-4, server
             message["up"] = tree.map(lambda d: jnp.maximum(d, 0), delta)
             message["down"] = tree.map(lambda d: jnp.minimum(d, 0), delta)
             message["moving"] = tree.map(lambda d: jnp.abs(jnp.sign(d)), delta)
-        return core.Update(message, stats=y.stats, metrics=y.metrics)
+        return y.update(message)
 
     def masked(params, total):
         mask = tree.map(lambda s: agreement_mask(s, total["count"], threshold, mode), total["signs"])

@@ -16,8 +16,8 @@ https://arxiv.org/abs/2007.07481.
 
 import jax.numpy as jnp
 
-from fedwin import core, local, tree
-from fedwin.algorithms import hyper
+from fedwin import checks, core, local, tree
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 
@@ -73,12 +73,14 @@ def fednova(setting, solve, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="sa
       mu: proximal term of the clients (not together with momentum).
       tau_eff: 'a' = sum_i p_i a_i, or 'steps' = sum_i p_i J_i.
 
-    Raises UserError for a hyper-parameter out of range, for clients that do not use SGD, or for mu > 0 with client
-    momentum. https://arxiv.org/abs/2007.07481.
+    Raises:
+      UserError: when a hyper-parameter is out of range, clients do not use SGD, or mu > 0 meets client momentum.
+
+    Source: https://arxiv.org/abs/2007.07481.
     """
-    hyper.common("fednova", server_lr, weighting)
-    hyper.number("fednova", 0, mu=mu)
-    hyper.one_of("fednova", "tau_eff", tau_eff, ("a", "steps"))
+    parts.check("fednova", server_lr, weighting)
+    checks.number("fednova", 0, mu=mu)
+    checks.one_of("fednova", "tau_eff", tau_eff, ("a", "steps"))
     if not is_sgd(solve.optimizer):
         raise UserError("fednova: clients must use SGD, with or without momentum; set client_optimizer=sgd.")
     if mu and has_memory(solve.optimizer):
@@ -95,7 +97,7 @@ def fednova(setting, solve, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="sa
             "direction": core.mean(tree.scale(1 / jnp.where(norm > 0, norm, 1), delta), weight),
             "norm": core.mean(norm if tau_eff == "a" else y.steps, weight),
         }
-        return core.Update(message, stats=y.stats, metrics=y.metrics)
+        return y.update(message)
 
     def server(params, state, total, round):
         return tree.axpy(server_lr * total["norm"].value, total["direction"].value, params), state

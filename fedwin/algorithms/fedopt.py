@@ -12,10 +12,9 @@ https://arxiv.org/abs/1909.06335.
 
 import optax
 
-from fedwin import core, tree
-from fedwin.algorithms import hyper
-from fedwin.algorithms.adaptive import adagrad_moment, adam_moment, server_step, yogi_moment
-from fedwin.algorithms.fedavg import mean_delta
+from fedwin import checks, core, tree
+from fedwin.algorithms import parts
+from fedwin.algorithms.adaptive import adagrad_moment, adam_moment, is_moments, server_step, yogi_moment
 from fedwin.algorithms.registry import ALGORITHMS
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "yogi", "adagrad")
@@ -30,6 +29,29 @@ def server_optimizer(optimizer: optax.GradientTransformation):
         return tree.add(params, updates), state
 
     return optimizer.init, server
+
+
+def _named(optimizer: str, server_lr, momentum, nesterov, b1, b2, eps, bias_correction):
+    """Returns ((init, server), what fades) of a server optimiser by name."""
+    eps = {"adagrad": 0.01}.get(optimizer, 0.1) if eps is None else eps
+    if optimizer == "adagrad":
+        # Not optax's, whose eps is inside the root and whose v starts at 0.1.
+        return server_step(adagrad_moment, server_lr, 0.0, eps), core.nothing_fades
+    if optimizer in ("adam", "yogi") and not bias_correction:
+        moment = adam_moment if optimizer == "adam" else yogi_moment
+        return server_step(moment(b2), server_lr, b1, eps), is_moments
+    made = {
+        "sgd": lambda: optax.sgd(server_lr),
+        "momentum": lambda: optax.sgd(server_lr, momentum, nesterov),
+        "adam": lambda: optax.adam(server_lr, b1, b2, eps),
+        "yogi": lambda: optax.yogi(server_lr, b1, b2, eps),
+    }
+    return server_optimizer(made[optimizer]()), is_adams
+
+
+def is_adams(node) -> bool:
+    """Whether a node of a server state holds the moments of optax's Adam or Yogi."""
+    return isinstance(node, optax.ScaleByAdamState)
 
 
 @ALGORITHMS.register(
@@ -67,8 +89,8 @@ def fedopt(
     """FedOpt: x <- x - SERVEROPT(Delta), with optax's rules but for Adagrad.
 
     Args:
-      optimizer: 'sgd', 'momentum', 'adam', 'yogi', 'adagrad' (v <- v + Delta^2, step Delta / (sqrt(v) + eps)), or an optax
-        transformation (its own learning rate counts).
+      optimizer: 'sgd', 'momentum', 'adam', 'yogi', 'adagrad' (v <- v + Delta^2, step Delta / (sqrt(v) + eps)), or an
+        optax transformation (its own learning rate counts).
       server_lr: learning rate of the server optimiser.
       momentum: beta of 'momentum'.
       nesterov: Nesterov's form of 'momentum'.
@@ -82,32 +104,17 @@ def fedopt(
 
     Source: https://arxiv.org/abs/2003.00295.
     """
-    hyper.common("fedopt", server_lr, weighting)
-    hyper.number("fedopt", 0, 1, open_most=True, momentum=momentum, b1=b1, b2=b2)
-    hyper.flag("fedopt", nesterov=nesterov, bias_correction=bias_correction)
+    parts.check("fedopt", server_lr, weighting)
+    checks.number("fedopt", 0, 1, open_most=True, momentum=momentum, b1=b1, b2=b2)
+    checks.flag("fedopt", nesterov=nesterov, bias_correction=bias_correction)
     if eps is not None:
-        hyper.number("fedopt", 0, eps=eps)
+        checks.number("fedopt", 0, eps=eps)
     if isinstance(optimizer, optax.GradientTransformation):
-        init, server = server_optimizer(optimizer)
+        (init, server), fades = server_optimizer(optimizer), is_adams
     else:
-        hyper.one_of("fedopt", "optimizer", optimizer, OPTIMIZERS)
-        eps = {"adagrad": 0.01}.get(optimizer, 0.1) if eps is None else eps
-        if optimizer == "adagrad":
-            # Not optax's, whose eps is inside the root and whose v starts at 0.1.
-            init, server = server_step(adagrad_moment, server_lr, 0.0, eps)
-        elif optimizer in ("adam", "yogi") and not bias_correction:
-            moment = adam_moment if optimizer == "adam" else yogi_moment
-            init, server = server_step(moment(b2), server_lr, b1, eps)
-        else:
-            init, server = server_optimizer(
-                {
-                    "sgd": lambda: optax.sgd(server_lr),
-                    "momentum": lambda: optax.sgd(server_lr, momentum, nesterov),
-                    "adam": lambda: optax.adam(server_lr, b1, b2, eps),
-                    "yogi": lambda: optax.yogi(server_lr, b1, b2, eps),
-                }[optimizer]()
-            )
-    return core.algorithm(mean_delta(solve, weighting), server, init=init, weighting=weighting)
+        checks.one_of("fedopt", "optimizer", optimizer, OPTIMIZERS)
+        (init, server), fades = _named(optimizer, server_lr, momentum, nesterov, b1, b2, eps, bias_correction)
+    return core.algorithm(parts.send_step(solve, weighting), server, init=init, weighting=weighting, fades=fades)
 
 
 @ALGORITHMS.register(
@@ -133,13 +140,13 @@ def fedavgm(setting, solve, *, beta=0.9, server_lr=1.0, nesterov=False, weightin
 
     Source: https://arxiv.org/abs/1909.06335.
     """
-    hyper.common("fedavgm", server_lr, weighting)
-    hyper.number("fedavgm", 0, 1, open_most=True, beta=beta)
-    hyper.flag("fedavgm", nesterov=nesterov)
+    parts.check("fedavgm", server_lr, weighting)
+    checks.number("fedavgm", 0, 1, open_most=True, beta=beta)
+    checks.flag("fedavgm", nesterov=nesterov)
 
     def server(params, v, total, round):
         delta = total["delta"].value  # = -Delta
         v = tree.axpy(beta, v, delta)
         return tree.axpy(server_lr, tree.axpy(beta, v, delta) if nesterov else v, params), v
 
-    return core.algorithm(mean_delta(solve, weighting), server, init=tree.zeros_like, weighting=weighting)
+    return core.algorithm(parts.send_step(solve, weighting), server, init=tree.zeros_like, weighting=weighting)

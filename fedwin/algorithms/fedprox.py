@@ -8,9 +8,8 @@ The factor of the pull is mu, as in the paper; some code bases use mu/2.
 Li et al., Federated Optimization in Heterogeneous Networks, 2020, https://arxiv.org/abs/1812.06127.
 """
 
-from fedwin import core, local
-from fedwin.algorithms import hyper
-from fedwin.algorithms.fedavg import mean_delta, step
+from fedwin import checks, core, local
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 
 
@@ -36,7 +35,7 @@ def fedprox(setting, solve, *, mu=0.01, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/1812.06127.
     """
-    hyper.common("fedprox", server_lr, weighting)
-    hyper.number("fedprox", 0, mu=mu)
-    client = mean_delta(solve, weighting, local.proximal(mu))
-    return core.algorithm(client, step(server_lr), weighting=weighting)
+    parts.check("fedprox", server_lr, weighting)
+    checks.number("fedprox", 0, mu=mu)
+    client = parts.send_step(solve, weighting, local.proximal(mu))
+    return core.algorithm(client, parts.add_step(server_lr), weighting=weighting)

@@ -15,9 +15,8 @@ https://arxiv.org/abs/2206.02618.
 import jax
 import jax.numpy as jnp
 
-from fedwin import core, local, tree
-from fedwin.algorithms import hyper
-from fedwin.algorithms.fedavg import mean_delta, step
+from fedwin import checks, core, local, tree
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 
 # Last part of a parameter's path, in flax and in haiku.
@@ -41,7 +40,8 @@ def sharpness_aware(rho, eta=None):
     """direction = g(y + eps)."""
 
     def rule(grad, s: local.Step):
-        return grad(tree.add(s.params, perturbation(s.params, grad(s.params), rho, eta))), None
+        g = grad(s.params)
+        return grad(tree.add(s.params, perturbation(s.params, g.value, rho, eta))).value, None, g
 
     return rule
 
@@ -67,9 +67,10 @@ def fedsam(setting, solve, *, rho=0.1, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/2203.11834.
     """
-    hyper.common("fedsam", server_lr, weighting)
-    hyper.number("fedsam", 0, rho=rho)
-    return core.algorithm(mean_delta(solve, weighting, sharpness_aware(rho)), step(server_lr), weighting=weighting)
+    parts.check("fedsam", server_lr, weighting)
+    checks.number("fedsam", 0, rho=rho)
+    client = parts.send_step(solve, weighting, sharpness_aware(rho))
+    return core.algorithm(client, parts.add_step(server_lr), weighting=weighting)
 
 
 @ALGORITHMS.register(
@@ -94,7 +95,7 @@ def fedasam(setting, solve, *, rho=0.7, eta=0.2, server_lr=1.0, weighting="sampl
 
     Source: https://arxiv.org/abs/2203.11834.
     """
-    hyper.common("fedasam", server_lr, weighting)
-    hyper.number("fedasam", 0, rho=rho, eta=eta)
-    client = mean_delta(solve, weighting, sharpness_aware(rho, eta))
-    return core.algorithm(client, step(server_lr), weighting=weighting)
+    parts.check("fedasam", server_lr, weighting)
+    checks.number("fedasam", 0, rho=rho, eta=eta)
+    client = parts.send_step(solve, weighting, sharpness_aware(rho, eta))
+    return core.algorithm(client, parts.add_step(server_lr), weighting=weighting)

@@ -21,17 +21,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedwin import core, rules, tree, window
-from fedwin.algorithms import hyper
-from fedwin.algorithms.fedavg import step
+from fedwin import checks, core, rules, tree, window
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 
 FIRST = ("unset", "shared", "random", "pretrained")
-
-
-def _mean_delta(y, params, c, weighting):
-    return {"delta": core.mean(tree.sub(y.params, params), core.weight(c, weighting))}
 
 
 @ALGORITHMS.register(
@@ -59,9 +54,9 @@ def ghb(setting, solve, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, we
     Source: https://arxiv.org/abs/2311.18578.
     """
     tau = max(1, round(1 / setting.participation)) if tau is None else tau
-    hyper.common("ghb", server_lr, weighting)
-    hyper.number("ghb", 0, beta=beta)
-    hyper.flag("ghb", nesterov=nesterov)
+    parts.check("ghb", server_lr, weighting)
+    checks.number("ghb", 0, beta=beta)
+    checks.flag("ghb", nesterov=nesterov)
     window.check_size("ghb: tau", tau)
 
     def init(params):
@@ -76,12 +71,12 @@ def ghb(setting, solve, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, we
     def client(down, c):
         params, momentum = down
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta / s.steps, momentum), nesterov))
-        return core.Update(_mean_delta(y, params, c, weighting), stats=y.stats, metrics=y.metrics)
+        return y.update({"delta": parts.mean_step(y, params, c, weighting)})
 
     def server(params, line, total, round):
         # The line stores the models that rounds started from.
         line = window.shift(line, window.flat(params).pack(params))
-        return step(server_lr)(params, line, total, round)
+        return parts.add_step(server_lr)(params, line, total, round)
 
     return core.algorithm(client, server, broadcast=broadcast, init=init, weighting=weighting)
 
@@ -109,10 +104,10 @@ def first_anchor(setting, first):
 
 
 def _check(name, beta, first, nesterov, server_lr, weighting):
-    hyper.common(name, server_lr, weighting)
-    hyper.number(name, 0, beta=beta)
-    hyper.flag(name, nesterov=nesterov)
-    hyper.one_of(name, "first", first, FIRST)
+    parts.check(name, server_lr, weighting)
+    checks.number(name, 0, beta=beta)
+    checks.flag(name, nesterov=nesterov)
+    checks.one_of(name, "first", first, FIRST)
 
 
 @ALGORITHMS.register(
@@ -143,7 +138,7 @@ def local_ghb(
     Source: https://arxiv.org/abs/2311.18578.
     """
     _check("local_ghb", beta, first, nesterov, server_lr, weighting)
-    hyper.one_of("local_ghb", "scale", scale, ("C", "tau_i"))
+    checks.one_of("local_ghb", "scale", scale, ("C", "tau_i"))
 
     def client(params, c):
         anchor, last = c.state
@@ -152,11 +147,11 @@ def local_ghb(
         # Before the first participation last = -1: the gap then counts from the start of the run.
         factor = setting.participation if scale == "C" else 1 / (c.round - last).astype(float)
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
-        message = _mean_delta(y, params, c, weighting)
-        return core.Update(message, state=Row(params, c.round), stats=y.stats, metrics=y.metrics)
+        message = {"delta": parts.mean_step(y, params, c, weighting)}
+        return y.update(message, state=Row(params, c.round))
 
     client_init = first_anchor(setting, first)
-    return core.algorithm(client, step(server_lr), client_init=client_init, weighting=weighting)
+    return core.algorithm(client, parts.add_step(server_lr), client_init=client_init, weighting=weighting)
 
 
 @ALGORITHMS.register(
@@ -195,8 +190,8 @@ def fedhbm(setting, solve, *, beta=1.0, first="unset", nesterov=False, server_lr
             return tree.scale(beta * setting.participation / s.steps, momentum)
 
         y = solve(params, c, rules.heavy_ball(move, nesterov))
-        message = _mean_delta(y, params, c, weighting)
-        return core.Update(message, state=Row(y.params, c.round), stats=y.stats, metrics=y.metrics)
+        message = {"delta": parts.mean_step(y, params, c, weighting)}
+        return y.update(message, state=Row(y.params, c.round))
 
     client_init = first_anchor(setting, first)
-    return core.algorithm(client, step(server_lr), client_init=client_init, weighting=weighting)
+    return core.algorithm(client, parts.add_step(server_lr), client_init=client_init, weighting=weighting)

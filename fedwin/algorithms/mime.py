@@ -15,8 +15,8 @@ https://arxiv.org/abs/2008.03606.
 
 from typing import Any, NamedTuple
 
-from fedwin import core, rules, tree
-from fedwin.algorithms import hyper
+from fedwin import checks, core, rules, tree
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 
 
@@ -49,8 +49,8 @@ def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/2008.03606.
     """
-    hyper.common("mime", server_lr, weighting)
-    hyper.number("mime", 0, 1, open_most=True, beta=beta)
+    parts.check("mime", server_lr, weighting)
+    checks.number("mime", 0, 1, open_most=True, beta=beta)
 
     def gradient(params, c):
         return core.Update({"gradient": core.mean(solve.gradient(params, c), core.weight(c, weighting))})
@@ -62,12 +62,11 @@ def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
         params, state = down
         shift = tree.axpy(beta, state.m, state.c) if beta else state.c
         y = solve(params, c, rules.svrg(params, shift))
-        delta = core.mean(tree.sub(y.params, params), core.weight(c, weighting))
-        return core.Update({"delta": delta}, stats=y.stats, metrics=y.metrics)
+        return y.update({"delta": parts.mean_step(y, params, c, weighting)})
 
     def server(params, state, total, round):
         m = tree.axpy(beta, state.m, state.c) if beta else ()
-        return tree.axpy(server_lr, total["delta"].value, params), State(m, state.c)
+        return parts.moved(params, total, server_lr), State(m, state.c)
 
     def init(params, key):
         zeros = tree.zeros_like(params)
@@ -111,20 +110,22 @@ def mimelite(setting, solve, *, beta=0.9, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/2008.03606.
     """
-    hyper.common("mimelite", server_lr, weighting)
-    hyper.number("mimelite", 0, 1, open_most=True, beta=beta)
+    parts.check("mimelite", server_lr, weighting)
+    checks.number("mimelite", 0, 1, open_most=True, beta=beta)
 
     def client(down, c):
         params, state = down
-        weight = core.weight(c, weighting)
         gradient = solve.gradient(params, c)
         y = solve(params, c, rules.shift(tree.scale(beta, state.m)))
-        message = {"delta": core.mean(tree.sub(y.params, params), weight), "gradient": core.mean(gradient, weight)}
-        return core.Update(message, stats=y.stats, metrics=y.metrics)
+        message = {
+            "delta": parts.mean_step(y, params, c, weighting),
+            "gradient": core.mean(gradient, core.weight(c, weighting)),
+        }
+        return y.update(message)
 
     def server(params, state, total, round):
         m = tree.axpy(beta, state.m, total["gradient"].value)
-        return tree.axpy(server_lr, total["delta"].value, params), State(m)
+        return parts.moved(params, total, server_lr), State(m)
 
     return core.algorithm(
         client,

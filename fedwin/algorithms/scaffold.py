@@ -13,8 +13,8 @@ Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Lear
 https://arxiv.org/abs/1910.06378.
 """
 
-from fedwin import core, local, tree
-from fedwin.algorithms import hyper
+from fedwin import checks, core, local, tree
+from fedwin.algorithms import parts
 from fedwin.algorithms.registry import ALGORITHMS
 
 
@@ -40,9 +40,9 @@ def scaffold(setting, solve, *, option="II", server_lr=1.0, weighting="samples",
 
     Source: https://arxiv.org/abs/1910.06378.
     """
-    hyper.common("scaffold", server_lr, weighting)
-    hyper.one_of("scaffold", "option", option, ("I", "II"))
-    hyper.one_of("scaffold", "control_weighting", control_weighting, ("uniform", "samples"))
+    parts.check("scaffold", server_lr, weighting)
+    checks.one_of("scaffold", "option", option, ("I", "II"))
+    checks.one_of("scaffold", "control_weighting", control_weighting, ("uniform", "samples"))
 
     def client(down, c):
         params, control = down
@@ -50,13 +50,13 @@ def scaffold(setting, solve, *, option="II", server_lr=1.0, weighting="samples",
         renewed = y.grad if option == "II" else solve.gradient(params, c)
         share = 1 / setting.num_clients if control_weighting == "uniform" else c.weight
         message = {
-            "delta": core.mean(tree.sub(y.params, params), core.weight(c, weighting)),
+            "delta": parts.mean_step(y, params, c, weighting),
             "drift": tree.scale(share, tree.sub(renewed, c.state)),
         }
-        return core.Update(message, state=renewed, stats=y.stats, metrics=y.metrics)
+        return y.update(message, state=renewed)
 
     def server(params, control, total, round):
-        return tree.axpy(server_lr, total["delta"].value, params), tree.add(control, total["drift"])
+        return parts.moved(params, total, server_lr), tree.add(control, total["drift"])
 
     return core.algorithm(
         client,

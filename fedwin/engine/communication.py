@@ -1,7 +1,7 @@
 """Communication: bytes that one client receives and sends in one round, counted from the messages themselves.
 
 What travels is what `Phase.wire` says; the weight that a Mean carries is not counted (the server knows N_i). The GHB
-paper's printed constants are kept beside the counts in `algorithms.ALGORITHMS.entries[name].reported`.
+paper's printed constants are kept beside the counts in `algorithms.ALGORITHMS.entries[name].facts['reported']`.
 """
 
 import functools

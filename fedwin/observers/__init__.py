@@ -1,8 +1,26 @@
-"""Read-outs of a trajectory: WIMA, SWA at a constant rate, EMA. Training with and without them is bitwise the same."""
+"""Read-outs of a trajectory: WIMA, SWA at a constant rate, EMA. Training with and without them is bitwise the same.
+
+A new file that registers an observer is found by itself.
+"""
 
 from fedwin.observers.ema import ema
-from fedwin.observers.registry import OBSERVERS, Average
+from fedwin.observers.registry import OBSERVERS, Average, Shared, build_all
 from fedwin.observers.swa import swa
 from fedwin.observers.wima import Reading, classifier_mask, select, wima, wima_reading
+from fedwin.registry import import_all
 
-__all__ = ["OBSERVERS", "Average", "Reading", "classifier_mask", "ema", "select", "swa", "wima", "wima_reading"]
+import_all(__name__, __path__)
+
+__all__ = [
+    "OBSERVERS",
+    "Average",
+    "Reading",
+    "Shared",
+    "build_all",
+    "classifier_mask",
+    "ema",
+    "select",
+    "swa",
+    "wima",
+    "wima_reading",
+]

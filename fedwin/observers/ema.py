@@ -2,17 +2,26 @@
 
 import jax.numpy as jnp
 
-from fedwin import tree
-from fedwin.core import Observer
-from fedwin.errors import UserError
+from fedwin import checks, tree
+from fedwin.core import Observer, Setting
 from fedwin.observers.registry import OBSERVERS, Average
 
 
 @OBSERVERS.register("ema", paper="polyak1992acceleration")
-def ema(num_rounds: int, *, decay: float = 0.99) -> Observer:
-    """Exponential moving average of the evaluated model: e <- decay e + (1 - decay) w, e_0 = the first round's model."""
-    if not 0 <= decay < 1:
-        raise UserError(f"ema: decay={decay} must lie in [0, 1).")
+def ema(setting: Setting, *, decay: float = 0.99) -> Observer:
+    """EMA: e <- decay e + (1 - decay) w, of the evaluated model; e_0 is the first round's.
+
+    Args:
+      setting: of the run.
+      decay: memory of the average, in [0, 1).
+
+    Raises:
+      UserError: when decay is out of range.
+
+    Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992,
+    https://doi.org/10.1137/0330046.
+    """
+    checks.number("ema", 0, 1, open_most=True, decay=decay)
 
     def init(model):
         return Average(model, jnp.zeros((), jnp.int32))

@@ -2,30 +2,36 @@
 
 import jax.numpy as jnp
 
-from fedwin import tree
-from fedwin.core import Observer
+from fedwin import checks, tree
+from fedwin.core import Observer, Setting
 from fedwin.errors import UserError
 from fedwin.observers.registry import OBSERVERS, Average
 from fedwin.schedules import first_round
 
 
 @OBSERVERS.register("swa", paper=("caldarola2022improving", "izmailov2018averaging"))
-def swa(num_rounds: int, *, start=0.75, cycle: int = 10, phase: str = "code") -> Observer:
-    """Server-side SWA read-out at whatever rate the clients use: theta_SWA <- (n theta_SWA + theta)/(n + 1).
+def swa(setting: Setting, *, start=0.75, cycle: int = 10, phase: str = "code") -> Observer:
+    """SWA: theta_SWA <- (n theta_SWA + theta) / (n + 1) on the server, at whatever rate the clients use.
 
-    phase='code' collects after round i > start with (i - start) mod cycle = 0, 'swa' with (i - start + 1) mod cycle = 0;
-    from `start` until the first collection it shows the model that round `start` began from.
+    From `start` until the first collection it shows the model that round `start` began from.
 
     Args:
-      start: fraction of the rounds or 0-based round; cycle: rounds between collections.
+      setting: of the run.
+      start: fraction of the rounds (0.75) or 0-based round (300).
+      cycle: rounds between collections.
+      phase: 'code' collects after round i > start with (i - start) mod cycle = 0, 'swa' with (i - start + 1) mod cycle
+        = 0.
+
+    Raises:
+      UserError: when a parameter is out of range.
+
     Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
     https://arxiv.org/abs/2203.11834.
     """
-    first = first_round(start, num_rounds, "swa")
+    first = first_round(start, setting.num_rounds, "swa")
     if not isinstance(cycle, int) or cycle < 1:
         raise UserError(f"swa: cycle={cycle} must be an integer >= 1.")
-    if phase not in ("code", "swa"):
-        raise UserError(f"swa: phase must be 'code' or 'swa', not '{phase}'.")
+    checks.one_of("swa", "phase", phase, ("code", "swa"))
 
     def init(model):
         return Average(model, jnp.zeros((), jnp.int32))

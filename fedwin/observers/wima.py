@@ -4,17 +4,25 @@ from typing import NamedTuple
 
 import jax
 
-from fedwin import tree
+from fedwin import checks, tree
 from fedwin import window as windows
-from fedwin.core import Observer, Variables
+from fedwin.core import Observer, Setting, Variables
 from fedwin.errors import UserError
-from fedwin.observers.registry import OBSERVERS
+from fedwin.observers.registry import OBSERVERS, Shared
 
 PARTS = ("all", "classifier", "features")
 
 
 class Reading(NamedTuple):
-    """One read-out of a WIMA observer: its name, window size, part of the model, warm-up."""
+    """One read-out of a WIMA observer.
+
+    Attributes:
+      name: of the read-out.
+      window: W, models in the mean.
+      part: 'all'; 'classifier' takes the last layer from the average and the rest from the model, 'features' the
+        reverse.
+      warmup: before round W, 'partial' shows the mean of what there is, 'raw' the model itself.
+    """
 
     name: str
     window: int
@@ -47,17 +55,18 @@ def wima(readings: tuple[Reading, ...], classifier_path: tuple[str, ...] = ()) -
     w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}; before round W the mean of w^1..w^t ('partial') or w^t itself ('raw').
 
     Args:
-      readings: what to read; one ring of the longest window serves all. part='classifier' takes the last layer from
-        the average and the rest from the model, 'features' the reverse.
-      classifier_path: where the last layer stands in params.
+      readings: what to read; one ring of the longest window serves all.
+      classifier_path: where the last layer is in params.
+
+    Raises:
+      UserError: when a reading is out of range.
+
     Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning, 2023,
     https://arxiv.org/abs/2310.01366.
     """
     for r in readings:
-        if r.part not in PARTS:
-            raise UserError(f"wima: part must be one of {', '.join(PARTS)}, not '{r.part}'.")
-        if r.warmup not in ("partial", "raw"):
-            raise UserError(f"wima: warmup must be 'partial' or 'raw', not '{r.warmup}'.")
+        checks.one_of("wima", "part", r.part, PARTS)
+        checks.one_of("wima", "warmup", r.warmup, ("partial", "raw"))
     sizes = tuple(dict.fromkeys(r.window for r in readings))
     windows.init(1, sizes)  # refuses a window below 1 before anything is compiled
 
@@ -88,7 +97,21 @@ def wima(readings: tuple[Reading, ...], classifier_path: tuple[str, ...] = ()) -
 
 
 @OBSERVERS.register("wima", paper="caldarola2023window")
-def wima_reading(num_rounds: int, *, window: int, part: str = "all", warmup: str = "partial") -> Reading:
-    """One WIMA read-out; the run gathers all of them into one ring."""
-    suffix = "" if part == "all" else f"_{part}"
-    return Reading(f"wima{window}{suffix}", window, part, warmup)
+def wima_reading(setting: Setting, *, window: int, part: str = "all", warmup: str = "partial") -> Shared:
+    """WIMA: w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}; all windows of a run share one ring.
+
+    Args:
+      setting: of the run.
+      window: W, models in the mean.
+      part: 'all', or 'classifier' or 'features', what is taken from the average and not from the model.
+      warmup: before round W, 'partial' shows the mean of what there is, 'raw' the model itself.
+
+    Raises:
+      UserError: when a parameter is out of range.
+
+    Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning, 2023,
+    https://arxiv.org/abs/2310.01366.
+    """
+    name = f"wima{window}" if part == "all" else f"wima{window}_{part}"
+    path = setting.model.classifier_path if setting.model is not None else ()
+    return Shared("wima", name, Reading(name, window, part, warmup), lambda readings: wima(readings, path))

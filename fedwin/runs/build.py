@@ -23,7 +23,8 @@ from fedwin.registry import Choice, parse
 from fedwin.runs.config import Config
 from fedwin.runs.schedule import Schedule
 from fedwin.schedules import exponential
-from fedwin.wrappers import WRAPPERS
+from fedwin.wrappers import WRAPPERS, wrapped, wrapped_solver
+from fedwin.wrappers import build_all as build_wrappers
 
 
 class Choices(NamedTuple):
@@ -206,29 +207,8 @@ def _solver(config: Config, choices: Choices, model, federations, prepare: Calla
     )
 
 
-def observers_of(choices: list[Choice], setting: core.Setting) -> dict[str, core.Observer]:
-    """Builds the observers; all WIMA read-outs share one ring."""
-    readings, found = [], {}
-    for choice in choices:
-        built = observers.OBSERVERS.build(choice, setting.num_rounds)
-        if isinstance(built, observers.Reading):
-            if built.name in [r.name for r in readings]:
-                raise UserError(f"observe={choice}: '{built.name}' is given twice; keep one.")
-            readings.append(built)
-        elif choice.name in found:
-            raise UserError(f"observe={choice}: '{choice.name}' is given twice; keep one.")
-        else:
-            found[choice.name] = built
-    if readings:
-        found = {"wima": observers.wima(tuple(readings), setting.model.classifier_path), **found}
-    return found
-
-
 def _algorithm(choice: Choice, wrappers, setting: core.Setting, solver: local.Solver) -> core.Algorithm:
-    algorithm = ALGORITHMS.build(choice, setting, solver)
-    for wrapper in wrappers:
-        algorithm = wrapper.algorithm(algorithm)
-    return algorithm
+    return wrapped(ALGORITHMS.build(choice, setting, solver), wrappers)
 
 
 def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = None) -> Trial:
@@ -250,7 +230,8 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     choices = choices_of(config, named_model=model is None)
     set_precision(config.precision)
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
-    shape = augment.output_shape(str(choices.augmentation), dataset.train["x"].shape[1:])
+    augmentation = augment.build(choices.augmentation)
+    shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
     if model is None:
         model = MODELS.build(choices.model, shape, dataset.num_classes)
     x, y = dataset.train["x"], dataset.train["y"]
@@ -261,14 +242,12 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     setting = core.Setting(
         num_clients, config.clients_per_round, config.num_rounds, lambda key: model.init(key).params, model
     )
-    wrappers = [WRAPPERS.build(choice, setting) for choice in choices.wrappers]
-    preparation = augment.train_preparation(dataset.mean, dataset.std, str(choices.augmentation))
-    solver = _solver(config, choices, model, federations, preparation)
-    for wrapper in wrappers:
-        solver = wrapper.solver(solver)
+    wrappers = build_wrappers(choices.wrappers, setting)
+    preparation = augment.train_preparation(dataset.mean, dataset.std, augmentation)
+    solver = wrapped_solver(_solver(config, choices, model, federations, preparation), wrappers)
     algorithm_of = functools.partial(_algorithm, choices.algorithm, wrappers, setting)
-    watching = observers_of(choices.observers, setting)
-    normalise = augment.normaliser(dataset.mean, dataset.std, str(choices.augmentation))
+    watching = observers.build_all(choices.observers, setting)
+    normalise = augment.normaliser(dataset.mean, dataset.std, augmentation)
     schedule = Schedule(
         config.num_rounds,
         config.clients_per_round,

@@ -4,20 +4,24 @@ Averages that only *read* a trajectory (WIMA, EMA, SWA at a constant rate) are o
 """
 
 import dataclasses
-from typing import Any, Callable, NamedTuple
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from fedwin import core, tree
-from fedwin.algorithms.adaptive import Moments
+from fedwin import checks, core, tree
 from fedwin.core import Algorithm, Phase, Variables
 from fedwin.errors import UserError
 from fedwin.registry import Registry
 from fedwin.schedules import as_schedule
 
-WRAPPERS = Registry("wrapper")
+# builder(setting, *, option=...) -> Wrapper
+WRAPPERS = Registry("wrapper", rule="rule")
+
+# What becomes of fading moments when averaging before the server starts.
+RESETS = ("none", "at_start", "one_round_only")
 
 
 def unchanged(x):
@@ -25,9 +29,15 @@ def unchanged(x):
 
 
 class Wrapper(NamedTuple):
-    """name; algorithm: Algorithm -> Algorithm; rate, epochs: schedule -> schedule, what clients use in a round.
+    """What a wrapper changes; `unchanged` leaves a constant schedule a constant.
 
-    A schedule is a function of the 0-based round (int32 [], traced); `unchanged` leaves a constant a constant.
+    A schedule is a function of the 0-based round (int32 [], traced).
+
+    Attributes:
+      name: of the wrapper.
+      algorithm: Algorithm -> Algorithm.
+      rate: schedule -> schedule, the clients' learning rate.
+      epochs: schedule -> schedule, the clients' local epochs.
     """
 
     name: str
@@ -35,37 +45,59 @@ class Wrapper(NamedTuple):
     rate: Callable = unchanged
     epochs: Callable = unchanged
 
-    def solver(self, train):
+    def solver(self, solve):
         """Returns the local solver with this wrapper's learning rate and number of epochs."""
         if self.rate is not unchanged:
-            train = dataclasses.replace(train, lr=self.rate(as_schedule(train.lr)))
+            solve = dataclasses.replace(solve, lr=self.rate(as_schedule(solve.lr)))
         if self.epochs is not unchanged:
-            most = train.max_epochs or (None if callable(train.epochs) else int(train.epochs))
-            train = dataclasses.replace(train, epochs=self.epochs(as_schedule(train.epochs)), max_epochs=most)
-        return train
+            most = solve.max_epochs or (None if callable(solve.epochs) else int(solve.epochs))
+            solve = dataclasses.replace(solve, epochs=self.epochs(as_schedule(solve.epochs)), max_epochs=most)
+        return solve
+
+
+# A leaf of a run's state: its field, as many `.inner` as there are wrappers around it, and the rest.
+_LEAF = re.compile(r"(\w+)((?:\.inner(?!\w))*)(.*)", re.DOTALL)
 
 
 class Wrapped(NamedTuple):
-    """inner: the wrapped algorithm's server state; own: the wrapper's."""
+    """A wrapper's server state.
+
+    Attributes:
+      inner: the wrapped algorithm's.
+      own: the wrapper's.
+    """
 
     inner: Any
     own: Any
 
 
+def unwrapped_names(name: str) -> list[str]:
+    """Returns the names that a leaf of a run's state had with fewer wrappers around it, the nearest first.
+
+    >>> unwrapped_names("state.inner.inner.m")
+    ['state.inner.m', 'state.m']
+    """
+    match = _LEAF.fullmatch(name)
+    if match is None:
+        return []
+    field, inner, rest = match.groups()
+    depth = inner.count(".inner")
+    return [field + k * ".inner" + rest for k in reversed(range(depth))]
+
+
 def _lifted(phase: Phase) -> Phase:
     """The phase of an algorithm whose state became Wrapped.inner."""
-    if phase.client is None:
 
-        def server(params, state, stats, round):
-            params, inner, stats = phase.server(params, state.inner, stats, round)
-            return params, state._replace(inner=inner), stats
-
-        return phase._replace(server=server)
+    def alone(params, state, stats, round):
+        params, inner, stats = phase.server(params, state.inner, stats, round)
+        return params, state._replace(inner=inner), stats
 
     def server(params, state, total, round):
         params, inner = phase.server(params, state.inner, total, round)
         return params, state._replace(inner=inner)
 
+    if phase.client is None:
+        return phase._replace(server=alone)
     return phase._replace(broadcast=lambda params, state: phase.broadcast(params, state.inner), server=server)
 
 
@@ -100,47 +132,42 @@ def only_round_trip(algorithm: Algorithm, name: str) -> Phase:
     return phases[0]
 
 
-# What fades in the state of an adaptive server: FedAdam's and FedYogi's own moments, and optax's Adam and Yogi.
-MOMENTS = (Moments, optax.ScaleByAdamState)
-
-
-def with_moments(flag, state, source):
-    """`state`, but where `flag` holds, with the moments of `source`; nothing else of a state is ever taken over."""
-    found = lambda x: isinstance(x, MOMENTS)
-    return jax.tree.map(lambda x, y: tree.where(flag, y, x) if found(x) else x, state, source, is_leaf=found)
+def with_fading(flag, state, source, fades: Callable[[Any], bool]):
+    """`state`, but where `flag` holds, with the nodes of `source` that fade; nothing else of a state is taken over."""
+    return jax.tree.map(lambda x, y: tree.where(flag, y, x) if fades(x) else x, state, source, is_leaf=fades)
 
 
 def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none", start: int = 0) -> Algorithm:
     """Puts a step between the sum over the cohort and the server.
 
-    Legal only where the server receives exactly the clients' mean step y_i - x: UserError otherwise.
+    Legal only where the server receives exactly the clients' mean step y_i - x.
 
     Args:
       algorithm: what is wrapped.
       init: params -> own state.
       update: (own state, params, mean step, round) -> (own state, step that the server gets to see).
-      reset: 'none'; 'at_start': the moments of Adam and Yogi are new in round `start`; 'one_round_only': they are new in
-        round `start` and what they were before from the next round on.
+      reset: 'none'; 'at_start': moments that fade are new in round `start`; 'one_round_only': they are new in round
+        `start` and what they were before from the next round on.
       start: 0-based round of the reset.
+
+    Raises:
+      UserError: when clients send anything else, or take part more than once in a round.
     """
-    if reset not in ("none", "at_start", "one_round_only"):
-        raise UserError(f"reset={reset} must be one of none, at_start, one_round_only.")
+    checks.one_of("", "reset", reset, RESETS)
     phase = only_round_trip(algorithm, "placement=pre")
 
     def server(params, state, total, round):
-        if set(total) != {"delta"} or not isinstance(total["delta"], core.Mean):
-            raise UserError(
-                f"placement=pre needs an algorithm whose message is one mean step, not {sorted(total)}; use placement=post."
-            )
-        delta = total["delta"].value
-        own, delta = update(state.own, params, delta, round)
+        mean = core.mean_step_of(total)
+        if mean is None or len(jax.tree.leaves(total)) > len(jax.tree.leaves(mean)):
+            raise UserError("placement=pre needs an algorithm whose message is one mean step; use placement=post.")
+        own, delta = update(state.own, params, mean.value, round)
         inner, now = state.inner, round == start
         if reset != "none":
-            inner = with_moments(now, inner, algorithm.init(params, jax.random.key(0)))
-        one = jnp.ones((), total["delta"].weight.dtype)
-        params, inner = phase.server(params, inner, {"delta": core.Mean(delta, one)}, round)
+            inner = with_fading(now, inner, algorithm.init(params, jax.random.key(0)), algorithm.fades)
+        seen = core.with_mean_step(total, core.Mean(delta, jnp.ones((), mean.weight.dtype)))
+        params, inner = phase.server(params, inner, seen, round)
         if reset == "one_round_only":
-            inner = with_moments(now, inner, state.inner)
+            inner = with_fading(now, inner, state.inner, algorithm.fades)
         return params, Wrapped(inner, own)
 
     return algorithm._replace(
@@ -155,4 +182,4 @@ def initial_stats(setting: core.Setting, key):
     if setting.model is None:
         return ()
     stats = lambda key: setting.model.init(key).stats
-    return jax.jit(stats)(key) if jax.tree.leaves(jax.eval_shape(stats, key)) else ()
+    return () if tree.is_empty(jax.eval_shape(stats, key)) else jax.jit(stats)(key)

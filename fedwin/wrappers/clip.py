@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from fedwin import core, tree
+from fedwin import checks, core, tree
 from fedwin.errors import UserError
 from fedwin.wrappers.base import WRAPPERS, Wrapper, only_round_trip
 
@@ -14,21 +14,21 @@ def clip(setting, *, norm) -> Wrapper:
     Args:
       norm: the bound, > 0.
 
-    Raises UserError for norm <= 0, or where clients send no mean step.
+    Raises:
+      UserError: when norm <= 0, or clients send no mean step.
     """
-    if isinstance(norm, bool) or not isinstance(norm, (int, float)) or not norm > 0:
-        raise UserError(f"clip: norm={norm} must be a number > 0.")
+    checks.number("clip", 0, open_least=True, norm=norm)
 
     def clipped(phase):
         def client(down, c):
             update = phase.client(down, c)
-            mean = update.message.get("delta") if isinstance(update.message, dict) else None
-            if not isinstance(mean, core.Mean):
+            mean = core.mean_step_of(update.message)
+            if mean is None:
                 raise UserError("clip: clients of this algorithm send no mean step.")
             # The message is delta times its weight, hence the bound times the weight.
             factor = jnp.minimum(1.0, norm * mean.weight / jnp.maximum(tree.norm(mean.total), 1e-12))
             bounded = mean._replace(total=tree.scale(factor, mean.total))
-            return update._replace(message=update.message | {"delta": bounded})
+            return update._replace(message=core.with_mean_step(update.message, bounded))
 
         return phase._replace(client=client)
 

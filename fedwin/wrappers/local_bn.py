@@ -11,7 +11,13 @@ from fedwin.wrappers.base import WRAPPERS, Wrapper, initial_stats
 
 
 class Kept(NamedTuple):
-    """inner: the client's row of the wrapped algorithm; seen: bool [], whether it has taken part; stats: its own."""
+    """A client's row.
+
+    Attributes:
+      inner: the wrapped algorithm's row.
+      seen: whether the client has taken part, bool [].
+      stats: its own statistics.
+    """
 
     inner: Any
     seen: jax.Array
@@ -20,13 +26,16 @@ class Kept(NamedTuple):
 
 @WRAPPERS.register("local_bn", paper=("andreux2020siloed", "li2021fedbn"))
 def local_bn(setting) -> Wrapper:
-    """Every client goes on from its own BatchNorm statistics, not from the server's (bn_aggregation=local).
+    """Every client continues from its own BatchNorm statistics, not from the server's (bn_aggregation=local).
 
     A client that joins starts from the server's. The mean of what the round's clients hold is evaluated, each client's
     own is in its row. Only statistics stay local, as in SiloBN: scales and offsets, which FedBN keeps as well, are
     parameters here, and parameters belong to the algorithm; they are trained as without the wrapper.
 
-    Raises UserError for a model without statistics. Andreux et al., Siloed Federated Learning for Multi-Centric
+    Raises:
+      UserError: when the model has no statistics.
+
+    Andreux et al., Siloed Federated Learning for Multi-Centric
     Histopathology Datasets, 2020, https://arxiv.org/abs/2008.07424. Li et al., FedBN: Federated Learning on Non-IID
     Features via Local Batch Normalization, 2021, https://arxiv.org/abs/2102.07623.
     """
@@ -37,15 +46,15 @@ def local_bn(setting) -> Wrapper:
             own = tree.where(row.seen, row.stats, c.stats)
             update = phase.client(down, c._replace(state=row.inner, stats=own))
             # MIME's first round trip returns neither row nor statistics.
-            inner = update.state if jax.tree.leaves(update.state) else row.inner
-            stats = update.stats if jax.tree.leaves(update.stats) else own
+            inner = row.inner if tree.is_empty(update.state) else update.state
+            stats = own if tree.is_empty(update.stats) else update.stats
             return update._replace(state=Kept(inner, jnp.ones((), bool), stats))
 
         return phase._replace(client=client)
 
     def wrap(algorithm):
-        if not jax.tree.leaves(jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0))):
-            raise UserError("local_bn: the model has no BatchNorm statistics to keep; leave --wrap=local_bn away.")
+        if tree.is_empty(jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0))):
+            raise UserError("local_bn: the model has no BatchNorm statistics to keep; omit --wrap=local_bn.")
         return algorithm._replace(
             phases=tuple(kept(phase) if phase.client else phase for phase in algorithm.phases),
             client_init=lambda params, id, key: Kept(

@@ -2,9 +2,9 @@
 
 import jax.numpy as jnp
 
-from fedwin import observers
+from fedwin import checks
 from fedwin.core import Variables
-from fedwin.errors import UserError
+from fedwin.observers.swa import swa as swa_observer
 from fedwin.schedules import as_schedule, first_round
 from fedwin.wrappers.base import WRAPPERS, Wrapper, after, initial_stats, unchanged
 
@@ -14,8 +14,9 @@ def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None, evaluate
     """SWA on the server with its learning-rate cycle: theta_SWA <- (n theta_SWA + theta) / (n + 1).
 
     From round i = start on, clients use (1 - u) eta_1 + u eta_2 with u = ((i mod c) + 1) / c, and theta_SWA is what is
-    evaluated; it is never broadcast. The model that is trained is then in the checkpoints alone; to read both in one run,
-    evaluate the model and observe the average: --wrap=swa:evaluate=model --observe=swa, with equal start, cycle, phase.
+    evaluated; it is never broadcast. The model that is trained is then in the checkpoints alone; to read both in one
+    run, evaluate the model and observe the average: --wrap=swa:evaluate=model --observe=swa, with equal start, cycle,
+    phase.
 
     Args:
       start: fraction of the rounds (0.75) or 0-based round (300).
@@ -25,15 +26,17 @@ def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None, evaluate
       second_lr: eta_2; none = eta_1 / 100.
       evaluate: 'average' shows theta_SWA; 'model' shows the trained model, the wrapper is then the rate alone.
 
-    Raises UserError for a hyper-parameter out of range. Caldarola et al., Improving Generalization in Federated
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Caldarola et al., Improving Generalization in Federated
     Learning by Seeking Flat Minima, 2022, https://arxiv.org/abs/2203.11834.
     """
     first = first_round(start, setting.num_rounds, "swa")
-    average = observers.swa(setting.num_rounds, start=start, cycle=cycle, phase=phase)
-    if second_lr is not None and not second_lr >= 0:
-        raise UserError(f"swa: second_lr={second_lr} must be >= 0.")
-    if evaluate not in ("average", "model"):
-        raise UserError(f"swa: evaluate={evaluate} must be one of average, model.")
+    average = swa_observer(setting, start=start, cycle=cycle, phase=phase)
+    if second_lr is not None:
+        checks.number("swa", 0, second_lr=second_lr)
+    checks.one_of("swa", "evaluate", evaluate, ("average", "model"))
 
     def rate(base):
         def cycled(i):

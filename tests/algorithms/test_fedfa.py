@@ -92,8 +92,8 @@ def test_four_rounds_of_fedfa(precision, tolerance):
     with jax.enable_x64(precision == "float64"), jax.default_matmul_precision("highest"):
         model = linear_model()
         p = testing.problem(
-            model.init(jax.random.key(3)), clients(), losses.cross_entropy(model), SCHEDULE, num_rounds=ROUNDS, model=model,
-            lr=LR, batch_size=BATCH, epochs=EPOCHS, shuffle=False,
+            model.init(jax.random.key(3)), clients(), losses.cross_entropy(model), SCHEDULE, num_rounds=ROUNDS,
+            model=model, lr=LR, batch_size=BATCH, epochs=EPOCHS, shuffle=False,
         )  # fmt: skip
         algorithm = p.build("fedfa", lam=LAM, beta=BETA, calibrate_lr=ADAM_LR)
         flat = lambda params: [params["F"], params["last"]["W"], params["last"]["b"]]

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from fedwin import engine, observers
+from fedwin import core, engine, observers
 from fedwin.engine import evaluate
 from fedwin.engine.strategy import STRATEGIES, Strategy
 from fedwin.testing import federations
@@ -30,7 +30,7 @@ def assert_close(a, b):
 
 
 def watchers():
-    return {"wima": observers.wima((observers.Reading("wima3", 3),)), "ema": observers.ema(20)}
+    return {"wima": observers.wima((observers.Reading("wima3", 3),)), "ema": observers.ema(core.Setting(1, 1, 20))}
 
 
 def go(name="scaffold", equal=True, strategy=Strategy(), rounds=6, calls=(6,), seen=None, width=None, **options):

@@ -129,7 +129,7 @@ def test_swa_can_leave_its_average_to_an_observer():
     options = dict(start=2, cycle=2, phase="swa")
     text = "swa:start=2,cycle=2,phase=swa"
     hidden, both = (p.build("fedavg", WRAPPERS.build(t, p.setting)) for t in (text, text + ",evaluate=model"))
-    watch = {"swa": observers.swa(6, **options)}
+    watch = {"swa": observers.swa(p.setting, **options)}
     for a, b in zip(testing.trajectory(p, hidden, 6), testing.trajectory(p, both, 6, watch)):
         read = engine.read_out(both, watch, b)
         np.testing.assert_array_equal(leaves(read["model"]), leaves(a.params))

@@ -1,0 +1,64 @@
+"""Methods run on the second golden problem, in float64, and how their runs are compared."""
+
+import functools
+
+import jax
+import numpy as np
+
+from fedwin import testing
+from tests import golden_problems as golden
+
+# Never FEDWIN_GOLDEN_DIR's: schedules and sizes below fit this problem.
+META = golden.load("golden_wima_ghb.json", golden.HERE)["problem_B"]
+
+
+T = 12
+
+
+FULL, CYCLIC = [[0, 1, 2]], [[0], [1], [2]]
+
+
+VARIANTS = {
+    "partial": {},
+    "full": dict(schedule=FULL),
+    "equal": dict(equal=True),
+    "equal full": dict(equal=True, schedule=FULL),
+    "one step": dict(epochs=1, batch_size=4),
+    "one step full": dict(epochs=1, batch_size=4, schedule=FULL),
+    "one step equal full": dict(epochs=1, batch_size=4, equal=True, schedule=FULL),
+    "cyclic": dict(schedule=CYCLIC),
+    "slow": dict(lr=0.4 * META["lr"]),
+    "lonely": dict(schedule=[[0]]),
+}
+
+
+def problem(variant):
+    return golden.problem_b(META, **VARIANTS[variant])
+
+
+@functools.cache
+def runs(choice, variant="partial", rounds=T):
+    p = problem(variant)
+    return testing.trajectory(p, p.build(choice), rounds)
+
+
+def models(choice, variant="partial", rounds=T):
+    return np.stack([golden.vector(run.params) for run in runs(choice, variant, rounds)])
+
+
+def same(a, b, tolerance=1e-11):
+    np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
+
+
+def differ(a, b, least=1e-3):
+    assert np.abs(np.asarray(a) - np.asarray(b)).max() > least
+
+
+def classifier_runs(choice, rounds=2, **kwargs):
+    p = testing.classification(**kwargs)
+    p = p._replace(setting=p.setting._replace(num_rounds=rounds))
+    return p, testing.trajectory(p, p.build(choice), rounds)
+
+
+def leaves(params):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])

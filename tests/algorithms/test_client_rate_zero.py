@@ -1,0 +1,39 @@
+"""Rounds in which clients have the learning rate 0: nothing breaks, and limits hold."""
+
+import jax
+import numpy as np
+import pytest
+
+from fedwin import testing
+from fedwin.wrappers import WRAPPERS
+
+
+@pytest.mark.parametrize("choice", ["fedcm", "fedadc", "fedadc:beta_local=1.0", "fednova:mu=0.5", "scaffold", "fedsam"])
+def test_at_client_rate_zero_nothing_breaks_or_moves(choice):
+    p = testing.classification(lr=0.0, shuffle=False)
+    run = testing.trajectory(p, p.build(choice), 2)[-1]
+    for leaf, first in zip(jax.tree.leaves(run.params), jax.tree.leaves(p.variables.params)):
+        np.testing.assert_array_equal(leaf, first)
+    for leaf in jax.tree.leaves((run.state, run.table)):
+        assert np.isfinite(leaf).all()
+
+
+def cycled(choice, second, rounds=4):
+    """Runs whose client rate falls to `second` in every other round."""
+    p = testing.quadratic([1.0, 2.0], [3.0, -2.0], [1.0], steps=2, lr=0.1, schedule=[[0, 1]])
+    swa = WRAPPERS.build(f"swa:start=0,cycle=2,second_lr={second},evaluate=model", p.setting)
+    return testing.trajectory(p, p.build(choice, swa), rounds)
+
+
+def test_fedcm_at_rate_zero_is_the_limit_of_small_rates():
+    zero, small = ([float(run.params["x"][0]) for run in cycled("fedcm:alpha=0.4", rate)] for rate in (0.0, 1e-6))
+    np.testing.assert_allclose(zero, small, atol=1e-4)
+    # The momentum of round 0, (1 - alpha) times its step, moves round 1.
+    np.testing.assert_allclose(zero[1] - zero[0], 0.6 * (zero[0] - 1.0), rtol=1e-5)
+
+
+def test_fedadc_at_rate_zero_stands_still_and_keeps_its_momentum():
+    runs = cycled("fedadc:beta_global=0.6", 0.0)
+    for name in ("params", "state"):
+        before, after, later = (float(getattr(run, name)["x"][0]) for run in runs[:3])
+        assert before == after != later

@@ -1,0 +1,61 @@
+"""FedGMA: masks, thresholds and the extra step."""
+
+import numpy as np
+import pytest
+
+from fedwin import testing
+from tests.algorithms.identities import (
+    same,
+)
+
+STEPS = np.array(
+    [[1.0, 1.0, -0.3, 0.0], [2.0, -0.5, -0.2, 0.0], [0.5, 1.5, -0.1, 0.0], [0.1, 0.2, 0.4, 0.0], [0.3, 0.1, -2.0, 1.0]]
+)
+
+
+SIZES = [1, 2, 1, 3, 1]
+
+
+def masked(choice):
+    """x after one round from 0 in which client i moves by STEPS[i]."""
+    p = testing.quadratic([1.0] * 5, STEPS, np.zeros(4), steps=1, lr=1.0, schedule=[range(5)], sizes=SIZES)
+    (run,) = testing.trajectory(p, p.build(choice), 1)
+    return np.asarray(run.params["x"])
+
+
+def extra_step(threshold, rate):
+    mean = np.array(SIZES) @ STEPS / sum(SIZES)
+    signs = np.sign(STEPS).sum(0)
+    x = mean.copy()
+    for d in STEPS:
+        inside = (np.abs(signs) > threshold * 5) & (np.sign(d) == np.sign(signs))
+        x -= rate / 5 * inside * (d - mean)
+    return x
+
+
+def test_fedgmas_extra_step():
+    for threshold in (0.8, 0.5):
+        ours = masked(f"fedgma:mode=extra_step,extra_lr=1.0,threshold={threshold}")
+        np.testing.assert_allclose(ours, extra_step(threshold, 1.0), rtol=1e-5, atol=1e-6)
+    # Coordinates 1 and 2 agree to 3/5: the two thresholds are told apart.
+    assert np.abs(extra_step(0.8, 1.0) - extra_step(0.5, 1.0)).max() > 0.1
+
+
+@pytest.mark.parametrize("mode,threshold", [("soft", 0.4), ("hard", 0.4), ("extra_step", 0.8)])
+def test_fedgmas_default_threshold_goes_with_the_mode(mode, threshold):
+    text = f"fedgma:mode={mode},extra_lr=1.0"
+    np.testing.assert_array_equal(masked(text), masked(f"{text},threshold={threshold}"))
+    assert np.abs(masked(text) - masked(f"{text},threshold={1.2 - threshold}")).max() > 1e-3
+
+
+@pytest.mark.usefixtures("double")
+def test_fedgma_keeps_only_what_all_agree_on():
+    centres = [[2.0, 2.0], [2.0, -2.0]]
+    p = testing.quadratic([1.0, 1.0], centres, [0.0, 0.0], steps=1, lr=0.1, schedule=[[0, 1]], sizes=[1, 2])
+    (hard,) = testing.trajectory(p, p.build("fedgma:threshold=1.0,mode=hard"), 1)
+    (mean,) = testing.trajectory(p, p.build("fedavg"), 1)
+    same(hard.params["x"], [mean.params["x"][0], 0.0])
+    twins = testing.quadratic([1.0, 1.0], [2.0, 2.0], [0.0], steps=2, lr=0.1, schedule=[[0, 1]])
+    for choice in ("fedgma:threshold=1.0", "fedgma:threshold=0.7,mode=hard"):
+        ours, plain = (testing.trajectory(twins, twins.build(name), 3)[-1].params["x"] for name in (choice, "fedavg"))
+        same(ours, plain)

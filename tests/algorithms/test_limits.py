@@ -1,0 +1,101 @@
+"""Limits and equalities between methods: what must be equal is equal, what must differ differs."""
+
+import numpy as np
+import pytest
+
+from fedwin import tree
+from tests import golden_problems as golden
+from tests.algorithms.identities import META, differ, models, runs, same
+
+pytestmark = pytest.mark.usefixtures("double")
+
+
+# The setting that a registry entry names is compared in the contract suite; these are other ways to the same end.
+@pytest.mark.parametrize(
+    "choice",
+    ["ghb:tau=50", "fedgma:threshold=0,mode=hard", "fedopt:optimizer=momentum,momentum=0", "fedadc:beta_global=0"],
+)
+def test_a_degenerate_setting_is_fedavg(choice):
+    same(models(choice), models("fedavg"))
+
+
+EQUAL = [
+    # any mu, where clients take one step
+    ("fedprox:mu=0.7", "fedavg", "one step"),
+    ("fedacg:lam=0,beta=0.5", "fedprox:mu=0.5", "partial"),
+    ("fedadc:beta_global=0.6", "ghb:tau=1,beta=0.6", "partial"),
+    ("ghb:tau=1,beta=0.6", "fedavgm:beta=0.6", "one step"),
+    ("adabest:mu=0,beta=0.8", "fedavgm:beta=0.8,nesterov=true", "partial"),
+    ("adabest:mu=0,beta=0.8", "fedopt:optimizer=momentum,momentum=0.8,nesterov=true", "partial"),
+    ("fedavgm:beta=0.9", "fedopt:optimizer=momentum", "partial"),
+    ("scaffold:option=I", "scaffold:option=II", "one step"),
+    ("scaffold", "fedavg", "one step equal full"),
+    ("scaffold:weighting=uniform", "fedavg:weighting=uniform", "one step full"),
+    ("scaffold:control_weighting=samples", "fedavg", "one step full"),
+    ("mime", "fedavg", "one step"),
+    ("mime:beta=0.9", "fedavgm:beta=0.9", "one step"),
+    ("mime:beta=0.9", "mimelite:beta=0.9", "one step"),
+    ("local_ghb:beta=0.9", "ghb:tau=1,beta=0.9", "full"),
+    ("local_ghb:beta=0.9", "ghb:tau=3,beta=0.9", "cyclic"),
+    ("local_ghb:beta=0.9", "local_ghb:beta=0.9,scale=tau_i", "cyclic"),
+    ("fedhbm", "fedavg", "one step full"),
+    ("fedhbm:first=shared", "fedhbm", "full"),
+    ("fedhbm:first=random", "fedhbm:first=shared", "partial"),  # the initialiser returns x^0 here
+    ("fedhbm:first=pretrained", "fedhbm:first=shared", "partial"),
+    ("fednova", "fedavg", "equal"),
+    ("fednova", "fedavg", "lonely"),
+    ("fednova:mu=0.3", "fedprox:mu=0.3", "equal"),
+    ("fednova:tau_eff=steps", "fednova", "partial"),
+    ("fedgma:threshold=0.9", "fedavg", "lonely"),
+]
+
+
+@pytest.mark.parametrize("one,other,variant", EQUAL)
+def test_equal(one, other, variant):
+    same(models(one, variant), models(other, variant))
+
+
+DIFFERENT = [
+    ("fedadc:beta_global=0.6,beta_local=1", "ghb:tau=1,beta=0.6", "partial"),
+    ("scaffold", "fedavg", "one step full"),
+    ("feddyn:alpha=1e-12", "fedavg", "partial"),
+    ("fedhbm", "fedavg", "full"),
+    ("fedhbm:first=shared", "fedhbm", "partial"),
+    ("fednova", "fedavg", "partial"),
+    ("fedavg:weighting=uniform", "fedavg", "partial"),
+]
+
+
+@pytest.mark.parametrize("one,other,variant", DIFFERENT)
+def test_different(one, other, variant):
+    differ(models(one, variant), models(other, variant))
+
+
+def test_fedcm_is_ghb_with_a_smaller_client_rate():
+    same(models("fedcm:alpha=0.4"), models("ghb:tau=1,beta=0.6", "slow"))
+
+
+def test_fedcm_is_ghb_at_a_server_rate_too():
+    same(models("fedcm:alpha=0.4,server_lr=0.5"), models("ghb:tau=1,beta=1.2,server_lr=0.5", "slow"))
+
+
+def test_fedacg_is_adabest_seen_from_its_average():
+    averages = np.stack([golden.vector(run.state.average) for run in runs("adabest:mu=0,beta=0.8")])
+    same(models("fedacg:lam=0.8,beta=0"), averages)
+    ahead = [golden.vector(tree.axpy(0.8, run.state, run.params)) for run in runs("fedacg:lam=0.8,beta=0")]
+    same(np.stack(ahead), models("adabest:mu=0,beta=0.8"))
+
+
+def test_momentum_off_the_server_rate_is_scaled_by_it():
+    # GHB's recursion needs eta = 1; FedACG's m is the displacement that was made, whatever eta.
+    first, last = runs("fedacg:lam=0.5,server_lr=0.5", rounds=2)
+    same(golden.vector(tree.sub(last.params, first.params)), golden.vector(last.state))
+
+
+def test_the_server_rate_scales_the_step_of_fedavg():
+    one, half = models("fedavg", rounds=1)[0], models("fedavg:server_lr=0.5", rounds=1)[0]
+    same(half - META["theta0"], (one - META["theta0"]) / 2)
+
+
+def test_fedproxs_gradient_is_finite_where_the_pull_is_zero():
+    assert np.isfinite(models("fedprox:mu=1.1")).all()

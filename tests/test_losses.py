@@ -1,0 +1,109 @@
+"""WSM: the re-weighted softmax, class proportions, clients of one class."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedwin import losses, testing
+from tests.algorithms.identities import (
+    classifier_runs,
+    differ,
+    leaves,
+    same,
+)
+
+pytestmark = pytest.mark.usefixtures("double")
+
+
+def wsm_terms(logits, labels, shares):
+    loss = lambda f: jnp.sum(losses.weighted_softmax_nll(f, labels, shares))
+    return losses.weighted_softmax_nll(logits, labels, shares), jax.grad(loss)(logits)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_wsm_properties(seed, dtype):
+    random = np.random.default_rng(seed)
+    logits = jnp.asarray(5 * random.normal(size=(6, 4)), dtype)
+    shares = jnp.asarray(random.dirichlet(np.ones(4)), dtype).at[3].set(0)
+    labels = jnp.asarray(random.integers(0, 3, 6))
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=2e-5)
+
+    @functools.partial(jax.jit, compiler_options=testing.compile_options())
+    def everything(f):
+        return {
+            "wsm": wsm_terms(f, labels, shares),
+            "uniform": wsm_terms(f, labels, jnp.full(4, 0.25, dtype)),
+            "counts": wsm_terms(f, labels, 7 * shares),
+            "other absent logit": wsm_terms(f.at[:, 3].add(50), labels, shares),
+            "shifted": wsm_terms(f + 3, labels, shares),
+            "mask": wsm_terms(f, labels, (shares > 0).astype(dtype)),
+            "equally frequent": wsm_terms(f, labels, (shares > 0).astype(dtype) / 3),
+            "one class": wsm_terms(f, jnp.full(6, 1), jnp.array([0, 1.0, 0, 0], dtype)),
+            "ce": (losses.nll(f, labels), jax.grad(lambda f: jnp.sum(losses.nll(f, labels)))(f)),
+            "moved": losses.nll((f + jnp.log(jnp.maximum(shares, 1e-30)))[:, :3], labels),
+            "present": losses.nll(f[:, :3], labels),
+        }
+
+    r = everything(logits)
+    loss, slope = r["wsm"]
+    close(r["uniform"][0], r["ce"][0] - np.log(4))
+    close(r["uniform"][1], r["ce"][1])
+    assert (np.asarray(slope)[:, 3] == 0).all()
+    close(np.sum(slope, 1), 0)
+    for name in ("counts", "other absent logit", "shifted"):
+        close(r[name][1], slope)
+    close(r["counts"][0], loss + np.log(7))
+    close(r["shifted"][0], loss)
+    log_share = np.log(np.asarray(shares)[labels])
+    assert (np.asarray(loss) >= log_share - 1e-5).all()
+    close(r["moved"] + log_share, loss)
+    # The NLL form of the released code is L - log a_y.
+    close(r["uniform"][0] - np.log(1 / 4), r["ce"][0])
+    assert (np.asarray(loss) - log_share >= -np.finfo(dtype).eps * 50).all()
+    close(r["mask"][0], r["present"])
+    close(r["equally frequent"][0], r["present"] - np.log(3))
+    assert (np.asarray(r["one class"][0]) == 0).all() and (np.asarray(r["one class"][1]) == 0).all()
+
+
+def test_class_proportions():
+    info = {"train": jnp.array([3, 0, 1]), "validation": jnp.array([0, 4, 0])}
+    same(losses.class_proportions(info, "train"), [0.75, 0, 0.25])
+    same(losses.class_proportions(info, "train+val"), [0.375, 0.5, 0.125])
+    same(losses.class_proportions(info, "train", mask=True), [1, 0, 1])
+    same(losses.class_proportions(info, mask=True), [1, 1, 1])
+    nobody = {name: 0 * counts for name, counts in info.items()}
+    for source in ("train", "train+val"):
+        same(losses.class_proportions(nobody, source), np.full(3, 1 / 3), 1e-7)
+        same(losses.class_proportions(nobody, source, mask=True), [1, 1, 1])
+
+
+def test_scaffold_with_a_one_class_client_under_wsm_moves_by_its_controls_alone():
+    epochs, lr = 2, 0.3
+    p = testing.classification((2, 2), schedule=((0,),), loss=losses.wsm, epochs=epochs, lr=lr)
+    algorithm = p.build("scaffold")
+    draw = lambda seed, like: jax.tree.map(lambda x: np.random.default_rng(seed).normal(size=x.shape), like)
+    start = p.start(algorithm)
+    start = start._replace(state=draw(1, start.state), table=draw(2, start.table))
+    (run,) = testing.trajectory(p, algorithm, 1, run=start)
+    c, c_0, x = leaves(start.state), leaves(jax.tree.map(lambda row: row[0], start.table)), leaves(p.variables.params)
+    same(leaves(run.params), x - epochs * lr * (c - c_0))  # one step per epoch
+    same(leaves(jax.tree.map(lambda row: row[0], run.table)), 0)
+    same(leaves(jax.tree.map(lambda row: row[1], run.table)), leaves(jax.tree.map(lambda row: row[1], start.table)), 0)
+    same(leaves(run.state), c - c_0 / 2)
+
+
+def test_a_one_class_client_returns_what_it_got_under_wsm():
+    kwargs = dict(sizes=(2, 2), schedule=((0,),), loss=losses.wsm)
+    p, (run,) = classifier_runs("fedavg", 1, **kwargs)
+    assert (leaves(run.params) == leaves(p.variables.params)).all()
+    # Its running statistics move all the same.
+    differ(run.stats["mean"], p.variables.stats["mean"], 1e-6)
+    p, (run,) = classifier_runs("fedavg", 1, weight_decay=0.1, lr=0.5, **kwargs)
+    # Two epochs of one batch: (1 - lr wd)^2 x.
+    same(leaves(run.params), (1 - 0.5 * 0.1) ** 2 * leaves(p.variables.params))
+    p, (run,) = classifier_runs("fedprox:mu=1.1", 1, **kwargs)
+    assert (leaves(run.params) == leaves(p.variables.params)).all()
