@@ -1,8 +1,16 @@
-"""The one error that a user can cause and mend."""
+"""The errors that are told in one line."""
 
 
 class UserError(ValueError):
     """A bad flag, file or argument: one line that names the culprit and the remedy.
 
     Binaries print it on stderr without a traceback and exit with status 2.
+    """
+
+
+class StorageError(OSError):
+    """A write that failed (a full disk, a lost mount): one line that names file and reason.
+
+    What was saved before stays intact; the same command resumes once there is room. Binaries print it on stderr without
+    a traceback and exit with status 1.
     """

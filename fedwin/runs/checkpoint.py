@@ -1,6 +1,8 @@
 """Saving and restoring the complete state of a run with orbax: atomic, checked, the last few kept."""
 
+import contextlib
 import hashlib
+import logging
 import pathlib
 import sys
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from fedwin.errors import UserError
+from fedwin.runs.storage import writing
 
 # Format of a checkpoint's `about`; 1 had no number.
 FORMAT = 2
@@ -21,6 +24,26 @@ def _warn(line: str) -> None:
 
 def _name(path) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
+
+
+@contextlib.contextmanager
+def quiet():
+    """Keeps orbax from logging tracebacks of what is told in one line."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    return (
+        "No space left on device"
+        if "No space left" in text
+        else f"{type(error).__name__}: {text[:200]}".replace("\n", " ")
+    )
 
 
 def _is_key(leaf) -> bool:
@@ -117,8 +140,14 @@ class Checkpoints:
         about = {"format": FORMAT, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
         kept = {name: value for name, value in leaves.items() if name not in empty}
         items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(about))
-        self._writer().save(round, args=items, force=True)
-        self._writer().wait_until_finished()
+        with writing(self.directory), quiet():
+            try:
+                self._writer().save(round, args=items, force=True)
+                self._writer().wait_until_finished()
+            except OSError:
+                raise
+            except Exception as error:  # tensorstore has errors of its own for a full disk
+                raise OSError(None, _reason(error)) from error
 
     def load(self, round: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Returns (leaves, extra) of one checkpoint.
@@ -129,7 +158,7 @@ class Checkpoints:
         where = self.directory / str(round)
         wanted = ocp.args.Composite(run=ocp.args.StandardRestore(), about=ocp.args.JsonRestore())
         try:
-            with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
+            with quiet(), ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
                 items = reader.restore(where, args=wanted)
             leaves = {name: np.array(value, copy=True) for name, value in items["run"].items()}
             about = dict(items["about"])
@@ -144,26 +173,30 @@ class Checkpoints:
             raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
         return leaves, about
 
-    def latest(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Returns the newest readable checkpoint, or None; warns about those that it skips and moves them aside.
+    def latest(self, check=lambda round, about: None) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """Returns the newest usable checkpoint, or None; warns about those that it skips and moves them aside.
+
+        Args:
+          check: (round, extra) -> None; raises UserError for a checkpoint that must not be used.
 
         Raises:
-          UserError: there are checkpoints and none can be read; then nothing is moved.
+          UserError: there are checkpoints and none can be used; then nothing is moved.
         """
-        damaged: dict[int, UserError] = {}
+        skipped: dict[int, UserError] = {}
         for round in reversed(self.rounds()):
             try:
                 found = self.load(round)
+                check(round, found[1])
             except UserError as error:
-                damaged[round] = error
+                skipped[round] = error
                 continue
-            for bad, error in damaged.items():
+            for bad, error in skipped.items():
                 _warn(f"{error} Falling back to the checkpoint of round {round}.")
                 self._discard(bad)
             return found
-        if damaged:
+        if skipped:
             raise UserError(
-                f"{next(iter(damaged.values()))} No other checkpoint in {self.directory} can be read either."
+                f"{next(iter(skipped.values()))} No other checkpoint in {self.directory} can be used either."
             )
         return None
 

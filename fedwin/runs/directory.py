@@ -1,27 +1,28 @@
-"""The directory of a run: where it is, whose it is, its configuration and fingerprint."""
+"""The directory of a run: where it is, whose it is, its configuration."""
 
+import contextlib
 import dataclasses
-import hashlib
 import json
 import pathlib
-import platform
+import shutil
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
-import flax
 import jax
-import numpy as np
-import optax
 
-import fedwin
-from fedwin.data import Dataset
-from fedwin.data.feature_digest import feature_digest
-from fedwin.data.federation import Federation
 from fedwin.errors import UserError
 from fedwin.runs.config import Config, default_of
-from fedwin.runs.logbook import write_json
+from fedwin.runs.identity import Identity, hash_of, jsonable, set_fields, versions
+from fedwin.runs.lock import locked
+from fedwin.runs.logbook import read_lines
+from fedwin.runs.storage import write_json
 
 # Format of config.json; 1 had no number.
 FORMAT = 2
+
+# What a run writes into its directory.
+OWN = ("config.json", "metrics.jsonl", "summary.json", "tensorboard", "checkpoints", ".lock")
 
 
 def _from_1(known: dict[str, Any]) -> dict[str, Any]:
@@ -37,114 +38,63 @@ MIGRATIONS = {1: _from_1}
 def default_directory(config: Config) -> pathlib.Path:
     """Returns runs/<dataset>_<algorithm>-<hash>: every configuration has a directory of its own."""
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in f"{config.dataset}_{config.algorithm}")
-    return pathlib.Path("runs") / f"{name[:80]}-{_hash(_said(config.decisive()), size=4)}"
+    return pathlib.Path("runs") / f"{name[:80]}-{hash_of(set_fields(config.decisive()), size=4)}"
 
 
-def _hash(value, size: int = 8) -> str:
-    return hashlib.blake2b(json.dumps(value, sort_keys=True, default=str).encode(), digest_size=size).hexdigest()
+def _unwritable(directory, error: OSError) -> UserError:
+    return UserError(f"out_dir={directory} can't be written ({error.strerror}); choose another --out_dir.")
 
 
-def _said(decisive: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields that differ from their defaults, so that a new field leaves old hashes as they are."""
-    defaults = {field.name: default_of(field) for field in dataclasses.fields(Config)}
-    return {name: value for name, value in decisive.items() if value != defaults.get(name)}
+@contextlib.contextmanager
+def opened(directory: pathlib.Path, new: bool) -> Iterator[None]:
+    """Creates the run's directory, holds its lock, and removes what a killed start left half-written.
 
-
-def data_hashes(federations: dict[int, Federation]) -> dict[str, str]:
-    """Returns, per seed, a hash of the examples and of who holds which."""
-    examples = _examples_hash(next(iter(federations.values())).dataset)
-    return {str(seed): _deal_hash(examples.copy(), federation) for seed, federation in federations.items()}
-
-
-def _examples_hash(dataset: Dataset):
-    h = hashlib.blake2b(digest_size=8)
-    for split in (dataset.train, dataset.test):
-        for name in sorted(split):
-            h.update(name.encode() + feature_digest(split[name]))
-    return h
-
-
-def _deal_hash(h, federation: Federation) -> str:
-    for part in (federation.partition, federation.validation):
-        if part is not None:
-            h.update(np.ascontiguousarray(part.order).data)
-            h.update(np.ascontiguousarray(part.offset).data)
-    return h.hexdigest()
-
-
-def _device() -> str:
-    device = jax.devices()[0]
-    return f"{device.platform} {device.device_kind}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Identity:
-    """What decides a run's numbers.
-
-    Attributes:
-      config: the decisive fields.
-      data: seed -> hash of examples and deal.
-      jax: version.
-      device: platform and kind.
-      strategy: how cohorts are mapped.
-      imports: imported file or module -> hash of its content.
-    """
-
-    config: dict[str, Any]
-    data: dict[str, str]
-    jax: str
-    device: str
-    strategy: str
-    imports: dict[str, str]
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of all that: equal means equal numbers."""
-        return _hash([_said(self.config), self.data, self.jax, self.device, self.strategy, self.imports])
-
-    def differences(self, before: "Identity") -> str:
-        """Returns what differs from another identity, in words."""
-        changed = []
-        for name in ("jax", "device", "strategy"):
-            then, now = getattr(before, name), getattr(self, name)
-            if then != now:
-                changed.append(f"{name} {then} then, {now} now")
-        for name in sorted(before.imports.keys() | self.imports.keys()):
-            if before.imports.get(name) != self.imports.get(name):
-                changed.append(f"the code of {name} has changed")
-        return "; ".join(changed) or "its configuration was written by another version"
-
-
-def identity(config: Config, hashes: dict[str, str], strategy: str, imports: dict[str, str]) -> Identity:
-    """Returns the identity of a run on this machine."""
-    return Identity(_json(config.decisive()), hashes, jax.__version__, _device(), strategy, imports)
-
-
-def _json(value):
-    return json.loads(json.dumps(value))
-
-
-def create(directory: pathlib.Path) -> None:
-    """Creates the run's directory and removes what a killed start left half-written.
+    Args:
+      directory: the run's.
+      new: there is no run in it yet; one that is refused before its first round then leaves nothing behind.
 
     Raises:
-      UserError: it can't be written.
+      UserError: it can't be written, or another process runs in it.
     """
+    made = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         probe = directory / ".writable"
         probe.touch()
         probe.unlink()
-        for name in [
-            *directory.glob(".config.json.*"),
-            *directory.glob(".metrics.*"),
-            *directory.glob(".summary.json.*"),
-        ]:
-            name.unlink()
     except OSError as error:
-        raise UserError(
-            f"out_dir={directory} can't be written ({error.strerror}); choose another --out_dir."
-        ) from error
+        raise _unwritable(directory, error) from error
+    with locked(directory):
+        try:
+            for pattern in (".config.json.*", ".metrics.jsonl.*", ".metrics.*", ".summary.json.*"):
+                for path in directory.glob(pattern):
+                    path.unlink()
+        except OSError as error:
+            raise _unwritable(directory, error) from error
+        try:
+            yield
+        except UserError:
+            if new and not _has_rounds(directory):
+                _remove(directory, made)
+            raise
+
+
+def _has_rounds(directory: pathlib.Path) -> bool:
+    """Whether any seed has got further than the model that it began with."""
+    lines = Counter(line["seed"] for line in read_lines(directory / "metrics.jsonl"))
+    return any(count > 1 for count in lines.values())
+
+
+def _remove(directory: pathlib.Path, whole: bool) -> None:
+    for name in OWN:
+        path = directory / name
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    if whole:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +120,7 @@ def read(directory: pathlib.Path) -> Known:
     """
     path = directory / "config.json"
     try:
-        known = json.loads(path.read_text())
+        known = json.loads(path.read_bytes())
         number = known.get("format", 1)
         if number > FORMAT:
             raise UserError(f"{path} was written by a later version (format {number}, not {FORMAT}); update fedwin.")
@@ -178,17 +128,15 @@ def read(directory: pathlib.Path) -> Known:
             known = MIGRATIONS[number](known)
             number = known["format"]
         config = known["config"]
-        device = known["device"].rpartition(" x")[0]
         fields = {field.name: field for field in dataclasses.fields(Config)}
         decisive = {
             name: config.get(name, default_of(field))
             for name, field in fields.items()
             if not field.metadata["operational"]
         }
-        before = Identity(
-            decisive, known["data"], known["versions"]["jax"], device, known["strategy"], known["imports"]
-        )
-        return Known(config, before, known["fingerprint"])
+        device = known["device"].rpartition(" x")[0]
+        about = Identity(decisive, known["data"], known["versions"]["jax"], device, known["strategy"], known["imports"])
+        return Known(config, about, known["fingerprint"])
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror}); choose another --out_dir.") from error
     except UserError:
@@ -203,15 +151,12 @@ def load(config: Config, directory: pathlib.Path) -> Known | None:
     Raises:
       UserError: it belongs to a run with other flags, or holds other files.
     """
-    if not (directory / "config.json").exists():
-        try:
-            strangers = (
-                [p.name for p in directory.iterdir() if not p.name.startswith(".")] if directory.is_dir() else []
-            )
-        except OSError as error:
-            raise UserError(
-                f"out_dir={directory} can't be read ({error.strerror}); choose another --out_dir."
-            ) from error
+    try:
+        there = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+    except OSError as error:
+        raise UserError(f"out_dir={directory} can't be read ({error.strerror}); choose another --out_dir.") from error
+    if "config.json" not in there:
+        strangers = [name for name in there if not name.startswith(".")]
         if strangers:
             raise UserError(
                 f"out_dir={directory} holds other files ({strangers[0]} ...) and no config.json; choose another --out_dir."
@@ -219,7 +164,7 @@ def load(config: Config, directory: pathlib.Path) -> Known | None:
         return None
     known = read(directory)
     before = known.identity.config
-    for name, value in _json(config.decisive()).items():
+    for name, value in jsonable(config.decisive()).items():
         if before[name] != value:
             raise UserError(
                 f"out_dir={directory} holds a run with --{name}={_text(before[name])}, not {_text(value)}; "
@@ -242,30 +187,16 @@ def write_config(directory: pathlib.Path, config: Config, about: Identity, verif
       verified: whether the data's checksums were confirmed.
       model: its name.
     """
-    write_json(
-        directory / "config.json",
-        {
-            "format": FORMAT,
-            "config": dataclasses.asdict(config),
-            "strategy": about.strategy,
-            "data": about.data,
-            "verified_data": verified,
-            "model": model,
-            "imports": about.imports,
-            "fingerprint": about.fingerprint,
-            "versions": versions(),
-            "device": f"{about.device} x{jax.local_device_count()}",
-        },
-    )
-
-
-def versions() -> dict[str, str]:
-    """Returns the versions of what computes a run's numbers."""
-    return {
-        "fedwin": fedwin.__version__,
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "flax": flax.__version__,
-        "optax": optax.__version__,
-        "numpy": np.__version__,
+    said = {
+        "format": FORMAT,
+        "config": dataclasses.asdict(config),
+        "strategy": about.strategy,
+        "data": about.data,
+        "verified_data": verified,
+        "model": model,
+        "imports": about.imports,
+        "fingerprint": about.fingerprint,
+        "versions": versions(),
+        "device": f"{about.device} x{jax.local_device_count()}",
     }
+    write_json(directory / "config.json", said)

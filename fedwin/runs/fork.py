@@ -1,12 +1,16 @@
 """Starting a run from another run's checkpoint."""
 
+import functools
 import pathlib
 
+import jax
 import numpy as np
 
 from fedwin import engine
 from fedwin.errors import UserError
+from fedwin.residence.rows import DeviceRows
 from fedwin.runs import directory as directories
+from fedwin.runs.build import Trial
 from fedwin.runs.checkpoint import Checkpoints, from_leaves, leaves_of
 from fedwin.runs.config import Config
 
@@ -33,6 +37,24 @@ def source(config: Config) -> tuple[pathlib.Path, int]:
     return pathlib.Path(directory), int(round)
 
 
+def fork_round(config: Config) -> int:
+    """Returns the round that a run begins at: 0, or that of --fork_from."""
+    return int(config.fork_from.rpartition("@")[2]) if config.fork_from else 0
+
+
+def check_fork(trial: Trial) -> None:
+    """Raises UserError where --fork_from cannot be what the run begins with; traces shapes, computes nothing."""
+    for seed in trial.config.seeds:
+        fresh = jax.eval_shape(functools.partial(trial.start, seed, 1))
+        blank = jax.tree.map(
+            lambda s: np.zeros(s.shape, s.dtype), fresh._replace(key=jax.ShapeDtypeStruct((2,), np.uint32))
+        )
+        own = leaves_of(DeviceRows(1).saved(blank))
+        for name, value in _taken(trial.config, seed, own).items():
+            if _field(name) != "table" and (value.shape != own[name].shape or value.dtype != own[name].dtype):
+                raise _mismatch(name)
+
+
 def forked(config: Config, seed: int, run: engine.RunState, rows, say) -> engine.RunState:
     """Starts a fresh state from the checkpoint that --fork_from names, server and client states included.
 
@@ -50,14 +72,24 @@ def forked(config: Config, seed: int, run: engine.RunState, rows, say) -> engine
       UserError: model, algorithm or federation differ.
     """
     directory, round = source(config)
-    leaves, _ = Checkpoints(directory / "checkpoints" / f"seed_{seed}").load(round)
-    observed = directories.read(directory).config["observe"]
-    # Equal names and shapes do not make equal windows: the same ring may serve other sizes.
-    same = observed == config.observe
-    if not same and run.observers:
+    if run.observers and not _same_observers(config, directory):
         say(f"seed {seed}: the observers begin at round {round}; {directory} observed something else")
-    own = leaves_of(rows.saved(run))
-    taken, used = {}, set()
+    taken = _taken(config, seed, leaves_of(rows.saved(run)))
+    return rows.restored(from_leaves(taken, rows.template(run, taken)), run)
+
+
+def _same_observers(config: Config, directory: pathlib.Path) -> bool:
+    # Equal names and shapes do not make equal windows: the same ring may serve other sizes.
+    return directories.read(directory).config["observe"] == config.observe
+
+
+def _taken(config: Config, seed: int, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the leaves that a forked run begins with; `own` are those of its fresh state in a checkpoint's form."""
+    directory, round = source(config)
+    leaves, _ = Checkpoints(directory / "checkpoints" / f"seed_{seed}").load(round)
+    same = _same_observers(config, directory)
+    taken: dict[str, np.ndarray] = {}
+    used = set()
     for name, value in own.items():
         found = name if name in leaves else _inner_name(name, leaves)
         if _field(name) == "observers" and not same:
@@ -70,8 +102,7 @@ def forked(config: Config, seed: int, run: engine.RunState, rows, say) -> engine
         if _field(name) in ("params", "stats", "state", "table") and name not in used:
             raise _mismatch(name)
     taken["key"] = own["key"]
-    taken = {name: np.asarray(value) for name, value in taken.items()}
-    return rows.restored(from_leaves(taken, rows.template(run, taken)), run)
+    return {name: np.asarray(value) for name, value in taken.items()}
 
 
 def _mismatch(name: str) -> UserError:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from fedwin.runs import interruption
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.logbook import Logbook
 
@@ -41,6 +42,7 @@ class Journal:
         self.down, self.up = bytes_per_round
         self.seconds, self.compile_seconds, self.diverged_at = seconds, compile_seconds, diverged_at
         self.lines: list[dict[str, Any]] = []
+        self._saved: int | None = None
 
     def evaluated(self, after: int, values: dict[str, dict[str, Any]], train_loss: float | None) -> None:
         """Writes the evaluation after so many completed rounds: read-out -> metric -> value."""
@@ -97,6 +99,25 @@ class Journal:
             "diverged_at": self.diverged_at,
         }
         self.checkpoints.save(completed, self.rows.saved(run), about)
+        self._saved = completed
+        if (watch := interruption.active()) is not None:
+            watch.saved()
+
+    def unsaved(self) -> None:
+        """Tells that rounds have been computed since the last checkpoint."""
+        if self.checkpoints is not None and (watch := interruption.active()) is not None:
+            watch.unsaved()
+
+    def end_if_interrupted(self, completed: int, run) -> None:
+        """Saves the state after so many rounds and raises Interrupted, if Ctrl-C or SIGTERM was heard."""
+        watch = interruption.active()
+        if watch is None or watch.requested is None or self.checkpoints is None:
+            return
+        if self._saved != completed and self.diverged_at is None:
+            self.save(completed, run)
+        raise interruption.Interrupted(
+            watch.requested, f"interrupted; saved after round {completed}, the same command resumes there."
+        )
 
     def flush(self) -> None:
         """Brings what was written to the disk."""

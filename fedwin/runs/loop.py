@@ -86,6 +86,8 @@ def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str 
         if end < schedule.num_rounds:
             # Asked for before the launch, because not every backend returns from that at once.
             parts.examples.expect(cohorts.ids(end, following)[0])
+        if dispatches:  # the first one compiles, for who knows how long
+            journal.unsaved()
         run, metrics, probes = parts.dispatch(
             run, store, engine.Cohorts(ids, rows, slots), parts.test, end - completed, flags, n_max=n_max
         )
@@ -97,11 +99,13 @@ def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str 
         journal.seconds, journal.compile_seconds = journal.seconds + took, journal.compile_seconds + compiling
         pace.took(end - completed, took - compiling)
         dispatches += 1
+        journal.unsaved()
         loss = journal.dispatched(completed, metrics, probes, flags, end - completed, schedule.stop_on_divergence)
         progress.update(end, end - completed, took, compiling, journal.note(loss[end - completed - 1]))
         completed, end = end, following
         if schedule.checkpointed(completed) and not finished():
             journal.save(completed, run)
+        journal.end_if_interrupted(completed, run)
     progress.close()
     journal.flush()
     return Result(run, journal.lines, journal.diverged_at, journal.seconds, journal.compile_seconds, dispatches)

@@ -1,5 +1,7 @@
 """The compiled part of a run, shared by its seeds."""
 
+from typing import Any
+
 import jax
 
 from fedwin import engine, tree
@@ -17,21 +19,21 @@ class Program:
     Args:
       trial: what runs.
       strategy: how cohorts are mapped.
+      test: what evaluation is done on (engine.evaluate.held_out).
 
     Attributes:
       dispatch: the loop over rounds.
       test: placed test batches.
     """
 
-    def __init__(self, trial: Trial, strategy: Strategy):
+    def __init__(self, trial: Trial, strategy: Strategy, test: dict[str, Any]):
         self.trial, self.strategy = trial, strategy
         dataset, config = trial.dataset, trial.config
         probe = evaluate.make_probe(trial.model, trial.normalise, evaluate.measure_of(dataset), strategy)
         self.dispatch = engine.make_rounds(trial.algorithm, trial.observers, strategy, probe)
         self._read_out = jax.jit(lambda run: engine.read_out(trial.algorithm, trial.observers, run))
         self._probe = jax.jit(probe)
-        features = evaluate.held_out(dataset, config.eval_examples)
-        batches = evaluate.batches(features, config.eval_batch_size, strategy.num_devices)
+        batches = evaluate.batches(test, config.eval_batch_size, strategy.num_devices)
         self.test = strategy.place(batches, _batch_sharding(strategy))
         self._examples = None
 

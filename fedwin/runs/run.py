@@ -8,18 +8,21 @@ import jax
 
 from fedwin import plugins
 from fedwin.data import Dataset
+from fedwin.engine.evaluate import held_out
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
-from fedwin.runs import strategy_choice
+from fedwin.runs import identity, strategy_choice
 from fedwin.runs.build import Trial, prepare
 from fedwin.runs.checkpoint import Checkpoints, from_leaves
 from fedwin.runs.config import Config
-from fedwin.runs.fork import forked, source
+from fedwin.runs.fork import check_fork, fork_round, forked
 from fedwin.runs.journal import Journal
-from fedwin.runs.logbook import Logbook, read_lines, write_json
+from fedwin.runs.logbook import Logbook, read_lines
 from fedwin.runs.loop import Parts, Result, train_seed
 from fedwin.runs.program import Program, memory
+from fedwin.runs.resume import newest
 from fedwin.runs.schedule import CohortSchedule
+from fedwin.runs.storage import write_json
 from fedwin.runs.summary import summarise
 
 Say = Callable[[str], None]
@@ -46,26 +49,28 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
     known = directories.load(config, directory)
     trial.bytes_per_client  # finds what does not go together, before anything is written
     if known is None and config.fork_from:
-        source(config)
-    directories.create(directory)
-    strategy = strategy_choice.chosen(config, trial, known, say)
-    about = _settled(directory, trial, known, str(strategy), imports, say)
-    _introduce(directory, trial, str(strategy), about.fingerprint, say)
-    logbook = Logbook(directory)
-    program = Program(trial, strategy)
-    results = {seed: _seed(program, seed, directory, logbook, quiet, say) for seed in config.seeds}
-    logbook.close()
-    lines = read_lines(directory / "metrics.jsonl")
-    summary = summarise(config, results, lines, about.fingerprint, len(program.dispatch.traces))
-    write_json(directory / "summary.json", summary)
+        check_fork(trial)
+    test = held_out(trial.dataset, config.eval_examples)
+    with directories.opened(directory, new=known is None):
+        known = directories.load(config, directory)  # another process may have been there until just now
+        strategy = strategy_choice.chosen(config, trial, known, say)
+        about = _settled(directory, trial, known, str(strategy), imports, say)
+        _introduce(directory, trial, str(strategy), about.fingerprint, say)
+        logbook = Logbook(directory)
+        program = Program(trial, strategy, test)
+        results = {seed: _seed(program, seed, directory, logbook, quiet, say) for seed in config.seeds}
+        logbook.close()
+        lines = read_lines(directory / "metrics.jsonl")
+        summary = summarise(config, results, lines, about.fingerprint, len(program.dispatch.traces))
+        write_json(directory / "summary.json", summary)
     return summary
 
 
-def _settled(directory, trial: Trial, known, strategy: str, imports: dict[str, str], say: Say) -> directories.Identity:
+def _settled(directory, trial: Trial, known, strategy: str, imports: dict[str, str], say: Say) -> identity.Identity:
     """Writes config.json of a new run; compares that of a resumed one with what is there today."""
     config = trial.config
-    hashes = directories.data_hashes(trial.federations)
-    about = directories.identity(config, hashes, strategy, imports)
+    hashes = identity.data_hashes(trial.federations)
+    about = identity.identity(config, hashes, strategy, imports)
     if known is None:
         directories.write_config(directory, config, about, trial.dataset.verified, trial.model.name)
     elif known.identity.data != hashes:
@@ -98,7 +103,7 @@ def _seed(program: Program, seed: int, directory: pathlib.Path, logbook: Logbook
     run = trial.start(seed, slots)
     rows = program.rows(seed, run, slots, hosted)
     checkpoints = Checkpoints(directory / "checkpoints" / f"seed_{seed}", config.keep_checkpoints)
-    saved = checkpoints.latest()
+    saved = newest(checkpoints, schedule, logbook.lines(seed), seed, fork_round(config))
     about: dict[str, Any] = {}
     if saved is not None:
         leaves, about = saved

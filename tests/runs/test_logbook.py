@@ -1,6 +1,7 @@
 import json
 
-from fedwin.runs.logbook import Logbook, plain, read_lines, write_json
+from fedwin.runs.logbook import Logbook, read_lines
+from fedwin.runs.storage import plain, write_json
 
 
 def line(seed, round):
