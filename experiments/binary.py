@@ -11,7 +11,8 @@ from absl import app, flags, logging
 import fedwin
 from fedwin import plugins
 from fedwin.engine import devices
-from fedwin.errors import UserError
+from fedwin.errors import StorageError, UserError
+from fedwin.runs import interruption
 
 from . import helptext, presets
 
@@ -70,10 +71,10 @@ def run(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def failed(error: Exception) -> int:
+def failed(error: Exception, status: int = 2) -> int:
     """Prints an error as one line; returns the exit status."""
     print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-    return 2
+    return status
 
 
 def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
@@ -84,15 +85,18 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
             logging.set_verbosity(logging.WARNING)  # orbax tells every file that it touches
         warnings.showwarning = one_line(warnings.showwarning)
         try:
-            if flags.FLAGS["import"].value:
-                devices.use_every_core()  # the user's code may start the backend
-            plugins.load(flags.FLAGS["import"].value)
-            main(argv)
+            with interruption.watched():
+                if flags.FLAGS["import"].value:
+                    devices.use_every_core()  # the user's code may start the backend
+                plugins.load(flags.FLAGS["import"].value)
+                main(argv)
         except (UserError, app.UsageError) as error:
             sys.exit(failed(error))
-        except KeyboardInterrupt:
-            print("interrupted; the same command resumes from the last checkpoint.", file=sys.stderr)
-            sys.exit(130)
+        except StorageError as error:
+            sys.exit(failed(error, status=1))
+        except interruption.Interrupted as error:
+            print(error, file=sys.stderr)
+            sys.exit(error.status)
 
     return run
 

@@ -1,4 +1,4 @@
-"""From a Config to something that runs: data, model, algorithm, wrappers, observers; everything checked, nothing compiled."""
+"""From a Config to something that runs: everything is built once and checked, nothing compiled."""
 
 import dataclasses
 import functools
@@ -81,9 +81,8 @@ class Trial:
         model = self.model.init(keys["init"])
         return engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"])
 
-    @functools.cached_property
-    def bytes_per_client(self) -> Bytes:
-        """What a client receives and sends in a round; traces a round and every read-out, computes nothing.
+    def rehearse(self) -> Bytes:
+        """Traces a round and every read-out, computes nothing; returns what a client receives and sends in a round.
 
         Raises:
           UserError: model, loss, data and wrappers don't go together.
@@ -181,14 +180,15 @@ def _num_clients(federations: dict[int, Federation]) -> int:
     if len(set(numbers.values())) > 1:
         told = ", ".join(f"{count} with seed {seed}" for seed, count in numbers.items())
         raise UserError(
-            f"the partition makes different numbers of clients ({told}); set --partition_seed, or run the seeds one by one."
+            f"the partition makes different numbers of clients ({told}); set --partition_seed, or run the seeds "
+            f"one by one."
         )
     return next(iter(numbers.values()))
 
 
 def _solver(config: Config, choices: Choices, model, federations, prepare: Callable) -> local.Solver:
     optimizer, weight_decay = client_optimizer(config)
-    # All seeds share one compiled program: clients are of equal size in all of them, or the program must not count on it.
+    # All seeds share one compiled program, which may count on equal sizes only if all of them have these.
     sizes = {federation.equal_size for federation in federations.values()}
     return local.Solver(
         loss=LOSSES.build(choices.loss, model),

@@ -159,7 +159,8 @@ def load(config: Config, directory: pathlib.Path) -> Known | None:
         strangers = [name for name in there if not name.startswith(".")]
         if strangers:
             raise UserError(
-                f"out_dir={directory} holds other files ({strangers[0]} ...) and no config.json; choose another --out_dir."
+                f"out_dir={directory} holds other files ({strangers[0]} ...) and no config.json; "
+                f"choose another --out_dir."
             )
         return None
     known = read(directory)

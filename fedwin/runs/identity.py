@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import optax
 
-import fedwin
+from fedwin import __version__
 from fedwin.data import Dataset
 from fedwin.data.feature_digest import feature_digest
 from fedwin.data.federation import Federation
@@ -104,7 +104,7 @@ def identity(config: Config, hashes: dict[str, str], strategy: str, imports: dic
 def versions() -> dict[str, str]:
     """Returns the versions of what computes a run's numbers."""
     return {
-        "fedwin": fedwin.__version__,
+        "fedwin": __version__,
         "python": platform.python_version(),
         "jax": jax.__version__,
         "flax": flax.__version__,

@@ -88,7 +88,7 @@ class Journal:
         return loss
 
     def save(self, completed: int, run) -> None:
-        """Makes a checkpoint of the state after so many rounds; the evaluations that belong to it reach the disk first."""
+        """Makes a checkpoint of the state after so many rounds; its evaluations reach the disk first."""
         if self.checkpoints is None:
             return
         self.flush()

@@ -6,6 +6,7 @@ import jax
 
 from fedwin import engine, tree
 from fedwin.engine import evaluate
+from fedwin.engine.communication import Bytes
 from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
 from fedwin.residence import examples as residence
@@ -20,14 +21,15 @@ class Program:
       trial: what runs.
       strategy: how cohorts are mapped.
       test: what evaluation is done on (engine.evaluate.held_out).
+      bytes_per_client: what a client receives and sends in a round.
 
     Attributes:
       dispatch: the loop over rounds.
       test: placed test batches.
     """
 
-    def __init__(self, trial: Trial, strategy: Strategy, test: dict[str, Any]):
-        self.trial, self.strategy = trial, strategy
+    def __init__(self, trial: Trial, strategy: Strategy, test: dict[str, Any], bytes_per_client: Bytes):
+        self.trial, self.strategy, self.bytes_per_client = trial, strategy, bytes_per_client
         dataset, config = trial.dataset, trial.config
         probe = evaluate.make_probe(trial.model, trial.normalise, evaluate.measure_of(dataset), strategy)
         self.dispatch = engine.make_rounds(trial.algorithm, trial.observers, strategy, probe)

@@ -1,4 +1,4 @@
-"""Which checkpoint a seed goes on from: the newest that is whole, its own, and covered by the evaluations on the disk."""
+"""Which checkpoint a seed resumes from: the newest that is whole, its own, and covered by evaluations on the disk."""
 
 from typing import Any
 
@@ -48,8 +48,8 @@ def newest(
         lacking = missing(schedule, lines, start, round)
         if lacking:
             raise UserError(
-                f"metrics.jsonl lacks {len(lacking)} of seed {seed}'s evaluations up to round {round} (round {lacking[0]} is "
-                f"the first); restore the file, or choose another --out_dir."
+                f"metrics.jsonl lacks {len(lacking)} of seed {seed}'s evaluations up to round {round} (the first of "
+                f"round {lacking[0]}); restore the file, or choose another --out_dir."
             )
 
     return checkpoints.latest(check)

@@ -47,7 +47,7 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
     config = trial.config
     directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
     known = directories.load(config, directory)
-    trial.bytes_per_client  # finds what does not go together, before anything is written
+    bytes_per_client = trial.rehearse()  # finds what does not go together, before anything is written
     if known is None and config.fork_from:
         check_fork(trial)
     test = held_out(trial.dataset, config.eval_examples)
@@ -57,7 +57,7 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
         about = _settled(directory, trial, known, str(strategy), imports, say)
         _introduce(directory, trial, str(strategy), about.fingerprint, say)
         logbook = Logbook(directory)
-        program = Program(trial, strategy, test)
+        program = Program(trial, strategy, test, bytes_per_client)
         results = {seed: _seed(program, seed, directory, logbook, quiet, say) for seed in config.seeds}
         logbook.close()
         lines = read_lines(directory / "metrics.jsonl")
@@ -114,7 +114,7 @@ def _seed(program: Program, seed: int, directory: pathlib.Path, logbook: Logbook
         run = forked(config, seed, run, rows, say)
     logbook.truncate_after(seed, int(run.round) if saved is not None else -1)
     run = strategy.place(run, strategy.placement(run))
-    down, up = (config.clients_per_round * each for each in trial.bytes_per_client)
+    down, up = (config.clients_per_round * each for each in program.bytes_per_client)
     journal = Journal(
         seed,
         logbook,

@@ -36,7 +36,8 @@ def _of_seed(config: Config, seed: int, result: Result, lines: list[dict[str, An
     last = [line for line in mine if line["round"] > config.num_rounds - counted]
     if result.diverged_at is None and len({line["round"] for line in last}) < min(counted, config.num_rounds - first):
         raise UserError(
-            f"metrics.jsonl has {len(last)} of the last {counted} evaluations of seed {seed}; run it again in another --out_dir."
+            f"metrics.jsonl has {len(last)} of the last {counted} evaluations of seed {seed}; run it again in another "
+            f"--out_dir."
         )
     training = result.seconds - result.compile_seconds
     return {
@@ -83,8 +84,8 @@ def summarise(
       traces: programs that were compiled.
 
     Returns:
-      Per seed and over seeds: the mean of the last N evaluations of every read-out, the final one, times. Diverged seeds
-      have no such mean and are left out of those over seeds, which say how many seeds they cover.
+      Per seed and over seeds: the mean of the last N evaluations of every read-out, the final one, times. Diverged
+      seeds have no such mean and are left out of those over seeds, which say how many seeds they cover.
 
     Raises:
       UserError: evaluations are missing.

@@ -133,7 +133,8 @@ def _recorded(phase: core.Phase, is_last: bool) -> core.Phase:
         update = phase.client(down, c._replace(state=c.state.inner))
         if is_last and "model" not in update.metrics:
             raise UserError(
-                "client_models: this algorithm drops the metrics of its local solver; return core.Update(..., metrics=y.metrics)."
+                "client_models: this algorithm drops the metrics of its local solver; "
+                "return core.Update(..., metrics=y.metrics)."
             )
         # MIME's first round trip trains nothing and returns no row.
         trained = update.metrics.get("model", core.Mean(c.state.model, jnp.ones((), float))).value
