@@ -81,9 +81,9 @@ def report_of(update: core.Update) -> dict[str, jax.Array]:
     known = {}
     if "loss" in update.metrics:
         known["loss"] = update.metrics["loss"].value
-    delta = update.message.get("delta") if isinstance(update.message, dict) else None
-    if isinstance(delta, core.Mean):
-        known["delta_l2_norm"] = tree.norm(delta.value)
+    step = core.mean_step_of(update.message)
+    if step is not None:
+        known["delta_l2_norm"] = tree.norm(step.value)
     return {name: jnp.asarray(value, jnp.float32) for name, value in known.items()}
 
 

@@ -4,8 +4,8 @@ import dataclasses
 import math
 from typing import Any
 
+from fedwin.checks import one_of
 from fedwin.errors import UserError
-from fedwin.registry import nearest
 
 # Groups of flags, as --help shows them.
 GROUPS = ("what is trained", "federation", "clients", "server", "read-outs", "running", "output")
@@ -213,7 +213,7 @@ def _check_type(field: dataclasses.Field, value) -> None:
 def _check_range(field: dataclasses.Field, value) -> None:
     name, least, below = field.name, field.metadata["least"], field.metadata["below"]
     if field.metadata["words"]:
-        one_of(name, value, field.metadata["words"])
+        one_of("", name, value, field.metadata["words"])
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
     if not math.isfinite(value):
@@ -226,10 +226,3 @@ def _check_range(field: dataclasses.Field, value) -> None:
         )
     if isinstance(value, int) and value > MOST:
         raise UserError(f"{name}={value} must be at most {MOST}: counts are 32-bit integers on the device.")
-
-
-def one_of(name: str, value: str, known) -> None:
-    """Raises UserError unless `value` is one of the known words, with the nearest match."""
-    if value not in known:
-        words = ", ".join(repr(k) if not k else k for k in known)
-        raise UserError(f"{name}='{value}' is unknown.{nearest(value, known)} Known: {words}.")

@@ -13,6 +13,7 @@ from fedwin.runs import directory as directories
 from fedwin.runs.build import Trial
 from fedwin.runs.checkpoint import Checkpoints, from_leaves, leaves_of
 from fedwin.runs.config import Config
+from fedwin.wrappers import unwrapped_names
 
 
 def source(config: Config) -> tuple[pathlib.Path, int]:
@@ -91,7 +92,8 @@ def _taken(config: Config, seed: int, own: dict[str, np.ndarray]) -> dict[str, n
     taken: dict[str, np.ndarray] = {}
     used = set()
     for name, value in own.items():
-        found = name if name in leaves else _inner_name(name, leaves)
+        # A wrapper that the other run did not have added its own state around the algorithm's.
+        found = next((known for known in (name, *unwrapped_names(name)) if known in leaves), None)
         if _field(name) == "observers" and not same:
             found = None
         elif found is None and _field(name) in ("params", "stats", "table"):
@@ -111,9 +113,3 @@ def _mismatch(name: str) -> UserError:
 
 def _field(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _inner_name(name: str, leaves) -> str | None:
-    # A wrapped algorithm keeps the inner state in field `inner`; without the wrapper it is one level higher.
-    bare = name.replace(".inner", "")
-    return bare if bare != name and bare in leaves else None

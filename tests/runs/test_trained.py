@@ -1,0 +1,91 @@
+"""Trained models come out of a run's directory, and clients' models of one more round."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from fedwin import tree
+from fedwin.core import Variables
+from fedwin.engine import sampling
+from fedwin.errors import UserError
+from fedwin.runs.config import Config
+from fedwin.runs.logbook import read_lines
+from fedwin.runs.run import run
+from fedwin.runs.trained import client_models, load
+
+SMALL = Config(
+    dataset="digits",
+    partition="yurochkin:alpha=0.5",
+    num_clients=12,
+    model="digits_mlp:hidden=8",
+    algorithm="fedavg",
+    num_rounds=3,
+    clients_per_round=3,
+    batch_size=16,
+    observe=["wima:window=2"],
+    eval_every=1,
+    checkpoint_every=1,
+    keep_checkpoints=10,
+    strategy="chunked:k=1",
+    seeds=[0, 4],
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("trained") / "run"
+    run(dataclasses.replace(SMALL, out_dir=str(directory)), quiet=True)
+    return directory
+
+
+@pytest.mark.parametrize("seed, round, readout", [(0, None, "model"), (4, 2, "wima2")])
+def test_a_loaded_model_is_the_one_that_was_evaluated(finished, seed, round, readout):
+    trained = load(finished, seed=seed, round=round, readout=readout)
+    assert trained.round == (round or 3)
+    test = trained.trial.dataset.test
+    accuracy = (np.argmax(trained.logits(test["x"]), -1) == test["y"]).mean()
+    lines = read_lines(finished / "metrics.jsonl")
+    line = next(line for line in lines if (line["seed"], line["round"]) == (seed, trained.round))
+    assert accuracy == pytest.approx(line[readout]["accuracy"], abs=1e-6)
+
+
+def test_the_mean_of_a_cohorts_models_is_the_next_rounds_model(finished):
+    cohort = sampling.cohort(4, 2, 12, 3)
+    before = load(finished, seed=4, round=2)
+    models = client_models(before, cohort)
+    sizes = before.trial.federations[4].sizes[cohort]
+    mean = tree.map(lambda *leaves: sum(n * w for n, w in zip(sizes, leaves, strict=True)) / sizes.sum(), *models)
+    after = load(finished, seed=4, round=3).variables
+    for a, b in zip(*(np.concatenate([x.ravel() for x in tree_leaves(m)]) for m in (mean, after)), strict=True):
+        assert a == pytest.approx(b, rel=1e-4, abs=1e-6)
+
+
+def tree_leaves(variables: Variables):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(variables)]
+
+
+@pytest.mark.parametrize("algorithm, table", [("mime:beta=0.5", "auto"), ("fedhbm", "host"), ("fedfa", "auto")])
+def test_clients_of_every_kind_of_algorithm_return_their_models(tmp_path, algorithm, table):
+    config = dataclasses.replace(SMALL, algorithm=algorithm, table=table, seeds=[0], out_dir=str(tmp_path / "run"))
+    run(config, quiet=True)
+    first, second = client_models(tmp_path / "run", [2, 5])
+    start = load(tmp_path / "run").variables
+    assert not np.array_equal(tree_leaves(first)[0], tree_leaves(second)[0])
+    assert not np.array_equal(tree_leaves(first)[0], tree_leaves(start)[0])
+
+
+def test_what_is_not_there_is_one_line(finished, tmp_path):
+    for call, words in (
+        (lambda: load(tmp_path), "config.json can't be read"),
+        (lambda: load(finished, seed=3), "seed=3"),
+        (lambda: load(finished, round=9), "no checkpoint of round 9"),
+        (lambda: load(finished, readout="wima9"), "model, wima2"),
+        (lambda: client_models(finished, [1, 1]), "each once"),
+        (lambda: client_models(finished, [12]), "0..11"),
+        (lambda: client_models(finished, []), "each once"),
+    ):
+        with pytest.raises(UserError, match=words) as caught:
+            call()
+        assert "\n" not in str(caught.value)
