@@ -20,6 +20,7 @@ class Journal:
       bytes_per_round: (down, up) of one round.
       seconds: training time so far, compilation included.
       compile_seconds: how much of it was compilation.
+      steady: rounds and seconds of the dispatches that compiled nothing.
       diverged_at: the round whose loss was not finite, or None.
 
     Attributes:
@@ -36,13 +37,21 @@ class Journal:
         bytes_per_round: tuple[int, int] = (0, 0),
         seconds: float = 0.0,
         compile_seconds: float = 0.0,
+        steady: tuple[int, float] = (0, 0.0),
         diverged_at: int | None = None,
     ):
         self.seed, self.logbook, self.checkpoints, self.rows = seed, logbook, checkpoints, rows
         self.down, self.up = bytes_per_round
         self.seconds, self.compile_seconds, self.diverged_at = seconds, compile_seconds, diverged_at
+        self.steady = tuple(steady)
         self.lines: list[dict[str, Any]] = []
         self._saved: int | None = None
+
+    def took(self, rounds: int, seconds: float, compiling: float) -> None:
+        """Adds up what a dispatch took, and how much of it was compilation."""
+        self.seconds, self.compile_seconds = self.seconds + seconds, self.compile_seconds + compiling
+        if not compiling:
+            self.steady = (self.steady[0] + rounds, self.steady[1] + seconds)
 
     def evaluated(self, after: int, values: dict[str, dict[str, Any]], train_loss: float | None) -> None:
         """Writes the evaluation after so many completed rounds: read-out -> metric -> value."""
@@ -95,6 +104,7 @@ class Journal:
         about = {
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
+            "steady": list(self.steady),
             "seed": self.seed,
             "diverged_at": self.diverged_at,
         }

@@ -23,6 +23,7 @@ class Result:
       diverged_at: the round whose loss was not finite, or None.
       seconds: training time over all processes, compilation included.
       compile_seconds: how much of it was compilation.
+      steady: rounds and seconds of the dispatches that compiled nothing.
       dispatches: those of this process.
     """
 
@@ -31,6 +32,7 @@ class Result:
     diverged_at: int | None
     seconds: float
     compile_seconds: float
+    steady: tuple[int, float]
     dispatches: int
 
 
@@ -96,7 +98,7 @@ def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str 
         parts.rows.give(run)
         took = time.monotonic() - begun
         compiling, compiled = compile_seconds() - compiled, compile_seconds()
-        journal.seconds, journal.compile_seconds = journal.seconds + took, journal.compile_seconds + compiling
+        journal.took(end - completed, took, compiling)
         pace.took(end - completed, took - compiling)
         dispatches += 1
         journal.unsaved()
@@ -108,4 +110,6 @@ def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str 
         journal.end_if_interrupted(completed, run)
     progress.close()
     journal.flush()
-    return Result(run, journal.lines, journal.diverged_at, journal.seconds, journal.compile_seconds, dispatches)
+    return Result(
+        run, journal.lines, journal.diverged_at, journal.seconds, journal.compile_seconds, journal.steady, dispatches
+    )

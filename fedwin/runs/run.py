@@ -123,6 +123,7 @@ def _seed(program: Program, seed: int, directory: pathlib.Path, logbook: Logbook
         bytes_per_round=(down, up),
         seconds=about.get("seconds", 0.0),
         compile_seconds=about.get("compile_seconds", 0.0),
+        steady=about.get("steady", (0, 0.0)),
         diverged_at=about.get("diverged_at"),
     )
     if saved is None:

@@ -39,14 +39,14 @@ def _of_seed(config: Config, seed: int, result: Result, lines: list[dict[str, An
             f"metrics.jsonl has {len(last)} of the last {counted} evaluations of seed {seed}; run it again in another "
             f"--out_dir."
         )
-    training = result.seconds - result.compile_seconds
+    rounds, seconds = result.steady
     return {
         "final_round": end,
         "diverged_at": result.diverged_at,
         "wall_seconds": result.seconds,
         "compile_seconds": result.compile_seconds,
-        # A fork begins where the other run was.
-        "rounds_per_second": (end - first) / training if training > 0 and end > first else None,
+        # Of the dispatches that compiled nothing; a run of one dispatch has no pace.
+        "rounds_per_second": rounds / seconds if seconds else None,
         "evaluations": len(last),
         # A diverged seed has no mean of its last rounds: the last finite evaluation would flatter it.
         "last": _means(last) if result.diverged_at is None else None,
