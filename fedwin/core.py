@@ -9,22 +9,47 @@ One round of every algorithm reads
 Everything is a pure function of pytrees; the engine decides how the cohort is mapped.
 """
 
-import dataclasses
-import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from fedwin import tree
 from fedwin.errors import UserError
+from fedwin.keys import taking_key
+from fedwin.means import Mean, MeanStep, mean, mean_step, mean_step_of, with_mean_step
+
+__all__ = [
+    "Algorithm",
+    "Client",
+    "Mean",
+    "MeanStep",
+    "Observer",
+    "Phase",
+    "PyTree",
+    "Setting",
+    "Update",
+    "Variables",
+    "algorithm",
+    "all_on_the_wire",
+    "mean",
+    "mean_step",
+    "mean_step_of",
+    "nothing_fades",
+    "weight",
+    "with_mean_step",
+]
 
 PyTree = Any
 
 
 class Variables(NamedTuple):
-    """A model's trained parameters and the statistics that travel beside them (BatchNorm's; else ())."""
+    """A model: what is trained, and what travels beside it.
+
+    Attributes:
+      params: the trained parameters.
+      stats: the statistics (BatchNorm's), () without.
+    """
 
     params: PyTree
     stats: PyTree = ()
@@ -58,48 +83,6 @@ class Client(NamedTuple):
     state: PyTree
     stats: PyTree
     examples: PyTree
-
-
-class Mean(NamedTuple):
-    """A weighted mean in the making: a sum that carries its weight, so that sums of it are sums."""
-
-    total: PyTree
-    weight: jax.Array
-
-    @property
-    def value(self) -> PyTree:
-        return tree.map(lambda x: x / self.weight.astype(x.dtype), self.total)
-
-
-def mean(values: PyTree, weight) -> Mean:
-    """Returns `values` as one client's part of a mean weighted by `weight`."""
-    return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), values), jnp.asarray(weight, float))
-
-
-class MeanStep(Mean):
-    """A Mean of the clients' steps y_i - x from the server model: what wrappers bound or average, under any key."""
-
-    __slots__ = ()
-
-
-def mean_step(step: PyTree, weight) -> MeanStep:
-    """Returns a client's step y_i - x as its part of the cohort's mean step."""
-    return MeanStep(*mean(step, weight))
-
-
-def _is_mean_step(x) -> bool:
-    return isinstance(x, MeanStep)
-
-
-def mean_step_of(message: PyTree) -> MeanStep | None:
-    """Returns the one mean step in a message, or None where there is none or more than one."""
-    found = [x for x in jax.tree.leaves(message, is_leaf=_is_mean_step) if _is_mean_step(x)]
-    return found[0] if len(found) == 1 else None
-
-
-def with_mean_step(message: PyTree, step: Mean) -> PyTree:
-    """Returns the message with another mean step in the place of its own."""
-    return jax.tree.map(lambda x: MeanStep(*step) if _is_mean_step(x) else x, message, is_leaf=_is_mean_step)
 
 
 class Update(NamedTuple):
@@ -211,32 +194,17 @@ class Setting(NamedTuple):
 
 
 def weight(c: Client, weighting: str) -> jax.Array:
-    """The client's aggregation weight before normalisation: N_i ('samples') or 1 ('uniform'), 0 for padding."""
+    """Returns the client's aggregation weight before normalisation, 0 for padding.
+
+    Args:
+      c: the client.
+      weighting: 'samples' (N_i) or 'uniform' (1).
+    """
     if weighting == "samples":
         return c.size
     if weighting == "uniform":
         return (c.size > 0).astype(jnp.int32)
     raise ValueError(f"weighting must be 'samples' or 'uniform', not {weighting!r}")
-
-
-def _takes(function: Callable, count: int) -> bool:
-    """Whether a function has `count` positional parameters without a default (or cannot say)."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return sum(p.default is p.empty for p in positional) >= count
-
-
-@dataclasses.dataclass(frozen=True)
-class WithoutKey:
-    """A function that does not ask for the key, which is called with one as its last argument."""
-
-    function: Callable
-
-    def __call__(self, *args):
-        return self.function(*args[:-1])
 
 
 def algorithm(
@@ -252,9 +220,19 @@ def algorithm(
 ) -> Algorithm:
     """Builds a one-phase algorithm; the defaults are FedAvg's (broadcast params, no state).
 
-    `init` takes (params) or (params, key), `client_init` (params, id) or (params, id, key): what differs by seed is
-    drawn from that key, never from the setting, because all seeds share one compiled program.
+    What differs by seed is drawn from the key that `init` and `client_init` may take, never from the setting, because
+    all seeds share one compiled program.
+
+    Args:
+      client: (down, Client) -> Update.
+      server: (params, state, total, round) -> (params, state).
+      broadcast: (params, state) -> down.
+      init: (params) or (params, key) -> server state.
+      client_init: (params, id) or (params, id, key) -> row of the client table.
+      eval_model: (Variables, state) -> Variables that are evaluated, observed and released.
+      weighting: 'samples' or 'uniform'.
+      wire: (down, message) -> (down, up), what the protocol really transmits.
+      fades: node of the server state -> whether it is made of moments that forget.
     """
-    first = init if _takes(init, 2) else WithoutKey(init)
-    row = client_init if _takes(client_init, 3) else WithoutKey(client_init)
-    return Algorithm(first, (Phase(broadcast, client, server, wire),), row, eval_model, weighting, fades)
+    phase = Phase(broadcast, client, server, wire)
+    return Algorithm(taking_key(init, 2), (phase,), taking_key(client_init, 3), eval_model, weighting, fades)

@@ -176,7 +176,7 @@ def read(folder, text: str | None = None) -> Dataset:
             domain_names=tuple(meta["domain_names"]),
             verified=meta["verified"] and "arrays" in meta,
             test_natural=read_partition(folder, "test_natural"),
-            accuracies={name: tuple(map(tuple, ids)) for name, ids in meta["accuracies"].items()},
+            accuracies={name: (tuple(left), tuple(never)) for name, (left, never) in meta["accuracies"].items()},
         )
     except UserError:
         raise

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Examples = dict[str, np.ndarray]
+# Feature -> array, memory map or `reader.Images`.
+Examples = dict[str, Any]
 
 # Class counts of more clients x classes than this (hundreds of thousands of users) cost more than they tell.
 MAX_CELLS = 1 << 26
@@ -110,6 +111,6 @@ class Dataset:
     domain_names: tuple[str, ...] = ()
     verified: bool = True
     test_natural: Partition | None = None
-    accuracies: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = dataclasses.field(
+    accuracies: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = dataclasses.field(
         default_factory=lambda: {"accuracy": ((0,), ())}
     )

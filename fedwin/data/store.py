@@ -22,8 +22,8 @@ class Store(NamedTuple):
     """
 
     examples: Any
-    order: jax.Array
-    offset: jax.Array
+    order: jax.Array | np.ndarray
+    offset: jax.Array | np.ndarray
     info: Any
     weight: jax.Array
 

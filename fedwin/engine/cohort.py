@@ -37,8 +37,14 @@ class Own(NamedTuple):
     state: Any
 
 
-def work(phase: core.Phase, weighting: str, n_max: int) -> Callable:
-    """Returns (shared, own) -> (what is summed, row) for one client."""
+def work(client_part: Callable, weighting: str, n_max: int) -> Callable:
+    """Returns (shared, own) -> (what is summed, row) for one client.
+
+    Args:
+      client_part: what the clients of a phase do, (down, Client) -> Update.
+      weighting: 'samples' or 'uniform', of the mean of statistics.
+      n_max: examples that a client's index has room for.
+    """
 
     def one(shared: Shared, own: Own):
         present = own.id >= 0
@@ -53,8 +59,8 @@ def work(phase: core.Phase, weighting: str, n_max: int) -> Callable:
             n_max=n_max,
             present=present,
         )
-        update = phase.client(shared.down, client)
-        stats = core.mean(update.stats, core.weight(client, weighting)) if jax.tree.leaves(update.stats) else ()
+        update = client_part(shared.down, client)
+        stats = () if tree.is_empty(update.stats) else core.mean(update.stats, core.weight(client, weighting))
         summed = (update.message, stats, update.metrics)
         # where, not multiply: whatever padding computed (NaN too) is left out.
         summed = tree.map(lambda x: jnp.where(present, x, jnp.zeros_like(x)), summed)

@@ -14,9 +14,12 @@ _PATIENCE = {
 
 
 def use_every_core(most: int = MOST_CPU_DEVICES) -> None:
-    """Gives jax one CPU device per core (at most `most`) and makes devices wait for each other; GPU and TPU are left alone.
+    """Gives jax one CPU device per core and makes devices wait for each other; GPU and TPU are left alone.
 
     Has no effect on devices that exist already: call it before the first computation.
+
+    Args:
+      most: the most devices; an environment variable JAX_NUM_CPU_DEVICES takes precedence.
     """
     set_collective_timeouts()
     if os.environ.get("JAX_NUM_CPU_DEVICES"):

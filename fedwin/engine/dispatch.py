@@ -111,7 +111,9 @@ class Dispatch:
         if self._compiled is None:
             # On a mesh, outputs must come back placed as inputs are, or the next dispatch would be compiled anew.
             mesh = self.strategy.mesh
-            placed = {} if mesh is None else {"out_shardings": (self.strategy.placement(run), None, None)}
+            placed: dict[str, Any] = (
+                {} if mesh is None else {"out_shardings": (self.strategy.placement(run), None, None)}
+            )
             self._compiled = jax.jit(
                 self.rounds,
                 donate_argnums=0,

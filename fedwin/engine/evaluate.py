@@ -1,7 +1,7 @@
 """Loss and accuracy of models on a fixed set of examples, inside the compiled loop."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec
 from fedwin import losses, tree
 from fedwin.core import Mean, Variables
 from fedwin.data.dataset import Dataset
+from fedwin.data.integrity import check_arrays
 from fedwin.data.reader import ExampleSource, Images
 from fedwin.engine.strategy import AXIS, Strategy
 from fedwin.errors import UserError
@@ -38,36 +39,48 @@ class MeanOfMeans(NamedTuple):
 
 
 def held_out(dataset: Dataset, count: int = 0) -> dict[str, Any]:
-    """Returns the test features that evaluation needs, `count` examples of them (0 = all, or a warning and what fits).
+    """Returns the test features that evaluation needs.
 
-    Which ones is one fixed draw, so that all runs on a data set are tested on the same. Images that are decoded on
-    access are decoded on all cores.
+    Which examples is one fixed draw, so that all runs on a data set are tested on the same. Images that are decoded on
+    access are decoded on all cores; memory maps that are read whole are compared with their checksums.
+
+    Args:
+      dataset: whose test examples.
+      count: how many of them; 0: all, or a warning and as many as fit.
 
     Raises:
-      UserError: more bytes than TEST_BYTES were asked for.
+      UserError: more bytes than TEST_BYTES were asked for, or a file of the cache is damaged.
     """
     names = ("x", "y", "domain") if dataset.domain_names else ("x", "y")
     features = {name: dataset.test[name] for name in names if name in dataset.test}
     total = len(features["y"])
-    drawn = min(count or total, total)
-    size = sum(int(np.prod(v.shape[1:], dtype=np.int64)) * v.dtype.itemsize for v in features.values())
-    if drawn * size > TEST_BYTES:
-        fits = max(TEST_BYTES // 2 // size, 1)  # half: packing and placing them makes copies
-        much = (
-            f"dataset {dataset.name}: {drawn:,} test examples of {size:,} bytes are more than the {TEST_BYTES >> 30} GiB "
-            f"kept for evaluation"
-        )
-        if count:
-            raise UserError(f"{much}; evaluate on a fixed sample of them with --eval_examples={fits}.")
-        warnings.warn(f"{much}; evaluating on a fixed sample of {fits:,} (--eval_examples={fits}).", stacklevel=2)
-        drawn = fits
-    rows = np.arange(total)
+    drawn = _fitting(dataset.name, features, total, count)
     if drawn < total:
         rows = np.sort(np.random.Generator(np.random.PCG64(0)).choice(total, drawn, replace=False))
-    elif not any(isinstance(values, Images) for values in features.values()):
-        return features
+    else:
+        check_arrays(features)
+        if not any(isinstance(values, Images) for values in features.values()):
+            return features
+        rows = np.arange(total)
     with ExampleSource(features) as source:
         return source.gather(rows)
+
+
+def _fitting(name: str, features: dict[str, Any], total: int, count: int) -> int:
+    """Returns how many of the test examples are drawn: `count` (0: all), or, with a warning, what fits."""
+    drawn = min(count or total, total)
+    size = sum(int(np.prod(v.shape[1:], dtype=np.int64)) * v.dtype.itemsize for v in features.values())
+    if drawn * size <= TEST_BYTES:
+        return drawn
+    fits = max(TEST_BYTES // 2 // size, 1)  # half: packing and placing them makes copies
+    much = (
+        f"dataset {name}: {drawn:,} test examples of {size:,} bytes are more than the {TEST_BYTES >> 30} GiB "
+        f"kept for evaluation"
+    )
+    if count:
+        raise UserError(f"{much}; evaluate on a fixed sample of them with --eval_examples={fits}.")
+    warnings.warn(f"{much}; evaluating on a fixed sample of {fits:,} (--eval_examples={fits}).", stacklevel=3)
+    return fits
 
 
 def batches(examples: dict[str, np.ndarray], batch_size: int, multiple: int = 1) -> dict[str, np.ndarray]:
@@ -114,7 +127,7 @@ def classification(domains: tuple[str, ...] = ()) -> Callable:
     return measure
 
 
-def sequence(accuracies: dict | None = None) -> Callable:
+def sequence(accuracies: Mapping[str, tuple] | None = None) -> Callable:
     """Returns (logits [B, T, V] or [B, V], batch) -> {'loss', accuracies} for token prediction; label 0 is padding.
 
     loss: mean over rows of the non-padding token losses' sum divided by T. Logits without a time axis have one target a

@@ -114,7 +114,7 @@ def one_round(
         keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(client_keys)
         shared = Shared(phase.broadcast(params, state), stats, run.round, store)
         own = Own(ids, rows, slots, keys, own_state)
-        summed, new_state = each(work(phase, algorithm.weighting, n_max), shared, own, strategy)
+        summed, new_state = each(work(phase.client, algorithm.weighting, n_max), shared, own, strategy)
         message, mean_stats, phase_metrics = summed
         if not tree.is_empty(new_state):
             own_state = new_state

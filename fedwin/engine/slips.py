@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fedwin import core
 from fedwin.errors import UserError
+from fedwin.keys import WithoutKey
 
 # Every client runs one traced program: nothing in it may depend on a value by Python's own means.
 _BY_VALUE = (
@@ -70,7 +70,7 @@ class Part(NamedTuple):
 def _written(function: Callable) -> Callable:
     """The function as its author wrote it, without what was put around it."""
     while True:
-        if isinstance(function, core.WithoutKey):
+        if isinstance(function, WithoutKey):
             function = function.function
         elif isinstance(function, functools.partial):
             function = function.func

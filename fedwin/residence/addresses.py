@@ -9,5 +9,11 @@ def distinct(ids: np.ndarray) -> np.ndarray:
 
 
 def places(ids: np.ndarray, held: np.ndarray, padding: int) -> np.ndarray:
-    """Returns the place of every id in the ascending `held`, int32 in the shape of `ids`; `padding` where the id is -1."""
+    """Returns the place of every client among those that are held, int32 in the shape of `ids`.
+
+    Args:
+      ids: clients, -1 = padding.
+      held: distinct clients, ascending, all of `ids` among them.
+      padding: the place of padding.
+    """
     return np.where(ids >= 0, np.searchsorted(held, np.maximum(ids, 0)), padding).astype(np.int32)

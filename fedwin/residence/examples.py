@@ -75,10 +75,14 @@ class Resident:
 
 
 def capacities(sizes: np.ndarray, clients: int) -> tuple[int, ...]:
-    """Returns the numbers of examples that dispatches of so many distinct clients are padded to, one to three of them.
+    """Returns the numbers of examples that dispatches are padded to, one to three of them, ascending.
 
-    The last bounds any dispatch. Where client sizes differ much few dispatches need that: the first is the mean need and
-    a standard deviation of it, the second lies between.
+    The last bounds any dispatch. Where client sizes differ much, few dispatches need that many: the first is the mean
+    need plus its standard deviation, the second lies between them.
+
+    Args:
+      sizes: number of examples of each client [K].
+      clients: distinct clients of a dispatch.
     """
     bound = int(np.sort(sizes)[::-1][:clients].sum())
     spread = sizes.std() * np.sqrt(clients * (1 - clients / len(sizes)))
@@ -142,7 +146,7 @@ class Streamed:
             self._expected[ids.tobytes()] = self.ahead.submit(self._pack, ids)
 
     def take(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
-        """Returns the placed Store and every client's row of it, int32 in the shape of `ids`; waits until it is there."""
+        """Returns the placed Store and every client's row of it, int32 in the shape of `ids`; waits for it."""
         begun = time.monotonic()
         self.expect(ids)
         found = self._expected.pop(ids.tobytes()).result()

@@ -1,7 +1,8 @@
 """Where clients' rows live between rounds: on the device, or on the host; and how a checkpoint holds them.
 
 Both kinds have the same few methods: `take(run, ids) -> (run, slots)` puts the rows of a dispatch's clients into the
-state, `give(run)` takes them back after it; `saved(run)`, `template(run, leaves)` and `restored(run)` are for checkpoints.
+state, `give(run)` takes them back after it; `saved(run)`, `template(run, leaves)` and `restored(found, run)` are for
+checkpoints.
 """
 
 from typing import Any, NamedTuple

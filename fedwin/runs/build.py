@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,23 +20,12 @@ from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.models import MODELS
 from fedwin.registry import Choice, parse
+from fedwin.runs.choices import Choices, choices_of
 from fedwin.runs.config import Config
 from fedwin.runs.schedule import Schedule
 from fedwin.schedules import exponential
-from fedwin.wrappers import WRAPPERS, wrapped, wrapped_solver
 from fedwin.wrappers import build_all as build_wrappers
-
-
-class Choices(NamedTuple):
-    """The names that a Config gives, parsed and checked once; None where an object takes a name's place."""
-
-    algorithm: Choice
-    wrappers: list[Choice]
-    observers: list[Choice]
-    loss: Choice
-    augmentation: Choice
-    model: Choice | None
-    partition: Choice | None
+from fedwin.wrappers import wrapped, wrapped_solver
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,43 +101,6 @@ def set_precision(precision: str) -> None:
     """Makes products of float32 true float32 on every device ('tf32' keeps the device's fast default)."""
     jax.config.update("jax_enable_x64", precision == "float64")
     jax.config.update("jax_default_matmul_precision", None if precision == "tf32" else "highest")
-
-
-def algorithm_choice(config: Config) -> Choice:
-    """Returns the algorithm with --server_lr and --weighting among its parameters, where it takes them."""
-    choice = ALGORITHMS.check(config.algorithm)
-    options = ALGORITHMS.options(choice.name)
-    for name, value in (("server_lr", config.server_lr), ("weighting", config.weighting)):
-        if not value:
-            continue
-        if name not in options:
-            raise UserError(f"algorithm '{choice.name}' has no {name}; omit --{name}.")
-        if choice.params.get(name, value) != value:
-            raise UserError(f"{name} is given twice: --{name}={value} and --algorithm={config.algorithm}; keep one.")
-        choice = choice.with_params(**{name: value})
-    return choice
-
-
-def model_choice(config: Config) -> Choice:
-    """Returns --model with the dtype of --precision among its parameters, where it takes one."""
-    choice = MODELS.check(config.model)
-    dtype = {"bfloat16": "bfloat16", "float64": "float64"}.get(config.precision)
-    if dtype is None or "dtype" not in MODELS.options(choice.name) or "dtype" in choice.params:
-        return choice
-    return choice.with_params(dtype=dtype)
-
-
-def choices_of(config: Config, named_model: bool = True) -> Choices:
-    """Parses and checks the names of a Config; raises UserError for an unknown name or parameter."""
-    return Choices(
-        algorithm_choice(config),
-        [WRAPPERS.check(text) for text in config.wrap],
-        [observers.OBSERVERS.check(text) for text in config.observe],
-        LOSSES.check(config.loss),
-        augment.AUGMENTATIONS.check(config.augment),
-        model_choice(config) if named_model else None,
-        data.PARTITIONS.check(config.partition) if config.partition else None,
-    )
 
 
 def client_optimizer(config: Config) -> tuple[optax.GradientTransformation, float]:
@@ -232,7 +184,7 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
     augmentation = augment.build(choices.augmentation)
     shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
-    if model is None:
+    if choices.model is not None:
         model = MODELS.build(choices.model, shape, dataset.num_classes)
     x, y = dataset.train["x"], dataset.train["y"]
     models.check(model, shape, dataset.num_classes, input_dtype=x.dtype, label_shape=y.shape[1:])

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
@@ -85,7 +86,7 @@ def from_leaves(leaves: dict[str, np.ndarray], template):
                 f"the checkpoint's '{name}' is {value.dtype}{list(value.shape)}, the run's is "
                 f"{expected.dtype}{list(expected.shape)}: it belongs to another model or algorithm."
             )
-        values.append(jax.random.wrap_key_data(value) if _is_key(like) else value)
+        values.append(jax.random.wrap_key_data(jnp.asarray(value)) if _is_key(like) else value)
     return jax.tree.unflatten(treedef, values)
 
 
@@ -190,8 +191,8 @@ class Checkpoints:
             except UserError as error:
                 skipped[round] = error
                 continue
-            for bad, error in skipped.items():
-                _warn(f"{error} Falling back to the checkpoint of round {round}.")
+            for bad, reason in skipped.items():
+                _warn(f"{reason} Falling back to the checkpoint of round {round}.")
                 self._discard(bad)
             return found
         if skipped:

@@ -191,7 +191,7 @@ def _integer(seed):
 
 def default_of(field: dataclasses.Field) -> Any:
     """Returns the default of a field of Config."""
-    return field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 _KINDS = {int: "an integer", float: "a number", str: "text", bool: "True or False"}

@@ -5,7 +5,7 @@ from fedwin import testing
 def test_my_method():
     testing.check_algorithm(my_method)      # a builder (setting, solve, *, ...) -> core.Algorithm
 
-`problems` holds federations of a few numbers each, for the arithmetic of algorithms; `federations` a small data set and
+`families` holds federations of a few numbers each, for the arithmetic of algorithms; `federations` a small data set and
 network, for tests of data, observers and evaluation; `contract` what any method must pass.
 """
 
@@ -23,17 +23,8 @@ from fedwin.testing.contract import (
     revive,
     snapshot,
 )
-from fedwin.testing.problems import (
-    Problem,
-    build,
-    classification,
-    compile_options,
-    pack,
-    problem,
-    quadratic,
-    regression,
-    trajectory,
-)
+from fedwin.testing.families import classification, quadratic, regression
+from fedwin.testing.problems import Problem, build, compile_options, pack, problem, trajectory
 
 __all__ = [
     "Bench",

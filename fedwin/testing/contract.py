@@ -11,7 +11,8 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Variables
 from fedwin.engine.check import check_built, check_round
 from fedwin.engine.strategy import Strategy, make_mesh
-from fedwin.testing.problems import Problem, build, classification, compile_options
+from fedwin.testing.families import classification
+from fedwin.testing.problems import Problem, build, compile_options
 from fedwin.testing.values import check_values
 from fedwin.wrappers import WRAPPERS
 

@@ -7,7 +7,7 @@
     run, store = federations.start(algorithm, {}, fed)
 
 Data, observers, evaluation and resuming are tested here: it has a `Dataset`, a `Federation` and a `Model` as a real run
-has them. `fedwin.testing.problems` are smaller still and made for the arithmetic of algorithms.
+has them. `fedwin.testing.families` are smaller still and made for the arithmetic of algorithms.
 """
 
 import jax

@@ -10,7 +10,7 @@ from experiments import config_flags, train
 from fedwin import augment, data, losses, observers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.models import MODELS
-from fedwin.runs.build import algorithm_choice
+from fedwin.runs.choices import algorithm_choice
 from fedwin.runs.config import Config
 from fedwin.wrappers import WRAPPERS
 

@@ -118,9 +118,9 @@ def test_a_run_over_several_capacities_computes_what_a_resident_one_does(tmp_pat
     )
     common = dataclasses.replace(SMALL, num_rounds=20, rounds_per_dispatch=1, strategy="chunked:k=1", eval_every=1)
     summaries = {}
-    for examples in ("device", "stream"):
-        changed = dataclasses.replace(common, examples=examples, out_dir=str(tmp_path / examples))
-        summaries[examples] = runner.run(changed, quiet=True)
+    for kind in ("device", "stream"):
+        changed = dataclasses.replace(common, examples=kind, out_dir=str(tmp_path / kind))
+        summaries[kind] = runner.run(changed, quiet=True)
     assert accuracies(tmp_path / "stream") == accuracies(tmp_path / "device")
     assert summaries["device"]["traces"] == 2 <= summaries["stream"]["traces"] <= 3
 

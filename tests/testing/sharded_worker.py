@@ -14,9 +14,9 @@ if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", devices)
 
 from fedwin import testing
-from fedwin.algorithms import ALGORITHMS  # noqa: E402
-from fedwin.engine import placement  # noqa: E402
-from fedwin.engine.strategy import Strategy, make_mesh  # noqa: E402
+from fedwin.algorithms import ALGORITHMS
+from fedwin.engine import placement
+from fedwin.engine.strategy import Strategy, make_mesh
 
 WHOLE = placement.LARGE_TABLE_BYTES, placement.LONG_VECTOR
 

@@ -22,6 +22,7 @@ def varint(blob: bytes, at: int) -> tuple[int, int]:
 def fields(blob: bytes):
     """Yields (field number, wire type, value) of a message: bytes for types 1, 2 and 5, a number for type 0."""
     at = 0
+    value: bytes | int
     while at < len(blob):
         key, at = varint(blob, at)
         kind = key & 7

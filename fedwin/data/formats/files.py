@@ -136,11 +136,8 @@ def members(path, wanted=lambda name: True) -> dict[str, bytes]:
                     name: archive.read(name) for name in archive.namelist() if not name.endswith("/") and wanted(name)
                 }
         with tarfile.open(path) as archive:
-            return {
-                entry.name: archive.extractfile(entry).read()
-                for entry in archive
-                if entry.isfile() and wanted(entry.name)
-            }
+            picked = ((entry, archive.extractfile(entry)) for entry in archive if entry.isfile() and wanted(entry.name))
+            return {entry.name: stream.read() for entry, stream in picked if stream}
     except BROKEN as error:
         raise UserError(f"{path}: not a readable tar or zip archive ({said(error)}); fetch it again.") from error
 

@@ -12,13 +12,17 @@ from fedwin.errors import UserError
 
 def names(prefix: str = "", test: str = "t10k", kind: str = "ubyte") -> tuple[str, str, str, str]:
     """Returns the file names of training images, training labels, test images and test labels."""
-    return tuple(
-        f"{prefix}{split}-{what}" for split in ("train", test) for what in (f"images-idx3-{kind}", "labels-idx1-ubyte")
-    )
+    images, labels = f"images-idx3-{kind}", "labels-idx1-ubyte"
+    return f"{prefix}train-{images}", f"{prefix}train-{labels}", f"{prefix}{test}-{images}", f"{prefix}{test}-{labels}"
 
 
 class File(NamedTuple):
-    """An IDX file: what to call it, and the file itself or its decoded bytes."""
+    """An IDX file.
+
+    Attributes:
+      where: what to call it in error lines.
+      entry: the file itself, or its decoded bytes.
+    """
 
     where: pathlib.Path
     entry: pathlib.Path | bytes
@@ -74,13 +78,13 @@ def pack(arrays, found, wanted, num_classes: int) -> tuple[Examples, Examples]:
         with values.naming(found[name].where):
             return convert(arrays[name], bound)
 
-    return tuple(
-        {
+    def side(images, labels) -> Examples:
+        return {
             "x": checked(images, values.pixels, arrays[images].shape[1:])[..., None],
             "y": checked(labels, values.labels, num_classes),
         }
-        for images, labels in (wanted[:2], wanted[2:4])
-    )
+
+    return side(*wanted[:2]), side(*wanted[2:4])
 
 
 def verify(found: dict[str, File], dataset: str) -> bool:

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import tarfile
+from collections.abc import Mapping
 
 from fedwin.data.formats import files
 from fedwin.data.reader import Span
@@ -10,7 +11,7 @@ from fedwin.data.reader import Span
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
-def images_below(place) -> dict[str, "str | Span | bytes"]:
+def images_below(place) -> Mapping[str, str | Span | bytes]:
     """Returns relative name -> image of every image file in a folder or in a tar or zip archive, without decoding any.
 
     Members of an uncompressed tar are read where they lie; those of other archives are kept as bytes.

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from typing import Any
 
 from fedwin.data.formats import files
 from fedwin.errors import UserError
@@ -29,7 +30,7 @@ class ArrayUnpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def loads(blob: bytes, where) -> object:
+def loads(blob: bytes, where) -> Any:
     """Returns the object in a pickle of plain containers and arrays; texts of Python 2 come as bytes.
 
     Raises:

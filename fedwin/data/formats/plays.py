@@ -29,7 +29,7 @@ def speeches(text: str) -> dict[str, list[str]]:
     if not start:
         return {}
     title = text.split("\n\n")[0].strip()
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[list[str]]] = {}
     speech: list[str] = []  # lines of no one's
     broken = ""  # the first half of a role's name that is broken over two lines
     for line in STAGE.sub("", text[start.start() :].replace("\r", "")).split("\n"):

@@ -46,7 +46,7 @@ def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tri
         runs = np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], num_clients)
         return pack(dataset, [runs[k] for k in rng.permutation(num_clients)], "ghb_code", moved=0)
     by_class = classes(labels, dataset.num_classes)
-    best, spread = None, np.inf
+    best, spread = np.zeros((len(by_class), num_clients), int), np.inf
     for _ in range(max(tries, 1)):
         counts = attempt([len(rows) for rows in by_class], num_clients, alpha, rng)
         deviation = counts.sum(0).std()

@@ -35,6 +35,6 @@ def quantity(dataset: Dataset, num_clients: int, seed: int, *, classes: int) -> 
         holders = np.flatnonzero(holds[:, c])
         rows = rng.permutation(np.flatnonzero(labels == c))
         if len(holders):
-            for k, piece in zip(holders, np.array_split(rows, len(holders))):
-                parts[k].append(piece)
+            for holder, piece in zip(holders, np.array_split(rows, len(holders))):
+                parts[holder].append(piece)
     return pack(dataset, [rng.permutation(np.concatenate(pieces)) for pieces in parts], "quantity")

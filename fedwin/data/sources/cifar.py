@@ -11,7 +11,7 @@ from fedwin.data.sources.cifar_files import URL, read
 from fedwin.errors import UserError
 
 # Per-channel (mean, std): those of the window-averaging and heavy-ball papers' code, and those of IMA's.
-CONSTANTS = {
+CONSTANTS: dict[str | None, tuple[tuple[float, ...] | None, tuple[float, ...] | None]] = {
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
     "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
     "ima": ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
@@ -21,7 +21,7 @@ CONSTANTS = {
 def normalisation(constants: str):
     """Returns (mean, std) by name."""
     if constants not in CONSTANTS:
-        raise UserError(f"constants={constants}; they are {', '.join(CONSTANTS)}.")
+        raise UserError(f"constants={constants}; they are {', '.join(filter(None, CONSTANTS))}.")
     return CONSTANTS[constants]
 
 

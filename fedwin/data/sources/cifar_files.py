@@ -20,9 +20,13 @@ URL = "https://www.cs.toronto.edu/~kriz/"
 class Layout(NamedTuple):
     """Where the files of one of the two sets are.
 
-    folders: patterns of folder names; archives: file names; train, test: names of the pickles (binary: with .bin).
-    labels: names of the label columns, in the order of the binary record and as keys of the pickles.
-    classes: number of classes of each.
+    Attributes:
+      folders: patterns of folder names.
+      archives: file names.
+      train: names of the training pickles; binary files have the suffix .bin.
+      test: name of the test pickle, likewise.
+      labels: label column -> its key in the pickles, in the order of the binary record.
+      classes: number of classes of each column.
     """
 
     folders: tuple[str, ...]
@@ -121,8 +125,8 @@ def read(name: str, data_dir) -> tuple[dict, dict, bool]:
     absent = sorted(set(layout.train) - {part.removesuffix(".bin") for part in train})
     if absent:
         suffix = ".bin" if test.endswith(".bin") else ""
-        absent = ", ".join(part + suffix for part in absent)
-        warnings.warn(f"{place}: {absent} missing; the training set is incomplete.", stacklevel=2)
+        names = ", ".join(part + suffix for part in absent)
+        warnings.warn(f"{place}: {names} missing; the training set is incomplete.", stacklevel=2)
     return parts(name, place, entry, train, test)
 
 

@@ -70,7 +70,7 @@ def from_leaf(folders, convert):
 def domains(natural: Partition) -> Partition:
     """Adds the domain of each writer `...fNNNN_NN`: 0, high school, for writers 2100-2599, else 1, census."""
     numbers = []
-    for client in natural.ids:
+    for client in natural.ids if natural.ids is not None else ():
         name = clients.text(client).rsplit(":", 1)[-1]
         if not (name[:1] == "f" and name[1:5].isdigit()):
             return natural
@@ -106,6 +106,7 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
             else:
                 streams = [tff.read_hdf5(path, convert) for path in where]
             dataset = build(name, streams, where, found.verified(name))
+            assert dataset.natural is not None  # the writers
             checksums.expect(name, found.origins[0], dataset.natural.num_clients, WRITERS[name])
             return dataset
     if form in ("auto", "leaf") and (folders := leaf.find(data_dir, "femnist*")):

@@ -7,6 +7,7 @@ https://arxiv.org/abs/2003.08082. A list has the columns `user_id,image_id,class
 import os
 import pathlib
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,14 @@ def natural(users: list[str]) -> Partition:
 
 
 def from_lists(
-    name: str, train_list, test_list, groups, size: int, resize: int, num_classes: int | None, user_column
+    name: str,
+    train_list: tuple[pathlib.Path, bytes],
+    test_list: tuple[pathlib.Path, bytes],
+    groups,
+    size: int,
+    resize: int,
+    num_classes: int | None,
+    user_column: str | None,
 ) -> Dataset:
     """Builds a data set whose images stay in their files and are decoded when used.
 
@@ -75,7 +83,9 @@ def from_lists(
         if labels.max() >= classes:
             row = int((labels >= classes).argmax())
             raise UserError(f"{path}, record {row + 1}: class {labels[row]} is not in 0..{classes - 1}.")
-    wanted, found, index = {*train_ids, *test_ids}, {}, {}
+    wanted = {*train_ids, *test_ids}
+    found: dict[str, Any] = {}
+    index: dict[str, list[str]] = {}
     for group in groups:
         # A shard's name goes before those of its members, so that the same name in two shards stays two images.
         held = {(place, name): image for place in group for name, image in images_below(place).items()}
@@ -94,7 +104,7 @@ def from_lists(
     )
 
 
-def find_list(dataset: str, folder: pathlib.Path, names) -> tuple | None:
+def find_list(dataset: str, folder: pathlib.Path, names) -> tuple[pathlib.Path, bytes] | None:
     """Returns (what to call it, content) of the first list that lies in a folder, or in a zip archive there."""
     for name in names:
         if path := files.locate(folder, name):
@@ -110,7 +120,7 @@ def find_list(dataset: str, folder: pathlib.Path, names) -> tuple | None:
         for name in names:
             if name in held:
                 checksums.verify(dataset, [(str(archive), archive, None)])
-                return archive / name, held[name]
+                return archive / name, files.content(held[name])
     return None
 
 
@@ -123,7 +133,7 @@ def build(
             continue
         train_list = find_list(name, folder, train_names)
         test_list = train_list and find_list(name, folder, test_names)
-        if test_list:
+        if train_list and test_list:
             header = columns_of(train_list[1])
             column = next((column for column in user_columns if column in header), user_columns[0])
             place = next((folder / sub for sub in ("images", "train") if (folder / sub).is_dir()), folder)
@@ -163,4 +173,4 @@ def image_folder(
     root = files.folders(data_dir)[0]
     lists = [(root / name, files.read(root / name)) for name in (train, test)]
     column = user if user in columns_of(lists[0][1]) or user != "user_id" else None
-    return from_lists("image_folder", *lists, [[root / images]], size, resize, num_classes, column)
+    return from_lists("image_folder", lists[0], lists[1], [[root / images]], size, resize, num_classes, column)

@@ -1,6 +1,8 @@
 """PACS: one label set in four styles, Li et al. 2017, https://arxiv.org/abs/1710.03077."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,7 @@ DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 
 
-def listed(found: dict, where) -> tuple[list, np.ndarray, np.ndarray]:
+def listed(found: Mapping[str, Any], where) -> tuple[list, np.ndarray, np.ndarray]:
     """Returns images, classes and domains of `.../<domain>/<class>/<file>`, in order of their names.
 
     Raises:

@@ -4,6 +4,8 @@ McMahan et al. 2017, https://arxiv.org/abs/1602.05629, as released with TFF and 
 2 EOS, 3..88 the 86 characters, 89 everything else.
 """
 
+from typing import Any
+
 import numpy as np
 
 from fedwin.data.dataset import Dataset, Examples
@@ -39,7 +41,7 @@ def rows(texts, length: int) -> Examples:
     Returns:
       x, y: int32 [ceil((L - 1) / length), length] for a stream of L ids.
     """
-    pieces = []
+    pieces: list[Any] = []
     for snippet in texts:
         pieces += [[BOS], TABLE[np.frombuffer(snippet, np.uint8)], [EOS]]
     stream = np.concatenate(pieces).astype(np.int32) if pieces else np.zeros(1, np.int32)

@@ -48,9 +48,9 @@ def shakespeare_leaf(
     Raises:
       UserError: nothing found, or too few roles that are long enough.
     """
-    ready = prepared(data_dir, iid)
-    if ready:
-        return build(*ready, {})
+    if ready := prepared(data_dir, iid):
+        train_examples, test_examples, names, size, test_size = ready
+        return build(train_examples, test_examples, names, size, test_size, {})
     texts = find(data_dir)
     unknown = sum(strangers(part) for pair in texts.values() for part in pair)
     ids = {role: tuple(encode(part) for part in pair) for role, pair in texts.items()}

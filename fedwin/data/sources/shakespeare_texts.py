@@ -99,6 +99,7 @@ def texts_of_plays(place) -> dict[str, str]:
     Raises:
       UserError: texts in which no role speaks.
     """
+    entry: dict[str, pathlib.Path | bytes]
     if files.plain(pathlib.Path(place).name).endswith(".txt"):
         entry = {files.plain(pathlib.Path(place).name): pathlib.Path(place)}
     else:

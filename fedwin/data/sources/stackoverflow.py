@@ -39,7 +39,8 @@ def vocabulary(folder, size: int) -> dict[bytes, int]:
             )
         checksums.verify("stackoverflow", [(str(archive), archive, None)])
         word_count = "stackoverflow.word_count"
-        path, blob = archive, files.entries(archive, word_count.__eq__).get(word_count, b"")
+        path = archive
+        blob = files.content(files.entries(archive, word_count.__eq__).get(word_count, b""))
     words = [line.split()[0] for line in blob.splitlines() if line.split()]
     if len(words) < size:
         raise UserError(f"{path}: {len(words)} words, but vocabulary_size={size} was asked for.")
@@ -134,6 +135,7 @@ def stackoverflow(
             )
         words = vocabulary(found.origins[0].parent, vocabulary_size)
         paths = found.paths if len(found.paths) == 2 else found.paths * 2
+        sizes: list[dict]
         if found.form == "fedjax":
             sizes = [fedjax_sqlite.sizes(path) for path in paths]
             read = lambda side, ids: fedjax_sqlite.read_sqlite(paths[side], ids)

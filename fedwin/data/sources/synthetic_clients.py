@@ -28,7 +28,7 @@ def register_writers(name, num_classes, clients, same_writers, mean, std, class_
             ids = np.array([f"f{first + k:04d}" + ("_00" if same_writers else "") for k in range(count)])
             sides.append(({"x": x, "y": y}, owners(sizes, ids)))
         (train, natural), (test, test_natural) = sides
-        domain_names = ()
+        domain_names: tuple[str, ...] = ()
         if same_writers:
             natural, test_natural, domain_names = (
                 femnist.domains(natural),
@@ -71,7 +71,9 @@ def register_users(name, num_classes, clients) -> None:
         sides = [{"x": Drawn(labels, weights, 2 * seed + i, size), "y": labels} for i, labels in enumerate((y, test_y))]
         ids = np.array([str(k) for k in range(clients)])
         mean, std = folder.IMAGENET
-        return Dataset(f"{name}_synthetic", *sides, num_classes, mean=mean, std=std, natural=owners(sizes, ids))
+        return Dataset(
+            f"{name}_synthetic", sides[0], sides[1], num_classes, mean=mean, std=std, natural=owners(sizes, ids)
+        )
 
 
 register_users("landmarks", 2028, 1262)
@@ -100,7 +102,14 @@ def register_domains(name, side, num_classes, domains, per_domain, tests, mean, 
                 )
             sides.append(dict(zip(("x", "y", "domain"), map(np.concatenate, zip(*parts)))))
         return Dataset(
-            f"{name}_synthetic", *sides, num_classes, mean=mean, std=std, class_names=class_names, domain_names=domains
+            f"{name}_synthetic",
+            sides[0],
+            sides[1],
+            num_classes,
+            mean=mean,
+            std=std,
+            class_names=class_names,
+            domain_names=domains,
         )
 
 

@@ -57,9 +57,8 @@ def shakespeare_roles(
     ids = np.array([f"PLAY_ROLE_{k:03d}" for k in range(clients)])
     sides = []
     for total in (rows, max(rows // 7, clients)):
-        sizes = ragged(rng, total, clients)
         parts = []
-        for size in sizes:
+        for size in ragged(rng, total, clients):
             # A snippet of n characters is a stream of n + 2 ids and ceil((n + 1) / length) rows.
             walk = markov(rng, len(shakespeare.ALPHABET), size * length - 1 - min(length - 1, 9))
             text = np.frombuffer(shakespeare.ALPHABET, np.uint8)[walk]
@@ -96,7 +95,7 @@ def shakespeare_windows(
         parts = [shakespeare_texts.windows(markov(rng, 80, size + 80), np.arange(size)) for _ in ids]
         sides.append({key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")})
     equal = lambda size: owners(np.full(clients, size), ids)
-    return Dataset("shakespeare_leaf_synthetic", *sides, 80, natural=equal(train), test_natural=equal(test))
+    return Dataset("shakespeare_leaf_synthetic", sides[0], sides[1], 80, natural=equal(train), test_natural=equal(test))
 
 
 @DATASETS.register("stackoverflow_synthetic", how=DRAWN)

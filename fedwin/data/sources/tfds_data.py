@@ -1,5 +1,6 @@
 """Prepared TensorFlow Datasets folders, read without TensorFlow, https://www.tensorflow.org/datasets/data_source."""
 
+import importlib
 import pathlib
 import warnings
 
@@ -13,7 +14,12 @@ from fedwin.data.sources import cifar, folder
 from fedwin.errors import UserError
 
 # Per-channel (mean, std); `auto` is the builder's own name here, where it has one.
-CONSTANTS = {**cifar.CONSTANTS, "mnist": ((0.1307,), (0.3081,)), "imagenet": folder.IMAGENET, None: (None, None)}
+CONSTANTS: dict[str | None, tuple[tuple[float, ...] | None, tuple[float, ...] | None]] = {
+    **cifar.CONSTANTS,
+    "mnist": ((0.1307,), (0.3081,)),
+    "imagenet": folder.IMAGENET,
+    None: (None, None),
+}
 
 
 @DATASETS.register(
@@ -55,13 +61,11 @@ def tfds(
     if constants not in (*CONSTANTS, "auto"):
         raise UserError(f"tfds: constants={constants}; they are auto, none, {', '.join(filter(None, CONSTANTS))}.")
     place = prepared(files.folders(data_dir)[0], str(name))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecations inside the package
-        import tensorflow_datasets
+    package = tensorflow_datasets()
     try:
-        builder = tensorflow_datasets.builder_from_directory(place)
+        builder = package.builder_from_directory(place)
         keys = {"x": x, "y": y, **others(builder.info.features, y)}
-        sides = [read(builder, split, keys) for split in (train, test)]
+        train_side, test_side = (read(builder, split, keys) for split in (train, test))
         classes = builder.info.features[y].num_classes
         labels = tuple(getattr(builder.info.features[y], "names", None) or ())
     except UserError:
@@ -69,20 +73,53 @@ def tfds(
     except Exception as error:  # the package raises many kinds, and each means that the folder is not as it should be
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(f"tfds: cannot read {place} ({first}); prepare it there as array_record.") from error
-    images = sides[0]["x"]
+    mean, std = constants_of(builder.name, constants, train_side["x"])
+    if builder.name == "emnist" if transpose is None else transpose:
+        for side in (train_side, test_side):
+            side["x"] = transposed(builder.name, x, side["x"])
+    return Dataset(
+        f"tfds_{builder.name}",
+        train_side,
+        test_side,
+        classes,
+        mean=mean,
+        std=std,
+        class_names=labels,
+        verified=False,
+    )
+
+
+def tensorflow_datasets():
+    """Imports the package, which is slow and warns of deprecations inside itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module("tensorflow_datasets")
+
+
+def constants_of(builder: str, constants: str | None, images: np.ndarray):
+    """Returns (mean, std) per channel.
+
+    Args:
+      builder: its name.
+      constants: a key of CONSTANTS, or 'auto'.
+      images: what they normalise [N, ..., C].
+
+    Raises:
+      UserError: when they are of another number of channels.
+    """
     if constants == "auto":
-        constants = builder.name if builder.name in CONSTANTS and images.dtype == np.uint8 else None
+        constants = builder if builder in CONSTANTS and images.dtype == np.uint8 else None
     mean, std = CONSTANTS[constants]
     if mean and len(mean) not in (1, images.shape[-1]):
-        raise UserError(
-            f"tfds: constants={constants} are of {len(mean)} channels; '{builder.name}' has {images.shape[-1]}."
-        )
-    if builder.name == "emnist" if transpose is None else transpose:
-        if images.ndim < 3:
-            raise UserError(f"tfds: transpose=true, but '{x}' of '{builder.name}' are no images.")
-        for side in sides:
-            side["x"] = np.ascontiguousarray(side["x"].swapaxes(1, 2))
-    return Dataset(f"tfds_{builder.name}", *sides, classes, mean=mean, std=std, class_names=labels, verified=False)
+        raise UserError(f"tfds: constants={constants} are of {len(mean)} channels; '{builder}' has {images.shape[-1]}.")
+    return mean, std
+
+
+def transposed(builder: str, feature: str, images: np.ndarray) -> np.ndarray:
+    """Returns images with rows and columns exchanged; raises UserError for what has none."""
+    if images.ndim < 3:
+        raise UserError(f"tfds: transpose=true needs images; '{feature}' of '{builder}' holds none.")
+    return np.ascontiguousarray(images.swapaxes(1, 2))
 
 
 def others(features, y: str) -> dict[str, str]:
