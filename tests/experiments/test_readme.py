@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 
+import fedwin
 from experiments import readme
 
 ROOT = readme.README.parent
@@ -57,5 +58,22 @@ def test_the_fedjax_program_runs_and_learns(tmp_path):
 def test_files_that_it_names_exist():
     for link in re.findall(r"\]\((?!http)([^)#]+)\)", TEXT):
         assert (ROOT / link).exists(), link
-    for flagfile in re.findall(r"--flagfile=(\S+)", TEXT):
-        assert (ROOT / flagfile).exists(), flagfile
+    for preset in re.findall(r"--flagfile=(\S+)", TEXT):
+        assert (ROOT / "experiments" / "flags" / f"{preset}.flags").exists(), preset
+
+
+def test_a_trained_model_and_clients_models_come_out_as_it_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    config = fedwin.Config(
+        partition="shards:per_client=2",
+        num_clients=20,
+        model="digits_mlp:hidden=8",
+        num_rounds=3,
+        observe=["wima:window=50"],
+        out_dir="runs/mine",
+    )
+    fedwin.run(config, quiet=True)
+    known = {"fedwin": fedwin}
+    exec(compile(block("getting the model out", "python"), "README.md", "exec"), known)
+    assert known["logits"].shape == (5, 10) and len(known["clients"]) == 2
+    assert len(capsys.readouterr().out.split()) >= 2
