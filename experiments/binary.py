@@ -13,6 +13,7 @@ from fedwin import plugins
 from fedwin.engine import devices
 from fedwin.errors import StorageError, UserError
 from fedwin.runs import interruption
+from fedwin.runs.storage import FULL
 
 from . import helptext, presets
 
@@ -68,7 +69,12 @@ def run(
     try:
         app.run(guarded(main), line, flags_parser=parse)
     except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _mute_output()
+
+
+def _mute_output() -> None:
+    """Lets standard output lead nowhere: Python would try once more to write what it holds, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def failed(error: Exception, status: int = 2) -> int:
@@ -94,6 +100,14 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
             sys.exit(failed(error))
         except StorageError as error:
             sys.exit(failed(error, status=1))
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # a picture, a table, standard output
+            if error.errno not in FULL:
+                raise
+            _mute_output()
+            place = f"{error.filename} can't" if error.filename else "the output can't"
+            sys.exit(failed(StorageError(f"{place} be written ({error.strerror})."), status=1))
         except interruption.Interrupted as error:
             print(error, file=sys.stderr)
             sys.exit(error.status)

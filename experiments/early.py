@@ -12,7 +12,7 @@ import sys
 
 def _end(number, frame) -> None:
     with contextlib.suppress(OSError):
-        os.write(2, b"interrupted; nothing was begun.\n")
+        os.write(2, b"interrupted.\n")
     os._exit(128 + number)
 
 

@@ -1,9 +1,12 @@
 """Saving and restoring the complete state of a run with orbax: atomic, checked, the last few kept."""
 
 import contextlib
+import errno
 import hashlib
 import logging
+import os
 import pathlib
+import shutil
 import sys
 from typing import Any
 
@@ -38,13 +41,32 @@ def quiet():
         logging.disable(before)
 
 
-def _reason(error: Exception) -> str:
+# What tensorstore's errors say of the system's.
+_REASONS = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)))
+
+
+def _reason(error: BaseException) -> str:
     text = str(error)
-    return (
-        "No space left on device"
-        if "No space left" in text
-        else f"{type(error).__name__}: {text[:200]}".replace("\n", " ")
-    )
+    found = (reason for reason in _REASONS if reason in text)
+    return next(found, f"{type(error).__name__}: {text[:200]}".replace("\n", " "))
+
+
+@contextlib.contextmanager
+def _abandoned_loops_muted():
+    """Keeps tensorstore's threads from printing that the event loop they report to is gone.
+
+    That is so after a save that failed, and some of them report later still: then the hook stays.
+    """
+    show = sys.unraisablehook
+
+    def shown(unraisable):
+        error = unraisable.exc_value
+        if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed"):
+            show(unraisable)
+
+    sys.unraisablehook = shown
+    yield
+    sys.unraisablehook = show
 
 
 def _is_key(leaf) -> bool:
@@ -109,7 +131,8 @@ class Checkpoints:
     """
 
     def __init__(self, directory, keep: int = 3):
-        self.directory = pathlib.Path(directory).absolute()
+        self.shown = pathlib.Path(directory)
+        self.directory = self.shown.absolute()  # orbax demands it
         self.keep = keep
         self._manager: ocp.CheckpointManager | None = None
 
@@ -141,14 +164,15 @@ class Checkpoints:
         about = {"format": FORMAT, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
         kept = {name: value for name, value in leaves.items() if name not in empty}
         items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(about))
-        with writing(self.directory), quiet():
+        with writing(self.shown), quiet(), _abandoned_loops_muted():
             try:
                 self._writer().save(round, args=items, force=True)
                 self._writer().wait_until_finished()
-            except OSError:
-                raise
             except Exception as error:  # tensorstore has errors of its own for a full disk
-                raise OSError(None, _reason(error)) from error
+                for unfinished in self.directory.glob("*.orbax-checkpoint-tmp"):
+                    shutil.rmtree(unfinished, ignore_errors=True)
+                reason = error.strerror if isinstance(error, OSError) else None
+                raise OSError(None, reason or _reason(error)) from error
 
     def load(self, round: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Returns (leaves, extra) of one checkpoint.
@@ -156,11 +180,11 @@ class Checkpoints:
         Raises:
           UserError: it can't be read, was altered, or is of a later version.
         """
-        where = self.directory / str(round)
+        where = self.shown / str(round)
         wanted = ocp.args.Composite(run=ocp.args.StandardRestore(), about=ocp.args.JsonRestore())
         try:
             with quiet(), ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
-                items = reader.restore(where, args=wanted)
+                items = reader.restore(self.directory / str(round), args=wanted)
             leaves = {name: np.array(value, copy=True) for name, value in items["run"].items()}
             about = dict(items["about"])
             leaves |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in about["empty"].items()}
@@ -196,9 +220,7 @@ class Checkpoints:
                 self._discard(bad)
             return found
         if skipped:
-            raise UserError(
-                f"{next(iter(skipped.values()))} No other checkpoint in {self.directory} can be used either."
-            )
+            raise UserError(f"{next(iter(skipped.values()))} No other checkpoint in {self.shown} can be used either.")
         return None
 
     def _discard(self, round: int) -> None:

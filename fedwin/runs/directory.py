@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import os
 import pathlib
 import shutil
 from collections import Counter
@@ -11,12 +12,12 @@ from typing import Any
 
 import jax
 
-from fedwin.errors import UserError
+from fedwin.errors import StorageError, UserError
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.identity import Identity, hash_of, jsonable, set_fields, versions
 from fedwin.runs.lock import locked
 from fedwin.runs.logbook import read_lines
-from fedwin.runs.storage import write_json
+from fedwin.runs.storage import FULL, write_json, writing
 
 # Format of config.json; 1 had no number.
 FORMAT = 2
@@ -41,36 +42,44 @@ def default_directory(config: Config) -> pathlib.Path:
     return pathlib.Path("runs") / f"{name[:80]}-{hash_of(set_fields(config.decisive()), size=4)}"
 
 
-def _unwritable(directory, error: OSError) -> UserError:
-    return UserError(f"out_dir={directory} can't be written ({error.strerror}); choose another --out_dir.")
+@contextlib.contextmanager
+def _writable(directory: pathlib.Path) -> Iterator[None]:
+    """Makes a UserError of an OSError that another directory would mend, and a StorageError of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, StorageError) or error.errno in FULL:
+            with writing(directory):
+                raise
+        raise UserError(
+            f"out_dir={directory} can't be written ({error.strerror}); choose another --out_dir."
+        ) from error
 
 
 @contextlib.contextmanager
-def opened(directory: pathlib.Path, new: bool) -> Iterator[None]:
+def opened(directory: pathlib.Path) -> Iterator[None]:
     """Creates the run's directory, holds its lock, and removes what a killed start left half-written.
+
+    A new run that is refused before its first round leaves nothing behind.
 
     Args:
       directory: the run's.
-      new: there is no run in it yet; one that is refused before its first round then leaves nothing behind.
 
     Raises:
       UserError: it can't be written, or another process runs in it.
     """
     made = not directory.exists()
-    try:
+    with _writable(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        probe = directory / ".writable"
+        probe = directory / f".writable.{os.getpid()}"
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise _unwritable(directory, error) from error
     with locked(directory):
-        try:
-            for pattern in (".config.json.*", ".metrics.jsonl.*", ".metrics.*", ".summary.json.*"):
+        new = not (directory / "config.json").exists()
+        with _writable(directory):
+            for pattern in (".config.json.*", ".metrics.jsonl.*", ".metrics.*", ".summary.json.*", ".writable.*"):
                 for path in directory.glob(pattern):
-                    path.unlink()
-        except OSError as error:
-            raise _unwritable(directory, error) from error
+                    path.unlink(missing_ok=True)
         try:
             yield
         except UserError:

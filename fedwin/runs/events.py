@@ -3,21 +3,23 @@
 import math
 import pathlib
 import shutil
+import socket
+import struct
 import time
 from typing import Any
 
-from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.summary import scalar
 
-from fedwin.runs.storage import writing
+from fedwin.runs.storage import Growing, writing
 
 
 class Events:
     """The event file of one seed.
 
-    Written by this thread: tensorboardX's SummaryWriter has one of its own, and waits for it for ever once it has died
-    of a full disk.
+    Written here, by this thread: tensorboardX's SummaryWriter has one of its own, and waits for it for ever once it has
+    died of a full disk.
 
     Args:
       directory: created on the first event.
@@ -25,7 +27,7 @@ class Events:
 
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
-        self._writer: EventsWriter | None = None
+        self._file: Growing | None = None
 
     def rewrite(self, lines: list[dict[str, Any]]) -> None:
         """Replaces all events; event files can't be cut in place."""
@@ -36,26 +38,32 @@ class Events:
 
     def write(self, line: dict[str, Any]) -> None:
         """Writes a line of metrics.jsonl as scalars `model/accuracy` ..."""
-        with writing(self.directory):
-            if self._writer is None:
+        now = time.time()
+        if self._file is None:
+            with writing(self.directory):
                 self.directory.mkdir(parents=True, exist_ok=True)
-                self._writer = EventsWriter(str(self.directory / "events"))
-            for tag, value in _scalars(line):
-                event = Event(wall_time=time.time(), step=line["round"], summary=scalar(tag, value))
-                self._writer.write_event(event)
+            self._file = Growing(self.directory / f"events.out.tfevents.{int(now)}.{socket.gethostname()}")
+            self._file.write(_record(Event(wall_time=now, file_version="brain.Event:2")))
+        for tag, value in _scalars(line):
+            self._file.write(_record(Event(wall_time=now, step=line["round"], summary=scalar(tag, value))))
 
     def flush(self) -> None:
         """Brings the events to the disk."""
-        if self._writer is not None:
-            with writing(self.directory):
-                self._writer.flush()
+        if self._file is not None:
+            self._file.flush()
 
     def close(self) -> None:
         """Closes the file."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            with writing(self.directory):
-                writer.close()
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _record(event: Event) -> bytes:
+    """Returns an event as it stands in a file: its length, the event, a checksum of each."""
+    data = event.SerializeToString()
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
 
 
 def _scalars(line: dict[str, Any]):

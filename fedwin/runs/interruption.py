@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -41,7 +41,8 @@ class Watch:
 
     def __init__(self):
         self.requested: int | None = None
-        self._unsaved = False
+        self._unsaved, self._resumable = False, False
+        self._cleanups: list[Callable[[], object]] = []
         self._lock = threading.Lock()
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
@@ -61,18 +62,26 @@ class Watch:
                     _tell("interrupted: finishing the rounds under way; Ctrl-C again ends at once.")
                 return
             # Nothing is lost that was not lost to SIGKILL: what is on the disk is complete at any moment.
-            _tell("interrupted; the same command resumes from the last checkpoint.")
+            resumes = "; the same command resumes from the last checkpoint" if self._resumable else ""
+            _tell(f"interrupted{resumes}.")
+            for cleanup in reversed(self._cleanups):
+                with contextlib.suppress(Exception):
+                    cleanup()
             os._exit(128 + number)
+
+    def before_exit(self, cleanup: Callable[[], object]) -> None:
+        """Has something done when a signal ends the process, which runs no `finally`."""
+        self._cleanups.append(cleanup)
 
     def unsaved(self) -> None:
         """Tells that rounds have been computed since the last checkpoint, which are worth finishing and saving."""
         with self._lock:
-            self._unsaved = True
+            self._unsaved = self._resumable = True
 
     def saved(self) -> None:
         """Tells that everything computed is in a checkpoint."""
         with self._lock:
-            self._unsaved = False
+            self._unsaved, self._resumable = False, True
 
 
 def _tell(line: str) -> None:

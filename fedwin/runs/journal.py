@@ -6,7 +6,7 @@ import numpy as np
 
 from fedwin.runs import interruption
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.logbook import Logbook
+from fedwin.runs.logbook import LinesHash, Logbook
 
 
 class Journal:
@@ -45,6 +45,7 @@ class Journal:
         self.seconds, self.compile_seconds, self.diverged_at = seconds, compile_seconds, diverged_at
         self.steady = tuple(steady)
         self.lines: list[dict[str, Any]] = []
+        self._hash = LinesHash(logbook.lines(seed) if logbook is not None else ())
         self._saved: int | None = None
 
     def took(self, rounds: int, seconds: float, compiling: float) -> None:
@@ -64,6 +65,7 @@ class Journal:
             "seconds": round(self.seconds, 3),
         }
         self.lines.append(line)
+        self._hash.add(line)
         if self.logbook is not None:
             self.logbook.write(line)
 
@@ -107,6 +109,7 @@ class Journal:
             "steady": list(self.steady),
             "seed": self.seed,
             "diverged_at": self.diverged_at,
+            "evaluations": self._hash.value,
         }
         self.checkpoints.save(completed, self.rows.saved(run), about)
         self._saved = completed
@@ -118,16 +121,30 @@ class Journal:
         if self.checkpoints is not None and (watch := interruption.active()) is not None:
             watch.unsaved()
 
-    def end_if_interrupted(self, completed: int, run) -> None:
-        """Saves the state after so many rounds and raises Interrupted, if Ctrl-C or SIGTERM was heard."""
+    def end_if_interrupted(self, completed: int, run, ended: bool) -> None:
+        """Saves the state after so many rounds and raises Interrupted, if Ctrl-C or SIGTERM was heard.
+
+        Args:
+          completed: the rounds.
+          run: the state.
+          ended: the seed ends here because it diverged.
+        """
         watch = interruption.active()
         if watch is None or watch.requested is None or self.checkpoints is None:
             return
-        if self._saved != completed and self.diverged_at is None:
+        if ended:  # by divergence: such a state is no place to resume from
+            raise interruption.Interrupted(watch.requested, "interrupted; the same command resumes.")
+        if self._saved != completed:
             self.save(completed, run)
         raise interruption.Interrupted(
             watch.requested, f"interrupted; saved after round {completed}, the same command resumes there."
         )
+
+    def ended(self) -> None:
+        """Tells that nothing is left to be saved."""
+        self.flush()
+        if (watch := interruption.active()) is not None:
+            watch.saved()
 
     def flush(self) -> None:
         """Brings what was written to the disk."""

@@ -1,9 +1,12 @@
 """One process at a time in a run's directory."""
 
 import contextlib
+import errno
 import os
 import pathlib
 import socket
+import time
+import warnings
 from collections.abc import Iterator
 
 from fedwin.errors import UserError
@@ -16,6 +19,10 @@ except ImportError:  # Windows has byte-range locks of its own
     import msvcrt
 
 NAME = ".lock"
+# Errors that say that somebody else holds a lock; the others say that a file system has none.
+HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+# How often a lock is asked for, 20 ms apart: somebody may just be looking, or ending.
+TRIES = 5
 
 
 def _take(handle: int) -> bool:
@@ -26,9 +33,40 @@ def _take(handle: int) -> bool:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         else:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in HELD:
+            return False
+        warnings.warn(
+            f"this file system has no locks ({error.strerror}); see to it that no other process runs there",
+            stacklevel=2,
+        )
     return True
+
+
+def _is_at(handle: int, path: pathlib.Path) -> bool:
+    """Whether an open file is the one at a path; who held the lock until now has removed it."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _taken(path: pathlib.Path) -> int:
+    """Opens and locks the file; returns its descriptor."""
+    for attempt in range(TRIES):
+        with writing(path):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if _take(handle) and _is_at(handle, path):
+                return handle
+            holder = os.read(handle, 200).decode(errors="replace").strip() or "another process"
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+        if attempt < TRIES - 1:
+            time.sleep(0.02)
+    raise UserError(f"{path.parent} is in use by {holder}; wait for it to end, or choose another --out_dir.")
 
 
 @contextlib.contextmanager
@@ -44,15 +82,20 @@ def locked(directory) -> Iterator[None]:
       UserError: another process holds it; names its host and process id.
     """
     path = pathlib.Path(directory) / NAME
-    with writing(path):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = _taken(path)
     try:
-        if not _take(handle):
-            holder = os.read(handle, 200).decode(errors="replace").strip() or "another process"
-            raise UserError(f"{directory} is in use by {holder}; wait for it to end, or choose another --out_dir.")
         with writing(path):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
+        with contextlib.suppress(OSError):  # Windows removes no open file
+            path.unlink()
         os.close(handle)
+
+
+def check_free(directory) -> None:
+    """Raises UserError if another process holds the lock of a directory; for refusing at once, before data is read."""
+    path = pathlib.Path(directory) / NAME
+    if path.is_file() and os.access(path, os.W_OK):
+        os.close(_taken(path))

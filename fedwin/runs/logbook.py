@@ -1,13 +1,15 @@
 """The evaluations of a run: metrics.jsonl and TensorBoard events, consistent after a kill at any moment."""
 
+import contextlib
+import hashlib
 import json
-import os
 import pathlib
+from collections.abc import Iterable
 from typing import Any
 
 from fedwin.errors import UserError
 from fedwin.runs.events import Events
-from fedwin.runs.storage import plain, replace_text, writing
+from fedwin.runs.storage import Growing, plain, replace_text
 
 
 def read_lines(path) -> list[dict[str, Any]]:
@@ -42,6 +44,28 @@ def read_lines(path) -> list[dict[str, Any]]:
     return lines
 
 
+class LinesHash:
+    """A hash of a seed's evaluations, which a checkpoint that counts on them remembers.
+
+    Args:
+      lines: the first of them.
+    """
+
+    def __init__(self, lines: Iterable[dict[str, Any]] = ()):
+        self._hash = hashlib.blake2b(digest_size=16)
+        for line in lines:
+            self.add(line)
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Adds the next evaluation."""
+        self._hash.update(json.dumps(plain(line)).encode() + b"\n")
+
+    @property
+    def value(self) -> str:
+        """The hash of all so far."""
+        return self._hash.hexdigest()
+
+
 class Logbook:
     """Appends evaluations of one or several seeds to `directory`.
 
@@ -54,7 +78,7 @@ class Logbook:
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
         self.path = self.directory / "metrics.jsonl"
-        self._file = None
+        self._file: Growing | None = None
         self._events: dict[int, Events] = {}
 
     def lines(self, seed: int) -> list[dict[str, Any]]:
@@ -74,31 +98,27 @@ class Logbook:
     def write(self, line: dict[str, Any]) -> None:
         """Appends one evaluation."""
         line = plain(line)
-        with writing(self.path):
-            if self._file is None:
-                self._file = open(self.path, "a")
-            self._file.write(json.dumps(line) + "\n")
+        if self._file is None:
+            self._file = Growing(self.path)
+        self._file.write(json.dumps(line).encode() + b"\n")
         self._events_of(line["seed"]).write(line)
 
     def flush(self) -> None:
         """Brings what was written to the disk; called before a checkpoint that counts on it."""
         if self._file is not None:
-            with writing(self.path):
-                self._file.flush()
-                os.fsync(self._file.fileno())
+            self._file.flush()
         for events in self._events.values():
             events.flush()
 
     def _close_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            with writing(self.path):
-                file.close()
+            file.close()
 
     def close(self) -> None:
-        """Closes all files."""
-        self.flush()
-        self._close_file()
-        for events in self._events.values():
-            events.close()
-        self._events.clear()
+        """Closes all files, also where one of them can't be written."""
+        with contextlib.ExitStack() as stack:
+            for events in self._events.values():
+                stack.callback(events.close)
+            stack.callback(self._close_file)
+            self._events = {}

@@ -107,9 +107,9 @@ def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str 
         completed, end = end, following
         if schedule.checkpointed(completed) and not finished():
             journal.save(completed, run)
-        journal.end_if_interrupted(completed, run)
+        journal.end_if_interrupted(completed, run, ended=finished())
     progress.close()
-    journal.flush()
+    journal.ended()
     return Result(
         run, journal.lines, journal.diverged_at, journal.seconds, journal.compile_seconds, journal.steady, dispatches
     )

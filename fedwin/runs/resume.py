@@ -6,6 +6,7 @@ import numpy as np
 
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.logbook import LinesHash
 from fedwin.runs.schedule import Schedule
 
 
@@ -40,7 +41,7 @@ def newest(
     """
 
     def check(round: int, about: dict[str, Any]) -> None:
-        where = checkpoints.directory / str(round)
+        where = checkpoints.shown / str(round)
         if about.get("seed", seed) != seed:
             raise UserError(f"checkpoint {where} belongs to seed {about['seed']}; delete it.")
         if about.get("round", round) != round:
@@ -50,6 +51,12 @@ def newest(
             raise UserError(
                 f"metrics.jsonl lacks {len(lacking)} of seed {seed}'s evaluations up to round {round} (the first of "
                 f"round {lacking[0]}); restore the file, or choose another --out_dir."
+            )
+        counted = about.get("evaluations")
+        if counted is not None and counted != LinesHash(line for line in lines if line["round"] <= round).value:
+            raise UserError(
+                f"metrics.jsonl has been altered: seed {seed}'s evaluations up to round {round} are not those of the "
+                f"run; restore the file, or choose another --out_dir."
             )
 
     return checkpoints.latest(check)

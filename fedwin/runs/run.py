@@ -1,5 +1,6 @@
 """Running a Config: starts a run in its directory, or resumes it there."""
 
+import contextlib
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from fedwin.runs.checkpoint import Checkpoints, from_leaves
 from fedwin.runs.config import Config
 from fedwin.runs.fork import check_fork, fork_round, forked
 from fedwin.runs.journal import Journal
+from fedwin.runs.lock import check_free
 from fedwin.runs.logbook import Logbook, read_lines
 from fedwin.runs.loop import Parts, Result, train_seed
 from fedwin.runs.program import Program, memory
@@ -42,6 +44,8 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
     """
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
     imports = plugins.load(config.imports)
+    if config.out_dir:
+        check_free(config.out_dir)
     strategy_choice.check(config.strategy)
     trial = prepare(config, dataset, model)
     config = trial.config
@@ -51,15 +55,13 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
     if known is None and config.fork_from:
         check_fork(trial)
     test = held_out(trial.dataset, config.eval_examples)
-    with directories.opened(directory, new=known is None):
+    with directories.opened(directory), contextlib.closing(Logbook(directory)) as logbook:
         known = directories.load(config, directory)  # another process may have been there until just now
         strategy = strategy_choice.chosen(config, trial, known, say)
         about = _settled(directory, trial, known, str(strategy), imports, say)
         _introduce(directory, trial, str(strategy), about.fingerprint, say)
-        logbook = Logbook(directory)
         program = Program(trial, strategy, test, bytes_per_client)
         results = {seed: _seed(program, seed, directory, logbook, quiet, say) for seed in config.seeds}
-        logbook.close()
         lines = read_lines(directory / "metrics.jsonl")
         summary = summarise(config, results, lines, about.fingerprint, len(program.dispatch.traces))
         write_json(directory / "summary.json", summary)
@@ -95,14 +97,26 @@ def _introduce(directory, trial: Trial, strategy: str, fingerprint: str, say: Sa
 
 def _seed(program: Program, seed: int, directory: pathlib.Path, logbook: Logbook, quiet: bool, say: Say) -> Result:
     """Trains one seed, from its newest checkpoint if there is one."""
+    config = program.trial.config
+    where = directory / "checkpoints" / f"seed_{seed}"
+    with (
+        contextlib.closing(program.examples(seed)) as examples,
+        contextlib.closing(Checkpoints(where, config.keep_checkpoints)) as checkpoints,
+    ):
+        result = _trained(program, seed, examples, checkpoints, logbook, quiet, say)
+    if examples.waited:
+        say(f"seed {seed}: {examples.waited:.2f} s of {result.seconds:.1f} s were spent waiting for examples")
+    result.run = None  # the next seed needs its memory
+    return result
+
+
+def _trained(program: Program, seed: int, examples, checkpoints: Checkpoints, logbook: Logbook, quiet, say) -> Result:
     trial, config, strategy = program.trial, program.trial.config, program.strategy
-    examples = program.examples(seed)
     schedule = trial.schedule.with_dispatches_of(examples.rounds)
     slots, hosted = program.slots(schedule.rounds_per_dispatch)
     say(f"seed {seed}: {memory(jax.eval_shape(lambda: trial.start(seed, slots)), examples, strategy)}")
     run = trial.start(seed, slots)
     rows = program.rows(seed, run, slots, hosted)
-    checkpoints = Checkpoints(directory / "checkpoints" / f"seed_{seed}", config.keep_checkpoints)
     saved = newest(checkpoints, schedule, logbook.lines(seed), seed, fork_round(config))
     about: dict[str, Any] = {}
     if saved is not None:
@@ -131,10 +145,4 @@ def _seed(program: Program, seed: int, directory: pathlib.Path, logbook: Logbook
         journal.save(int(run.round), run)
     cohorts = CohortSchedule(trial.federations[seed], schedule, strategy, seed)
     parts = Parts(program.dispatch, program.test, examples, rows, cohorts)
-    result = train_seed(run, parts, journal, None if quiet else f"seed {seed}")
-    checkpoints.close()
-    examples.close()
-    if examples.waited:
-        say(f"seed {seed}: {examples.waited:.2f} s of {result.seconds:.1f} s were spent waiting for examples")
-    result.run = None  # the next seed needs its memory
-    return result
+    return train_seed(run, parts, journal, None if quiet else f"seed {seed}")

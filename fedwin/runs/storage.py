@@ -1,6 +1,7 @@
 """Writing files so that a failure is one line and what was there stays."""
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -10,6 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from fedwin.errors import StorageError
+
+# A write that fails for one of these can be made up for by making room or mending the disk.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @contextlib.contextmanager
@@ -24,6 +28,44 @@ def writing(path) -> Iterator[None]:
         raise StorageError(
             f"{path} can't be written ({reason}); make room, then the same command resumes from the last checkpoint."
         ) from error
+
+
+class Growing:
+    """A file that grows at its end; created at once.
+
+    A write that fails closes it: a file object that still held something would try again when it is forgotten, and
+    complain.
+
+    Args:
+      path: where it is.
+    """
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        with writing(self.path):
+            self._file = open(self.path, "ab")
+
+    def write(self, data: bytes) -> None:
+        """Appends bytes, which `flush` brings to the disk."""
+        self._do(lambda: self._file.write(data))
+
+    def flush(self) -> None:
+        """Brings everything to the disk."""
+        self._do(lambda: (self._file.flush(), os.fsync(self._file.fileno())))
+
+    def close(self) -> None:
+        """Closes the file."""
+        with writing(self.path):
+            self._file.close()  # also where what it still held can't be written
+
+    def _do(self, act) -> None:
+        try:
+            with writing(self.path):
+                act()
+        except StorageError:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            raise
 
 
 def replace_text(path, text: str) -> None:

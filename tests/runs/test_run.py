@@ -54,7 +54,6 @@ def test_a_run_leaves_what_it_should(finished):
         "summary.json",
         "tensorboard",
         "checkpoints",
-        ".lock",
     }
     assert [line["round"] for line in lines(directory)] == [0, 4, 8, 11, 12]
     last = lines(directory)[-1]
