@@ -39,10 +39,10 @@ def run(
     """Runs a binary and ends the process: with status 2 and one line on stderr for whatever the user can mend.
 
     Args:
-      main: what it does, called with the arguments that are no flags.
+      main: what it does, called with the arguments that are not flags.
       define_flags: defines its flags and returns them in groups.
       argv: the command line; None means that of the process.
-      words: whether it takes arguments that are no flags.
+      words: whether it takes arguments that are not flags.
     """
     groups = define_flags()
     define_import()

@@ -37,7 +37,7 @@ def of(word: str) -> str | Config:
 
 
 def define_flags() -> dict[str, list[str]]:
-    """There are no flags of its own."""
+    """This binary has no flags of its own."""
     return {}
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from absl import flags
 
+import fedwin
 from fedwin import registry
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine import devices
 from fedwin.errors import UserError
-from fedwin.runs import run as runner
 from fedwin.runs.config import Config
 
 from . import binary, config_flags, report
@@ -112,7 +112,7 @@ def compare(methods, base: Config) -> dict[str, dict]:
         where = "".join(c if c.isalnum() or c in "._-" else "_" for c in method)
         config = dataclasses.replace(parse_method(method, base), out_dir=str(pathlib.Path(base.out_dir) / where))
         print(f"[{number + 1}/{len(methods)}]", end=" ", flush=True)
-        summaries[method] = runner.run(config)
+        summaries[method] = fedwin.run(config)
     return summaries
 
 

@@ -38,7 +38,7 @@ def draw(found: list[Curve], path: str | pathlib.Path, title: str) -> None:
       found: (label, rounds [R], accuracies [S, R]) of each; the line is the mean over seeds, the band one standard
         deviation, thin lines the seeds.
       path: where the PNG goes.
-      title: what stands above it.
+      title: the line above it.
     """
     figure, axis = plt.subplots(figsize=(8.5, 5), layout="constrained")
     for number, (label, rounds, values) in enumerate(found):

@@ -19,7 +19,7 @@ def build(folder: str | pathlib.Path) -> list[str]:
     """Writes the reference to a folder; returns what went wrong, a line each."""
     import pdoc
 
-    for name in fedwin.__all__:  # pdoc sees what is there, not what would be loaded when it is used
+    for name in fedwin.__all__:  # pdoc sees what has been loaded, not what would be loaded on first use
         setattr(fedwin, name, getattr(fedwin, name))
     pdoc.render.configure(docformat="google", show_source=True)
     with warnings.catch_warnings(record=True) as caught:

@@ -48,7 +48,7 @@ def listed(word: str, rest: list[str]) -> str:
 
 
 def define_flags() -> dict[str, list[str]]:
-    """There are no flags of its own."""
+    """This binary has no flags of its own."""
     return {}
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from fedwin.runs import run as runner
+import fedwin
 from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
 
@@ -63,7 +63,7 @@ def main(config: Config) -> None:
     summaries = {}
     for name, more in RUNS.items():
         values: dict[str, Any] = kept | SETTING | more | {"out_dir": str(root / name)}
-        summaries[name] = runner.run(Config(**values))
+        summaries[name] = fedwin.run(Config(**values))
     path = picture(root)
     print("\n" + report.table(summaries))
     print(f"curves: {path}")

@@ -10,7 +10,7 @@ README = pathlib.Path(__file__).parent.parent / "README.md"
 
 
 def with_part(text: str, name: str, content: str) -> str:
-    """Returns `text` with what stands between `<!-- name -->` and `<!-- end of name -->` replaced."""
+    """Returns `text` with what is between `<!-- name -->` and `<!-- end of name -->` replaced."""
     start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     before, found, rest = text.partition(start)
     _, closed, after = rest.partition(end)

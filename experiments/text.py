@@ -11,7 +11,7 @@ def columns(rows: Sequence[Sequence[str]], width: int = WIDTH, rule: bool = True
     Args:
       rows: the cells.
       width: the longest line.
-      rule: whether a line of dashes stands below the head.
+      rule: whether a line of dashes follows the head.
     """
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     while sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > 8:

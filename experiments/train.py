@@ -11,9 +11,9 @@ import dataclasses
 
 from absl import flags
 
+import fedwin
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine import devices
-from fedwin.runs import run as runner
 from fedwin.runs.config import Config
 
 from . import binary, config_flags, main_job, report
@@ -28,7 +28,7 @@ def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
 
 
 def says_what_to_run() -> bool:
-    """Whether any flag that decides what is computed stands on the command line or in a flagfile."""
+    """Whether any flag that decides what is computed is given on the command line or in a flagfile."""
     decisive = {field.name for field in dataclasses.fields(Config) if not field.metadata["operational"]}
     return bool(decisive & config_flags.given())
 
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> None:
     if not says_what_to_run():
         main_job.main(config)
         return
-    summary = runner.run(config)
+    summary = fedwin.run(config)
     print(report.table({config.algorithm: summary}))
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedwin.errors import UserError
-from fedwin.registry import Choice, Registry
+from fedwin.registry import Registry
 
 AUGMENTATIONS = Registry("augmentation")
 
@@ -17,19 +17,20 @@ class Augmentation(NamedTuple):
     """What happens to images before the network sees them.
 
     Attributes:
+      name: for error lines.
       train: (images [B, H, W, C], key) -> images.
       evaluation: images -> images, of those that are tested on.
-      name: for error lines; '' takes any example, not images alone.
+      needs_images: whether examples must be images; False takes any.
     """
 
+    name: str
     train: Callable
     evaluation: Callable = lambda images: images
-    name: str = ""
+    needs_images: bool = True
 
 
-def build(augmentation: str | Choice | Augmentation) -> Augmentation:
-    """Returns an augmentation given by its text or choice, or as it is; raises UserError where the text is wrong."""
-    return augmentation if isinstance(augmentation, Augmentation) else AUGMENTATIONS.build(augmentation)
+# Leaves every example as it is.
+NONE = Augmentation("none", lambda examples, key: examples, needs_images=False)
 
 
 def _central(images, height: int, width: int):
@@ -46,18 +47,18 @@ def _flip(images, key):
 @AUGMENTATIONS.register("none")
 def none():
     """Leaves images as they are."""
-    return Augmentation(lambda images, key: images)
+    return NONE
 
 
 @AUGMENTATIONS.register("flip")
 def flip():
     """Mirrors every image left-right with probability 1/2."""
-    return Augmentation(_flip, name="flip")
+    return Augmentation("flip", _flip)
 
 
 @AUGMENTATIONS.register("crop_flip")
 def crop_flip(*, padding: int | None = None, size: int = 0):
-    """Cuts every image at a place of its own, then mirrors it with probability 1/2.
+    """Cuts every image at its own random place, then mirrors it with probability 1/2.
 
     Args:
       padding: zeros around the image before it is cut; 4, or 0 where a size is given.
@@ -88,36 +89,43 @@ def crop_flip(*, padding: int | None = None, size: int = 0):
         crop = lambda image, at: lax.dynamic_slice(image, (at[0], at[1], 0), (*to, channels))
         return _flip(jax.vmap(crop)(padded, corner), flip_key)
 
-    return Augmentation(train, lambda images: _central(images, *cut_to(*images.shape[-3:-1])), "crop_flip")
+    return Augmentation("crop_flip", train, lambda images: _central(images, *cut_to(*images.shape[-3:-1])))
 
 
-def output_shape(augmentation: str | Choice | Augmentation, shape: tuple[int, ...]) -> tuple[int, ...]:
+def output_shape(augmentation: Augmentation, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the shape of what the network sees of examples of this shape.
 
+    Args:
+      augmentation: what happens to them.
+      shape: of one stored example.
+
     Raises:
-      UserError: when they are no images.
+      UserError: when the augmentation needs images and these are none, or are too small for it.
     """
-    augment = build(augmentation)
-    if not augment.name:
+    if not augmentation.needs_images:
         return tuple(shape)
     if len(shape) != 3:
         raise UserError(
-            f"augmentation '{augment.name}' needs images [H, W, C]; this data set has examples {list(shape)}."
+            f"augmentation '{augmentation.name}' needs images [H, W, C]; this data set has examples {list(shape)}."
         )
-    return jax.eval_shape(augment.evaluation, jax.ShapeDtypeStruct((1, *shape), jnp.uint8)).shape[1:]
+    return jax.eval_shape(augmentation.evaluation, jax.ShapeDtypeStruct((1, *shape), jnp.uint8)).shape[1:]
 
 
-def normaliser(mean, std, augmentation: str | Choice | Augmentation = "none"):
+def normaliser(mean, std, augmentation: Augmentation = NONE) -> Callable:
     """Returns batch -> batch, the preparation of what is tested on: the augmentation's central cut, then per channel
 
         x <- (x / 255 if uint8 - mean) / std
 
-    in float32; inputs that are no numbers to scale (tokens) stay as they are.
+    in float32; inputs that are not to be scaled (tokens) stay as they are.
+
+    Args:
+      mean: per channel, or None: x is not normalised.
+      std: per channel, likewise.
+      augmentation: what happens to images.
     """
-    cut = build(augmentation).evaluation
 
     def normalise(batch):
-        return batch | {"x": _scaled(cut(batch["x"]), mean, std)}
+        return batch | {"x": _scaled(augmentation.evaluation(batch["x"]), mean, std)}
 
     return normalise
 
@@ -132,13 +140,18 @@ def _scaled(x, mean, std):
     return x
 
 
-def train_preparation(mean, std, augmentation: str | Choice | Augmentation = "none"):
-    """Returns (batch, key) -> batch: augmentation of the stored image (crops pad with black), then normalisation."""
-    augment = build(augmentation)
+def train_preparation(mean, std, augmentation: Augmentation = NONE) -> Callable:
+    """Returns (batch, key) -> batch: augmentation of the stored image (crops pad with black), then normalisation.
+
+    Args:
+      mean: per channel, or None: x is not normalised.
+      std: per channel, likewise.
+      augmentation: what happens to images.
+    """
 
     def prepare(batch, key):
-        if augment.name and batch["x"].ndim != 4:
-            raise UserError(f"augmentation '{augment.name}' needs images [B, H, W, C]; this data set has none.")
-        return batch | {"x": _scaled(augment.train(batch["x"], key), mean, std)}
+        if augmentation.needs_images and batch["x"].ndim != 4:
+            raise UserError(f"augmentation '{augmentation.name}' needs images [B, H, W, C]; this data set has none.")
+        return batch | {"x": _scaled(augmentation.train(batch["x"], key), mean, std)}
 
     return prepare

@@ -16,8 +16,13 @@ def ceil_div(a, b):
 def shuffled(key, size, n_max: int):
     """Returns a uniform permutation of 0..size-1 in the first `size` of n_max places.
 
-    It depends on (key, size) only, not on n_max (threefry draws are prefix-stable), so that the same client shuffles
-    alike whatever cohort it is padded to.
+    It depends on (key, size) only, not on n_max (threefry draws are prefix-stable), so that a client's order is the
+    same whatever cohort it is padded to.
+
+    Args:
+      key: draws it.
+      size: how many are permuted, int32 [].
+      n_max: length of the result.
     """
     bits = jax.random.bits(key, (n_max,), jnp.uint32)
     place = jnp.arange(n_max)

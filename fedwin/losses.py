@@ -12,7 +12,12 @@ LOSSES = Registry("loss")
 
 
 def masked_mean(values, batch):
-    """Mean of per-example values [B] over batch['mask']; over all of them where there is no mask."""
+    """Returns the mean of per-example values over the real examples of a batch.
+
+    Args:
+      values: one per example [B].
+      batch: its 'mask' [B] is 1 for real examples; without one, all are real.
+    """
     mask = batch.get("mask")
     if mask is None:
         return jnp.mean(values)
@@ -21,19 +26,31 @@ def masked_mean(values, batch):
 
 
 def nll(logits, labels):
-    """-f_y + log sum_c exp f_c per example, in float32 at least: logits [..., C], labels int [...] -> [...]."""
+    """Returns the negative log likelihood of each label, in float32 at least.
+
+        -f_y + log sum_c exp f_c
+
+    Args:
+      logits: f [..., C].
+      labels: y, int [...].
+    """
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
     return logsumexp(logits, axis=-1) - picked
 
 
 def stateless(function):
-    """Makes a loss of `function(params, batch, key, info) -> scalar`, for models without statistics."""
+    """Returns a loss for models without statistics, made of (params, batch, key, info) -> scalar."""
     return lambda params, stats, batch, key, info: (function(params, batch, key, info), stats)
 
 
 def from_logits(model, per_example):
-    """Makes a loss of `per_example(logits, batch, info) -> [B]` on a model's training-mode output."""
+    """Returns a loss on a model's training-mode output.
+
+    Args:
+      model: the network.
+      per_example: (logits, batch, info) -> [B].
+    """
 
     def loss(params, stats, batch, key, info):
         output = model.apply(Variables(params, stats), batch, key, True)
@@ -43,16 +60,21 @@ def from_logits(model, per_example):
 
 
 def sequence_nll(logits, labels):
-    """Sum of the non-padding (label > 0) token losses of a row over its fixed length T: [B, T, V], [B, T] -> [B]."""
+    """Returns the sum of a row's token losses, padding left out, over its fixed length T: [B].
+
+    Args:
+      logits: [B, T, V].
+      labels: int [B, T]; 0 is padding.
+    """
     return jnp.sum(jnp.where(labels > 0, nll(logits, labels), 0), axis=-1) / labels.shape[-1]
 
 
 def last_target(tokens):
     """Returns the position [B] at which a model without a time axis predicts, from inputs or labels [B, T].
 
-    0 is padding. The last one, T - 1; where padding fills the row up, the one whose target is the last word: the row's
-    last target is EOS then, which follows every end and is nothing to learn. (So one target a row. A row that ends
-    with EOS at T - 1 looks full from its inputs and keeps EOS as its target; accuracies leave that out.)
+    0 is padding. It is the last position, T - 1, or, in a row that padding fills up, the one whose target is the last
+    word: such a row's last target is EOS, which follows every end and teaches nothing. (A row that ends with EOS at
+    T - 1 looks full from its inputs and keeps EOS as its target; accuracies leave that out.)
     """
     length = tokens.shape[-1]
     real = jnp.max(jnp.where(tokens != 0, jnp.arange(1, length + 1), 0), -1)
@@ -60,7 +82,12 @@ def last_target(tokens):
 
 
 def aligned(logits, labels):
-    """Returns logits [B, T, V] and labels [B, T]; a model without a time axis, [B, V], has one target a row: [B, 1]."""
+    """Returns logits and labels with one time axis of the same length.
+
+    Args:
+      logits: [B, T, V], or [B, V] of a model without a time axis, which has one target per row.
+      labels: int [B, T].
+    """
     if logits.ndim > labels.ndim:
         return logits, labels
     return logits[:, None], jnp.take_along_axis(labels, last_target(labels)[:, None], -1)
@@ -104,9 +131,16 @@ def class_proportions(info, source="train+val", mask=False):
 
 
 def weighted_softmax_nll(logits, labels, shares):
-    """Per-example re-weighted softmax cross-entropy: -f_y + log sum_c a_c exp f_c (thesis Eq. 15).
+    """Returns the re-weighted softmax cross-entropy of each example, [B] (thesis Eq. 15).
 
-    Absent classes (a_c = 0) have exactly zero gradient; logits [B, C], labels [B], shares [C] -> [B].
+        -f_y + log sum_c a_c exp f_c
+
+    Absent classes (a_c = 0) have exactly zero gradient.
+
+    Args:
+      logits: f [B, C].
+      labels: y, int [B].
+      shares: a [C].
     """
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]

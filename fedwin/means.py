@@ -11,7 +11,14 @@ PyTree = Any
 
 
 class Mean(NamedTuple):
-    """A weighted mean in the making: a sum that carries its weight, so that sums of it are sums."""
+    """A weighted mean in the making: a sum that carries its weight, so that sums of it are sums.
+
+        value = sum_i w_i x_i / sum_i w_i
+
+    Attributes:
+      total: sum of w_i x_i.
+      weight: sum of w_i, [].
+    """
 
     total: PyTree
     weight: jax.Array
@@ -22,7 +29,12 @@ class Mean(NamedTuple):
 
 
 def mean(values: PyTree, weight) -> Mean:
-    """Returns `values` as one client's part of a mean weighted by `weight`."""
+    """Returns values as one client's part of a weighted mean.
+
+    Args:
+      values: x_i.
+      weight: w_i, [].
+    """
     return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), values), jnp.asarray(weight, float))
 
 
@@ -33,7 +45,12 @@ class MeanStep(Mean):
 
 
 def mean_step(step: PyTree, weight) -> MeanStep:
-    """Returns a client's step y_i - x as its part of the cohort's mean step."""
+    """Returns a client's step as its part of the cohort's mean step.
+
+    Args:
+      step: y_i - x.
+      weight: w_i, [].
+    """
     return MeanStep(*mean(step, weight))
 
 
@@ -48,5 +65,5 @@ def mean_step_of(message: PyTree) -> MeanStep | None:
 
 
 def with_mean_step(message: PyTree, step: Mean) -> PyTree:
-    """Returns the message with another mean step in the place of its own."""
+    """Returns the message with its mean step replaced."""
     return jax.tree.map(lambda x: MeanStep(*step) if _is_mean_step(x) else x, message, is_leaf=_is_mean_step)

@@ -13,16 +13,32 @@ def as_schedule(value) -> Callable:
 
 
 def exponential(lr0: float, decay: float = 0.0):
-    """Returns the schedule lr0 (1 - decay)^t of the 0-based round t; raises UserError unless 0 <= decay < 1."""
+    """Returns an exponentially decaying schedule of the 0-based round t.
+
+        lr0 (1 - decay)^t
+
+    Args:
+      lr0: rate of round 0.
+      decay: in [0, 1).
+
+    Raises:
+      UserError: for another decay.
+    """
     if not 0 <= decay < 1:
         raise UserError(f"lr_decay={decay} must lie in [0, 1).")
     return lambda round: lr0 * jnp.power(1 - decay, jnp.asarray(round, float))
 
 
 def first_round(start, num_rounds: int, name: str) -> int:
-    """Reads `start`: a float is a fraction of num_rounds, an integer the 0-based round.
+    """Returns the 0-based round that `start` means.
 
-    Raises UserError for a negative start or a fraction above 1.
+    Args:
+      start: a float is a fraction of num_rounds, an integer the round itself.
+      num_rounds: T.
+      name: whose start, for error lines.
+
+    Raises:
+      UserError: for a negative start or a fraction above 1.
     """
     if isinstance(start, bool) or not isinstance(start, (int, float)):
         raise UserError(f"{name}: start={start} is not a number; write 0.75 (fraction of the rounds) or 300 (round).")

@@ -27,17 +27,17 @@ def scale(s, a):
 
 
 def axpy(s, a, b):
-    """s * a + b, in the dtype of b."""
+    """Returns s * a + b, in the dtype of b."""
     return map(lambda x, y: (s * x + y).astype(y.dtype), a, b)
 
 
 def lerp(t, a, b):
-    """(1 - t) * a + t * b."""
+    """Returns (1 - t) * a + t * b, in the dtype of a."""
     return map(lambda x, y: ((1 - t) * x + t * y).astype(x.dtype), a, b)
 
 
 def where(flag, a, b):
-    """a where the scalar `flag` holds, else b: nothing of the side not taken leaks, not even its NaN."""
+    """Returns a if the scalar `flag` holds, else b: nothing of the other side leaks, not even its NaN."""
     return map(lambda x, y: jnp.where(flag, x, y), a, b)
 
 
@@ -50,7 +50,7 @@ def norm(a):
 
 
 def nbytes(a) -> int:
-    """Bytes of a tree of arrays or of jax.ShapeDtypeStruct."""
+    """Returns the bytes of a tree of arrays or of jax.ShapeDtypeStruct."""
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(a))
 
 

@@ -79,9 +79,15 @@ class Window(NamedTuple):
 
 
 def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32) -> Window:
-    """Returns an empty window over vectors [size] for the given window sizes.
+    """Returns an empty window.
 
-    Raises UserError for a window size below 1.
+    Args:
+      size: length P of the vectors.
+      sizes: the window sizes W that sums are kept for.
+      dtype: of the vectors.
+
+    Raises:
+      UserError: for a window size below 1.
     """
     for w in sizes:
         check_size("window", w)
@@ -96,7 +102,15 @@ def check_size(name: str, size) -> None:
 
 
 def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
-    """Appends a vector: S_w <- S_w + v_t - v_{t-w} for every size w; the cost does not depend on w."""
+    """Appends a vector; the cost does not depend on the window sizes.
+
+        S_w <- S_w + v_t - v_{t-w}    for every size w
+
+    Args:
+      window: what it is appended to.
+      vector: v_t [P].
+      sizes: those that `init` was given.
+    """
     slots = window.ring.shape[0]
     vector = vector.astype(window.ring.dtype)
     ring = lax.dynamic_update_index_in_dim(window.ring, vector, window.count % slots, 0)
@@ -111,7 +125,13 @@ def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
 
 
 def mean(window: Window, index: int, w: int):
-    """Returns the mean of the last min(w, count) vectors, [P]; `index` is the position of w among the sizes."""
+    """Returns the mean of the last min(w, count) vectors, [P].
+
+    Args:
+      window: the vectors.
+      index: the position of w among the sizes.
+      w: the window size.
+    """
     filled = jnp.clip(window.count, 1, w)
     return (window.sums[index] - window.compensation[index]) / filled.astype(window.ring.dtype)
 
@@ -131,7 +151,16 @@ class Delay(NamedTuple):
 
 
 def delay(size: int, tau: int, dtype=jnp.float32) -> Delay:
-    """Returns an empty delay line; raises UserError for tau < 1."""
+    """Returns an empty delay line.
+
+    Args:
+      size: length P of the vectors.
+      tau: by how many pushes it delays.
+      dtype: of the vectors.
+
+    Raises:
+      UserError: for tau < 1.
+    """
     check_size("tau", tau)
     return Delay(jnp.zeros((tau, size), dtype), jnp.zeros((), jnp.int32), jnp.zeros(size, dtype))
 

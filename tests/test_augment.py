@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedwin import augment
+from fedwin.augment import AUGMENTATIONS
 from fedwin.errors import UserError
 
 KEY = jax.random.key(3, impl="threefry2x32")
@@ -18,7 +19,7 @@ def coordinates(count, height, width):
 
 
 def test_a_random_cut_of_a_larger_image_is_where_it_says_and_everywhere():
-    cut = np.asarray(augment.AUGMENTATIONS.build("crop_flip:size=6").train(coordinates(400, 8, 10), KEY))
+    cut = np.asarray(AUGMENTATIONS.build("crop_flip:size=6").train(coordinates(400, 8, 10), KEY))
     assert cut.shape == (400, 6, 6, 2) and cut.min() >= 1
     tops = cut[:, 0, 0, 0]
     mirrored = cut[:, 0, 0, 1] > cut[:, 0, 5, 1]
@@ -37,16 +38,18 @@ def test_the_central_cut_is_evaluated_and_the_network_is_of_its_size():
     images = coordinates(3, 8, 10)
     for text in ("crop_flip:size=6", "crop_flip", "flip", "none"):
         shape = (6, 6, 2) if "size" in text else (8, 10, 2)
-        tested = augment.normaliser(None, None, text)({"x": images})["x"]
-        trained = augment.train_preparation(None, None, text)({"x": images}, KEY)["x"]
-        assert tested.shape[1:] == trained.shape[1:] == augment.output_shape(text, (8, 10, 2)) == shape
-    central = augment.normaliser(None, None, "crop_flip:size=6")({"x": images})["x"] * 255
+        built = AUGMENTATIONS.build(text)
+        tested = augment.normaliser(None, None, built)({"x": images})["x"]
+        trained = augment.train_preparation(None, None, built)({"x": images}, KEY)["x"]
+        assert tested.shape[1:] == trained.shape[1:] == augment.output_shape(built, (8, 10, 2)) == shape
+    central = augment.normaliser(None, None, AUGMENTATIONS.build("crop_flip:size=6"))({"x": images})["x"] * 255
     np.testing.assert_allclose(central, images[:, 1:7, 2:8], rtol=1e-6)
 
 
 def test_padding_is_black_before_normalisation_and_nine_places_are_equally_likely():
     images = jnp.full((900, 6, 6, 1), 255, jnp.uint8)
-    out = np.asarray(augment.train_preparation((0.5,), (0.25,), "crop_flip:padding=4")({"x": images}, KEY)["x"])
+    prepare = augment.train_preparation((0.5,), (0.25,), AUGMENTATIONS.build("crop_flip:padding=4"))
+    out = np.asarray(prepare({"x": images}, KEY)["x"])
     assert set(np.unique(out)) == {-2.0, 2.0}
     rows = (out > 0).any((2, 3)).sum(1)  # 6 - |offset| rows are left of the image
     assert abs((rows == 6).mean() - 1 / 9) < 0.04 and abs((rows == 2).mean() - 2 / 9) < 0.05
@@ -55,7 +58,7 @@ def test_padding_is_black_before_normalisation_and_nine_places_are_equally_likel
 def test_tokens_and_floats_are_left_or_scaled():
     tokens = jnp.arange(6).reshape(2, 3)
     assert augment.normaliser((0.5,), (0.5,))({"x": tokens, "y": 1})["x"] is tokens
-    assert augment.output_shape("none", (20,)) == (20,)
+    assert augment.output_shape(AUGMENTATIONS.build("none"), (20,)) == (20,)
     np.testing.assert_allclose(augment.normaliser((1.0,), (2.0,))({"x": jnp.ones((1, 2, 2, 1)) * 3})["x"], 1.0)
 
 
@@ -72,5 +75,5 @@ def test_tokens_and_floats_are_left_or_scaled():
 )
 def test_what_cannot_be_cut_is_refused(text, shape, message):
     with pytest.raises(UserError, match=message) as error:
-        augment.output_shape(text, shape)
+        augment.output_shape(AUGMENTATIONS.build(text), shape)
     assert "\n" not in str(error.value)

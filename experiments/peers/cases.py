@@ -10,10 +10,20 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One workload. Every client takes steps full batches of `batch` of its `examples` examples, shuffled per epoch.
+    """One workload: every client takes `steps` full batches of its examples, shuffled per epoch.
 
-    model: the network's name here and in the peers; shape, classes: of the examples; clients: per round, of `total`;
-    targets: peer -> how many times faster than it fedwin should be on two CPU cores.
+    Attributes:
+      name: of the case.
+      model: the network's name here and in the peers.
+      shape: of one example.
+      classes: C.
+      total: clients of the federation.
+      clients: those of a round.
+      examples: per client.
+      batch: B.
+      epochs: passes over the examples.
+      lr: local learning rate.
+      targets: (peer, how many times faster than it fedwin should be on two CPU cores).
     """
 
     name: str

@@ -17,7 +17,7 @@ from fedwin import core, engine, local, losses, models, observers, plugins, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data.store import make_store
 from fedwin.engine import devices, sampling
-from fedwin.runs import strategy_choice as autotune
+from fedwin.runs import strategy_choice
 
 from . import cases, worker
 
@@ -46,7 +46,7 @@ def step_flops(solver, model, case, params) -> float:
 
 def runner(algorithm, watching, strategy, store, run, case, rounds_max):
     """Returns (run, facts): run(n) trains n rounds, at most rounds_max per dispatch, and returns their seconds."""
-    dispatch = engine.make_rounds(algorithm, watching, strategy)
+    dispatch = engine.Dispatch(algorithm, watching, strategy)
     run, store = strategy.place(run, strategy.placement(run)), strategy.place(store)
     width = strategy.multiple(case.clients)
     flags = np.zeros(rounds_max, bool)
@@ -92,7 +92,7 @@ def prepare_rounds(request):
     setting = core.Setting(case.total, case.clients, 1000, init_fn=lambda key: model.init(key).params, model=model)
     algorithm = ALGORITHMS.build(request.get("algorithm", "fedavg"), setting, solver)
     run = engine.init(algorithm, {}, variables, case.total, jax.random.key(1), jax.random.key(2))
-    strategy = autotune.resolve(request.get("strategy", "default"))
+    strategy = strategy_choice.resolve(request.get("strategy", "default"))
     store = store_of(*cases.examples(case), case.classes)
     rounds, facts = runner(algorithm, {}, strategy, store, run, case, request.get("rounds_max", 50))
     facts["parameters"] = sum(p.size for p in jax.tree.leaves(variables.params))
@@ -112,7 +112,7 @@ def prepare_windows(request):
     watching = {"wima": observers.wima(readings)} if readings else {}
     run = engine.init(algorithm, watching, variables, case.total, jax.random.key(1), jax.random.key(2))
     store = store_of(np.zeros((case.total, 1, 1), np.float32), np.zeros((case.total, 1), np.int32), case.classes)
-    return runner(algorithm, watching, autotune.resolve("default"), store, run, case, 50)
+    return runner(algorithm, watching, strategy_choice.resolve("default"), store, run, case, 50)
 
 
 def prepare_gemm(request):

@@ -95,7 +95,7 @@ def serve(prepare: Callable[[dict], tuple[Callable[[int], float], dict]], about:
                 answer = tasks[request["facts"]][1]
             elif "drop" in request:
                 answer = {"dropped": tasks.pop(request["drop"], None) is not None}
-        except Exception as error:  # the parent reports it and goes on without this task
+        except Exception as error:  # the parent reports it and continues without this task
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
         answers.write(json.dumps(answer) + "\n")

@@ -1,4 +1,4 @@
-"""FedOpt: the server feeds the clients' mean step to an optimiser of its own.
+"""FedOpt: the server feeds the clients' mean step to an optimiser.
 
     Delta = sum_i p_i (x - y_i)                        a pseudo-gradient
     server   x <- x - SERVEROPT(Delta)                 initialised once, its state kept for the whole run

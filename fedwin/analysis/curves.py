@@ -18,7 +18,7 @@ def rounds_to_target(accuracy, target: float, rounds=None) -> int | None:
       rounds: the round of each evaluation, by default 1, 2, ... [n].
 
     Raises:
-      UserError: when there are more or fewer rounds than accuracies, rounds do not grow, or the target is no number.
+      UserError: when there are more or fewer rounds than accuracies, rounds do not grow, or the target is not a number.
     """
     accuracy = array("rounds_to_target: accuracy", accuracy, 1)
     rounds = np.arange(1, len(accuracy) + 1) if rounds is None else array("rounds_to_target: rounds", rounds, 1)

@@ -103,7 +103,7 @@ def by_ownership(losses, owner) -> tuple[np.ndarray, np.ndarray]:
       ([K], [K]).
 
     Raises:
-      UserError: when an owner is no client, a client has no example, or there are fewer than two clients.
+      UserError: when an owner is not a client, a client has no example, or there are fewer than two clients.
     """
     losses = array("by_ownership: losses", losses, 2)
     own = _owners(owner, *losses.shape) == np.arange(len(losses))[:, None]

@@ -55,7 +55,7 @@ def vector(model) -> np.ndarray:
 def mix(coefficients, models):
     """Returns an affine combination of models, statistics included: sum_i c_i w_i.
 
-    A coefficient of 1 beside zeros returns that very model. Otherwise leaves that are no floats (counters) are the
+    A coefficient of 1 beside zeros returns that very model. Otherwise leaves that are not floats (counters) are the
     first model's; every leaf keeps its dtype. mix([1/3, 1/3, 1/3], models) is a plain mean.
 
     >>> import numpy as np

@@ -24,7 +24,7 @@ def recomputed(model, variables: Variables, batches) -> Variables:
       batches: normalised batches as model.apply reads them, with 'mask' [B] (0 = padding) if they have one.
 
     Raises:
-      UserError: when no batch has an example, or statistics are no floats (haiku's counters).
+      UserError: when no batch has an example, or statistics are not floats (haiku's counters).
 
     Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018,
     https://arxiv.org/abs/1803.05407.

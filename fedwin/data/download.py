@@ -37,7 +37,7 @@ def sources(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
 def fetch(
     url: str, folder, kind: str | None = None, checksum: str | None = None, progress=lambda done, total: None
 ) -> pathlib.Path:
-    """Downloads a file to `folder` unless it is there, going on where an earlier attempt broke off.
+    """Downloads a file to `folder` unless it is there, resuming where an earlier attempt broke off.
 
     Args:
       url: address of the file.

@@ -1,6 +1,6 @@
 """Examples that are decoded when they are asked for: image sets larger than the memory, and memory-mapped caches.
 
-`Images` stands where an array of images would: it has shape, dtype, length, and indexing decodes. `ExampleSource`
+`Images` takes the place of an array of images: it has shape, dtype, length, and indexing decodes. `ExampleSource`
 gathers rows of all features and prepares the next ones on threads while the present ones are in use.
 """
 

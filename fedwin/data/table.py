@@ -8,7 +8,7 @@ STAND_INS = ("stand-ins", "`<name>_synthetic`", "nothing to get", "like the orig
 
 
 def markdown() -> str:
-    """Returns the table of the README: a row per data set that has a title, those of one's own files last."""
+    """Returns the table of the README: a row per data set that has a title, those of user files last."""
     known = [entry for entry in DATASETS.entries.values() if entry.facts["title"]]
     known.sort(key=lambda entry: (entry.facts["sizes"] == "your own", entry.facts["title"].lower()))
     rows = []

@@ -1,8 +1,8 @@
 """Rounds: the complete state of a run, one round of it, and many rounds in one dispatch."""
 
 from fedwin.data.store import Store
-from fedwin.engine.dispatch import Dispatch, make_rounds
+from fedwin.engine.dispatch import Dispatch
 from fedwin.engine.rounds import Cohorts, RunState, init, one_round, read_out
 from fedwin.residence.rows import init_rows
 
-__all__ = ["Cohorts", "Dispatch", "RunState", "Store", "init", "init_rows", "make_rounds", "one_round", "read_out"]
+__all__ = ["Cohorts", "Dispatch", "RunState", "Store", "init", "init_rows", "one_round", "read_out"]

@@ -19,7 +19,14 @@ PACKED_BYTES = 1 << 20
 
 
 class Shared(NamedTuple):
-    """What every client of a phase sees alike."""
+    """What every client of a phase sees alike.
+
+    Attributes:
+      down: what the server broadcasts.
+      stats: the model's statistics.
+      round: completed rounds, int32 [].
+      store: the clients' data.
+    """
 
     down: Any
     stats: Any
@@ -28,7 +35,15 @@ class Shared(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What differs by client, leading axis C."""
+    """What differs by client, with a leading axis C.
+
+    Attributes:
+      id: global number, -1 = padding.
+      row: its row of the store.
+      slot: its row of the client table.
+      key: its PRNG key of this phase.
+      state: its row of the table, as it was before this phase.
+    """
 
     id: Any
     row: Any
@@ -90,9 +105,16 @@ def _all_gather(rows):
 
 
 def each(one: Callable, shared, own, strategy: Strategy):
-    """Maps `one` over the cohort and sums: returns (sums, rows [C, ...]).
+    """Maps a function over the cohort and sums; the result is the same for every strategy, to rounding.
 
-    The result is the same for every strategy to rounding; C must be a multiple of strategy.multiple.
+    Args:
+      one: (shared, own) -> (what is summed, row), as from `work`.
+      shared: what all clients see.
+      own: what differs by client [C, ...]; C must be a multiple of strategy.multiple.
+      strategy: how the cohort is mapped.
+
+    Returns:
+      (sums, rows [C, ...]).
     """
     if strategy.mesh is not None:
         inner = strategy._replace(mesh=None)

@@ -15,7 +15,12 @@ from fedwin.core import Algorithm
 
 
 class Bytes(NamedTuple):
-    """down: received, up: sent, by one client in one round."""
+    """What one client transfers in one round.
+
+    Attributes:
+      down: bytes received.
+      up: bytes sent.
+    """
 
     down: int
     up: int
@@ -24,11 +29,15 @@ class Bytes(NamedTuple):
 def communication(algorithm: Algorithm, params, store: engine.Store, n_max: int = 1, stats=()) -> Bytes:
     """Returns the bytes per client and round, summed over the algorithm's phases, without running anything.
 
-    Args:
-      algorithm: what is counted; params, stats: the model; store: the clients' data (shapes suffice); n_max: examples
-        of the largest client.
     Model statistics travel where there are any: down unless the client holds them already, up from every phase that
     returns them.
+
+    Args:
+      algorithm: what is counted.
+      params: the model's parameters; shapes suffice.
+      store: the clients' data; shapes suffice.
+      n_max: examples of the largest client.
+      stats: the model's statistics, () without.
     """
     state = jax.eval_shape(algorithm.init, params, jax.random.key(0))
     client = jax.eval_shape(functools.partial(_client, algorithm, n_max), params, stats, store)
@@ -42,14 +51,19 @@ def communication(algorithm: Algorithm, params, store: engine.Store, n_max: int 
         down += _nbytes(sent[0]) + (tree.nbytes(stats) if unknown else 0)
         up += _nbytes(sent[1]) + tree.nbytes(update.stats)
         # Only what clients return changes the statistics: a later phase on the old ones need not send them.
-        unknown = bool(jax.tree.leaves(update.stats))
+        unknown = not tree.is_empty(update.stats)
         # A later phase sees the state that the earlier ones leave behind.
         params, state = jax.eval_shape(phase.server, params, state, update.message, client.round)
     return Bytes(down, up)
 
 
 def overhead(counted: Bytes, params) -> float:
-    """Returns (down + up) / 2 in models: FedAvg is 1."""
+    """Returns the traffic in models, (down + up) / 2: FedAvg's is 1.
+
+    Args:
+      counted: the bytes.
+      params: the model.
+    """
     return (counted.down + counted.up) / (2 * tree.nbytes(params))
 
 

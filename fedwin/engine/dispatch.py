@@ -17,7 +17,7 @@ from fedwin.engine.strategy import Strategy
 
 
 def _nothing(shape):
-    """What stands for a value that was not computed: NaN, or 0 for integers."""
+    """Returns what takes the place of a value that was not computed: NaN, or 0 for integers."""
     return jnp.full(shape.shape, jnp.nan if jnp.issubdtype(shape.dtype, jnp.inexact) else 0, shape.dtype)
 
 
@@ -122,6 +122,3 @@ class Dispatch:
                 **placed,
             )
         return self._compiled(run, store, cohorts, test, n, flags, n_max=n_max)
-
-
-make_rounds = Dispatch

@@ -25,7 +25,11 @@ TEST_BYTES = 4 << 30
 class MeanOfMeans(NamedTuple):
     """An unweighted mean of groups' means in the making: sums [..., G] that carry their weights.
 
-    value = (1/G) sum_g total_g / weight_g, over the groups that have any weight.
+        value = (1/G) sum_g total_g / weight_g, over the groups that have any weight
+
+    Attributes:
+      total: sums over the examples of each group [..., G].
+      weight: their numbers [..., G].
     """
 
     total: Any
@@ -84,7 +88,13 @@ def _fitting(name: str, features: dict[str, Any], total: int, count: int) -> int
 
 
 def batches(examples: dict[str, np.ndarray], batch_size: int, multiple: int = 1) -> dict[str, np.ndarray]:
-    """Packs examples into [n, B, ...] with a 'mask' [n, B] (0 = padding); n is a multiple of `multiple`."""
+    """Packs examples into batches [n, B, ...] with a 'mask' [n, B], 0 = padding.
+
+    Args:
+      examples: feature -> [N, ...].
+      batch_size: B at most.
+      multiple: n becomes a multiple of it.
+    """
     total = len(next(iter(examples.values())))
     batch_size = min(batch_size, -(-total // multiple))
     count = -(-total // (batch_size * multiple)) * multiple
@@ -109,7 +119,9 @@ def measure_of(dataset: Dataset) -> Callable:
 def classification(domains: tuple[str, ...] = ()) -> Callable:
     """Returns (logits [B, C], batch) -> {'loss', 'accuracy'} as Means over the real examples.
 
-    With domains, 'accuracy' is the unweighted mean of the domains' accuracies, and 'accuracy_<domain>' each of them.
+    Args:
+      domains: names; 'accuracy' is then the unweighted mean of the domains' accuracies, and 'accuracy_<domain>' each
+        of them.
     """
 
     def measure(logits, batch):
@@ -159,6 +171,12 @@ def make_probe(model, normalise: Callable, measure: Callable, strategy: Strategy
 
     All models run through one loop body, so that many read-outs cost one compilation; on a mesh every device takes its
     share of the batches.
+
+    Args:
+      model: the network.
+      normalise: batch -> batch, before the network sees it.
+      measure: (logits, batch) -> metric -> Mean, as from `measure_of`.
+      strategy: whose devices are used.
     """
 
     def one(variables: Variables, test):

@@ -29,7 +29,7 @@ class Cohorts(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """Everything that a run needs to go on: the complete resume point.
+    """Everything that a run needs to continue: the complete resume point.
 
     Attributes:
       params: the server model's parameters.
@@ -61,7 +61,7 @@ def init(
       model: the initial model.
       num_slots: rows of the client table (K where it lives on the device).
       key: base key of everything random inside rounds.
-      init_key: draws what server and client states begin with; default: `key`.
+      init_key: draws what server and client states begin with; `key` by default.
     """
     params, stats = model
     init_key = key if init_key is None else init_key
@@ -131,7 +131,13 @@ def one_round(
 
 
 def read_out(algorithm: Algorithm, observers: dict[str, Observer], run: RunState) -> dict[str, Variables]:
-    """Returns the models to evaluate, by name; 'model' is the algorithm's own."""
+    """Returns the models to evaluate, by name; 'model' is the algorithm's own.
+
+    Args:
+      algorithm: what is run.
+      observers: name -> Observer.
+      run: the state.
+    """
     model = algorithm.eval_model(Variables(run.params, run.stats), run.state)
     out = {"model": model}
     for name, state in run.observers.items():

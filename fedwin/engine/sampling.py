@@ -12,25 +12,44 @@ def cohort(seed: int, round: int, num_clients: int, clients_per_round: int) -> n
 
     A function of (seed, round) alone: the same for every method, so comparisons are paired, and a resumed run needs no
     sampler state.
+
+    Args:
+      seed: the run's.
+      round: 0-based.
+      num_clients: K.
+      clients_per_round: C.
     """
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, _TAG, round])))
     return generator.choice(num_clients, clients_per_round, replace=False).astype(np.int32)
 
 
 def cohorts(seed: int, first: int, rounds: int, num_clients: int, clients_per_round: int) -> np.ndarray:
-    """Returns the cohorts of rounds first .. first + rounds - 1, int32 [rounds, C]."""
+    """Returns the cohorts of several rounds, int32 [rounds, C].
+
+    Args:
+      seed: the run's.
+      first: the first round, 0-based.
+      rounds: how many rounds.
+      num_clients: K.
+      clients_per_round: C.
+    """
     return np.stack([cohort(seed, first + r, num_clients, clients_per_round) for r in range(rounds)])
 
 
 def check_cohort(ids: np.ndarray) -> None:
-    """Raises UserError for a client that stands twice in one round of ids [R, C]; -1 is padding."""
+    """Checks that no round has a client twice.
+
+    Args:
+      ids: of the clients, int32 [R, C]; -1 is padding.
+
+    Raises:
+      UserError: naming the first duplicate client.
+    """
     ordered = np.sort(ids, axis=-1)
     again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     if again.any():
         round, place = np.argwhere(again)[0]
-        raise UserError(
-            f"cohort {round}: client {ordered[round, place]} stands twice; a round draws without replacement."
-        )
+        raise UserError(f"cohort {round}: duplicate client {ordered[round, place]}; a round draws without replacement.")
 
 
 def check_clients_per_round(clients_per_round: int, num_clients: int) -> None:

@@ -81,7 +81,7 @@ def _written(function: Callable) -> Callable:
 
 
 def _code(function: Callable) -> tuple[str, str | None]:
-    """(name, file:line) of a function; the line is None for what has no code of its own."""
+    """(name, file:line) of a function; the line is None for what is not written in Python."""
     function = _written(function)
     code = getattr(function, "__code__", None)
     name = getattr(function, "__name__", type(function).__name__).strip("<>")

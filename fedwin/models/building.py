@@ -64,7 +64,7 @@ def check_size(network: str, option: str, value: int, most: int = WIDEST) -> int
       most: the largest one that is accepted.
 
     Raises:
-      UserError: when it is no integer in 1..most.
+      UserError: when it is not an integer in 1..most.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UserError(f"{network}: {option}={value} must be an integer >= 1.")

@@ -35,7 +35,7 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
     """
     if not all(hasattr(model, field) for field in Model._fields):
         raise UserError(
-            f"a {type(model).__name__} is no fedwin.models.Model; wrap it with models.from_flax, from_haiku or "
+            f"a {type(model).__name__} is not a fedwin.models.Model; wrap it with models.from_flax, from_haiku or "
             "from_fedjax."
         )
     who = f"model '{model.name}'"

@@ -17,7 +17,7 @@ def compute_dtype(dtype: Any):
     dtype(bfloat16)
 
     Raises:
-      UserError: when it is no floating-point type.
+      UserError: when it is not a floating-point type.
     """
     try:
         found = jnp.dtype(dtype)

@@ -5,6 +5,7 @@ the dispatch after it, `close()`.
 """
 
 import concurrent.futures
+import threading
 import time
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ import jax
 import numpy as np
 
 from fedwin.data.federation import Federation
+from fedwin.data.integrity import check_arrays
 from fedwin.data.reader import ExampleSource, Images
 from fedwin.data.store import Store, make_store
 from fedwin.residence.addresses import distinct, places
@@ -92,10 +94,25 @@ def capacities(sizes: np.ndarray, clients: int) -> tuple[int, ...]:
     return usual, int(np.ceil(np.sqrt(usual * bound))), bound
 
 
+def _in_background(function: Callable, *args) -> concurrent.futures.Future:
+    """Calls a function in a thread that does not keep the process from ending."""
+    future: concurrent.futures.Future = concurrent.futures.Future()
+
+    def call():
+        try:
+            future.set_result(function(*args))
+        except BaseException as error:  # whoever asks for the result gets it
+            future.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    return future
+
+
 class Streamed:
     """Packs the examples of a dispatch's clients and places them on the device, the next dispatch's while one trains.
 
-    Addresses inside the Store are rows of the dispatch's clients, so algorithms can't tell it from a resident one.
+    Addresses inside the Store are rows of the dispatch's clients, so algorithms can't tell it from a resident one. A
+    packed cache is compared with its checksums beside the training.
 
     Args:
       federation: whose examples.
@@ -129,7 +146,9 @@ class Streamed:
         self.capacity = self.capacities[0]
         self.weight = (self.sizes / self.sizes.sum()).astype(np.float32)
         train = federation.dataset.train
-        self.source = ExampleSource({name: train[name] for name in ("x", "y")})
+        features = {name: train[name] for name in ("x", "y")}
+        self.source = ExampleSource(features)
+        self._checked = _in_background(check_arrays, features)
         # One dispatch after the other: the source reads each on all cores.
         self.ahead = concurrent.futures.ThreadPoolExecutor(1)
         self.waited = 0.0
@@ -146,7 +165,13 @@ class Streamed:
             self._expected[ids.tobytes()] = self.ahead.submit(self._pack, ids)
 
     def take(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
-        """Returns the placed Store and every client's row of it, int32 in the shape of `ids`; waits for it."""
+        """Returns the placed Store and every client's row of it, int32 in the shape of `ids`; waits for it.
+
+        Raises:
+          UserError: the examples come from a packed cache that was found to be damaged.
+        """
+        if self._checked.done():
+            self._checked.result()
         begun = time.monotonic()
         self.expect(ids)
         found = self._expected.pop(ids.tobytes()).result()

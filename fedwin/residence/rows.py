@@ -35,7 +35,14 @@ class Rows(NamedTuple):
 
 
 def init_rows(algorithm: Algorithm, params, ids, init_key):
-    """Returns the table rows of clients that have not taken part yet, stacked along axis 0."""
+    """Returns the table rows of clients that have not taken part yet, stacked along axis 0.
+
+    Args:
+      algorithm: its client_init makes them.
+      params: the initial model.
+      ids: the clients, int32 [n].
+      init_key: draws what is random in them.
+    """
     return jax.jit(jax.vmap(algorithm.client_init, (None, 0, None)))(params, ids, init_key)
 
 
@@ -174,6 +181,13 @@ class HostRows:
 
 
 def on_host(algorithm: Algorithm, params, num_clients: int, choice: str) -> bool:
-    """Whether rows live on the host: asked for ('host'), or larger than HOST_TABLE_BYTES ('auto')."""
+    """Whether rows live on the host.
+
+    Args:
+      algorithm: whose rows.
+      params: the model; shapes suffice.
+      num_clients: K.
+      choice: 'host', 'device', or 'auto': where the table is larger than HOST_TABLE_BYTES.
+    """
     size = tree.nbytes(row_shapes(algorithm, params))
     return size > 0 and (choice == "host" or (choice == "auto" and size * num_clients > HOST_TABLE_BYTES))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedwin import augment, core, data, engine, local, models, observers
+from fedwin import augment, core, data, engine, local, models, observers, wrappers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data.federation import Federation, federate
 from fedwin.engine import sampling
@@ -24,8 +24,6 @@ from fedwin.runs.choices import Choices, choices_of
 from fedwin.runs.config import Config
 from fedwin.runs.schedule import Schedule
 from fedwin.schedules import exponential
-from fedwin.wrappers import build_all as build_wrappers
-from fedwin.wrappers import wrapped, wrapped_solver
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,8 +157,8 @@ def _solver(config: Config, choices: Choices, model, federations, prepare: Calla
     )
 
 
-def _algorithm(choice: Choice, wrappers, setting: core.Setting, solver: local.Solver) -> core.Algorithm:
-    return wrapped(ALGORITHMS.build(choice, setting, solver), wrappers)
+def _algorithm(choice: Choice, around, setting: core.Setting, solver: local.Solver) -> core.Algorithm:
+    return wrappers.wrapped(ALGORITHMS.build(choice, setting, solver), around)
 
 
 def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = None) -> Trial:
@@ -182,7 +180,7 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     choices = choices_of(config, named_model=model is None)
     set_precision(config.precision)
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
-    augmentation = augment.build(choices.augmentation)
+    augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
     shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
     if choices.model is not None:
         model = MODELS.build(choices.model, shape, dataset.num_classes)
@@ -194,10 +192,10 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     setting = core.Setting(
         num_clients, config.clients_per_round, config.num_rounds, lambda key: model.init(key).params, model
     )
-    wrappers = build_wrappers(choices.wrappers, setting)
+    around = wrappers.build_all(choices.wrappers, setting)
     preparation = augment.train_preparation(dataset.mean, dataset.std, augmentation)
-    solver = wrapped_solver(_solver(config, choices, model, federations, preparation), wrappers)
-    algorithm_of = functools.partial(_algorithm, choices.algorithm, wrappers, setting)
+    solver = wrappers.wrapped_solver(_solver(config, choices, model, federations, preparation), around)
+    algorithm_of = functools.partial(_algorithm, choices.algorithm, around, setting)
     watching = observers.build_all(choices.observers, setting)
     normalise = augment.normaliser(dataset.mean, dataset.std, augmentation)
     schedule = Schedule(

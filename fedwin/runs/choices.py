@@ -15,7 +15,17 @@ from fedwin.wrappers import WRAPPERS
 
 
 class Choices(NamedTuple):
-    """The names that a Config gives, parsed and checked once; None where an object takes a name's place."""
+    """The names that a Config gives, parsed and checked once.
+
+    Attributes:
+      algorithm: with --server_lr and --weighting among its parameters.
+      wrappers: innermost first.
+      observers: in the order given.
+      loss: the local loss.
+      augmentation: of training images.
+      model: with the dtype of --precision; None where an object takes its place.
+      partition: None for the data set's own.
+    """
 
     algorithm: Choice
     wrappers: list[Choice]
@@ -27,7 +37,11 @@ class Choices(NamedTuple):
 
 
 def algorithm_choice(config: Config) -> Choice:
-    """Returns the algorithm with --server_lr and --weighting among its parameters, where it takes them."""
+    """Returns the algorithm with --server_lr and --weighting among its parameters.
+
+    Raises:
+      UserError: it is unknown, does not take them, or they are given twice.
+    """
     choice = ALGORITHMS.check(config.algorithm)
     options = ALGORITHMS.options(choice.name)
     for name, value in (("server_lr", config.server_lr), ("weighting", config.weighting)):
@@ -51,7 +65,15 @@ def model_choice(config: Config) -> Choice:
 
 
 def choices_of(config: Config, named_model: bool = True) -> Choices:
-    """Parses and checks the names of a Config; raises UserError for an unknown name or parameter."""
+    """Parses and checks the names of a Config.
+
+    Args:
+      config: the flags.
+      named_model: whether the model is given by name, not as an object.
+
+    Raises:
+      UserError: for an unknown name or parameter.
+    """
     return Choices(
         algorithm_choice(config),
         [WRAPPERS.check(text) for text in config.wrap],

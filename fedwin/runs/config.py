@@ -183,9 +183,9 @@ class Config:
 
 
 def _integer(seed):
-    """Returns a seed that is written in digits as an integer, anything else as it is."""
+    """Returns a seed written in digits as an integer, anything else unchanged."""
     text = seed.strip() if isinstance(seed, str) else seed
-    # isdecimal admits other scripts' digits; int reads them, which nobody means.
+    # isdecimal admits digits of other scripts, which int would read.
     return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20 else seed
 
 

@@ -18,8 +18,8 @@ from fedwin.runs.storage import Growing, writing
 class Events:
     """The event file of one seed.
 
-    Written here, by this thread: tensorboardX's SummaryWriter has one of its own, and waits for it for ever once it has
-    died of a full disk.
+    Written by the calling thread: tensorboardX's SummaryWriter has a thread of its own, and waits for it for ever once
+    that has died of a full disk.
 
     Args:
       directory: created on the first event.

@@ -95,7 +95,14 @@ class Identity:
 
 
 def identity(config: Config, hashes: dict[str, str], strategy: str, imports: dict[str, str]) -> Identity:
-    """Returns the identity of a run on this machine."""
+    """Returns the identity of a run on this machine.
+
+    Args:
+      config: the flags.
+      hashes: of the data, as from `data_hashes`.
+      strategy: how cohorts are mapped.
+      imports: imported file or module -> hash of its content.
+    """
     device = jax.devices()[0]
     kind = f"{device.platform} {device.device_kind}"
     return Identity(jsonable(config.decisive()), hashes, jax.__version__, kind, strategy, imports)

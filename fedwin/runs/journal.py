@@ -43,7 +43,7 @@ class Journal:
         self.seed, self.logbook, self.checkpoints, self.rows = seed, logbook, checkpoints, rows
         self.down, self.up = bytes_per_round
         self.seconds, self.compile_seconds, self.diverged_at = seconds, compile_seconds, diverged_at
-        self.steady = tuple(steady)
+        self.steady = (steady[0], steady[1])
         self.lines: list[dict[str, Any]] = []
         self._hash = LinesHash(logbook.lines(seed) if logbook is not None else ())
         self._saved: int | None = None

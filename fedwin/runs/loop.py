@@ -63,13 +63,13 @@ def _flags(schedule, completed: int, end: int, length: int) -> np.ndarray:
 
 
 def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str | None = None) -> Result:
-    """Trains one seed from where `run` stands to the last round.
+    """Trains one seed from the rounds that `run` has completed to the last round.
 
     Args:
       run: a placed state (donated).
       parts: what the loop works with.
       journal: where evaluations and checkpoints go.
-      label: stands before progress lines; None = show no progress.
+      label: what begins progress lines; None = show no progress.
     """
     schedule, cohorts = parts.cohorts.schedule, parts.cohorts
     completed, dispatches = int(run.round), 0

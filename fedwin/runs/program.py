@@ -9,7 +9,7 @@ from fedwin.engine import evaluate
 from fedwin.engine.communication import Bytes
 from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
-from fedwin.residence import examples as residence
+from fedwin.residence.examples import Resident, examples_of
 from fedwin.residence.rows import DeviceRows, HostRows, on_host
 from fedwin.runs.build import Trial, seed_keys
 
@@ -32,7 +32,7 @@ class Program:
         self.trial, self.strategy, self.bytes_per_client = trial, strategy, bytes_per_client
         dataset, config = trial.dataset, trial.config
         probe = evaluate.make_probe(trial.model, trial.normalise, evaluate.measure_of(dataset), strategy)
-        self.dispatch = engine.make_rounds(trial.algorithm, trial.observers, strategy, probe)
+        self.dispatch = engine.Dispatch(trial.algorithm, trial.observers, strategy, probe)
         self._read_out = jax.jit(lambda run: engine.read_out(trial.algorithm, trial.observers, run))
         self._probe = jax.jit(probe)
         batches = evaluate.batches(test, config.eval_batch_size, strategy.num_devices)
@@ -46,7 +46,7 @@ class Program:
     def examples(self, seed: int):
         """Returns the residence of a seed's examples; those on the device are shared by all seeds."""
         config = self.trial.config
-        found = residence.examples_of(
+        found = examples_of(
             self.trial.federations[seed],
             config.examples,
             self.strategy,
@@ -54,7 +54,7 @@ class Program:
             config.rounds_per_dispatch,
             self._examples,
         )
-        if isinstance(found, residence.Resident):
+        if isinstance(found, Resident):
             self._examples = found.store.examples
         return found
 
@@ -84,7 +84,13 @@ class Program:
 
 
 def memory(run: engine.RunState, examples, strategy: Strategy) -> str:
-    """Returns a line about what a run will hold in memory, over all devices; shapes suffice."""
+    """Returns a line about what a run will hold in memory, over all devices.
+
+    Args:
+      run: the state; shapes suffice.
+      examples: the residence of the examples.
+      strategy: whose devices are counted.
+    """
     copies = strategy.num_devices
     held = {
         "examples": examples.nbytes * copies,

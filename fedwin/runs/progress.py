@@ -66,7 +66,7 @@ class Progress:
     """A bar with rounds per second and ETA on a terminal, a plain line every few seconds elsewhere.
 
     Args:
-      label: what stands before each line; None = say nothing.
+      label: what begins each line; None = print nothing.
       total: rounds in all.
       done: rounds completed before this process began.
     """

@@ -27,7 +27,7 @@ def missing(schedule: Schedule, lines: list[dict[str, Any]], start: int, round: 
 def newest(
     checkpoints: Checkpoints, schedule: Schedule, lines: list[dict[str, Any]], seed: int, start: int
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """Returns (leaves, extra) of the checkpoint to go on from; None for a run without any.
+    """Returns (leaves, extra) of the checkpoint to resume from; None for a run without any.
 
     Args:
       checkpoints: the seed's.

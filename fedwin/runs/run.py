@@ -69,7 +69,7 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
 
 
 def _settled(directory, trial: Trial, known, strategy: str, imports: dict[str, str], say: Say) -> identity.Identity:
-    """Writes config.json of a new run; compares that of a resumed one with what is there today."""
+    """Writes config.json of a new run; compares that of a resumed one with the data and versions of today."""
     config = trial.config
     hashes = identity.data_hashes(trial.federations)
     about = identity.identity(config, hashes, strategy, imports)

@@ -69,7 +69,7 @@ def fastest(trial: Trial, say: Callable[[str], None]) -> str:
 def _seconds_per_round(trial: Trial, strategy: Strategy) -> float:
     clients, seed = trial.config.clients_per_round, trial.config.seeds[0]
     federation = trial.federations[seed]
-    dispatch = engine.make_rounds(trial.algorithm, {}, strategy)
+    dispatch = engine.Dispatch(trial.algorithm, {}, strategy)
     ids = np.full((ROUNDS, strategy.multiple(clients)), -1, np.int32)
     ids[:, :clients] = sampling.cohorts(seed, 0, ROUNDS, federation.num_clients, clients)
     # A few rounds need no more of a large federation than their own clients.

@@ -180,7 +180,7 @@ def client_models(
     store, rows = examples.take(ids[None])
     slots = np.arange(len(ids), dtype=np.int32)
 
-    def train(run, store):
+    def trained_models(run, store):
         model = Variables(run.params, run.stats)
         blank = tree.map(lambda leaf: jnp.zeros((len(ids), *leaf.shape), leaf.dtype), model)
         table = _Row(tree.map(lambda leaf: leaf[ids], run.table), blank)
@@ -189,6 +189,6 @@ def client_models(
         after, _ = engine.one_round(algorithm, {}, Strategy(), n_max, state, store, ids, rows[0], slots)
         return after.table.model
 
-    found = jax.device_get(jax.jit(train)(trained.run, store))
+    found = jax.device_get(jax.jit(trained_models)(trained.run, store))
     examples.close()
     return [tree.map(lambda leaf: leaf[k], found) for k in range(len(ids))]

@@ -114,7 +114,7 @@ class Bench:
 
     def compiled(self, watch, strategy):
         """Returns the loop; it compiles once, at its first call."""
-        rounds = engine.make_rounds(self.algorithm, watch, strategy, compiler_options=compile_options())
+        rounds = engine.Dispatch(self.algorithm, watch, strategy, compiler_options=compile_options())
         # Accelerators multiply in less than float32 by default.
         exact = jax.default_matmul_precision("highest")(rounds)
         exact.traces = rounds.traces

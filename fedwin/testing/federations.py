@@ -140,7 +140,7 @@ def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: in
 
 
 def probe(strategy: Strategy = Strategy()):
-    """Returns the evaluation of `network()`, as engine.make_rounds takes it."""
+    """Returns the evaluation of `network()`, as engine.Dispatch takes it."""
     return evaluate.make_probe(network(), augment.normaliser(None, None), evaluate.classification(), strategy)
 
 

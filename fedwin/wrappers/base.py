@@ -108,7 +108,7 @@ def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Ca
       algorithm: what is wrapped.
       init: (params, inner state, key) -> own state.
       update: (own state, Variables, inner state, round) -> (own state, Variables).
-      eval_model: (Variables, Wrapped) -> Variables; default: the wrapped algorithm's.
+      eval_model: (Variables, Wrapped) -> Variables; by default the wrapped algorithm's.
     """
 
     def server(params, state, stats, round):
@@ -133,7 +133,14 @@ def only_round_trip(algorithm: Algorithm, name: str) -> Phase:
 
 
 def with_fading(flag, state, source, fades: Callable[[Any], bool]):
-    """`state`, but where `flag` holds, with the nodes of `source` that fade; nothing else of a state is taken over."""
+    """Returns a state whose fading nodes are those of another one, if a flag holds.
+
+    Args:
+      flag: bool [].
+      state: the state.
+      source: the other one, of the same structure.
+      fades: node -> whether it fades (Algorithm.fades).
+    """
     return jax.tree.map(lambda x, y: tree.where(flag, y, x) if fades(x) else x, state, source, is_leaf=fades)
 
 

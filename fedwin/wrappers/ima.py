@@ -1,4 +1,4 @@
-"""Iterative moving averaging (IMA): the window's average is what goes on."""
+"""Iterative moving averaging (IMA): training continues from the window's average."""
 
 from typing import NamedTuple
 

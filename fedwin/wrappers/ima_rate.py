@@ -8,10 +8,25 @@ SCHEDULES = ("exp", "exp_compound", "const", "cyclic", "epoch", "none")
 
 
 def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, lr_restart=False):
-    """Returns IMA's learning rate: `base` before round `first`, mild exploration from there on (j = t - first).
+    """Returns IMA's learning rate: `base` before round `first`, mild exploration from there on.
 
-    exp: base(first) (1 - decay)^j; exp_compound: base(t) (1 - decay)^j; const: low; cyclic: a sawtooth from
-    base(first) to low; epoch, none: base(t), or base(j) with lr_restart.
+    With j = t - first, in round t >= first:
+
+        exp             base(first) (1 - decay)^j
+        exp_compound    base(t) (1 - decay)^j
+        const           low
+        cyclic          a sawtooth from base(first) to low
+        epoch           base(t), or base(j) with lr_restart
+        none            base(t)
+
+    Args:
+      base: the schedule without IMA.
+      first: 0-based round that averaging begins at.
+      schedule: one of SCHEDULES.
+      decay: per round.
+      low: the lowest rate.
+      period: of the sawtooth.
+      lr_restart: whether 'epoch' restarts the base schedule.
     """
 
     def rate(t):
@@ -32,6 +47,12 @@ def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, 
 
 
 def dropped_epochs(base, first: int, period: int):
-    """Returns the schedule `base` before round `first`, and one epoch less per `period` rounds from there on."""
+    """Returns IMA's local epochs: `base` before round `first`, then one less per `period` rounds, but at least 1.
+
+    Args:
+      base: epochs, a number or a schedule.
+      first: 0-based round that averaging begins at.
+      period: rounds per epoch less.
+    """
     base = as_schedule(base)
     return lambda t: jnp.where(t < first, base(t), jnp.maximum(1, base(t) - jnp.maximum(t - first, 0) // period))

@@ -9,6 +9,7 @@ import pytest
 
 from fedwin import data
 from fedwin.core import Variables
+from fedwin.data import cache, integrity
 from fedwin.data.dataset import Dataset
 from fedwin.engine import evaluate
 from fedwin.engine.strategy import Strategy, make_mesh
@@ -26,7 +27,7 @@ def table_model(logits):
 
 
 def measured(dataset, logits, batch_size=4, strategy=Strategy()):
-    """Evaluates the table of logits as the runner does."""
+    """Evaluates the table of logits as a run does."""
     probe = evaluate.make_probe(table_model(logits), lambda batch: batch, evaluate.measure_of(dataset), strategy)
     test = evaluate.batches(evaluate.held_out(dataset), batch_size, strategy.num_devices)
     return {k: float(v) for k, v in jax.jit(probe)({"model": Variables(jnp.asarray(logits))}, test)["model"].items()}
@@ -175,6 +176,18 @@ def test_of_a_test_set_beyond_the_memory_a_sample_is_decoded(monkeypatch):
         found = evaluate.held_out(dataset)
     assert len(images.asked) == 96
     np.testing.assert_array_equal(found["x"], evaluate.held_out(dataset, 96)["x"])
+
+
+def test_a_test_set_that_is_read_whole_is_compared_with_its_checksums(tmp_path, monkeypatch):
+    monkeypatch.setattr(integrity, "SMALL_BYTES", 0)
+    folder = cache.write(data.load("digits"), "digits", tmp_path)
+    content = bytearray((folder / "test.x.npy").read_bytes())
+    content[-1] ^= 255
+    (folder / "test.x.npy").write_bytes(content)
+    dataset = cache.read(folder)
+    with pytest.raises(UserError, match="test.x.npy: damaged.*--force"):
+        evaluate.held_out(dataset)
+    assert len(evaluate.held_out(dataset, 5)["y"]) == 5  # a sample of a file costs no reading of all of it
 
 
 def test_arrays_are_not_copied_without_need():

@@ -17,7 +17,7 @@ def test_lowers(platform, name):
     fed = federations.federation(equal=False)
     algorithm = federations.build("fedhbm", fed)
     watching = {"wima": observers.wima((observers.Reading("wima3", 3),))}
-    rounds = engine.make_rounds(algorithm, watching, strategy, federations.probe(strategy)).rounds
+    rounds = engine.Dispatch(algorithm, watching, strategy, federations.probe(strategy)).rounds
     run, store = federations.start(algorithm, watching, fed, strategy)
     test = federations.evaluation_set(fed, strategy)
     plan = federations.cohorts(fed, 3, width=strategy.multiple(4))

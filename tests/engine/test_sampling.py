@@ -27,7 +27,7 @@ def test_a_client_returns_after_geometric_gaps():
 
 
 def test_bad_cohorts():
-    with pytest.raises(UserError, match="cohort 1: client 4 stands twice"):
+    with pytest.raises(UserError, match="cohort 1: duplicate client 4"):
         sampling.check_cohort(np.array([[0, 1, 2], [4, 3, 4]]))
     sampling.check_cohort(np.array([[0, 1, -1, -1], [1, 0, 2, 3]]))
 

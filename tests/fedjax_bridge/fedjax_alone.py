@@ -10,7 +10,7 @@ jax.tree_map = jax.tree_util.tree_map
 import fedjax  # noqa: E402
 import numpy as np  # noqa: E402
 
-from tests.fedjax_bridge import fedjax_problem as problem  # noqa: E402
+from tests.fedjax_bridge import problem  # noqa: E402
 
 
 def algorithms(network):

@@ -10,7 +10,7 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.fedjax_bridge import building
 from fedwin.testing import compile_options
-from tests.fedjax_bridge import fedjax_problem as problem
+from tests.fedjax_bridge import problem
 
 QUICK = compile_options()
 BATCHES = fedjax.ShuffleRepeatBatchHParams(problem.BATCH, num_epochs=problem.EPOCHS)

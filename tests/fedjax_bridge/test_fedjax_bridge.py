@@ -14,7 +14,7 @@ from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.fedjax_bridge import Capacity, Padding, as_fedjax
 from fedwin.testing import compile_options, federations
-from tests.fedjax_bridge import fedjax_problem as problem
+from tests.fedjax_bridge import problem
 
 QUICK = compile_options()
 
@@ -22,12 +22,12 @@ QUICK = compile_options()
 def build(name, network=None, wrap=(), loss=losses.cross_entropy, **options):
     """The algorithm `name` on the problem's model, or on fedwin's `network`."""
     network = network or models.from_fedjax(problem.model(), problem.sample_batch())
-    train = local.Solver(loss(network), problem.LR, problem.BATCH, problem.EPOCHS, **options)
+    solve = local.Solver(loss(network), problem.LR, problem.BATCH, problem.EPOCHS, **options)
     setting = core.Setting(12, 4, 20, init_fn=lambda key: network.init(key).params, model=network)
     wrapped = [wrappers.WRAPPERS.build(text, setting) for text in wrap]
     for wrapper in wrapped:
-        train = wrapper.solver(train)
-    algorithm = ALGORITHMS.build(name, setting, train)
+        solve = wrapper.solver(solve)
+    algorithm = ALGORITHMS.build(name, setting, solve)
     for wrapper in wrapped:
         algorithm = wrapper.algorithm(algorithm)
     return algorithm
@@ -197,7 +197,7 @@ def test_equals_the_engine(name, wrap, strategy):
     bridge = as_fedjax(algorithm, observers=watch, strategy=strategy, compiler_options=QUICK)
     state = bridge.init(federations.network().init(jax.random.key(0)))
     cohorts, key = federations.cohorts(fed, 3), jax.numpy.copy(run.key)  # run is donated
-    expected, _, _ = engine.make_rounds(algorithm, watch, Strategy(), compiler_options=QUICK)(
+    expected, _, _ = engine.Dispatch(algorithm, watch, Strategy(), compiler_options=QUICK)(
         run, store, cohorts, (), 3, np.zeros(3, bool), n_max=int(fed.sizes.max())
     )
     for round, ids in enumerate(cohorts.ids):

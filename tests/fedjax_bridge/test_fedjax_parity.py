@@ -12,7 +12,7 @@ from fedwin import core, local, losses, models
 from fedwin.algorithms import ALGORITHMS
 from fedwin.fedjax_bridge import as_fedjax
 from fedwin.testing import compile_options
-from tests.fedjax_bridge import fedjax_problem as problem
+from tests.fedjax_bridge import problem
 
 ROOT = pathlib.Path(__file__).parents[2]
 SAME = {

@@ -69,7 +69,7 @@ def test_too_few_outputs_are_refused(maker):
 @pytest.mark.parametrize(
     "model, words",
     [
-        (Dense(10), "is no fedwin.models.Model; wrap it with models.from_flax"),
+        (Dense(10), "is not a fedwin.models.Model; wrap it with models.from_flax"),
         (hand_made(shape=lambda y: y[:, 0]), r"logits of shape \(2,\) for 2 examples; the data need .* = \[2, 10\]"),
         (hand_made(shape=lambda y: y[:, None]), r"logits of shape \(2, 1, 10\)"),
         (hand_made(shape=lambda y: y.sum(0, keepdims=True)), r"logits of shape \(1, 10\)"),

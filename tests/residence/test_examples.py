@@ -2,22 +2,22 @@
 
 import dataclasses
 import threading
+import time
 import tracemalloc
 
 import jax
 import numpy as np
 import pytest
 
+import fedwin
 from fedwin import data, engine, losses
-from fedwin.data import cache
-from fedwin.data import federation as federations
+from fedwin.data import cache, federation, integrity
 from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.federation import federate
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence import examples
 from fedwin.residence.rows import DeviceRows
-from fedwin.runs import run as runner
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
 from fedwin.runs.logbook import read_lines
@@ -48,10 +48,10 @@ def accuracies(directory):
 def test_a_streamed_run_computes_what_a_resident_one_does(tmp_path, strategy):
     cache.write(data.load(TEXT), TEXT, tmp_path)
     common = dataclasses.replace(SMALL, strategy=strategy)
-    runner.run(dataclasses.replace(common, examples="device", out_dir=str(tmp_path / "device")), quiet=True)
+    fedwin.run(dataclasses.replace(common, examples="device", out_dir=str(tmp_path / "device")), quiet=True)
     for name, folder in (("arrays", ""), ("map", str(tmp_path))):
         changed = dataclasses.replace(common, examples="stream", data_dir=folder, out_dir=str(tmp_path / name))
-        runner.run(changed, quiet=True)
+        fedwin.run(changed, quiet=True)
         assert accuracies(tmp_path / name) == accuracies(tmp_path / "device")
 
 
@@ -120,7 +120,7 @@ def test_a_run_over_several_capacities_computes_what_a_resident_one_does(tmp_pat
     summaries = {}
     for kind in ("device", "stream"):
         changed = dataclasses.replace(common, examples=kind, out_dir=str(tmp_path / kind))
-        summaries[kind] = runner.run(changed, quiet=True)
+        summaries[kind] = fedwin.run(changed, quiet=True)
     assert accuracies(tmp_path / "stream") == accuracies(tmp_path / "device")
     assert summaries["device"]["traces"] == 2 <= summaries["stream"]["traces"] <= 3
 
@@ -169,6 +169,23 @@ def test_an_unreadable_example_ends_the_run_with_its_error(tmp_path):
     source.close()
 
 
+def test_a_damaged_cache_is_found_while_its_examples_are_streamed(tmp_path, monkeypatch):
+    monkeypatch.setattr(integrity, "SMALL_BYTES", 0)
+    folder = cache.write(data.load(TEXT), TEXT, tmp_path)
+    content = bytearray((folder / "train.x.npy").read_bytes())
+    content[-1] ^= 255
+    (folder / "train.x.npy").write_bytes(content)
+    dataset = data.load(TEXT, tmp_path)
+    source = examples.Streamed(federate(dataset, dataset.natural), 3, 2)
+    ids = np.array([[0, 1, 2]], np.int32)
+    with pytest.raises(UserError, match="train.x.npy: damaged.*--force") as error:
+        for _ in range(1000):  # it is compared beside the reading
+            source.take(ids)
+            time.sleep(0.01)
+    assert "\n" not in str(error.value)
+    source.close()
+
+
 def test_what_is_streamed_unless_told_otherwise(monkeypatch):
     fed = ragged()
     assert not examples.should_stream(fed, "auto") and examples.should_stream(fed, "stream")
@@ -204,7 +221,7 @@ def test_hundreds_of_thousands_of_users_cost_an_index(tmp_path):
 
 
 def test_class_counts_are_left_out_where_they_would_not_fit(monkeypatch):
-    monkeypatch.setattr(federations, "MAX_CELLS", 26)
+    monkeypatch.setattr(federation, "MAX_CELLS", 26)
     fed = ragged()  # 9 clients x 3 classes
     assert "train" not in fed.info
     with pytest.raises(UserError, match="wsm needs the clients' class counts"):

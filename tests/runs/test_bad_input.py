@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+import fedwin
 from fedwin.errors import UserError
-from fedwin.runs import run as runner
 from fedwin.runs.config import Config
 
 BASE = Config(dataset="digits", num_clients=20, model="digits_mlp", partition="shards:per_client=2")
@@ -52,11 +52,11 @@ def test_a_bad_flag_is_one_clear_line(changes, words, monkeypatch, tmp_path):
     def begun(*args, **kwargs):
         raise AssertionError("the run was begun before the flags were checked")
 
-    monkeypatch.setattr(engine, "make_rounds", begun)
+    monkeypatch.setattr(engine, "Dispatch", begun)
     monkeypatch.setattr(engine, "init", begun)
     directory = tmp_path / "run"
     with pytest.raises(UserError) as caught:
-        runner.run(dataclasses.replace(BASE, out_dir=str(directory), **changes), quiet=True)
+        fedwin.run(dataclasses.replace(BASE, out_dir=str(directory), **changes), quiet=True)
     assert not directory.exists()
     message = str(caught.value)
     assert "\n" not in message
@@ -68,7 +68,7 @@ def test_an_unwritable_directory(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(UserError, match="can't be written"):
-        runner.run(dataclasses.replace(BASE, out_dir=str(blocked / "run")), quiet=True)
+        fedwin.run(dataclasses.replace(BASE, out_dir=str(blocked / "run")), quiet=True)
 
 
 def test_a_client_without_examples_and_labels_outside_the_classes():

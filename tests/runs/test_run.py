@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
+import fedwin
 from fedwin.errors import UserError
 from fedwin.runs import build
-from fedwin.runs import run as runner
 from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
 
@@ -43,7 +43,7 @@ def lines(directory):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "whole"
-    return directory, runner.run(config(directory), quiet=True)
+    return directory, fedwin.run(config(directory), quiet=True)
 
 
 def test_a_run_leaves_what_it_should(finished):
@@ -94,7 +94,7 @@ def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
             shutil.rmtree(checkpoint)
     with open(copy / "metrics.jsonl", "a") as file:
         file.write('{"seed": 0, "rou')
-    runner.run(config(copy, checkpoint_every=7), quiet=True)  # cadence may change
+    fedwin.run(config(copy, checkpoint_every=7), quiet=True)  # cadence may change
     assert lines(copy) == lines(directory)
     for name, value in final(directory).items():
         np.testing.assert_array_equal(value, final(copy)[name])
@@ -102,9 +102,9 @@ def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
 
 def test_the_same_flags_give_the_same_numbers_and_another_seed_others(finished, tmp_path):
     directory, _ = finished
-    runner.run(config(tmp_path / "again"), quiet=True)
+    fedwin.run(config(tmp_path / "again"), quiet=True)
     assert lines(tmp_path / "again") == lines(directory)
-    runner.run(config(tmp_path / "seeds", seeds=["1", "0"]), quiet=True)
+    fedwin.run(config(tmp_path / "seeds", seeds=["1", "0"]), quiet=True)
     mine = lines(tmp_path / "seeds")
     assert [x for x in mine if x["seed"] == 0] == lines(directory)  # several seeds = solo runs
     assert [x["model"] for x in mine if x["seed"] == 1] != [x["model"] for x in lines(directory)]
@@ -122,48 +122,48 @@ def test_methods_with_one_seed_are_paired(tmp_path):
 
 def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path):
     directory, _ = finished
-    runner.run(config(tmp_path / "bare", observe=[], eval_every=12, final_evals=0), quiet=True)
+    fedwin.run(config(tmp_path / "bare", observe=[], eval_every=12, final_evals=0), quiet=True)
     for name, value in final(tmp_path / "bare").items():
         np.testing.assert_array_equal(value, final(directory)[name])
 
 
 def test_a_host_table_gives_the_same_numbers(finished, tmp_path):
     directory, _ = finished
-    runner.run(config(tmp_path / "host", table="host"), quiet=True)
+    fedwin.run(config(tmp_path / "host", table="host"), quiet=True)
     for mine, theirs in zip(lines(tmp_path / "host"), lines(directory), strict=True):
         assert mine["model"] == theirs["model"]
 
 
 def test_a_host_table_survives_a_resume(tmp_path):
-    runner.run(config(tmp_path / "whole", table="host"), quiet=True)
-    runner.run(config(tmp_path / "cut", table="host"), quiet=True)
+    fedwin.run(config(tmp_path / "whole", table="host"), quiet=True)
+    fedwin.run(config(tmp_path / "cut", table="host"), quiet=True)
     shutil.rmtree(tmp_path / "cut" / "checkpoints" / "seed_0" / "12")
     (tmp_path / "cut" / "summary.json").unlink()
-    runner.run(config(tmp_path / "cut", table="host"), quiet=True)
+    fedwin.run(config(tmp_path / "cut", table="host"), quiet=True)
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
 
 
 def test_other_flags_are_refused_with_the_difference(finished):
     directory, _ = finished
     with pytest.raises(UserError, match=r"--client_lr=0.1, not 0.2"):
-        runner.run(config(directory, client_lr=0.2), quiet=True)
+        fedwin.run(config(directory, client_lr=0.2), quiet=True)
 
 
 def test_a_foreign_directory_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(UserError, match="thesis.tex"):
-        runner.run(config(tmp_path), quiet=True)
+        fedwin.run(config(tmp_path), quiet=True)
 
 
 @pytest.mark.parametrize("stop", [True, False])
 def test_divergence_is_a_result(tmp_path, stop):
-    summary = runner.run(
+    summary = fedwin.run(
         config(tmp_path / "nan", algorithm="fedavg", client_lr=1e30, stop_on_divergence=stop), quiet=True
     )
     seed = summary["seeds"][0]
     assert seed["diverged_at"] is not None
     assert (seed["final_round"] == 12) is not stop
-    again = runner.run(
+    again = fedwin.run(
         config(tmp_path / "nan", algorithm="fedavg", client_lr=1e30, stop_on_divergence=stop), quiet=True
     )
     assert again["seeds"][0]["diverged_at"] == seed["diverged_at"]
@@ -172,30 +172,30 @@ def test_divergence_is_a_result(tmp_path, stop):
 
 def test_a_fork_continues_anothers_prefix(finished, tmp_path):
     directory, _ = finished
-    runner.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
+    fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
     bare = [{k: v for k, v in line.items() if k != "train_loss"} for line in lines(tmp_path / "fork")]
     assert bare[0]["round"] == 10  # where the fork begins, as the other run left it
     assert bare[1:] == [{k: v for k, v in x.items() if k != "train_loss"} for x in lines(directory) if x["round"] > 10]
     shutil.rmtree(tmp_path / "fork" / "checkpoints" / "seed_0" / "12")
-    runner.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
+    fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@10"), quiet=True)
     assert [line["round"] for line in lines(tmp_path / "fork")] == [10, 11, 12]
-    runner.run(config(tmp_path / "ima", fork_from=f"{directory}@5", wrap=["ima:window=2,start=8"]), quiet=True)
+    fedwin.run(config(tmp_path / "ima", fork_from=f"{directory}@5", wrap=["ima:window=2,start=8"]), quiet=True)
     mine = {line["round"]: line["model"] for line in lines(tmp_path / "ima")}
     theirs = {line["round"]: line["model"] for line in lines(directory)}
     assert mine[8] == theirs[8] and mine[12] != theirs[12]
     with pytest.raises(UserError, match="no checkpoint of round 3"):
-        runner.run(config(tmp_path / "none", fork_from=f"{directory}@3"), quiet=True)
+        fedwin.run(config(tmp_path / "none", fork_from=f"{directory}@3"), quiet=True)
     with pytest.raises(UserError, match="does not match"):
-        runner.run(config(tmp_path / "other", fork_from=f"{directory}@5", algorithm="fedavg"), quiet=True)
+        fedwin.run(config(tmp_path / "other", fork_from=f"{directory}@5", algorithm="fedavg"), quiet=True)
     with pytest.raises(UserError, match="leaves nothing to train"):
-        runner.run(config(tmp_path / "late", fork_from=f"{directory}@10", num_rounds=10), quiet=True)
+        fedwin.run(config(tmp_path / "late", fork_from=f"{directory}@10", num_rounds=10), quiet=True)
     assert not (tmp_path / "none").exists() and not (tmp_path / "late").exists()
 
 
 def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, tmp_path, capsys):
     """Windows of 3 and of 2 have states of other shapes, those of {2, 3} and {3, 2} have not: neither is taken over."""
     directory, _ = finished
-    runner.run(config(tmp_path / "fork", fork_from=f"{directory}@10", observe=["wima:window=2", "ema"]))
+    fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@10", observe=["wima:window=2", "ema"]))
     assert "the observers begin at round 10" in capsys.readouterr().out
     mine = lines(tmp_path / "fork")
     # One model was pushed by round 11: the window of two holds just that.
@@ -204,8 +204,8 @@ def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, 
 
 def test_a_fork_may_put_the_table_elsewhere(finished, tmp_path):
     directory, _ = finished
-    runner.run(config(tmp_path / "host", fork_from=f"{directory}@5", table="host"), quiet=True)
-    runner.run(config(tmp_path / "back", fork_from=f"{tmp_path / 'host'}@10", table="device"), quiet=True)
+    fedwin.run(config(tmp_path / "host", fork_from=f"{directory}@5", table="host"), quiet=True)
+    fedwin.run(config(tmp_path / "back", fork_from=f"{tmp_path / 'host'}@10", table="device"), quiet=True)
     for where in ("host", "back"):
         assert lines(tmp_path / where)[-1]["model"] == lines(directory)[-1]["model"]
 
@@ -213,13 +213,13 @@ def test_a_fork_may_put_the_table_elsewhere(finished, tmp_path):
 def test_a_run_killed_right_after_its_start_begins_again(finished, tmp_path):
     """Only the checkpoint of round 0 and the line of the initial model were written."""
     directory, _ = finished
-    runner.run(config(tmp_path / "early", keep_checkpoints=10), quiet=True)
+    fedwin.run(config(tmp_path / "early", keep_checkpoints=10), quiet=True)
     for checkpoint in (tmp_path / "early" / "checkpoints" / "seed_0").iterdir():
         if checkpoint.name.isdigit() and checkpoint.name != "0":
             shutil.rmtree(checkpoint)
     (tmp_path / "early" / "summary.json").unlink()
     (tmp_path / "early" / ".config.json.1234").write_text("{")
-    runner.run(config(tmp_path / "early"), quiet=True)
+    fedwin.run(config(tmp_path / "early"), quiet=True)
     assert lines(tmp_path / "early") == lines(directory)
 
 
@@ -233,7 +233,7 @@ def test_objects_take_the_place_of_names(tmp_path):
     dataset = data.from_arrays(x, y, x, y, name="mine")
     model = models.from_flax(nn.Dense(3), (5,), name="line")
     mine = config(tmp_path / "mine", partition="iid", num_clients=6, num_rounds=4, observe=[])
-    runner.run(mine, quiet=True, dataset=dataset, model=model)
+    fedwin.run(mine, quiet=True, dataset=dataset, model=model)
     known = json.loads((tmp_path / "mine" / "config.json").read_text())
     assert known["config"]["dataset"] == "mine" and known["config"]["model"] == "line" == known["model"]
     assert lines(tmp_path / "mine")[-1]["round"] == 4
@@ -241,44 +241,44 @@ def test_objects_take_the_place_of_names(tmp_path):
 
 def test_streamed_examples_give_the_same_numbers(finished, tmp_path):
     directory, _ = finished
-    runner.run(config(tmp_path / "stream", examples="stream", observe=["wima:window=3", "ema"]), quiet=True)
+    fedwin.run(config(tmp_path / "stream", examples="stream", observe=["wima:window=3", "ema"]), quiet=True)
     assert lines(tmp_path / "stream") == lines(directory)
 
 
 def test_ragged_clients_stream_and_resume_alike(tmp_path):
     ragged = dict(partition="yurochkin:alpha=0.5", algorithm="fedhbm", wrap=["ima:window=2,start=6"])
     for where in ("device", "stream"):
-        runner.run(config(tmp_path / where, examples=where, **ragged), quiet=True)
+        fedwin.run(config(tmp_path / where, examples=where, **ragged), quiet=True)
     assert lines(tmp_path / "stream") == lines(tmp_path / "device")
     shutil.rmtree(tmp_path / "stream" / "checkpoints" / "seed_0" / "12")
     (tmp_path / "stream" / "summary.json").unlink()
-    runner.run(config(tmp_path / "stream", examples="stream", **ragged), quiet=True)
+    fedwin.run(config(tmp_path / "stream", examples="stream", **ragged), quiet=True)
     assert lines(tmp_path / "stream") == lines(tmp_path / "device")
 
 
 def test_a_fixed_part_of_the_test_set(tmp_path):
-    runner.run(config(tmp_path / "part", eval_examples=50, num_rounds=2), quiet=True)
+    fedwin.run(config(tmp_path / "part", eval_examples=50, num_rounds=2), quiet=True)
     accuracy = lines(tmp_path / "part")[-1]["model"]["accuracy"]
     assert accuracy * 50 == pytest.approx(round(accuracy * 50), abs=1e-4)
 
 
 def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_path):
-    runner.run(config(tmp_path / "cut", augment="crop_flip:size=6", model="digits_mlp", num_rounds=2), quiet=True)
+    fedwin.run(config(tmp_path / "cut", augment="crop_flip:size=6", model="digits_mlp", num_rounds=2), quiet=True)
     kernels = [v.shape for k, v in final(tmp_path / "cut").items() if k.startswith("params.") and v.ndim == 2]
     assert 6 * 6 in {shape[0] for shape in kernels}
     with pytest.raises(UserError, match="crop_flip"):
-        runner.run(config(tmp_path / "large", augment="crop_flip:size=9"), quiet=True)
+        fedwin.run(config(tmp_path / "large", augment="crop_flip:size=9"), quiet=True)
     assert not (tmp_path / "large").exists()
 
 
 def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys):
     plain = dict(strategy="auto", num_rounds=2, algorithm="fedavg", observe=[])
-    runner.run(config(tmp_path / "auto", **plain))
+    fedwin.run(config(tmp_path / "auto", **plain))
     said = capsys.readouterr().out
     assert "ms per round" in said and "memory: examples" in said
     chosen = json.loads((tmp_path / "auto" / "config.json").read_text())["strategy"]
     shutil.rmtree(tmp_path / "auto" / "checkpoints")
-    runner.run(config(tmp_path / "auto", **plain))
+    fedwin.run(config(tmp_path / "auto", **plain))
     said = capsys.readouterr().out
     assert "ms per round" not in said and f"strategy {chosen}" in said
 
@@ -291,7 +291,7 @@ def test_precisions(tmp_path, precision, dtype, model):
 
     before = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
     try:
-        runner.run(config(tmp_path / "p", precision=precision, num_rounds=3, model=model), quiet=True)
+        fedwin.run(config(tmp_path / "p", precision=precision, num_rounds=3, model=model), quiet=True)
     finally:
         jax.config.update("jax_enable_x64", before[0])
         jax.config.update("jax_default_matmul_precision", before[1])

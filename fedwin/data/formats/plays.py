@@ -70,7 +70,7 @@ def is_gutenberg(text: str) -> bool:
 def gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
     """Returns `PLAY_ROLE` -> all that the role says in the complete works, for roles with at least min_lines lines.
 
-    By LEAF's rules: what stands before the second naming of the author (the sonnets) is left out, a play's title is
+    By LEAF's rules: what precedes the second naming of the author (the sonnets) is left out, a play's title is
     the nearest text two to seven lines above its author's name, and white space is folded to single spaces.
     """
     lines = text.splitlines()[1:PLAYS_END]
@@ -86,10 +86,11 @@ def gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
 
 
 def indented(lines: list[str], unindented: bool) -> dict[str, list[str]]:
-    """Returns role -> lines of one play: `  Role. text`, going on on lines that begin with four blanks.
+    """Returns role -> lines of one play: `  Role. text`, continued on lines that begin with four blanks.
 
     Args:
-      unindented: for the play without indentation, where all lines go on, up to a heading or a note of the publisher.
+      lines: of the play.
+      unindented: for the play without indentation, whose speeches continue up to a heading or a publisher's note.
     """
     said: dict[str, list[str]] = {}
     role = None

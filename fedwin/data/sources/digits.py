@@ -22,7 +22,7 @@ TRAIN_PER_CLASS = 140
     cache="0.1 MiB",
 )
 def digits(data_dir=None) -> Dataset:
-    """Returns x uint8 [N, 8, 8, 1] (grey level g stored as round(255 g / 16)) and y in 0..9; reads no file of its own.
+    """Returns x uint8 [N, 8, 8, 1] (grey level g stored as round(255 g / 16)) and y in 0..9; reads no file.
 
     The split is fixed and stratified: 140 images of every class train (1,400), the other 34 to 43 of each class
     test (397). Equal classes let every client count that divides 1,400 share them without remainder, down to one

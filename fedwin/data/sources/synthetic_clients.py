@@ -11,7 +11,7 @@ from fedwin.data.sources.synthetic_text import DRAWN, check, owners, ragged
 
 
 def register_writers(name, num_classes, clients, same_writers, mean, std, class_names) -> None:
-    """Registers a stand-in for characters by writer: ragged clients, each with a brightness of its own."""
+    """Registers a stand-in for characters by writer: ragged clients, each with its own brightness."""
 
     @DATASETS.register(f"{name}_synthetic", how=DRAWN)
     def build(data_dir=None, *, clients: int = clients, n: int = 20 * clients, seed: int = 0) -> Dataset:

@@ -21,8 +21,8 @@ def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, 
       A Model; features = input of the classifier layer, Model.classifier None where no such layer is found.
 
     Raises:
-      UserError: when it is no fedjax.Model, cannot be traced on sample_batch, or returns no logits or not num_classes
-        of them.
+      UserError: when it is not a fedjax.Model, cannot be traced on sample_batch, or does not return num_classes
+        logits.
     """
     missing = [part for part in ("init", "apply_for_train", "apply_for_eval") if not hasattr(model, part)]
     if missing:

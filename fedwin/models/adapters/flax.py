@@ -36,7 +36,7 @@ class _Module:
     def __init__(self, module, name: str | None):
         if not isinstance(module, nn.Module):
             raise UserError(
-                f"from_flax: {module!r} is no flax.linen module; create one first, such as Network(), and give that."
+                f"from_flax: {module!r} is not a flax.linen module; create one first, such as Network(), and give that."
             )
         self.module, self.name = module, name or type(module).__name__
         self.signature = inspect.signature(type(module).__call__).parameters

@@ -45,7 +45,7 @@ def from_haiku(
     import haiku as hk
 
     if not isinstance(transformed, (hk.Transformed, hk.TransformedWithState)):
-        raise UserError(f"{name}: {transformed!r} is no haiku transform; wrap the function in hk.transform.")
+        raise UserError(f"{name}: {transformed!r} is not a haiku transform; wrap the function in hk.transform.")
     if "rng" not in inspect.signature(transformed.apply).parameters:
         raise UserError(f"{name}: apply needs a key for training; give it the transform, not hk.without_apply_rng's.")
     train_kwargs, eval_kwargs = train_kwargs or {}, eval_kwargs or {}

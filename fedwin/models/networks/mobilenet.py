@@ -120,7 +120,7 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except Exception as error:
-        raise UserError(f"mobilenetv2: '{path}' is no readable .npz file ({error}).") from error
+        raise UserError(f"mobilenetv2: '{path}' is not a readable .npz file ({error}).") from error
     names = conv_names(params)
     by_path = {name: arrays["/".join(name)] for name in names if "/".join(name) in arrays}
     if len(by_path) < len(names):

@@ -70,7 +70,7 @@ class Counting(nn.Module):
     [
         (Flat, {}, r"Flat does not take examples of shape \(8, 8, 1\)"),
         (Counting, {}, "Counting keeps state in .*'cache'"),
-        (lambda: Flat, {}, "is no flax.linen module; create one first"),
+        (lambda: Flat, {}, "is not a flax.linen module; create one first"),
         (lambda: Returns(lambda y: y[:, 0]), {}, r"float32 of shape \(1,\)"),
         (lambda: Returns(lambda y: jnp.argmax(y, -1, keepdims=True)), {}, "int32 of shape"),
         (lambda: Returns(lambda y: {"logits": y}), {}, "returns a dict"),
