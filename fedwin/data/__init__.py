@@ -62,7 +62,17 @@ def load(name: str, data_dir=None) -> Dataset:
 
 
 def mended(packed, text: str, data_dir, damage: integrity.Damaged) -> Dataset:
-    """Returns the data set from its original files, and makes its damaged cache anew; raises UserError without them."""
+    """Returns the data set from its original files, and makes its damaged cache anew.
+
+    Args:
+      packed: the damaged cache.
+      text: the choice that it is of.
+      data_dir: where the original files are.
+      damage: what is wrong with the cache.
+
+    Raises:
+      UserError: without the original files.
+    """
     try:
         dataset = check(DATASETS.build(text, data_dir))
     except UserError as error:

@@ -47,7 +47,13 @@ def alive(process: int) -> bool:
 
 
 def write_feature(path: pathlib.Path, value, progress) -> None:
-    """Writes one array, images a chunk at a time so that they never are in memory all at once."""
+    """Writes one array; images a chunk at a time, so that they are never in memory all at once.
+
+    Args:
+      path: the new file.
+      value: an array, or Images.
+      progress: called with the number of rows after each piece.
+    """
     if not isinstance(value, Images):
         np.save(path, np.ascontiguousarray(value))
         progress(len(value))
@@ -70,7 +76,14 @@ def write_partition(folder: pathlib.Path, name: str, part: Partition | None) -> 
 
 
 def meta_of(dataset: Dataset, text: str, data_dir, folder: pathlib.Path) -> dict:
-    """Returns what is written beside the arrays of a folder."""
+    """Returns what is written beside the arrays of a folder.
+
+    Args:
+      dataset: what is written.
+      text: the choice that it is of.
+      data_dir: the originals that it was made from.
+      folder: holds the arrays.
+    """
     keys = ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "accuracies", "verified")
     return {
         "format": FORMAT,
@@ -103,7 +116,7 @@ def write(dataset: Dataset, text: str, folder, progress=lambda rows: None, *, da
 def write_to(
     final: pathlib.Path, dataset: Dataset, text: str, progress=lambda rows: None, data_dir=None
 ) -> pathlib.Path:
-    """Writes a data set's cache as the folder `final`, in place of whatever lies there; arguments as for `write`."""
+    """Writes a data set's cache as the folder `final`, in place of whatever is there; arguments as for `write`."""
     partial = final.with_name(f".{final.name}.{HOST}.{os.getpid()}.partial")
     remove_abandoned(final.parent)
     try:

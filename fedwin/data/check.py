@@ -51,7 +51,16 @@ def check(dataset: Dataset) -> Dataset:
 
 
 def check_labels(labels, num_classes: int, where: str) -> None:
-    """Raises UserError where there is no label, or naming the first record with one outside 0..num_classes-1."""
+    """Checks that labels are whole numbers in 0..num_classes - 1.
+
+    Args:
+      labels: [N, ...].
+      num_classes: C.
+      where: what they belong to, for error lines.
+
+    Raises:
+      UserError: there are none, or naming the first record with a wrong one.
+    """
     labels = np.asarray(labels)
     if not labels.size:
         raise UserError(f"{where}: there is no example.")
@@ -61,7 +70,17 @@ def check_labels(labels, num_classes: int, where: str) -> None:
 
 
 def check_range(ids: np.ndarray, count: int, what: str, where: str) -> None:
-    """Raises UserError naming the first record with a number outside 0..count-1."""
+    """Checks that numbers are in 0..count - 1.
+
+    Args:
+      ids: the numbers [N, ...].
+      count: how many there are.
+      what: what they are, for error lines.
+      where: what they belong to, likewise.
+
+    Raises:
+      UserError: naming the first record with another one.
+    """
     if ids.min() < 0 or ids.max() >= count:
         bad = (ids < 0) | (ids >= count)
         row = int(np.argmax(bad.reshape(len(ids), -1).any(1)))
@@ -70,10 +89,18 @@ def check_range(ids: np.ndarray, count: int, what: str, where: str) -> None:
 
 
 def check_inputs(x: np.ndarray, dataset: Dataset, where: str) -> None:
-    """Raises UserError for inputs that a network would take for something else.
+    """Checks that a network takes inputs for what they are.
 
     uint8 is divided by 255 and floating-point numbers are taken as they are; other whole numbers are ids of tokens, so
     images must not be such, and tokens must not be uint8.
+
+    Args:
+      x: the inputs [N, ...].
+      dataset: tells tokens from images.
+      where: what they belong to, for error lines.
+
+    Raises:
+      UserError: when it would take them for something else.
     """
     if np.issubdtype(x.dtype, np.floating):
         check_finite(x, where)
@@ -81,7 +108,7 @@ def check_inputs(x: np.ndarray, dataset: Dataset, where: str) -> None:
         raise UserError(f"{where}: 'x' is {x.dtype}; give uint8 images, floating-point numbers or whole-number tokens.")
     elif dataset.task == "sequence":
         if x.dtype == np.uint8:
-            raise UserError(f"{where}: tokens are uint8, which stands for images; give them as int32.")
+            raise UserError(f"{where}: tokens are uint8, which means images; give them as int32.")
         if x.size:
             check_range(x, dataset.num_classes, "token", where)
     elif x.dtype != np.uint8 and x.ndim > 2:
@@ -89,7 +116,16 @@ def check_inputs(x: np.ndarray, dataset: Dataset, where: str) -> None:
 
 
 def check_finite(values: np.ndarray, where: str, key: str = "x") -> None:
-    """Raises UserError naming the first record with a NaN or infinite value."""
+    """Checks that values are finite.
+
+    Args:
+      values: [N, ...].
+      where: what they belong to, for error lines.
+      key: the feature, likewise.
+
+    Raises:
+      UserError: naming the first record with a NaN or infinite value.
+    """
     rows = max(CHUNK // max(int(np.prod(values.shape[1:])), 1), 1)
     for start in range(0, len(values), rows):
         part = values[start : start + rows]

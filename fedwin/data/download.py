@@ -78,7 +78,17 @@ def fetch(
 
 
 def receive(url: str, partial: pathlib.Path, done: int, hand: str, progress) -> tuple[int, int]:
-    """Appends to `partial` what of the address lies beyond `done` bytes; returns bytes done and the total.
+    """Appends what a server has beyond the first bytes.
+
+    Args:
+      url: address of the file.
+      partial: what it is appended to.
+      done: bytes that it has already.
+      hand: what the user can do instead, for error lines.
+      progress: called with bytes done and the total, 0 if unknown.
+
+    Returns:
+      (bytes done, total).
 
     Raises:
       UserError: the network or the server fails.

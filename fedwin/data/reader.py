@@ -18,7 +18,13 @@ from fedwin.errors import UserError
 
 
 class Span(NamedTuple):
-    """A piece of a file, such as a member of an uncompressed tar archive."""
+    """A piece of a file, such as a member of an uncompressed tar archive.
+
+    Attributes:
+      path: the file.
+      offset: its first byte.
+      size: bytes.
+    """
 
     path: str
     offset: int
@@ -26,7 +32,7 @@ class Span(NamedTuple):
 
 
 def pillow():
-    """Returns PIL.Image, or says how to get it."""
+    """Returns PIL.Image; raises UserError where it is not installed."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -59,7 +65,13 @@ def named(item) -> str:
 
 
 def decode(item, size: int, resize: int, channels: int = 3) -> np.ndarray:
-    """Decodes an image, scales its short side to `resize` pixels and cuts the central size x size.
+    """Decodes an image, scales its short side and cuts its centre.
+
+    Args:
+      item: bytes, a Span or a path.
+      size: side of what is cut, in pixels.
+      resize: pixels that the short side is scaled to.
+      channels: 3 or 1.
 
     Returns:
       uint8 [size, size, channels].
@@ -224,7 +236,13 @@ class ExampleSource:
 
 
 def gather(value, rows: np.ndarray, out: np.ndarray) -> None:
-    """Writes the rows into `out`, read from a map in one copy."""
+    """Writes rows of a feature, read from a map in one copy.
+
+    Args:
+      value: array, memory map or Images.
+      rows: int [n].
+      out: what they are written into [n, ...].
+    """
     if isinstance(value, Images):
         value.decode_into(rows, out)
     elif len(rows):

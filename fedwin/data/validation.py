@@ -11,7 +11,9 @@ def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[
     """Splits every client's n examples at random into n - n_val for training and n_val = floor(fraction n).
 
     Args:
+      partition: the clients' examples.
       fraction: in [0, 1).
+      seed: decides which examples are held back.
 
     Returns:
       (training, validation); both keep ids and domains, and the order in which the examples were dealt. Small clients

@@ -8,7 +8,7 @@ from fedwin.data.registries import DATASETS
 
 
 def published(dataset: str) -> dict[str, tuple[str, str]]:
-    """Returns file -> (kind, checksum) of a data set, as its loader says them."""
+    """Returns file -> (kind, checksum) of a data set, as its loader was registered with."""
     return dict(DATASETS.entries[dataset].facts["checksums"]) if dataset in DATASETS else {}
 
 
@@ -18,7 +18,13 @@ def known(dataset: str, name: str) -> tuple[str, str] | tuple[None, None]:
 
 
 def matches(dataset: str, name: str, content) -> bool:
-    """Whether bytes, or the bytes of a file, have the published checksum of `name`."""
+    """Whether a file has its published checksum.
+
+    Args:
+      dataset: whose file.
+      name: of the file.
+      content: its bytes, or the file itself; None has no checksum.
+    """
     kind, checksum = known(dataset, name)
     return kind is not None and content is not None and files.file_digest(content, kind) == checksum
 
@@ -45,7 +51,14 @@ def verify(dataset: str, items) -> bool:
 
 
 def expect(dataset: str, where, found: int, original: int) -> None:
-    """Warns 'unverified' where files of which no checksum is published hold another number of clients."""
+    """Warns 'unverified' where files without a published checksum hold another number of clients.
+
+    Args:
+      dataset: whose files.
+      where: what to call them.
+      found: their number of clients.
+      original: the published number.
+    """
     if found != original:
         warnings.warn(
             f"{where}: unverified, {found:,} clients, but the original {dataset} has {original:,}.", stacklevel=4

@@ -90,7 +90,7 @@ def folders(data_dir, *patterns: str) -> list[pathlib.Path]:
 
 
 def children(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns what lies in a folder, in order; raises UserError where it may not be listed."""
+    """Returns the entries of a folder, in order; raises UserError where it may not be listed."""
     try:
         return sorted(folder.iterdir())
     except OSError as error:
@@ -98,11 +98,18 @@ def children(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 class Missing(UserError):
-    """The files of a data set are not there: something that a download can mend."""
+    """The files of a data set were not found: something that a download can mend."""
 
 
 def missing(dataset: str, data_dir, wanted: str, source: str = "") -> Missing:
-    """Returns the error that says which files were looked for and where they can be had."""
+    """Returns the error for files that were not found.
+
+    Args:
+      dataset: whose files.
+      data_dir: where they were looked for.
+      wanted: which ones, in words.
+      source: where they can be downloaded, or ''.
+    """
     fetch = f" Fetch it from {source}." if source else ""
     return Missing(f"{dataset}: found no {wanted} in or under {data_dir}.{fetch}")
 

@@ -11,7 +11,13 @@ from fedwin.errors import UserError
 
 
 def names(prefix: str = "", test: str = "t10k", kind: str = "ubyte") -> tuple[str, str, str, str]:
-    """Returns the file names of training images, training labels, test images and test labels."""
+    """Returns the file names of training images, training labels, test images and test labels.
+
+    Args:
+      prefix: what all names begin with.
+      test: the word for the test examples.
+      kind: ending of the names of images.
+    """
     images, labels = f"images-idx3-{kind}", "labels-idx1-ubyte"
     return f"{prefix}train-{images}", f"{prefix}train-{labels}", f"{prefix}{test}-{images}", f"{prefix}{test}-{labels}"
 
@@ -30,6 +36,13 @@ class File(NamedTuple):
 
 def find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, File]:
     """Returns name -> file of the IDX files wanted, from one folder or archive.
+
+    Args:
+      dataset: whose files, for error lines.
+      data_dir: where to look.
+      patterns: of folder names, as in files.folders.
+      wanted: names of the files.
+      source: where they can be downloaded.
 
     Raises:
       UserError: not found; where an archive there is broken, that one is named.
@@ -51,7 +64,7 @@ def find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, Fil
 
 
 def read(dataset: str, data_dir, patterns, wanted, source: str) -> tuple[dict[str, np.ndarray], dict[str, File]]:
-    """Returns name -> array and name -> file of the IDX files wanted.
+    """Returns name -> array and name -> file of the IDX files wanted; arguments as for `find`.
 
     Raises:
       UserError: not found, damaged, or images and labels of different numbers.
@@ -72,7 +85,14 @@ def read(dataset: str, data_dir, patterns, wanted, source: str) -> tuple[dict[st
 
 
 def pack(arrays, found, wanted, num_classes: int) -> tuple[Examples, Examples]:
-    """Returns train and test features, images uint8 with a channel axis, labels int32 in 0..num_classes - 1."""
+    """Returns train and test features, images uint8 with a channel axis, labels int32 in 0..num_classes - 1.
+
+    Args:
+      arrays: name -> array, as from `read`.
+      found: name -> File, likewise.
+      wanted: names of training images, training labels, test images and test labels.
+      num_classes: C.
+    """
 
     def checked(name, convert, bound):
         with values.naming(found[name].where):

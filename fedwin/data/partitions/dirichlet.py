@@ -14,7 +14,16 @@ from fedwin.errors import UserError
 
 
 def check_alpha(partition: str, alpha, *, zero: bool) -> None:
-    """Raises UserError unless alpha is a number >= 0, or > 0 where zero is not allowed."""
+    """Checks a concentration.
+
+    Args:
+      partition: name of the partitioner, for error lines.
+      alpha: the concentration.
+      zero: whether it may be 0.
+
+    Raises:
+      UserError: it is not a number >= 0, or > 0.
+    """
     number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool) and not math.isnan(alpha)
     if not number or alpha < 0 or (alpha == 0 and not zero):
         raise UserError(f"partition '{partition}': alpha={alpha}; give a number {'>=' if zero else '>'} 0.")
@@ -23,8 +32,13 @@ def check_alpha(partition: str, alpha, *, zero: bool) -> None:
 def draw(concentration: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Draws [count, C] rows q ~ Dirichlet(concentration), however small the concentration, without NaN.
 
-    In log space: log G(a) = log G(a + 1) + log(U) / a, then softmax. The division by a is split in a relative part and
-    the sum, and the largest entry is moved to 0 between the two, so that nothing overflows before it is compared.
+    In log space: log G(a) = log G(a + 1) + log(U) / a, then softmax. The division by a is split into a relative part
+    and the sum, and the largest entry is moved to 0 between the two, so that nothing overflows before it is compared.
+
+    Args:
+      concentration: a [C].
+      count: rows.
+      rng: draws them.
     """
     a = np.asarray(concentration, np.float64)
     total = a.sum()
@@ -97,6 +111,13 @@ def one_class(dataset: Dataset, labels, num_clients: int, size: int, rng) -> Par
 
     Where the class sizes are not multiples of `size`, the label-sorted list is cut instead and a run may hold two
     classes; a warning says so.
+
+    Args:
+      dataset: what is dealt.
+      labels: of its training examples [N].
+      num_clients: K.
+      size: examples of each client.
+      rng: draws the order.
     """
     shuffled = rng.permutation(len(labels))
     sorted_rows = shuffled[np.argsort(labels[shuffled], kind="stable")]

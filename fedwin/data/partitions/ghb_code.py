@@ -14,7 +14,13 @@ from fedwin.data.rng import generator
 
 
 def rebalance(lists: list[np.ndarray], size: int, rng) -> list[np.ndarray]:
-    """Moves random surplus examples of clients above `size` to clients below it."""
+    """Moves random surplus examples of large clients to small ones.
+
+    Args:
+      lists: rows of each client.
+      size: what clients are filled up, or cut, to.
+      rng: shuffles the surplus.
+    """
     surplus = rng.permutation(np.concatenate([rows[size:] for rows in lists]))
     result = []
     for rows in lists:

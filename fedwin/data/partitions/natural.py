@@ -21,6 +21,9 @@ def natural(dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
     """Returns the data set's own clients, or a seeded choice of num_clients of them.
 
     The choice sorts the ids, permutes them with the seed and takes the first num_clients.
+
+    Raises:
+      UserError: there are no such clients, or fewer than num_clients.
     """
     own = dataset.natural
     if own is None:

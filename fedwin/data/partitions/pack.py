@@ -18,7 +18,17 @@ def labels_of(dataset: Dataset, partition: str) -> np.ndarray:
 
 
 def check_counts(partition: str, num_examples: int, num_clients: int, per_client: int = 1) -> None:
-    """Raises UserError unless there are num_clients >= 1 clients and per_client examples for each."""
+    """Checks that every client can get its examples.
+
+    Args:
+      partition: its name, for error lines.
+      num_examples: N.
+      num_clients: K.
+      per_client: examples of each client.
+
+    Raises:
+      UserError: there are no clients, or too few examples.
+    """
     if num_clients is None or num_clients < 1:
         raise UserError(f"partition '{partition}' needs num_clients >= 1, got {num_clients}.")
     if per_client < 1:
@@ -39,6 +49,12 @@ def histogram(dataset: Dataset, partition: Partition) -> np.ndarray | None:
 
 def finish(dataset: Dataset, partition: Partition, name: str, **report) -> Partition:
     """Checks that no example is dealt twice and adds the report.
+
+    Args:
+      dataset: what was dealt.
+      partition: who holds what.
+      name: of the partitioner.
+      **report: further entries of the report.
 
     Returns:
       The partition with `report`: 'partition' (the name), 'sizes' [K], 'histogram' [K, C] or None, 'left_out' (examples
@@ -67,7 +83,14 @@ def finish(dataset: Dataset, partition: Partition, name: str, **report) -> Parti
 
 
 def pack(dataset: Dataset, lists, name: str, **report) -> Partition:
-    """Packs one list of rows per client and finishes it."""
+    """Packs one list of rows per client and finishes it.
+
+    Args:
+      dataset: what was dealt.
+      lists: rows of each client.
+      name: of the partitioner.
+      **report: further entries of the report.
+    """
     return finish(dataset, Partition.from_lists(lists), name, **report)
 
 

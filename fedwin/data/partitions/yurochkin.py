@@ -16,6 +16,12 @@ def attempt(class_sizes: list[int], num_clients: int, alpha: float, rng) -> np.n
     """Draws how many examples of each class each client gets, int64 [C, K]: pi ~ Dirichlet(alpha 1_K) under the cap.
 
     Only the numbers: the examples are shuffled once an attempt is accepted, which is the same in law.
+
+    Args:
+      class_sizes: examples of each class.
+      num_clients: K.
+      alpha: concentration.
+      rng: draws the shares.
     """
     cap = sum(class_sizes) / num_clients
     held = np.zeros(num_clients, np.int64)
@@ -36,7 +42,13 @@ def attempt(class_sizes: list[int], num_clients: int, alpha: float, rng) -> np.n
 
 
 def deal(by_class: list[np.ndarray], counts: np.ndarray, rng) -> list[np.ndarray]:
-    """Gives each client its numbers of examples of each shuffled class, in random order."""
+    """Returns rows of each client, in random order.
+
+    Args:
+      by_class: rows of each class.
+      counts: examples of each class for each client, int [C, K].
+      rng: shuffles classes and clients.
+    """
     pieces = [np.split(rng.permutation(rows), np.cumsum(count)[:-1]) for rows, count in zip(by_class, counts)]
     return [rng.permutation(np.concatenate(parts)) for parts in zip(*pieces)]
 

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 
 from fedwin.data.dataset import Dataset
-from fedwin.data.formats import clients, fedjax_sqlite, files, tff, values
+from fedwin.data.formats import clients, fedjax_sqlite, files, forms, tff, values
 from fedwin.data.registries import DATASETS, PARTITIONS
 from fedwin.data.rng import generator
 from fedwin.data.sources import cifar, cifar_names
@@ -18,9 +18,9 @@ from fedwin.data.sources.cifar import normalisation
 SOURCE = "https://storage.googleapis.com/tff-datasets-public/cifar100.sqlite.lzma"
 TRAIN_CLIENTS, TEST_CLIENTS = 500, 100
 FORMS = (
-    tff.Form("tff", ("cifar100.sqlite",)),
-    tff.Form("fedjax", ("federated_cifar100_train.sqlite", "federated_cifar100_test.sqlite")),
-    tff.Form("hdf5", ("fed_cifar100_train.h5", "fed_cifar100_test.h5"), ("fed_cifar100.tar.bz2",)),
+    forms.Form("tff", ("cifar100.sqlite",)),
+    forms.Form("fedjax", ("federated_cifar100_train.sqlite", "federated_cifar100_test.sqlite")),
+    forms.Form("hdf5", ("fed_cifar100_train.h5", "fed_cifar100_test.h5"), ("fed_cifar100.tar.bz2",)),
 )
 
 
@@ -74,7 +74,7 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
     """
     mean, std = normalisation(constants)
     places = files.folders(data_dir, "cifar100*", "cifar-100*", "fed_cifar100*")
-    with tff.opened(places, FORMS) as found:
+    with forms.opened(places, FORMS) as found:
         if found:
             if found.form == "tff":
                 streams = [tff.read_sqlite(found.paths[0], side, one) for side in ("train", "test")]

@@ -10,7 +10,7 @@ import functools
 import numpy as np
 
 from fedwin.data.dataset import Dataset, Examples, Partition
-from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, leaf, tff, values
+from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, forms, leaf, tff, values
 from fedwin.data.registries import DATASETS
 from fedwin.data.sources.mnist import CHARACTERS, DIGITS
 from fedwin.errors import UserError
@@ -88,14 +88,14 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
     digits = name == "femnist_digits"
     infix, split, classes = ("emnist_digitsonly", "digits_only", 10) if digits else ("emnist", "all", 62)
     pair = lambda pattern: tuple(pattern.format(side) for side in SIDES)
-    forms = (
-        tff.Form("fedjax", pair(f"federated_{infix}_{{}}.sqlite")),
-        tff.Form("tff", ("emnist_all.sqlite",)),
-        tff.Form("hdf5", pair(f"fed_{infix}_{{}}.h5"), (f"fed_{infix}.tar.bz2",)),
+    known = (
+        forms.Form("fedjax", pair(f"federated_{infix}_{{}}.sqlite")),
+        forms.Form("tff", ("emnist_all.sqlite",)),
+        forms.Form("hdf5", pair(f"fed_{infix}_{{}}.h5"), (f"fed_{infix}.tar.bz2",)),
     )
     convert, single = (functools.partial(function, paper, classes) for function in (converted, one))
     places = files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*")
-    with tff.opened(places, [held for held in forms if form in ("auto", held.name)]) as found:
+    with forms.opened(places, [held for held in known if form in ("auto", held.name)]) as found:
         if found:
             where = found.paths
             if found.form == "fedjax":

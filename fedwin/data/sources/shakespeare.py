@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedwin.data.dataset import Dataset, Examples
-from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, tff
+from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, forms, tff
 from fedwin.data.registries import DATASETS
 from fedwin.errors import UserError
 
@@ -26,9 +26,9 @@ ACCURACIES = {
 SOURCE = "https://storage.googleapis.com/gresearch/fedjax/shakespeare/shakespeare_{train,test}.sqlite"
 ROLES = 715
 FORMS = (
-    tff.Form("fedjax", ("shakespeare_train.sqlite", "shakespeare_test.sqlite")),
-    tff.Form("tff", ("shakespeare.sqlite",)),
-    tff.Form("hdf5", ("shakespeare_train.h5", "shakespeare_test.h5"), ("shakespeare.tar.bz2",)),
+    forms.Form("fedjax", ("shakespeare_train.sqlite", "shakespeare_test.sqlite")),
+    forms.Form("tff", ("shakespeare.sqlite",)),
+    forms.Form("hdf5", ("shakespeare_train.h5", "shakespeare_test.h5"), ("shakespeare.tar.bz2",)),
 )
 
 TABLE = np.full(256, OOV, np.int32)
@@ -98,7 +98,7 @@ def shakespeare(data_dir, *, length: int = 80) -> Dataset:
         for client, features in stream:
             yield client, rows(as_bytes(features["snippets"]), length)
 
-    with tff.opened(files.folders(data_dir, "shakespeare*"), FORMS) as found:
+    with forms.opened(files.folders(data_dir, "shakespeare*"), FORMS) as found:
         if not found:
             wanted = "shakespeare_{train,test}.sqlite, shakespeare.sqlite or shakespeare_{train,test}.h5"
             raise files.missing(

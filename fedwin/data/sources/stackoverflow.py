@@ -7,7 +7,7 @@ all others. TFF numbers words differently: ids of the two must not be mixed.
 import numpy as np
 
 from fedwin.data.dataset import Dataset, offsets
-from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, tff
+from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, forms, tff
 from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
@@ -15,9 +15,9 @@ from fedwin.errors import UserError
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3
 SOURCE = "https://storage.googleapis.com/gresearch/fedjax/stackoverflow/stackoverflow_{train,held_out,test}.sqlite"
 FORMS = (
-    tff.Form("fedjax", ("stackoverflow_train.sqlite", "stackoverflow_test.sqlite")),
-    tff.Form("tff", ("stackoverflow.sqlite",)),
-    tff.Form("hdf5", ("stackoverflow_train.h5", "stackoverflow_test.h5"), ("stackoverflow.tar.bz2",)),
+    forms.Form("fedjax", ("stackoverflow_train.sqlite", "stackoverflow_test.sqlite")),
+    forms.Form("tff", ("stackoverflow.sqlite",)),
+    forms.Form("hdf5", ("stackoverflow_train.h5", "stackoverflow_test.h5"), ("stackoverflow.tar.bz2",)),
 )
 
 
@@ -127,7 +127,7 @@ def stackoverflow(
     for option, value in (("users", users), ("tests", tests), ("vocabulary_size", vocabulary_size), ("length", length)):
         if not (isinstance(value, int) and value > 0):
             raise UserError(f"stackoverflow: {option}={value}; give a whole number > 0.")
-    with tff.opened(files.folders(data_dir, "stackoverflow*"), FORMS) as found:
+    with forms.opened(files.folders(data_dir, "stackoverflow*"), FORMS) as found:
         if not found:
             wanted = "stackoverflow_{train,test}.sqlite, stackoverflow.sqlite or stackoverflow_{train,test}.h5"
             raise files.missing(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data.formats import files, tff
+from fedwin.data.formats import files, forms
 from fedwin.errors import UserError
 from tests.data.files import objects, write_fedjax_sqlite, write_tff_sqlite
 from tests.data.idx_files import write
@@ -149,7 +149,7 @@ def test_a_full_temporary_folder_is_not_called_a_truncated_file(tmp_path, monkey
 
     real = open
     fake = lambda path, mode="r", *rest: Full() if mode == "wb" else real(path, mode, *rest)
-    monkeypatch.setattr(tff, "open", fake, raising=False)
+    monkeypatch.setattr(forms, "open", fake, raising=False)
     with pytest.raises(UserError, match="emnist_all.sqlite.lzma: cannot be unpacked to .*No space left.*TMPDIR"):
         data.load("femnist", tmp_path)
 
