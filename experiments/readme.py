@@ -26,7 +26,7 @@ def generated(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes README.md, or with --check says whether it is up to date; returns the exit status."""
+    """Writes README.md, or with --check checks that it is up to date; returns the exit status."""
     text = README.read_text()
     if "--check" not in arguments:
         README.write_text(generated(text))

@@ -1,4 +1,4 @@
-"""Choices: what `name:key=value,key="quoted, value"` says, read once and handed on as an object."""
+"""Choices: `name:key=value,key="quoted, value"`, parsed once and passed on as an object."""
 
 import difflib
 import re
@@ -11,7 +11,7 @@ _QUOTED = re.compile(r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*')\s*(?=,|$)""")
 
 
 class Choice(NamedTuple):
-    """A parsed choice: what `fedprox:mu=0.1` says. `str(choice)` is a text that parses to the same choice.
+    """A parsed choice, such as `fedprox:mu=0.1`. `str(choice)` is a text that parses to the same choice.
 
     Attributes:
       name: name of the thing in its registry.

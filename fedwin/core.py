@@ -137,7 +137,7 @@ class Algorithm(NamedTuple):
       client_init: (initial params, id, key) -> row of the client table; () for stateless clients.
       eval_model: (Variables, state) -> Variables that are evaluated, observed and released.
       weighting: 'samples' (p_i = N_i / sum N) or 'uniform' (p_i = 1 / |S|).
-      fades: node of the server state -> whether it is made of moments that forget (Adam's), which may start anew.
+      fades: node of the server state -> whether it is made of moments that forget (Adam's), which may be reset.
     """
 
     init: Callable

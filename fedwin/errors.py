@@ -1,4 +1,4 @@
-"""The errors that are told in one line."""
+"""The errors that are reported in one line."""
 
 
 class UserError(ValueError):

@@ -126,7 +126,7 @@ class Solver:
             the step ended a local epoch.
 
         Returns:
-          the model and what training told on the way.
+          the model and the metrics of its training.
         """
         batches = self.batches
         positions, steps = self.plan(c)

@@ -1,4 +1,4 @@
-"""Weighted means in the making: what clients send so that a sum over a cohort becomes a mean."""
+"""Weighted means before the division: what clients send so that a sum over a cohort becomes a mean."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ PyTree = Any
 
 
 class Mean(NamedTuple):
-    """A weighted mean in the making: a sum that carries its weight, so that sums of it are sums.
+    """A weighted mean before the division: a sum that carries its weight, so that sums of it are sums.
 
         value = sum_i w_i x_i / sum_i w_i
 

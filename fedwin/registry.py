@@ -46,7 +46,7 @@ class Entry:
       papers: what it rests on.
       instances: choices, small enough for tests, that together cover its variants.
       hyperparameters: the builder's keywords.
-      facts: whatever else the registry's kind of thing says about itself.
+      facts: whatever else is known about it, by the columns of its registry.
     """
 
     name: str

@@ -64,7 +64,7 @@ CASES = {case.name: case for case in _all}
 
 
 def scaled(case: Case, text: str) -> Case:
-    """Returns the case with the cohort that 'CLIENTSxSTEPSxBATCH' says, in one local epoch."""
+    """Returns the case with the cohort 'CLIENTSxSTEPSxBATCH', in one local epoch."""
     clients, steps, batch = (int(part) for part in text.split("x"))
     if min(clients, steps, batch) < 1:
         raise ValueError(f"{text}: clients, steps and batch must be at least 1")

@@ -1,4 +1,4 @@
-"""Starts the processes that a benchmark needs, once each, and says which peers this machine has."""
+"""Starts the processes that a benchmark needs, once each, and finds which peers this machine has."""
 
 import dataclasses
 import pathlib

@@ -1,4 +1,4 @@
-"""Timing tasks in turn: A B C A B C ..., so that whatever else the machine does falls on all of them alike."""
+"""Timing tasks in turn: A B C A B C ..., so that other load on the machine falls on all of them equally."""
 
 import dataclasses
 import statistics

@@ -60,7 +60,7 @@ def fedfa(
       divide: an epoch's class means are divided by 'all' batches or by those in which the class is 'present'.
 
     Raises:
-      UserError: when a hyper-parameter is out of range, or the model's last layer can't be told apart.
+      UserError: when a hyper-parameter is out of range, or the model's last layer is unknown.
 
     Source: https://arxiv.org/abs/2211.09299.
     """
@@ -74,7 +74,7 @@ def fedfa(
     quarter = setting.num_rounds // 4 + 1
     calibration_start = quarter if calibrate_from is None else first_round(calibrate_from, setting.num_rounds, "fedfa")
     if setting.model is None or setting.model.classifier is None:
-        raise UserError("fedfa: the model must tell its last layer apart from its features; choose another model.")
+        raise UserError("fedfa: the model must name its last layer; choose another model.")
     adam = optax.adam(calibrate_lr)
     anchoring = Anchoring(setting.model, lam, beta, divide, anchors_start, calibration_start, adam)
 

@@ -33,15 +33,15 @@ __all__ = [
     "split_validation",
 ]
 
-# K where neither the caller nor the data set nor the file says it.
+# K where neither the caller nor the data set nor the file gives it.
 CLIENTS = 100
 
 
 def load(name: str, data_dir=None) -> Dataset:
     """Loads a data set by name; where there is a packed cache of it, that is opened by memory map instead.
 
-    The cache lies in `data_dir` or, as `prepare` writes it by default, in the user's cache directory. A damaged one is
-    made anew from the original files, with a warning.
+    The cache is in `data_dir` or, as `prepare` writes it by default, in the user's cache directory. A damaged one is
+    rebuilt from the original files, with a warning.
 
     Args:
       name: `cifar10` or, with parameters, `cifar100:label=coarse`.
@@ -62,7 +62,7 @@ def load(name: str, data_dir=None) -> Dataset:
 
 
 def mended(packed, text: str, data_dir, damage: integrity.Damaged) -> Dataset:
-    """Returns the data set from its original files, and makes its damaged cache anew.
+    """Returns the data set from its original files, and rebuilds its damaged cache.
 
     Args:
       packed: the damaged cache.

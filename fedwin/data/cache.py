@@ -23,7 +23,7 @@ from fedwin.errors import UserError
 FORMAT = 3
 READABLE = (2, 3)
 CHUNK = 256
-# A folder may be shared: whether a process lives can be told on its own machine alone.
+# A folder may be shared: whether a process is alive is known on its own machine alone.
 HOST = re.sub(r"\W+", "_", platform.node()) or "host"
 
 

@@ -32,7 +32,7 @@ class Partition(NamedTuple):
     Attributes:
       order: rows of the training examples in draw order, int32 [n].
       offset: int64 [K + 1].
-      report: what the partitioner has to say ('left_out', 'fallbacks', ...).
+      report: the partitioner's report ('left_out', 'fallbacks', ...).
       ids: client ids as bytes or str, for natural federations [K]; None means 0..K-1.
       domain: the domain of each client, int32 [K]; None where there are none.
     """
@@ -85,7 +85,7 @@ class Dataset:
       name: the name it is registered under.
       train: feature -> array with a leading example axis; 'x' is the input (uint8 images stay uint8, NHWC) and 'y' the
         int32 label, [N] or, for sequences, [N, T]. 'domain' int32 [N] where there are domains. Large sets have memory
-        maps or `reader.Images`, which decode the images that are asked for.
+        maps or `reader.Images`, which decode images on access.
       test: the same of the test examples.
       num_classes: classes, or size of the vocabulary.
       task: 'classification' (one label per example) or 'sequence' (one label per position, 0 = padding).

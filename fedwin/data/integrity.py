@@ -84,7 +84,7 @@ def check_arrays(features: dict) -> None:
       features: name -> array.
 
     Raises:
-      Damaged: naming the file, and how to make it anew.
+      Damaged: naming the file, and how to restore it.
     """
     for value in features.values():
         if not isinstance(value, np.memmap) or not value.filename:

@@ -1,4 +1,4 @@
-"""Where packed caches lie: in the user's cache directory, in a folder that was named, or beside the originals."""
+"""Where packed caches are: in the user's cache directory, in a folder that was named, or beside the originals."""
 
 import hashlib
 import json
@@ -28,12 +28,12 @@ def origin(data_dir) -> str:
 
 
 def folder_of(text: str, folder) -> pathlib.Path:
-    """Returns where the cache of a choice lies in a folder that was named."""
+    """Returns where the cache of a choice is in a folder that was named."""
     return pathlib.Path(folder) / (file_name(text) + ".fedwin")
 
 
 def user_folder(text: str, data_dir) -> pathlib.Path:
-    """Returns where the cache of a choice lies in the user's cache directory; every data_dir has one of its own."""
+    """Returns where the cache of a choice is in the user's cache directory; every data_dir has its own."""
     key = hashlib.blake2b(f"{text}\0{origin(data_dir)}".encode(), digest_size=6).hexdigest()
     return cache_dir() / f"{file_name(text)[:100]}-{key}.fedwin"
 
@@ -47,7 +47,7 @@ def find(text: str, data_dir) -> pathlib.Path | None:
 
 
 def said(folder: pathlib.Path, key: str) -> str | None:
-    """Returns what a cache's meta says under a key; None where there is no cache, or a damaged one."""
+    """Returns the entry of a cache's meta under a key; None where there is no cache, or a damaged one."""
     try:
         return json.loads((folder / "meta.json").read_text())[key]
     except (OSError, ValueError, KeyError, TypeError):

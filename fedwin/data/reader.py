@@ -1,4 +1,4 @@
-"""Examples that are decoded when they are asked for: image sets larger than the memory, and memory-mapped caches.
+"""Examples that are decoded on access: image sets larger than the memory, and memory-mapped caches.
 
 `Images` takes the place of an array of images: it has shape, dtype, length, and indexing decodes. `ExampleSource`
 gathers rows of all features and prepares the next ones on threads while the present ones are in use.
@@ -197,7 +197,7 @@ class ExampleSource:
         cuts = np.linspace(0, len(flat), min(self.threads, max(len(flat), 1)) + 1).astype(int)
         jobs = []
         for key, value in self.features.items():
-            # Each piece goes straight to its place: large sets must not lie in memory twice.
+            # Each piece goes straight to its place: large sets must not be in memory twice.
             result = np.zeros((int(np.prod(shape, dtype=np.int64)), *value.shape[1:]), value.dtype)
             pieces = [(value, flat[a:b], result[a:b]) for a, b in zip(cuts[:-1], cuts[1:])]
             if isinstance(value, (Images, np.memmap)):

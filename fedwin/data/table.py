@@ -1,4 +1,4 @@
-"""What is known of every data set, as its loader says it: a table for the README, and a list for the terminal."""
+"""What is known of every data set, as its loader states it: a table for the README, and a list for the terminal."""
 
 from fedwin.data import download
 from fedwin.data.registries import DATASETS

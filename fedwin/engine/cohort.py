@@ -19,7 +19,7 @@ PACKED_BYTES = 1 << 20
 
 
 class Shared(NamedTuple):
-    """What every client of a phase sees alike.
+    """What all clients of a phase see.
 
     Attributes:
       down: what the server broadcasts.

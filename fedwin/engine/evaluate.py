@@ -23,7 +23,7 @@ TEST_BYTES = 4 << 30
 
 
 class MeanOfMeans(NamedTuple):
-    """An unweighted mean of groups' means in the making: sums [..., G] that carry their weights.
+    """An unweighted mean of groups' means before the division: sums [..., G] that carry their weights.
 
         value = (1/G) sum_g total_g / weight_g, over the groups that have any weight
 

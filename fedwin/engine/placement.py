@@ -29,7 +29,7 @@ def _of_table(mesh, leaf) -> NamedSharding:
 
 def _of_window(mesh, leaf) -> NamedSharding:
     # Vectors of a window ([W, P], [n, P], [P]) are padded to a multiple of the mesh (window.ALIGNMENT). P alone
-    # decides, so that a ring and its sums are placed alike.
+    # decides, so that a ring and its sums are placed the same way.
     size = leaf.shape[-1] if leaf.ndim else 0
     if size and size >= LONG_VECTOR and size % ALIGNMENT == 0 and size % mesh.size == 0:
         return NamedSharding(mesh, PartitionSpec(*(None,) * (leaf.ndim - 1), AXIS))

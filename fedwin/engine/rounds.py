@@ -20,7 +20,7 @@ class Cohorts(NamedTuple):
     Attributes:
       ids: global numbers; -1 pads a cohort.
       rows: rows of the Store.
-      slots: rows of the client table; padding lies beyond its end.
+      slots: rows of the client table; padding is beyond its end.
     """
 
     ids: Any
@@ -79,7 +79,7 @@ def _gather(table, slots):
 
 
 def _scatter(table, slots, rows):
-    # Padding slots lie beyond the end and fall off.
+    # Padding slots are beyond the end and dropped.
     return tree.map(lambda leaf, new: leaf.at[slots].set(new.astype(leaf.dtype), mode="drop"), table, rows)
 
 

@@ -1,4 +1,4 @@
-"""A user's function, traced: what goes wrong in it is told in the words of whoever wrote it."""
+"""A user's function, traced: what goes wrong in it is reported in its author's words."""
 
 import functools
 import inspect

@@ -48,7 +48,7 @@ class Strategy(NamedTuple):
         return placement.placement(run, self.mesh)
 
     def constrain(self, run, shardings):
-        """Keeps a traced RunState where `shardings` (from `placement`) says."""
+        """Keeps a traced RunState where `shardings` (from `placement`) put it."""
         return run if shardings is None else jax.lax.with_sharding_constraint(run, shardings)
 
     def everywhere(self, values):

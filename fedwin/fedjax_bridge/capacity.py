@@ -57,7 +57,7 @@ class Capacity:
         return self.padding
 
     def _with_room(self, most: Padding, more_clients: int, more_examples: int) -> Padding:
-        """Returns `most` times what is asked for, or what was promised where that is enough."""
+        """Returns `most` times what is needed, or what was promised where that is enough."""
         asked = zip(self.promised, most, (more_clients, more_examples))
         clients, largest = (limit if limit and limit >= wish else by * wish for limit, wish, by in asked)
         clients = self.multiple(clients)

@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 class ClientWithoutWeight(core.Client):
-    """A client whose share of all examples is unknown, because nobody said how many there are."""
+    """A client whose share of all examples is unknown, because their number was not given."""
 
     @property
     def weight(self):
@@ -37,7 +37,7 @@ class ClientWithoutWeight(core.Client):
 
 
 class UnknownCounts(dict):
-    """The label counts of a client where nobody said how many classes there are."""
+    """The label counts of a client where the number of classes was not given."""
 
     def __contains__(self, name) -> bool:
         return True

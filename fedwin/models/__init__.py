@@ -15,7 +15,7 @@ from fedwin.models.registry import MODELS
 
 
 def build(text: str, input_shape, num_classes: int) -> Model:
-    """Builds the model that `name` or `name:key=value,...` says.
+    """Builds a model by `name` or `name:key=value,...`.
 
     Args:
       text: a name of MODELS, with options.

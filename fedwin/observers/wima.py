@@ -31,7 +31,7 @@ class Reading(NamedTuple):
 
 
 def select(mask, chosen, rest):
-    """Leaf by leaf: `chosen` where the boolean tree `mask` says so, else `rest`."""
+    """Returns, leaf by leaf, `chosen` where the boolean tree `mask` is true, else `rest`."""
     return jax.tree.map(lambda m, a, b: a if m else b, mask, chosen, rest)
 
 

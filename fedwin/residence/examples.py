@@ -80,7 +80,7 @@ def capacities(sizes: np.ndarray, clients: int) -> tuple[int, ...]:
     """Returns the numbers of examples that dispatches are padded to, one to three of them, ascending.
 
     The last bounds any dispatch. Where client sizes differ much, few dispatches need that many: the first is the mean
-    need plus its standard deviation, the second lies between them.
+    need plus its standard deviation, the second is between them.
 
     Args:
       sizes: number of examples of each client [K].
@@ -202,7 +202,7 @@ class Streamed:
 
 
 def examples_of(federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int, shared=None):
-    """Returns the examples of a run where `choice` says: Resident or Streamed.
+    """Returns the examples of a run, Resident or Streamed.
 
     Args:
       federation: whose examples.

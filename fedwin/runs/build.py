@@ -35,7 +35,7 @@ class Trial:
       dataset: the examples.
       model: the network.
       schedule: when what happens.
-      setting: what builders were told.
+      setting: what builders know of the run.
       algorithm: with its wrappers; the same for all seeds.
       algorithm_of: local solver -> such an algorithm.
       observers: name -> Observer.

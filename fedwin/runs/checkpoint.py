@@ -32,7 +32,7 @@ def _name(path) -> str:
 
 @contextlib.contextmanager
 def quiet():
-    """Keeps orbax from logging tracebacks of what is told in one line."""
+    """Keeps orbax from logging tracebacks of what is reported in one line."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

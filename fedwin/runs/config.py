@@ -1,4 +1,4 @@
-"""What a run is told: the flags of `fedwin train` as one frozen dataclass, with their checks."""
+"""The configuration of a run: the flags of `fedwin train` as one frozen dataclass, with their checks."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ def option(default, group: str, help: str, *, least=None, below=None, words=(), 
     """One field of Config.
 
     Args:
-      default: its value where nothing is said.
+      default: its value where none is given.
       group: one of GROUPS.
       help: what it means, one line.
       least: smallest value.

@@ -108,7 +108,7 @@ def _remove(directory: pathlib.Path, whole: bool) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """What config.json says, in today's format.
+    """The contents of config.json, in today's format.
 
     Attributes:
       config: all flags.
@@ -155,7 +155,7 @@ def read(directory: pathlib.Path) -> Known:
 
 
 def load(config: Config, directory: pathlib.Path) -> Known | None:
-    """Checks that a directory is free or belongs to the same run; returns what its config.json says, or None.
+    """Checks that a directory is free or belongs to the same run; returns the contents of its config.json, or None.
 
     Raises:
       UserError: it belongs to a run with other flags, or holds other files.

@@ -19,7 +19,7 @@ class Interrupted(KeyboardInterrupt):
 
     Args:
       number: the signal.
-      message: what is told, one line.
+      message: for the user, one line.
     """
 
     def __init__(self, number: int, message: str):

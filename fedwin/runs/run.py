@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 
 def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, model: Any = None) -> dict[str, Any]:
-    """Starts or resumes everything that a Config says and returns its summary, which is also in summary.json.
+    """Starts the run of a Config, or resumes it, and returns its summary, which is also written to summary.json.
 
     Args:
       config: what to run.

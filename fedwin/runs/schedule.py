@@ -75,7 +75,7 @@ class CohortSchedule:
         self.width = strategy.multiple(schedule.clients_per_round)
 
     def block(self, completed: int) -> tuple[np.ndarray, int]:
-        """Returns (ids int32 [R_max, width], first round) of the dispatch block that round `completed` lies in."""
+        """Returns (ids int32 [R_max, width], first round) of the dispatch block that holds round `completed`."""
         length = self.schedule.rounds_per_dispatch
         first = completed // length * length
         count = min(length, self.schedule.num_rounds - first)

@@ -34,12 +34,12 @@ def resolve(name: str, clients_per_round: int | None = None) -> Strategy:
 
 
 def chosen(config: Config, trial: Trial, known, say: Callable[[str], None]) -> Strategy:
-    """Returns the strategy of a run: that which it began with, else what --strategy says.
+    """Returns the strategy of a run: the one that it began with, else that of --strategy.
 
     Args:
       config: the flags.
       trial: what runs.
-      known: what config.json says, None for a new run.
+      known: the contents of config.json, None for a new run.
       say: prints a line.
     """
     if known is not None:

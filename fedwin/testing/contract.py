@@ -55,12 +55,12 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
 
 
 def check_slips(builder, p: Problem, rounds: int = 6) -> None:
-    """Traces one round and runs a few client by client, so that what does not fit is told in its author's words.
+    """Traces one round and runs a few client by client, so that what does not fit is reported in its author's words.
 
     Args:
       builder: as in check_algorithm.
       p: the problem to run on.
-      rounds: rounds that the method is told of; those of the schedule are run, once.
+      rounds: the number of rounds that the method is given; those of the schedule are run, once.
 
     Raises:
       UserError: as in check_algorithm.

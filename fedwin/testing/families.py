@@ -49,7 +49,7 @@ def regression(x, y, start, *, batch_size, epochs, lr, schedule, **kwargs) -> Pr
 
     Args:
       x: one list of numbers per client.
-      y: their targets, alike.
+      y: their targets, likewise.
       start: [w, b].
       batch_size: B.
       epochs: passes of a client over its examples.

@@ -140,7 +140,7 @@ def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=
       client_examples: for every client, feature -> values [N_i, ...].
       loss: (params, batch, key, info) -> scalar; with a model, as fedwin.losses makes it.
       schedule: the clients of every round; it repeats.
-      num_rounds: rounds that builders are told of.
+      num_rounds: the number of rounds that builders are given.
       init_fn: key -> params, for algorithms that draw models; default: the initial ones.
       model: models.Model, for algorithms that must know the network's parts.
       info: tree of [K, ...] that clients see as Client.info.

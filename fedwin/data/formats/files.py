@@ -18,7 +18,7 @@ MAGIC = ((b"\x1f\x8b", gzip.open), (b"\xfd7zXZ\x00", lzma.open), (b"BZh", bz2.op
 
 
 def said(error: Exception) -> str:
-    """Returns what an error says, in one line; tarfile's says it in several."""
+    """Returns the message of an error in one line; tarfile's has several."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -150,7 +150,7 @@ def members(path, wanted=lambda name: True) -> dict[str, bytes]:
 
 
 def file_digest(content, kind: str = "md5") -> str:
-    """Returns the hexadecimal checksum of bytes or of a file's bytes as they lie on the disk."""
+    """Returns the hexadecimal checksum of bytes or of a file, without decoding it."""
     if isinstance(content, bytes):
         return hashlib.new(kind, content).hexdigest()
     with open(content, "rb") as stream:
@@ -166,7 +166,7 @@ def plain(name: str) -> str:
 
 
 def entries(place, wanted=lambda name: True) -> dict[str, "pathlib.Path | bytes"]:
-    """Returns plain name -> file (a folder's own files) or bytes (an archive's files, wherever they lie in it).
+    """Returns plain name -> file (a folder's own files) or bytes (an archive's files, wherever they are in it).
 
     Args:
       wanted: whether a file of that plain name is to be had; an archive's others are not decoded.

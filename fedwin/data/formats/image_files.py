@@ -14,7 +14,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 def images_below(place) -> Mapping[str, str | Span | bytes]:
     """Returns relative name -> image of every image file in a folder or in a tar or zip archive, without decoding any.
 
-    Members of an uncompressed tar are read where they lie; those of other archives are kept as bytes.
+    Members of an uncompressed tar are read in place; those of other archives are kept as bytes.
     """
     place = pathlib.Path(place)
     if place.is_dir():

@@ -44,7 +44,7 @@ def read_sqlite(path, split: str, convert, chosen=None):
         for key, value in example.items():
             columns.setdefault(key, []).append(value)
     if not any(held.values()):
-        sizes(path, split)  # says which splits there are
+        sizes(path, split)  # raises with the splits that it has
         raise UserError(f"{path}: split '{split}' has no examples.")
     if absent := next((client for client, columns in held.items() if not columns), None):
         raise UserError(f"{path}, split {split}: there is no example of client '{absent}'; fetch the file again.")

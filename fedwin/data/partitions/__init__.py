@@ -1,4 +1,4 @@
-"""How training examples are dealt to clients, a file per partitioner; each enters itself in the registry."""
+"""How training examples are dealt to clients, one file per partitioner; each registers itself."""
 
 from fedwin.registry import import_all
 

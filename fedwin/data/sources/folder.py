@@ -105,7 +105,7 @@ def from_lists(
 
 
 def find_list(dataset: str, folder: pathlib.Path, names) -> tuple[pathlib.Path, bytes] | None:
-    """Returns (what to call it, content) of the first list that lies in a folder, or in a zip archive there."""
+    """Returns (what to call it, content) of the first list in a folder, or in a zip archive there."""
     for name in names:
         if path := files.locate(folder, name):
             blob = files.read(path)

@@ -53,7 +53,8 @@ def tfds(
       y: name of the label feature.
       constants: normalisation, 'cifar10', 'cifar100', 'ima', 'mnist', 'imagenet' or none; 'auto' is that of the data
         set of the same name (cifar10, cifar100, mnist), and none for others.
-      transpose: whether rows and columns of images are exchanged; by default those of emnist are, as they lie there.
+      transpose: whether rows and columns of images are exchanged; by default those of emnist are, which is stored
+        transposed.
 
     Raises:
       UserError: not prepared there, not array_record, or features and splits that do not exist.
