@@ -72,7 +72,7 @@ class Found:
 
 def outcome(directory: pathlib.Path) -> tuple[dict, list, dict]:
     """Returns what must not depend on how a run came about: leaves of the last checkpoints, evaluations, summary."""
-    leaves = {}
+    leaves: dict[str, np.ndarray] = {}
     for place in sorted((directory / "checkpoints").iterdir()):
         store = Checkpoints(place)
         leaves |= {f"{place.name} {name}": value for name, value in store.load(store.rounds()[-1])[0].items()}
@@ -102,11 +102,12 @@ def disturb(training: Training, disk: Disk | None, lines: int, rng: random.Rando
         ended, expected = soak_faults.signalled(training, lines, rng, *SIGNALS[kind]), (0, STATUS[kind])
     else:
         act = {
-            "full disk": lambda: disk and disk.full(training, rng),
             "failing writes": lambda: soak_faults.failing_writes(training, rng),
             "file-size limit": lambda: soak_faults.limited_size(training, rng),
             "full output": lambda: soak_faults.full_output(training),
         }
+        if disk is not None:
+            act["full disk"] = lambda: disk.full(training, rng)
         ended, expected = act[kind](), (0, STATUS[kind])
     found.counts[kind] += 1
     check_ending(kind, training, ended, expected, found)

@@ -51,7 +51,11 @@ class Growing:
 
     def flush(self) -> None:
         """Brings everything to the disk."""
-        self._do(lambda: (self._file.flush(), os.fsync(self._file.fileno())))
+        self._do(self._sync)
+
+    def _sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Closes the file."""
