@@ -10,6 +10,7 @@ from fedwin import core
 
 
 def ceil_div(a, b):
+    """Returns a / b rounded up; may be traced."""
     return (a + b - 1) // b
 
 

@@ -181,6 +181,7 @@ class Setting(NamedTuple):
 
     @property
     def key(self):
+        """Raises UserError: what differs by seed is not known to builders."""
         raise UserError(
             "an algorithm, wrapper or observer reads setting.key, but one compiled program serves all seeds: what "
             "differs by seed belongs in its state; take the key as a further argument, init(params, key) or "

@@ -45,13 +45,16 @@ class Partition(NamedTuple):
 
     @property
     def num_clients(self) -> int:
+        """K."""
         return len(self.offset) - 1
 
     @property
     def sizes(self) -> np.ndarray:
+        """Number of examples of each client [K]."""
         return np.diff(self.offset)
 
     def client(self, k: int) -> np.ndarray:
+        """Returns the rows of one client's training examples."""
         return self.order[self.offset[k] : self.offset[k + 1]]
 
     def class_counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:

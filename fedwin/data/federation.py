@@ -35,10 +35,12 @@ class Federation:
 
     @property
     def num_clients(self) -> int:
+        """K."""
         return self.partition.num_clients
 
     @property
     def sizes(self) -> np.ndarray:
+        """Number of training examples of each client [K]."""
         return self.partition.sizes
 
     @property

@@ -37,6 +37,7 @@ class MeanOfMeans(NamedTuple):
 
     @property
     def value(self):
+        """The mean of means [...]."""
         present = self.weight > 0
         means = jnp.where(present, self.total / jnp.where(present, self.weight, 1), 0)
         return jnp.sum(means, -1) / jnp.sum(present, -1)

@@ -53,9 +53,11 @@ def read_sqlite(path, chosen=None, convert=dict):
     """Yields (client id, features) of all clients in the file's order, or of the `chosen` ids in theirs.
 
     Args:
-      convert: maps a client's arrays to features; what it raises is said with the file and the client.
+      path: the file.
+      chosen: client ids; None: all.
+      convert: maps a client's arrays to features; what it raises is reported with the file and the client.
     """
-    # The deserialiser imports jax; who only asks for sizes does not wait for it.
+    # The deserialiser imports jax, which reading sizes alone must not wait for.
     from fedjax.core.serialization import msgpack_deserialize
 
     if chosen is None:

@@ -131,6 +131,7 @@ def members(path, wanted=lambda name: True) -> dict[str, bytes]:
     """Returns name -> bytes of the files in a tar (however compressed) or zip archive whose names are wanted.
 
     Args:
+      path: the archive.
       wanted: whether a member of that name is to be read; others are not even decoded where the format allows it.
 
     Raises:
@@ -169,7 +170,8 @@ def entries(place, wanted=lambda name: True) -> dict[str, "pathlib.Path | bytes"
     """Returns plain name -> file (a folder's own files) or bytes (an archive's files, wherever they are in it).
 
     Args:
-      wanted: whether a file of that plain name is to be had; an archive's others are not decoded.
+      place: the folder or archive.
+      wanted: whether a file of that plain name is included; an archive's others are not decoded.
     """
     place = pathlib.Path(place)
     if not place.is_dir():

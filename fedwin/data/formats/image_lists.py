@@ -27,6 +27,7 @@ def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], li
     Args:
       path: what to call the list in an error line.
       blob: its decoded content.
+      user_column: the column that names the users, or None.
 
     Raises:
       UserError: a column or value is missing, or an image is listed twice.

@@ -53,6 +53,7 @@ def roles(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]:
 
     Args:
       texts: play -> its text.
+      min_speeches: the fewest that a role must have.
     """
     result = {}
     for play, text in sorted(texts.items()):

@@ -26,6 +26,8 @@ def read_sqlite(path, split: str, convert, chosen=None):
     """Yields (client id, features) of one split: all clients in order of first appearance, or the `chosen` in theirs.
 
     Args:
+      path: the file.
+      split: name of the split.
       convert: parsed example -> dict of small arrays, so that no decoded original is kept.
       chosen: client ids to keep.
 
@@ -94,7 +96,9 @@ def read_hdf5(path, convert, chosen=None):
     """Yields (client id, features) of an HDF5 file, all clients or those of the `chosen` ids.
 
     Args:
-      convert: maps a client's arrays to features; what it raises is said with the file and the client.
+      path: the file.
+      convert: maps a client's arrays to features; what it raises is reported with the file and the client.
+      chosen: client ids; None: all.
     """
     with hdf5(path) as groups:
         for client in groups if chosen is None else chosen:

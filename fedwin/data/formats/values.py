@@ -32,6 +32,7 @@ def within(values, low: int, high: int, what: str) -> np.ndarray:
     """Returns the values as an array of whole numbers; ValueError names the first record that has another one.
 
     Args:
+      values: numbers [N, ...].
       low: the smallest value allowed.
       high: the largest value allowed.
       what: what to call a value.

@@ -56,8 +56,11 @@ def sequential(pools: Pools, weights, visit, per_client: int, rng) -> tuple[list
     """Fills the clients in `visit` completely, one after another.
 
     Args:
+      pools: the examples of each class.
       weights: (client, open [C]) -> [C], the weight of each pool, zero where not open.
-      visit: [K] the order of the clients.
+      visit: the order of the clients [K].
+      per_client: examples of each client.
+      rng: draws them.
 
     Returns:
       One array of per_client rows per client, in client order, and the number of fallbacks.
@@ -88,7 +91,10 @@ def rotating(pools: Pools, q: np.ndarray, per_client: int, rng) -> tuple[list[np
     """Gives every client one example per sweep, per_client sweeps, each over a fresh permutation of the clients.
 
     Args:
-      q: [K, C] weights of the clients.
+      pools: the examples of each class.
+      q: weights of the clients [K, C].
+      per_client: examples of each client.
+      rng: draws them.
     """
     rows = np.empty((len(q), per_client), np.int64)
     fallbacks = 0

@@ -95,6 +95,8 @@ def npz(data_dir, *, file: str = "data.npz", num_classes: int | None = None) -> 
 
     Args:
       data_dir: its folder, or the file itself.
+      file: its name.
+      num_classes: the largest training label + 1 by default.
     """
     root = files.folders(data_dir)[0]
     path = root if root.is_file() else root / file

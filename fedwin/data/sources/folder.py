@@ -23,11 +23,16 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 def located(path, images: list[str], index: dict[str, list[str]], found: dict) -> list:
-    """Returns the image of every id; raises UserError naming the list and the first image missing or ambiguous.
+    """Returns the image of every id.
 
     Args:
+      path: the list, for error lines.
+      images: ids.
       index: as from by_name.
       found: name -> image.
+
+    Raises:
+      UserError: naming the list and the first image that is missing or ambiguous.
     """
     for row, image in enumerate(images, 1):
         names = index.get(image, ())
@@ -71,6 +76,10 @@ def from_lists(
       train_list: (what to call it, content) of the training list.
       test_list: the same of the test list.
       groups: folders and archives of the images; one that an earlier group has is not looked for in the later ones.
+      size: pixels of a side, cut from the centre of the scaled image.
+      resize: pixels that the short side is scaled to.
+      num_classes: the largest class + 1 by default.
+      user_column: the column of the training list that names the clients, or None.
 
     Raises:
       UserError: bad lists, or a list that names a missing image.

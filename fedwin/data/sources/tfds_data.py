@@ -151,6 +151,8 @@ def read(builder, split: str, keys: dict[str, str]) -> Examples:
     """Reads one split into arrays.
 
     Args:
+      builder: the package's DatasetBuilder.
+      split: name of the split.
       keys: key -> feature of the builder; 'x' is the input, the others are labels.
     """
     source = builder.as_data_source(split=split)
