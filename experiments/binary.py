@@ -116,7 +116,7 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
 
 
 def one_line(show):
-    """Prints a warning of fedwin's as one line on stderr; those of other packages as ever, by `show`."""
+    """Prints a warning of fedwin's as one line on stderr; those of other packages by `show`, as usual."""
     own = [pathlib.Path(__file__).parent, pathlib.Path(fedwin.__file__).parent]
 
     def told(message, category, filename, lineno, file=None, line=None):

@@ -41,13 +41,13 @@ def define(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
 
 
 def config_from_flags(known: flags.FlagValues = flags.FLAGS) -> Config:
-    """Returns the Config that the flags say."""
+    """Returns the Config of the flags."""
     names = [field.name for field in dataclasses.fields(Config) if flag_of(field.name) in known]
     values: dict[str, Any] = {name: known[flag_of(name)].value for name in names}
     return Config(**values)
 
 
 def given(known: flags.FlagValues = flags.FLAGS) -> set[str]:
-    """Returns the fields whose flags stand on the command line or in a flagfile."""
+    """Returns the fields whose flags are given on the command line or in a flagfile."""
     names = [field.name for field in dataclasses.fields(Config)]
     return {name for name in names if flag_of(name) in known and known[flag_of(name)].present}

@@ -1,4 +1,4 @@
-"""Lists what there is, the user's own code included.
+"""Lists what is available, the user's own code included.
 
 fedwin list algorithms|models|datasets|partitions|observers|wrappers|losses|augmentations|strategies
 fedwin list presets           flagfiles that are shipped, for --flagfile=NAME
@@ -35,7 +35,7 @@ WORDS = (*REGISTRIES, "presets", "runs")
 
 
 def listed(word: str, rest: list[str]) -> str:
-    """Returns what `fedwin list WORD` prints; raises UserError for a word that there is not."""
+    """Returns what `fedwin list WORD` prints; raises UserError for an unknown word."""
     if word not in WORDS:
         raise UserError(f"there is no list of '{word}'.{nearest(word, WORDS)} Known: {', '.join(WORDS)}.")
     if len(rest) > (word == "runs"):

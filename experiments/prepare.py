@@ -1,4 +1,4 @@
-"""Prepares a data set: downloads what it may, checks it and writes a packed cache that opens by memory map.
+"""Prepares a data set: downloads what may be downloaded, checks it and writes a packed cache that opens by memory map.
 
 fedwin prepare --dataset=mnist_writers --data_dir=/data/mnist
 fedwin train --dataset=mnist_writers --data_dir=/data/mnist     (reads the cache)
