@@ -1,5 +1,6 @@
 """The picture of a run: accuracy over rounds."""
 
+import math
 import pathlib
 from typing import Any
 
@@ -9,13 +10,18 @@ import numpy as np
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
+from fedwin.errors import UserError
+from fedwin.runs.storage import writing
+
 Curve = tuple[str, np.ndarray, np.ndarray]
 
 
 def curves(
     lines: list[dict[str, Any]], readout: str, metric: str = "accuracy", every: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (rounds [R], values [S, R]) of one read-out for the rounds that every seed has.
+    """Returns (rounds [R], values [S, R]) of one read-out for the rounds that every seed has; S >= 1.
+
+    Seeds that diverged, or ended before the others, are left out unless all of them did.
 
     Args:
       lines: those of metrics.jsonl.
@@ -27,8 +33,15 @@ def curves(
     for line in lines:
         if readout in line and line["round"] % every == 0:
             by_seed.setdefault(line["seed"], {})[line["round"]] = float(line[readout][metric])
-    rounds = sorted(set.intersection(*(set(found) for found in by_seed.values())))
-    return np.array(rounds), np.array([[found[r] for r in rounds] for found in by_seed.values()])
+    if not by_seed:
+        raise UserError(f"there is no evaluation of {readout} to draw.")
+    end = max(max(found) for found in by_seed.values())
+    losses = ((line["seed"], line[readout].get("loss", 0)) for line in lines if readout in line)
+    diverged = {seed for seed, loss in losses if not math.isfinite(float(loss))}
+    whole = [found for seed, found in by_seed.items() if max(found) == end and seed not in diverged]
+    kept = whole or list(by_seed.values())
+    rounds = sorted(set.intersection(*(set(found) for found in kept)))
+    return np.array(rounds), np.array([[found[r] for r in rounds] for found in kept])
 
 
 def draw(found: list[Curve], path: str | pathlib.Path, title: str) -> None:
@@ -52,5 +65,6 @@ def draw(found: list[Curve], path: str | pathlib.Path, title: str) -> None:
     axis.grid(alpha=0.3)
     axis.legend(loc="lower right")
     figure.suptitle(title, fontsize="medium")
-    figure.savefig(path, dpi=130)
+    with writing(path):
+        figure.savefig(path, dpi=130)
     plt.close(figure)

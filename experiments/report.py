@@ -12,7 +12,9 @@ def _cell(stats: dict[str, Any], percent: bool) -> str:
     if stats["mean"] is None:
         return "diverged"
     text = f"{stats['mean'] * factor:.{digits}f}"
-    return text if stats["std"] is None else f"{text} +- {stats['std'] * factor:.{digits}f}"
+    text = text if stats["std"] is None else f"{text} +- {stats['std'] * factor:.{digits}f}"
+    seeds, of_seeds = stats["seeds"], stats["of_seeds"]
+    return text if seeds == of_seeds else f"{text} ({seeds} of {of_seeds} seeds)"
 
 
 def _accuracy(seed: dict[str, Any], readout: str) -> str:
@@ -47,9 +49,9 @@ def note(summary: dict[str, Any]) -> str:
 
 
 def diverged(summaries: dict[str, dict[str, Any]]) -> list[str]:
-    """Returns a line per seed that ended in NaN or infinity."""
+    """Returns a line per seed that met NaN or infinity and so counts in no mean."""
     return [
-        f"{run} seed {seed} diverged in round {s['diverged_at']}"
+        f"{run} seed {seed} diverged in round {s['diverged_at']} and counts in no mean"
         for run, summary in summaries.items()
         for seed, s in summary["seeds"].items()
         if s["diverged_at"] is not None

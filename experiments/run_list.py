@@ -33,11 +33,14 @@ def facts(directory: pathlib.Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     done = dict.fromkeys(seeds, 0)
-    for line in read_lines(directory / "metrics.jsonl"):
-        if line.get("seed") in done:
-            done[line["seed"]] = max(done[line["seed"]], int(line["round"]))
-    finished = (directory / "summary.json").is_file()
-    return named | {"seeds": seeds, "rounds": min(done.values(), default=0), "finished": finished}
+    state = "finished" if (directory / "summary.json").is_file() else "unfinished"
+    try:
+        for line in read_lines(directory / "metrics.jsonl"):
+            if line["seed"] in done:
+                done[line["seed"]] = max(done[line["seed"]], line["round"])
+    except UserError:
+        state = "damaged"
+    return named | {"seeds": seeds, "rounds": min(done.values(), default=0), "state": state}
 
 
 def table(folder: str = "runs") -> str:
@@ -50,6 +53,5 @@ def table(folder: str = "runs") -> str:
         if (run := facts(directory)) is not None:
             rounds = f"{run['rounds']} of {run['num_rounds']}"
             seeds = ",".join(map(str, run["seeds"]))
-            state = "finished" if run["finished"] else "unfinished"
-            rows.append((str(directory), run["algorithm"], run["dataset"], rounds, seeds, state))
+            rows.append((str(directory), run["algorithm"], run["dataset"], rounds, seeds, run["state"]))
     return columns([HEAD, *rows]) if rows else f"no runs in {folder}"

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -93,20 +94,21 @@ def differing_bytes(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) 
 
 def disturb(training: Training, disk: Disk | None, lines: int, rng: random.Random, found: Found) -> bool:
     """Does one random thing to a run; returns False where it was refused and so is over."""
-    kind = rng.choice(KINDS if disk else [k for k in KINDS if k != "full disk"])
+    kinds = [k for k in KINDS if disk or k != "full disk"]
+    kind = rng.choice([*kinds, "altered file"])
     if kind == "altered file":
-        if not soak_faults.altered(training.directory, rng):
-            return True
+        if not soak_faults.altered(training.directory, rng):  # nothing there yet
+            return disturb(training, disk, lines, rng, found)
         ended, expected = training.run(), (0, 2)
     elif kind in SIGNALS:
         ended, expected = soak_faults.signalled(training, lines, rng, *SIGNALS[kind]), (0, STATUS[kind])
     else:
-        act = {
+        act: dict[str, Callable[[], Ended]] = {
             "failing writes": lambda: soak_faults.failing_writes(training, rng),
             "file-size limit": lambda: soak_faults.limited_size(training, rng),
             "full output": lambda: soak_faults.full_output(training),
         }
-        if disk is not None:
+        if disk:
             act["full disk"] = lambda: disk.full(training, rng)
         ended, expected = act[kind](), (0, STATUS[kind])
     found.counts[kind] += 1
@@ -197,8 +199,7 @@ def main(argv: list[str]) -> None:
         raise UserError("the soak needs Linux.")
     known = flags.FLAGS
     place = pathlib.Path(tempfile.mkdtemp(prefix="fedwin-soak-"))
-    if (watch := interruption.active()) is not None:
-        watch.before_exit(lambda: shutil.rmtree(place, ignore_errors=True))
+    interruption.before_exit(lambda: shutil.rmtree(place, ignore_errors=True))
     found = soak(known.minutes, known.seed, known.jobs, place)
     print(found.table())
     shutil.rmtree(place, ignore_errors=True)

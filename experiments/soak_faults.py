@@ -5,7 +5,6 @@ import dataclasses
 import os
 import pathlib
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -14,10 +13,19 @@ import tempfile
 import time
 from collections.abc import Iterator
 
+from fedwin.runs import interruption
+
 ROOT = pathlib.Path(__file__).parents[1]
 HANG_SECONDS = 300.0
+_TRAIN = 'runpy.run_module("experiments.train", run_name="__main__", alter_sys=True)\n'
+# Lets no file grow beyond so many bytes.
+LIMITED = f"""
+import resource, runpy, sys
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+{_TRAIN}"""
 # Fails the n-th time that something is brought to the disk, where a full disk can't be had.
-FAILING = """
+FAILING = f"""
 import errno, os, runpy, sys
 left, real = int(sys.argv.pop(1)), os.fsync
 def fsync(handle):
@@ -27,8 +35,7 @@ def fsync(handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     real(handle)
 os.fsync = fsync
-runpy.run_module("experiments.train", run_name="__main__", alter_sys=True)
-"""
+{_TRAIN}"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +83,8 @@ class Training:
                 command, cwd=ROOT, env=environment, stdout=out, stderr=said, start_new_session=True, **more
             )
 
+            interruption.before_exit(process.kill)
+
             def wait() -> Ended:
                 try:
                     status = process.wait(HANG_SECONDS)
@@ -99,7 +108,7 @@ class Training:
             return wait()
 
 
-def _hears(process: subprocess.Popen) -> bool:
+def hears(process: subprocess.Popen) -> bool:
     """Whether a process has got to its first line, where it begins to hear signals."""
     try:
         status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
@@ -116,7 +125,7 @@ def _await_moment(process: subprocess.Popen, directory: pathlib.Path, lines: int
     wanted = rng.randint(1, lines)
     while process.poll() is None:
         time.sleep(0.003)
-        if not _hears(process):
+        if not hears(process):
             continue
         if until is not None and time.monotonic() > until:
             return
@@ -154,7 +163,7 @@ def limited_size(training: Training, rng: random.Random) -> Ended:
     with tempfile.TemporaryDirectory() as place:  # the limit spoils a cache that is written
         cache = shutil.copytree(training.cache, pathlib.Path(place) / "cache")
         limited = Training(training.directory, training.flags, cache)
-        return limited.run(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        return limited.run(code=("-c", LIMITED, str(limit)))
 
 
 def altered(directory: pathlib.Path, rng: random.Random) -> str:
@@ -192,26 +201,30 @@ class Disk:
     def __init__(self, place: pathlib.Path):
         self.place = place
 
-    def _mount(self, *options: str) -> bool:
+    def mount(self, options: str) -> bool:
+        """Mounts it, or changes it with `remount,size=...`; returns whether that was allowed."""
         self.place.mkdir(exist_ok=True)
-        command = ["mount", "-t", "tmpfs", *options, "none", str(self.place)]
+        command = ["mount", "-t", "tmpfs", "-o", options, "none", str(self.place)]
         return shutil.which("mount") is not None and not subprocess.run(command, capture_output=True).returncode
 
     @contextlib.contextmanager
     def mounted(self) -> Iterator[bool]:
         """Mounts it with room for anything; yields whether that was allowed."""
-        allowed = self._mount("-o", "size=64m")
+        allowed = self.mount("size=64m")
+        unmount = lambda: subprocess.run(["umount", "--lazy", str(self.place)], capture_output=True)
+        if allowed:
+            interruption.before_exit(unmount)
         try:
             yield allowed
         finally:
             if allowed:
-                subprocess.run(["umount", "--lazy", str(self.place)], capture_output=True)
+                unmount()
 
     def full(self, training: Training, rng: random.Random) -> Ended:
         """Trains with a random amount of room, and makes room afterwards."""
-        used = shutil.disk_usage(self.place).used
-        self._mount("-o", f"remount,size={used + rng.randint(0, 60) * 4096}")
+        used = shutil.disk_usage(self.place).used // 4096 * 4096
+        self.mount(f"remount,size={used + rng.randint(0, 60) * 4096}")
         try:
             return training.run()
         finally:
-            self._mount("-o", "remount,size=64m")
+            self.mount("remount,size=64m")

@@ -24,6 +24,7 @@ from fedwin import data
 from fedwin.data import cache
 from fedwin.data.reader import Images
 from fedwin.errors import UserError
+from fedwin.runs import interruption
 
 from . import binary
 
@@ -113,6 +114,7 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
     # A file, because a pipe that nobody reads would fill up and stop the run.
     with open(folder.parent / f"run_{name}.txt", "w+") as said:
         process = subprocess.Popen(command, stdout=said)
+        interruption.before_exit(process.kill)
         peak = peak_of(process)
         if process.returncode:
             sys.exit(process.returncode)
@@ -162,6 +164,8 @@ def main(argv: list[str]) -> None:
     if not flags.FLAGS.dir:
         raise UserError("say where there is room for the images with --dir=FOLDER.")
     root = pathlib.Path(flags.FLAGS.dir) / "stream_demo"
+    if not flags.FLAGS.keep:
+        interruption.before_exit(lambda: shutil.rmtree(root, ignore_errors=True))
     try:
         measure(root)
     finally:

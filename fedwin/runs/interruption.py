@@ -37,12 +37,13 @@ class Watch:
 
     Attributes:
       requested: the first signal that came, or None.
+      cleanups: what is done before a signal ends the process at once.
     """
 
     def __init__(self):
         self.requested: int | None = None
         self._unsaved, self._resumable = False, False
-        self._cleanups: list[Callable[[], object]] = []
+        self.cleanups: list[Callable[[], object]] = []
         self._lock = threading.Lock()
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
@@ -64,14 +65,10 @@ class Watch:
             # Nothing is lost that was not lost to SIGKILL: what is on the disk is complete at any moment.
             resumes = "; the same command resumes from the last checkpoint" if self._resumable else ""
             _tell(f"interrupted{resumes}.")
-            for cleanup in reversed(self._cleanups):
+            for cleanup in reversed(self.cleanups):
                 with contextlib.suppress(Exception):
                     cleanup()
             os._exit(128 + number)
-
-    def before_exit(self, cleanup: Callable[[], object]) -> None:
-        """Has something done when a signal ends the process, which runs no `finally`."""
-        self._cleanups.append(cleanup)
 
     def unsaved(self) -> None:
         """Tells that rounds have been computed since the last checkpoint, which are worth finishing and saving."""
@@ -95,6 +92,12 @@ _active: list[Watch] = []
 def active() -> Watch | None:
     """Returns the watch of this process, if a binary has set one up."""
     return _active[-1] if _active else None
+
+
+def before_exit(cleanup: Callable[[], object]) -> None:
+    """Has something done if a signal ends the process at once, which runs no `finally`; the last comes first."""
+    if (watch := active()) is not None:
+        watch.cleanups.append(cleanup)
 
 
 @contextlib.contextmanager

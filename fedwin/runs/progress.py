@@ -5,8 +5,11 @@ import time
 
 import jax.monitoring
 
-# Seconds between progress lines on a terminal, whose bar should move, and elsewhere.
+# Seconds that a dispatch may last on a terminal, whose bar should move, and elsewhere: a process that is told to end
+# within 30 s, as by SLURM's SIGTERM, can finish it and save.
 PATIENCE = {True: 2.0, False: 10.0}
+# How much of that is planned with: clients differ in size, and other processes want the machine too.
+PLANNED = 0.7
 
 _COMPILING = (
     "/jax/core/compile/backend_compile_duration",
@@ -40,7 +43,7 @@ class Pace:
     """How many rounds the next dispatch should hold, so that none lasts longer than `patience` seconds.
 
     A dispatch is planned while the one before it runs, so the first two hold one round each; later ones follow the
-    clock. Where dispatches are cut changes no number.
+    slower of the last two that were timed. Where dispatches are cut changes no number.
 
     Args:
       most: the most rounds of a dispatch.
@@ -49,17 +52,17 @@ class Pace:
 
     def __init__(self, most: int, patience: float):
         self.most, self.patience = most, patience
-        self._per_round: float | None = None
+        self._per_round: list[float] = []
 
     def wish(self) -> int:
         """Returns the rounds that the next dispatch to be planned should hold."""
-        if self._per_round is None:
+        if not self._per_round:
             return 1
-        return max(1, min(self.most, int(self.patience / max(self._per_round, 1e-9))))
+        return max(1, min(self.most, int(PLANNED * self.patience / max(*self._per_round, 1e-9))))
 
     def took(self, rounds: int, seconds: float) -> None:
         """Tells how long a dispatch took without compilation."""
-        self._per_round = max(seconds, 0.0) / rounds
+        self._per_round = [*self._per_round[-1:], max(seconds, 0.0) / rounds]
 
 
 class Progress:

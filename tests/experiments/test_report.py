@@ -17,7 +17,8 @@ def summary(seeds=(0,), rounds=10, last=5, diverged=()):
         "diverged_at": 3 if seed in diverged else None,
     }
     kept = [seed for seed in seeds if seed not in diverged]
-    spread = lambda value: {"mean": value if kept else None, "std": 0.25 if len(kept) > 1 else None}
+    counts = {"seeds": len(kept), "of_seeds": len(seeds)}
+    spread = lambda value: {"mean": value if kept else None, "std": 0.25 if len(kept) > 1 else None, **counts}
     over = {"model": {name: spread(value) for name, value in metrics.items()}}
     return {"num_rounds": rounds, "last_rounds": last, "over_seeds": over, "seeds": {s: one(s) for s in seeds}}
 
@@ -36,7 +37,8 @@ def test_fewer_rounds_than_the_mean_asks_for():
 
 def test_diverged_seeds_are_named():
     shown = report.table({"a": summary((0, 1), diverged=(1,)), "b": summary((0,), diverged=(0,))})
-    assert "a seed 1 diverged in round 3" in shown and "50.00 -" in shown
+    assert "a seed 1 diverged in round 3 and counts in no mean" in shown and "50.00 -" in shown
+    assert "50.00 (1 of 2 seeds)" in shown
     assert shown.splitlines()[3].split() == ["b", "model", "diverged", "diverged", "-", "-"]
 
 
@@ -50,6 +52,17 @@ def test_curves_are_equally_dense_everywhere():
     rounds, values = curves.curves(lines, "model", every=5)
     assert rounds.tolist() == [0, 5, 10, 15] and values.shape == (2, 4)
     assert np.array_equal(curves.curves(lines, "model")[0], [0, 5, 10, 11, 12, 15])
+
+
+def test_a_diverged_seed_is_in_no_curve():
+    lines = [{"seed": s, "round": r, "model": {"accuracy": s, "loss": 1.0}} for s in (0, 1) for r in (0, 5)]
+    lines += [{"seed": 0, "round": 10, "model": {"accuracy": 0, "loss": 1.0}}]
+    rounds, values = curves.curves(lines, "model")
+    assert rounds.tolist() == [0, 5, 10] and values.tolist() == [[0, 0, 0]]
+    lines += [{"seed": 1, "round": 10, "model": {"accuracy": 1, "loss": "nan"}}]
+    assert curves.curves(lines, "model")[1].tolist() == [[0, 0, 0]]
+    alone = [line for line in lines if line["seed"] == 1]
+    assert curves.curves(alone, "model")[1].tolist() == [[1, 1, 1]]
 
 
 def test_the_picture_has_its_whole_axis(tmp_path):
