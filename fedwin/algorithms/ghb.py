@@ -129,7 +129,8 @@ def local_ghb(
     Args:
       beta: momentum.
       first: anchor before the first participation: unset, shared, random, pretrained (= shared).
-      scale: 'C', the participation ratio, or 'tau_i', 1 / rounds since the client's last participation.
+      scale: 'C', the participation ratio, or 'tau_i', 1 / rounds since the client's last participation (C at the
+        first one).
       nesterov: take gradients at the look-ahead.
 
     Raises:
@@ -144,8 +145,10 @@ def local_ghb(
         anchor, last = c.state
         known = True if first != "unset" else last >= 0
         momentum = tree.where(known, tree.sub(params, anchor), tree.zeros_like(params))
-        # Before the first participation last = -1: the gap then counts from the start of the run.
-        factor = setting.participation if scale == "C" else 1 / (c.round - last).astype(float)
+        factor = setting.participation
+        if scale == "tau_i":
+            # A given anchor has no age: the first participation has C, as FedHBM's has.
+            factor = jnp.where(last >= 0, 1 / (c.round - last).astype(float), factor)
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
         message = {"delta": parts.mean_step(y, params, c, weighting)}
         return y.update(message, state=Row(params, c.round))
