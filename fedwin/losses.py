@@ -124,10 +124,10 @@ def class_proportions(info, source="train+val", mask=False):
             "federations; use another --loss."
         )
     counts = info["train"] + info["validation"] if source == "train+val" else info["train"]
-    counts = counts.astype(jnp.float32)
+    counts = jnp.asarray(counts, float)
     total = jnp.sum(counts)
     shares = jnp.where(total > 0, counts / jnp.maximum(total, 1), 1 / counts.size)
-    return (shares > 0).astype(jnp.float32) if mask else shares
+    return (shares > 0).astype(shares.dtype) if mask else shares
 
 
 def weighted_softmax_nll(logits, labels, shares):

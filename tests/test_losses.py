@@ -77,8 +77,20 @@ def test_class_proportions():
     same(losses.class_proportions(info, mask=True), [1, 1, 1])
     nobody = {name: 0 * counts for name, counts in info.items()}
     for source in ("train", "train+val"):
-        same(losses.class_proportions(nobody, source), np.full(3, 1 / 3), 1e-7)
+        same(losses.class_proportions(nobody, source), np.full(3, 1 / 3))
         same(losses.class_proportions(nobody, source, mask=True), [1, 1, 1])
+
+
+def test_class_proportions_have_the_precision_of_the_run():
+    counts = np.array([3, 1, 6, 0, 1], np.int32)
+    info = {"train": counts, "validation": 0 * counts}
+    same(losses.class_proportions(info), counts / 11, 1e-16)
+    assert losses.class_proportions(info, mask=True).dtype == jnp.float64
+    with jax.enable_x64(False):
+        for mask, expected in ((False, counts.astype(np.float32) / np.float32(11)), (True, counts > 0)):
+            single = losses.class_proportions(info, mask=mask)
+            assert single.dtype == jnp.float32
+            np.testing.assert_array_equal(single, expected)
 
 
 def test_scaffold_with_a_one_class_client_under_wsm_moves_by_its_controls_alone():

@@ -62,6 +62,17 @@ class Store(NamedTuple):
         )
 
 
+def shares(sizes, total=None) -> np.ndarray:
+    """Returns the clients' shares N_i / `total` in jax's float: float32, and float64 where that is enabled.
+
+    Args:
+      sizes: N_i [K].
+      total: examples of all clients; None: the sum of `sizes`.
+    """
+    sizes = np.asarray(sizes)
+    return (sizes / (sizes.sum() if total is None else total)).astype(jnp.result_type(float))
+
+
 def make_store(examples: dict[str, Any], sizes, *, order=None, info=(), weight=None) -> Store:
     """Packs the clients' data; nothing is placed on a device.
 
@@ -70,7 +81,7 @@ def make_store(examples: dict[str, Any], sizes, *, order=None, info=(), weight=N
       sizes: number of examples of each client [K].
       order: rows of the examples, client after client [n]; 0..N-1 by default.
       info: tree of [K, ...], what clients are told about themselves.
-      weight: share of each client [K]; sizes / sum(sizes) as float32 by default.
+      weight: share of each client [K]; `shares(sizes)` by default.
 
     Returns:
       The store, `order` and `offset` as int32.
@@ -79,7 +90,7 @@ def make_store(examples: dict[str, Any], sizes, *, order=None, info=(), weight=N
     if order is None:
         order = np.arange(len(next(iter(examples.values()))), dtype=np.int32)
     if weight is None:
-        weight = (sizes / sizes.sum()).astype(np.float32)
+        weight = shares(sizes)
     return Store(
         examples=examples,
         order=np.asarray(order, np.int32),

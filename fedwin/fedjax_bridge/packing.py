@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin.data.store import Store, make_store
+from fedwin.data.store import Store, make_store, shares
 from fedwin.errors import UserError
 from fedwin.fedjax_bridge.capacity import Padding
 
@@ -73,7 +73,7 @@ def pack(cohort: list[Member], padding: Padding, num_classes: int | None, total_
         np.concatenate(arrays, out=flat[name][: sum(map(len, arrays))])
     sizes = np.zeros(padding.clients, np.int64)
     sizes[: len(cohort)] = [member.size for member in cohort]
-    weight = (sizes / (total_examples or max(sizes.sum(), 1))).astype(np.float32)
+    weight = shares(sizes, total_examples or max(sizes.sum(), 1))
     order = np.arange(padding.total, dtype=np.int32)
     return make_store(flat, sizes, order=order, info=_label_counts(cohort, padding, num_classes), weight=weight)
 

@@ -15,7 +15,7 @@ import numpy as np
 from fedwin.data.federation import Federation
 from fedwin.data.integrity import check_arrays
 from fedwin.data.reader import ExampleSource, Images
-from fedwin.data.store import Store, make_store
+from fedwin.data.store import Store, make_store, shares
 from fedwin.residence.addresses import distinct, places
 
 # Above this many bytes of examples a run streams, unless --examples says otherwise.
@@ -144,7 +144,7 @@ class Streamed:
         self.clients = min(self.rounds * width, federation.num_clients)
         self.capacities = capacities(self.sizes, self.clients)
         self.capacity = self.capacities[0]
-        self.weight = (self.sizes / self.sizes.sum()).astype(np.float32)
+        self.weight = shares(self.sizes)
         train = federation.dataset.train
         features = {name: train[name] for name in ("x", "y")}
         self.source = ExampleSource(features)

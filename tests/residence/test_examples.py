@@ -82,6 +82,20 @@ def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
     found.close()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_clients_weights_have_the_precision_of_the_run(dtype):
+    fed, ids = ragged(), np.arange(9, dtype=np.int32)[None]
+    with jax.enable_x64(dtype == np.float64):
+        found = examples.Streamed(fed, 9, 1)
+        streamed, rows = found.take(ids)
+        weights = fed.store().weight, streamed.weight[rows[0]], fed.shapes().weight
+        found.close()
+    for weight in weights:
+        assert weight.dtype == dtype
+    for weight in weights[:2]:
+        np.testing.assert_array_equal(weight, (fed.sizes / fed.sizes.sum()).astype(dtype))
+
+
 def skewed(sizes, width=4):
     """Examples of 4 * width bytes, dealt to clients of these sizes."""
     rows = int(np.sum(sizes))
