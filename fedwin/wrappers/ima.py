@@ -1,4 +1,9 @@
-"""Iterative moving averaging (IMA): training continues from the window's average."""
+"""Iterative moving averaging (IMA): training continues from the window's average.
+
+What the window holds, a_t, is in the paper's tables the new server model (placement='post'), but around an adaptive
+server (FedAdam, FedYogi, FedAdagrad) the clients' mean sum_i p_i y_i (placement='pre'): the server optimiser steps
+towards the window's average, and its output is broadcast. 'post' around an adaptive server is another method.
+"""
 
 from typing import NamedTuple
 
@@ -114,9 +119,10 @@ def ima(
     Args:
       window: P, models in the average.
       start: fraction of the rounds (0.75) or 0-based round (300).
-      placement: 'post' averages the new server models; 'pre' averages the clients' means before the server optimiser.
+      placement: 'post' averages the new server models; 'pre' averages the clients' means before the server optimiser,
+        whose output is broadcast: what the paper does around FedAdam, FedYogi and FedAdagrad.
       reset: of Adam's and Yogi's moments on the server in round `start`, for 'pre': 'none', 'at_start',
-        'one_round_only'.
+        'one_round_only' (the released code).
       schedule: clients' learning rate from `start` on: exp, exp_compound, const, cyclic, epoch, none.
       decay: of exp and exp_compound, per round.
       low: rate of const, lowest rate of cyclic.

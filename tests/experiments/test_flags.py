@@ -66,3 +66,26 @@ def test_its_comments_say_command_time_and_number(path):
     assert any(line.startswith("Expected time: ") for line in comments)
     assert any(line.startswith("Expected: ") and any(c.isdigit() for c in line) for line in comments)
     assert not path.read_text().startswith("--")
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem.startswith("wima_")], ids=lambda path: path.stem)
+def test_wimas_batches_are_fedjaxs(path):
+    """Either FedJAX's by name, or clients hold whole batches, of which both ways make the same steps."""
+    config = config_of([f"--flagfile={path}"])
+    held = {"cifar10": 50_000, "cifar100": 50_000, "cifar100_pam": 50_000}.get(config.dataset)
+    if held is None:
+        assert config.batching == "repeat"
+    else:
+        assert held // config.num_clients % config.batch_size == 0
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem.startswith("ima_")], ids=lambda path: path.stem)
+def test_imas_rows_of_adaptive_servers_average_before_the_server(path):
+    text = path.read_text()
+    config = config_of([f"--flagfile={path}"])
+    adaptive = ALGORITHMS.check(config.algorithm).name in ("fedadam", "fedyogi", "fedadagrad")
+    placements = {WRAPPERS.check(wrap).params.get("placement", "post") for wrap in config.wrap}
+    assert placements == {"pre" if adaptive else "post"}
+    if "FedAdam" in text and not adaptive:
+        (remark,) = [line for line in text.splitlines() if line.startswith("# FedAdam ")]
+        assert "--algorithm=fedadam" in remark and "placement=pre" in remark and "->" in remark
