@@ -46,6 +46,14 @@ def finished(tmp_path_factory):
     return directory, fedwin.run(config(directory), quiet=True)
 
 
+def test_a_quiet_run_prints_nothing(tmp_path, capfd):
+    short = dict(num_rounds=2, eval_every=1, checkpoint_every=1)
+    fedwin.run(config(tmp_path / "quiet", **short), quiet=True)
+    assert capfd.readouterr() == ("", "")
+    fedwin.run(config(tmp_path / "loud", **short))
+    assert "round 2/2" in capfd.readouterr().err
+
+
 def test_a_run_leaves_what_it_should(finished):
     directory, summary = finished
     assert {p.name for p in directory.iterdir()} == {
