@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from fedwin.errors import UserError
 from fedwin.keys import taking_key
-from fedwin.means import Mean, MeanStep, mean, mean_step, mean_step_of, with_mean_step
+from fedwin.means import Mean, MeanStep, OfStep, mean, mean_step, mean_step_of, with_mean_step
 
 __all__ = [
     "Algorithm",
@@ -25,6 +25,7 @@ __all__ = [
     "Mean",
     "MeanStep",
     "Observer",
+    "OfStep",
     "Phase",
     "PyTree",
     "Setting",

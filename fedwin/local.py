@@ -26,7 +26,7 @@ class Local(NamedTuple):
     """What local training returns.
 
     Attributes:
-      params: y after the last step.
+      params: y after the last step, within the solver's bound.
       steps: J_i, float [].
       lr: learning rate of the round, float [].
       grad: mean raw gradient along the path, (1/J) sum_j g_j(y_j), if asked for, else ().
@@ -80,6 +80,7 @@ class Solver:
       wd_in_loss: add lambda/2 ||y||^2 to the loss instead of lambda y to the direction.
       clip_norm: bound of the global norm of the direction, before weight decay; None = no clipping.
       equal_size: N if every client has exactly N examples (the loops then have a static length), else None.
+      bound: (start, y) -> y, what becomes of y after the last step; whatever the algorithm makes of y follows from it.
     """
 
     loss: Callable
@@ -95,6 +96,7 @@ class Solver:
     wd_in_loss: bool = False
     clip_norm: float | None = None
     equal_size: int | None = None
+    bound: Callable = lambda start, y: y
 
     @property
     def batches(self) -> Batches:
@@ -155,7 +157,8 @@ class Solver:
             0, steps, body, _Loop(params, self.optimizer.init(params), c.stats, total, carry, zero, zero)
         )
         mean = tree.scale(1 / jnp.maximum(float_steps, 1), end.total) if grad else ()
-        return Local(end.params, float_steps, lr, mean, end.carry, end.stats, {"loss": core.Mean(end.loss, end.seen)})
+        y = self.bound(params, end.params)
+        return Local(y, float_steps, lr, mean, end.carry, end.stats, {"loss": core.Mean(end.loss, end.seen)})
 
     def gradient(self, params, c: core.Client):
         """Returns the gradient over all local examples at `params`: (1/N) sum_n grad f(params; x_n), one pass.

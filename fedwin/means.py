@@ -44,6 +44,18 @@ class MeanStep(Mean):
     __slots__ = ()
 
 
+class OfStep(NamedTuple):
+    """A part of a message that follows from the client's step y_i - x alone, such as a plain sum of steps or of signs.
+
+    A wrapper that bounds the step has bounded it, too; whatever else is in a message may hold anything.
+
+    Attributes:
+      value: the part.
+    """
+
+    value: PyTree
+
+
 def mean_step(step: PyTree, weight) -> MeanStep:
     """Returns a client's step as its part of the cohort's mean step.
 

@@ -60,12 +60,12 @@ def feddyn(
         a = alpha if client_alpha == "common" else alpha / (setting.num_clients * c.weight)
         y = solve(params, c, local.proximal(a, inner=local.shift(tree.scale(a, c.state))))
         delta = tree.sub(y.params, params)
-        message = {"delta": core.mean_step(delta, core.weight(c, weighting)), "moved": delta}
+        message = {"delta": core.mean_step(delta, core.weight(c, weighting)), "moved": core.OfStep(delta)}
         return y.update(message, state=tree.add(c.state, delta))
 
     def server(params, state, total, round):
         delta = total["delta"].value
-        s = tree.axpy(1 / setting.num_clients, total["moved"], state.s)
+        s = tree.axpy(1 / setting.num_clients, total["moved"].value, state.s)
         average = tree.add(params, delta) if keep_average else ()
         return tree.axpy(server_lr, tree.add(delta, s), params), State(s, average)
 

@@ -61,23 +61,21 @@ def fedgma(setting, solve, *, threshold=None, mode="soft", extra_lr=1e-4, server
     def client(params, c):
         y = solve(params, c, local.sgd)
         delta = tree.sub(y.params, params)
-        message = {
-            "delta": core.mean_step(delta, core.weight(c, weighting)),
-            "signs": tree.map(jnp.sign, delta),
-            "count": jnp.ones((), float),
-        }
+        sums = {"signs": tree.map(jnp.sign, delta), "count": jnp.ones((), float)}
         if mode == "extra_step":
-            message["up"] = tree.map(lambda d: jnp.maximum(d, 0), delta)
-            message["down"] = tree.map(lambda d: jnp.minimum(d, 0), delta)
-            message["moving"] = tree.map(lambda d: jnp.abs(jnp.sign(d)), delta)
-        return y.update(message)
+            sums["up"] = tree.map(lambda d: jnp.maximum(d, 0), delta)
+            sums["down"] = tree.map(lambda d: jnp.minimum(d, 0), delta)
+            sums["moving"] = tree.map(lambda d: jnp.abs(jnp.sign(d)), delta)
+        return y.update({"delta": core.mean_step(delta, core.weight(c, weighting)), "sums": core.OfStep(sums)})
 
     def masked(params, total):
-        mask = tree.map(lambda s: agreement_mask(s, total["count"], threshold, mode), total["signs"])
+        sums = total["sums"].value
+        mask = tree.map(lambda s: agreement_mask(s, sums["count"], threshold, mode), sums["signs"])
         return tree.axpy(server_lr, tree.mul(mask, total["delta"].value), params)
 
     def with_extra_step(params, total):
-        count = total["count"]
+        sums = total["sums"].value
+        count = sums["count"]
 
         def leaf(x, delta, signs, up, down, moving):
             majority = jnp.where(signs > 0, (moving + signs) / 2, (moving - signs) / 2)
@@ -85,8 +83,7 @@ def fedgma(setting, solve, *, threshold=None, mode="soft", extra_lr=1e-4, server
             step = jnp.where(jnp.abs(signs) > threshold * count + 1e-4, extra_lr / count * distance, 0)
             return (x + server_lr * delta - step).astype(x.dtype)
 
-        sums = (total["delta"].value, total["signs"], total["up"], total["down"], total["moving"])
-        return tree.map(leaf, params, *sums)
+        return tree.map(leaf, params, total["delta"].value, *(sums[name] for name in ("signs", "up", "down", "moving")))
 
     def server(params, state, total, round):
         return (with_extra_step if mode == "extra_step" else masked)(params, total), state

@@ -38,20 +38,25 @@ class Wrapper(NamedTuple):
       algorithm: Algorithm -> Algorithm.
       rate: schedule -> schedule, the clients' learning rate.
       epochs: schedule -> schedule, the clients' local epochs.
+      bound: (start, y) -> y, what becomes of a client's model after its last local step; None leaves it alone.
     """
 
     name: str
     algorithm: Callable = unchanged
     rate: Callable = unchanged
     epochs: Callable = unchanged
+    bound: Callable | None = None
 
     def solver(self, solve):
-        """Returns the local solver with this wrapper's learning rate and number of epochs."""
+        """Returns the local solver with this wrapper's learning rate, number of epochs and bound."""
         if self.rate is not unchanged:
             solve = dataclasses.replace(solve, lr=self.rate(as_schedule(solve.lr)))
         if self.epochs is not unchanged:
             most = solve.max_epochs or (None if callable(solve.epochs) else int(solve.epochs))
             solve = dataclasses.replace(solve, epochs=self.epochs(as_schedule(solve.epochs)), max_epochs=most)
+        if self.bound is not None:
+            outer, inner = self.bound, solve.bound
+            solve = dataclasses.replace(solve, bound=lambda start, y: outer(start, inner(start, y)))
         return solve
 
 

@@ -1,0 +1,113 @@
+"""Clipping: whatever reaches the server follows from a bounded step, or is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedwin import core, testing, tree
+from fedwin.errors import UserError
+from fedwin.wrappers import WRAPPERS
+from tests.wrappers.test_wrappers import leaves
+
+pytestmark = pytest.mark.usefixtures("double")
+
+# Full steps of clients with 1, 2, 1, 3, 1 examples: curvature 1 at rate 1 leads to the centre.
+STEPS = np.array([[3.0, 4.0, -0.3], [0.2, -0.5, -0.2], [5.0, 1.5, -0.1], [0.1, 0.2, 4.0], [0.3, 0.1, -2.0]])
+SIZES = np.array([1, 2, 1, 3, 1])
+NORM = 1.0
+BOUNDED = STEPS * np.minimum(1, NORM / np.linalg.norm(STEPS, axis=1))[:, None]
+
+
+def one_round(choice, steps, *wrappers):
+    """The run after one round from 0 in which the local training of client i ends at steps[i]."""
+    p = testing.quadratic([1.0] * 5, steps, np.zeros(3), steps=1, lr=1.0, schedule=[range(5)], sizes=SIZES.tolist())
+    built = [WRAPPERS.build(text, p.setting) for text in wrappers]
+    return testing.trajectory(p, p.build(choice, *built), 1)[0]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "fedavg",
+        "fedavgm",
+        "fedadam",
+        "feddyn:alpha=0.1",
+        "feddyn:alpha=0.1,eval_model=average",
+        "adabest",
+        "fedcm:alpha=1",
+        "ghb",
+        "local_ghb",
+        "fedhbm",
+        "fedgma",
+        "fedgma:threshold=0.8,mode=hard",
+        "fedgma:mode=extra_step,extra_lr=1.0",
+        "fedgma:mode=extra_step,extra_lr=1.0,threshold=0.5",
+    ],
+)
+def test_a_clipped_round_is_the_round_of_clients_that_step_less(choice):
+    clipped, less = one_round(choice, STEPS, f"clip:norm={NORM}"), one_round(choice, BOUNDED)
+    # Server, its state, and what stays with clients: all of it follows from the bounded steps.
+    for ours, expected in ((c, l) for c, l in zip(jax.tree.leaves(clipped[:4]), jax.tree.leaves(less[:4]))):
+        np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
+    assert np.abs(leaves(clipped.params) - leaves(one_round(choice, STEPS).params)).max() > 1e-3
+
+
+def test_the_bound_holds_for_both_sums_of_feddyn():
+    run = one_round("feddyn:alpha=0.1", 1e6 * STEPS, f"clip:norm={NORM}")
+    # x - s is the mean step and s a fifth of the sum of five.
+    assert np.linalg.norm(run.state.s["x"]) <= NORM and np.linalg.norm(run.params["x"] - run.state.s["x"]) <= NORM
+    np.testing.assert_allclose(run.state.s["x"], run.table["x"].mean(0), rtol=1e-12)
+
+
+def test_the_tighter_of_two_bounds_counts():
+    a, b = (one_round("fedavg", STEPS, *texts) for texts in (["clip:norm=2", "clip:norm=1"], ["clip:norm=1"]))
+    np.testing.assert_allclose(leaves(a.params), leaves(b.params), rtol=1e-12)
+
+
+def test_a_step_within_the_bound_stays_what_it_is_to_the_bit():
+    p = testing.quadratic([1.0, 1.0], [[3.0, 4.0], [0.3, 0.4]], [0.1, 0.7], steps=3, lr=0.1, schedule=[[0, 1]])
+    solve = WRAPPERS.build("clip:norm=0.5", p.setting).solver(p.solve)
+    model = lambda solve, i: jax.jit(lambda params: solve(params, p.client(i)).params)(p.variables.params)["x"]
+    np.testing.assert_array_equal(model(solve, 1), model(p.solve, 1))
+    start = p.variables.params["x"]
+    assert np.linalg.norm(model(p.solve, 0) - start) > 0.5
+    np.testing.assert_allclose(np.linalg.norm(model(solve, 0) - start), 0.5, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "choice,reason",
+    [
+        ("scaffold", "send 'drift'"),
+        ("scaffold:option=I", "send 'drift'"),
+        ("mimelite", "send 'gradient'"),
+        ("fedfa", "send 'anchors'"),
+        ("mime", "one round trip"),
+        ("fednova", "no mean step"),
+        ("fedacg", "no mean step"),
+    ],
+)
+def test_what_a_bound_on_the_step_does_not_bound_is_refused(choice, reason):
+    p = testing.classification()
+    with pytest.raises(UserError, match=reason) as refused:
+        testing.trajectory(p, p.build(choice, WRAPPERS.build("clip:norm=1.0", p.setting)), 1)
+    assert "clip" in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_users_method_says_what_follows_from_the_step():
+    def builder(of_step):
+        def build(setting, solve):
+            def client(params, c):
+                y = solve(params, c)
+                step = tree.sub(y.params, params)
+                return y.update((core.mean_step(step, c.size), of_step(tree.map(jnp.abs, step))))
+
+            return core.algorithm(client, lambda params, state, total, round: (tree.add(params, total[0].value), state))
+
+        return build
+
+    p = testing.classification()
+    clip = WRAPPERS.build("clip:norm=1.0", p.setting)
+    testing.trajectory(p, p.build(builder(core.OfStep), clip), 1)
+    with pytest.raises(UserError, match="send 1, which"):
+        testing.trajectory(p, p.build(builder(lambda x: x), clip), 1)
