@@ -2,7 +2,8 @@
 
 A model is one flat float vector here (`Flat`). XLA copies a whole ring every round if the slot about to be overwritten
 is read first; so a ring has one slot more than its longest window, and what leaves a window is read *after* the write.
-Sums are compensated (Kahan): plain float32 sums drift.
+A running sum is kept as two floats that hold twice the digits together: plain float32 sums drift, and one compensated
+by what the last addition lost (Kahan) never recovers from a value that is large beside the others.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from fedwin.errors import UserError
 
 # Vectors are padded to a multiple of this, so that a ring divides evenly over the devices of a mesh.
 ALIGNMENT = 1024
+
+# Two float32 hold 48 bits: what is no larger than this leaves a sum again without a trace above 1e-6.
+LARGEST = 2.0**28
 
 
 class Flat(NamedTuple):
@@ -69,13 +73,15 @@ class Window(NamedTuple):
       ring: [W + 1, P].
       count: vectors pushed so far, int32 [].
       sums: one [P] per size.
-      compensation: what the last addition lost, one [P] per size.
+      compensation: by how much each sum is too large, one [P] per size.
+      spoiled: `count` after the newest vector whose norm is not finite or beyond `LARGEST`, 0 = none, int32 [].
     """
 
     ring: jax.Array
     count: jax.Array  # type: ignore[assignment]  # a tuple has a method of this name
     sums: tuple[jax.Array, ...]
     compensation: tuple[jax.Array, ...]
+    spoiled: jax.Array
 
 
 def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32) -> Window:
@@ -92,13 +98,34 @@ def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32) -> Window:
     for w in sizes:
         check_size("window", w)
     zeros = lambda: tuple(jnp.zeros(size, dtype) for _ in sizes)
-    return Window(jnp.zeros((max(sizes) + 1, size), dtype), jnp.zeros((), jnp.int32), zeros(), zeros())
+    none = lambda: jnp.zeros((), jnp.int32)
+    return Window(jnp.zeros((max(sizes) + 1, size), dtype), none(), zeros(), zeros(), none())
 
 
 def check_size(name: str, size) -> None:
     """Raises UserError unless `size` is an integer >= 1."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise UserError(f"{name}={size}: a window holds at least 1 model; use an integer >= 1.")
+
+
+def _two_sum(a, b):
+    """Returns (s, e) with s = a + b rounded and s + e = a + b exactly (Knuth)."""
+    s = a + b
+    rest = s - a
+    return s, (a - (s - rest)) + (b - rest)
+
+
+def _counted(vector):
+    """A vector as it enters and leaves the sums: without what they could not get rid of again."""
+    return jnp.where(jnp.abs(vector) <= LARGEST, vector, 0)  # a NaN compares false
+
+
+def _moved(entering, leaving, total, excess):
+    """Adds what enters a sum and takes off what leaves it: (sum, by how much it is too large)."""
+    total, low = _two_sum(total, -excess)
+    change, lost = _two_sum(_counted(entering), -_counted(leaving))
+    total, lost_too = _two_sum(total, change)
+    return total, -(low + (lost + lost_too))
 
 
 def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
@@ -115,17 +142,24 @@ def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
     vector = vector.astype(window.ring.dtype)
     ring = lax.dynamic_update_index_in_dim(window.ring, vector, window.count % slots, 0)
     sums, compensation = [], []
-    for total, lost, w in zip(window.sums, window.compensation, sizes):
+    for total, excess, w in zip(window.sums, window.compensation, sizes):
+        # Slots not filled yet hold zeros.
         leaving = lax.dynamic_index_in_dim(ring, (window.count - w) % slots, 0, keepdims=False)
-        # Kahan: what the last addition lost is taken from the next addend. Slots not filled yet hold zeros.
-        addend = (vector - leaving) - lost
-        sums.append(total + addend)
-        compensation.append((sums[-1] - total) - addend)
-    return Window(ring, window.count + 1, tuple(sums), tuple(compensation))
+        given = (vector, leaving, total, excess)
+        # Behind a barrier the second result is computed anew: XLA:CPU would write what both need to memory.
+        sums.append(_moved(*given)[0])
+        compensation.append(_moved(*lax.optimization_barrier(given))[1])
+    count = window.count + 1
+    # The norm bounds every value, and a product of vectors is the fastest pass over them.
+    healthy = jnp.dot(vector, vector) <= LARGEST**2
+    return Window(ring, count, tuple(sums), tuple(compensation), jnp.where(healthy, window.spoiled, count))
 
 
 def mean(window: Window, index: int, w: int):
     """Returns the mean of the last min(w, count) vectors, [P].
+
+    It is NaN throughout while the norm of one of them is not finite or beyond `LARGEST`, and right again once that one
+    has left.
 
     Args:
       window: the vectors.
@@ -133,7 +167,9 @@ def mean(window: Window, index: int, w: int):
       w: the window size.
     """
     filled = jnp.clip(window.count, 1, w)
-    return (window.sums[index] - window.compensation[index]) / filled.astype(window.ring.dtype)
+    spoiled = (window.spoiled > 0) & (window.count - window.spoiled < w)
+    average = (window.sums[index] - window.compensation[index]) / filled.astype(window.ring.dtype)
+    return jnp.where(spoiled, jnp.nan, average)
 
 
 class Delay(NamedTuple):

@@ -37,6 +37,33 @@ def test_means_stay_accurate_over_ten_thousand_rounds():
         assert error <= 1e-6
 
 
+@pytest.mark.parametrize("spike", [1e3, 1e6, 2e8, 1e9, 1e30, np.inf, np.nan])
+@pytest.mark.parametrize("at", [0, 4, 7])
+def test_a_mean_is_right_once_a_spike_has_left_the_window(spike, at):
+    vectors = trajectory(40, 8, seed=1)
+    vectors[at, 2], vectors[at + 1, 2], vectors[at + 1, 5] = spike, -1.7 * spike, spike / 3
+    push = jax.jit(lambda w, v: window.push(w, v, (3, 7)))
+    state = window.init(8, (3, 7))
+    for t, vector in enumerate(vectors):
+        state = push(state, vector)
+        for i, w in enumerate((3, 7)):
+            seen = vectors[max(t - w + 1, 0) : t + 1].astype(np.float64)
+            mean = np.asarray(window.mean(state, i, w))
+            if np.linalg.norm(seen, axis=1).max() <= window.LARGEST:
+                np.testing.assert_allclose(mean, seen.mean(0), rtol=1e-6)
+            else:
+                assert np.isnan(mean).all()
+            assert np.isfinite(state.sums[i]).all()
+
+
+def test_spikes_leave_no_trace_in_long_windows():
+    vectors = trajectory(3000, 16)
+    for t in range(0, 2800, 30):
+        vectors[t] *= np.float32(1e6)
+    state = run(jnp.asarray(vectors), (100,))
+    np.testing.assert_allclose(window.mean(state, 0, 100), vectors[-100:].astype(np.float64).mean(0), rtol=1e-6)
+
+
 def test_the_ring_is_not_copied():
     vectors = jnp.zeros((4, 1024))
     state = window.init(1024, (2, 500))

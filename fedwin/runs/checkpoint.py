@@ -16,10 +16,11 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from fedwin.errors import UserError
+from fedwin.runs.migrations import migrated
 from fedwin.runs.storage import writing
 
-# Format of a checkpoint's `about`; 1 had no number.
-FORMAT = 2
+# Format of a checkpoint; 1 had no number, 2 has it, in 3 windows know which of their vectors have no mean.
+FORMAT = 3
 
 
 def _warn(line: str) -> None:
@@ -196,7 +197,7 @@ class Checkpoints:
             )
         if about.get("digest") != checksum(leaves):
             raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
-        return leaves, about
+        return migrated(leaves, about.get("format", 1), FORMAT), about
 
     def latest(self, check=lambda round, about: None) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Returns the newest usable checkpoint, or None; warns about those that it skips and moves them aside.

@@ -5,14 +5,17 @@ import json
 import pathlib
 import tarfile
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedwin import window
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
-from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.checkpoint import FORMAT, Checkpoints, leaves_of
 from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
+from fedwin.runs.migrations import migrated
 from fedwin.runs.run import run
 
 FOLDER = pathlib.Path(__file__).parent / "format_1"
@@ -57,6 +60,19 @@ def test_it_goes_on_to_the_numbers_that_it_had(name, tmp_path):
                 assert mine[name]["accuracy"] == pytest.approx(values["accuracy"], abs=1.01 / 397)
         assert mine["bytes_down"] == line["bytes_down"] and mine["bytes_up"] == line["bytes_up"]
     assert {seed["final_round"] for seed in summary["seeds"].values()} == {12}
+
+
+def test_old_windows_learn_which_of_their_vectors_have_no_mean():
+    vectors = np.ones((12, 8), np.float32)
+    vectors[6, 3], vectors[8, 0] = np.nan, 1e12
+    for count, spoiled in ((6, 0), (7, 7), (9, 9), (12, 9)):
+        state = window.init(8, (3, 4))
+        for vector in vectors[:count]:
+            state = window.push(state, jnp.asarray(vector), (3, 4))
+        leaves = leaves_of({"observers": {"wima": state}, "round": np.int32(count)})
+        old = {name: value for name, value in leaves.items() if not name.endswith("spoiled")}
+        new = migrated(old, 1, FORMAT)
+        assert new.keys() == leaves.keys() and new["observers.wima.spoiled"] == spoiled == int(state.spoiled)
 
 
 def test_other_flags_are_refused_and_a_new_field_means_its_default(tmp_path):
