@@ -15,7 +15,7 @@ from fedwin.errors import StorageError, UserError
 from fedwin.runs import interruption
 from fedwin.runs.storage import FULL
 
-from . import helptext, presets
+from . import helptext, jit_cache, presets
 
 # What `define_flags` of a binary returns: title -> names of its flags, for --help.
 Groups = Mapping[str, Sequence[str]]
@@ -92,6 +92,7 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
         warnings.showwarning = one_line(warnings.showwarning)
         try:
             with interruption.watched():
+                jit_cache.keep_programs()
                 if flags.FLAGS["import"].value:
                     devices.use_every_core()  # the user's code may start the backend
                 plugins.load(flags.FLAGS["import"].value)

@@ -4,11 +4,7 @@ import math
 import pathlib
 from typing import Any
 
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
 from fedwin.errors import UserError
 from fedwin.runs.storage import writing
@@ -53,6 +49,11 @@ def draw(found: list[Curve], path: str | pathlib.Path, title: str) -> None:
       path: where the PNG goes.
       title: the line above it.
     """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
     figure, axis = plt.subplots(figsize=(8.5, 5), layout="constrained")
     for number, (label, rounds, values) in enumerate(found):
         color = f"C{number}"

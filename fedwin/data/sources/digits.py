@@ -4,6 +4,9 @@
 Digits' set, https://archive.ics.uci.edu/dataset/80.
 """
 
+import importlib.util
+import pathlib
+
 import numpy as np
 
 from fedwin.data.dataset import Dataset
@@ -28,11 +31,9 @@ def digits(data_dir=None) -> Dataset:
     test (397). Equal classes let every client count that divides 1,400 share them without remainder, down to one
     class per client.
     """
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    x = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[..., None]
-    y = bunch.target.astype(np.int32)
+    images, labels = _read()
+    x = np.rint(images * (255 / 16)).astype(np.uint8)[..., None]
+    y = labels.astype(np.int32)
     # Neighbouring images come from the same writers, so the split is drawn, but with a seed of its own.
     shuffled = generator(0, "digits split").permutation(len(y))
     by_class = [shuffled[y[shuffled] == label] for label in range(10)]
@@ -47,3 +48,18 @@ def digits(data_dir=None) -> Dataset:
         std=(0.3761,),
         class_names=tuple("0123456789"),
     )
+
+
+def _read() -> tuple[np.ndarray, np.ndarray]:
+    """Returns (images [N, 8, 8], labels [N]) as scikit-learn has them."""
+    spec = importlib.util.find_spec("sklearn")
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        path = pathlib.Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if path.is_file():
+            # Importing scikit-learn would take longer than the rest of a short run.
+            table = np.loadtxt(path, delimiter=",")
+            return table[:, :-1].reshape(-1, 8, 8), table[:, -1]
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return bunch.images, bunch.target

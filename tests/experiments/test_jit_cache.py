@@ -1,0 +1,80 @@
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from experiments import jit_cache
+
+COMMAND = [sys.executable, "-m", "experiments.train", "--num_rounds=1", "--clients_per_round=2", "--num_clients=10"]
+
+
+@pytest.fixture
+def nothing_chosen(monkeypatch, tmp_path):
+    """As in a process whose user chose no directory."""
+    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
+    jax.config.update("jax_compilation_cache_dir", None)
+    monkeypatch.setenv("FEDWIN_CACHE_DIR", str(tmp_path / "own"))
+    yield tmp_path / "own" / "jit"
+    jax.config.update("jax_compilation_cache_dir", before[0])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])
+
+
+def test_programs_are_kept_in_the_users_cache_directory_by_processor(nothing_chosen):
+    jit_cache.keep_programs()
+    assert jax.config.jax_compilation_cache_dir == str(nothing_chosen / jit_cache.processor())
+    assert (nothing_chosen / jit_cache.processor()).is_dir()
+
+
+def test_the_users_own_choices_come_first(nothing_chosen, monkeypatch):
+    jax.config.update("jax_compilation_cache_dir", "/elsewhere")
+    jit_cache.keep_programs()
+    assert jax.config.jax_compilation_cache_dir == "/elsewhere"
+    jax.config.update("jax_compilation_cache_dir", None)
+    jax.config.update("jax_enable_compilation_cache", False)
+    jit_cache.keep_programs()
+    jax.config.update("jax_enable_compilation_cache", True)
+    assert jax.config.jax_compilation_cache_dir is None and not nothing_chosen.exists()
+
+
+def test_without_a_place_nothing_is_kept(nothing_chosen):
+    nothing_chosen.parent.write_text("a file")
+    jit_cache.keep_programs()
+    assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_what_was_unused_for_longest_is_pruned(tmp_path):
+    (tmp_path / "cpu").mkdir()
+    for age, name in enumerate("abcd"):
+        (tmp_path / "cpu" / name).write_bytes(bytes(10))
+        os.utime(tmp_path / "cpu" / name, (1000 - age, 1000 - age))
+    jit_cache.prune(tmp_path, most=25)
+    assert sorted(path.name for path in (tmp_path / "cpu").iterdir()) == ["a", "b"]
+
+
+def test_a_binary_keeps_its_programs_and_the_second_start_has_the_same_numbers(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    environment["FEDWIN_CACHE_DIR"] = str(tmp_path / "cache")
+
+    def start(out):
+        command = [*COMMAND, f"--out_dir={tmp_path / out}"]
+        told = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert told.returncode == 0, told.stderr
+        kept = {path.name for path in (tmp_path / "cache" / "jit").glob("*/*")}
+        lines = (tmp_path / out / "metrics.jsonl").read_text().splitlines()
+        return [line.partition('"seconds"')[0] for line in lines], kept
+
+    first, kept = start("one")
+    second, still = start("two")
+    assert kept and kept == still
+    assert first == second
+
+
+def test_a_short_run_on_digits_imports_neither_scikit_learn_nor_matplotlib():
+    code = (
+        "import sys, experiments.train; from fedwin import data; data.load('digits'); "
+        "print([name for name in ('sklearn', 'matplotlib', 'tensorflow', 'fedjax', 'haiku') if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
