@@ -1,9 +1,8 @@
 """Saving and restoring the complete state of a run with orbax: atomic, checked, the last few kept."""
 
-import contextlib
 import errno
 import hashlib
-import logging
+import json
 import os
 import pathlib
 import shutil
@@ -17,6 +16,7 @@ import orbax.checkpoint as ocp
 
 from fedwin.errors import UserError
 from fedwin.runs.migrations import migrated
+from fedwin.runs.quiet import abandoned_saves_muted, quiet
 from fedwin.runs.storage import writing
 
 # Format of a checkpoint; 1 had no number, 2 has it, in 3 windows know which of their vectors have no mean.
@@ -31,17 +31,6 @@ def _name(path) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
 
 
-@contextlib.contextmanager
-def quiet():
-    """Keeps orbax from logging tracebacks of what is reported in one line."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
 # What tensorstore's errors say of the system's.
 _REASONS = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)))
 
@@ -50,24 +39,6 @@ def _reason(error: BaseException) -> str:
     text = str(error)
     found = (reason for reason in _REASONS if reason in text)
     return next(found, f"{type(error).__name__}: {text[:200]}".replace("\n", " "))
-
-
-@contextlib.contextmanager
-def _abandoned_loops_muted():
-    """Keeps tensorstore's threads from printing that the event loop they report to is gone.
-
-    That is so after a save that failed, and some of them report later still: then the hook stays.
-    """
-    show = sys.unraisablehook
-
-    def shown(unraisable):
-        error = unraisable.exc_value
-        if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed"):
-            show(unraisable)
-
-    sys.unraisablehook = shown
-    yield
-    sys.unraisablehook = show
 
 
 def _is_key(leaf) -> bool:
@@ -123,6 +94,13 @@ def checksum(leaves: dict[str, np.ndarray]) -> str:
     return h.hexdigest()
 
 
+def _sealed(about: dict[str, Any]) -> dict[str, Any]:
+    """Returns JSON data with a hash of all that it says, under `seal`."""
+    kept = {name: value for name, value in about.items() if name != "seal"}
+    text = json.dumps(kept, sort_keys=True)
+    return kept | {"seal": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
+
+
 class Checkpoints:
     """The checkpoints of one seed in one directory.
 
@@ -164,8 +142,8 @@ class Checkpoints:
         empty = {name: [list(value.shape), value.dtype.str] for name, value in leaves.items() if not value.size}
         about = {"format": FORMAT, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
         kept = {name: value for name, value in leaves.items() if name not in empty}
-        items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(about))
-        with writing(self.shown), quiet(), _abandoned_loops_muted():
+        items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(_sealed(about)))
+        with writing(self.shown), quiet(), abandoned_saves_muted():
             try:
                 self._writer().save(round, args=items, force=True)
                 self._writer().wait_until_finished()
@@ -195,7 +173,7 @@ class Checkpoints:
             raise UserError(
                 f"checkpoint {where} was written by a later version (format {about['format']}); update fedwin."
             )
-        if about.get("digest") != checksum(leaves):
+        if about.get("digest") != checksum(leaves) or ("seal" in about and about != _sealed(about)):
             raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
         return migrated(leaves, about.get("format", 1), FORMAT), about
 

@@ -1,10 +1,13 @@
+import json
+import logging
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedwin.errors import UserError
-from fedwin.runs import checkpoint
+from fedwin.runs import checkpoint, quiet
 from fedwin.testing import federations
 
 
@@ -68,6 +71,32 @@ def test_a_damaged_checkpoint_falls_back_aloud(tmp_path, capsys, damage):
     said = capsys.readouterr().err
     assert "10" in said and "Falling back" in said
     assert (tmp_path / "c" / "damaged_10").is_dir()  # moved aside, not deleted
+
+
+def test_what_a_checkpoint_says_of_itself_is_checked_too(tmp_path):
+    store = checkpoint.Checkpoints(tmp_path / "c")
+    store.save(5, some_run(), {"diverged_at": 3, "seconds": 1.25})
+    assert store.load(5)[1]["diverged_at"] == 3
+    said = tmp_path / "c" / "5" / "about" / "metadata"
+    said.write_text(json.dumps(json.loads(said.read_text()) | {"diverged_at": 4}))
+    with pytest.raises(UserError, match="damaged"):
+        store.load(5)
+
+
+def test_only_errors_of_abandoned_saves_are_left_untold():
+    def record(error):
+        return logging.LogRecord(
+            "asyncio", logging.ERROR, "", 0, "never retrieved", (), (None, error, error.__traceback__)
+        )
+
+    def raised(filename):
+        try:
+            exec(compile("raise ValueError('no room')", filename, "exec"))
+        except ValueError as error:
+            return error
+
+    assert not quiet.not_of_orbax(record(raised("/somewhere/orbax/checkpoint/handlers.py")))
+    assert quiet.not_of_orbax(record(raised("/somewhere/else.py")))
 
 
 def test_a_foreign_checkpoint_is_refused():
