@@ -10,9 +10,11 @@ turns, with the quartiles beside it. Close other programs first.
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import platform
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -20,6 +22,7 @@ from typing import Any
 
 from absl import flags
 
+from fedwin import checks
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.devices import MOST_CPU_DEVICES, num_cores
 from fedwin.errors import UserError
@@ -32,6 +35,10 @@ from .peers.crew import Crew
 from .peers.measure import Effort
 
 STUDIES = ("dispatches", "windows", "tables", "algorithms")
+# More CPU devices than this only replicate the model.
+MOST_CORES = 1024
+# Bytes of examples that a case may have: peers hold them all, several copies of them.
+MOST_BYTES = 16 << 30
 PEERS = ("fedjax", "torch", "pfl")
 WITH_ROWS = ["scaffold", "fedhbm", "feddyn", "adabest"]
 
@@ -76,7 +83,28 @@ def cohorts() -> dict:
             found[name] = scaled(found[name], size)
         except (KeyError, ValueError) as error:
             raise UserError(f"cohort={text}: write CASE=CLIENTSxSTEPSxBATCH, e.g. lenet5=2x2x32.") from error
+        needed = 4 * found[name].total * found[name].examples * math.prod(found[name].shape)
+        if needed > MOST_BYTES:
+            raise UserError(
+                f"cohort={text}: its examples fill {needed / 2**30:,.0f} GiB, more than {MOST_BYTES >> 30} GiB; set a "
+                f"smaller cohort."
+            )
     return found
+
+
+def check(options) -> None:
+    """Raises UserError, before anything is started, for a number, interpreter or file that a run would fail with."""
+    checks.number("bench", 1, 100_000, turns=options.turns)
+    checks.number("bench", 0, open_least=True, turn_seconds=options.turn_seconds, case_seconds=options.case_seconds)
+    checks.number("bench", 0, MOST_CORES, cores=options.cores)
+    if {"torch", "pfl"} & set(chosen("peers", PEERS)) and not shutil.which(options.python_torch):
+        raise UserError(
+            f"python_torch={options.python_torch}: there is no such program; name the interpreter that has torch and "
+            f"pfl, or omit them, --peers=fedjax."
+        )
+    path = pathlib.Path(options.json)
+    if options.json and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
+        raise UserError(f"json={path} can't be written; name a file in a folder that exists and is yours.")
 
 
 def measure(crew: Crew, report: dict[str, Any], effort: Effort, say: Callable[[str], None], write: Callable) -> None:
@@ -119,6 +147,7 @@ def main(argv: list[str]) -> None:
     for name, known in (("cases", CASES), ("studies", STUDIES)):
         chosen(name, known)  # before anything is started
     cohorts()
+    check(options)
     effort = Effort(options.turns, options.turn_seconds, options.case_seconds)
     report: dict[str, Any] = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",

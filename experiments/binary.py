@@ -15,7 +15,7 @@ from fedwin.errors import StorageError, UserError
 from fedwin.runs import interruption
 from fedwin.runs.storage import FULL
 
-from . import helptext, jit_cache, presets
+from . import flag_errors, helptext, jit_cache, presets
 
 # What `define_flags` of a binary returns: title -> names of its flags, for --help.
 Groups = Mapping[str, Sequence[str]]
@@ -63,7 +63,7 @@ def run(
             if len(rest) > 1 and not words:
                 raise UserError(f"'{rest[1]}' is not a flag; flags begin with --, see --help.")
             return rest
-        except (flags.Error, UserError) as error:
+        except flag_errors.ERRORS as error:
             sys.exit(failed(error))
 
     try:
@@ -79,7 +79,7 @@ def _mute_output() -> None:
 
 def failed(error: Exception, status: int = 2) -> int:
     """Prints an error as one line; returns the exit status."""
-    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"error: {' '.join(flag_errors.told(error).split())}", file=sys.stderr)
     return status
 
 

@@ -5,6 +5,7 @@ fedwin citation runs/digits/fedavg
 """
 
 import json
+import os
 import pathlib
 
 from fedwin import plugins
@@ -24,7 +25,7 @@ def of(word: str) -> str | Config:
       UserError: when a directory holds no run.
     """
     path = pathlib.Path(word)
-    if not path.is_dir():
+    if not word or not os.path.isdir(path):
         return word
     try:
         known = json.loads((path / "config.json").read_text())["config"]
@@ -43,7 +44,7 @@ def define_flags() -> dict[str, list[str]]:
 
 def main(argv: list[str]) -> None:
     """Prints every entry once."""
-    if len(argv) < 2:
+    if not all(argv[1:]) or len(argv) < 2:
         raise UserError("say what to cite: fedwin citation NAME ..., or the directory of a run.")
     print(citation(*(of(word) for word in argv[1:])))
 

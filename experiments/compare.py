@@ -10,6 +10,7 @@ All flags of `fedwin train` apply to every method; a method may be followed by f
 import dataclasses
 import pathlib
 import shlex
+from collections.abc import Iterable
 from typing import Any
 
 from absl import flags
@@ -20,8 +21,12 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
+from fedwin.runs.identity import hash_of
 
-from . import binary, config_flags, report
+from . import binary, config_flags, flag_errors, report
+
+# Longer names of directories are cut.
+LONGEST = 200
 
 # Rates and coefficients from a coarse search on this task (seed 100), momentum methods with a smaller step.
 METHODS = (
@@ -84,8 +89,21 @@ def every_method() -> tuple[str, ...]:
 
 
 def parse_method(text: str, base: Config) -> Config:
-    """Returns `base` with a method's algorithm and its own flags; raises UserError for flags that don't exist."""
-    algorithm, *own = shlex.split(text)
+    """Returns `base` with a method's algorithm and its own flags.
+
+    Args:
+      text: 'fedcm:alpha=0.1 --client_lr=0.3'.
+      base: the flags of all methods.
+
+    Raises:
+      UserError: no name, a quote that is not closed, or a flag that doesn't exist or is another method's business.
+    """
+    try:
+        algorithm, *own = shlex.split(text) or [""]
+    except ValueError as error:
+        raise UserError(f"method {text!r}: a quote is not closed; write --methods='NAME --flag=value'.") from error
+    if not algorithm or algorithm.startswith("-"):
+        raise UserError(f"methods={text!r} does not begin with an algorithm; write --methods='NAME --flag=value'.")
     known = {config_flags.flag_of(field.name): field.name for field in dataclasses.fields(Config)}
     changes: dict = {"algorithm": algorithm}
     for flag in own:
@@ -93,25 +111,58 @@ def parse_method(text: str, base: Config) -> Config:
         if not equals or word not in known:
             raise UserError(f"method '{text}': '{flag}' is not --flag=value of `fedwin train`.")
         name = known[word]
+        if name in ("algorithm", "out_dir"):
+            raise UserError(f"method '{text}': --{word} is set by the comparison; omit it.")
         before = getattr(base, name)
         if isinstance(before, list) and name == "seeds":
             changes[name] = value.split(",")
         elif isinstance(before, list):
             changes[name] = [*changes.get(name, before), value]
-        elif isinstance(before, bool):
-            changes[name] = value.lower() in ("true", "1")
         else:
-            changes[name] = type(before)(value)
+            changes[name] = _read(text, word, value, type(before))
     return dataclasses.replace(base, **changes)
 
 
-def compare(methods, base: Config) -> dict[str, dict]:
-    """Runs every method below base.out_dir and returns its summaries by method."""
-    summaries = {}
-    for number, method in enumerate(methods):
+def _read(method: str, flag: str, value: str, kind: type) -> Any:
+    """Returns the value of a method's own flag."""
+    try:
+        return flags.BooleanParser().parse(value) if kind is bool else kind(value)
+    except ValueError as error:
+        raise UserError(f"method '{method}': {flag_errors.told(f'flag --{flag}={value}: {error}')}") from error
+
+
+def planned(methods: Iterable[str], base: Config) -> dict[str, Config]:
+    """Returns method -> its Config, below base.out_dir; no two share a directory.
+
+    Raises:
+      UserError: a method that cannot be read, or is given twice.
+    """
+    configs: dict[str, Config] = {}
+    taken: dict[str, str] = {}
+    for method in methods:
         where = "".join(c if c.isalnum() or c in "._-" else "_" for c in method)
-        config = dataclasses.replace(parse_method(method, base), out_dir=str(pathlib.Path(base.out_dir) / where))
-        print(f"[{number + 1}/{len(methods)}]", end=" ", flush=True)
+        if len(where) > LONGEST:  # a name has 255 bytes at most
+            where = f"{where[:LONGEST]}-{hash_of(method, size=4)}"
+        if where in taken:
+            raise UserError(
+                f"methods: '{method}' and '{taken[where]}' are the same, or write to the same place; keep one."
+            )
+        taken[where] = method
+        out_dir = str(pathlib.Path(base.out_dir) / where)
+        configs[method] = dataclasses.replace(parse_method(method, base), out_dir=out_dir)
+    return configs
+
+
+def compare(methods, base: Config) -> dict[str, dict]:
+    """Runs every method below base.out_dir and returns its summaries by method; all are checked before one is run."""
+    summaries, configs = {}, planned(methods, base)
+    for method, config in configs.items():
+        try:
+            fedwin.check(config)
+        except UserError as error:
+            raise UserError(f"method '{method}': {error}") from error
+    for number, (method, config) in enumerate(configs.items()):
+        print(f"[{number + 1}/{len(configs)}]", end=" ", flush=True)
         summaries[method] = fedwin.run(config)
     return summaries
 

@@ -7,8 +7,9 @@ import numpy as np
 from absl import flags
 
 from fedwin import data
+from fedwin.runs.config import MOST
 
-from . import binary
+from . import binary, partition_picture
 from .partition_picture import draw
 
 
@@ -48,8 +49,10 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string(
         "partition", None, "Partition, with its parameters; default: the data set's own clients or iid."
     )
-    flags.DEFINE_integer("num_clients", None, "Clients; 100 by default where neither data set nor file has its own.")
-    flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.")
+    flags.DEFINE_integer(
+        "num_clients", None, "Clients; 100 by default where neither data set nor file has its own.", lower_bound=1
+    )
+    flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.", lower_bound=0, upper_bound=MOST)
     flags.DEFINE_enum("plot", "bubbles", ["bubbles", "bars", "none"], "Kind of picture: bubbles, bars, none.")
     flags.DEFINE_integer("shown", 40, "Clients in the picture, the first ones.", lower_bound=1)
     flags.DEFINE_string("out", "partition.png", "Where the picture goes.")
@@ -59,14 +62,15 @@ def define_flags() -> dict[str, list[str]]:
 def main(argv: list[str]) -> None:
     """Prints the report and draws the picture."""
     known = flags.FLAGS
+    out = partition_picture.path_of(known.out) if known.plot != "none" else ""
     dataset = data.load(known.dataset, known.data_dir)
     part = data.deal(dataset, known.partition, known.num_clients, known.partition_seed)
     if known.partition:
         part = part._replace(report={**part.report, "partition": known.partition})
     print(describe(part))
     if known.plot != "none":
-        draw(part, dataset, known.plot, known.shown, known.out)
-        print(f"picture            {known.out}")
+        draw(part, dataset, known.plot, known.shown, out)
+        print(f"picture            {out}")
 
 
 if __name__ == "__main__":

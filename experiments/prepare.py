@@ -60,6 +60,7 @@ def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, forc
     Raises:
       UserError: files that are missing, damaged or inconsistent; nothing half-written stays.
     """
+    data.DATASETS.check(text)
     if not (data_dir or cache_dir):
         raise UserError("say where the files are, or where the cache shall go, with --data_dir=FOLDER.")
     if cache_dir:

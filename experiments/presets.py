@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
+from .flag_errors import check_file
+
 FOLDER = pathlib.Path(__file__).parent / "flags"
 
 
@@ -17,6 +19,7 @@ def presets() -> dict[str, pathlib.Path]:
 def path_of(text: str) -> str:
     """Returns the path of a flagfile, or of the preset of that name; raises UserError if there is neither."""
     if pathlib.Path(text).expanduser().is_file():
+        check_file(text)
         return text
     known = presets()
     name = pathlib.Path(text).name.removesuffix(".flags")
@@ -32,7 +35,7 @@ def resolve(argv: Sequence[str]) -> list[str]:
     resolved: list[str] = []
     for position, word in enumerate(argv):
         flag, equals, value = word.partition("=")
-        if flag in ("--flagfile", "-flagfile") and equals and value:
+        if flag in ("--flagfile", "-flagfile") and equals:
             word = f"--flagfile={path_of(value)}"
         elif position and argv[position - 1] in ("--flagfile", "-flagfile"):
             word = path_of(word)

@@ -10,6 +10,8 @@ pages, which the system drops at will, do not count) and rounds per second after
 
 import csv
 import json
+import math
+import os
 import pathlib
 import shutil
 import subprocess
@@ -24,6 +26,7 @@ from fedwin import data
 from fedwin.data import cache
 from fedwin.data.reader import Images
 from fedwin.errors import UserError
+from fedwin.models import MODELS
 from fedwin.runs import interruption
 
 from . import binary
@@ -159,11 +162,32 @@ def measure(root: pathlib.Path) -> None:
     print(report(tiny, fits, big))
 
 
+def check(root: pathlib.Path) -> None:
+    """Raises UserError, before anything is made, where there is no room for the images or no such model."""
+    known = flags.FLAGS
+    MODELS.check(known.model)
+    if not math.isfinite(known.gigabytes):
+        raise UserError(f"gigabytes={known.gigabytes} must be a finite number, e.g. --gigabytes=10.")
+    folder = next(place for place in root.absolute().parents if os.path.exists(place))
+    if not folder.is_dir() or not os.access(folder, os.W_OK) or len(root.parent.name.encode()) > 255:
+        raise UserError(f"dir={known.dir}: {folder} can't be written; choose another --dir.")
+    image = SIDE * SIDE * 3
+    clients = max(known.gigabytes * 1e9 / (PER_CLIENT * image), known.clients_per_round)
+    needed = image * (PER_CLIENT * (clients + 4 * known.clients_per_round) + 20 * known.clients_per_round)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UserError(
+            f"dir={known.dir}: the images take {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free; set a smaller "
+            f"--gigabytes or --clients_per_round, or choose another --dir."
+        )
+
+
 def main(argv: list[str]) -> None:
     """Measures in a folder of its own, which is removed afterwards."""
     if not flags.FLAGS.dir:
         raise UserError("say where there is room for the images with --dir=FOLDER.")
     root = pathlib.Path(flags.FLAGS.dir) / "stream_demo"
+    check(root)
     if not flags.FLAGS.keep:
         interruption.before_exit(lambda: shutil.rmtree(root, ignore_errors=True))
     try:

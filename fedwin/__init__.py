@@ -29,6 +29,7 @@ _PLACES = {
     "WRAPPERS": "fedwin.wrappers",
     "as_fedjax": "fedwin.fedjax_bridge",
     "citation": "fedwin.citations",
+    "check": "fedwin.runs.run",
     "client_models": "fedwin.runs.trained",
     "load": "fedwin.runs.trained",
     "run": "fedwin.runs.run",

@@ -66,6 +66,10 @@ class Batches:
             return epochs * ceil_div(size, self.batch_size)
         return ceil_div(epochs * size, self.batch_size)
 
+    def places(self, n_max: int, most: int) -> int:
+        """Returns the length L of the order that `plan` lays out for at most n_max examples and `most` passes."""
+        return most * (n_max + self.batch_size) + self.batch_size + n_max
+
     def plan(self, c: core.Client, epochs, most: int):
         """Lays out the order in which examples are seen.
 
@@ -91,8 +95,7 @@ class Batches:
             # Later passes overwrite the empty tail of earlier ones; the buffer is long enough never to clamp.
             return lax.dynamic_update_slice(positions, row, (q * stride,))
 
-        length = most * (n_max + batch) + batch + n_max
-        return lax.fori_loop(0, passes, lay, jnp.full((length,), -1, jnp.int32)), steps
+        return lax.fori_loop(0, passes, lay, jnp.full((self.places(n_max, most),), -1, jnp.int32)), steps
 
     def one_pass(self, c: core.Client):
         """Returns what `plan` returns, for one pass in stored order whose last batch may be short."""

@@ -25,9 +25,9 @@ def number(
     for name, value in values.items():
         fits = _is_number(value) and least <= value <= most
         if not fits or (open_least and value == least) or (open_most and value == most):
-            raise UserError(
-                f"{owner}: {name}={value} must be a number {_interval(least, most, open_least, open_most)}."
-            )
+            kind = "a finite number" if isinstance(value, float) and not math.isfinite(value) else "a number"
+            interval = _interval(least, most, open_least, open_most)
+            raise UserError(f"{owner}: {name}={value} must be {kind} {interval}.")
 
 
 def _is_number(value) -> bool:

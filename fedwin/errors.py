@@ -1,5 +1,7 @@
 """The errors that are reported in one line."""
 
+import traceback
+
 
 class UserError(ValueError):
     """A bad flag, file or argument: one line that names the culprit and the remedy.
@@ -14,3 +16,11 @@ class StorageError(OSError):
     What was saved before stays intact; the same command resumes once there is room. Binaries print it on stderr without
     a traceback and exit with status 1.
     """
+
+
+def fault(error: BaseException) -> str:
+    """Returns an exception of the user's own code in one line, with the place where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" in {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    said = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}{place}: {said.rstrip('.') or 'no message'}."

@@ -144,7 +144,7 @@ class _Guard:
         self.before = [dict(registry) for registry in REGISTRIES]
 
     def __exit__(self, kind, error, trace) -> None:
-        if not isinstance(error, Exception):
+        if not isinstance(error, (Exception, SystemExit)):
             return
         sys.modules.pop(self.name, None)
         for registry, before in zip(REGISTRIES, self.before):
@@ -153,7 +153,7 @@ class _Guard:
         raise UserError(f"import={self.text}: {_told(error)}") from error
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """Returns an exception in one line, with the place in the source where it was raised."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__} in {error.filename}:{error.lineno}: {error.msg}."

@@ -42,7 +42,7 @@ def first_round(start, num_rounds: int, name: str) -> int:
     """
     if isinstance(start, bool) or not isinstance(start, (int, float)):
         raise UserError(f"{name}: start={start} is not a number; write 0.75 (fraction of the rounds) or 300 (round).")
-    if start < 0 or (isinstance(start, float) and start > 1):
+    if not 0 <= start or (isinstance(start, float) and start > 1):
         raise UserError(f"{name}: start={start} must be a fraction in 0.0..1.0 or a 0-based round >= 0.")
     # The smallest epsilon against 0.29 * 100 = 28.999999999999996.
     return int(start * num_rounds + 1e-9) if isinstance(start, float) else start

@@ -17,6 +17,8 @@ from fedwin.errors import UserError
 
 # Vectors are padded to a multiple of this, so that a ring divides evenly over the devices of a mesh.
 ALIGNMENT = 1024
+# Rounds are counted in int32.
+MOST = 2**31 - 2
 
 # Two float32 hold 48 bits: what is no larger than this leaves a sum again without a trace above 1e-6.
 LARGEST = 2.0**28
@@ -106,6 +108,8 @@ def check_size(name: str, size) -> None:
     """Raises UserError unless `size` is an integer >= 1."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise UserError(f"{name}={size}: a window holds at least 1 model; use an integer >= 1.")
+    if size > MOST:
+        raise UserError(f"{name}={size} must be at most {MOST}: rounds are 32-bit integers on the device.")
 
 
 def _two_sum(a, b):

@@ -34,6 +34,7 @@ FIRST = ("unset", "shared", "random", "pretrained")
     paper="zaccone2023communication",
     instances=("ghb:tau=2,beta=0.5", "ghb:beta=0.5,nesterov=true"),
     degenerate={"beta": 0},
+    spans="tau",
     down="2",
     up="1",
     reported="1.5x",

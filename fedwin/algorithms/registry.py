@@ -4,7 +4,8 @@ from fedwin.registry import Registry
 
 # down, up: models sent to and from one client in one round, numbers beside them, what is switched on ('2 (3 with
 # momentum)', '1 + C d numbers'); reported: the overhead that the GHB paper prints; server, client: models that each
-# keeps; degenerate: hyper-parameters under which the method is FedAvg (None: never in general).
+# keeps; degenerate: hyper-parameters under which the method is FedAvg (None: never in general); spans: the parameter
+# that says how many rounds the method needs before it differs from FedAvg.
 ALGORITHMS = Registry(
     "algorithm",
     columns={"down / up": "{down} / {up}", "reported": "{reported}", "server / client keep": "{server} / {client}"},
@@ -19,4 +20,5 @@ ALGORITHMS = Registry(
     server="?",
     client="?",
     degenerate=None,
+    spans="",
 )

@@ -71,10 +71,11 @@ def check_origin(folder: pathlib.Path, data_dir) -> None:
 
 
 def check_writable(folder) -> None:
-    """Makes a folder unless it is there; raises UserError where no file can be written to it."""
+    """Raises UserError where no file can be written to a folder, or no such folder can be made; makes none."""
     try:
-        pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
+        path = pathlib.Path(folder).absolute()
+        place = next(place for place in (path, *path.parents) if place.exists())
+        tempfile.TemporaryFile(dir=place).close()
     except OSError as error:
         raise UserError(
             f"{folder}: cannot be written ({error.strerror or error}); name another folder with --cache_dir or "

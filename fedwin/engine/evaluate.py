@@ -88,6 +88,21 @@ def _fitting(name: str, features: dict[str, Any], total: int, count: int) -> int
     return fits
 
 
+def test_bytes(dataset: Dataset, count: int, batch_size: int, multiple: int = 1) -> int:
+    """Returns the bytes of the batches that `held_out` and `batches` make of a data set's test examples."""
+    features = {name: values for name, values in dataset.test.items() if name in ("x", "y", "domain")}
+    size = sum(int(np.prod(v.shape[1:], dtype=np.int64)) * v.dtype.itemsize for v in features.values()) + 4
+    total = len(features["y"])
+    number, length = _grid(min(count or total, total, max(TEST_BYTES // size, 1)), batch_size, multiple)
+    return number * length * size
+
+
+def _grid(total: int, batch_size: int, multiple: int) -> tuple[int, int]:
+    """Returns the number of batches and their size."""
+    batch_size = min(batch_size, -(-total // multiple))
+    return -(-total // (batch_size * multiple)) * multiple, batch_size
+
+
 def batches(examples: dict[str, np.ndarray], batch_size: int, multiple: int = 1) -> dict[str, np.ndarray]:
     """Packs examples into batches [n, B, ...] with a 'mask' [n, B], 0 = padding.
 
@@ -97,8 +112,7 @@ def batches(examples: dict[str, np.ndarray], batch_size: int, multiple: int = 1)
       multiple: n becomes a multiple of it.
     """
     total = len(next(iter(examples.values())))
-    batch_size = min(batch_size, -(-total // multiple))
-    count = -(-total // (batch_size * multiple)) * multiple
+    count, batch_size = _grid(total, batch_size, multiple)
 
     def pack(values):
         padded = values

@@ -68,7 +68,8 @@ def wima(readings: tuple[Reading, ...], classifier_path: tuple[str, ...] = ()) -
         checks.one_of("wima", "part", r.part, PARTS)
         checks.one_of("wima", "warmup", r.warmup, ("partial", "raw"))
     sizes = tuple(dict.fromkeys(r.window for r in readings))
-    windows.init(1, sizes)  # refuses a window below 1 before anything is compiled
+    for size in sizes:  # before anything is compiled
+        windows.check_size("window", size)
 
     def init(model: Variables):
         packing = windows.flat(model)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
+from fedwin import tree
 from fedwin.data.federation import Federation
 from fedwin.data.integrity import check_arrays
 from fedwin.data.reader import ExampleSource, Images
@@ -199,6 +200,17 @@ class Streamed:
         """Stops the threads."""
         self.ahead.shutdown(cancel_futures=True)
         self.source.close()
+
+
+def residence_bytes(
+    federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int
+) -> tuple[int, int]:
+    """Returns (bytes of the examples on one device, the most rounds of a dispatch); arguments as of `examples_of`."""
+    if not should_stream(federation, choice):
+        return tree.nbytes(federation.shapes()), rounds
+    found = examples_of(federation, choice, strategy, clients_per_round, rounds)
+    found.close()
+    return found.nbytes, found.rounds
 
 
 def examples_of(federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int, shared=None):

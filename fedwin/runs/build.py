@@ -20,6 +20,7 @@ from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.models import MODELS
 from fedwin.registry import Choice, parse
+from fedwin.runs.bounds import batch_size, check_lengths, check_once
 from fedwin.runs.choices import Choices, choices_of
 from fedwin.runs.config import Config
 from fedwin.runs.schedule import Schedule
@@ -140,10 +141,11 @@ def _solver(config: Config, choices: Choices, model, federations, prepare: Calla
     optimizer, weight_decay = client_optimizer(config)
     # All seeds share one compiled program, which may count on equal sizes only if all of them have these.
     sizes = {federation.equal_size for federation in federations.values()}
+    largest = max(federation.buckets[-1] for federation in federations.values())
     return local.Solver(
         loss=LOSSES.build(choices.loss, model),
         lr=exponential(config.client_lr, config.lr_decay),
-        batch_size=config.batch_size,
+        batch_size=batch_size(config, largest),
         epochs=config.local_epochs,
         max_epochs=config.local_epochs,
         batching=config.batching,
@@ -158,7 +160,12 @@ def _solver(config: Config, choices: Choices, model, federations, prepare: Calla
 
 
 def _algorithm(choice: Choice, around, setting: core.Setting, solver: local.Solver) -> core.Algorithm:
-    return wrappers.wrapped(ALGORITHMS.build(choice, setting, solver), around)
+    built = ALGORITHMS.build(choice, setting, solver)
+    if not isinstance(built, core.Algorithm):
+        raise UserError(
+            f"algorithm '{choice.name}': its builder returns {type(built).__name__}, not core.algorithm(...)."
+        )
+    return wrappers.wrapped(built, around)
 
 
 def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = None) -> Trial:
@@ -180,6 +187,7 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     choices = choices_of(config, named_model=model is None)
     set_precision(config.precision)
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
+    check_once(choices.wrappers)
     augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
     shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
     if choices.model is not None:
@@ -197,6 +205,9 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     solver = wrappers.wrapped_solver(_solver(config, choices, model, federations, preparation), around)
     algorithm_of = functools.partial(_algorithm, choices.algorithm, around, setting)
     watching = observers.build_all(choices.observers, setting)
+    check_lengths(
+        [(ALGORITHMS, choices.algorithm), *((wrappers.WRAPPERS, one) for one in choices.wrappers)], config.num_rounds
+    )
     normalise = augment.normaliser(dataset.mean, dataset.std, augmentation)
     schedule = Schedule(
         config.num_rounds,

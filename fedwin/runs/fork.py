@@ -22,16 +22,21 @@ def source(config: Config) -> tuple[pathlib.Path, int]:
     Raises:
       UserError: a seed's checkpoint is missing or comes too late.
     """
-    directory, at, round = config.fork_from.rpartition("@")
-    if not at or not round.isdigit():
-        raise UserError(f"fork_from='{config.fork_from}' is not DIR@ROUND.")
+    directory, _, round = config.fork_from.rpartition("@")
+    if not directory or not (round.isascii() and round.isdecimal()):
+        raise UserError(
+            f"fork_from='{config.fork_from}' is not DIR@ROUND; name a run's directory and a round, e.g. runs/a@100."
+        )
     if int(round) >= config.num_rounds:
         raise UserError(
             f"fork_from={config.fork_from}: num_rounds={config.num_rounds} leaves nothing to train; raise --num_rounds."
         )
     for seed in config.seeds:
         where = pathlib.Path(directory) / "checkpoints" / f"seed_{seed}"
-        rounds = Checkpoints(where).rounds()
+        try:
+            rounds = Checkpoints(where).rounds()
+        except OSError as error:
+            raise UserError(f"fork_from: {where} can't be read ({error.strerror}); check the path.") from error
         if int(round) not in rounds:
             available = ", ".join(map(str, rounds)) or "none"
             raise UserError(f"fork_from: {where} has no checkpoint of round {round}; it has: {available}.")

@@ -4,14 +4,15 @@ from typing import Any
 
 import jax
 
-from fedwin import engine, tree
+from fedwin import engine
 from fedwin.engine import evaluate
 from fedwin.engine.communication import Bytes
 from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.examples import Resident, examples_of
-from fedwin.residence.rows import DeviceRows, HostRows, on_host
+from fedwin.residence.rows import DeviceRows, HostRows
 from fedwin.runs.build import Trial, seed_keys
+from fedwin.runs.estimate import table_slots
 
 
 class Program:
@@ -64,12 +65,7 @@ class Program:
         Args:
           rounds: the most rounds that a dispatch holds.
         """
-        trial = self.trial
-        clients, config = trial.setting.num_clients, trial.config
-        params = jax.eval_shape(trial.model.init, jax.random.key(0)).params
-        if not on_host(trial.algorithm, params, clients, config.table):
-            return clients, False
-        return min(rounds * self.strategy.multiple(config.clients_per_round), clients), True
+        return table_slots(self.trial, self.strategy, rounds)
 
     def rows(self, seed: int, run: engine.RunState, slots: int, hosted: bool):
         """Returns the residence of a seed's client rows; `run` is the state before its first round."""
@@ -81,25 +77,6 @@ class Program:
             return strategy.place(table, None if strategy.mesh is None else strategy.placement(run).table)
 
         return HostRows(self.trial.algorithm, run.params, clients, slots, seed_keys(seed)["init"], place)
-
-
-def memory(run: engine.RunState, examples, strategy: Strategy) -> str:
-    """Returns a line about what a run will hold in memory, over all devices.
-
-    Args:
-      run: the state; shapes suffice.
-      examples: the residence of the examples.
-      strategy: whose devices are counted.
-    """
-    copies = strategy.num_devices
-    held = {
-        "examples": examples.nbytes * copies,
-        "model": tree.nbytes((run.params, run.stats)) * copies,
-        "client table": tree.nbytes(run.table),
-        "algorithm": tree.nbytes(run.state),
-        "observers": tree.nbytes(run.observers),
-    }
-    return "memory: " + ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in held.items() if size)
 
 
 def _batch_sharding(strategy: Strategy):

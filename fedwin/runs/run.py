@@ -3,12 +3,11 @@
 import contextlib
 import pathlib
 from collections.abc import Callable
-from typing import Any
-
-import jax
+from typing import Any, NamedTuple
 
 from fedwin import plugins
 from fedwin.data import Dataset
+from fedwin.engine.communication import Bytes
 from fedwin.engine.evaluate import held_out
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
@@ -16,12 +15,13 @@ from fedwin.runs import identity, strategy_choice
 from fedwin.runs.build import Trial, prepare
 from fedwin.runs.checkpoint import Checkpoints, from_leaves
 from fedwin.runs.config import Config
+from fedwin.runs.estimate import available, estimate
 from fedwin.runs.fork import check_fork, fork_round, forked
 from fedwin.runs.journal import Journal
 from fedwin.runs.lock import check_free
 from fedwin.runs.logbook import Logbook, read_lines
 from fedwin.runs.loop import Parts, Result, train_seed
-from fedwin.runs.program import Program, memory
+from fedwin.runs.program import Program
 from fedwin.runs.resume import newest
 from fedwin.runs.schedule import CohortSchedule
 from fedwin.runs.storage import write_json
@@ -43,17 +43,8 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
       UserError: anything wrong in it, before compilation.
     """
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
-    imports = plugins.load(config.imports)
-    if config.out_dir:
-        check_free(config.out_dir)
-    strategy_choice.check(config.strategy)
-    trial = prepare(config, dataset, model)
+    trial, directory, known, imports, bytes_per_client = _checked(config, dataset, model)
     config = trial.config
-    directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
-    known = directories.load(config, directory)
-    bytes_per_client = trial.rehearse()  # finds what does not go together, before anything is written
-    if known is None and config.fork_from:
-        check_fork(trial)
     test = held_out(trial.dataset, config.eval_examples)
     with directories.opened(directory), contextlib.closing(Logbook(directory)) as logbook:
         known = directories.load(config, directory)  # another process may have been there until just now
@@ -66,6 +57,42 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
         summary = summarise(config, results, lines, about.fingerprint, len(program.dispatch.traces))
         write_json(directory / "summary.json", summary)
     return summary
+
+
+def check(config: Config, *, dataset: Dataset | None = None, model: Any = None) -> None:
+    """Raises UserError for whatever `run` would refuse before it writes; traces, but neither compiles nor computes.
+
+    Args:
+      config: what would be run.
+      dataset: an object in place of the data set that it names.
+      model: an object in place of the model that it names.
+    """
+    _checked(config, dataset, model)
+
+
+class _Checked(NamedTuple):
+    trial: Trial
+    directory: pathlib.Path
+    known: directories.Known | None
+    imports: dict[str, str]
+    bytes_per_client: Bytes
+
+
+def _checked(config: Config, dataset: Dataset | None, model: Any) -> _Checked:
+    """Finds what is wrong and what does not go together, before anything is written."""
+    imports = plugins.load(config.imports)
+    if config.out_dir:
+        check_free(config.out_dir)
+    strategy_choice.check(config.strategy)
+    trial = prepare(config, dataset, model)
+    config = trial.config
+    directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
+    known = directories.load(config, directory)
+    bytes_per_client = trial.rehearse()
+    estimate(trial, strategy_choice.planned(config, known)).check(available())
+    if known is None and config.fork_from:
+        check_fork(trial)
+    return _Checked(trial, directory, known, imports, bytes_per_client)
 
 
 def _settled(directory, trial: Trial, known, strategy: str, imports: dict[str, str], say: Say) -> identity.Identity:
@@ -114,7 +141,7 @@ def _trained(program: Program, seed: int, examples, checkpoints: Checkpoints, lo
     trial, config, strategy = program.trial, program.trial.config, program.strategy
     schedule = trial.schedule.with_dispatches_of(examples.rounds)
     slots, hosted = program.slots(schedule.rounds_per_dispatch)
-    say(f"seed {seed}: {memory(jax.eval_shape(lambda: trial.start(seed, slots)), examples, strategy)}")
+    say(f"seed {seed}: {estimate(trial, strategy, seed)}")
     run = trial.start(seed, slots)
     rows = program.rows(seed, run, slots, hosted)
     saved = newest(checkpoints, schedule, logbook.lines(seed), seed, fork_round(config))

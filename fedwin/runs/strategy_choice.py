@@ -9,19 +9,31 @@ import numpy as np
 from fedwin import engine
 from fedwin.engine import sampling
 from fedwin.engine.strategy import STRATEGIES, Strategy, default_name
+from fedwin.errors import UserError
+from fedwin.registry import nearest, parse
 from fedwin.residence.addresses import distinct, places
 from fedwin.residence.examples import examples_of
 from fedwin.runs.build import Trial
 from fedwin.runs.config import Config
+from fedwin.runs.estimate import available, estimate
 
 # Rounds that are timed.
 ROUNDS = 2
+# Words that stand for one of the strategies.
+CHOSEN = ("default", "auto")
 
 
 def check(name: str) -> None:
     """Raises UserError unless `name` is default, auto or a strategy that this machine can run."""
-    if name not in ("default", "auto"):
-        STRATEGIES.build(name)
+    if name in CHOSEN:
+        return
+    choice = parse(name)
+    if choice.name in CHOSEN:
+        raise UserError(f"strategy={name}: '{choice.name}' has no parameters; write --strategy={choice.name}.")
+    if choice.name not in STRATEGIES:
+        known = (*CHOSEN, *sorted(STRATEGIES))
+        raise UserError(f"unknown strategy '{choice.name}'.{nearest(choice.name, known)} Known: {', '.join(known)}.")
+    STRATEGIES.build(choice)
 
 
 def resolve(name: str, clients_per_round: int | None = None) -> Strategy:
@@ -31,6 +43,12 @@ def resolve(name: str, clients_per_round: int | None = None) -> Strategy:
         devices = min(jax.local_device_count(), clients_per_round or jax.local_device_count())
         name = default_name(jax.default_backend(), devices)
     return STRATEGIES.build(name)
+
+
+def planned(config: Config, known) -> Strategy:
+    """Returns what `chosen` will, without timing; for 'auto' the strategy that needs the least memory."""
+    name = config.strategy if known is None else known.identity.strategy
+    return resolve("chunked:k=1" if name == "auto" else name, config.clients_per_round)
 
 
 def chosen(config: Config, trial: Trial, known, say: Callable[[str], None]) -> Strategy:
@@ -60,7 +78,11 @@ def candidates(clients: int, devices: int) -> list[str]:
 def fastest(trial: Trial, say: Callable[[str], None]) -> str:
     """Times a few rounds under every strategy that fits this machine and returns the name of the fastest."""
     seconds = {}
+    room = available()
     for name in candidates(trial.config.clients_per_round, jax.local_device_count()):
+        if name != "chunked:k=1" and not estimate(trial, STRATEGIES.build(name)).fits(room):
+            say(f"strategy {name}: needs more memory than there is")
+            continue
         seconds[name] = _seconds_per_round(trial, STRATEGIES.build(name))
         say(f"strategy {name}: {seconds[name] * 1e3:.1f} ms per round")
     return min(seconds, key=lambda name: seconds[name])

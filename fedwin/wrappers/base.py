@@ -18,7 +18,8 @@ from fedwin.registry import Registry
 from fedwin.schedules import as_schedule
 
 # builder(setting, *, option=...) -> Wrapper
-WRAPPERS = Registry("wrapper", rule="rule")
+# spans: the parameter that says how many rounds a wrapper needs before it begins.
+WRAPPERS = Registry("wrapper", rule="rule", spans="")
 
 # What becomes of fading moments when averaging before the server starts.
 RESETS = ("none", "at_start", "one_round_only")

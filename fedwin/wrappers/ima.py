@@ -97,7 +97,7 @@ def _check(window, period, placement, schedule, reset, decay, low):
     checks.number("ima", 0, open_least=True, low=low)
 
 
-@WRAPPERS.register("ima", paper="zhou2023understanding")
+@WRAPPERS.register("ima", paper="zhou2023understanding", spans="window")
 def ima(
     setting,
     *,

@@ -1,0 +1,64 @@
+"""Bounds that depend on more than one flag: what would never begin, and what no index reaches."""
+
+from collections.abc import Iterable, Sequence
+
+from fedwin.batches import Batches
+from fedwin.errors import UserError
+from fedwin.registry import Choice, Registry
+from fedwin.runs.config import MOST, Config
+
+
+def batch_size(config: Config, largest: int) -> int:
+    """Returns the batch size that is needed: places beyond the largest client's examples would only ever be empty.
+
+    Args:
+      config: the flags.
+      largest: examples of the largest client.
+
+    Raises:
+      UserError: the order in which a client sees its examples has more places than an index reaches.
+    """
+    size = min(config.batch_size, largest) if config.batching == "epoch" else config.batch_size
+    places = Batches(size, config.batching).places(largest, config.local_epochs)
+    if places > MOST:
+        raise UserError(
+            f"local_epochs={config.local_epochs}, batch_size={config.batch_size}: the order in which a client of "
+            f"{largest} examples sees them has {places:,} places, but an index reaches only {MOST:,}; set a smaller "
+            f"--local_epochs or --batch_size."
+        )
+    return size
+
+
+def check_once(wrappers: Sequence[Choice]) -> None:
+    """Raises UserError for a wrapper that is given twice."""
+    names = [choice.name for choice in wrappers]
+    for choice in wrappers:
+        if names.count(choice.name) > 1:
+            raise UserError(f"wrap={choice}: wrapper '{choice.name}' is given twice; keep one.")
+
+
+def check_lengths(choices: Iterable[tuple[Registry, Choice]], num_rounds: int) -> None:
+    """Checks that whatever changes training begins before the run ends.
+
+    Args:
+      choices: algorithm and wrappers; the fact `spans` names the parameter that says how many rounds one needs before
+        it begins.
+      num_rounds: T.
+
+    Raises:
+      UserError: a window, delay or start that the run would never reach.
+    """
+    for registry, choice in choices:
+        who, params = f"{registry.kind} '{choice.name}'", registry.options(choice.name) | choice.params
+        name = registry.entries[choice.name].facts["spans"]
+        span, start = params.get(name), params.get("start")
+        if isinstance(span, int) and span >= num_rounds + (name == "window"):
+            raise UserError(
+                f"{who}: with {name}={span} it would never begin in a run of num_rounds={num_rounds}; set a smaller "
+                f"{name}, or raise --num_rounds."
+            )
+        if isinstance(start, int) and start >= num_rounds:
+            raise UserError(
+                f"{who}: start={start} comes after the last round, {num_rounds - 1}; set an earlier start, a fraction "
+                f"such as 0.75, or raise --num_rounds."
+            )

@@ -1,0 +1,1 @@
+"""Misuse of every kind: one line that names culprit and remedy, exit status 2, nothing written."""

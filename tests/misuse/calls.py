@@ -1,0 +1,108 @@
+"""Calling a binary as its command line does, in this process: a process of its own costs 2 CPU-seconds."""
+
+import contextlib
+import io
+import pathlib
+import shlex
+import sys
+import warnings
+from typing import NamedTuple
+
+import jax
+from absl import app, flags, logging
+from absl.testing import flagsaver
+
+from experiments import bench, cli, stream_demo
+from fedwin.data import download
+from fedwin.runs import run as runner
+
+
+class Ended(NamedTuple):
+    """How a binary ended: exit status, lines on stderr, text on stdout."""
+
+    status: int
+    lines: list[str]
+    out: str
+
+
+@contextlib.contextmanager
+def own_flags():
+    """Forgets afterwards the flags that the body defines, and what it did to the others."""
+    app.define_help_flags()  # once in a process, so not among those that are forgotten
+    known, before = flags.FLAGS, set(flags.FLAGS)
+    saved = flagsaver.save_flag_values(known)
+    try:
+        yield
+    finally:
+        for name in set(known) - before:
+            delattr(known, name)
+        flagsaver.restore_flag_values(saved, known)
+        known.unparse_flags()
+
+
+@contextlib.contextmanager
+def own_settings():
+    """Restores what a binary sets in its process."""
+    show, verbosity, excepthook = warnings.showwarning, logging.get_verbosity(), sys.excepthook
+    wide, precision = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
+    with warnings.catch_warnings():
+        try:
+            yield
+        finally:
+            warnings.showwarning, sys.excepthook = show, excepthook
+            logging.set_verbosity(verbosity)
+            jax.config.update("jax_enable_x64", wide)
+            jax.config.update("jax_default_matmul_precision", precision)
+
+
+def called(*words: str) -> Ended:
+    """Returns how `fedwin WORD ...` ends."""
+    out, err = io.StringIO(), io.StringIO()
+    status = 0
+    with own_flags(), own_settings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main(words)
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    return Ended(status, err.getvalue().splitlines(), out.getvalue())
+
+
+def tree_of(folder: pathlib.Path) -> set[str]:
+    """Returns every path below a folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def no_run_begins(monkeypatch) -> None:
+    """Makes a run that was not refused an error of the test, before it costs anything."""
+
+    def begun(*args, **kwargs):
+        raise AssertionError("the run was begun")
+
+    for place, name in ((runner, "Program"), (bench, "measure"), (stream_demo, "measure"), (download, "fetch")):
+        monkeypatch.setattr(place, name, begun)
+
+
+def refused(folder: pathlib.Path, said: str, *words: str, lines: int = 1) -> str:
+    """Checks that a command line is refused: status 2, so many lines, nothing written; returns the line.
+
+    Args:
+      folder: the working directory, in which nothing may appear.
+      said: what the line must contain, parts separated by ' | '.
+      words: of the command line after `fedwin`.
+      lines: the most lines on stderr.
+    """
+    before = tree_of(folder)
+    ended = called(*words)
+    told = "\n".join(ended.lines)
+    assert ended.status == 2, f"status {ended.status}: {told}"
+    assert 1 <= len(ended.lines) <= lines, told
+    assert ended.lines[-1].startswith("error: "), told
+    for part in said.split(" | "):
+        assert part in ended.lines[-1], f"{part!r} not in {told!r}"
+    assert tree_of(folder) == before, tree_of(folder) - before
+    return ended.lines[-1]
+
+
+def words_of(line: str) -> list[str]:
+    """Returns the words of a command line as a shell reads it."""
+    return shlex.split(line)

@@ -1,0 +1,38 @@
+"""A folder full of files that are not what they should be, and no run that begins by mistake."""
+
+import pathlib
+import shutil
+import sys
+
+import pytest
+
+from fedwin import plugins
+from tests.misuse import calls, odd_files
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory) -> pathlib.Path:
+    """A folder of odd files, which a refused command leaves as it is."""
+    folder = tmp_path_factory.mktemp("odd")
+    odd_files.write(folder)
+    return folder
+
+
+@pytest.fixture
+def refused(odd, monkeypatch):
+    """(what is said, word, ...) -> the line by which `fedwin WORD ...` is refused; see calls.refused."""
+    calls.no_run_begins(monkeypatch)
+    monkeypatch.chdir(odd)
+    monkeypatch.setenv("FEDWIN_CACHE_DIR", str(odd / "cache"))
+    registries = [dict(registry) for registry in plugins.REGISTRIES]
+    modules, path = set(sys.modules), list(sys.path)
+    yield lambda said, *words: calls.refused(odd, said, *words)
+    for name in set(sys.modules) - modules:
+        if str(odd) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+    sys.path[:] = path
+    for registry, before in zip(plugins.REGISTRIES, registries):
+        for name in registry.keys() - before.keys():
+            del registry[name]
+    for name in ("run", "runs"):
+        shutil.rmtree(odd / name, ignore_errors=True)

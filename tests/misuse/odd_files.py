@@ -1,0 +1,55 @@
+"""Files that are not what their names say."""
+
+import pathlib
+
+EVERY_BYTE = bytes(range(256))
+LONG_NAME = 300 * "a"
+SLIP = """
+from fedwin import ALGORITHMS
+
+
+@ALGORITHMS.register("{name}")
+def {name}(setting, solve):
+    return {returned}
+"""
+FILES: dict[str, str | bytes] = {
+    "afile": "x",
+    "strangers/x.txt": "",
+    "latin.flags": b"--num_rounds=3\n# \xe9\xff\n",
+    "binary.flags": EVERY_BYTE,
+    "null.flags": b"--num_rounds=3\0\n",
+    "one.flags": "--flagfile=other.flags\n",
+    "other.flags": "--flagfile=one.flags\n",
+    "itself.flags": "--flagfile=itself.flags\n",
+    "nested.flags": "--flagfile=gone.flags\n",
+    "word.flags": "num_rounds=3\n",
+    "typo.flags": "--num_round=3\n",
+    "folder.flags/x": "",
+    "binary/config.json": EVERY_BYTE,
+    "folder/config.json/x": "",
+    "empty/config.json": "",
+    "list/config.json": "[]",
+    "fieldless/config.json": '{"format": 2, "config": {"algorithm": "fedavg"}}',
+    "future/config.json": '{"format": 99}',
+    "own/broken.py": "def x(:\n",
+    "own/raises.py": "1 / 0\n",
+    "own/leaves.py": "import sys\nsys.exit(3)\n",
+    "own/clash.py": "import fedwin\n\n\n@fedwin.ALGORITHMS.register('fedavg')\ndef mine(setting, solve):\n    pass\n",
+    "own/json.py": "",
+    "own/3x.py": "",
+    "own/number.py": SLIP.format(name="number", returned="3"),
+    "own/divides.py": SLIP.format(name="divides", returned="1 / 0"),
+    "header.csv": "user_id,image_id,class\n",
+    "columns.csv": "a,b\n1,2\n",
+    "junk.csv": EVERY_BYTE,
+    "rows.csv": "user_id,image_id,class\n0,999999,1\n",
+    "words.csv": "user_id,image_id,class\na,b,c\n",
+}
+
+
+def write(folder: pathlib.Path) -> None:
+    """Writes them all."""
+    for name, content in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
