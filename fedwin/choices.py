@@ -10,6 +10,10 @@ from fedwin.errors import UserError
 _QUOTED = re.compile(r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*')\s*(?=,|$)""")
 
 
+# The largest int32.
+MOST = 2**31 - 1
+
+
 class Choice(NamedTuple):
     """A parsed choice, such as `fedprox:mu=0.1`. `str(choice)` is a text that parses to the same choice.
 
@@ -54,6 +58,12 @@ def literal(text: str) -> Any:
         except ValueError:
             pass
     return text
+
+
+def check_size(name: str, value: Any) -> None:
+    """Raises UserError for an integer that no device can hold."""
+    if type(value) is int and abs(value) > MOST:
+        raise UserError(f"{name}={value} must lie within {MOST}: integers have 32 bits on the device.")
 
 
 def shown(value: Any) -> str:

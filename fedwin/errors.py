@@ -1,6 +1,8 @@
 """The errors that are reported in one line."""
 
+import contextlib
 import traceback
+from collections.abc import Callable, Iterator
 
 
 class UserError(ValueError):
@@ -24,3 +26,21 @@ def fault(error: BaseException) -> str:
     place = f" in {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     said = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}{place}: {said.rstrip('.') or 'no message'}."
+
+
+@contextlib.contextmanager
+def running(function: Callable, what: str) -> Iterator[None]:
+    """Makes a UserError of whatever a function of the user's own raises in the body.
+
+    Args:
+      function: what is run; errors of fedwin's own functions stay what they are.
+      what: has happened when it raises.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if function.__module__.startswith("fedwin."):
+            raise
+        raise UserError(f"{what}: {fault(error)}") from error

@@ -11,15 +11,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedwin import listing, papers
-from fedwin.choices import Choice, literal, nearest, parse
-from fedwin.errors import UserError, fault
+from fedwin.choices import Choice, check_size, literal, nearest, parse
+from fedwin.errors import UserError, running
 from fedwin.papers import Paper
 
 __all__ = ["Choice", "Entry", "Hyperparameter", "Paper", "Registry", "import_all", "literal", "nearest", "parse"]
 
 _KINDS = {int: "an integer", float: "a number", str: "a word", bool: "true or false", type(None): "none"}
-# The largest int32.
-MOST = 2**31 - 1
 _ARGUMENT = re.compile(r"^(\s+)(\w+): (.*)$")
 
 
@@ -176,10 +174,8 @@ class Registry(dict):
         if kinds is parameter.empty:
             kinds = parameter.empty if parameter.default in (None, parameter.empty) else type(parameter.default)
         kinds = typing.get_args(kinds) or (kinds,)
-        if type(value) is int and abs(value) > MOST and str not in kinds:
-            raise UserError(
-                f"{self.kind} '{name}': {key}={value} must lie within {MOST}: integers have 32 bits on the device."
-            )
+        if str not in kinds:
+            check_size(f"{self.kind} '{name}': {key}", value)
         if typing.get_origin(parameter.annotation) not in (None, typing.Union, types.UnionType):
             return value
         if not set(kinds) <= _KINDS.keys() or type(value) in kinds or (float in kinds and type(value) is int):
@@ -197,14 +193,8 @@ class Registry(dict):
         """Builds what a choice or its text names: `builder(*context, **params)`."""
         choice = self.check(choice)
         builder = self[choice.name]
-        if builder.__module__.startswith("fedwin."):
+        with running(builder, f"{self.kind} '{choice.name}' can't be built"):
             return builder(*context, **choice.params)
-        try:
-            return builder(*context, **choice.params)
-        except UserError:
-            raise
-        except Exception as error:  # the user's own code may raise anything
-            raise UserError(f"{self.kind} '{choice.name}' can't be built: {fault(error)}") from error
 
     def _hyperparameters(self, builder: Callable) -> tuple[Hyperparameter, ...]:
         meanings = self.common | meanings_of(builder)

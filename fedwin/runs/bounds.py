@@ -1,11 +1,14 @@
 """Bounds that depend on more than one flag: what would never begin, and what no index reaches."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from fedwin.algorithms import ALGORITHMS
 from fedwin.batches import Batches
 from fedwin.errors import UserError
-from fedwin.registry import Choice, Registry
+from fedwin.registry import Choice
+from fedwin.runs.choices import Choices
 from fedwin.runs.config import MOST, Config
+from fedwin.wrappers import WRAPPERS
 
 
 def batch_size(config: Config, largest: int) -> int:
@@ -29,7 +32,7 @@ def batch_size(config: Config, largest: int) -> int:
     return size
 
 
-def check_once(wrappers: Sequence[Choice]) -> None:
+def _check_once(wrappers: Sequence[Choice]) -> None:
     """Raises UserError for a wrapper that is given twice."""
     names = [choice.name for choice in wrappers]
     for choice in wrappers:
@@ -37,18 +40,20 @@ def check_once(wrappers: Sequence[Choice]) -> None:
             raise UserError(f"wrap={choice}: wrapper '{choice.name}' is given twice; keep one.")
 
 
-def check_lengths(choices: Iterable[tuple[Registry, Choice]], num_rounds: int) -> None:
-    """Checks that whatever changes training begins before the run ends.
+def check_training(choices: Choices, num_rounds: int) -> None:
+    """Checks that whatever changes training is given once and begins before the run ends.
 
     Args:
-      choices: algorithm and wrappers; the fact `spans` names the parameter that says how many rounds one needs before
-        it begins.
+      choices: the run's; the fact `spans` of an algorithm or wrapper names the parameter that says how many rounds it
+        needs before it begins.
       num_rounds: T.
 
     Raises:
-      UserError: a window, delay or start that the run would never reach.
+      UserError: a wrapper that is given twice; a window, delay or start that the run would never reach.
     """
-    for registry, choice in choices:
+    _check_once(choices.wrappers)
+    around = ((WRAPPERS, choice) for choice in choices.wrappers)
+    for registry, choice in ((ALGORITHMS, choices.algorithm), *around):
         who, params = f"{registry.kind} '{choice.name}'", registry.options(choice.name) | choice.params
         name = registry.entries[choice.name].facts["spans"]
         span, start = params.get(name), params.get("start")

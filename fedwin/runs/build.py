@@ -20,7 +20,7 @@ from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.models import MODELS
 from fedwin.registry import Choice, parse
-from fedwin.runs.bounds import batch_size, check_lengths, check_once
+from fedwin.runs.bounds import batch_size, check_training
 from fedwin.runs.choices import Choices, choices_of
 from fedwin.runs.config import Config
 from fedwin.runs.schedule import Schedule
@@ -187,7 +187,6 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     choices = choices_of(config, named_model=model is None)
     set_precision(config.precision)
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
-    check_once(choices.wrappers)
     augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
     shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
     if choices.model is not None:
@@ -205,9 +204,7 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     solver = wrappers.wrapped_solver(_solver(config, choices, model, federations, preparation), around)
     algorithm_of = functools.partial(_algorithm, choices.algorithm, around, setting)
     watching = observers.build_all(choices.observers, setting)
-    check_lengths(
-        [(ALGORITHMS, choices.algorithm), *((wrappers.WRAPPERS, one) for one in choices.wrappers)], config.num_rounds
-    )
+    check_training(choices, config.num_rounds)
     normalise = augment.normaliser(dataset.mean, dataset.std, augmentation)
     schedule = Schedule(
         config.num_rounds,

@@ -97,5 +97,5 @@ def locked(directory) -> Iterator[None]:
 def check_free(directory) -> None:
     """Raises UserError if another process holds the lock of a directory; for refusing at once, before data is read."""
     path = pathlib.Path(directory) / NAME
-    if path.is_file() and os.access(path, os.W_OK):
+    if os.path.isfile(path) and os.access(path, os.W_OK):
         os.close(_taken(path))
