@@ -1,8 +1,9 @@
 """Checks of hyper-parameters and flags, made when a run is built and thus before anything is compiled."""
 
 import math
+import numbers
 
-from fedwin.choices import nearest, shown
+from fedwin.choices import MOST, nearest, shown
 from fedwin.errors import UserError
 
 
@@ -28,6 +29,19 @@ def number(
             kind = "a finite number" if isinstance(value, float) and not math.isfinite(value) else "a number"
             interval = _interval(least, most, open_least, open_most)
             raise UserError(f"{owner}: {name}={value} must be {kind} {interval}.")
+
+
+def integer(owner: str, least: int = 1, **values) -> None:
+    """Checks that every value is an integer from `least` to 2^31 - 1; None stands for a value that is not given.
+
+    Raises:
+      UserError: when one is not.
+    """
+    for name, value in values.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= value <= MOST:
+            raise UserError(f"{owner}: {name}={value!r} must be an integer in {least}..{MOST}.")
 
 
 def _is_number(value) -> bool:

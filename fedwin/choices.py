@@ -100,6 +100,23 @@ def parse(text: str) -> Choice:
     return Choice(name, params)
 
 
+def as_choice(choice: Any, kind: str) -> Choice:
+    """Returns a choice or the one that a text says; raises UserError for anything else."""
+    if isinstance(choice, str):
+        return parse(choice)
+    if not isinstance(choice, Choice):
+        raise UserError(f"{kind}={choice!r} must be text, a name or 'name:key=value,key=value'.")
+    return choice
+
+
+def check_entry(kind: str, name: Any, builder: Any) -> None:
+    """Raises UserError for a name that no choice can say, or a builder that cannot be called."""
+    if not isinstance(name, str) or not name or set(name) & set(":,= \t\n"):
+        raise UserError(f"{kind} {name!r}: a name is text without blanks, colons, commas and equals signs; rename it.")
+    if not callable(builder):
+        raise UserError(f"{kind} '{name}': {builder!r} is not a function; register the function that builds it.")
+
+
 def _quoted(text: str, key: str, rest: str) -> tuple[str | None, str]:
     """Returns (the quoted value that `rest` begins with, what follows it), or (None, '') where it begins with none."""
     if rest.lstrip()[:1] not in ("'", '"'):

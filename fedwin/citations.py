@@ -2,12 +2,13 @@
 
 from fedwin.algorithms import ALGORITHMS
 from fedwin.augment import AUGMENTATIONS
+from fedwin.choices import as_choice
 from fedwin.data import DATASETS, PARTITIONS
 from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.models import MODELS
 from fedwin.observers import OBSERVERS
-from fedwin.registry import Choice, Entry, Registry, nearest, parse
+from fedwin.registry import Choice, Entry, Registry, nearest
 from fedwin.runs.config import Config
 from fedwin.wrappers import WRAPPERS
 
@@ -25,7 +26,7 @@ REGISTRIES: tuple[Registry, ...] = (
 
 
 def _name(choice: str | Choice) -> str:
-    return (parse(choice) if isinstance(choice, str) else choice).name.lower()
+    return as_choice(choice, "citation").name.lower()
 
 
 def _named(choice: str | Choice) -> list[Entry]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedwin import core, tree
+from fedwin import checks, core, tree
 from fedwin.batches import Batches, shuffled
 from fedwin.rules import Gradient, Step, mix, proximal, sgd, shift
 from fedwin.schedules import exponential
@@ -97,6 +97,11 @@ class Solver:
     clip_norm: float | None = None
     equal_size: int | None = None
     bound: Callable = lambda start, y: y
+
+    def __post_init__(self):
+        checks.integer("Solver", batch_size=self.batch_size, max_epochs=self.max_epochs)
+        if not callable(self.epochs):
+            checks.integer("Solver", epochs=self.epochs)
 
     @property
     def batches(self) -> Batches:

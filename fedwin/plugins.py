@@ -45,8 +45,12 @@ def load(imports: Sequence[str] = ()) -> dict[str, str]:
     Raises:
       UserError: when a file is missing, has a syntax error, raises an exception or shares its name with another module.
     """
+    if isinstance(imports, str) or not isinstance(imports, Iterable):
+        raise UserError(f"imports={imports!r} must be a list, such as ['my_methods.py'].")
     found = _announced()
     for text in imports:
+        if not isinstance(text, str):
+            raise UserError(f"imports: {text!r} must be text, the name of a module or of a .py file.")
         module = _from_file(text) if _is_path(text) else _by_name(text)
         found[text] = _hash_of(module)
     return found

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedwin import listing, papers
-from fedwin.choices import Choice, check_size, literal, nearest, parse
+from fedwin.choices import Choice, as_choice, check_entry, check_size, literal, nearest, parse
 from fedwin.errors import UserError, running
 from fedwin.papers import Paper
 
@@ -105,6 +105,7 @@ class Registry(dict):
         """
         if builder is None:
             return lambda function: self.register(name, function, paper=paper, instances=instances, **facts)
+        check_entry(self.kind, name, builder)
         if name in self and not _same(self[name], builder):
             raise UserError(f"{self.kind} '{name}' is registered already, by {_place(self[name])}; take another name.")
         for fact in facts:
@@ -151,7 +152,7 @@ class Registry(dict):
         Raises:
           UserError: for an unknown name, an unknown or missing parameter or a value of the wrong type.
         """
-        choice = parse(choice) if isinstance(choice, str) else choice
+        choice = as_choice(choice, self.kind)
         if choice.name not in self:
             known = ", ".join(sorted(self))
             raise UserError(f"unknown {self.kind} '{choice.name}'.{nearest(choice.name, self)} Known: {known}.")
@@ -192,9 +193,8 @@ class Registry(dict):
     def build(self, choice: str | Choice, *context):
         """Builds what a choice or its text names: `builder(*context, **params)`."""
         choice = self.check(choice)
-        builder = self[choice.name]
-        with running(builder, f"{self.kind} '{choice.name}' can't be built"):
-            return builder(*context, **choice.params)
+        with running(self[choice.name], f"{self.kind} '{choice.name}' can't be built"):
+            return self[choice.name](*context, **choice.params)
 
     def _hyperparameters(self, builder: Callable) -> tuple[Hyperparameter, ...]:
         meanings = self.common | meanings_of(builder)

@@ -6,6 +6,8 @@ seed)` says which client holds which examples.
 
 import warnings
 
+from fedwin import checks
+from fedwin.choices import MOST
 from fedwin.data import cache, integrity, places
 from fedwin.data.check import check
 from fedwin.data.dataset import Dataset, Examples, Partition
@@ -99,6 +101,12 @@ def deal(
     Raises:
       UserError: unknown name or parameter, impossible numbers, an empty client.
     """
+    if not isinstance(dataset, Dataset):
+        raise UserError(f"deal: dataset is a {type(dataset).__name__}; give a Dataset, as data.load returns.")
+    checks.integer("deal", -MOST, num_clients=num_clients)
+    if seed is None:
+        raise UserError("deal: seed=None; give the partition an integer as its seed, such as 0.")
+    checks.integer("deal", 0, seed=seed)
     if not partition:
         partition = "iid" if dataset.natural is None else "natural"
     if num_clients is None and PARTITIONS.check(partition).name not in ("natural", "csv"):

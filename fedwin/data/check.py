@@ -135,6 +135,28 @@ def check_finite(values: np.ndarray, where: str, key: str = "x") -> None:
             raise UserError(f"{where}, record {row}: '{key}' has NaN or infinite values; remove or replace them.")
 
 
+def check_scaling(name: str, x: np.ndarray, **values) -> None:
+    """Raises UserError for a mean or standard deviation that is no finite number per channel, or a deviation of 0."""
+    for what, value in values.items():
+        if value is None:
+            continue
+        try:
+            numbers = np.asarray(value, float)
+        except (TypeError, ValueError):
+            numbers = np.full(1, np.nan)
+        channels = x.shape[-1] if x.ndim > 1 else 1
+        if (
+            numbers.size not in (1, channels)
+            or not np.isfinite(numbers).all()
+            or (what == "std" and (numbers <= 0).any())
+        ):
+            kind = "positive numbers" if what == "std" else "finite numbers"
+            raise UserError(f"data set '{name}': {what}={value!r} must be {channels} {kind}, one for each channel.")
+    if len({value is None for value in values.values()}) > 1:
+        given = next(what for what, value in values.items() if value is not None)
+        raise UserError(f"data set '{name}': {given} is given alone; give mean and std, or neither.")
+
+
 def as_labels(labels, where: str) -> np.ndarray:
     """Returns whole numbers as int32.
 

@@ -19,7 +19,7 @@ def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[
       (training, validation); both keep ids and domains, and the order in which the examples were dealt. Small clients
       may have no validation example.
     """
-    if not 0 <= fraction < 1:
+    if not isinstance(fraction, (int, float)) or not 0 <= fraction < 1:
         raise UserError(f"val_fraction={fraction}; give a number from 0 up to, but not including, 1.")
     sizes = partition.sizes
     held = np.floor(fraction * sizes + 1e-9).astype(np.int64)  # 0.29 * 100 is 28.999... in binary

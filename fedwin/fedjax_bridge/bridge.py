@@ -7,6 +7,7 @@ import fedjax
 import jax
 import optax
 
+from fedwin import checks
 from fedwin.core import Algorithm, Observer
 from fedwin.engine import strategy as strategies
 from fedwin.errors import UserError
@@ -66,6 +67,7 @@ def as_fedjax(
     choice = dict(model=model, batch_hparams=batch_hparams, client_lr=client_lr)
     more = dict(client_optimizer=client_optimizer, wrap=wrap or None, sample_batch=sample_batch)
     numbers = dict(num_clients=num_clients, clients_per_round=clients_per_round, num_rounds=num_rounds)
+    _check(algorithm, choice | numbers, dict(max_clients=max_clients, largest=largest), wrap, observers)
     built = _built(algorithm, choice, more | numbers)
     if strategy == "default":
         strategy = strategies.default_name(jax.default_backend(), jax.local_device_count())
@@ -73,6 +75,23 @@ def as_fedjax(
     capacity = Capacity(max_clients, largest, total_examples, mapping.multiple)
     rounds = Rounds(built, observers or {}, mapping, capacity, num_classes, total_examples, compiler_options)
     return fedjax.FederatedAlgorithm(rounds.init, rounds)
+
+
+def _check(algorithm, needed: dict[str, Any], sizes: dict[str, Any], wrap, observers) -> None:
+    """Raises UserError for an argument of a type or value that no program means."""
+    model, hparams, rate = needed["model"], needed["batch_hparams"], needed["client_lr"]
+    counts = {name: needed[name] for name in ("num_clients", "clients_per_round", "num_rounds")}
+    checks.integer("as_fedjax", **counts, **sizes)
+    if model is not None and not isinstance(model, fedjax.Model):
+        raise UserError(f"as_fedjax: model is a {type(model).__name__}; give a fedjax.Model.")
+    if rate is not None:
+        checks.number("as_fedjax", 0, client_lr=rate)
+    if isinstance(hparams, fedjax.ShuffleRepeatBatchHParams):
+        checks.integer("as_fedjax: batch_hparams", batch_size=hparams.batch_size, num_epochs=hparams.num_epochs)
+    if isinstance(wrap, str):
+        raise UserError(f"as_fedjax: wrap={wrap!r} must be a list, such as [{wrap!r}].")
+    if observers is not None and not isinstance(observers, dict):
+        raise UserError("as_fedjax: observers must be a dict, name -> Observer, as observers.build_all returns.")
 
 
 def _built(algorithm, needed: dict[str, Any], more: dict[str, Any]) -> Algorithm:

@@ -87,6 +87,9 @@ def build(
         raise UserError(f"{choice.name} needs sample_batch: give as_fedjax a batch, to find the last layer with.")
     network = None if sample_batch is None else models.from_fedjax(model, sample_batch)
     setting = PartialSetting(choice.name, numbers, inspect.unwrap(model.init), network)
+    names = [text.partition(":")[0] for text in wrap or ()]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"as_fedjax: wrapper '{twice}' is given twice; keep one.")
     solve = solver(model, batch_hparams, client_lr, client_optimizer)
     wrappers = [WRAPPERS.build(text, dataclasses.replace(setting, owner=text.partition(":")[0])) for text in wrap or ()]
     for wrapper in wrappers:

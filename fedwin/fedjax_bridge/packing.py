@@ -41,7 +41,12 @@ def members(clients) -> list[Member]:
     Raises:
       UserError: for a client that is drawn twice, and where no client has an example.
     """
-    found = [Member(name, dict(dataset.all_examples()), rng) for name, dataset, rng in clients if len(dataset)]
+    try:
+        found = [Member(name, dict(dataset.all_examples()), rng) for name, dataset, rng in clients if len(dataset)]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"as_fedjax: clients must be (id, fedjax.ClientDataset, rng) each, as fedjax's samplers return ({error})."
+        ) from error
     if len({member.name for member in found}) < len(found):
         raise UserError("as_fedjax: a client is drawn twice in one round; sample without replacement.")
     if not found:

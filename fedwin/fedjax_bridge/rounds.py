@@ -11,6 +11,7 @@ import numpy as np
 from fedwin import engine, tree
 from fedwin.core import Algorithm, Observer, Variables
 from fedwin.engine.strategy import Strategy
+from fedwin.errors import UserError
 from fedwin.fedjax_bridge.capacity import Capacity, Padding
 from fedwin.fedjax_bridge.packing import members, need, pack
 from fedwin.fedjax_bridge.rows import REPORTED, Row, in_rows, split, stacked
@@ -68,6 +69,8 @@ class Rounds:
 
     def init(self, params) -> ServerState:
         """Returns the state before the first round; `params` may be Variables."""
+        if tree.is_empty(params):
+            raise UserError("as_fedjax: init takes the model's parameters, e.g. init(model.init(rng)); there are none.")
         model = params if isinstance(params, Variables) else Variables(params)
         # Rows are made when a client is first seen.
         without_rows = self.algorithm._replace(client_init=lambda params, id, key: ())
@@ -78,6 +81,8 @@ class Rounds:
 
     def __call__(self, state: ServerState, clients) -> tuple[ServerState, dict[bytes, Any]]:
         """Runs one round: (state, client id -> what is reported of it)."""
+        if not isinstance(state, ServerState):
+            raise UserError(f"as_fedjax: apply takes the state that init returns, not a {type(state).__name__}.")
         cohort = members(clients)
         names = [member.name for member in cohort]
         padding = self.capacity.hold(need(cohort))

@@ -8,6 +8,7 @@
 
 from fedwin.models import networks as networks
 from fedwin.models.adapters import from_fedjax, from_flax, from_haiku
+from fedwin.models.adapters.classifier import shape_of
 from fedwin.models.compatibility import check
 from fedwin.models.model import Model, Output
 from fedwin.models.precision import PRECISION
@@ -25,7 +26,7 @@ def build(text: str, input_shape, num_classes: int) -> Model:
     Raises:
       UserError: when the name or an option is unknown, or the input too small for the network.
     """
-    return MODELS.build(text, tuple(input_shape), num_classes)
+    return MODELS.build(text, shape_of(text, input_shape), num_classes)
 
 
 __all__ = ["MODELS", "PRECISION", "Model", "Output", "build", "check", "from_fedjax", "from_flax", "from_haiku"]

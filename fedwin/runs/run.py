@@ -21,6 +21,7 @@ from fedwin.runs.journal import Journal
 from fedwin.runs.lock import check_free
 from fedwin.runs.logbook import Logbook, read_lines
 from fedwin.runs.loop import Parts, Result, train_seed
+from fedwin.runs.objects import check_objects
 from fedwin.runs.program import Program
 from fedwin.runs.resume import newest
 from fedwin.runs.schedule import CohortSchedule
@@ -80,6 +81,7 @@ class _Checked(NamedTuple):
 
 def _checked(config: Config, dataset: Dataset | None, model: Any) -> _Checked:
     """Finds what is wrong and what does not go together, before anything is written."""
+    check_objects(config, dataset, model)
     imports = plugins.load(config.imports)
     if config.out_dir:
         check_free(config.out_dir)

@@ -1,6 +1,7 @@
 """Getting trained models out of a run's directory."""
 
 import dataclasses
+import os
 import pathlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -73,6 +74,8 @@ def load(
     Raises:
       UserError: no run, no such checkpoint or read-out.
     """
+    if not isinstance(directory, (str, os.PathLike)):
+        raise UserError(f"load: directory is a {type(directory).__name__}; give the path of a run's directory.")
     directory = pathlib.Path(directory)
     trial = _trial(directory, seed, data_dir, dataset, model)
     checkpoints = Checkpoints(directory / "checkpoints" / f"seed_{seed}")

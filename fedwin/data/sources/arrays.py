@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fedwin.data.check import as_labels, check
+from fedwin import checks
+from fedwin.data.check import as_labels, check, check_scaling
 from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.formats import files
 from fedwin.data.registries import DATASETS
@@ -40,10 +41,14 @@ def from_arrays(
     Raises:
       UserError: no examples, lengths that differ, labels out of range, inputs without features, NaN or infinite values.
     """
+    if not isinstance(name, str):
+        raise UserError(f"from_arrays: name={name!r} must be text.")
+    checks.integer(f"data set '{name}'", num_classes=num_classes)
     train, test = (
-        {"x": np.asarray(x), "y": as_labels(y, f"data set '{name}', {split}")}
+        {"x": _array(x, f"data set '{name}', {split}"), "y": as_labels(_array(y, split), f"data set '{name}', {split}")}
         for split, x, y in (("train", train_x, train_y), ("test", test_x, test_y))
     )
+    check_scaling(name, train["x"], mean=mean, std=std)
     if not train["y"].shape or not len(train["y"]):
         raise UserError(f"{name}: there is no training example.")
     natural = None if clients is None else by_client(np.asarray(clients), len(train["y"]), name)
@@ -59,6 +64,14 @@ def from_arrays(
             natural=natural,
         )
     )
+
+
+def _array(values, where: str) -> np.ndarray:
+    """Returns values as an array; raises UserError where rows have different lengths."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise UserError(f"{where}: this makes no array; give all examples the same shape.") from error
 
 
 def by_client(clients: np.ndarray, examples: int, name: str) -> Partition:

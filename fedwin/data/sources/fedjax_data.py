@@ -5,6 +5,7 @@ A SQLite file has one row per client in `federated_data(client_id, data, num_exa
 
 import numpy as np
 
+from fedwin import checks
 from fedwin.data.check import as_labels, check
 from fedwin.data.dataset import Dataset, Examples, Partition
 from fedwin.data.formats import clients, files, values
@@ -34,6 +35,10 @@ def from_fedjax(
       UserError: no 'x' or 'y', no client or an empty one, labels out of range, inputs without features, NaN or infinite
         values.
     """
+    checks.integer(name, num_classes=num_classes)
+    for split, source in (("train", train), ("test", test)):
+        if not hasattr(source, "clients"):
+            raise UserError(f"{name}, {split}: a {type(source).__name__} is no fedjax.FederatedData; give one.")
     sides = []
     for split, source in (("train", train), ("test", test)):
         stream = ((client, dict(dataset.all_examples())) for client, dataset in source.clients())

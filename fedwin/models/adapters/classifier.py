@@ -13,6 +13,17 @@ def at_least_float32(x):
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
+def shape_of(name, input_shape) -> tuple[int, ...]:
+    """Returns the shape of one example; raises UserError unless it is made of integers >= 0."""
+    try:
+        shape = tuple(int(length) if length == int(length) else -1 for length in input_shape)
+    except (TypeError, ValueError):
+        shape = (-1,)
+    if min(shape, default=0) < 0:
+        raise UserError(f"{name}: input_shape={input_shape!r} must be the shape of one example, such as (28, 28, 1).")
+    return shape
+
+
 def subtree(params, path):
     """Returns params[path[0]][path[1]]..."""
     for key in path:

@@ -9,7 +9,16 @@ from flax import linen as nn
 
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.models.adapters.classifier import at_least_float32, is_linear, linear, locate, refusal, subtree, width_of
+from fedwin.models.adapters.classifier import (
+    at_least_float32,
+    is_linear,
+    linear,
+    locate,
+    refusal,
+    shape_of,
+    subtree,
+    width_of,
+)
 from fedwin.models.convolution import lower_convolutions
 from fedwin.models.model import Model, Output
 from fedwin.models.precision import compute_dtype
@@ -118,9 +127,9 @@ def from_flax(
       UserError: when the module does not take examples of that shape, returns no logits or not num_classes of them, or
         keeps state other than 'batch_stats'.
     """
-    dtype, input_shape = compute_dtype(dtype), tuple(input_shape)
     watch, wrapped = _Watch(), _Module(module, name)
     name = wrapped.name
+    dtype, input_shape = compute_dtype(dtype), shape_of(name, input_shape)
 
     @jax.jit  # one compilation instead of one per operation, one trace for the shapes here and for init
     def initialise(key):

@@ -1,0 +1,90 @@
+"""as_fedjax, fedwin.load, registries, observers, wrappers, losses and plug-ins, misused from Python."""
+
+import fedjax
+import jax
+import pytest
+
+import fedwin
+from fedwin import core
+from tests.misuse.test_python_config import Network, X, Y, refused
+
+MODEL = fedjax.models.emnist.create_dense_model(only_digits=True)
+BATCHES = fedjax.ShuffleRepeatBatchHParams
+SETTING = core.Setting(10, 2, 5)
+ALGORITHMS = fedwin.ALGORITHMS
+
+
+def bridge(algorithm="fedavg", **options):
+    usual = dict(model=MODEL, batch_hparams=BATCHES(batch_size=4, num_epochs=1), client_lr=0.1)
+    return lambda: fedwin.as_fedjax(algorithm, **(usual | options))
+
+
+def applied(clients, state=True):
+    """Returns a call of apply."""
+
+    def call():
+        found = bridge()()
+        begun = found.init(MODEL.init(jax.random.PRNGKey(0))) if state else None
+        return found.apply(begun, clients)
+
+    return call
+
+
+CASES = {
+    "unknown name": (bridge("fedavgg"), "'fedavgg' | 'fedavg'"),
+    "no algorithm": (bridge(None), "name or a core.Algorithm"),
+    "no model": (lambda: fedwin.as_fedjax("fedavg"), "'fedavg' needs model=..."),
+    "flax module": (bridge(model=Network()), "model is a Network | fedjax.Model"),
+    "hparams": (bridge(batch_hparams=3), "batch_hparams must be | not int"),
+    "batch 0": (bridge(batch_hparams=BATCHES(batch_size=0, num_epochs=1)), "batch_size=0"),
+    "epochs 0": (bridge(batch_hparams=BATCHES(batch_size=4, num_epochs=0)), "num_epochs=0"),
+    "rate nan": (bridge(client_lr=float("nan")), "client_lr=nan | finite"),
+    "rate text": (bridge(client_lr="0.1"), "client_lr=0.1 | number"),
+    "rate negative": (bridge(client_lr=-1), "client_lr=-1 | >= 0"),
+    "fedjax optimiser": (bridge(client_optimizer=fedjax.optimizers.sgd(0.1)), "optax"),
+    "unknown wrapper": (bridge(wrap=["imma"]), "'imma' | 'ima'"),
+    "wrap text": (bridge(wrap="ima"), "wrap='ima' | list"),
+    "wrapper twice": (bridge(wrap=["clip:norm=1", "clip:norm=2"]), "'clip' is given twice"),
+    "num_clients text": (bridge("scaffold", num_clients="10"), "num_clients='10' | integer"),
+    "num_clients 0": (bridge("scaffold", num_clients=0), "num_clients=0"),
+    "unknown strategy": (bridge(strategy="x"), "unknown strategy 'x'"),
+    "strategy None": (bridge(strategy=None), "strategy=None | text"),
+    "observers list": (bridge(observers=["ema"]), "observers must be a dict"),
+    "max_clients 0": (bridge(max_clients=0), "max_clients=0"),
+    "largest text": (bridge(largest="x"), "largest='x'"),
+    "init without params": (lambda: bridge()().init(None), "init takes the model's parameters"),
+    "no cohort": (applied([]), "no client of this round has an example"),
+    "cohort None": (applied(None), "clients must be (id, fedjax.ClientDataset, rng)"),
+    "cohort of numbers": (applied([1, 2]), "clients must be (id, fedjax.ClientDataset, rng)"),
+    "no state": (applied([(b"a", fedjax.ClientDataset({"x": X, "y": Y}), 0)], state=False), "state that init returns"),
+    "load nothing": (lambda: fedwin.load(None), "directory is a NoneType"),
+    "load a number": (lambda: fedwin.load(3), "directory is a int"),
+    "load from nowhere": (lambda: fedwin.load("gone"), "gone"),
+    "client_models of nothing": (lambda: fedwin.client_models(None, [0]), "directory is a NoneType"),
+    "client_models from nowhere": (lambda: fedwin.client_models("gone", [0]), "gone"),
+    "a name that is taken": (lambda: ALGORITHMS.register("fedavg", lambda s, t: None), "registered already | another"),
+    "a name that is a number": (lambda: ALGORITHMS.register(3, lambda s, t: None), "algorithm 3 | rename"),
+    "a name with a colon": (lambda: ALGORITHMS.register("a:b", lambda s, t: None), "'a:b' | rename"),
+    "no function": (lambda: ALGORITHMS.register("mine", 3), "'mine' | 3 is not a function"),
+    "an unknown fact": (lambda: ALGORITHMS.register("mine", lambda s, t: None, dwn=3), "no fact 'dwn' | 'down'"),
+    "an unknown paper": (lambda: ALGORITHMS.register("mine", lambda s, t: None, paper="nosuch"), "nosuch"),
+    "build None": (lambda: ALGORITHMS.build(None), "algorithm=None | text"),
+    "check a number": (lambda: ALGORITHMS.check(3), "algorithm=3 | text"),
+    "an unknown loss": (lambda: fedwin.LOSSES.build("wms", None), "unknown loss 'wms' | 'wsm'"),
+    "a window of words": (lambda: fedwin.WRAPPERS.build("ima:window=x", SETTING), "window=x | integer"),
+    "an observer twice": (lambda: fedwin.observers.build_all(["ema", "ema"], SETTING), "'ema' is given twice"),
+    "a citation of nothing": (lambda: fedwin.citation(None), "citation=None | text"),
+    "a citation of a stranger": (lambda: fedwin.citation("nosuch"), "no citation for 'nosuch'"),
+    "plug-ins as text": (lambda: fedwin.load_plugins("gone.py"), "imports='gone.py' | list"),
+    "plug-ins None": (lambda: fedwin.load_plugins(None), "imports=None | list"),
+    "plug-in 3": (lambda: fedwin.load_plugins([3]), "imports: 3 | text"),
+    "batches of nothing": (lambda: fedwin.Solver(None, 0.1, 0), "Solver: batch_size=0"),
+    "half an epoch": (lambda: fedwin.Solver(None, 0.1, 1, epochs=0.5), "Solver: epochs=0.5"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_misused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused(*CASES[name])
+    assert not list(tmp_path.iterdir())
