@@ -1,0 +1,73 @@
+"""A refusal leaves nothing that would refuse the corrected command; a batch that is too large costs nothing."""
+
+import dataclasses
+import json
+
+import pytest
+
+import fedwin
+from fedwin.errors import UserError
+from fedwin.runs import run as runner
+from fedwin.runs.build import prepare
+from fedwin.runs.config import Config
+
+BASE = Config(
+    dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=2, num_rounds=2, eval_every=1, final_evals=1
+)
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory):
+    """A finished run, from which others fork."""
+    directory = tmp_path_factory.mktemp("before") / "run"
+    fedwin.run(dataclasses.replace(BASE, out_dir=str(directory), num_rounds=1), quiet=True)
+    return directory
+
+
+@pytest.mark.parametrize(
+    "wrong, right",
+    [
+        (dict(fork_from="{before}@7"), dict(fork_from="{before}@1")),
+        (dict(fork_from="{before}@1", model="mlp"), dict(fork_from="{before}@1")),
+        (dict(observe=["wima:window=1000000000"]), dict(observe=["wima:window=10"])),
+        (dict(algorithm="ghb:tau=1000000000"), dict(algorithm="ghb:tau=1")),
+    ],
+    ids=["no such round", "another model", "a window too large", "a delay too long"],
+)
+def test_the_corrected_command_runs(wrong, right, before, tmp_path):
+    def config(changes):
+        changes = {k: v.format(before=before) if isinstance(v, str) else v for k, v in changes.items()}
+        return dataclasses.replace(BASE, out_dir=str(tmp_path / "run"), **changes)
+
+    with pytest.raises(UserError):
+        fedwin.run(config(wrong), quiet=True)
+    assert not (tmp_path / "run").exists()
+    assert fedwin.run(config(right), quiet=True)["num_rounds"] == 2
+
+
+def test_what_is_refused_after_the_directory_was_made_goes_too(tmp_path, monkeypatch):
+    """An image that cannot be read, for one: found when examples are placed."""
+
+    def unreadable(*args, **kwargs):
+        raise UserError("x.png: not a decodable image")
+
+    config = dataclasses.replace(BASE, out_dir=str(tmp_path / "run"))
+    with monkeypatch.context() as patched, pytest.raises(UserError, match="not a decodable image"):
+        patched.setattr(runner.Program, "examples", unreadable)
+        fedwin.run(config, quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def metrics(directory) -> list[dict]:
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k in ("round", "model")} for line in lines]
+
+
+def test_a_batch_larger_than_every_client_is_that_of_the_largest(tmp_path):
+    """B = 100,000 gives the same metrics as B = 70, from the same program."""
+    for size in (70, 100_000):
+        fedwin.run(dataclasses.replace(BASE, batch_size=size, out_dir=str(tmp_path / str(size))), quiet=True)
+    assert metrics(tmp_path / "70") == metrics(tmp_path / "100000")
+    assert prepare(dataclasses.replace(BASE, batch_size=100_000)).solver.batch_size == 70
+    repeat = dataclasses.replace(BASE, batch_size=100_000, batching="repeat")
+    assert prepare(repeat).solver.batch_size == 100_000

@@ -1,0 +1,61 @@
+"""Refused processes: status 2, one line, nothing on the disk. Ten in the quick suite, more are slow."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from experiments import cli
+from tests.misuse import calls, odd_files
+from tests.misuse.test_binaries import BENCH, COMPARE, LISTS, PARTITION, PREPARE, STREAM
+from tests.misuse.test_train_choices import CHOICES
+from tests.misuse.test_train_files import CODE, FLAGFILES
+from tests.misuse.test_train_numbers import BASE, NUMBERS, SIZES
+
+ROOT = pathlib.Path(cli.__file__).parents[1]
+TRAIN = [*NUMBERS, *SIZES, *CHOICES, *FLAGFILES, *CODE]
+# Every twelfth command line of `train` and every sixth of the others.
+SOME = [(" ".join(BASE) + " " + line, said) for line, said in TRAIN[::12]] + [
+    case for cases in (COMPARE, PARTITION, PREPARE, BENCH, LISTS, STREAM) for case in cases[::6]
+]
+FEW = [
+    ("train fedavg", "'fedavg' is not a flag"),
+    ("train --noshuffle=1", "takes no value"),
+    ("train --flagfile=latin.flags", "not UTF-8"),
+    (" ".join([*BASE, "--observe=wima:window=1000000000"]), "observers | GiB"),
+    (" ".join([*BASE, "--import=own/leaves.py"]), "SystemExit"),
+    ("compare --methods=", "methods=''"),
+    ("partition --out=", "out="),
+    ("bench --json=gone/x.json", "json=gone/x.json"),
+    ("list nosuch", "'nosuch'"),
+    ("stream_demo --dir=afile", "afile"),
+]
+
+
+def process(folder: pathlib.Path, line: str, said: str) -> None:
+    """Runs a command line in a process of its own, in a folder of odd files."""
+    odd_files.write(folder)
+    before = calls.tree_of(folder)
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments", *calls.words_of(line)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("error: ") and all(part in done.stderr for part in said.split(" | ")), done.stderr
+    assert calls.tree_of(folder) == before
+
+
+@pytest.mark.parametrize("line, said", FEW, ids=lambda value: value[-30:])
+def test_a_process_is_refused(line, said, tmp_path):
+    process(tmp_path, line, said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line, said", SOME, ids=lambda value: value[-30:])
+def test_many_processes_are_refused(line, said, tmp_path):
+    process(tmp_path, line, said)

@@ -1,0 +1,69 @@
+"""The estimate of memory: from shapes alone, close to what is allocated, and refused by its largest part."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from fedwin import tree
+from fedwin.engine.strategy import Strategy
+from fedwin.errors import UserError
+from fedwin.runs.build import prepare
+from fedwin.runs.config import Config
+from fedwin.runs.estimate import Estimate, Memory, _group_memory, available, estimate
+
+BASE = Config(dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=4, num_rounds=50)
+
+
+def of(strategy=None, **changes) -> Estimate:
+    return estimate(prepare(dataclasses.replace(BASE, **changes)), strategy or Strategy())
+
+
+def test_parts_are_those_of_the_state():
+    trial = prepare(dataclasses.replace(BASE, algorithm="scaffold", observe=["wima:window=20"]))
+    found, run = estimate(trial, Strategy()), trial.start(0, 20)
+    held = {name: tree.nbytes(getattr(run, name)) for name in ("state", "observers", "table")}
+    assert found.device["algorithm"] == held["state"] and found.device["observers"] == held["observers"]
+    assert found.device["client table"] >= held["table"] > 0
+    assert found.device["examples"] >= trial.dataset.train["x"].nbytes
+    assert found.device["test set"] >= trial.dataset.test["x"].nbytes
+    assert found.device["model"] == tree.nbytes((run.params, run.stats))
+
+
+def test_what_flags_change():
+    plain = of()
+    assert of(Strategy(None)).device["clients in training"] == 4 * plain.device["clients in training"]
+    assert of(observe=["wima:window=40"]).device["observers"] > of(observe=["wima:window=20"]).device["observers"]
+    assert of(batching="repeat", batch_size=900).device["local batches"] > plain.device["local batches"]
+    on_host = of(algorithm="scaffold", table="host", num_clients=100, rounds_per_dispatch=1)
+    assert on_host.host["client table"] > on_host.device["client table"] > 0
+    assert of(examples="stream", rounds_per_dispatch=1).device["examples"] < plain.device["examples"]
+
+
+def test_the_largest_part_is_named_with_its_remedy():
+    found = of(observe=["wima:window=40"])
+    assert found.fits(Memory(10**10)) and found.fits(Memory(None)) and not found.fits(Memory(10**6))
+    with pytest.raises(UserError, match="observers: .* GiB of the .* are available; shorten the windows of --observe"):
+        found.check(Memory(10**6))
+    with pytest.raises(UserError, match="device memory"):
+        found.check(Memory(10**10, 10**6))
+    assert found.fits(Memory(10**10, 10**10))
+
+
+def test_large_rings_are_counted_once_over_a_mesh():
+    mesh = jax.sharding.Mesh(jax.devices()[:2], ("clients",))
+    assert str(of(observe=["wima:window=20"])).startswith("memory: examples ")
+    assert of(Strategy(1, mesh), clients_per_round=4).devices == 2
+
+
+def test_the_machine_says_what_it_has(tmp_path):
+    assert available().host > 1 << 26 and available().device is None
+    for name, text in {
+        "memory.max": "1000",
+        "memory.current": "700",
+        "memory.stat": "anon 5\ninactive_file 100",
+    }.items():
+        (tmp_path / name).write_text(text)
+    assert _group_memory(str(tmp_path)) == 400
+    (tmp_path / "memory.max").write_text("max")
+    assert _group_memory(str(tmp_path)) is None and _group_memory(str(tmp_path / "gone")) is None
