@@ -1,7 +1,8 @@
 """Checks of hyper-parameters and flags, made when a run is built and thus before anything is compiled."""
 
 import math
-import numbers
+
+import numpy as np
 
 from fedwin.choices import MOST, nearest, shown
 from fedwin.errors import UserError
@@ -40,7 +41,7 @@ def integer(owner: str, least: int = 1, **values) -> None:
     for name, value in values.items():
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= value <= MOST:
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= MOST:
             raise UserError(f"{owner}: {name}={value!r} must be an integer in {least}..{MOST}.")
 
 
