@@ -53,6 +53,7 @@ def test_what_was_unused_for_longest_is_pruned(tmp_path):
     assert sorted(path.name for path in (tmp_path / "cpu").iterdir()) == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_a_binary_keeps_its_programs_and_the_second_start_has_the_same_numbers(tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment["FEDWIN_CACHE_DIR"] = str(tmp_path / "cache")

@@ -8,6 +8,7 @@ import pytest
 NOTEBOOKS = sorted((pathlib.Path(__file__).parents[2] / "experiments" / "notebooks").glob("*.ipynb"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_a_notebook_runs(path, tmp_path, monkeypatch):
     import matplotlib

@@ -86,6 +86,7 @@ def test_killed_twice_ends_with_the_same_bits(whole, tmp_path):
     assert len(fingerprints) == 1
 
 
+@pytest.mark.slow
 def test_a_bad_flag_is_one_line_and_status_2(tmp_path):
     for flag, word in (
         ("--algorithm=fedprx", "fedprox"),

@@ -292,7 +292,12 @@ def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, c
 
 
 @pytest.mark.parametrize(
-    "precision, dtype, model", [("float64", "float64", "digits_mlp"), ("bfloat16", "float32", "digits_cnn")]
+    "precision, dtype, model",
+    [
+        ("float64", "float64", "digits_mlp"),
+        ("bfloat16", "float32", "digits_mlp"),
+        pytest.param("bfloat16", "float32", "digits_cnn", marks=pytest.mark.slow),
+    ],
 )
 def test_precisions(tmp_path, precision, dtype, model):
     import jax

@@ -66,7 +66,14 @@ def tree_leaves(variables: Variables):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(variables)]
 
 
-@pytest.mark.parametrize("algorithm, table", [("mime:beta=0.5", "auto"), ("fedhbm", "host"), ("fedfa", "auto")])
+@pytest.mark.parametrize(
+    "algorithm, table",
+    [
+        ("fedhbm", "host"),
+        pytest.param("mime:beta=0.5", "auto", marks=pytest.mark.slow),
+        pytest.param("fedfa", "auto", marks=pytest.mark.slow),
+    ],
+)
 def test_clients_of_every_kind_of_algorithm_return_their_models(tmp_path, algorithm, table):
     config = dataclasses.replace(SMALL, algorithm=algorithm, table=table, seeds=[0], out_dir=str(tmp_path / "run"))
     run(config, quiet=True)

@@ -133,7 +133,7 @@ def test_bad_partitions_are_refused_in_one_line(text, clients, message):
 
 
 def test_negative_seeds_and_empty_clients_are_refused():
-    with pytest.raises(UserError, match="seed -1"):
+    with pytest.raises(UserError, match="seed=-1"):
         data.deal(balanced(10, 100), "iid", 10, -1)
     with pytest.raises(UserError, match="client 1 has no examples|has no examples"):
         data.deal(labelled([0, 1, 1, 1], 2), "quantity:classes=1", 4, 0)

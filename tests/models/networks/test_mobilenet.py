@@ -53,5 +53,5 @@ def test_mobilenet_reads_convolution_weights(tmp_path):
     with pytest.raises(UserError, match="last/kernel' is missing"):
         build(f"mobilenetv2:weights={ours}", (32, 32, 3), 5)
     ours.write_bytes(b"junk")
-    with pytest.raises(UserError, match="no readable .npz"):
+    with pytest.raises(UserError, match="not a readable .npz"):
         build(f"mobilenetv2:weights={ours}", (32, 32, 3), 5)
