@@ -2,13 +2,12 @@
 
 import lzma
 
-import numpy as np
 import pytest
 
 from fedwin import data
 from fedwin.data.formats import plays
-from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, encode
 from fedwin.errors import UserError
+from tests.data.leaf_files import expect_runs
 
 PLAY = """\tHAMLET
 
@@ -49,22 +48,6 @@ ACT II
 QUEEN
 GERTRUDE\tCome.
 """
-
-
-def expect_runs(dataset, texts, train, test):
-    """Every client's windows are a contiguous run of its role's text; training and test text do not overlap."""
-    for k, role in enumerate(dataset.natural.ids):
-        text = texts[str(role)]
-        ends = []
-        for features, size in ((dataset.train, train), (dataset.test, test)):
-            rows = slice(k * size, (k + 1) * size)
-            run = "".join(ALPHABET[i] for i in features["x"][rows][0]) + "".join(
-                ALPHABET[i] for i in features["y"][rows]
-            )
-            at = text.index(run)
-            np.testing.assert_array_equal(features["x"][rows][-1], encode(run[-LENGTH - 1 : -1]))
-            ends.append((at, at + len(run)))
-        assert ends[0][1] <= ends[1][0] + 1
 
 
 # The layout of Project Gutenberg's complete works: contents and sonnets, indented plays, one play that is not.

@@ -12,23 +12,7 @@ from fedwin.data.formats import plays
 from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, encode
 from fedwin.errors import UserError
 from tests.data.files import write_leaf
-from tests.data.leaf_files import leaf_windows, text_of
-
-
-def expect_runs(dataset, texts, train, test):
-    """Every client's windows are a contiguous run of its role's text; training and test text do not overlap."""
-    for k, role in enumerate(dataset.natural.ids):
-        text = texts[str(role)]
-        ends = []
-        for features, size in ((dataset.train, train), (dataset.test, test)):
-            rows = slice(k * size, (k + 1) * size)
-            run = "".join(ALPHABET[i] for i in features["x"][rows][0]) + "".join(
-                ALPHABET[i] for i in features["y"][rows]
-            )
-            at = text.index(run)
-            np.testing.assert_array_equal(features["x"][rows][-1], encode(run[-LENGTH - 1 : -1]))
-            ends.append((at, at + len(run)))
-        assert ends[0][1] <= ends[1][0] + 1
+from tests.data.leaf_files import expect_runs, leaf_windows, text_of
 
 
 def write_sides(folder, train, test):
