@@ -33,6 +33,7 @@ class Local(NamedTuple):
       carry: what the hook carried.
       stats: updated model statistics.
       metrics: {'loss': Mean over the examples that were seen}.
+      optimizer: the optimiser's state after the last step.
     """
 
     params: Any
@@ -42,6 +43,7 @@ class Local(NamedTuple):
     carry: Any
     stats: Any
     metrics: Any
+    optimizer: Any = ()
 
     def update(self, message, state=()) -> core.Update:
         """Returns what the client returns: its message and new row, with the statistics and metrics of its training."""
@@ -74,7 +76,7 @@ class Solver:
         FedJAX's J_i = ceil(E N_i / B) full batches, which may straddle two passes.
       shuffle: False takes the examples in stored order.
       optimizer: an optax transformation at unit learning rate; its updates are multiplied by lr. Its state starts
-        afresh on every client in every round.
+        afresh on every client in every round, unless the algorithm keeps it.
       prepare: (batch, key) -> batch, normalisation and augmentation.
       weight_decay: lambda.
       wd_in_loss: add lambda/2 ||y||^2 to the loss instead of lambda y to the direction.
@@ -120,7 +122,9 @@ class Solver:
             raise ValueError("epochs is a schedule: set max_epochs to the largest value that it takes")
         return self.batches.plan(c, jnp.asarray(self.epochs(c.round), jnp.int32), self.max_epochs)
 
-    def __call__(self, params, c: core.Client, rule=sgd, *, grad=False, carry=(), on_step=None) -> Local:
+    def __call__(
+        self, params, c: core.Client, rule=sgd, *, grad=False, carry=(), on_step=None, optimizer=None
+    ) -> Local:
         """Trains from `params` on the client's examples.
 
         Args:
@@ -131,6 +135,7 @@ class Solver:
           carry: what `on_step` carries from step to step.
           on_step: `on_step(carry, params, Step, last) -> (carry, params)` runs after every step; `last` says whether
             the step ended a local epoch.
+          optimizer: the optimiser's state to begin with; None = a fresh one.
 
         Returns:
           the model and the metrics of its training.
@@ -158,12 +163,12 @@ class Solver:
 
         zero = jnp.zeros((), lr.dtype)
         total = tree.zeros_like(params) if grad else ()
-        end = lax.fori_loop(
-            0, steps, body, _Loop(params, self.optimizer.init(params), c.stats, total, carry, zero, zero)
-        )
+        optimizer = self.optimizer.init(params) if optimizer is None else optimizer
+        end = lax.fori_loop(0, steps, body, _Loop(params, optimizer, c.stats, total, carry, zero, zero))
         mean = tree.scale(1 / jnp.maximum(float_steps, 1), end.total) if grad else ()
         y = self.bound(params, end.params)
-        return Local(y, float_steps, lr, mean, end.carry, end.stats, {"loss": core.Mean(end.loss, end.seen)})
+        metrics = {"loss": core.Mean(end.loss, end.seen)}
+        return Local(y, float_steps, lr, mean, end.carry, end.stats, metrics, end.optimizer)
 
     def gradient(self, params, c: core.Client):
         """Returns the gradient over all local examples at `params`: (1/N) sum_n grad f(params; x_n), one pass.

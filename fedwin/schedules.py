@@ -29,6 +29,18 @@ def exponential(lr0: float, decay: float = 0.0):
     return lambda round: lr0 * jnp.power(1 - decay, jnp.asarray(round, float))
 
 
+def cosine(lr0: float, num_rounds: int):
+    """Returns a schedule that falls from lr0 towards 0 over the 0-based rounds t of a run, along half a cosine.
+
+        lr0 (1 + cos(pi t / T)) / 2
+
+    Args:
+      lr0: rate of round 0.
+      num_rounds: T.
+    """
+    return lambda round: lr0 * (1 + jnp.cos(jnp.pi * jnp.asarray(round, float) / num_rounds)) / 2
+
+
 def first_round(start, num_rounds: int, name: str) -> int:
     """Returns the 0-based round that `start` means.
 

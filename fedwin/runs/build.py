@@ -23,8 +23,9 @@ from fedwin.registry import Choice, parse
 from fedwin.runs.bounds import batch_size, check_training
 from fedwin.runs.choices import Choices, choices_of
 from fedwin.runs.config import Config
+from fedwin.runs.initial import Initial, initial_of
 from fedwin.runs.schedule import Schedule
-from fedwin.schedules import exponential
+from fedwin.schedules import cosine, exponential
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Trial:
       federations: seed -> the data set as it is dealt for that seed.
       solver: local training.
       normalise: batch -> batch, the preparation of what is tested on.
+      initial: seed -> what it takes from another run, {} without --init_from.
     """
 
     config: Config
@@ -56,6 +58,7 @@ class Trial:
     federations: dict[int, Federation]
     solver: local.Solver
     normalise: Callable
+    initial: dict[int, Initial] = dataclasses.field(default_factory=dict)
 
     def _check_users_own(self, model, store, n_max: int) -> None:
         """Traces a user-defined algorithm function by function, so that slips are named in its author's words."""
@@ -67,7 +70,11 @@ class Trial:
         """Returns the state of a seed before its first round, with a client table of so many rows; may be traced."""
         keys = seed_keys(seed)
         model = self.model.init(keys["init"])
-        return engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"])
+        if not self.initial:
+            return engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"])
+        model = self.initial[seed].into(model)
+        run = engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"])
+        return run._replace(state=self.initial[seed].into_state(run.state, model))
 
     def rehearse(self) -> Bytes:
         """Traces a round and every read-out, computes nothing; returns what a client receives and sends in a round.
@@ -137,6 +144,13 @@ def _num_clients(federations: dict[int, Federation]) -> int:
     return next(iter(numbers.values()))
 
 
+def _rate(config: Config) -> Callable:
+    """Returns the clients' learning rate, a function of the round."""
+    if config.lr_schedule == "cosine":
+        return cosine(config.client_lr, config.num_rounds)
+    return exponential(config.client_lr, config.lr_decay)
+
+
 def _solver(config: Config, choices: Choices, model, federations, prepare: Callable) -> local.Solver:
     optimizer, weight_decay = client_optimizer(config)
     # All seeds share one compiled program, which may count on equal sizes only if all of them have these.
@@ -144,7 +158,7 @@ def _solver(config: Config, choices: Choices, model, federations, prepare: Calla
     largest = max(federation.buckets[-1] for federation in federations.values())
     return local.Solver(
         loss=LOSSES.build(choices.loss, model),
-        lr=exponential(config.client_lr, config.lr_decay),
+        lr=_rate(config),
         batch_size=batch_size(config, largest),
         epochs=config.local_epochs,
         max_epochs=config.local_epochs,
@@ -227,4 +241,5 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
         federations,
         solver,
         normalise,
+        initial_of(config, model),
     )

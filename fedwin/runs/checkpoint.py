@@ -27,7 +27,8 @@ def _warn(line: str) -> None:
     print(f"warning: {line}", file=sys.stderr, flush=True)
 
 
-def _name(path) -> str:
+def leaf_name(path) -> str:
+    """Returns what checkpoints call the leaf at a path of a tree."""
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
 
 
@@ -56,7 +57,7 @@ def leaves_of(run) -> dict[str, np.ndarray]:
             leaf = jax.random.key_data(leaf)
         return np.array(leaf, copy=True)
 
-    return {_name(path): copy(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)}
+    return {leaf_name(path): copy(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)}
 
 
 def from_leaves(leaves: dict[str, np.ndarray], template):
@@ -66,7 +67,7 @@ def from_leaves(leaves: dict[str, np.ndarray], template):
       UserError: names, shapes or dtypes differ.
     """
     paths, treedef = jax.tree_util.tree_flatten_with_path(template)
-    wanted = {_name(path): leaf for path, leaf in paths}
+    wanted = {leaf_name(path): leaf for path, leaf in paths}
     if set(wanted) != set(leaves):
         odd = sorted(set(wanted) ^ set(leaves))[0]
         side = "lacks" if odd in wanted else "has an unexpected"

@@ -13,6 +13,7 @@ GROUPS = ("what is trained", "federation", "clients", "server", "read-outs", "ru
 # Counts live in int32 on the device.
 MOST = 2**31 - 1
 
+SCHEDULES = ("", "cosine")
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
 
 
@@ -90,6 +91,12 @@ class Config:
     lr_decay: float = option(
         0.0, "clients", "Decay of the local rate per round: lr * (1 - lr_decay)^round.", least=0, below=1
     )
+    lr_schedule: str = option(
+        "",
+        "clients",
+        "Course of the local rate over the rounds: cosine = lr * (1 + cos(pi * round / num_rounds)) / 2; empty: none.",
+        words=SCHEDULES,
+    )
     client_optimizer: str = option(
         "sgd", "clients", f"Local optimiser from optax: {', '.join(OPTIMIZERS)}.", words=OPTIMIZERS
     )
@@ -146,6 +153,12 @@ class Config:
     rounds_per_dispatch: int = option(50, "running", "The most rounds of one dispatch to the device.", least=1)
     stop_on_divergence: bool = option(True, "running", "End a seed at the first NaN or inf; it is recorded either way.")
     fork_from: str = option("", "running", "Start from another run's checkpoint: DIR@ROUND.")
+    init_from: str = option(
+        "",
+        "running",
+        "Begin round 0 with the parameters of another run's checkpoint: DIR@ROUND, DIR@ROUND:part=features, "
+        "DIR@ROUND:part=classifier.",
+    )
     imports: list[str] = option(
         [], "running", "Module or .py file whose registrations are known by name (flag --import); repeats."
     )
@@ -176,6 +189,10 @@ class Config:
                 raise UserError(f"seeds={','.join(map(str, self.seeds))}: duplicate seed {seed}; keep one.")
         if self.client_optimizer != "sgd" and self.client_momentum:
             raise UserError(f"client_momentum belongs to sgd, not to {self.client_optimizer}; leave it 0.")
+        if self.lr_schedule and self.lr_decay:
+            raise UserError(f"lr_schedule={self.lr_schedule} and lr_decay={self.lr_decay} both set the rate; keep one.")
+        if self.init_from and self.fork_from:
+            raise UserError(f"init_from={self.init_from} and fork_from={self.fork_from} exclude each other; keep one.")
 
     def decisive(self) -> dict[str, Any]:
         """Returns the fields that decide what is computed: all but the operational ones."""

@@ -144,7 +144,8 @@ def read(directory: pathlib.Path) -> Known:
             if not field.metadata["operational"]
         }
         device = known["device"].rpartition(" x")[0]
-        about = Identity(decisive, known["data"], known["versions"]["jax"], device, known["strategy"], known["imports"])
+        jax_version, initial = known["versions"]["jax"], known.get("initial", {})
+        about = Identity(decisive, known["data"], jax_version, device, known["strategy"], known["imports"], initial)
         return Known(config, about, known["fingerprint"])
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror}); choose another --out_dir.") from error
@@ -205,6 +206,7 @@ def write_config(directory: pathlib.Path, config: Config, about: Identity, verif
         "verified_data": verified,
         "model": model,
         "imports": about.imports,
+        **({"initial": about.initial} if about.initial else {}),
         "fingerprint": about.fingerprint,
         "versions": versions(),
         "device": f"{about.device} x{jax.local_device_count()}",

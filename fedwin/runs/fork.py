@@ -93,6 +93,7 @@ def _taken(config: Config, seed: int, own: dict[str, np.ndarray]) -> dict[str, n
     """Returns the leaves that a forked run begins with; `own` are those of its fresh state in a checkpoint's form."""
     directory, round = source(config)
     leaves, _ = Checkpoints(directory / "checkpoints" / f"seed_{seed}").load(round)
+    _check_rows(directory, leaves)
     same = _same_observers(config, directory)
     taken: dict[str, np.ndarray] = {}
     used = set()
@@ -110,6 +111,16 @@ def _taken(config: Config, seed: int, own: dict[str, np.ndarray]) -> dict[str, n
             raise _mismatch(name)
     taken["key"] = own["key"]
     return {name: np.asarray(value) for name, value in taken.items()}
+
+
+def _check_rows(directory: pathlib.Path, leaves: dict[str, np.ndarray]) -> None:
+    """Raises UserError where clients' rows would begin with another model than the forked run did."""
+    began = directories.read(directory).config.get("init_from")
+    if began and "table.ids" in leaves and len(leaves["table.ids"]) < leaves["table.total"]:
+        raise UserError(
+            f"fork_from: {directory} began with init_from={began}, and its checkpoint has no rows of clients that had "
+            f"not taken part; run it with --table=device to fork it."
+        )
 
 
 def _mismatch(name: str) -> UserError:

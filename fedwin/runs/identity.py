@@ -67,6 +67,7 @@ class Identity:
       device: platform and kind.
       strategy: how cohorts are mapped.
       imports: imported file or module -> hash of its content.
+      initial: seed -> hash of what it takes from another run (--init_from).
     """
 
     config: dict[str, Any]
@@ -75,11 +76,13 @@ class Identity:
     device: str
     strategy: str
     imports: dict[str, str]
+    initial: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
         """A hash of all that: equal means equal numbers."""
-        return hash_of([set_fields(self.config), self.data, self.jax, self.device, self.strategy, self.imports])
+        parts = [set_fields(self.config), self.data, self.jax, self.device, self.strategy, self.imports]
+        return hash_of([*parts, self.initial] if self.initial else parts)
 
     def differences(self, before: "Identity") -> str:
         """Returns what differs from another identity, in words."""
@@ -94,7 +97,9 @@ class Identity:
         return "; ".join(changed) or "its configuration was written by another version"
 
 
-def identity(config: Config, hashes: dict[str, str], strategy: str, imports: dict[str, str]) -> Identity:
+def identity(
+    config: Config, hashes: dict[str, str], strategy: str, imports: dict[str, str], initial: dict[str, str]
+) -> Identity:
     """Returns the identity of a run on this machine.
 
     Args:
@@ -102,10 +107,11 @@ def identity(config: Config, hashes: dict[str, str], strategy: str, imports: dic
       hashes: of the data, as from `data_hashes`.
       strategy: how cohorts are mapped.
       imports: imported file or module -> hash of its content.
+      initial: seed -> hash of what it takes from another run.
     """
     device = jax.devices()[0]
     kind = f"{device.platform} {device.device_kind}"
-    return Identity(jsonable(config.decisive()), hashes, jax.__version__, kind, strategy, imports)
+    return Identity(jsonable(config.decisive()), hashes, jax.__version__, kind, strategy, imports, initial)
 
 
 def versions() -> dict[str, str]:

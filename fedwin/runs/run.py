@@ -101,12 +101,18 @@ def _settled(directory, trial: Trial, known, strategy: str, imports: dict[str, s
     """Writes config.json of a new run; compares that of a resumed one with the data and versions of today."""
     config = trial.config
     hashes = identity.data_hashes(trial.federations)
-    about = identity.identity(config, hashes, strategy, imports)
+    initial = {str(seed): taken.digest for seed, taken in trial.initial.items()}
+    about = identity.identity(config, hashes, strategy, imports, initial)
     if known is None:
         directories.write_config(directory, config, about, trial.dataset.verified, trial.model.name)
     elif known.identity.data != hashes:
         raise UserError(
             f"out_dir={directory} was run on other data than --data_dir={config.data_dir} holds; use another --out_dir."
+        )
+    elif known.identity.initial != initial:
+        raise UserError(
+            f"out_dir={directory} began with other parameters than init_from={config.init_from} holds now; restore "
+            f"that checkpoint, or use another --out_dir."
         )
     elif known.identity.fingerprint != about.fingerprint:
         say(f"note: {about.differences(known.identity)}; the numbers of {directory} may differ from here on.")
@@ -155,6 +161,8 @@ def _trained(program: Program, seed: int, examples, checkpoints: Checkpoints, lo
             say(f"seed {seed}: resuming after round {int(run.round)}")
     elif config.fork_from:
         run = forked(config, seed, run, rows, say)
+    elif trial.initial:
+        say(f"seed {seed}: begins with {trial.initial[seed]}")
     logbook.truncate_after(seed, int(run.round) if saved is not None else -1)
     run = strategy.place(run, strategy.placement(run))
     down, up = (config.clients_per_round * each for each in program.bytes_per_client)

@@ -49,6 +49,16 @@ FOLDERS = [
     ("--fork_from=gone@1", "no checkpoint of round 1 | none"),
     ("--fork_from=gone@3", "nothing to train | --num_rounds"),
     (f"--fork_from={LONG_NAME}@1", "fork_from"),
+    ("--init_from=x", "init_from='x' | DIR@ROUND"),
+    ("--init_from=@1", "init_from='@1' | DIR@ROUND"),
+    ("--init_from=gone@-1", "DIR@ROUND"),
+    ("--init_from=gone@\N{SUPERSCRIPT TWO}", "DIR@ROUND"),
+    ("--init_from=gone@1:head", "DIR@ROUND:part=PART"),
+    ("--init_from=gone@1:part=head", "part=head | all, classifier, features"),
+    ("--init_from=gone@1", "gone/checkpoints | No such file | check the path"),
+    ("--init_from=afile@1", "afile/checkpoints | Not a directory"),
+    (f"--init_from={LONG_NAME}@1:part=features", "init_from | name too long"),
+    ("--init_from=gone@1 --fork_from=gone@1", "init_from=gone@1 | fork_from=gone@1 | keep one"),
 ]
 DATA = [
     ("--dataset=cifar10 --data_dir=gone", "gone | --data_dir"),

@@ -24,6 +24,8 @@ NUMBERS = [
     ("--lr_decay=1", "lr_decay=1.0 | [0, 1)"),
     ("--lr_decay=-0.1", "lr_decay=-0.1 | [0, 1)"),
     ("--lr_decay=nan", "lr_decay=nan | finite"),
+    ("--lr_schedule=cosinus", "lr_schedule=cosinus | 'cosine'"),
+    ("--lr_schedule=cosine --lr_decay=0.1", "lr_schedule=cosine | lr_decay=0.1 | keep one"),
     ("--client_momentum=1", "client_momentum=1.0 | [0, 1)"),
     ("--client_optimizer=adam --client_momentum=0.5", "client_momentum | sgd | adam"),
     ("--val_fraction=1", "val_fraction=1.0 | [0, 1)"),

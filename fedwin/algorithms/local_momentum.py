@@ -1,0 +1,57 @@
+"""Momentum that stays with the client from round to round, where --client_momentum begins anew in each.
+
+    client   v_i <- beta v_i + g(y),   y <- y - lr v_i
+    server   x <- x + eta sum_i p_i (y_i - x)
+
+One client that holds all examples, taking part in every round of one epoch, is plain centralised training.
+
+Polyak, Some Methods of Speeding up the Convergence of Iteration Methods, 1964,
+https://doi.org/10.1016/0041-5553(64)90137-5.
+"""
+
+import dataclasses
+
+import optax
+
+from fedwin import checks, core
+from fedwin.algorithms import parts
+from fedwin.algorithms.registry import ALGORITHMS
+
+
+@ALGORITHMS.register(
+    "local_momentum",
+    paper="polyak1964some",
+    instances=("local_momentum:momentum=0.5", "local_momentum:momentum=0.5,weighting=uniform"),
+    degenerate={"momentum": 0},
+    down="1",
+    up="1",
+    server="1",
+    client="1",
+)
+def local_momentum(setting, solve, *, momentum=0.9, server_lr=1.0, weighting="samples"):
+    """FedAvg with v_i <- momentum v_i + g(y), y <- y - lr v_i, and v_i kept by the client between its rounds.
+
+    With one client that holds all examples this is centralised training. Whatever state the local optimiser has
+    (--client_optimizer) is kept as well; weight decay is part of g, as in PyTorch.
+
+    Args:
+      momentum: of the local steps, in [0, 1).
+
+    Raises:
+      UserError: when a hyper-parameter is out of range.
+
+    Source: https://doi.org/10.1016/0041-5553(64)90137-5.
+    """
+    parts.check("local_momentum", server_lr, weighting)
+    checks.number("local_momentum", 0, 1, open_most=True, momentum=momentum)
+    optimizer = optax.chain(optax.trace(momentum), solve.optimizer) if momentum else solve.optimizer
+    solve = dataclasses.replace(solve, optimizer=optimizer)
+
+    def client(params, c):
+        y = solve(params, c, optimizer=c.state)
+        return y.update({"delta": parts.mean_step(y, params, c, weighting)}, state=y.optimizer)
+
+    def client_init(params, id):
+        return optimizer.init(params)
+
+    return core.algorithm(client, parts.add_step(server_lr), client_init=client_init, weighting=weighting)

@@ -1,0 +1,157 @@
+"""--init_from: round 0 begins with the parameters of another run's checkpoint, whatever that run was."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import fedwin
+from fedwin import data
+from fedwin.core import Variables
+from fedwin.errors import UserError
+from fedwin.observers.registry import Average
+from fedwin.runs.build import prepare, seed_keys
+from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.config import Config
+from fedwin.runs.identity import Identity
+from fedwin.runs.initial import Initial, source_of
+from fedwin.wrappers import Wrapped
+
+SMALL = Config(
+    dataset="digits",
+    model="digits_mlp:hidden=6",
+    num_clients=10,
+    clients_per_round=2,
+    num_rounds=1,
+    eval_every=1,
+    final_evals=1,
+    keep_checkpoints=9,
+)
+
+
+def config(directory, **changes):
+    return dataclasses.replace(SMALL, out_dir=str(directory), **changes)
+
+
+def leaves(directory, round, seed=0):
+    return Checkpoints(directory / "checkpoints" / f"seed_{seed}").load(round)[0]
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """A run on other data, with three classes, another algorithm and one seed that is not 0."""
+    generator = np.random.default_rng(0)
+    x, y = generator.random((60, 8, 8, 1)).astype(np.float32), np.arange(60) % 3
+    directory = tmp_path_factory.mktemp("other") / "run"
+    three = data.from_arrays(x, y, x, y, name="three")
+    changes = dict(seeds=[5], algorithm="fedavgm")
+    fedwin.run(config(directory, **changes), quiet=True, dataset=three)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def begun(other, tmp_path_factory):
+    """(directory, Config) of a finished run that began with the other's features."""
+    directory = tmp_path_factory.mktemp("begun") / "run"
+    mine = config(directory, init_from=f"{other}@1:part=features", seeds=[0, 1], algorithm="fedhbm:first=pretrained")
+    fedwin.run(mine, quiet=True)
+    return directory, mine
+
+
+def test_the_features_are_the_other_runs_and_the_rest_is_fresh(other, begun):
+    directory, mine = begun
+    theirs, fresh = leaves(other, 1, 5), prepare(dataclasses.replace(mine, init_from=""))
+    for seed in (0, 1):
+        found, drawn = leaves(directory, 0, seed), fresh.model.init(seed_keys(seed)["init"])
+        params = {name for name in found if name.startswith("params.")}
+        taken = {name for name in params if np.array_equal(found[name], theirs[name])}
+        assert taken and params - taken and all(".classifier." in name for name in params - taken)
+        np.testing.assert_array_equal(found["params.classifier.kernel"], drawn.params["classifier"]["kernel"])
+        # Clients' anchors begin with the model that the run begins with.
+        for name in params:
+            anchor = found[name.replace("params.", "table.rows.anchor.")]
+            np.testing.assert_array_equal(anchor, np.broadcast_to(found[name], anchor.shape))
+        assert found["round"] == 0
+    known = json.loads((directory / "config.json").read_text())
+    assert known["initial"].keys() == {"0", "1"} and known["initial"]["0"] == known["initial"]["1"]
+
+
+def test_it_resumes_unless_the_other_checkpoint_has_changed(other, begun, tmp_path, capsys):
+    directory, mine = begun
+    before = (directory / "metrics.jsonl").read_text().splitlines()
+    for seed in (0, 1):
+        shutil.rmtree(directory / "checkpoints" / f"seed_{seed}" / "1")
+    shutil.rmtree(directory / "checkpoints" / "seed_1")
+    fedwin.run(mine)
+    after = (directory / "metrics.jsonl").read_text().splitlines()
+    strip = lambda lines: [json.loads(line) | {"seconds": 0} for line in lines]
+    assert strip(after) == strip(before)
+    assert f"seed 1: begins with the features of {other}, seed 5, round 1" in capsys.readouterr().out
+    theirs = other / "checkpoints" / "seed_5"
+    (theirs / "1").rename(tmp_path / "1")
+    with pytest.raises(UserError, match="no checkpoint of round 1; it has: 0"):
+        fedwin.run(mine, quiet=True)
+    shutil.copytree(theirs / "0", theirs / "1")
+    with pytest.raises(UserError, match="began with other parameters than init_from=.* holds now"):
+        fedwin.run(mine, quiet=True)
+    shutil.rmtree(theirs / "1")
+    (tmp_path / "1").rename(theirs / "1")
+
+
+def test_every_part_of_ones_own_kind(tmp_path):
+    plain = prepare(config("", seeds=[0, 1]))
+    for seed in (0, 1):
+        run = plain.start(seed, 1)
+        moved = run._replace(params=jax.tree.map(lambda leaf: leaf + 1, run.params))
+        Checkpoints(tmp_path / "checkpoints" / f"seed_{seed}").save(1, moved, {})
+    for part, same in (("all", ("classifier", "rest")), ("classifier", ("classifier",)), ("features", ("rest",))):
+        text = f"{tmp_path}@1" + (f":part={part}" if part != "all" else "")
+        trial = prepare(config("", init_from=text, seeds=[0, 1]))
+        for seed in (0, 1):
+            mine, theirs = trial.start(seed, 1).params, leaves(tmp_path, 1, seed)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(mine):
+                name = "params." + jax.tree_util.keystr(path, simple=True, separator=".")
+                which = "classifier" if ".classifier." in name else "rest"
+                assert np.array_equal(leaf, theirs[name]) == (which in same), (part, name)
+
+
+@pytest.mark.parametrize(
+    "text, changes, words",
+    [
+        ("{other}@1", {}, ["'params.classifier.bias'", "[3]", "[10]", "take another part"]),
+        ("{other}@7:part=features", {}, ["no checkpoint of round 7", "0, 1"]),
+        ("{other}@1:part=features", {"model": "digits_mlp:hidden=7"}, ["[6]", "[7]", "the same network"]),
+        ("{other}@1:part=features", {"model": "digits_cnn"}, ["has no 'params.", "the same network"]),
+        ("{two}@1", {"seeds": [7]}, ["no seed 7", "0, 1"]),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_writes_nothing(text, changes, words, other, tmp_path):
+    two = tmp_path / "two"
+    for seed in (0, 1):
+        (two / "checkpoints" / f"seed_{seed}").mkdir(parents=True)
+    with pytest.raises(UserError) as caught:
+        fedwin.run(config(tmp_path / "run", init_from=text.format(other=other, two=two), **changes), quiet=True)
+    assert "\n" not in str(caught.value) and all(word in str(caught.value) for word in words), str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_averages_of_a_wrapper_begin_with_the_statistics_too():
+    model = Variables({"w": np.ones(2)}, {"mean": np.full(2, 3.0)})
+    state = Wrapped({"m": np.zeros(2)}, Average(Variables(model.params, {"mean": np.zeros(2)}), np.int32(0)))
+    found = Initial(source_of("a@1"), 0, {}).into_state(state, model)
+    np.testing.assert_array_equal(found.own.model.stats["mean"], [3.0, 3.0])
+    np.testing.assert_array_equal(found.inner["m"], [0.0, 0.0])
+
+
+def test_fingerprints_of_other_runs_stay():
+    known = Identity({"algorithm": "scaffold"}, {"0": "ab"}, "0.1", "cpu x", "vmapped", {})
+    assert known.fingerprint == "f62954a1e4dc824d"
+    assert dataclasses.replace(known, initial={"0": "cd"}).fingerprint != known.fingerprint
+
+
+def test_a_directory_may_have_any_name():
+    found = source_of("runs/a@3:part=all/b@12:part=classifier")
+    assert (str(found.directory), found.round, found.part) == ("runs/a@3:part=all/b", 12, "classifier")

@@ -1,0 +1,20 @@
+"""Courses of the clients' rate over the rounds."""
+
+import numpy as np
+import pytest
+
+from fedwin.runs.build import prepare
+from fedwin.runs.config import Config
+from fedwin.schedules import cosine
+
+
+def test_half_a_cosine_falls_from_the_rate_towards_zero():
+    rates = np.array([cosine(0.4, 8)(t) for t in range(8)])
+    np.testing.assert_allclose(rates, [0.2 * (1 + np.cos(np.pi * t / 8)) for t in range(8)], rtol=1e-6)
+    assert rates[0] == np.float32(0.4) and rates[4] == pytest.approx(0.2) and np.all(np.diff(rates) < 0)
+
+
+def test_a_run_has_the_course_that_its_flags_say():
+    config = dict(dataset="digits", model="digits_mlp", num_rounds=8, client_lr=0.4, clients_per_round=2)
+    assert float(prepare(Config(**config, lr_schedule="cosine")).solver.rate(4)) == pytest.approx(0.2)
+    assert float(prepare(Config(**config)).solver.rate(4)) == pytest.approx(0.4)
