@@ -32,13 +32,14 @@ def exponential(lr0: float, decay: float = 0.0):
 def cosine(lr0: float, num_rounds: int):
     """Returns a schedule that falls from lr0 towards 0 over the 0-based rounds t of a run, along half a cosine.
 
-        lr0 (1 + cos(pi t / T)) / 2
+        lr0 (1 + cos(pi t / T)) / 2 = lr0 sin^2(pi (T - t) / 2T)
 
     Args:
       lr0: rate of round 0.
       num_rounds: T.
     """
-    return lambda round: lr0 * (1 + jnp.cos(jnp.pi * jnp.asarray(round, float) / num_rounds)) / 2
+    # The sine keeps the digits that 1 + cos loses towards the end.
+    return lambda round: lr0 * jnp.sin(jnp.pi / 2 * jnp.asarray(num_rounds - round, float) / num_rounds) ** 2
 
 
 def first_round(start, num_rounds: int, name: str) -> int:

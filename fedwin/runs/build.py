@@ -173,6 +173,18 @@ def _solver(config: Config, choices: Choices, model, federations, prepare: Calla
     )
 
 
+def _schedule(config: Config) -> Schedule:
+    return Schedule(
+        config.num_rounds,
+        config.clients_per_round,
+        config.eval_every,
+        config.final_evals,
+        config.checkpoint_every,
+        config.rounds_per_dispatch,
+        config.stop_on_divergence,
+    )
+
+
 def _algorithm(choice: Choice, around, setting: core.Setting, solver: local.Solver) -> core.Algorithm:
     built = ALGORITHMS.build(choice, setting, solver)
     if not isinstance(built, core.Algorithm):
@@ -220,20 +232,11 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     watching = observers.build_all(choices.observers, setting)
     check_training(choices, config.num_rounds)
     normalise = augment.normaliser(dataset.mean, dataset.std, augmentation)
-    schedule = Schedule(
-        config.num_rounds,
-        config.clients_per_round,
-        config.eval_every,
-        config.final_evals,
-        config.checkpoint_every,
-        config.rounds_per_dispatch,
-        config.stop_on_divergence,
-    )
     return Trial(
         config,
         dataset,
         model,
-        schedule,
+        _schedule(config),
         setting,
         algorithm_of(solver),
         algorithm_of,
