@@ -190,6 +190,11 @@ class Setting(NamedTuple):
         )
 
     @property
+    def most_rounds(self) -> int | None:
+        """T where no more rounds will ever be run; None where nobody knows (in a FedJAX program)."""
+        return self.num_rounds
+
+    @property
     def participation(self) -> float:
         """C = |S| / K, the configured ratio."""
         return self.clients_per_round / self.num_clients

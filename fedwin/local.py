@@ -16,6 +16,7 @@ from jax import lax
 
 from fedwin import checks, core, tree
 from fedwin.batches import Batches, shuffled
+from fedwin.errors import UserError
 from fedwin.rules import Gradient, Step, mix, proximal, sgd, shift
 from fedwin.schedules import exponential
 
@@ -104,6 +105,10 @@ class Solver:
         checks.integer("Solver", batch_size=self.batch_size, max_epochs=self.max_epochs)
         if not callable(self.epochs):
             checks.integer("Solver", epochs=self.epochs)
+        if not callable(self.loss):
+            raise UserError(
+                f"Solver: loss={self.loss!r} must be a function, such as LOSSES.build('cross_entropy', model)."
+            )
 
     @property
     def batches(self) -> Batches:

@@ -50,7 +50,12 @@ def from_logits(model, per_example):
     Args:
       model: the network.
       per_example: (logits, batch, info) -> [B].
+
+    Raises:
+      UserError: when the network is none.
     """
+    if not callable(getattr(model, "apply", None)):
+        raise UserError(f"a loss is that of a network, and model={model!r} is none; give it a fedwin.models.Model.")
 
     def loss(params, stats, batch, key, info):
         output = model.apply(Variables(params, stats), batch, key, True)

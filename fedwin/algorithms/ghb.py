@@ -45,7 +45,8 @@ def ghb(setting, solve, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, we
     """GHB: step -lr g(y) + (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau.
 
     Args:
-      tau: rounds that the momentum spans; none = 1 / C rounded, the paper's best.
+      tau: rounds that the momentum spans; none = 1 / C rounded, the paper's best. In a run of no more rounds than that
+        there is no momentum.
       beta: momentum.
       nesterov: take gradients at the look-ahead.
 
@@ -54,7 +55,10 @@ def ghb(setting, solve, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, we
 
     Source: https://arxiv.org/abs/2311.18578.
     """
-    tau = max(1, round(1 / setting.participation)) if tau is None else tau
+    if tau is None:
+        tau = max(1, round(1 / setting.participation))
+        # A line longer than the run would never be read: what it holds then is of no use.
+        tau = min(tau, setting.most_rounds or tau)
     parts.check("ghb", server_lr, weighting)
     checks.number("ghb", 0, beta=beta)
     checks.flag("ghb", nesterov=nesterov)

@@ -59,6 +59,10 @@ class PartialSetting:
         return self._number("num_rounds")
 
     @property
+    def most_rounds(self) -> None:
+        return None  # the program may always go on
+
+    @property
     def participation(self) -> float:
         return self.clients_per_round / self.num_clients
 

@@ -49,7 +49,9 @@ def classifier_mask(params, path: tuple[str, ...]):
     return mask
 
 
-def wima(readings: tuple[Reading, ...], classifier_path: tuple[str, ...] = ()) -> Observer:
+def wima(
+    readings: tuple[Reading, ...], classifier_path: tuple[str, ...] = (), num_rounds: int | None = None
+) -> Observer:
     """Window-based model averaging, any number of windows over one trajectory.
 
     w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}; before round W the mean of w^1..w^t ('partial') or w^t itself ('raw').
@@ -57,30 +59,37 @@ def wima(readings: tuple[Reading, ...], classifier_path: tuple[str, ...] = ()) -
     Args:
       readings: what to read; one ring of the longest window serves all.
       classifier_path: where the last layer is in params.
+      num_rounds: of the run; the ring has room for no more models than that. None = for every window.
 
     Raises:
-      UserError: when a reading is out of range.
+      UserError: when there is no reading, or one is out of range.
 
     Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning, 2023,
     https://arxiv.org/abs/2310.01366.
     """
+    if not isinstance(readings, (tuple, list)) or not readings or not all(isinstance(r, Reading) for r in readings):
+        raise UserError(
+            f"wima: readings={readings!r} must be observers.Reading(name, window), one or more, in a tuple."
+        )
     for r in readings:
         checks.one_of("wima", "part", r.part, PARTS)
         checks.one_of("wima", "warmup", r.warmup, ("partial", "raw"))
     sizes = tuple(dict.fromkeys(r.window for r in readings))
     for size in sizes:  # before anything is compiled
         windows.check_size("window", size)
+    # From a window that is longer than the run no model ever leaves.
+    kept = sizes if num_rounds is None else tuple(min(size, num_rounds) for size in sizes)
 
     def init(model: Variables):
         packing = windows.flat(model)
-        return windows.init(packing.size, sizes, packing.dtype)
+        return windows.init(packing.size, kept, packing.dtype)
 
     def update(round, model, state):
-        return windows.push(state, windows.flat(model).pack(model), sizes)
+        return windows.push(state, windows.flat(model).pack(model), kept)
 
     def read(model, state):
         packing = windows.flat(model)
-        averages = {w: packing.unpack(windows.mean(state, i, w)) for i, w in enumerate(sizes)}
+        averages = {w: packing.unpack(windows.mean(state, i, kept[i])) for i, w in enumerate(sizes)}
         out = {}
         for r in readings:
             # A window of one model is that model, to the bit.
@@ -115,4 +124,5 @@ def wima_reading(setting: Setting, *, window: int, part: str = "all", warmup: st
     """
     name = f"wima{window}" if part == "all" else f"wima{window}_{part}"
     path = setting.model.classifier_path if setting.model is not None else ()
-    return Shared("wima", name, Reading(name, window, part, warmup), lambda readings: wima(readings, path))
+    build = lambda readings: wima(readings, path, setting.most_rounds)
+    return Shared("wima", name, Reading(name, window, part, warmup), build)

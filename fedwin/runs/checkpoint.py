@@ -17,6 +17,7 @@ import orbax.checkpoint as ocp
 from fedwin.errors import UserError
 from fedwin.runs.migrations import migrated
 from fedwin.runs.quiet import abandoned_saves_muted, quiet
+from fedwin.runs.rings import fitted
 from fedwin.runs.storage import writing
 
 # Format of a checkpoint; 1 had no number, 2 has it, in 3 windows know which of their vectors have no mean.
@@ -72,6 +73,7 @@ def from_leaves(leaves: dict[str, np.ndarray], template):
         odd = sorted(set(wanted) ^ set(leaves))[0]
         side = "lacks" if odd in wanted else "has an unexpected"
         raise UserError(f"the checkpoint {side} '{odd}': it belongs to another model or algorithm.")
+    leaves = fitted(leaves, {name: like.shape for name, like in wanted.items()})
     values = []
     for name, like in wanted.items():
         value = leaves[name]

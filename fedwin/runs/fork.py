@@ -13,6 +13,7 @@ from fedwin.runs import directory as directories
 from fedwin.runs.build import Trial
 from fedwin.runs.checkpoint import Checkpoints, from_leaves, leaves_of
 from fedwin.runs.config import Config
+from fedwin.runs.rings import fitted
 from fedwin.wrappers import unwrapped_names
 
 
@@ -109,8 +110,16 @@ def _taken(config: Config, seed: int, own: dict[str, np.ndarray]) -> dict[str, n
     for name in leaves:
         if _field(name) in ("params", "stats", "state", "table") and name not in used:
             raise _mismatch(name)
+    taken = _with_own_rings(config, directory, taken, own)
     taken["key"] = own["key"]
     return {name: np.asarray(value) for name, value in taken.items()}
+
+
+def _with_own_rings(config: Config, directory: pathlib.Path, taken: dict[str, np.ndarray], own: dict[str, np.ndarray]):
+    """Returns the leaves with rings of the fork's lengths, where nothing but the number of rounds makes them differ."""
+    said = directories.read(directory).config
+    same = {"observers": said["observe"] == config.observe, "state": said["algorithm"] == config.algorithm}
+    return fitted(taken, {name: value.shape for name, value in own.items() if same.get(_field(name))})
 
 
 def _check_rows(directory: pathlib.Path, leaves: dict[str, np.ndarray]) -> None:

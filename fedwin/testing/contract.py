@@ -11,6 +11,7 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Variables
 from fedwin.engine.check import check_built, check_round
 from fedwin.engine.strategy import Strategy, make_mesh
+from fedwin.errors import UserError
 from fedwin.testing.families import classification
 from fedwin.testing.problems import Problem, build, compile_options
 from fedwin.testing.values import check_values
@@ -37,11 +38,12 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
 
     Raises:
       UserError: when a function of the method does not fit the others; one line names it, its file and line, and what
-        it should have returned.
+        it should have returned. Also when builder or problem are something else.
       AssertionError: when the method breaks what the engine relies on; it gives the reason.
 
     >>> check_algorithm("fedprox:mu=0.1", strategies=())
     """
+    _check_arguments(builder, p)
     p = classification(shuffle=False) if p is None else p
     check_slips(builder, p, rounds)
     bench = Bench(builder, p, wrappers, rounds)
@@ -52,6 +54,16 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
         check_strategy(bench, strategy)
     if degenerate is not None:
         check_degenerate(Bench(builder, bench.problem, wrappers, rounds, degenerate), wrappers)
+
+
+def _check_arguments(builder, p) -> None:
+    if not callable(builder) and not isinstance(builder, str):
+        raise UserError(
+            f"check_algorithm: builder={builder!r} must be a function (setting, solve, *, ...) that returns "
+            f"core.algorithm(...), or a choice such as 'fedprox:mu=0.1'."
+        )
+    if p is not None and not isinstance(p, Problem):
+        raise UserError(f"check_algorithm: p={p!r} must be a Problem, as testing.classification() returns.")
 
 
 def check_slips(builder, p: Problem, rounds: int = 6) -> None:

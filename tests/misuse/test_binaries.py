@@ -27,7 +27,10 @@ COMPARE = [
     (f"{TWO}'fedavg --partition=natural'", "no clients of its own"),
     (f"{TWO}'fedavg --seeds=0,0'", "duplicate seed 0"),
     (f"{TWO}ghb:tau=1000000000", "tau=1000000000 | never begin"),
-    (f"{TWO}'fedavg --observe=wima:window=1000000000'", "observers | GiB | window=1000000000"),
+    (
+        f"{TWO}'fedavg --observe=wima:window=1000000000 --num_rounds=2000000000'",
+        "observers | GiB | window=1000000000",
+    ),
     (f"{TWO}{LONG_NAME}", "unknown algorithm"),
     ("compare fedavg", "'fedavg' is not a flag"),
     ("compare --methods=fedavg --num_rounds=abc", "--num_rounds=abc | an integer"),

@@ -73,12 +73,23 @@ CASES = {
     "an unknown loss": (lambda: fedwin.LOSSES.build("wms", None), "unknown loss 'wms' | 'wsm'"),
     "a window of words": (lambda: fedwin.WRAPPERS.build("ima:window=x", SETTING), "window=x | integer"),
     "an observer twice": (lambda: fedwin.observers.build_all(["ema", "ema"], SETTING), "'ema' is given twice"),
+    "no window": (lambda: fedwin.observers.wima(()), "readings=() | observers.Reading(name, window)"),
+    "a window that is none": (lambda: fedwin.observers.wima((3,)), "readings=(3,) | observers.Reading"),
+    "check of a number": (
+        lambda: fedwin.testing.check_algorithm(3),
+        "builder=3 | function | 'fedprox:mu=0.1'",
+    ),
+    "check of nothing": (lambda: fedwin.testing.check_algorithm(None), "check_algorithm: builder=None | function"),
+    "a problem that is none": (lambda: fedwin.testing.check_algorithm("fedavg", 3), "p=3 | testing.classification"),
+    "a loss of no model": (lambda: fedwin.LOSSES.build("cross_entropy", None), "model=None | fedwin.models.Model"),
+    "wsm of no model": (lambda: fedwin.LOSSES.build("wsm", 3), "model=3 | fedwin.models.Model"),
     "a citation of nothing": (lambda: fedwin.citation(None), "citation=None | text"),
     "a citation of a stranger": (lambda: fedwin.citation("nosuch"), "no citation for 'nosuch'"),
     "plug-ins as text": (lambda: fedwin.load_plugins("gone.py"), "imports='gone.py' | list"),
     "plug-ins None": (lambda: fedwin.load_plugins(None), "imports=None | list"),
     "plug-in 3": (lambda: fedwin.load_plugins([3]), "imports: 3 | text"),
     "batches of nothing": (lambda: fedwin.Solver(None, 0.1, 0), "Solver: batch_size=0"),
+    "a solver of no loss": (lambda: fedwin.Solver(None, 0.1, 1), "Solver: loss=None | LOSSES.build"),
     "half an epoch": (lambda: fedwin.Solver(None, 0.1, 1, epochs=0.5), "Solver: epochs=0.5"),
 }
 

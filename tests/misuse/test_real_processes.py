@@ -24,7 +24,7 @@ FEW = [
     ("train fedavg", "'fedavg' is not a flag"),
     ("train --noshuffle=1", "takes no value"),
     ("train --flagfile=latin.flags", "not UTF-8"),
-    (" ".join([*BASE, "--observe=wima:window=1000000000"]), "observers | GiB"),
+    (" ".join([*BASE, "--observe=wima:window=1000000000 --num_rounds=2000000000"]), "observers | GiB"),
     (" ".join([*BASE, "--import=own/leaves.py"]), "SystemExit"),
     ("compare --methods=", "methods=''"),
     ("partition --out=", "out="),

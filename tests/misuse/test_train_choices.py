@@ -58,6 +58,8 @@ CHOICES = [
     ("--observe=ema --observe=ema", "'ema' is given twice | keep one"),
     ("--observe=ema:decay=nan", "decay=nan | finite"),
     ("--observe=swa:start=nan", "start=nan | fraction"),
+    ("--observe=swa:start=3", "observer 'swa' | start=3 | after the last round, 2 | earlier start"),
+    ("--observe=swa:start=1000000000", "start=1000000000 | after the last round | --num_rounds"),
     ("--observe=swa:phase=x", "phase=x | code, swa"),
     ("--strategy=unknown", "unknown strategy 'unknown' | default, auto, chunked"),
     ("--strategy=", "unknown strategy '' | default, auto"),

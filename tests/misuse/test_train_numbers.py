@@ -78,7 +78,10 @@ SIZES = [
     ("--local_epochs=100000000", "local_epochs=100000000 | 2,147,483,647 | smaller"),
     ("--local_epochs=2147483647", "local_epochs=2147483647 | smaller"),
     ("--rounds_per_dispatch=2000000000", "cohorts | GiB | --rounds_per_dispatch=2000000000"),
-    ("--observe=wima:window=1000000000", "observers | GiB | --observe=wima:window=1000000000"),
+    (
+        "--observe=wima:window=1000000000 --num_rounds=2000000000",
+        "observers | GiB | --observe=wima:window=1000000000",
+    ),
     ("--observe=wima:window=10000000000000", "window=10000000000000 | 2147483647"),
     ("--observe=wima:window=2147483647", "window=2147483647 | at most"),
     ("--wrap=ima:window=1000000000", "window=1000000000 | never begin | num_rounds=3"),

@@ -1,0 +1,140 @@
+"""Windows and delays that are longer than the run cost what the run's models cost, and read the same."""
+
+import dataclasses
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import fedwin
+from fedwin import testing, tree
+from fedwin import window as windows
+from fedwin.core import Variables
+from fedwin.observers import Reading, wima
+from fedwin.runs.build import prepare
+from fedwin.runs.checkpoint import Checkpoints, leaves_of
+from fedwin.runs.config import Config
+from fedwin.runs.logbook import read_lines
+from fedwin.runs.rings import fitted
+from tests.runs.test_format import config_of, unpacked
+
+SMALL = Config(
+    dataset="digits",
+    model="digits_mlp:hidden=4",
+    num_clients=12,
+    clients_per_round=2,
+    num_rounds=6,
+    eval_every=1,
+    checkpoint_every=2,
+    keep_checkpoints=9,
+    algorithm="ghb",
+    observe=["wima:window=3", "wima:window=500"],
+    strategy="chunked:k=1",
+)
+
+
+def run(directory, **changes):
+    fedwin.run(dataclasses.replace(SMALL, out_dir=str(directory), **changes), quiet=True)
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in read_lines(directory / "metrics.jsonl")]
+
+
+@pytest.mark.parametrize("warmup", ["partial", "raw"])
+def test_a_window_longer_than_the_run_reads_the_same_to_the_bit(warmup):
+    rounds = 5
+    readings = tuple(Reading(f"w{size}", size, warmup=warmup) for size in (2, 5, 6, 40, 1))
+    states = {}
+    for num_rounds in (None, rounds):
+        observer = wima(readings, (), num_rounds)
+        model = Variables({"w": np.zeros(3, np.float32)})
+        state, seen = observer.init(model), []
+        for t in range(rounds):
+            model = Variables({"w": np.float32(np.random.default_rng(t).normal(size=3))})
+            state = observer.update(t, model, state)
+            seen.append(observer.read(model, state))
+        states[num_rounds] = state, seen
+    (long, first), (short, second) = states.values()
+    assert long.ring.shape[0] == 41 and short.ring.shape[0] == rounds + 1
+    for a, b in zip(jax.tree.leaves((first, long.sums)), jax.tree.leaves((second, short.sums)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_long_window_and_a_default_delay_cost_no_more_than_the_run():
+    held = {}
+    for window in (6, 50_000):
+        trial = prepare(dataclasses.replace(SMALL, observe=[f"wima:window={window}"], num_clients=1000))
+        state = jax.eval_shape(lambda trial=trial: trial.start(0, 1))
+        held[window] = tree.nbytes((state.observers, state.state))
+    assert held[6] == held[50_000]
+
+
+def test_a_default_delay_that_the_run_never_reaches_is_no_momentum():
+    """tau = 1 / C = 4 rounds in a run of 3, which is FedAvg's; a run of 6 is not."""
+    p = testing.quadratic([1.0, 2.0, 1.0, 3.0], [3.0, -2.0, 0.0, 1.0], [1.0], steps=2, lr=0.1, schedule=[[0], [3]])
+    for rounds, slots in ((3, 3), (6, 4)):
+        p = p._replace(setting=p.setting._replace(num_rounds=rounds))
+        ghb, fedavg = (testing.trajectory(p, p.build(name), rounds) for name in ("ghb", "fedavg"))
+        assert ghb[0].state.ring.shape[0] == slots
+        same = np.array_equal(ghb[-1].params["x"], fedavg[-1].params["x"])
+        assert same == (rounds == 3)
+
+
+def lengthened(directory, round, slots):
+    """Leaves a run one checkpoint, with rings of so many slots, as when these were as long as their windows."""
+    store = Checkpoints(directory / "checkpoints" / "seed_0", keep=9)
+    leaves, about = store.load(round)
+    for name, length in slots.items():
+        ring = np.zeros((length, *leaves[name].shape[1:]), np.float32)
+        ring[: len(leaves[name])] = leaves[name]
+        leaves[name] = ring
+    for other in store.rounds():
+        shutil.rmtree(store.directory / str(other))
+    store.save(round, leaves, {k: v for k, v in about.items() if k not in ("seal", "digest", "format", "empty")})
+    store.close()
+
+
+def test_checkpoints_with_longer_rings_go_on_to_the_same_bits(tmp_path):
+    whole = run(tmp_path / "run")
+    end = Checkpoints(tmp_path / "run" / "checkpoints" / "seed_0").load(6)[0]
+    for round in (2, 6):
+        lengthened(tmp_path / "run", round, {"observers.wima.ring": 501, "state.ring": 9})
+        assert run(tmp_path / "run") == whole
+        fedwin.load(tmp_path / "run", readout="wima500")
+    assert end["observers.wima.ring"].shape[0] == 7 and end["state.ring"].shape[0] == 6
+
+
+@pytest.mark.slow
+def test_forks_into_more_and_fewer_rounds_read_the_same(tmp_path):
+    """A window of 8: longer than the forked run of 6 rounds, and shorter than the fork's 10, or the other way round."""
+    changes = dict(observe=["wima:window=8"], algorithm="fedavg")
+    long, short = run(tmp_path / "long", num_rounds=10, **changes), run(tmp_path / "short", num_rounds=6, **changes)
+    assert short == long[:7]
+    up = run(tmp_path / "up", num_rounds=10, fork_from=f"{tmp_path}/short@4", **changes)
+    down = run(tmp_path / "down", num_rounds=6, fork_from=f"{tmp_path}/long@4", **changes)
+    strip = lambda lines: [line["wima8"] for line in lines]
+    assert strip(up) == strip(long[4:]) and strip(down) == strip(short[4:])
+
+
+def test_only_rings_that_nothing_has_left_are_fitted():
+    state = windows.init(4, (3,))
+    for t in range(4):
+        leaves = leaves_of({"observers": {"wima": state}})
+        found = fitted(leaves, {"observers.wima.ring": (6, 4)})
+        assert found["observers.wima.ring"].shape == ((6, 4) if t <= 3 else (4, 4))
+        shorter = fitted(leaves, {"observers.wima.ring": (2, 4)})["observers.wima.ring"]
+        assert shorter.shape == ((2, 4) if t <= 1 else leaves["observers.wima.ring"].shape)
+        np.testing.assert_array_equal(shorter[:1], leaves["observers.wima.ring"][:1])
+        state = windows.push(state, np.full(4, t + 1.0, np.float32), (3,))
+    full = leaves_of({"observers": {"wima": state}})
+    assert fitted(full, {"observers.wima.ring": (6, 4)}) == full
+
+
+def test_rings_of_the_first_format_keep_their_length(tmp_path):
+    """In directories of old, windows are shorter than the run: nothing changes."""
+    directory = unpacked("scaffold", tmp_path)
+    trial = prepare(config_of(directory))
+    own = {name: leaf.shape for name, leaf in leaves_of(trial.start(0, 1)).items()}
+    leaves, _ = Checkpoints(directory / "checkpoints" / "seed_0").latest()
+    rings = [name for name in leaves if name.endswith("ring")]
+    assert len(rings) == 2 and all(own[name] == leaves[name].shape for name in rings)
+    assert fitted(leaves, own).keys() == leaves.keys()
