@@ -31,7 +31,7 @@ def original(text: str, data_dir, may_download: bool) -> data.Dataset:
                 f"{data_dir}: cannot be made ({error.strerror or error}); choose a folder that is yours."
             ) from error
     try:
-        return data.check(data.DATASETS.build(text, data_dir))
+        return data.original(text, data_dir)
     except files.Missing as error:
         if not (may_download and sources and pathlib.Path(data_dir).is_dir()):
             hand = data.DATASETS.entries[name].facts["by_hand"] or ", ".join(url for url, _, _ in sources)
@@ -44,7 +44,7 @@ def original(text: str, data_dir, may_download: bool) -> data.Dataset:
                 bar.update(done - bar.n)
 
             download.fetch(url, data_dir, kind, checksum, progress)
-    return data.check(data.DATASETS.build(text, data_dir))
+    return data.original(text, data_dir)
 
 
 def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, force: bool = False) -> str:

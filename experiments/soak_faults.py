@@ -168,12 +168,13 @@ def limited_size(training: Training, rng: random.Random) -> Ended:
 
 def altered(directory: pathlib.Path, rng: random.Random) -> str:
     """Alters a random file of a run; returns how and which, or nothing where there is none."""
-    metrics = directory / "metrics.jsonl"
     saved = sorted(path for path in directory.glob("checkpoints/seed_*/[0-9]*/**/*") if path.is_file())
-    files = [metrics] if metrics.is_file() and (rng.random() < 0.4 or not saved) else saved
+    # There are many files of checkpoints: each kind gets its share.
+    kinds = ([directory / "metrics.jsonl"], [directory / "config.json"], saved)
+    files = [each for each in kinds if each and each[0].is_file()]
     if not files:
         return ""
-    path = rng.choice(files)
+    path = rng.choice(rng.choice(files))
     data = bytearray(path.read_bytes())
     how = rng.choice(("flipped", "flipped", "truncated", "removed", "grown"))
     if how == "removed":

@@ -32,6 +32,7 @@ __all__ = [
     "from_arrays",
     "from_fedjax",
     "load",
+    "original",
     "split_validation",
 ]
 
@@ -56,11 +57,20 @@ def load(name: str, data_dir=None) -> Dataset:
     text = str(name)
     packed = places.find(text, data_dir)
     if packed is None:
-        return check(DATASETS.build(name, data_dir))
+        return original(name, data_dir)
     try:
         return cache.read(packed, text)  # checked when it was written
     except integrity.Damaged as error:
         return mended(packed, text, data_dir, error)
+
+
+def original(name: str, data_dir=None) -> Dataset:
+    """Loads a data set from its original files, whether or not there is a packed cache; arguments as for `load`."""
+    try:
+        return check(DATASETS.build(name, data_dir))
+    except OSError as error:  # a folder that may be listed but not entered, a disk that fails
+        place = error.filename or data_dir
+        raise UserError(f"{place}: can't be read ({error.strerror or error}); check --data_dir.") from error
 
 
 def mended(packed, text: str, data_dir, damage: integrity.Damaged) -> Dataset:
@@ -76,7 +86,7 @@ def mended(packed, text: str, data_dir, damage: integrity.Damaged) -> Dataset:
       UserError: without the original files.
     """
     try:
-        dataset = check(DATASETS.build(text, data_dir))
+        dataset = original(text, data_dir)
     except UserError as error:
         raise UserError(f"{damage} Remove {packed} and prepare the data set again; without it: {error}") from error
     warnings.warn(f"{damage} The original files are read instead, and the cache is made anew.", stacklevel=3)

@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import json
 import os
 import pathlib
 import shutil
@@ -18,7 +17,7 @@ from fedwin.errors import UserError
 from fedwin.runs.migrations import migrated
 from fedwin.runs.quiet import abandoned_saves_muted, quiet
 from fedwin.runs.rings import fitted
-from fedwin.runs.storage import writing
+from fedwin.runs.storage import sealed, writing
 
 # Format of a checkpoint; 1 had no number, 2 has it, in 3 windows know which of their vectors have no mean.
 FORMAT = 3
@@ -97,13 +96,6 @@ def checksum(leaves: dict[str, np.ndarray]) -> str:
     return h.hexdigest()
 
 
-def _sealed(about: dict[str, Any]) -> dict[str, Any]:
-    """Returns JSON data with a hash of all that it says, under `seal`."""
-    kept = {name: value for name, value in about.items() if name != "seal"}
-    text = json.dumps(kept, sort_keys=True)
-    return kept | {"seal": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
-
-
 class Checkpoints:
     """The checkpoints of one seed in one directory.
 
@@ -145,7 +137,7 @@ class Checkpoints:
         empty = {name: [list(value.shape), value.dtype.str] for name, value in leaves.items() if not value.size}
         about = {"format": FORMAT, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
         kept = {name: value for name, value in leaves.items() if name not in empty}
-        items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(_sealed(about)))
+        items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(sealed(about)))
         with writing(self.shown), quiet(), abandoned_saves_muted():
             try:
                 self._writer().save(round, args=items, force=True)
@@ -176,7 +168,7 @@ class Checkpoints:
             raise UserError(
                 f"checkpoint {where} was written by a later version (format {about['format']}); update fedwin."
             )
-        if about.get("digest") != checksum(leaves) or ("seal" in about and about != _sealed(about)):
+        if about.get("digest") != checksum(leaves) or ("seal" in about and about != sealed(about)):
             raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
         return migrated(leaves, about.get("format", 1), FORMAT), about
 

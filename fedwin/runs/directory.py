@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -17,10 +18,10 @@ from fedwin.runs.config import Config, default_of
 from fedwin.runs.identity import Identity, hash_of, jsonable, set_fields, versions
 from fedwin.runs.lock import locked
 from fedwin.runs.logbook import read_lines
-from fedwin.runs.storage import FULL, write_json, writing
+from fedwin.runs.storage import FULL, plain, sealed, write_json, writing
 
-# Format of config.json; 1 had no number.
-FORMAT = 2
+# Format of config.json; 1 had no number, 3 has a seal: a hash of all that it says.
+FORMAT = 3
 
 # What a run writes into its directory.
 OWN = ("config.json", "metrics.jsonl", "summary.json", "tensorboard", "checkpoints", ".lock")
@@ -32,8 +33,13 @@ def _from_1(known: dict[str, Any]) -> dict[str, Any]:
     return known | {"format": 2, "config": config, "imports": {}}
 
 
+def _from_2(known: dict[str, Any]) -> dict[str, Any]:
+    """Format 2 had no seal."""
+    return known | {"format": 3}
+
+
 # Format -> what makes the next one of it.
-MIGRATIONS = {1: _from_1}
+MIGRATIONS = {1: _from_1, 2: _from_2}
 
 
 def default_directory(config: Config) -> pathlib.Path:
@@ -43,7 +49,7 @@ def default_directory(config: Config) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def _writable(directory: pathlib.Path) -> Iterator[None]:
+def _writable(directory: pathlib.Path, remedy: str = "choose another --out_dir") -> Iterator[None]:
     """Makes a UserError of an OSError that another directory would mend, and a StorageError of a full disk."""
     try:
         yield
@@ -51,9 +57,7 @@ def _writable(directory: pathlib.Path) -> Iterator[None]:
         if isinstance(error, StorageError) or error.errno in FULL:
             with writing(directory):
                 raise
-        raise UserError(
-            f"out_dir={directory} can't be written ({error.strerror}); choose another --out_dir."
-        ) from error
+        raise UserError(f"out_dir={directory} can't be written ({error.strerror}); {remedy}.") from error
 
 
 @contextlib.contextmanager
@@ -80,12 +84,23 @@ def opened(directory: pathlib.Path) -> Iterator[None]:
             for pattern in (".config.json.*", ".metrics.jsonl.*", ".metrics.*", ".summary.json.*", ".writable.*"):
                 for path in directory.glob(pattern):
                     path.unlink(missing_ok=True)
+        _check_folders(directory)
         try:
             yield
         except UserError:
             if new and not _has_rounds(directory):
                 _remove(directory, made)
             raise
+
+
+def _check_folders(directory: pathlib.Path) -> None:
+    """Raises UserError where a run that is there cannot list or write the folders of its seeds."""
+    for name in ("checkpoints", "tensorboard"):
+        for folder in (directory / name, *sorted((directory / name).glob("seed_*"))):
+            with _writable(folder, "make it writable, or choose another --out_dir"):
+                if folder.exists():
+                    os.listdir(folder)
+                    tempfile.TemporaryFile(dir=folder).close()
 
 
 def _has_rounds(directory: pathlib.Path) -> bool:
@@ -125,7 +140,7 @@ def read(directory: pathlib.Path) -> Known:
     """Reads config.json, of any format so far.
 
     Raises:
-      UserError: it is not there, can't be read, is no run's or a later version's.
+      UserError: it is not there, can't be read, was altered, is no run's or a later version's.
     """
     path = directory / "config.json"
     try:
@@ -133,6 +148,8 @@ def read(directory: pathlib.Path) -> Known:
         number = known.get("format", 1)
         if number > FORMAT:
             raise UserError(f"{path} was written by a later version (format {number}, not {FORMAT}); update fedwin.")
+        if ("seal" in known or number >= 3) and known != sealed(known):
+            raise UserError(f"{path} is damaged (its checksum differs); restore it, or choose another --out_dir.")
         while number < FORMAT:
             known = MIGRATIONS[number](known)
             number = known["format"]
@@ -211,4 +228,4 @@ def write_config(directory: pathlib.Path, config: Config, about: Identity, verif
         "versions": versions(),
         "device": f"{about.device} x{jax.local_device_count()}",
     }
-    write_json(directory / "config.json", said)
+    write_json(directory / "config.json", sealed(plain(said)))

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import json
 import math
 import os
@@ -101,6 +102,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
     return value
+
+
+def sealed(said: dict[str, Any]) -> dict[str, Any]:
+    """Returns JSON data with a hash of all that it says, under `seal`."""
+    kept = {name: value for name, value in said.items() if name != "seal"}
+    text = json.dumps(kept, sort_keys=True)
+    return kept | {"seal": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
 
 
 def write_json(path, value: Any) -> None:

@@ -1,7 +1,11 @@
 """A refusal leaves nothing that would refuse the corrected command; a batch that is too large costs nothing."""
 
 import dataclasses
+import errno
 import json
+import os
+import shutil
+import tempfile
 
 import pytest
 
@@ -10,6 +14,7 @@ from fedwin.errors import UserError
 from fedwin.runs import run as runner
 from fedwin.runs.build import prepare
 from fedwin.runs.config import Config
+from tests.misuse import calls
 
 BASE = Config(
     dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=2, num_rounds=2, eval_every=1, final_evals=1
@@ -56,6 +61,32 @@ def test_what_is_refused_after_the_directory_was_made_goes_too(tmp_path, monkeyp
         patched.setattr(runner.Program, "examples", unreadable)
         fedwin.run(config, quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "checkpoints/seed_0", "tensorboard"])
+def test_a_folder_that_is_none_is_found_before_the_first_round(name, before, tmp_path):
+    folder = shutil.copytree(before, tmp_path / "run") / name
+    config = dataclasses.replace(BASE, out_dir=str(tmp_path / "run"), num_rounds=1)
+    folder.rename(tmp_path / "kept")
+    folder.write_text("")
+    with pytest.raises(UserError, match=f"run/{name} can't be written .Not a directory.; make it writable"):
+        fedwin.run(config, quiet=True)
+    folder.unlink()
+    (tmp_path / "kept").rename(folder)
+    assert fedwin.run(config, quiet=True)["num_rounds"] == 1
+
+
+def test_checkpoints_that_may_not_be_written_are_found_before_the_first_round(before, tmp_path, monkeypatch):
+    directory = shutil.copytree(before, tmp_path / "run")
+    files = calls.tree_of(directory)
+
+    def denied(dir, **_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(dir))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", denied)
+    with pytest.raises(UserError, match="run/checkpoints can't be written .Permission denied.; make it writable"):
+        fedwin.run(dataclasses.replace(BASE, out_dir=str(directory), num_rounds=1), quiet=True)
+    assert calls.tree_of(directory) == files
 
 
 def metrics(directory) -> list[dict]:

@@ -86,6 +86,29 @@ def test_other_flags_are_refused_and_a_new_field_means_its_default(tmp_path):
         directories.load(dataclasses.replace(config, shuffle=False), directory)
 
 
+def test_any_flipped_bit_of_a_configuration_is_noticed_or_changes_nothing(tmp_path):
+    """Of files with a seal; those of older formats have none."""
+    directory = unpacked("ghb", tmp_path)
+    known = directories.read(directory)
+    directories.write_config(directory, config_of(directory), known.identity, True, "cnn")
+    path = directory / "config.json"
+    whole, before, refused = path.read_bytes(), directories.read(directory), 0
+    assert json.loads(whole)["format"] == directories.FORMAT and json.loads(whole)["seal"]
+    for at in range(0, 8 * len(whole), 23):  # every bit of a byte gets its turn
+        data = bytearray(whole)
+        data[at // 8] ^= 1 << at % 8
+        path.write_bytes(data)
+        try:
+            assert directories.read(directory) == before
+        except UserError as error:
+            assert "\n" not in str(error) and "config.json" in str(error)
+            refused += 1
+    assert refused > 6 * len(whole) / 23  # most of the bytes say something
+    path.write_bytes(whole.replace(b'"num_rounds": 12', b'"num_rounds": 13'))
+    with pytest.raises(UserError, match=r"config.json is damaged .its checksum differs.; restore it"):
+        directories.read(directory)
+
+
 def test_a_later_format_is_refused(tmp_path):
     directory = unpacked("ghb", tmp_path)
     known = json.loads((directory / "config.json").read_text()) | {"format": 99}

@@ -7,19 +7,28 @@ from collections.abc import Mapping
 
 from fedwin.data.formats import files
 from fedwin.data.reader import Span
+from fedwin.errors import UserError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+
+
+def _unlistable(error: OSError) -> None:
+    # os.walk would pass over the folder, and its images would be said to be missing.
+    raise UserError(f"{error.filename}: cannot be listed ({error.strerror}); check --data_dir.") from error
 
 
 def images_below(place) -> Mapping[str, str | Span | bytes]:
     """Returns relative name -> image of every image file in a folder or in a tar or zip archive, without decoding any.
 
     Members of an uncompressed tar are read in place; those of other archives are kept as bytes.
+
+    Raises:
+      UserError: a folder that can't be listed, or no archive.
     """
     place = pathlib.Path(place)
     if place.is_dir():
         found = {}
-        for folder, _, names in os.walk(place):
+        for folder, _, names in os.walk(place, onerror=_unlistable):
             for name in names:
                 if name.lower().endswith(SUFFIXES):
                     path = os.path.join(folder, name)

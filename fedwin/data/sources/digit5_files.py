@@ -144,7 +144,7 @@ def listed_images(folders) -> list[tuple]:
             try:
                 images.append(np.asarray(pillow().open(image).convert("RGB")))
             except Exception as error:  # damaged files raise many kinds
-                raise UserError(f"{image}: not a decodable image ({error}).") from error
+                raise UserError(f"{image}: not a decodable image ({error}); fetch it again.") from error
             if images[-1].shape != images[0].shape:
                 raise UserError(f"{image}: {images[-1].shape[:2]} pixels, but {images[0].shape[:2]} before.")
             labels.append(int(label))

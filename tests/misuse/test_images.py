@@ -1,0 +1,112 @@
+"""Image files that are broken, and folders that cannot be listed: one line, and the mended folder trains."""
+
+import errno
+import io
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import fedwin
+from fedwin.data import feature_digest
+from fedwin.errors import UserError
+from tests.data.image_files import write_landmarks, write_pacs
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
+
+TRAIN = "train --model=digits_mlp:hidden=4 --clients_per_round=2 --num_rounds=3 --out_dir=run".split()
+LANDMARKS = "landmarks:size=8,resize=8"
+NOISE = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
+
+
+def noisy(kind: str) -> bytes:
+    """An image that does not end before its file does."""
+    stream = io.BytesIO()
+    Image.fromarray(NOISE).save(stream, kind)
+    return stream.getvalue()
+
+
+BROKEN = {
+    "half a JPEG": lambda: noisy("JPEG")[:1000],
+    "half a PNG": lambda: noisy("PNG")[:2000],
+    "a PNG with a flipped byte": lambda: noisy("PNG")[:-200] + b"\0" + noisy("PNG")[-199:],
+    "nothing": lambda: b"",
+    "text": lambda: b"<html>404</html>",
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize("image", ["a/id1.jpg", "t.jpg"])
+def test_a_broken_image_is_a_line_that_names_it(how, image, odd, refused):
+    folder = odd / f"{how} {image}".replace("/", " ")
+    write_landmarks(folder)
+    (folder / "images" / image).write_bytes(BROKEN[how]())
+    refused(
+        f"{image}: not a decodable image | fetch it again", *TRAIN, f"--dataset={LANDMARKS}", f"--data_dir={folder}"
+    )
+
+
+def test_a_broken_image_of_folders_by_domain(odd, refused):
+    write_pacs(odd / "styles", 3)
+    (odd / "styles" / "PACS" / "photo" / "dog" / "1.png").write_bytes(noisy("PNG")[:300])
+    data = ("--dataset=pacs:size=8,resize=8", "--data_dir=styles", "--num_clients=4")
+    refused("photo/dog/1.png: not a decodable image | fetch it again", *TRAIN, *data)
+
+
+@pytest.mark.parametrize("folder", ["", "images", "images/a"])
+@pytest.mark.parametrize("word", ["train", "prepare"])
+def test_a_folder_that_may_not_be_listed_is_named(word, folder, odd, refused, monkeypatch):
+    root = odd / f"closed_{folder}_{word}".replace("/", "_")
+    write_landmarks(root)
+    closed = str((root / folder).resolve())
+
+    def guarded(function):
+        def listing(path="."):
+            if os.path.realpath(path) == closed:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return function(path)
+
+        return listing
+
+    monkeypatch.setattr(os, "listdir", guarded(os.listdir))
+    monkeypatch.setattr(os, "scandir", guarded(os.scandir))
+    words = TRAIN if word == "train" else ["prepare"]
+    refused(f"{closed} | Permission denied | --data_dir", *words, f"--dataset={LANDMARKS}", f"--data_dir={root}")
+
+
+def test_a_folder_that_may_not_be_entered_is_named(odd, refused, monkeypatch):
+    """It can be listed, but nothing in it can be looked at."""
+    write_landmarks(odd / "shut")
+    stat = os.stat
+
+    def guarded(path, *args, **kwargs):
+        if "shut/" in str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", guarded)
+    refused("shut/ | Permission denied | --data_dir", *TRAIN, f"--dataset={LANDMARKS}", "--data_dir=shut")
+
+
+def test_an_image_that_breaks_the_run_under_way_is_mended_and_the_run_goes_on(tmp_path, monkeypatch):
+    """Of a large set, a few rows are read before the first round: a broken one is met when its client takes part."""
+    monkeypatch.setattr(feature_digest, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(feature_digest, "ROWS", 1)
+    write_landmarks(tmp_path / "data", users=("1", "2", "3", "4"))
+    config = fedwin.Config(
+        dataset=LANDMARKS,
+        data_dir=str(tmp_path / "data"),
+        model="digits_mlp:hidden=4",
+        clients_per_round=1,
+        num_rounds=12,
+        checkpoint_every=1,
+        out_dir=str(tmp_path / "run"),
+    )
+    image = tmp_path / "data" / "images" / "a" / "id3.jpg"
+    whole = image.read_bytes()
+    image.write_bytes(noisy("JPEG")[:1000])
+    with pytest.raises(UserError, match="id3.jpg: not a decodable image .*; fetch it again"):
+        fedwin.run(config, quiet=True)
+    image.write_bytes(whole)
+    assert fedwin.run(config, quiet=True)["seeds"][0]["final_round"] == 12
