@@ -1,5 +1,8 @@
 """Trains several methods on the same seeds, partitions, initial models and cohorts, and prints one table.
 
+Below out_dir it leaves comparison.csv, comparison.md and comparison.png: means and paired differences to the first
+method, with 95 % intervals over seeds, and the command and fingerprint of every run.
+
   fedwin compare     every algorithm on digits, one class per client, 10 of 100 a round (WSM, which needs several
                      classes, beside a FedAvg of its own)
   fedwin compare --dataset=cifar10 --data_dir=DIR --methods=fedavg --methods='fedcm:alpha=0.1 --client_lr=0.1'
@@ -21,12 +24,8 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.identity import hash_of
 
-from . import binary, config_flags, flag_errors, report
-
-# Longer names of directories are cut.
-LONGEST = 200
+from . import binary, commands, comparison, config_flags, report, table_files
 
 # Rates and coefficients from a coarse search on this task (seed 100), momentum methods with a smaller step.
 METHODS = (
@@ -104,13 +103,13 @@ def parse_method(text: str, base: Config) -> Config:
         raise UserError(f"method {text!r}: a quote is not closed; write --methods='NAME --flag=value'.") from error
     if not algorithm or algorithm.startswith("-"):
         raise UserError(f"methods={text!r} does not begin with an algorithm; write --methods='NAME --flag=value'.")
-    known = {config_flags.flag_of(field.name): field.name for field in dataclasses.fields(Config)}
+    known = config_flags.fields()
     changes: dict = {"algorithm": algorithm}
     for flag in own:
         word, equals, value = flag.removeprefix("--").partition("=")
         if not equals or word not in known:
             raise UserError(f"method '{text}': '{flag}' is not --flag=value of `fedwin train`.")
-        name = known[word]
+        name = known[word].name
         if name in ("algorithm", "out_dir"):
             raise UserError(f"method '{text}': --{word} is set by the comparison; omit it.")
         before = getattr(base, name)
@@ -119,16 +118,11 @@ def parse_method(text: str, base: Config) -> Config:
         elif isinstance(before, list):
             changes[name] = [*changes.get(name, before), value]
         else:
-            changes[name] = _read(text, word, value, type(before))
+            try:
+                changes[name] = config_flags.read(known[word], value)
+            except UserError as error:
+                raise UserError(f"method '{text}': {error}") from error
     return dataclasses.replace(base, **changes)
-
-
-def _read(method: str, flag: str, value: str, kind: type) -> Any:
-    """Returns the value of a method's own flag."""
-    try:
-        return flags.BooleanParser().parse(value) if kind is bool else kind(value)
-    except ValueError as error:
-        raise UserError(f"method '{method}': {flag_errors.told(f'flag --{flag}={value}: {error}')}") from error
 
 
 def planned(methods: Iterable[str], base: Config) -> dict[str, Config]:
@@ -140,9 +134,7 @@ def planned(methods: Iterable[str], base: Config) -> dict[str, Config]:
     configs: dict[str, Config] = {}
     taken: dict[str, str] = {}
     for method in methods:
-        where = "".join(c if c.isalnum() or c in "._-" else "_" for c in method)
-        if len(where) > LONGEST:  # a name has 255 bytes at most
-            where = f"{where[:LONGEST]}-{hash_of(method, size=4)}"
+        where = commands.folder_name(method)
         if where in taken:
             raise UserError(
                 f"methods: '{method}' and '{taken[where]}' are the same, or write to the same place; keep one."
@@ -154,8 +146,12 @@ def planned(methods: Iterable[str], base: Config) -> dict[str, Config]:
 
 
 def compare(methods, base: Config) -> dict[str, dict]:
-    """Runs every method below base.out_dir and returns its summaries by method; all are checked before one is run."""
+    """Runs every method below base.out_dir and returns its summaries by method; all are checked before one is run.
+
+    Writes comparison.csv, comparison.md and comparison.png there.
+    """
     summaries, configs = {}, planned(methods, base)
+    table_files.check_folder(pathlib.Path(base.out_dir))
     for method, config in configs.items():
         try:
             fedwin.check(config)
@@ -164,6 +160,7 @@ def compare(methods, base: Config) -> dict[str, dict]:
     for number, (method, config) in enumerate(configs.items()):
         print(f"[{number + 1}/{len(configs)}]", end=" ", flush=True)
         summaries[method] = fedwin.run(config)
+    comparison.write(pathlib.Path(base.out_dir), summaries, configs)
     return summaries
 
 
@@ -178,13 +175,17 @@ def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
 
 
 def main(argv: list[str]) -> None:
-    """Runs the methods and prints their table."""
+    """Runs the methods, prints their table and says where the files are."""
     devices.use_every_core()
     methods = flags.FLAGS.methods or every_method()
     usual: dict[str, Any] = {"out_dir": SETTING["out_dir"]} if flags.FLAGS.methods else SETTING
     changes = {name: value for name, value in usual.items() if name not in config_flags.given()}
     base = dataclasses.replace(config_flags.config_from_flags(), **changes)
-    print("\n" + report.table(compare(methods, base)))
+    summaries = compare(methods, base)
+    print("\n" + report.table(summaries))
+    if len(summaries) > 1:
+        print("\n" + comparison.text(comparison.rows_of(summaries, planned(methods, base))))
+    print(f"table and picture: {base.out_dir}/comparison.csv, comparison.md, comparison.png")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,10 @@ from typing import Any
 
 from absl import flags
 
+from fedwin.errors import UserError
 from fedwin.runs.config import GROUPS, Config, default_of
+
+from . import flag_errors
 
 # `import` is a word of Python: the field has another name. Its flag is every binary's.
 _FLAGS = {"imports": "import"}
@@ -51,3 +54,25 @@ def given(known: flags.FlagValues = flags.FLAGS) -> set[str]:
     """Returns the fields whose flags are given on the command line or in a flagfile."""
     names = [field.name for field in dataclasses.fields(Config)]
     return {name for name in names if flag_of(name) in known and known[flag_of(name)].present}
+
+
+def fields() -> dict[str, dataclasses.Field]:
+    """Returns flag -> field."""
+    return {flag_of(field.name): field for field in dataclasses.fields(Config)}
+
+
+def read(field: dataclasses.Field, text: str) -> Any:
+    """Returns one value of a field, as its flag reads it.
+
+    Args:
+      field: one of Config that is no list.
+      text: what follows `--flag=`.
+
+    Raises:
+      UserError: it is not of the field's kind.
+    """
+    kind = type(default_of(field))
+    try:
+        return flags.BooleanParser().parse(text) if kind is bool else kind(text)
+    except ValueError as error:
+        raise UserError(flag_errors.told(f"flag --{flag_of(field.name)}={text}: {error}")) from error

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-
+from . import scores, table_files
 from .text import columns
 
 
@@ -21,12 +20,6 @@ def _accuracy(seed: dict[str, Any], readout: str) -> str:
     return f"{100 * seed['last'][readout]['accuracy']:.2f}" if seed["last"] else "-"
 
 
-def _pace(summary: dict[str, Any]) -> str:
-    """Returns rounds per second, over seeds, of training alone."""
-    rates = [seed["rounds_per_second"] for seed in summary["seeds"].values() if seed["rounds_per_second"]]
-    return f"{np.mean(rates):.1f}" if rates else "-"
-
-
 def table(summaries: dict[str, dict[str, Any]]) -> str:
     """Returns one row per run and read-out: accuracy (%) and loss over the last rounds, mean +- std over seeds."""
     several = any(len(summary["seeds"]) > 1 for summary in summaries.values())
@@ -36,16 +29,15 @@ def table(summaries: dict[str, dict[str, Any]]) -> str:
             each = " ".join(_accuracy(seed, name) for seed in summary["seeds"].values())
             cells = (_cell(metrics["accuracy"], True), _cell(metrics["loss"], False), *([each] if several else []))
             # All read-outs of a run are made in the same rounds.
-            rows.append(("" if number else run, name, *cells, "" if number else _pace(summary)))
+            pace = "" if number else table_files.number(scores.pace(summary), 1)
+            rows.append(("" if number else run, name, *cells, pace))
     return "\n".join([columns(rows), note(next(iter(summaries.values()))), *diverged(summaries)])
 
 
 def note(summary: dict[str, Any]) -> str:
     """Returns what the numbers are means of."""
-    total, seeds = summary["num_rounds"], summary["seeds"]
-    last = min(max(summary["last_rounds"], 1), total)
-    over = f"the last {last} of {total} rounds" if last < total else f"all {total} round{'s' if total > 1 else ''}"
-    return f"mean over {over}; seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    seeds = summary["seeds"]
+    return f"mean over {scores.last_rounds(summary)}; seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 def diverged(summaries: dict[str, dict[str, Any]]) -> list[str]:

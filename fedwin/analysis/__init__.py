@@ -14,11 +14,13 @@ from fedwin.analysis.forgetting import forgetting, mean_forgetting, per_model
 from fedwin.analysis.line import line
 from fedwin.analysis.locality import locality
 from fedwin.analysis.models import mix, vector
+from fedwin.analysis.pairs import Interval, mean_interval, paired_interval
 from fedwin.analysis.plane import Place, Plane, corners, grid, landscape, place, plane, point
 from fedwin.analysis.statistics import recomputed
 
 __all__ = [
-    "Factors", "Place", "Plane", "by_ownership", "client_losses", "corners", "factors", "forgetting", "grid",
-    "landscape", "line", "linear_cka", "locality", "mean_cka", "mean_forgetting", "mean_last", "mix", "per_model",
-    "place", "plane", "point", "recomputed", "rounds_to_target", "speedup", "traffic", "vector",
+    "Factors", "Interval", "Place", "Plane", "by_ownership", "client_losses", "corners", "factors", "forgetting",
+    "grid", "landscape", "line", "linear_cka", "locality", "mean_cka", "mean_forgetting", "mean_interval", "mean_last",
+    "mix", "paired_interval", "per_model", "place", "plane", "point", "recomputed", "rounds_to_target", "speedup",
+    "traffic", "vector",
 ]  # fmt: skip

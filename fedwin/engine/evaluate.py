@@ -103,16 +103,19 @@ def _grid(total: int, batch_size: int, multiple: int) -> tuple[int, int]:
     return -(-total // (batch_size * multiple)) * multiple, batch_size
 
 
-def batches(examples: dict[str, np.ndarray], batch_size: int, multiple: int = 1) -> dict[str, np.ndarray]:
+def batches(
+    examples: dict[str, np.ndarray], batch_size: int, multiple: int = 1, room: int = 0
+) -> dict[str, np.ndarray]:
     """Packs examples into batches [n, B, ...] with a 'mask' [n, B], 0 = padding.
 
     Args:
       examples: feature -> [N, ...].
       batch_size: B at most.
       multiple: n becomes a multiple of it.
+      room: examples that there is room for, where there are fewer.
     """
     total = len(next(iter(examples.values())))
-    count, batch_size = _grid(total, batch_size, multiple)
+    count, batch_size = _grid(max(total, room), batch_size, multiple)
 
     def pack(values):
         padded = values

@@ -12,7 +12,7 @@ import optax
 from fedwin import augment, core, data, engine, local, models, observers, wrappers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data.federation import Federation, federate
-from fedwin.engine import sampling
+from fedwin.engine import sampling, validation
 from fedwin.engine.check import check_round
 from fedwin.engine.communication import Bytes, communication
 from fedwin.engine.strategy import Strategy
@@ -126,10 +126,13 @@ def _federation(config: Config, partition: Choice | None, dataset: data.Dataset,
     """Deals the data set for one seed."""
     partition_seed = seed if config.partition_seed < 0 else config.partition_seed
     dealt = data.deal(dataset, str(partition) if partition else None, config.num_clients or None, partition_seed)
-    validation = None
+    held = None
     if config.val_fraction:
-        dealt, validation = data.split_validation(dealt, config.val_fraction, partition_seed)
-    return federate(dataset, dealt, validation)
+        dealt, held = data.split_validation(dealt, config.val_fraction, partition_seed)
+    federation = federate(dataset, dealt, held)
+    if config.eval_val:
+        validation.check(federation, seed)
+    return federation
 
 
 def _num_clients(federations: dict[int, Federation]) -> int:

@@ -129,6 +129,9 @@ class Config:
         0, "read-outs", "Evaluate on so many test examples, one fixed draw for all runs; 0: all.", least=0
     )
     eval_batch_size: int = option(500, "read-outs", "Test examples per evaluation step.", least=1)
+    eval_val: bool = option(
+        False, "read-outs", "Evaluate on the examples that --val_fraction holds out, too: val_accuracy, val_loss."
+    )
     seeds: list[int] = option([0], "running", "Random seeds, one run each: 0,1,2.")
     strategy: str = option(
         "default",
@@ -187,6 +190,8 @@ class Config:
         for seed in self.seeds:
             if self.seeds.count(seed) > 1:
                 raise UserError(f"seeds={','.join(map(str, self.seeds))}: duplicate seed {seed}; keep one.")
+        if self.eval_val and not self.val_fraction:
+            raise UserError("eval_val: no examples are held out for it; set --val_fraction, e.g. 0.1.")
         if self.client_optimizer != "sgd" and self.client_momentum:
             raise UserError(f"client_momentum belongs to sgd, not to {self.client_optimizer}; leave it 0.")
         if self.lr_schedule and self.lr_decay:

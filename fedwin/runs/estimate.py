@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from fedwin import tree
+from fedwin.engine import validation
 from fedwin.engine.evaluate import test_bytes
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
@@ -182,6 +183,7 @@ def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estim
     device = {
         "examples": examples,
         "test set": test_bytes(trial.dataset, config.eval_examples, config.eval_batch_size, copies) // copies,
+        "validation set": validation.pool_bytes(trial.federations) // copies if config.eval_val else 0,
         "model": tree.nbytes((run.params, run.stats)),
         "clients in training": training,
         "local batches": batches,
@@ -206,6 +208,7 @@ def _remedies(trial: Trial, strategy: Strategy, hosted: bool, streamed: bool) ->
     return {
         "examples": "choose a smaller data set" if streamed else "set --examples=stream",
         "test set": "evaluate on fewer with --eval_examples",
+        "validation set": "lower --val_fraction",
         "model": "choose a smaller --model",
         "clients in training": (f"set {chunked}" if together else "choose ") + "a smaller --model",
         "local batches": (f"set {chunked}" if together else "set ") + "a smaller --batch_size or --local_epochs",

@@ -25,6 +25,10 @@ HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 TRIES = 5
 
 
+class InUse(UserError):
+    """Another process holds the lock; whoever shares work between processes comes back later."""
+
+
 def _take(handle: int) -> bool:
     """Locks an open file without waiting; the system frees it when its process ends, however that ends."""
     try:
@@ -66,7 +70,7 @@ def _taken(path: pathlib.Path) -> int:
         os.close(handle)
         if attempt < TRIES - 1:
             time.sleep(0.02)
-    raise UserError(f"{path.parent} is in use by {holder}; wait for it to end, or choose another --out_dir.")
+    raise InUse(f"{path.parent} is in use by {holder}; wait for it to end, or choose another --out_dir.")
 
 
 @contextlib.contextmanager
@@ -79,7 +83,7 @@ def locked(directory) -> Iterator[None]:
       directory: what is locked.
 
     Raises:
-      UserError: another process holds it; names its host and process id.
+      InUse: another process holds it; names its host and process id.
     """
     path = pathlib.Path(directory) / NAME
     handle = _taken(path)
@@ -95,7 +99,7 @@ def locked(directory) -> Iterator[None]:
 
 
 def check_free(directory) -> None:
-    """Raises UserError if another process holds the lock of a directory; for refusing at once, before data is read."""
+    """Raises InUse if another process holds the lock of a directory; for refusing at once, before data is read."""
     path = pathlib.Path(directory) / NAME
     if os.path.isfile(path) and os.access(path, os.W_OK):
         os.close(_taken(path))

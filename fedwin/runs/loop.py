@@ -42,7 +42,7 @@ class Parts:
 
     Attributes:
       dispatch: an engine.Dispatch.
-      test: placed test batches.
+      test: placed batches that the probe evaluates on.
       examples: a residence of examples (take, expect).
       rows: a residence of clients' rows (take, give).
       cohorts: who takes part.

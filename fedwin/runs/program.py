@@ -5,7 +5,7 @@ from typing import Any
 import jax
 
 from fedwin import engine
-from fedwin.engine import evaluate
+from fedwin.engine import evaluate, validation
 from fedwin.engine.communication import Bytes
 from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
@@ -32,7 +32,10 @@ class Program:
     def __init__(self, trial: Trial, strategy: Strategy, test: dict[str, Any], bytes_per_client: Bytes):
         self.trial, self.strategy, self.bytes_per_client = trial, strategy, bytes_per_client
         dataset, config = trial.dataset, trial.config
-        probe = evaluate.make_probe(trial.model, trial.normalise, evaluate.measure_of(dataset), strategy)
+        if config.eval_val:
+            probe = validation.make_probe(trial.model, trial.normalise, dataset, strategy)
+        else:
+            probe = evaluate.make_probe(trial.model, trial.normalise, evaluate.measure_of(dataset), strategy)
         self.dispatch = engine.Dispatch(trial.algorithm, trial.observers, strategy, probe)
         self._read_out = jax.jit(lambda run: engine.read_out(trial.algorithm, trial.observers, run))
         self._probe = jax.jit(probe)
@@ -40,9 +43,22 @@ class Program:
         self.test = strategy.place(batches, _batch_sharding(strategy))
         self._examples = None
 
-    def first_evaluation(self, run: engine.RunState):
-        """Evaluates the model that a fresh run begins with: read-out -> metric -> value."""
-        return jax.device_get(self._probe(self._read_out(run), self.test))
+    def first_evaluation(self, run: engine.RunState, examples):
+        """Evaluates the model that a fresh run begins with: read-out -> metric -> value.
+
+        Args:
+          run: its state.
+          examples: what `evaluated_on` returns.
+        """
+        return jax.device_get(self._probe(self._read_out(run), examples))
+
+    def evaluated_on(self, seed: int):
+        """Returns what a seed is evaluated on: the test batches, and with --eval_val its pool of held-out examples."""
+        config, strategy = self.trial.config, self.strategy
+        if not config.eval_val:
+            return self.test
+        batches = validation.pool(self.trial.federations, seed, config.eval_batch_size, strategy.num_devices)
+        return self.test, strategy.place(batches, _batch_sharding(strategy))
 
     def examples(self, seed: int):
         """Returns the residence of a seed's examples; those on the device are shared by all seeds."""

@@ -177,9 +177,10 @@ def _trained(program: Program, seed: int, examples, checkpoints: Checkpoints, lo
         steady=about.get("steady", (0, 0.0)),
         diverged_at=about.get("diverged_at"),
     )
+    evaluated_on = program.evaluated_on(seed)
     if saved is None:
-        journal.evaluated(int(run.round), program.first_evaluation(run), None)
+        journal.evaluated(int(run.round), program.first_evaluation(run, evaluated_on), None)
         journal.save(int(run.round), run)
     cohorts = CohortSchedule(trial.federations[seed], schedule, strategy, seed)
-    parts = Parts(program.dispatch, program.test, examples, rows, cohorts)
+    parts = Parts(program.dispatch, evaluated_on, examples, rows, cohorts)
     return train_seed(run, parts, journal, None if quiet else f"seed {seed}")

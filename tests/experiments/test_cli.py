@@ -8,7 +8,20 @@ import sys
 import pytest
 from absl import flags
 
-from experiments import bench, cite, cli, compare, helptext, listing, partition, prepare, presets, stream_demo, train
+from experiments import (
+    bench,
+    cite,
+    cli,
+    compare,
+    helptext,
+    listing,
+    partition,
+    prepare,
+    presets,
+    stream_demo,
+    sweep,
+    train,
+)
 from fedwin.citations import citation
 from fedwin.errors import UserError
 
@@ -63,9 +76,11 @@ def test_an_unknown_word_is_one_line(capsys):
     assert ended.value.code == 2 and "Did you mean 'train'?" in said and said.count("\n") == 1
 
 
-@pytest.mark.parametrize("binary", [bench, compare, partition, prepare, stream_demo, train], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "binary", [bench, compare, partition, prepare, stream_demo, sweep, train], ids=lambda m: m.__name__
+)
 def test_help_fits_two_screens(binary, own):
-    groups = binary.define_flags() if binary not in (compare, train) else binary.define_flags(own)
+    groups = binary.define_flags() if binary not in (compare, sweep, train) else binary.define_flags(own)
     shown = helptext.text("fedwin word", binary.__doc__, groups, own)
     lines = shown.splitlines()
     assert len(lines) <= 100 and max(map(len, lines)) <= 120

@@ -35,7 +35,36 @@ COMPARE = [
     ("compare fedavg", "'fedavg' is not a flag"),
     ("compare --methods=fedavg --num_rounds=abc", "--num_rounds=abc | an integer"),
     ("compare --methods=fedavg --dataset=nosuch", "unknown dataset 'nosuch'"),
+    ("compare --methods=fedavg --out_dir=fieldless", "out_dir=fieldless | directory of one run"),
     ("compare --methods=fedavg --model=digits_mlp --out_dir=afile", "out_dir=afile/fedavg | Not a directory"),
+]
+SWEEP = [
+    ("sweep", "grid: give at least one axis"),
+    ("sweep extra --grid=client_lr=1", "'extra' is not a flag"),
+    ("sweep --grid=client_lr", "grid='client_lr' | FLAG=VALUE"),
+    ("sweep --grid==1,2", "grid='=1,2' | FLAG=VALUE"),
+    ("sweep --grid=client_lr=", "client_lr= | a value is empty"),
+    ("sweep --grid=client_lr=0.1,,0.2", "a value is empty"),
+    ("sweep --grid=client_lr=0.1,0.10", "0.10 is there twice"),
+    ("sweep --grid=client_lr=0.1 --grid=client_lr=0.2", "client_lr is an axis already"),
+    ("sweep --grid=clientlr=0.1", "no flag --clientlr | 'client_lr'"),
+    ("sweep --grid=num_rounds=3,x", "--num_rounds=x | an integer"),
+    ("sweep --grid=shuffle=maybe", "--shuffle=maybe | true or false"),
+    ("sweep --grid=seeds=0,1", "--seeds is no axis | omit it"),
+    ("sweep --grid=out_dir=a,b", "--out_dir is no axis"),
+    ("sweep --grid=import=a.py,b.py", "--import is no axis"),
+    ("sweep --grid=client_lr=0.1 --select=acuracy", "select=acuracy | 'accuracy'"),
+    ("sweep --grid=client_lr=0.1 --select=val_loss", "select=val_loss | --val_fraction"),
+    ("sweep --grid=client_lr=0.1 --model=digits_mlp --readout=wima", "no read-out 'wima' | It has: model"),
+    ("sweep --grid=client_lr=0.1,0.2,0.3 --max_runs=2", "3 runs | --max_runs=2"),
+    ("sweep --grid=client_lr=0.1 --max_runs=0", "--max_runs=0"),
+    ("sweep --grid=client_lr=0.1 --out_dir=fieldless", "out_dir=fieldless | directory of one run"),
+    ("sweep --grid=client_lr=0.1 --model=digits_mlp --out_dir=afile", "out_dir=afile/client_lr_0.1 | Not a directory"),
+    ("sweep --grid=client_lr=0.1,inf --model=digits_mlp", "run 'client_lr=inf' | finite"),
+    ("sweep --grid=client_lr=0.1,-1 --model=digits_mlp", "run 'client_lr=-1.0' | not be negative"),
+    ("sweep '--grid=algorithm=fedavg;nosuch' --model=digits_mlp", "run 'algorithm=nosuch' | unknown algorithm"),
+    ("sweep --grid=algorithm=fedprox:mu=0.1,server_lr=1 --model=digits_mlp", "unknown algorithm"),
+    ("sweep --grid=num_rounds=abc", "--num_rounds=abc | an integer"),
 ]
 PARTITION = [
     ("partition extra", "'extra' is not a flag"),
@@ -131,7 +160,9 @@ STREAM = [
 
 
 @pytest.mark.parametrize(
-    "line, said", [*COMPARE, *PARTITION, *PREPARE, *BENCH, *LISTS, *STREAM], ids=lambda v: v.replace(TWO, "")[:40]
+    "line, said",
+    [*COMPARE, *SWEEP, *PARTITION, *PREPARE, *BENCH, *LISTS, *STREAM],
+    ids=lambda v: v.replace(TWO, "")[:40],
 )
 def test_another_binary_refuses(line, said, refused):
     refused(said, *calls.words_of(line))

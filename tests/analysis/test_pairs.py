@@ -1,0 +1,64 @@
+"""Intervals over seeds and paired differences, against values worked out by hand and against scipy's distribution."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedwin import analysis
+from tests.analysis.common import RANDOM, check_refused
+
+
+def test_by_hand():
+    """1, 2, 3: std 1, t(2, 0.975) = 4.302653 (any table), half width 4.302653 / sqrt(3)."""
+    found = analysis.mean_interval({0: 1.0, 1: 2.0, 2: 3.0})
+    assert found.mean == 2 and (found.seeds, found.of_seeds) == (3, 3)
+    assert found.half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
+    assert found.bounds == pytest.approx((-0.484138, 4.484138), rel=1e-5)
+    # Two seeds: t(1, 0.975) = tan(0.475 pi); std = |a - b| / sqrt(2).
+    two = analysis.mean_interval({4: 0.5, 7: 0.7})
+    assert two.half_width == pytest.approx(math.tan(0.475 * math.pi) * 0.1, rel=1e-9)
+
+
+def test_against_scipys_interval():
+    values = RANDOM(0).normal(3, 2, 9)
+    found = analysis.mean_interval(dict(enumerate(values)), confidence=0.9)
+    assert found.bounds == pytest.approx(stats.t.interval(0.9, 8, values.mean(), stats.sem(values)), rel=1e-12)
+
+
+def test_one_seed_has_no_interval_and_none_no_mean():
+    assert analysis.mean_interval({3: 0.25}) == (0.25, None, 1, 1)
+    assert analysis.mean_interval({3: 0.25}).bounds is None
+    assert analysis.mean_interval({0: None, 1: math.nan}) == (None, None, 0, 2)
+    assert analysis.mean_interval({}) == (None, None, 0, 0)
+
+
+def test_seeds_that_diverged_are_left_out_and_counted():
+    whole = analysis.mean_interval({0: 1.0, 2: 4.0})
+    for bad in (None, math.nan, math.inf):
+        assert analysis.mean_interval({0: 1.0, 1: bad, 2: 4.0}) == whole._replace(of_seeds=3)
+
+
+def test_pairs_cancel_what_seeds_have_in_common():
+    """first = (10, 20, 30), method = first + (1, 2, 3): the difference is known far better than either mean."""
+    first, method = {0: 10.0, 1: 20.0, 2: 30.0}, {2: 33.0, 0: 11.0, 1: 22.0}
+    found = analysis.paired_interval(method, first)
+    assert found == analysis.mean_interval({0: 1.0, 1: 2.0, 2: 3.0})
+    assert found.half_width < analysis.mean_interval(method).half_width / 5
+    values = [np.array([table[seed] for seed in range(3)]) for table in (method, first)]
+    assert stats.ttest_rel(*values).confidence_interval(0.95).low == pytest.approx(found.bounds[0])
+    assert analysis.paired_interval(first, first) == (0.0, 0.0, 3, 3)
+    back = analysis.paired_interval(first, method)
+    assert (back.mean, back.half_width) == (-found.mean, found.half_width)
+
+
+def test_a_pair_needs_both():
+    first = {0: 1.0, 1: None, 2: 3.0, 5: 7.0}
+    found = analysis.paired_interval({0: 2.0, 1: 5.0, 2: math.nan, 9: 1.0}, first)
+    assert found == (1.0, None, 1, 3)  # 5 and 9 are no pairs, 1 and 2 diverged in one of them
+    assert analysis.paired_interval({0: 1.0}, {1: 1.0}) == (None, None, 0, 0)
+
+
+def test_bad_confidence_is_one_line():
+    check_refused(lambda: analysis.mean_interval({0: 1.0}, confidence=95), "confidence=95")

@@ -1,0 +1,104 @@
+"""The files of a comparison: intervals, paired differences, what is compared with what."""
+
+import csv
+import dataclasses
+import json
+
+import pytest
+
+from experiments import comparison, comparison_rows
+from fedwin.runs.config import Config
+
+# Accuracies of three seeds, in percent.
+ACCURACIES = {
+    "fedavg": (50.0, 60.0, 70.0),
+    "scaffold": (51.0, 62.0, 73.0),
+    "bad": (55.0, None, 71.0),
+    "iid": (90.0,) * 3,
+}
+
+
+def summary(values):
+    """Returns a summary whose plain model has these accuracies, in percent, and whose average has 1 % more."""
+    numbers = lambda value: {
+        "model": {"accuracy": value / 100, "loss": 0.5},
+        "wima5": {"accuracy": value / 100 + 0.01, "loss": 0.25},
+    }
+    seeds = {
+        seed: {"last": None if value is None else numbers(value), "rounds_per_second": 4.0}
+        for seed, value in enumerate(values)
+    }
+    return {"seeds": seeds, "over_seeds": numbers(0), "fingerprint": "abc", "num_rounds": 10, "last_rounds": 5}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """(folder, number of seeds) -> rows of comparison.csv."""
+
+    def write(count):
+        configs, summaries = {}, {}
+        for number, (method, values) in enumerate(ACCURACIES.items()):
+            folder = tmp_path / method
+            folder.mkdir()
+            sent = lambda seed, round: {
+                "seed": seed,
+                "round": round,
+                "bytes_down": 1e6 * round,
+                "bytes_up": number * 1e6,
+            }
+            lines = [sent(seed, round) for seed in range(count) for round in (0, 10)]
+            (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            configs[method] = Config(out_dir=str(folder), seeds=list(range(count)), algorithm="fedavg")
+            summaries[method] = summary(values[:count])
+        configs["iid"] = dataclasses.replace(configs["iid"], partition="iid")
+        rows = comparison.write(tmp_path, summaries, configs)
+        with open(tmp_path / "comparison.csv", newline="") as file:
+            return rows, list(csv.DictReader(file))
+
+    return write
+
+
+def test_differences_are_paired(written, tmp_path):
+    """scaffold - fedavg = 1, 2, 3 points: 2 +- 4.302653 / sqrt(3)."""
+    rows, table = written(3)
+    by = {(row["method"], row["readout"]): row for row in table}
+    found = by["scaffold", "model"]
+    assert float(found["accuracy_percent"]) == pytest.approx(62) and found["seeds"] == found["of_seeds"] == "3"
+    assert float(found["half_width_95"]) == pytest.approx(4.302653 * 11 / 3**0.5, rel=1e-6)
+    assert float(found["difference_points"]) == pytest.approx(2)
+    assert float(found["difference_low_95"]) == pytest.approx(-0.484138, rel=1e-5)
+    assert float(found["difference_high_95"]) == pytest.approx(4.484138, rel=1e-5)
+    assert float(by["fedavg", "wima5"]["difference_points"]) == pytest.approx(1)
+    assert by["fedavg", "model"]["difference_points"] == "" and float(found["megabytes_sent"]) == 11
+    # A seed that diverged is left out of both, and counted.
+    bad = by["bad", "model"]
+    assert (bad["seeds"], bad["of_seeds"], bad["pairs"], bad["of_pairs"]) == ("2", "3", "2", "3")
+    assert float(bad["difference_points"]) == pytest.approx(3)
+    # Other data has a reference of its own.
+    assert by["iid", "model"]["compared_with"] == "" and by["iid", "wima5"]["compared_with"] == "iid"
+    text = (tmp_path / "comparison.md").read_text()
+    assert "| +2.00 | [-0.48, +4.48] | 3 of 3 | 11.0 | 0.5000 | 4.0 |" in text and found["command"] in text
+    assert "2 of 3" in text and "Seeds that diverged" in text and "`iid`" in text
+    assert "[-0.48, +4.48]" in comparison.text(rows) and max(map(len, comparison.text(rows).splitlines())) <= 120
+    assert (tmp_path / "comparison.png").stat().st_size > 5000
+
+
+def test_one_seed_has_a_difference_and_no_interval(written, tmp_path):
+    _, table = written(1)
+    found = next(row for row in table if (row["method"], row["readout"]) == ("scaffold", "model"))
+    assert float(found["difference_points"]) == pytest.approx(1)
+    assert found["half_width_95"] == found["difference_low_95"] == ""
+    assert comparison.ONE_SEED in (tmp_path / "comparison.md").read_text()
+    assert (tmp_path / "comparison.png").stat().st_size > 5000
+
+
+def test_only_methods_on_the_same_data_are_compared():
+    base = Config()
+    configs = {
+        "a": base,
+        "b": dataclasses.replace(base, client_lr=1.0, algorithm="scaffold"),
+        "c": dataclasses.replace(base, partition="iid"),
+        "d": dataclasses.replace(base, partition="iid", loss="wsm"),
+        "e": dataclasses.replace(base, num_clients=7),
+    }
+    assert comparison_rows.references(configs) == {"a": "a", "b": "a", "c": "c", "d": "c", "e": "e"}

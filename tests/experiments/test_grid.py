@@ -1,0 +1,97 @@
+"""Grids: how they are written, the directories of their points, and the command that stands for a Config."""
+
+import dataclasses
+import shlex
+
+import pytest
+from absl import flags
+
+from experiments import commands, config_flags, grid
+from fedwin.errors import UserError
+from fedwin.runs.config import Config
+
+BASE = Config(out_dir="runs/s", observe=["ema"])
+
+
+def test_values_are_separated_by_commas_or_semicolons():
+    assert grid.parse(["client_lr=0.01, 0.1", "--algorithm=fedprox:mu=0.1,server_lr=1;fedavg"]) == {
+        "client_lr": [0.01, 0.1],
+        "algorithm": ["fedprox:mu=0.1,server_lr=1", "fedavg"],
+    }
+    assert grid.parse(["shuffle=true,false", "num_rounds=5", "observe=none;wima:window=5,part=features"]) == {
+        "shuffle": [True, False],
+        "num_rounds": [5],
+        "observe": [[], ["wima:window=5,part=features"]],
+    }
+
+
+@pytest.mark.parametrize(
+    "texts, words",
+    [
+        ([], "at least one axis"),
+        (["client_lr"], "is not FLAG=VALUE"),
+        (["=1"], "is not FLAG=VALUE"),
+        (["client_lr="], "a value is empty"),
+        (["client_lr=1,,2"], "a value is empty"),
+        (["client_lr=1,1.0"], "1.0 is there twice"),
+        (["client_lr=1", "client_lr=2"], "an axis already"),
+        (["clientlr=1"], "Did you mean 'client_lr'"),
+        (["num_rounds=1.5"], "must be an integer"),
+        (["shuffle=perhaps"], "true or false"),
+        (["seeds=0,1"], "all of --seeds"),
+        (["out_dir=a,b"], "below --out_dir"),
+        (["import=a.py"], "all runs"),
+    ],
+)
+def test_a_bad_axis_is_one_line(texts, words):
+    with pytest.raises(UserError) as error:
+        grid.parse(texts)
+    assert words in str(error.value) and "\n" not in str(error.value) and str(error.value).startswith("grid")
+
+
+def test_points_are_all_combinations():
+    axes = {"client_lr": [0.1, 1.0], "algorithm": ["a", "b"], "local_epochs": [2]}
+    points = grid.points(axes)
+    assert len(points) == grid.size(axes) == 4
+    assert [(p["client_lr"], p["algorithm"]) for p in points] == [(0.1, "a"), (0.1, "b"), (1.0, "a"), (1.0, "b")]
+    assert all(p["local_epochs"] == 2 for p in points)
+
+
+def test_every_point_has_a_directory_named_by_what_differs():
+    axes = grid.parse(["client_lr=0.10,1e-9", "algorithm=fedprox:mu=0.1;fedavg", "observe=none;wima:window=5"])
+    found = grid.configs(BASE, axes)
+    assert len({config.out_dir for config in found.values()}) == 8
+    first = found["client_lr=0.1 algorithm=fedprox:mu=0.1 observe=none"]
+    assert first.out_dir == "runs/s/client_lr_0.1_algorithm_fedprox_mu_0.1_observe_none"
+    assert (first.client_lr, first.algorithm, first.observe) == (0.1, "fedprox:mu=0.1", ["ema"])
+    assert found["client_lr=1e-09 algorithm=fedavg observe=wima:window=5"].observe == ["ema", "wima:window=5"]
+
+
+def test_a_directory_depends_on_its_point_alone():
+    """A grid that grows finds its finished runs again; what a name cannot say, its hash does."""
+    small, large = (grid.configs(BASE, {"client_lr": values}) for values in ([0.1], [0.5, 0.1]))
+    assert small["client_lr=0.1"] == large["client_lr=0.1"]
+    places = {grid.place({"partition": f"csv:path={text}"}) for text in ("/a/b", "/a b", "/a_b", "a" * 400, "a" * 401)}
+    assert len(places) == 5 and max(map(len, places)) < 230
+
+
+def test_a_command_makes_its_config_again():
+    config = dataclasses.replace(
+        BASE,
+        algorithm="fedcm:alpha=0.1",
+        partition='csv:path="/a b/split.csv"',
+        wrap=["ima:window=5,start=0.75", "local_bn"],
+        imports=["my methods.py", "other"],
+        shuffle=False,
+        eval_val=True,
+        val_fraction=0.1,
+        client_lr=1e-9,
+        seeds=[3, 4],
+    )
+    known = flags.FlagValues()
+    config_flags.define(known)
+    flags.DEFINE_multi_string("import", [], "", flag_values=known)
+    assert known(["fedwin", *shlex.split(commands.command(config))[2:]]) == ["fedwin"]
+    assert config_flags.config_from_flags(known) == config
+    # Without a flag that decides anything, `fedwin train` would be the main job.
+    assert commands.command(Config()) == "fedwin train --algorithm=fedavg --dataset=digits"

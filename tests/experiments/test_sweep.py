@@ -1,0 +1,212 @@
+"""Sweeps: shared between processes, nothing trained twice, the winner and the files."""
+
+import contextlib
+import csv
+import json
+import shlex
+import shutil
+
+import pytest
+
+from experiments import grid, sweep_files, sweep_picture, sweeping
+from fedwin.analysis import Interval
+from fedwin.errors import UserError
+from fedwin.runs import run as runner
+from fedwin.runs.config import Config
+from fedwin.runs.finished import finished
+from fedwin.runs.lock import InUse, locked
+from fedwin.runs.logbook import read_lines
+from fedwin.runs.storage import write_json
+from tests.misuse import calls
+
+FLAGS = (
+    "--dataset=digits --num_clients=10 --clients_per_round=2 --model=digits_mlp:hidden=8 --num_rounds=3 "
+    "--batch_size=32 --final_evals=2 --eval_every=2 --strategy=chunked:k=1"
+)
+
+
+def summary(*accuracies, metric="accuracy", readout="model"):
+    """Returns what rankings read of a summary: a number per seed, None for one that diverged."""
+    seeds = {
+        seed: {"last": None if value is None else {readout: {metric: value}}, "rounds_per_second": 2.0}
+        for seed, value in enumerate(accuracies)
+    }
+    over = {readout: {metric: {}}}
+    return {"seeds": seeds, "over_seeds": over, "fingerprint": "f", "num_rounds": 4, "last_rounds": 2}
+
+
+def test_the_winner_is_the_best_mean():
+    found = {"a": summary(0.1, 0.3), "b": summary(0.4, 0.2), "c": summary(0.2, 0.2)}
+    assert sweeping.best(found) == "b" and sweeping.ranking(found, "accuracy") == ["b", "a", "c"]
+    losses = {"a": summary(2.0, metric="val_loss"), "b": summary(1.0, metric="val_loss")}
+    assert sweeping.best(losses, "val_loss") == "b"
+    wima = {"a": summary(0.5, readout="wima5"), "b": summary(0.4, readout="wima5")}
+    assert sweeping.best(wima, readout="wima5") == "a"
+    with pytest.raises(UserError, match="no model accuracy; the run has: wima5 accuracy"):
+        sweeping.best(wima)
+
+
+def test_a_run_that_lost_a_seed_does_not_win():
+    found = {"a": summary(0.9, None), "b": summary(0.4, 0.2), "c": summary(None, None)}
+    assert sweeping.ranking(found, "accuracy") == ["b", "a"]
+    assert sweeping.best({"c": found["c"]}) is None
+
+
+@pytest.fixture
+def pretended(tmp_path, monkeypatch):
+    """(configs of three points, labels in the order in which they were trained); training leaves a summary."""
+    configs = grid.configs(Config(out_dir=str(tmp_path)), {"client_lr": [0.1, 0.2, 0.3]})
+    trained = []
+
+    def train(config):
+        with locked(place(config)):
+            trained.append(config.client_lr)
+            write_json(place(config) / "summary.json", summary(config.client_lr))
+        return summary(config.client_lr)
+
+    def place(config):
+        folder = tmp_path / config.out_dir
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def known(config):
+        path = place(config) / "summary.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    monkeypatch.setattr(sweeping.fedwin, "run", train)
+    monkeypatch.setattr(sweeping, "finished", known)
+    return configs, trained, place
+
+
+def test_what_another_process_is_at_is_left_to_it_and_taken_over(pretended, monkeypatch):
+    """The first run is another's, which trains the last meanwhile and dies; then it is this one's."""
+    configs, trained, place = pretended
+    first, _, last = configs.values()
+    held, said = contextlib.ExitStack(), []
+    held.enter_context(locked(place(first)))
+
+    def while_waiting(seconds):
+        held.close()
+
+    monkeypatch.setattr(sweeping.time, "sleep", lambda seconds: seconds == sweeping.PAUSE and while_waiting(seconds))
+    write_json(place(last) / "summary.json", summary(0.3))
+    found = sweeping.run(configs, say=said.append)
+    assert trained == [0.2, 0.1] and list(found) == list(configs)
+    assert said == ["[2/3] client_lr=0.2", "other processes are at 1 of 3 runs: client_lr=0.1", "[1/3] client_lr=0.1"]
+
+
+def test_what_another_process_finishes_is_not_trained_again(pretended, monkeypatch):
+    configs, trained, place = pretended
+    second = list(configs.values())[1]
+    held = contextlib.ExitStack()
+    held.enter_context(locked(place(second)))
+
+    def other_ends(seconds):
+        if seconds == sweeping.PAUSE:
+            write_json(place(second) / "summary.json", summary(0.7))
+            held.close()
+
+    monkeypatch.setattr(sweeping.time, "sleep", other_ends)
+    found = sweeping.run(configs, say=lambda line: None)
+    assert trained == [0.1, 0.3]
+    assert found["client_lr=0.2"]["seeds"]["0"]["last"]["model"]["accuracy"] == 0.7
+
+
+def test_a_locked_directory_has_an_error_of_its_own(tmp_path):
+    with locked(tmp_path), pytest.raises(InUse, match="is in use by"), locked(tmp_path):
+        pass
+    assert issubclass(InUse, UserError)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """(folder, words, how it ended) of a small sweep over two axes."""
+    folder = tmp_path_factory.mktemp("sweep")
+    words = [*shlex.split(FLAGS), "--grid=partition_seed=3,4", "--grid=algorithm=fedavg"]
+    words += ["--val_fraction=0.2", "--seeds=0,1", f"--out_dir={folder}"]
+    return folder, words, calls.called("sweep", *words)
+
+
+def test_the_files_hold_grid_and_winner(swept):
+    folder, words, ended = swept
+    assert ended.status == 0, ended.lines
+    with open(folder / "sweep.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["partition_seed"], r["algorithm"]) for r in rows] == [("3", "fedavg"), ("4", "fedavg")]
+    best, other = sorted(rows, key=lambda r: int(r["rank"]))
+    assert (best["winner"], other["winner"]) == ("1", "0")
+    assert float(best["val_accuracy"]) > float(other["val_accuracy"])
+    lines = read_lines(folder / "partition_seed_3_algorithm_fedavg" / "metrics.jsonl")
+    last = [line["model"]["val_accuracy"] for line in lines if line["round"] > 1]
+    assert len(last) == 4 and float(rows[0]["val_accuracy"]) == pytest.approx(sum(last) / 4)
+    # 4 bytes for each of (64 + 1) 8 + (8 + 1) 10 parameters, down and up, 2 clients, 3 rounds.
+    assert float(rows[0]["megabytes_sent"]) == pytest.approx(4 * 610 * 2 * 2 * 3 / 1e6)
+    text = (folder / "sweep.md").read_text()
+    assert best["command"] in text and best["command"] in ended.out and "--eval_val" in best["command"]
+    assert "- `partition_seed`: `3`, `4`" in text and best["fingerprint"] in text
+    assert (folder / "sweep.png").stat().st_size > 5000
+
+
+def test_a_finished_sweep_trains_nothing_and_a_killed_one_only_the_rest(swept, monkeypatch):
+    folder, words, ended = swept
+    directory = folder / "partition_seed_3_algorithm_fedavg"
+    before = (folder / "sweep.csv").read_bytes()
+    with monkeypatch.context() as patched:
+        calls.no_run_begins(patched)
+        again = calls.called("sweep", *words)
+    assert again.status == 0 and again.out.splitlines()[-7:] == ended.out.splitlines()[-7:]
+    assert (folder / "sweep.csv").read_bytes() == before
+    # Killed after the second round of the second seed.
+    (directory / "summary.json").unlink()
+    lines = read_lines(directory / "metrics.jsonl")
+    shutil.rmtree(directory / "checkpoints" / "seed_1" / "3")
+    begun = []
+    whole = runner._trained
+    monkeypatch.setattr(runner, "_trained", lambda program, *rest: begun.append(program) or whole(program, *rest))
+    resumed = calls.called("sweep", *words)
+    assert resumed.status == 0 and len({id(program) for program in begun}) == 1
+    plain = lambda lines: [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+    assert plain(read_lines(directory / "metrics.jsonl")) == plain(lines)
+
+
+def test_a_finished_run_is_known_by_its_flags(swept):
+    directory = swept[0] / "partition_seed_3_algorithm_fedavg"
+    flags = json.loads((directory / "config.json").read_text())["config"]
+    config = Config(**flags)
+    assert list(finished(config)["seeds"]) == [0, 1]
+    with pytest.raises(UserError, match="--num_rounds=3, not 9"):
+        finished(Config(**flags | {"num_rounds": 9}))
+    assert finished(Config(**flags | {"out_dir": str(swept[0] / "nowhere")})) is None
+    summary = (directory / "summary.json").read_text()
+    (directory / "summary.json").write_text("{}")
+    with pytest.raises(UserError, match="not this run's"):
+        finished(config)
+    (directory / "summary.json").write_text(summary)
+
+
+AXES = (
+    {"client_lr": [0.3, 0.01, 0.1]},
+    {"algorithm": ["a", "b"], "shuffle": [True, False]},
+    {"client_lr": [1.0, 2.0], "num_rounds": [1, 2], "model": ["m", "n"], "batch_size": [1]},
+)
+
+
+@pytest.mark.parametrize("axes", AXES, ids=("one", "two", "three"))
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_pictures_of_one_two_and_more_axes(axes, seeds, tmp_path):
+    labels = [grid.label(point) for point in grid.points(axes)]
+    found = {label: Interval(0.1 * n, 0.3 if seeds > 1 else None, seeds, seeds) for n, label in enumerate(labels)}
+    found[labels[0]] = Interval(None, None, 0, seeds)
+    scale = sweep_picture.Scale("test accuracy (%)", sweep_picture.PERCENT, 2, False)
+    for ranked in (labels[:0:-1], []):
+        kept = found if ranked else dict.fromkeys(labels, found[labels[0]])
+        sweep_picture.draw(axes, kept, ranked, scale, tmp_path / "p.png")
+        assert (tmp_path / "p.png").stat().st_size > 5000
+
+
+def test_every_run_diverged():
+    config = Config(out_dir="nowhere")
+    label = "client_lr=1.0"
+    sweep = sweep_files.Sweep({"client_lr": [1.0]}, {label: config}, {label: summary(None)}, "accuracy")
+    assert sweep_files.winner(sweep) == ["Every run diverged: there is no winner."]
+    assert "diverged" in sweep_files.text(sweep)

@@ -1,0 +1,88 @@
+"""Evaluation on held-out examples: one pool of all clients, training untouched, one program for all seeds."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import fedwin
+from fedwin.engine import evaluate, validation
+from fedwin.errors import UserError
+from fedwin.runs.build import prepare
+from fedwin.runs.config import Config
+from fedwin.runs.logbook import read_lines
+
+SMALL = Config(
+    dataset="digits",
+    partition="yurochkin:alpha=0.5",
+    num_clients=12,
+    model="digits_mlp:hidden=8",
+    num_rounds=3,
+    clients_per_round=4,
+    batch_size=16,
+    observe=["wima:window=2"],
+    val_fraction=0.25,
+    eval_every=2,
+    final_evals=1,
+    eval_batch_size=64,
+    strategy="chunked:k=1",
+    seeds=[0, 1],
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """{whether held-out examples are evaluated: (directory, summary)}"""
+    found = {}
+    for asked in (False, True):
+        directory = tmp_path_factory.mktemp("validation") / str(asked)
+        config = dataclasses.replace(SMALL, eval_val=asked, out_dir=str(directory))
+        found[asked] = directory, fedwin.run(config, quiet=True)
+    return found
+
+
+def test_the_pool_is_what_clients_hold_out(runs):
+    directory, summary = runs[True]
+    seed = 1
+    federation = prepare(SMALL).federations[seed]
+    rows = np.concatenate([federation.validation.client(k) for k in range(SMALL.num_clients)])
+    assert len(rows) == len(set(rows)) > 300 and not set(rows) & set(federation.partition.order)
+    x, y = (federation.dataset.train[name][rows] for name in ("x", "y"))
+    for readout in ("model", "wima2"):
+        logits = np.asarray(fedwin.load(directory, readout=readout, seed=seed).logits(x), np.float64)
+        final = summary["seeds"][seed]["final"][readout]
+        assert final["val_accuracy"] == pytest.approx(np.mean(logits.argmax(1) == y), abs=1e-6)
+        log_sums = np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)) + logits.max(1)
+        assert final["val_loss"] == pytest.approx(np.mean(log_sums - logits[np.arange(len(y)), y]), rel=1e-4)
+
+
+def test_training_and_test_numbers_are_those_without_it(runs):
+    (plain, _), (watched, summary) = runs[False], runs[True]
+    for one, two in zip(read_lines(plain / "metrics.jsonl"), read_lines(watched / "metrics.jsonl"), strict=True):
+        for name in set(one) - {"seconds"}:
+            known = two[name] if name not in ("model", "wima2") else {m: two[name][m] for m in ("loss", "accuracy")}
+            assert known == one[name], name
+        assert set(two["model"]) == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    assert summary["over_seeds"]["wima2"]["val_accuracy"]["seeds"] == 2
+
+
+def test_seeds_of_other_sizes_share_one_program(runs):
+    federations = prepare(SMALL).federations
+    sizes = {len(federation.validation.order) for federation in federations.values()}
+    shapes = {seed: validation.pool(federations, seed, 1000)["mask"].shape for seed in federations}
+    assert len(sizes) == 2 and set(shapes.values()) == {(1, max(sizes))}
+    assert runs[True][1]["traces"] == runs[False][1]["traces"]
+
+
+def test_what_is_not_held_out_cannot_be_evaluated(tmp_path, monkeypatch):
+    wanted = dataclasses.replace(SMALL, eval_val=True, out_dir=str(tmp_path / "run"))
+    for changes, words in (
+        ({"val_fraction": 0.0}, "set --val_fraction"),
+        ({"val_fraction": 0.01, "num_clients": 100, "partition": "iid"}, "raise --val_fraction"),
+    ):
+        with pytest.raises(UserError, match=words):
+            fedwin.check(dataclasses.replace(wanted, **changes))
+    monkeypatch.setattr(evaluate, "TEST_BYTES", 1000)
+    with pytest.raises(UserError, match="lower --val_fraction"):
+        validation.check(prepare(SMALL).federations[0], 0)
+    assert not (tmp_path / "run").exists()
