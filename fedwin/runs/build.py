@@ -11,8 +11,8 @@ import optax
 
 from fedwin import augment, core, data, engine, local, models, observers, wrappers
 from fedwin.algorithms import ALGORITHMS
-from fedwin.data.federation import Federation, federate
-from fedwin.engine import sampling, validation
+from fedwin.data.federation import Federation
+from fedwin.engine import sampling
 from fedwin.engine.check import check_round
 from fedwin.engine.communication import Bytes, communication
 from fedwin.engine.strategy import Strategy
@@ -23,6 +23,7 @@ from fedwin.registry import Choice, parse
 from fedwin.runs.bounds import batch_size, check_training
 from fedwin.runs.choices import Choices, choices_of
 from fedwin.runs.config import Config
+from fedwin.runs.dealing import federations_of
 from fedwin.runs.initial import Initial, initial_of
 from fedwin.runs.schedule import Schedule
 from fedwin.schedules import cosine, exponential
@@ -122,31 +123,6 @@ def client_optimizer(config: Config) -> tuple[optax.GradientTransformation, floa
     return getattr(optax, config.client_optimizer)(1.0), config.weight_decay
 
 
-def _federation(config: Config, partition: Choice | None, dataset: data.Dataset, seed: int) -> Federation:
-    """Deals the data set for one seed."""
-    partition_seed = seed if config.partition_seed < 0 else config.partition_seed
-    dealt = data.deal(dataset, str(partition) if partition else None, config.num_clients or None, partition_seed)
-    held = None
-    if config.val_fraction:
-        dealt, held = data.split_validation(dealt, config.val_fraction, partition_seed)
-    federation = federate(dataset, dealt, held)
-    if config.eval_val:
-        validation.check(federation, seed)
-    return federation
-
-
-def _num_clients(federations: dict[int, Federation]) -> int:
-    """Returns K, which all seeds must share because they share one compiled program."""
-    numbers = {seed: federation.num_clients for seed, federation in federations.items()}
-    if len(set(numbers.values())) > 1:
-        told = ", ".join(f"{count} with seed {seed}" for seed, count in numbers.items())
-        raise UserError(
-            f"the partition makes different numbers of clients ({told}); set --partition_seed, or run the seeds "
-            f"one by one."
-        )
-    return next(iter(numbers.values()))
-
-
 def _rate(config: Config) -> Callable:
     """Returns the clients' learning rate, a function of the round."""
     if config.lr_schedule == "cosine":
@@ -222,8 +198,8 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
         model = MODELS.build(choices.model, shape, dataset.num_classes)
     x, y = dataset.train["x"], dataset.train["y"]
     models.check(model, shape, dataset.num_classes, input_dtype=x.dtype, label_shape=y.shape[1:])
-    federations = {seed: _federation(config, choices.partition, dataset, seed) for seed in config.seeds}
-    num_clients = _num_clients(federations)
+    federations = federations_of(config, choices.partition, dataset)
+    num_clients = next(iter(federations.values())).num_clients
     sampling.check_clients_per_round(config.clients_per_round, num_clients)
     setting = core.Setting(
         num_clients, config.clients_per_round, config.num_rounds, lambda key: model.init(key).params, model
