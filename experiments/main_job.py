@@ -55,15 +55,22 @@ def picture(root: pathlib.Path) -> pathlib.Path:
     return path
 
 
+def configs(config: Config) -> dict[str, Config]:
+    """Returns run -> its Config, below `config.out_dir` (runs/digits)."""
+    root = pathlib.Path(config.out_dir or "runs/digits")
+    kept = {f.name: getattr(config, f.name) for f in dataclasses.fields(Config) if f.metadata["operational"]}
+    found = {}
+    for name, more in RUNS.items():
+        values: dict[str, Any] = kept | SETTING | more | {"out_dir": str(root / name)}
+        found[name] = Config(**values)
+    return found
+
+
 def main(config: Config) -> None:
     """Runs both trials, prints the table and draws the curves below `config.out_dir` (runs/digits)."""
     root = pathlib.Path(config.out_dir or "runs/digits")
-    kept = {f.name: getattr(config, f.name) for f in dataclasses.fields(Config) if f.metadata["operational"]}
     print("Handwritten digits, 100 clients with one class each, 3 per round, 3 local epochs; seeds 0, 1, 2.")
-    summaries = {}
-    for name, more in RUNS.items():
-        values: dict[str, Any] = kept | SETTING | more | {"out_dir": str(root / name)}
-        summaries[name] = fedwin.run(Config(**values))
+    summaries = {name: fedwin.run(one) for name, one in configs(config).items()}
     path = picture(root)
     print("\n" + report.table(summaries))
     print(f"curves: {path}")

@@ -2,6 +2,7 @@
 
   fedwin train
   fedwin train --flagfile=cifar10_scaffold_wima --data_dir=DIR
+  fedwin train --flagfile=cifar10_scaffold_wima --data_dir=DIR --dry_run
   fedwin train --import=my_methods.py --algorithm=my_method:beta=0.5
 
 A choice with parameters is written name:key=value,key=value; `fedwin list algorithms` and the like show what there is.
@@ -16,7 +17,7 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.engine import devices
 from fedwin.runs.config import Config
 
-from . import binary, config_flags, main_job, report
+from . import binary, config_flags, dry_run, main_job, report
 
 
 def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
@@ -24,6 +25,9 @@ def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     groups = config_flags.define(known)
     told = "Print every algorithm with its hyper-parameters and costs, and stop; also `fedwin list algorithms`."
     flags.DEFINE_bool("list_algorithms", False, told, flag_values=known)
+    told = "Time a few rounds, print what the run would need (memory, rounds, hours), and stop; nothing is written."
+    flags.DEFINE_bool("dry_run", False, told, flag_values=known)
+    groups["running"].append("dry_run")
     return groups
 
 
@@ -40,6 +44,10 @@ def main(argv: list[str]) -> None:
         print(ALGORITHMS.table("plain"))
         return
     config = config_flags.config_from_flags()
+    if flags.FLAGS.dry_run:
+        for one in [config] if says_what_to_run() else main_job.configs(config).values():
+            dry_run.show(one)
+        return
     if not says_what_to_run():
         main_job.main(config)
         return

@@ -44,7 +44,7 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
       UserError: anything wrong in it, before compilation.
     """
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
-    trial, directory, known, imports, bytes_per_client = _checked(config, dataset, model)
+    trial, directory, known, imports, bytes_per_client = checked(config, dataset, model)
     config = trial.config
     test = held_out(trial.dataset, config.eval_examples)
     with directories.opened(directory), contextlib.closing(Logbook(directory)) as logbook:
@@ -68,10 +68,20 @@ def check(config: Config, *, dataset: Dataset | None = None, model: Any = None) 
       dataset: an object in place of the data set that it names.
       model: an object in place of the model that it names.
     """
-    _checked(config, dataset, model)
+    checked(config, dataset, model)
 
 
-class _Checked(NamedTuple):
+class Checked(NamedTuple):
+    """A Config that would run.
+
+    Attributes:
+      trial: what it means.
+      directory: where it would run.
+      known: what config.json says there, None for a new run.
+      imports: imported file or module -> hash of its content.
+      bytes_per_client: what a client receives and sends in a round.
+    """
+
     trial: Trial
     directory: pathlib.Path
     known: directories.Known | None
@@ -79,8 +89,17 @@ class _Checked(NamedTuple):
     bytes_per_client: Bytes
 
 
-def _checked(config: Config, dataset: Dataset | None, model: Any) -> _Checked:
-    """Finds what is wrong and what does not go together, before anything is written."""
+def checked(config: Config, dataset: Dataset | None, model: Any) -> Checked:
+    """Builds what a Config means and finds what is wrong or does not go together; writes nothing, compiles nothing.
+
+    Args:
+      config: what would be run.
+      dataset: an object in place of the data set that it names, or None.
+      model: an object in place of the model that it names, or None.
+
+    Raises:
+      UserError: whatever `run` refuses before it writes.
+    """
     check_objects(config, dataset, model)
     imports = plugins.load(config.imports)
     if config.out_dir:
@@ -94,7 +113,7 @@ def _checked(config: Config, dataset: Dataset | None, model: Any) -> _Checked:
     estimate(trial, strategy_choice.planned(config, known)).check(available())
     if known is None and config.fork_from:
         check_fork(trial)
-    return _Checked(trial, directory, known, imports, bytes_per_client)
+    return Checked(trial, directory, known, imports, bytes_per_client)
 
 
 def _settled(directory, trial: Trial, known, strategy: str, imports: dict[str, str], say: Say) -> identity.Identity:

@@ -39,6 +39,12 @@ class Schedule:
             or completed == self.num_rounds
         )
 
+    def evaluations(self, completed: int) -> int:
+        """Returns how many of the rounds after the first `completed` are evaluated."""
+        begin = min(completed, self.num_rounds)
+        dense = max(begin, self.num_rounds - max(self.final_evals, 1))
+        return self.num_rounds - dense + dense // self.eval_every - begin // self.eval_every
+
     def checkpointed(self, completed: int) -> bool:
         """Whether a checkpoint is made after `completed` rounds."""
         return completed == self.num_rounds or (self.checkpoint_every > 0 and completed % self.checkpoint_every == 0)

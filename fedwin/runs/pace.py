@@ -1,0 +1,136 @@
+"""How long a run will take: a few of its rounds are timed. Nothing is written."""
+
+import contextlib
+import time
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedwin import checks, engine
+from fedwin.data import Dataset
+from fedwin.engine.communication import Bytes
+from fedwin.engine.evaluate import held_out
+from fedwin.engine.strategy import Strategy
+from fedwin.runs import strategy_choice
+from fedwin.runs.build import Trial
+from fedwin.runs.config import Config
+from fedwin.runs.program import Program
+from fedwin.runs.progress import compile_seconds
+from fedwin.runs.run import checked
+from fedwin.runs.schedule import CohortSchedule, Schedule
+
+# What is timed by default, at most; one round before it compiles, however long that takes.
+ROUNDS, SECONDS = 20, 20.0
+
+
+class Pace(NamedTuple):
+    """What a run takes on this machine; checkpoints, which are few, are not counted.
+
+    Attributes:
+      seconds_per_round: of training.
+      compile_seconds: before the first round: compilation, placing of examples.
+      seconds_per_evaluation: of all read-outs.
+    """
+
+    seconds_per_round: float
+    compile_seconds: float
+    seconds_per_evaluation: float
+
+    def expected(self, schedule: Schedule, completed: list[int]) -> float:
+        """Returns the seconds that are left to run.
+
+        Args:
+          schedule: of the run.
+          completed: rounds that are done, for each seed.
+        """
+        if all(done >= schedule.num_rounds for done in completed):
+            return 0.0
+        rounds = sum(max(schedule.num_rounds - done, 0) for done in completed)
+        evaluations = sum(schedule.evaluations(done) for done in completed)
+        return self.compile_seconds + rounds * self.seconds_per_round + evaluations * self.seconds_per_evaluation
+
+
+class _Laps:
+    """Rounds of a run, timed one dispatch after the other; what they compute is forgotten."""
+
+    def __init__(self, program: Program, examples):
+        trial, strategy = program.trial, program.strategy
+        seed = trial.config.seeds[0]
+        schedule = trial.schedule.with_dispatches_of(examples.rounds)
+        slots, hosted = program.slots(schedule.rounds_per_dispatch)
+        run = trial.start(seed, slots)
+        self.rows = program.rows(seed, run, slots, hosted)
+        self.run = strategy.place(run, strategy.placement(run))
+        self.program, self.examples = program, examples
+        self.cohorts = CohortSchedule(trial.federations[seed], schedule, strategy, seed)
+        self.completed, self.compiling = 0, 0.0
+        program.first_evaluation(self.run)  # a program of its own
+
+    def lap(self, wish: int, evaluated: bool = False) -> tuple[int, float]:
+        """Runs a dispatch of at most so many rounds, the last of which may be evaluated.
+
+        Returns:
+          Its rounds, and its seconds without compilation, which are added to `compiling`.
+        """
+        schedule = self.cohorts.schedule
+        first = self.completed % schedule.num_rounds  # short runs begin again
+        end = schedule.dispatch_end(first, wish)
+        ids, n_max = self.cohorts.ids(first, end)
+        flags = np.zeros(len(ids), bool)
+        flags[end - first - 1] = evaluated
+        begun, compiled = time.monotonic(), compile_seconds()
+        store, addresses = self.examples.take(ids)
+        self.run, slots = self.rows.take(self.run, ids)
+        cohorts = engine.Cohorts(ids, addresses, slots)
+        self.run, metrics, probes = self.program.dispatch(
+            self.run, store, cohorts, self.program.test, end - first, flags, n_max=n_max
+        )
+        jax.device_get((metrics, probes))
+        self.rows.give(self.run)
+        self.completed += end - first
+        compiling = compile_seconds() - compiled
+        self.compiling += compiling
+        return end - first, max(time.monotonic() - begun - compiling, 0.0)
+
+
+def pace_of(trial: Trial, strategy: Strategy, bytes_per_client: Bytes, rounds=ROUNDS, seconds=SECONDS) -> Pace:
+    """Returns the pace of what is built already; arguments as of `Program` and `pace`."""
+    begun = time.monotonic()
+    program = Program(trial, strategy, held_out(trial.dataset, trial.config.eval_examples), bytes_per_client)
+    with contextlib.closing(program.examples(trial.config.seeds[0])) as examples:
+        laps = _Laps(program, examples)
+        laps.lap(1)
+        started, laps.compiling = time.monotonic(), 0.0
+        timed, took = laps.lap(1)
+        before = max(started - begun - took, 0.0)
+        one, evaluating = laps.lap(1, evaluated=True)
+        while timed + 1 < rounds and time.monotonic() - started < seconds:
+            room = (seconds - (time.monotonic() - started)) * timed / max(took, 1e-9)
+            more, lasted = laps.lap(max(1, min(rounds - timed - 1, int(room))))
+            timed, took = timed + more, took + lasted
+    per_round = took / timed
+    # Clients of other sizes may have needed another program.
+    return Pace(per_round, before + laps.compiling, max(evaluating - one * per_round, 0.0))
+
+
+def pace(
+    config: Config, *, rounds: int = ROUNDS, seconds: float = SECONDS, dataset: Dataset | None = None, model: Any = None
+) -> Pace:
+    """Times a few rounds of a Config as it would be run here, and writes nothing.
+
+    Args:
+      config: what would be run.
+      rounds: how many are timed at most.
+      seconds: after which no further round is timed; two always are, whatever they take.
+      dataset: an object in place of the data set that it names.
+      model: an object in place of the model that it names.
+
+    Raises:
+      UserError: whatever `fedwin.run` would refuse, or a bound that is none.
+    """
+    checks.integer("pace", rounds=rounds)
+    checks.number("pace", 0, open_least=True, seconds=seconds)
+    found = checked(config, dataset, model)
+    strategy = strategy_choice.chosen(found.trial.config, found.trial, found.known, lambda line: None)
+    return pace_of(found.trial, strategy, found.bytes_per_client, rounds, seconds)

@@ -1,0 +1,89 @@
+"""A few timed rounds say how long a run will take, and leave nothing behind."""
+
+import itertools
+import math
+
+import pytest
+
+from experiments import dry_run
+from fedwin.errors import UserError
+from fedwin.runs.config import Config
+from fedwin.runs.pace import Pace, _Laps, pace
+from fedwin.runs.run import run
+from fedwin.runs.schedule import Schedule
+from tests.misuse.calls import called, tree_of
+
+SMALL = dict(dataset="digits", model="digits_mlp:hidden=4", num_clients=20, clients_per_round=3, batch_size=16)
+
+
+def test_evaluations_are_counted_as_the_schedule_makes_them():
+    for rounds, every, final, done in itertools.product((1, 7, 20), (1, 3, 50), (0, 1, 5, 100), (0, 1, 6, 7, 20)):
+        schedule = Schedule(rounds, 1, every, final, 0)
+        expected = sum(schedule.evaluated(after) for after in range(done + 1, rounds + 1))
+        assert schedule.evaluations(done) == expected, (rounds, every, final, done)
+
+
+def test_what_is_left_to_run():
+    schedule = Schedule(100, 1, 10, 1, 0)
+    assert Pace(2.0, 5.0, 0.5).expected(schedule, [0]) == 5 + 200 + 10 * 0.5
+    assert Pace(2.0, 5.0, 0.5).expected(schedule, [0, 95, 100]) == 5 + 2 * 105 + 11 * 0.5
+    assert Pace(2.0, 5.0, 0.5).expected(schedule, [100, 100]) == 0.0
+
+
+@pytest.mark.parametrize(
+    "changes", [dict(num_rounds=2), dict(num_rounds=500, algorithm="scaffold", table="host", examples="stream")]
+)
+def test_a_few_rounds_are_timed_and_nothing_is_written(changes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    laps = []
+    lap = _Laps.lap
+    monkeypatch.setattr(_Laps, "lap", lambda self, *args, **kwargs: laps.append(lap(self, *args, **kwargs)) or laps[-1])
+    found = pace(Config(**SMALL, **changes), rounds=9, seconds=60.0)
+    assert all(math.isfinite(each) and each >= 0 for each in found) and found.seconds_per_round > 0
+    assert sum(count for count, _ in laps) == 10  # one that compiles, one that is evaluated, eight more
+    assert not tree_of(tmp_path)
+
+
+def test_bounds_are_checked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for wrong in (dict(rounds=0), dict(seconds=0), dict(seconds=float("nan")), dict(rounds=1.5)):
+        with pytest.raises(UserError, match=f"pace: {next(iter(wrong))}="):
+            pace(Config(**SMALL), **wrong)
+    with pytest.raises(UserError, match="num_rounds=0"):
+        pace(Config(**SMALL, num_rounds=0))
+
+
+def test_a_dry_run_prints_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [f"--{name}={value}" for name, value in SMALL.items()]
+    ended = called("train", *words, "--num_rounds=70000", "--seeds=0,1", "--eval_every=100", "--dry_run")
+    assert ended.status == 0 and not ended.lines, ended
+    for part in (
+        "fedavg on digits",
+        "memory: examples",
+        "rounds: 70,000 and 799 evaluations for each of the seeds 0,1\n",
+        " s a round, ",
+        "expected: ",
+        "nothing was written",
+    ):
+        assert part in ended.out, ended.out
+    assert not tree_of(tmp_path)
+
+
+def test_a_dry_run_counts_what_is_done(tmp_path, capsys):
+    config = Config(**SMALL, num_rounds=2, out_dir=str(tmp_path / "run"))
+    run(config, quiet=True)
+    before = tree_of(tmp_path)
+    assert dry_run.show(config) == 0.0
+    assert "for seed 0; done: 2\n" in capsys.readouterr().out and tree_of(tmp_path) == before
+
+
+def test_a_refused_dry_run_is_a_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ended = called("train", "--dataset=nosuch", "--dry_run")
+    assert ended.status == 2 and len(ended.lines) == 1 and "unknown dataset 'nosuch'" in ended.lines[0]
+
+
+@pytest.mark.parametrize("seconds, said", [(0.2, "0.2 s"), (200, "3.3 minutes"), (20_000, "5.6 hours")])
+def test_times_in_words(seconds, said):
+    assert dry_run.duration(seconds) == said
