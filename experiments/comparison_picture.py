@@ -28,8 +28,8 @@ def draw(rows: Sequence[Row], path: pathlib.Path) -> None:
         mine = [row for row in rows if row.readout == readout]
         offset = SPREAD * ((number + 0.5) / len(readouts) - 0.5)
         places = [methods.index(row.method) + offset for row in mine]
-        _intervals(left, places, [row.accuracy for row in mine], number, readout)
-        _intervals(right, places, [row.difference for row in mine], number)
+        _intervals(left, places, [row.accuracy for row in mine], number, "diverged", readout)
+        _intervals(right, places, [row.difference for row in mine], number, "no pair")
     left.set_yticks(range(len(methods)), [drawing.short(method) for method in methods])
     left.set(xlabel="test accuracy (%)", ylabel="method", ylim=(len(methods) - 0.4, -0.6))
     right.axvline(0, color="0.4", linewidth=0.8, linestyle="--")
@@ -51,13 +51,15 @@ def _reference(rows: Sequence[Row]) -> str:
     return drawing.short(next(iter(first))) if len(first) == 1 else "the first method on the same data"
 
 
-def _intervals(axis, places: Sequence[float], found: Sequence[Interval | None], number: int, label: str = "") -> None:
+def _intervals(
+    axis, places: Sequence[float], found: Sequence[Interval | None], number: int, missing: str, label: str = ""
+) -> None:
     """Draws means as points and intervals as bars; a seed alone is a point."""
     for place, interval in zip(places, found):
         if interval is None or interval.mean is None:
             if interval is not None:
                 where = dict(xycoords=("axes fraction", "data"), va="center", fontsize=8, color=drawing.colour(number))
-                axis.annotate("diverged", (0.02, place), **where)
+                axis.annotate(missing, (0.02, place), **where)
             continue
         axis.errorbar(
             100 * interval.mean,

@@ -98,6 +98,8 @@ def _line(axes: grid.Axes, seen: Seen, order: Sequence[tuple[str, ...]], scale: 
     style: dict[str, Any] = dict(color=drawing.colour(0), marker=drawing.marker(0), capsize=3)
     style["linestyle"] = "-" if numeric else ""
     axis.errorbar([x for x, _ in kept], [f.mean for _, f in kept], [f.half_width or 0 for _, f in kept], **style)
+    # Unseen, so that what diverged has room, too.
+    axis.plot(list(place.values()), [kept[0][1].mean if kept else 0] * len(place), alpha=0)
     if order:
         best = dict(color=drawing.colour(1), markersize=15, zorder=3, label="best")
         axis.plot(place[order[0]], seen[order[0]].mean, "*", **best)

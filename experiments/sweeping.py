@@ -73,10 +73,10 @@ def run(configs: Mapping[str, Config], say: Say = print, pause: float = PAUSE) -
                 done[label] = summary
             except InUse:
                 busy.append(label)
-        if busy and busy != told:
-            say(f"other processes are at {len(busy)} of {len(configs)} runs: {', '.join(busy)}")
+        if busy and len(done) == before:  # what was busy in a round that took long may be done by now
+            if busy != told:
+                say(f"other processes are at {len(busy)} of {len(configs)} runs: {', '.join(busy)}")
             told = busy
-        if busy and len(done) == before:
             time.sleep(pause)
     return {label: done[label] for label in configs}
 

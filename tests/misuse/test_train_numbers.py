@@ -28,6 +28,7 @@ NUMBERS = [
     ("--lr_schedule=cosine --lr_decay=0.1", "lr_schedule=cosine | lr_decay=0.1 | keep one"),
     ("--client_momentum=1", "client_momentum=1.0 | [0, 1)"),
     ("--client_optimizer=adam --client_momentum=0.5", "client_momentum | sgd | adam"),
+    ("--eval_val", "eval_val | set --val_fraction"),
     ("--val_fraction=1", "val_fraction=1.0 | [0, 1)"),
     ("--val_fraction=nan", "val_fraction=nan | finite"),
     ("--num_rounds=abc", "--num_rounds=abc | an integer"),
