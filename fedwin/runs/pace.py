@@ -65,7 +65,8 @@ class _Laps:
         self.program, self.examples = program, examples
         self.cohorts = CohortSchedule(trial.federations[seed], schedule, strategy, seed)
         self.completed, self.compiling = 0, 0.0
-        program.first_evaluation(self.run)  # a program of its own
+        self.evaluated_on = program.evaluated_on(seed)
+        program.first_evaluation(self.run, self.evaluated_on)  # a program of its own
 
     def lap(self, wish: int, evaluated: bool = False) -> tuple[int, float]:
         """Runs a dispatch of at most so many rounds, the last of which may be evaluated.
@@ -84,7 +85,7 @@ class _Laps:
         self.run, slots = self.rows.take(self.run, ids)
         cohorts = engine.Cohorts(ids, addresses, slots)
         self.run, metrics, probes = self.program.dispatch(
-            self.run, store, cohorts, self.program.test, end - first, flags, n_max=n_max
+            self.run, store, cohorts, self.evaluated_on, end - first, flags, n_max=n_max
         )
         jax.device_get((metrics, probes))
         self.rows.give(self.run)

@@ -11,6 +11,7 @@ from fedwin.errors import UserError
 from fedwin.runs.build import prepare
 from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
+from fedwin.runs.pace import pace
 
 SMALL = Config(
     dataset="digits",
@@ -86,3 +87,7 @@ def test_what_is_not_held_out_cannot_be_evaluated(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="lower --val_fraction"):
         validation.check(prepare(SMALL).federations[0], 0)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_evaluates_them_can_be_timed():
+    assert pace(dataclasses.replace(SMALL, eval_val=True, seeds=[0]), rounds=2, seconds=1.0).seconds_per_round > 0
