@@ -11,6 +11,8 @@ WORDS = {
     "compare": ("compare", "train several methods on the same seeds and print one table"),
     "sweep": ("sweep", "train every point of a grid over flags and name the best"),
     "list": ("listing", "list algorithms, models, datasets, partitions, ..., presets, or the runs below a folder"),
+    "curves": ("curve_picture", "lay curves of runs, and of results that were kept, over each other"),
+    "figure": ("figure", "draw planes, lines, factors, forgetting, smoothness, targets, sweeps, label histograms"),
     "partition": ("partition", "show how a partition deals a data set to clients"),
     "prepare": ("prepare", "download, verify and pack a data set"),
     "citation": ("cite", "print the BibTeX of methods, or of all that a run used"),

@@ -1,6 +1,7 @@
 """The main job: does a window average help under extreme heterogeneity? Digits, one class per client, a few minutes."""
 
 import dataclasses
+import math
 import pathlib
 from typing import Any
 
@@ -8,7 +9,9 @@ import fedwin
 from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
 
-from . import curves, report
+from . import report
+from .figures import curves
+from .figures.sources import Series
 
 SETTING: dict[str, Any] = dict(
     dataset="digits",
@@ -44,14 +47,15 @@ def picture(root: pathlib.Path) -> pathlib.Path:
     that are denser towards the end look as if training had become unstable.
     """
     lines = {name: read_lines(root / name / "metrics.jsonl") for name in RUNS}
-    drawn = []
-    for (name, readout), (label, share) in CURVES.items():
-        rounds, values = curves.curves(lines[name], readout, every=SETTING["eval_every"])
-        shown = rounds >= share * rounds[-1]
-        drawn.append((label, rounds[shown], values[:, shown]))
+    ends = {name: max(line["round"] for line in found) for name, found in lines.items()}
+    drawn = [
+        Series(label, lines[name], readout, math.ceil(share * ends[name]))
+        for (name, readout), (label, share) in CURVES.items()
+    ]
     path = root / "accuracy.png"
     seeds = "3 seeds, band: 1 std; every fifth round"
-    curves.draw(drawn, path, f"Digits, one class per client, 3 of 100 clients per round ({seeds})")
+    found = curves.compute(drawn, every=SETTING["eval_every"], limits=(0, 1))
+    curves.draw(found, path, f"Digits, one class per client, 3 of 100 clients per round ({seeds})")
     return path
 
 

@@ -9,7 +9,8 @@ from absl import flags
 from fedwin import data
 from fedwin.runs.config import MOST
 
-from . import binary, partition_picture
+from . import binary
+from .figures import style
 from .partition_picture import draw
 
 
@@ -62,7 +63,7 @@ def define_flags() -> dict[str, list[str]]:
 def main(argv: list[str]) -> None:
     """Prints the report and draws the picture."""
     known = flags.FLAGS
-    out = partition_picture.path_of(known.out) if known.plot != "none" else ""
+    out = style.path_of(known.out, "partition.png") if known.plot != "none" else ""
     dataset = data.load(known.dataset, known.data_dir)
     part = data.deal(dataset, known.partition, known.num_clients, known.partition_seed)
     if known.partition:

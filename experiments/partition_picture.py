@@ -1,7 +1,5 @@
 """The picture of a partition: which client holds how many examples of which class."""
 
-import pathlib
-
 import matplotlib
 import numpy as np
 
@@ -10,28 +8,6 @@ from fedwin.errors import UserError
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
-
-
-def path_of(text: str) -> str:
-    """Returns where a picture goes, `.png` where nothing says its kind.
-
-    Raises:
-      UserError: no name, no such folder, or a kind of file that cannot be written.
-    """
-    path = pathlib.Path(text)
-    if len(path.name.encode()) > 250:
-        raise UserError(f"out={text[:40]}...: the name is too long; choose a shorter --out.")
-    if not path.name or path.is_dir():
-        raise UserError(f"out={text}: this is not the name of a file; write --out=partition.png.")
-    if not path.parent.is_dir():
-        raise UserError(f"out={text}: there is no folder {path.parent}; make it, or choose another --out.")
-    if not path.suffix:
-        return f"{text}.png"
-    known = plt.figure().canvas.get_supported_filetypes()
-    plt.close()
-    if path.suffix[1:].lower() not in known:
-        raise UserError(f"out={text}: {path.suffix} is no kind of picture; it may end in {', '.join(sorted(known))}.")
-    return text
 
 
 def draw(part: data.Partition, dataset: data.Dataset, kind: str, shown: int, path: str) -> None:

@@ -8,11 +8,12 @@ inputs are; nothing takes part in training. `evaluate` is always the caller's: m
 """
 
 from fedwin.analysis.cka import linear_cka, mean_cka
-from fedwin.analysis.curves import mean_last, rounds_to_target, speedup, traffic
+from fedwin.analysis.curves import mean_last, round_to_round_std, rounds_to_target, speedup, traffic
 from fedwin.analysis.factors import Factors, by_ownership, client_losses, factors
 from fedwin.analysis.forgetting import forgetting, mean_forgetting, per_model
 from fedwin.analysis.line import line
 from fedwin.analysis.locality import locality
+from fedwin.analysis.mixtures import mixtures
 from fedwin.analysis.models import mix, vector
 from fedwin.analysis.pairs import Interval, mean_interval, paired_interval
 from fedwin.analysis.plane import Place, Plane, corners, grid, landscape, place, plane, point
@@ -21,6 +22,6 @@ from fedwin.analysis.statistics import recomputed
 __all__ = [
     "Factors", "Interval", "Place", "Plane", "by_ownership", "client_losses", "corners", "factors", "forgetting",
     "grid", "landscape", "line", "linear_cka", "locality", "mean_cka", "mean_forgetting", "mean_interval", "mean_last",
-    "mix", "paired_interval", "per_model", "place", "plane", "point", "recomputed", "rounds_to_target", "speedup",
-    "traffic", "vector",
+    "mix", "mixtures", "paired_interval", "per_model", "place", "plane", "point", "recomputed", "round_to_round_std",
+    "rounds_to_target", "speedup", "traffic", "vector",
 ]  # fmt: skip

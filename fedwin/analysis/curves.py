@@ -68,6 +68,38 @@ def mean_last(accuracy, last: int) -> float:
     return float(accuracy.reshape(len(accuracy), -1).mean(1)[-last:].mean())
 
 
+def round_to_round_std(accuracy, rounds=None, step: int = 1) -> float:
+    """Returns how much a curve jumps from one round to the next.
+
+        s^2 = 1/2 mean_t (a_{t + step} - a_t)^2
+
+    It is the standard deviation of accuracies that scatter independently around a level; a level that rises slowly
+    hardly counts, which it would in the standard deviation itself.
+
+    >>> round_to_round_std([0.5, 0.7, 0.5, 0.7])
+    0.14142135623730948
+
+    Args:
+      accuracy: one number per evaluation [n].
+      rounds: the round of each evaluation, by default 1, 2, ... [n].
+      step: how many rounds lie between two evaluations that are compared.
+
+    Raises:
+      UserError: when there are more or fewer rounds than accuracies, or no two evaluations are `step` rounds apart.
+
+    von Neumann et al., The Mean Square Successive Difference, 1941, https://doi.org/10.1214/aoms/1177731746.
+    """
+    accuracy = array("round_to_round_std: accuracy", accuracy, 1)
+    rounds = np.arange(1, len(accuracy) + 1) if rounds is None else array("round_to_round_std: rounds", rounds, 1)
+    if len(rounds) != len(accuracy):
+        raise UserError(f"round_to_round_std: {len(rounds)} rounds, {len(accuracy)} accuracies; give each its own.")
+    at = dict(zip(rounds.tolist(), accuracy.tolist()))
+    jumps = [at[t + step] - a for t, a in at.items() if t + step in at]
+    if step < 1 or not jumps:
+        raise UserError(f"round_to_round_std: no two evaluations are {step} round(s) apart; evaluate more often.")
+    return float(np.sqrt(np.mean(np.square(jumps)) / 2))
+
+
 def traffic(per_client, rounds: int, clients_per_round: int) -> int:
     """Returns rounds x clients x (down + up), in the unit of `per_client`.
 

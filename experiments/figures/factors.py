@@ -1,0 +1,181 @@
+"""Five factors of the global model's loss over rounds: bias, locality, variance, covariance, and the loss itself."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedwin import analysis
+from fedwin.errors import UserError
+from fedwin.runs.trained import Trained, client_models
+
+from . import probing, style
+from .models import Address, loaded, rounds_of
+
+KIND = "factors"
+# Training examples of all clients together, and test examples, that outputs are compared on.
+EXAMPLES = 2000
+# Panel -> its curves: (number of `compute`, what a run's label is followed by, dash).
+PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "bias (squared error)": (("train_bias", "own data", "-"), ("heter_bias", "others' data", "--")),
+    "error (%)": (("train_error", "own data", "-"), ("heter_error", "others' data", "--")),
+    r"locality $\|w_k - w\|_2$": (("locality", "farthest client", "-"), ("locality_mean", "mean", "--")),
+    "test loss of the mean": (("test_loss", "", "-"),),
+    "variance": (("variance", "", "-"),),
+    "covariance (linear CKA)": (("cka", "", "-"),),
+}
+
+
+def compute(
+    runs: Mapping[str, str | pathlib.Path],
+    *,
+    rounds: Sequence[int] = (),
+    clients: Sequence[int] = (),
+    seed: int = 0,
+    replicas: int = 2,
+    count: int = EXAMPLES,
+    data_dir: str | None = None,
+) -> dict[str, Any]:
+    """Returns the factors after every checkpoint: clients train one round from it, and their models are compared.
+
+    Args:
+      runs: label -> directory.
+      rounds: of which checkpoints; by default all.
+      clients: who trains, two at least; by default the cohort of the round after the checkpoint.
+      seed: whose runs.
+      replicas: how often every client trains, each time with other batches; with one there is no variance to see.
+      count: examples that outputs are compared on, of training and of test.
+      data_dir: where the data set's files are now; None: where they were.
+
+    Raises:
+      UserError: a run without checkpoints, fewer than two clients, or no replica.
+    """
+    if replicas < 1:
+        raise UserError(f"factors: replicas={replicas}; every client trains once at least.")
+    planned = {}
+    for label, directory in runs.items():
+        have = rounds_of(directory, seed)
+        missing = [at for at in rounds if at not in have]
+        if missing:
+            raise UserError(f"{directory} has no checkpoint of round {missing[0]}; it has {', '.join(map(str, have))}.")
+        planned[label] = [Address(str(directory), at) for at in (rounds or have)]
+    found = []
+    for label, addresses in planned.items():
+        models = loaded(addresses, seed, data_dir)
+        # One at a time: a checkpoint's clients may be large.
+        numbers = [at_checkpoint(model, clients, replicas, count) for model in models]
+        curves = {name: style.plain([one[name] for one in numbers]) for name in numbers[0]}
+        found.append({"label": label, "rounds": [model.round for model in models], **curves})
+    return {"kind": KIND, "replicas": replicas, "runs": found}
+
+
+def at_checkpoint(
+    trained: Trained, clients: Sequence[int] = (), replicas: int = 2, count: int = EXAMPLES
+) -> dict[str, float]:
+    """Returns the factors of one round after a checkpoint.
+
+    Args:
+      trained: what was loaded.
+      clients: who trains; by default that round's cohort.
+      replicas: how often every client trains.
+      count: examples that outputs are compared on.
+
+    Raises:
+      UserError: fewer than two clients.
+    """
+    ids = probing.cohort(trained, clients, most=trained.trial.setting.num_clients)
+    if len(ids) < 2:
+        raise UserError(f"factors: {len(ids)} client(s); with fewer than two nothing is averaged.")
+    again = [_other_batches(trained, replica) for replica in range(replicas)]
+    models = [client_models(one, ids) for one in again]
+    partition = trained.trial.federations[trained.seed].partition
+    weights = partition.sizes[ids] / partition.sizes[ids].sum()
+    centre = analysis.mix(weights, models[0])
+    train, owner = _of_clients(trained, ids, count)
+    every = [model for replica in models for model in replica]
+    outputs = probing.logits(trained, every, train["x"])
+    labels = np.asarray(train["y"])
+    shares, target = _softmax(outputs), np.eye(outputs.shape[-1])[labels]
+    split = analysis.factors(shares.reshape(replicas, len(ids), *target.shape), target, owner, weights)
+    wrong = (np.argmax(outputs[: len(ids)], -1) != labels).astype(float)
+    own, others = analysis.by_ownership(wrong, owner)
+    test = probing.examples(trained, "test", count)
+    tested = probing.logits(trained, [*models[0], centre], test["x"])
+    distances = analysis.locality(models[0], centre)
+    return {
+        "train_bias": split.train_bias,
+        "heter_bias": split.heter_bias,
+        "train_error": float(weights @ own),
+        "heter_error": float(weights @ others),
+        "bias_squared": split.bias_squared,
+        "variance": split.variance if replicas > 1 else float("nan"),
+        "covariance": split.covariance if replicas > 1 else float("nan"),
+        "ensemble_loss": split.ensemble_loss,
+        "cka": analysis.mean_cka(tested[:-1]),
+        "locality": float(distances.max()),
+        "locality_mean": float(distances.mean()),
+        "test_loss": float(analysis.client_losses(tested[-1:], np.asarray(test["y"]), "ce").mean()),
+        "test_error": float((np.argmax(tested[-1], -1) != test["y"]).mean()),
+    }
+
+
+def _other_batches(trained: Trained, replica: int) -> Trained:
+    """Returns a run that goes on with other random numbers; replica 0 is the run itself."""
+    if not replica:
+        return trained
+    return dataclasses.replace(trained, run=trained.run._replace(key=jax.random.fold_in(trained.run.key, replica)))
+
+
+def _of_clients(trained: Trained, ids: Sequence[int], count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Returns training examples of clients in equal shares of `count`, and whose each is (a position in ids)."""
+    partition = trained.trial.federations[trained.seed].partition
+    most = max(count // len(ids), 1)
+    rows = [partition.client(client)[:most] for client in ids]
+    owner = np.repeat(np.arange(len(ids)), [len(own) for own in rows])
+    return probing.gathered(trained, np.concatenate(rows)), owner
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    raised = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
+    return raised / raised.sum(-1, keepdims=True)
+
+
+def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
+    """Draws six panels over rounds, a colour per run.
+
+    Args:
+      found: what `compute` returned.
+      path: where the picture goes; None: nowhere.
+      title: the line above it.
+
+    Returns:
+      The matplotlib figure.
+    """
+    with style.panels(path, title, 2, 3, width=0.62 * style.WIDTH, height=0.72 * style.HEIGHT) as (figure, grid):
+        for axis, (name, curves) in zip(grid.flat, PANELS.items()):
+            for number, run in enumerate(found["runs"]):
+                for key, suffix, dash in curves:
+                    factor = style.PERCENT if key.endswith("error") else 1
+                    look = style.look(number) | {"linestyle": dash}
+                    label = f"{run['label']}, {suffix}" if suffix else run["label"]
+                    axis.plot(run["rounds"], factor * style.numbers(run[key]), label=label, **look)
+            axis.set(title=name, xlabel="round")
+            axis.grid(alpha=0.3)
+            axis.set_ylim(bottom=0) if not name.startswith("cov") else axis.set_ylim(0, 1.03)
+            if len(curves) > 1:
+                _dashes(axis, curves)
+        if found["replicas"] < 2:
+            grid[1, 1].text(0.5, 0.5, "needs two replicas", ha="center", transform=grid[1, 1].transAxes)
+        # Runs by colour below, what is dashed inside each panel.
+        handles, labels = grid[1, 2].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def _dashes(axis, curves: Sequence[tuple[str, str, str]]) -> None:
+    """Puts a legend of dashes into a panel."""
+    handles = [axis.plot([], [], color="0.3", linestyle=dash)[0] for _, _, dash in curves]
+    axis.legend(handles, [suffix for _, suffix, _ in curves], loc="best", fontsize=6.5)

@@ -1,0 +1,132 @@
+"""What clients' models forget of each other's data in one local training, as heat maps."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedwin import analysis
+from fedwin.core import Variables
+from fedwin.errors import UserError
+from fedwin.runs.trained import client_models
+
+from . import probing, style
+from .models import Address, loaded, rounds_of
+
+KIND = "forgetting"
+# So many clients of a round are shown, as in the thesis.
+CLIENTS = 10
+# Inches of a cell with its number.
+CELL = 0.36
+# Changes of accuracy are coloured from minus to plus this at least: noise shall not look like an effect.
+SMALLEST_SCALE = 0.1
+
+
+def compute(
+    runs: Mapping[str, str | pathlib.Path],
+    *,
+    round: int | None = None,
+    clients: Sequence[int] = (),
+    seed: int = 0,
+    data_dir: str | None = None,
+) -> dict[str, Any]:
+    """Returns accuracies of clients' models on each other's data before and after one local training.
+
+    The data are the clients' held-out examples where the run has them (--val_fraction), else their training examples.
+
+    Args:
+      runs: label -> directory.
+      round: of which checkpoint; None: the newest.
+      clients: who trains; by default up to ten of the round after the checkpoint.
+      seed: whose runs.
+      data_dir: where the data set's files are now; None: where they were.
+
+    Raises:
+      UserError: a run without that checkpoint, fewer than two clients, or one without examples.
+    """
+    for directory in runs.values():
+        rounds_of(directory, seed)
+    models = loaded([Address(str(directory), round) for directory in runs.values()], seed, data_dir)
+    chosen = list(probing.cohort(models[0], clients, CLIENTS))
+    if len(chosen) < 2:
+        raise UserError(f"forgetting: {len(chosen)} client(s); what others forget needs two at least.")
+    found = [{"label": label, "round": model.round} | _of(model, chosen) for label, model in zip(runs, models)]
+    return {"kind": KIND, "clients": [int(client) for client in chosen], "runs": found}
+
+
+def _of(trained, clients: Sequence[int]) -> dict[str, Any]:
+    """Returns the matrices of one run."""
+    federation = trained.trial.federations[trained.seed]
+    held_out = federation.validation
+    part, on = (federation.partition, "training") if held_out is None else (held_out, "held-out")
+    rows = [part.client(client) for client in clients]
+    empty = [client for client, own in zip(clients, rows) if not len(own)]
+    if empty:
+        raise UserError(f"forgetting: client {empty[0]} has no held-out example; choose others, or a larger share.")
+    examples = probing.gathered(trained, np.concatenate(rows))
+    # What clients receive; a method may evaluate another model.
+    received = Variables(trained.run.params, trained.run.stats)
+    models = [received, *client_models(trained, clients)]
+    right = np.argmax(probing.logits(trained, models, examples["x"]), -1) == examples["y"]
+    ends = np.cumsum([len(own) for own in rows])[:-1]
+    accuracy = np.stack([part.mean(1) for part in np.split(right, ends, 1)], 1)
+    before, after = accuracy[0], accuracy[1:]
+    matrix = analysis.forgetting(before, after)
+    return {
+        "on": on,
+        "before": style.plain(before),
+        "after": style.plain(after),
+        "forgetting": style.plain(matrix),
+        "per_model": style.plain(analysis.per_model(matrix)),
+        "after_per_model": style.plain(analysis.per_model(after)),
+        "mean": analysis.mean_forgetting(matrix),
+    }
+
+
+def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
+    """Draws two heat maps per run: accuracy after minus before training (that is, -F), and accuracy after it.
+
+    A row is a model, a column the data of a client; the last column is the row's mean without the diagonal.
+
+    Args:
+      found: what `compute` returned.
+      path: where the picture goes; None: nowhere.
+      title: the line above it.
+
+    Returns:
+      The matplotlib figure.
+    """
+    size = CELL * (len(found["clients"]) + 1)
+    rows = len(found["runs"])
+    # One scale for all runs: their colours are compared.
+    most = max(SMALLEST_SCALE, *(float(np.abs(style.numbers(run["forgetting"])).max()) for run in found["runs"]))
+    with style.panels(path, title, rows, 2, width=size + 1.5, height=size + 0.75) as (figure, grid):
+        for (left, right), run in zip(grid, found["runs"]):
+            change = -style.numbers(run["forgetting"])
+            change = np.column_stack([change, -style.numbers(run["per_model"])])
+            after = np.column_stack([style.numbers(run["after"]), style.numbers(run["after_per_model"])])
+            on = f"{run['on']} data, round {run['round']}"
+            _map(figure, left, change, found["clients"], "PuOr", -most, "{:+.2f}")
+            _map(figure, right, after, found["clients"], "cividis", 0, "{:.2f}")
+            left.set_title(f"{run['label']}: after - before, {on}\n(mean forgetting {run['mean']:.3f})")
+            right.set_title(f"{run['label']}: accuracy after local training")
+    return figure
+
+
+def _map(figure, axis, values: np.ndarray, clients: Sequence[int], colours: str, low: float, form: str) -> None:
+    """Draws a heat map whose cells carry their numbers."""
+    shown = axis.imshow(values, cmap=colours, vmin=low, vmax=-low or 1, aspect="equal")
+    for (row, column), value in np.ndenumerate(values):
+        red, green, blue, _ = shown.cmap(shown.norm(value))
+        dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
+        text = form.format(value).replace("0.", ".") if abs(value) >= 0.005 else "0"
+        axis.text(column, row, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
+    axis.axvline(len(clients) - 0.5, color="white", linewidth=3)
+    axis.set_xticks(range(len(clients) + 1), [*map(str, clients), "others"])
+    axis.set_yticks(range(len(clients)), [str(client) for client in clients])
+    axis.tick_params(length=0, labelsize=7)
+    axis.spines[:].set_visible(False)
+    axis.set(xlabel="data of client (last: mean over the others')", ylabel="model of client")
+    label = "change of accuracy" if low < 0 else "accuracy"
+    figure.colorbar(shown, ax=axis, shrink=0.85, label=label)

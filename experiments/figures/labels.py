@@ -1,0 +1,111 @@
+"""Label histograms of clients: which classes they hold, for several partitions beside each other."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedwin import data
+from fedwin.errors import UserError
+
+from . import style
+
+KIND = "labels"
+CLIENTS = 10
+# More classes have a colour bar in place of a legend.
+NAMED = 20
+
+
+def of_partitions(
+    dataset: data.Dataset, partitions: Sequence[str], num_clients: int | None = None, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Returns the histograms [K, C] that `compute` reads, of a data set that is dealt in several ways.
+
+    Args:
+      dataset: what is dealt.
+      partitions: such as 'dirichlet:alpha=0.1'.
+      num_clients: K; None: the data set's own, else 100.
+      seed: of the partition.
+
+    Raises:
+      UserError: an unknown partition, or a data set without classes.
+    """
+    if dataset.task != "classification":
+        raise UserError(f"'{dataset.name}' has no classes; label histograms need a classification.")
+    labels = np.asarray(dataset.train["y"])
+    counts = lambda part: part.class_counts(labels, dataset.num_classes)
+    return {text: counts(data.deal(dataset, text, num_clients, seed)) for text in partitions}
+
+
+def compute(
+    histograms: Mapping[str, np.ndarray], class_names: Sequence[str] = (), clients: int | Sequence[int] = CLIENTS
+) -> dict[str, Any]:
+    """Returns the histograms of some clients.
+
+    Args:
+      histograms: label of a panel -> examples of each class that each client holds [K, C].
+      class_names: of the classes; may be empty.
+      clients: how many, the first ones, or which.
+
+    Raises:
+      UserError: nothing to draw, or a client that does not exist.
+    """
+    if not histograms:
+        raise UserError("labels: name a partition, such as dirichlet:alpha=0.1, or a run.")
+    chosen = list(range(clients)) if isinstance(clients, int) else list(clients)
+    found = []
+    for label, counts in histograms.items():
+        shown = [client for client in chosen if client < len(counts)] if isinstance(clients, int) else chosen
+        if not shown or min(shown) < 0 or max(shown) >= len(counts):
+            raise UserError(f"labels: '{label}' has the clients 0..{len(counts) - 1}.")
+        found.append({"label": label, "clients": shown, "histogram": style.plain(np.asarray(counts)[shown])})
+    return {"kind": KIND, "class_names": [str(name) for name in class_names], "panels": found}
+
+
+def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
+    """Draws a panel per partition, a stacked bar per client.
+
+    Args:
+      found: what `compute` returned.
+      path: where the picture goes; None: nowhere.
+      title: the line above it.
+
+    Returns:
+      The matplotlib figure.
+    """
+    panels = found["panels"]
+    classes = max(len(one["histogram"][0]) for one in panels)
+    most = max(len(one["clients"]) for one in panels)
+    colours = style.class_colours(classes)
+    names = found["class_names"] if len(found["class_names"]) == classes else [str(c) for c in range(classes)]
+    across = 1 if len(panels) == 1 else 2
+    down = -(-len(panels) // across)
+    height = 0.75 + 0.17 * most
+    with style.panels(path, title, down, across, width=0.8 * style.WIDTH, height=height) as (figure, grid):
+        for axis in grid.flat[len(panels) :]:
+            axis.set_axis_off()
+        for axis, one in zip(grid.flat, panels):
+            histogram = np.array(one["histogram"])
+            left = np.zeros(len(histogram))
+            for label in range(classes):
+                axis.barh(
+                    range(len(histogram)), histogram[:, label], 0.8, left, color=colours[label], label=names[label]
+                )
+                left += histogram[:, label]
+            axis.set_yticks(range(len(histogram)), [str(client) for client in one["clients"]])
+            axis.set(xlabel="examples", ylabel="client", title=one["label"], xlim=(0, 1.02 * left.max()))
+            axis.invert_yaxis()
+        if classes <= NAMED:
+            handles, labels = grid[0, 0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside right center", title="class", frameon=False)
+        else:
+            _bar(figure, grid, classes)
+    return figure
+
+
+def _bar(figure, grid, classes: int) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    figure.colorbar(ScalarMappable(Normalize(0, classes - 1), "viridis"), ax=grid.ravel().tolist(), label="class")

@@ -1,0 +1,80 @@
+"""Loss and accuracy on the straight line through two models."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedwin import analysis
+from fedwin.errors import UserError
+from fedwin.runs.trained import Trained
+
+from . import probing, style
+
+KIND = "line"
+# Where the line is evaluated; the models are at 0 and 1.
+BEGIN, END, POINTS = -0.5, 1.5, 41
+# Training and test curves of one picture.
+LOOKS = {"train": style.look(1), "test": style.look(0)}
+
+
+def compute(
+    trained: Trained,
+    ends: Mapping[str, Any],
+    s: Sequence[float] | None = None,
+    *,
+    splits: Sequence[str] = probing.SPLITS,
+    count: int = 0,
+    recompute: int = 0,
+    chunk: int = 1,
+) -> dict[str, Any]:
+    """Returns loss and accuracy of (1 - s) w_1 + s w_2, evaluated in one compiled program.
+
+    Args:
+      trained: whose network and data set.
+      ends: label -> Variables of the two models.
+      s: where, by default at 41 points from -0.5 to 1.5.
+      splits: whose examples, 'train' and 'test'.
+      count: how many of each, one fixed draw; 0: all.
+      recompute: training examples for BatchNorm's statistics; 0: they are mixed like the weights.
+      chunk: points that are evaluated side by side.
+
+    Raises:
+      UserError: not two models, or two of different networks.
+    """
+    if len(ends) != 2:
+        raise UserError(f"line: {len(ends)} model(s) where two have a line.")
+    places = np.linspace(BEGIN, END, POINTS) if s is None else np.array(s, np.float64)
+    evaluate, batches = probing.probe(trained, splits, count, recompute)
+    rows = np.stack([1 - places, places], 1)
+    metrics = analysis.mixtures(list(ends.values()), rows, evaluate, batches, chunk=chunk)
+    curves = {split: {name: style.plain(metrics[split][name]) for name in ("loss", "accuracy")} for split in splits}
+    distance = float(np.linalg.norm(np.subtract(*(analysis.vector(model) for model in ends.values()))))
+    return {"kind": KIND, "labels": list(ends), "s": places.tolist(), "distance": distance, "splits": curves}
+
+
+def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
+    """Draws loss and accuracy beside each other, with the two models as vertical lines.
+
+    Args:
+      found: what `compute` returned.
+      path: where the picture goes; None: nowhere.
+      title: the line above it.
+
+    Returns:
+      The matplotlib figure.
+    """
+    with style.panels(path, title, columns=2, width=0.8 * style.WIDTH, height=0.95 * style.HEIGHT) as (figure, grid):
+        for axis, metric in zip(grid[0], ("loss", "accuracy")):
+            for split, values in found["splits"].items():
+                numbers = style.scaled(metric, values[metric])
+                axis.plot(found["s"], numbers, label=split, markevery=5, **LOOKS[split])
+            for end in (0, 1):
+                axis.axvline(end, color="0.35", linewidth=0.9, linestyle=":")
+            axis.set(xlabel="s of (1 - s) $w_1$ + s $w_2$", ylabel=style.axis_of(metric, ""))
+            axis.grid(alpha=0.3)
+            axis.legend(loc="best")
+        first, second = found["labels"]
+        figure.supxlabel(f"s = 0: {first};  s = 1: {second};  their distance {found['distance']:.3g}", fontsize=8)
+    return figure

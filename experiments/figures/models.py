@@ -1,0 +1,111 @@
+"""Models out of runs' directories, by address: `runs/fedavg@300:wima50`."""
+
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fedwin.errors import UserError
+from fedwin.runs import directory as directories
+from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.trained import Trained, load
+
+# DIR[@ROUND][:READOUT]; a directory itself may hold either sign.
+_ADDRESS = re.compile(r"(?P<directory>.+?)(?:@(?P<round>\d+))?(?::(?P<readout>[^/:@]+))?")
+
+
+class Address(NamedTuple):
+    """Which model of which run.
+
+    Attributes:
+      directory: the run's.
+      round: of which checkpoint; None: the newest.
+      readout: 'model', or the name of a read-out.
+    """
+
+    directory: str
+    round: int | None = None
+    readout: str = "model"
+
+    @property
+    def label(self) -> str:
+        """What a picture calls it."""
+        name = pathlib.Path(self.directory).resolve().name
+        name = name if self.readout == "model" else f"{name}: {self.readout}"
+        return name if self.round is None else f"{name}, round {self.round}"
+
+
+def address(text: str) -> Address:
+    """Reads `DIR`, `DIR@ROUND`, `DIR:READOUT` or `DIR@ROUND:READOUT`.
+
+    Raises:
+      UserError: there is no such directory.
+    """
+    if pathlib.Path(text).is_dir():
+        return Address(text)
+    match = _ADDRESS.fullmatch(text)
+    if not match or not pathlib.Path(match["directory"]).is_dir():
+        raise UserError(f"{text}: there is no such run; write DIR, DIR@ROUND or DIR@ROUND:READOUT.")
+    return Address(match["directory"], int(match["round"]) if match["round"] else None, match["readout"] or "model")
+
+
+def rounds_of(directory: str | pathlib.Path, seed: int = 0) -> list[int]:
+    """Returns the rounds of a run's checkpoints.
+
+    Raises:
+      UserError: it has none.
+    """
+    directories.read(pathlib.Path(directory))
+    rounds = Checkpoints(pathlib.Path(directory) / "checkpoints" / f"seed_{seed}").rounds()
+    if not rounds:
+        raise UserError(f"{directory} has no checkpoint of seed {seed}; kept curves alone hold no model.")
+    return rounds
+
+
+def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = None) -> list[Trained]:
+    """Returns trained models; a data set that several runs share is read once.
+
+    Args:
+      addresses: of the models.
+      seed: whose runs.
+      data_dir: where the data set's files are now; None: where they were.
+
+    Raises:
+      UserError: a run, checkpoint or read-out that is not there, or models of several networks.
+    """
+    out: list[Trained] = []
+    datasets: dict[Any, Any] = {}
+    for one in addresses:
+        config = directories.read(pathlib.Path(one.directory)).config
+        key = config["dataset"], data_dir or config["data_dir"]
+        found = load(one.directory, seed, one.round, one.readout, data_dir=data_dir, dataset=datasets.get(key))
+        datasets[key] = found.trial.dataset
+        out.append(found)
+    return out
+
+
+def labelled(addresses: Sequence[Address], found: Sequence[Trained]) -> dict[str, Trained]:
+    """Returns label -> model; labels say what tells the models apart.
+
+    Raises:
+      UserError: the same model twice.
+    """
+    if len(addresses) > 1 and len({one.directory for one in addresses}) == 1:
+        # One run: its name says nothing.
+        names = [
+            f"round {model.round}" + ("" if one.readout == "model" else f": {one.readout}")
+            for one, model in zip(addresses, found)
+        ]
+    else:
+        names = [one.label for one in addresses]
+        if len(set(names)) < len(names):
+            names = [f"{one.directory}@{model.round}:{one.readout}" for one, model in zip(addresses, found)]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"'{name}' is given twice; give different models.")
+    return dict(zip(names, found))
+
+
+def variables(models: Mapping[str, Trained]) -> dict[str, Any]:
+    """Returns label -> parameters and statistics."""
+    return {label: model.variables for label, model in models.items()}

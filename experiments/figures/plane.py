@@ -1,0 +1,155 @@
+"""Loss and error on the plane through three models."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedwin import analysis
+from fedwin.errors import UserError
+from fedwin.runs.trained import Trained
+
+from . import probing, style
+
+KIND = "plane"
+# Contours end at this quantile: a corner of the plane far from all models would take all colours.
+HIGHEST_SHOWN = 0.9
+LEVELS = 16
+# Axes have one scale, as distances should, unless the picture became a strip.
+MOST_OBLONG = 2.2
+
+
+def compute(
+    trained: Trained,
+    corners: Mapping[str, Any],
+    further: Mapping[str, Any] | None = None,
+    *,
+    points: int = 21,
+    margin: float = 0.2,
+    mean: bool = True,
+    split: str = "test",
+    count: int = 0,
+    recompute: int = 0,
+    chunk: int = 1,
+) -> dict[str, Any]:
+    """Returns loss and error on a grid, at the models themselves and at others that are projected onto the plane.
+
+    All of them are evaluated in one compiled program and one dispatch.
+
+    Args:
+      trained: whose network and data set.
+      corners: label -> Variables of the three models that span the plane.
+      further: label -> Variables of models that lie elsewhere.
+      points: of the grid along either axis.
+      margin: how far the grid goes beyond the models.
+      mean: whether the plain mean of the three, which lies in the plane, is a point too.
+      split: 'test' or 'train', whose examples.
+      count: how many of them, one fixed draw; 0: all.
+      recompute: training examples for BatchNorm's statistics; 0: they are mixed like the weights.
+      chunk: points that are evaluated side by side.
+
+    Raises:
+      UserError: not three models, models on one line, or none finite.
+    """
+    if len(corners) != 3:
+        raise UserError(f"plane: {len(corners)} model(s) where three span a plane.")
+    further = dict(further or {})
+    through = analysis.plane(*corners.values())
+    a, b = analysis.grid(through, margin, points)
+    rows = [_coefficients(through, x, y) for y in b for x in a]
+    rows += [*np.eye(3), *([np.full(3, 1 / 3)] if mean else [])]
+    inside = np.pad(rows, ((0, 0), (0, len(further))))
+    every = np.concatenate([inside, np.eye(3 + len(further))[3:]])
+    evaluate, batches = probing.probe(trained, [split], count, recompute)
+    models = [*corners.values(), *further.values()]
+    metrics = probing.readable(analysis.mixtures(models, every, evaluate, batches, chunk=chunk), split)
+    size = len(a) * len(b)
+    surface = {name: style.plain(metrics[name][:size].reshape(len(b), len(a))) for name in ("loss", "error")}
+    coordinates = analysis.corners(through)
+    middle = [("mean of the three", "mean", coordinates.mean(0), 0.0)] if mean else []
+    named = [(label, "corner", at, 0.0) for label, at in zip(corners, coordinates)] + middle
+    for label, model in further.items():
+        place = analysis.place(through, model)
+        named.append((label, "further", (place.a, place.b), place.residual))
+    marks = [
+        {"label": label, "role": role, "a": float(at[0]), "b": float(at[1]), "residual": residual}
+        | {name: style.plain(metrics[name][size + number]) for name in ("loss", "error")}
+        for number, (label, role, at, residual) in enumerate(named)
+    ]
+    examples = int(batches[split]["mask"].sum())
+    return {"kind": KIND, "split": split, "examples": examples, "a": a.tolist(), "b": b.tolist()} | surface | {
+        "points": marks,
+        "evaluations": len(every),
+    }  # fmt: skip
+
+
+def _coefficients(through: analysis.Plane, a: float, b: float) -> np.ndarray:
+    """Returns how the point (a, b) is mixed from the three models, as `analysis.point` does it."""
+    third = b / through.b3
+    second = (a - third * through.a3) / through.a2
+    return np.array([1 - second - third, second, third])
+
+
+def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
+    """Draws contours of loss and of error, triangles at the three models and a white cross at their mean.
+
+    Args:
+      found: what `compute` returned.
+      path: where the picture goes; None: nowhere.
+      title: the line above it.
+
+    Returns:
+      The matplotlib figure.
+    """
+    a, b = np.array(found["a"]), np.array(found["b"])
+    oblong = (a[-1] - a[0]) / (b[-1] - b[0])
+    entries = len(found["points"])
+    with style.panels(path, title, columns=2, width=0.85 * style.WIDTH, height=style.HEIGHT + 0.17 * entries) as (
+        figure,
+        grid,
+    ):
+        for axis, metric in zip(grid[0], ("loss", "error")):
+            values = style.scaled(metric, found[metric])
+            levels = _levels(values)
+            shown = axis.contourf(a, b, values, levels, cmap="viridis_r", extend="both")
+            axis.contour(a, b, values, levels, colors="white", linewidths=0.3, alpha=0.6)
+            bar = figure.colorbar(shown, ax=axis, shrink=0.8, format="%.3g")
+            bar.set_label(style.axis_of(metric, found["split"]))
+            for number, mark in enumerate(found["points"]):
+                axis.plot(mark["a"], mark["b"], linestyle="none", **_marker(number, mark["role"]))
+            if 1 / MOST_OBLONG < oblong < MOST_OBLONG:
+                axis.set_aspect("equal")
+            axis.set(xlabel="distance along u", ylabel="distance along v")
+        handles = grid[0, 0].get_lines()
+        labels = [_told(mark) for mark in found["points"]]
+        figure.legend(handles, labels, loc="outside lower center", ncols=1, frameon=False)
+    return figure
+
+
+def _levels(values: np.ndarray) -> np.ndarray:
+    """Returns where contours are drawn: close where it is low, up to a quantile."""
+    finite = values[np.isfinite(values)]
+    low, high = float(finite.min()), float(np.quantile(finite, HIGHEST_SHOWN))
+    high = high if high > low else low + 1e-9
+    return low + (high - low) * np.linspace(0, 1, LEVELS) ** 1.5
+
+
+def _marker(number: int, role: str) -> dict[str, Any]:
+    edge = {"markeredgecolor": "white", "markeredgewidth": 0.8}
+    if role == "corner":
+        return {"marker": "^", "color": style.COLOURS[1 + number], "markersize": 9, **edge}
+    if role == "mean":
+        # A white cross would not show in the legend: it has a dark edge.
+        return {"marker": "X", "color": "white", "markersize": 8, "markeredgecolor": "black", "markeredgewidth": 0.9}
+    return {"marker": style.MARKERS[1 + number % 5], "color": style.COLOURS[number % 7], "markersize": 7.5, **edge}
+
+
+def _told(mark: dict[str, Any]) -> str:
+    """Returns a line of the legend: the model, its own numbers, and how far it is from the plane."""
+    numbers = [f"{mark['label']}: loss {mark['loss']:.3g}" if mark["loss"] is not None else f"{mark['label']}: no loss"]
+    if mark["error"] is not None:
+        numbers.append(f"error {style.PERCENT * mark['error']:.1f} %")
+    if mark["role"] == "further":
+        numbers.append(f"{mark['residual']:.3g} away from the plane")
+    return ", ".join(numbers)

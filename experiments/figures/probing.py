@@ -1,0 +1,121 @@
+"""Measuring models of a run on its examples, many models in one compiled program."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedwin.analysis import recomputed
+from fedwin.data.reader import ExampleSource
+from fedwin.engine import evaluate, sampling
+from fedwin.errors import UserError
+from fedwin.runs.trained import Trained
+
+SPLITS = ("train", "test")
+
+
+def examples(trained: Trained, split: str = "test", count: int = 0) -> dict[str, np.ndarray]:
+    """Returns examples of a run's data set, one fixed draw.
+
+    Args:
+      trained: a model of the run.
+      split: 'test', or 'train': those of its clients together.
+      count: how many; 0: all, and of the test examples as many as the run was evaluated on.
+    """
+    dataset = trained.trial.dataset
+    if split == "test":
+        return evaluate.held_out(dataset, count or trained.trial.config.eval_examples)
+    dealt = np.sort(trained.trial.federations[trained.seed].partition.order)
+    if 0 < count < len(dealt):
+        dealt = np.sort(np.random.Generator(np.random.PCG64(0)).choice(dealt, count, replace=False))
+    return gathered(trained, dealt)
+
+
+def gathered(trained: Trained, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the training examples of these rows, in their order."""
+    names = ("x", "y", "domain") if trained.trial.dataset.domain_names else ("x", "y")
+    with ExampleSource(
+        {n: trained.trial.dataset.train[n] for n in names if n in trained.trial.dataset.train}
+    ) as source:
+        return source.gather(np.asarray(rows))
+
+
+def probe(
+    trained: Trained, splits: Sequence[str] = ("test",), count: int = 0, recompute: int = 0
+) -> tuple[Callable, dict[str, Any]]:
+    """Returns (evaluate, batches) for `analysis.mixtures`: evaluate(variables, batches) -> split -> loss, accuracy ...
+
+    Args:
+      trained: whose network, preparation and data set.
+      splits: of SPLITS.
+      count: examples of each; 0: all.
+      recompute: on so many training examples, statistics of BatchNorm are measured for every mixture; 0: mixed.
+    """
+    dataset = trained.trial.dataset
+    calibration = _batches(trained, examples(trained, "train", recompute)) if recompute else []
+    batches, probes = {}, {}
+    for split in splits:
+        batches[split] = evaluate.batches(examples(trained, split, count), trained.trial.config.eval_batch_size)
+        measure = evaluate.measure_of(dataclasses.replace(dataset, test=getattr(dataset, split)))
+        probes[split] = evaluate.make_probe(trained.model, trained.normalise, measure)
+
+    def measured(variables, batches):
+        if calibration:
+            variables = recomputed(trained.model, variables, calibration)
+        return {split: probes[split]({"it": variables}, batches[split])["it"] for split in batches}
+
+    return measured, batches
+
+
+def _batches(trained: Trained, found: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Returns prepared batches as the network reads them."""
+    size = trained.trial.config.eval_batch_size
+    packed = evaluate.batches(found, min(size, len(found["y"])))
+    pick = lambda i: {name: values[i] for name, values in packed.items()}
+    return [dict(trained.normalise(pick(i))) for i in range(len(packed["mask"]))]
+
+
+def logits(trained: Trained, models: Sequence, x) -> np.ndarray:
+    """Returns the outputs of several models on the same examples [M, N, C], in one compiled program.
+
+    Args:
+      trained: whose network and preparation.
+      models: Variables.
+      x: examples as the data set stores them [N, ...].
+
+    Raises:
+      UserError: the data set is one of sequences.
+    """
+    if trained.trial.dataset.task != "classification":
+        raise UserError(f"'{trained.trial.dataset.name}' has no classes; this picture needs a classification.")
+    packed = evaluate.batches({"x": np.asarray(x)}, trained.trial.config.eval_batch_size)["x"]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *models)
+
+    @jax.jit
+    def program(stacked, packed):
+        def one(variables):
+            network = lambda x: trained.model.apply(variables, trained.normalise({"x": x}), None, False).logits
+            return jax.lax.map(network, packed)
+
+        return jax.lax.map(one, stacked)
+
+    found = np.asarray(program(stacked, packed))
+    return found.reshape(len(models), -1, found.shape[-1])[:, : len(x)]
+
+
+def cohort(trained: Trained, clients: Sequence[int] = (), most: int = 10) -> list[int]:
+    """Returns the clients that were asked for, else those of the round after the checkpoint, `most` of them."""
+    if clients:
+        return list(clients)
+    setting = trained.trial.setting
+    drawn = sampling.cohort(trained.seed, trained.round, setting.num_clients, setting.clients_per_round)
+    return sorted(int(client) for client in drawn)[:most]
+
+
+def readable(metrics: Mapping[str, Any], split: str) -> dict[str, np.ndarray]:
+    """Returns the numbers of a split, with 'error' = 1 - accuracy beside them."""
+    found = dict(metrics[split])
+    return found | {"error": 1 - found["accuracy"]}
