@@ -19,11 +19,14 @@ from absl import flags
 
 from fedwin.engine import devices
 from fedwin.errors import UserError
+from fedwin.runs.config import MOST
 
 from . import binary
 from .figures import kept, orders, style
 
 TAKES_WORDS = True
+# A quarter of a million evaluations.
+MOST_POINTS = 500
 
 
 def define_flags() -> dict[str, list[str]]:
@@ -32,15 +35,17 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string("title", "", "The line above the picture.")
     flags.DEFINE_list("labels", [], "A name per run or model; by default from their directories.")
     flags.DEFINE_string("data_dir", None, "Folder of the data set's files, if they have moved.")
-    flags.DEFINE_integer("seed", 0, "Whose checkpoints, or the seed of partitions.", lower_bound=0)
+    flags.DEFINE_integer("seed", 0, "Whose checkpoints, or the seed of partitions.", lower_bound=0, upper_bound=MOST)
     flags.DEFINE_list("clients", [], "Which clients train or are shown: 3,7,11; by default those of the next round.")
     flags.DEFINE_integer("round", None, "forgetting: of which checkpoint; by default the newest.", lower_bound=0)
     flags.DEFINE_list("rounds", [], "factors: of which checkpoints; by default all.")
     flags.DEFINE_integer("replicas", 2, "factors: how often every client trains.", lower_bound=1)
     flags.DEFINE_integer("examples", 0, "Evaluate on so many examples, one fixed draw; 0: all.", lower_bound=0)
-    flags.DEFINE_integer("points", 0, "plane, line: points along an axis; 0: 21 and 41.", lower_bound=0)
+    flags.DEFINE_integer(
+        "points", 0, "plane, line: points along an axis; 0: 21 and 41.", lower_bound=0, upper_bound=MOST_POINTS
+    )
     flags.DEFINE_integer("recompute", 0, "plane, line: training examples for BatchNorm's statistics.", lower_bound=0)
-    flags.DEFINE_integer("chunk", 1, "plane, line: points that are evaluated side by side.", lower_bound=1)
+    flags.DEFINE_integer("chunk", 0, "plane, line: points side by side; 0: as the device likes it.", lower_bound=0)
     flags.DEFINE_list("readouts", [], "smoothness, targets, sweeps: which models; by default all of every run.")
     flags.DEFINE_string("metric", "accuracy", "smoothness, targets, sweeps: which number.")
     flags.DEFINE_integer("last", 100, "smoothness, sweeps: over so many last rounds.", lower_bound=1)

@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,7 +114,10 @@ def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
 
 def _line(axis, number: int, rounds: np.ndarray, values: np.ndarray, label: str, count: int) -> None:
     look = style.look(number)
-    mean, std = np.nanmean(values, 0), np.nanstd(values, 0)
+    with warnings.catch_warnings():
+        # A round in which every seed was NaN has no mean, and leaves a gap.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        mean, std = np.nanmean(values, 0), np.nanstd(values, 0)
     if len(values) > 1:
         axis.fill_between(rounds, mean - std, mean + std, color=look["color"], alpha=0.15, linewidth=0)
         for seed in values:

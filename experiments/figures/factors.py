@@ -55,6 +55,8 @@ def compute(
     """
     if replicas < 1:
         raise UserError(f"factors: replicas={replicas}; every client trains once at least.")
+    if len(clients) == 1:
+        raise UserError("factors: 1 client; with fewer than two nothing is averaged.")
     planned = {}
     for label, directory in runs.items():
         have = rounds_of(directory, seed)

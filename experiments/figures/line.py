@@ -27,7 +27,7 @@ def compute(
     splits: Sequence[str] = probing.SPLITS,
     count: int = 0,
     recompute: int = 0,
-    chunk: int = 1,
+    chunk: int | None = None,
 ) -> dict[str, Any]:
     """Returns loss and accuracy of (1 - s) w_1 + s w_2, evaluated in one compiled program.
 
@@ -38,7 +38,7 @@ def compute(
       splits: whose examples, 'train' and 'test'.
       count: how many of each, one fixed draw; 0: all.
       recompute: training examples for BatchNorm's statistics; 0: they are mixed like the weights.
-      chunk: points that are evaluated side by side.
+      chunk: points that are evaluated side by side; None: as the device likes it.
 
     Raises:
       UserError: not two models, or two of different networks.

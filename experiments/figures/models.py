@@ -1,14 +1,16 @@
 """Models out of runs' directories, by address: `runs/fedavg@300:wima50`."""
 
+import os
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedwin.errors import UserError
-from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.trained import Trained, load
+
+from .trials import config_of
 
 # DIR[@ROUND][:READOUT]; a directory itself may hold either sign.
 _ADDRESS = re.compile(r"(?P<directory>.+?)(?:@(?P<round>\d+))?(?::(?P<readout>[^/:@]+))?")
@@ -41,10 +43,10 @@ def address(text: str) -> Address:
     Raises:
       UserError: there is no such directory.
     """
-    if pathlib.Path(text).is_dir():
+    if os.path.isdir(text):
         return Address(text)
     match = _ADDRESS.fullmatch(text)
-    if not match or not pathlib.Path(match["directory"]).is_dir():
+    if not match or not os.path.isdir(match["directory"]):
         raise UserError(f"{text}: there is no such run; write DIR, DIR@ROUND or DIR@ROUND:READOUT.")
     return Address(match["directory"], int(match["round"]) if match["round"] else None, match["readout"] or "model")
 
@@ -55,7 +57,7 @@ def rounds_of(directory: str | pathlib.Path, seed: int = 0) -> list[int]:
     Raises:
       UserError: it has none.
     """
-    directories.read(pathlib.Path(directory))
+    config_of(directory)
     rounds = Checkpoints(pathlib.Path(directory) / "checkpoints" / f"seed_{seed}").rounds()
     if not rounds:
         raise UserError(f"{directory} has no checkpoint of seed {seed}; kept curves alone hold no model.")
@@ -76,7 +78,7 @@ def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = N
     out: list[Trained] = []
     datasets: dict[Any, Any] = {}
     for one in addresses:
-        config = directories.read(pathlib.Path(one.directory)).config
+        config = config_of(one.directory)
         key = config["dataset"], data_dir or config["data_dir"]
         found = load(one.directory, seed, one.round, one.readout, data_dir=data_dir, dataset=datasets.get(key))
         datasets[key] = found.trial.dataset

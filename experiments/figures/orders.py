@@ -1,5 +1,6 @@
 """What `fedwin figure KIND RUN ...` means: words and flags become a call of `compute`, and a title."""
 
+import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,7 +34,7 @@ def _directories(words: Sequence[str], given: Sequence[str]) -> dict[str, str]:
       UserError: there is no such run, or not one label each.
     """
     for word in words:
-        if not pathlib.Path(word).is_dir():
+        if not os.path.isdir(word):
             raise UserError(f"{word}: there is no such run; name its directory.")
     names = list(given) or [pathlib.Path(word).resolve().name for word in words]
     if not given and len(set(names)) < len(names):
@@ -73,7 +74,7 @@ def _of_plane(words: Sequence[str], known) -> Found:
         corners, further, told = dict(items[:3]), dict(items[3:]), "three models"
     options = {"points": known.points} if known.points else {}
     found = plane.compute(
-        trained, corners, further, count=known.examples, recompute=known.recompute, chunk=known.chunk, **options
+        trained, corners, further, count=known.examples, recompute=known.recompute, chunk=known.chunk or None, **options
     )
     return found, f"{trained.trial.dataset.name}: the plane through {told}"
 
@@ -83,7 +84,7 @@ def _of_line(words: Sequence[str], known) -> Found:
         raise UserError(f"line: {len(words)} model(s) where two have a line; name two.")
     trained, named = _models(words, known)
     s = np.linspace(line.BEGIN, line.END, known.points).tolist() if known.points else None
-    found = line.compute(trained, named, s, count=known.examples, recompute=known.recompute, chunk=known.chunk)
+    found = line.compute(trained, named, s, count=known.examples, recompute=known.recompute, chunk=known.chunk or None)
     return found, f"{trained.trial.dataset.name}: from {' to '.join(named)}"
 
 
@@ -145,7 +146,7 @@ def _of_sweeps(words: Sequence[str], known) -> Found:
 
 def _of_labels(words: Sequence[str], known) -> Found:
     clients = _numbers("clients", known.clients, int)
-    runs = [word for word in words if pathlib.Path(word).is_dir()]
+    runs = [word for word in words if os.path.isdir(word)]
     partitions = [word for word in words if word not in runs]
     # A path that is not there is no partition either.
     for word in partitions:

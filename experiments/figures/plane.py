@@ -31,7 +31,7 @@ def compute(
     split: str = "test",
     count: int = 0,
     recompute: int = 0,
-    chunk: int = 1,
+    chunk: int | None = None,
 ) -> dict[str, Any]:
     """Returns loss and error on a grid, at the models themselves and at others that are projected onto the plane.
 
@@ -47,7 +47,7 @@ def compute(
       split: 'test' or 'train', whose examples.
       count: how many of them, one fixed draw; 0: all.
       recompute: training examples for BatchNorm's statistics; 0: they are mixed like the weights.
-      chunk: points that are evaluated side by side.
+      chunk: points that are evaluated side by side; None: as the device likes it.
 
     Raises:
       UserError: not three models, models on one line, or none finite.
@@ -66,22 +66,29 @@ def compute(
     metrics = probing.readable(analysis.mixtures(models, every, evaluate, batches, chunk=chunk), split)
     size = len(a) * len(b)
     surface = {name: style.plain(metrics[name][:size].reshape(len(b), len(a))) for name in ("loss", "error")}
-    coordinates = analysis.corners(through)
-    middle = [("mean of the three", "mean", coordinates.mean(0), 0.0)] if mean else []
-    named = [(label, "corner", at, 0.0) for label, at in zip(corners, coordinates)] + middle
-    for label, model in further.items():
-        place = analysis.place(through, model)
-        named.append((label, "further", (place.a, place.b), place.residual))
+    named = _places(through, list(corners), further, mean)
     marks = [
-        {"label": label, "role": role, "a": float(at[0]), "b": float(at[1]), "residual": residual}
-        | {name: style.plain(metrics[name][size + number]) for name in ("loss", "error")}
-        for number, (label, role, at, residual) in enumerate(named)
+        mark | {name: style.plain(metrics[name][size + number]) for name in ("loss", "error")}
+        for number, mark in enumerate(named)
     ]
-    examples = int(batches[split]["mask"].sum())
-    return {"kind": KIND, "split": split, "examples": examples, "a": a.tolist(), "b": b.tolist()} | surface | {
-        "points": marks,
-        "evaluations": len(every),
-    }  # fmt: skip
+    sizes = {"examples": int(batches[split]["mask"].sum()), "evaluations": len(every)}
+    axes = {"a": a.tolist(), "b": b.tolist()}
+    return {"kind": KIND, "split": split, **sizes, **axes, **surface, "points": marks}
+
+
+def _places(
+    through: analysis.Plane, corners: list[str], further: Mapping[str, Any], mean: bool
+) -> list[dict[str, Any]]:
+    """Returns where the models are, in the order in which they are evaluated."""
+    coordinates = analysis.corners(through)
+    places = [(label, "corner", *at, 0.0) for label, at in zip(corners, coordinates)]
+    if mean:
+        places.append(("mean of the three", "mean", *coordinates.mean(0), 0.0))
+    places += [(label, "further", *analysis.place(through, model)) for label, model in further.items()]
+    return [
+        {"label": label, "role": role, "a": float(a), "b": float(b), "residual": residual}
+        for label, role, a, b, residual in places
+    ]
 
 
 def _coefficients(through: analysis.Plane, a: float, b: float) -> np.ndarray:

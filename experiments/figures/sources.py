@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import pathlib
 import zlib
 from collections.abc import Iterable, Sequence
@@ -9,8 +10,9 @@ from typing import Any, NamedTuple
 
 from fedwin.errors import UserError
 from fedwin.registry import nearest
-from fedwin.runs import directory as directories
 from fedwin.runs.logbook import read_lines
+
+from .trials import config_of
 
 KEPT = ".jsonl.gz"
 
@@ -49,8 +51,8 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
       UserError: there is no such run, it has no evaluation yet, or the file is damaged.
     """
     path = pathlib.Path(path)
-    if path.is_dir():
-        config = directories.read(path).config
+    if os.path.isdir(path):
+        config = config_of(path)
         header, lines = (
             {"label": path.resolve().name, "config": config, "directory": str(path)},
             read_lines(path / "metrics.jsonl"),

@@ -1,6 +1,7 @@
 """What a run's directory says about data and traffic, without a checkpoint."""
 
 import dataclasses
+import os
 import pathlib
 from typing import Any
 
@@ -10,6 +11,13 @@ from fedwin.errors import UserError
 from fedwin.runs import directory as directories
 from fedwin.runs.build import Trial, prepare
 from fedwin.runs.config import Config
+
+
+def config_of(directory: str | pathlib.Path) -> dict[str, Any]:
+    """Returns the flags of a run; raises UserError where there is none."""
+    if not os.path.isfile(os.path.join(directory, "config.json")):
+        raise UserError(f"{directory}: this is not the directory of a run; `fedwin list runs` shows them.")
+    return directories.read(pathlib.Path(directory)).config
 
 
 def trial_of(directory: str | pathlib.Path, data_dir: str | None = None) -> Trial:
@@ -22,7 +30,7 @@ def trial_of(directory: str | pathlib.Path, data_dir: str | None = None) -> Tria
     Raises:
       UserError: there is no run, or its data are not there.
     """
-    said = directories.read(pathlib.Path(directory)).config
+    said = config_of(directory)
     fields = {field.name for field in dataclasses.fields(Config)}
     config = Config(**{name: value for name, value in said.items() if name in fields})
     if data_dir is not None:

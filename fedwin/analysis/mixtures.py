@@ -9,8 +9,11 @@ import numpy as np
 from fedwin.analysis import models as checked
 from fedwin.errors import UserError
 
+# Rows side by side where a single small network leaves a device idle.
+CHUNK = 16
 
-def mixtures(models: Sequence, coefficients, evaluate: Callable, *arguments, chunk: int = 1):
+
+def mixtures(models: Sequence, coefficients, evaluate: Callable, *arguments, chunk: int | None = None):
     """Evaluates w(c) = sum_i c_i w_i for every row c; one compilation and one dispatch, whatever the number of rows.
 
     Mixtures are made on the device where they are evaluated, one chunk at a time, so that a plane of a thousand points
@@ -27,7 +30,8 @@ def mixtures(models: Sequence, coefficients, evaluate: Callable, *arguments, chu
       coefficients: c [n, m].
       evaluate: (model, *arguments) -> tree of numbers; it is traced.
       *arguments: trees of arrays for `evaluate`, such as batches of examples.
-      chunk: rows that are evaluated side by side (vmapped).
+      chunk: rows that are evaluated side by side (vmapped); None: CHUNK, but one by one on CPUs, where a network
+        fills the cores by itself and several convolutions at once are slower.
 
     Returns:
       The tree of `evaluate` with a leading axis, float64 [n].
@@ -40,6 +44,8 @@ def mixtures(models: Sequence, coefficients, evaluate: Callable, *arguments, chu
     checked.check_alike(models)
     if rows.shape[1] != len(models):
         raise UserError(f"mixtures: rows of {rows.shape[1]} coefficient(s) for {len(models)} model(s).")
+    if chunk is None:
+        chunk = 1 if jax.default_backend() == "cpu" else CHUNK
     if chunk < 1:
         raise UserError(f"mixtures: chunk={chunk}; at least 1 row at a time.")
     for number, model in enumerate(models):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedwin import analysis
-from tests.analysis.common import DATA, check_refused
+from tests.analysis.common import DATA, RANDOM, check_refused
 
 
 def test_golden_g16_metrics(same):
@@ -39,3 +39,19 @@ def test_curves():
 )
 def test_bad_input_is_one_line(call, words):
     check_refused(call, words)
+
+
+def test_round_to_round_std_is_that_of_independent_scatter_and_not_of_a_trend():
+    noise = 0.03 * RANDOM(0).standard_normal(4000)
+    for level in (0.5, np.linspace(0.2, 0.9, 4000)):
+        assert analysis.round_to_round_std(level + noise) == pytest.approx(0.03, rel=0.05)
+    assert analysis.round_to_round_std([0.1, 0.3]) == pytest.approx(np.std([0.1, 0.3], ddof=1))
+
+
+def test_round_to_round_std_compares_rounds_of_one_distance_only():
+    accuracy, rounds = [0.1, 0.5, 0.9, 0.8, 0.6], [0, 5, 10, 11, 12]
+    assert analysis.round_to_round_std(accuracy, rounds) == pytest.approx(np.sqrt((0.1**2 + 0.2**2) / 4))
+    assert analysis.round_to_round_std(accuracy, rounds, step=5) == pytest.approx(np.sqrt(0.4**2 / 2))
+    check_refused(lambda: analysis.round_to_round_std(accuracy, rounds, step=3), "3 round(s) apart")
+    check_refused(lambda: analysis.round_to_round_std(accuracy, [1, 2]), "2 rounds, 5 accuracies")
+    check_refused(lambda: analysis.round_to_round_std([0.1]), "evaluate more often")

@@ -13,6 +13,8 @@ from experiments import (
     cite,
     cli,
     compare,
+    curve_picture,
+    figure,
     helptext,
     listing,
     partition,
@@ -77,7 +79,9 @@ def test_an_unknown_word_is_one_line(capsys):
 
 
 @pytest.mark.parametrize(
-    "binary", [bench, compare, partition, prepare, stream_demo, sweep, train], ids=lambda m: m.__name__
+    "binary",
+    [bench, compare, curve_picture, figure, partition, prepare, stream_demo, sweep, train],
+    ids=lambda m: m.__name__,
 )
 def test_help_fits_two_screens(binary, own):
     groups = binary.define_flags() if binary not in (compare, sweep, train) else binary.define_flags(own)

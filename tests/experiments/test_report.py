@@ -2,9 +2,7 @@
 
 import json
 
-import numpy as np
-
-from experiments import curves, report, run_list
+from experiments import report, run_list
 from experiments.text import columns
 
 
@@ -45,30 +43,6 @@ def test_diverged_seeds_are_named():
 def test_wide_columns_are_cut():
     lines = columns([("a", "b"), ("x" * 200, "y")]).splitlines()
     assert max(map(len, lines)) <= 120 and lines[2].endswith("...  y")
-
-
-def test_curves_are_equally_dense_everywhere():
-    lines = [{"seed": s, "round": r, "model": {"accuracy": r / 10}} for s in (0, 1) for r in (0, 5, 10, 11, 12, 15)]
-    rounds, values = curves.curves(lines, "model", every=5)
-    assert rounds.tolist() == [0, 5, 10, 15] and values.shape == (2, 4)
-    assert np.array_equal(curves.curves(lines, "model")[0], [0, 5, 10, 11, 12, 15])
-
-
-def test_a_diverged_seed_is_in_no_curve():
-    lines = [{"seed": s, "round": r, "model": {"accuracy": s, "loss": 1.0}} for s in (0, 1) for r in (0, 5)]
-    lines += [{"seed": 0, "round": 10, "model": {"accuracy": 0, "loss": 1.0}}]
-    rounds, values = curves.curves(lines, "model")
-    assert rounds.tolist() == [0, 5, 10] and values.tolist() == [[0, 0, 0]]
-    lines += [{"seed": 1, "round": 10, "model": {"accuracy": 1, "loss": "nan"}}]
-    assert curves.curves(lines, "model")[1].tolist() == [[0, 0, 0]]
-    alone = [line for line in lines if line["seed"] == 1]
-    assert curves.curves(alone, "model")[1].tolist() == [[1, 1, 1]]
-
-
-def test_the_picture_has_its_whole_axis(tmp_path):
-    path = tmp_path / "p.png"
-    curves.draw([("label", np.arange(3), np.full((2, 3), 0.5))], path, "title")
-    assert path.stat().st_size > 1000
 
 
 def test_runs_below_a_folder(tmp_path):

@@ -1,0 +1,24 @@
+"""What the tests of pictures share."""
+
+import json
+
+import numpy as np
+from PIL import Image
+
+from experiments.figures import kept
+
+
+def drawn(found, tmp_path):
+    """Checks that a result survives JSON unchanged and that what is read back makes a picture that is not blank."""
+    kept.keep(tmp_path / "kept.json", found, "Title")
+    again, title = kept.read(tmp_path / "kept.json")
+    assert title == "Title" and again == found == json.loads(json.dumps(found, allow_nan=False))
+    kept.redraw(tmp_path / "kept.json", tmp_path / "picture.png")
+    pixels = np.asarray(Image.open(tmp_path / "picture.png").convert("L"))
+    assert min(pixels.shape) > 100 and pixels.std() > 5
+    return pixels
+
+
+def line(seed, round, accuracy, loss=1.0, readout="model"):
+    """A line of metrics.jsonl."""
+    return {"seed": seed, "round": round, readout: {"accuracy": accuracy, "loss": loss}}

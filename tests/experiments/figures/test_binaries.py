@@ -1,0 +1,119 @@
+"""`fedwin figure` and `fedwin curves`: from words to files, and one line for whatever is wrong."""
+
+import json
+
+import pytest
+
+from experiments.figures import models
+from fedwin.errors import UserError
+from tests.misuse import calls
+
+REFUSED = [
+    ("figure", "fedwin figure plane|line"),
+    ("figure plain RUN", "'plain' | 'plane'"),
+    ("figure curves RUN", "fedwin curves"),
+    ("figure plane", "of which runs"),
+    ("figure plane RUN RUN", "2 model(s) | three"),
+    ("figure plane RUN --clients=0,1", "three clients"),
+    ("figure plane RUN --clients=0,1,99", "0..7"),
+    ("figure plane RUN --clients=a,b,c", "--clients=a,b,c | integers"),
+    ("figure plane RUN@1 RUN@1 RUN@2", "'round 1' is given twice"),
+    ("figure plane RUN@1 RUN@2 RUN@9", "no checkpoint of round 9 | 0, 1, 2, 3, 4"),
+    ("figure plane RUN@1 RUN@2 RUN@3:ema", "readout='ema' | wima2"),
+    ("figure plane RUN@1 RUN@2 gone", "gone | no such run"),
+    ("figure plane RUN@1 RUN@2 RUN@3 --points=1", "points=1"),
+    ("figure line RUN", "1 model(s)"),
+    ("figure line RUN gone@3", "gone@3 | no such run"),
+    ("figure line RUN folder", "not the directory of a run"),
+    ("figure line RUN@1 RUN@2 --out=gone/x.png", "no folder gone"),
+    ("figure line RUN@1 RUN@2 --out=x.xyz", "png"),
+    ("figure line RUN@1 RUN@2 --labels=one", "1 label(s)"),
+    ("figure factors gone", "gone | no such run"),
+    ("figure factors folder", "not the directory of a run"),
+    ("figure factors bare", "bare has no checkpoint"),
+    ("figure factors RUN --rounds=x", "--rounds=x | integers"),
+    ("figure forgetting bare", "bare has no checkpoint"),
+    ("figure forgetting RUN --seed=3", "no checkpoint of seed 3"),
+    ("figure smoothness gone", "gone | neither"),
+    ("figure smoothness RUN --step=9", "9 round(s) apart"),
+    ("figure targets RUN", "--target=0.6"),
+    ("figure targets RUN --target=x", "--target=x | numbers"),
+    ("figure targets RUN --target=0.5 --readouts=wima3", "'wima3' | 'wima2'"),
+    ("figure sweeps RUN", "--parameter"),
+    ("figure labels dirichlt:alpha=1", "dirichlet"),
+    ("figure labels iid --dataset=nosuch", "unknown dataset 'nosuch'"),
+    ("figure labels iid --clients=1000", "0..99"),
+    ("figure odd.json", "not a kept figure"),
+    ("figure part.json", "whole figure"),
+    ("figure gone.json", "can't be read"),
+    ("curves", "whose curves"),
+    ("curves gone", "neither"),
+    ("curves folder", "not the directory of a run"),
+    ("curves RUN --readouts=nosuch", "'nosuch' | wima2"),
+    ("curves RUN --metric=acuracy", "accuracy, loss"),
+    ("curves RUN --out=", "out= | curves.png"),
+    ("curves RUN --target=x", "--target=x | a number"),
+    (f"curves {300 * 'a'}", "neither"),
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, finished):
+    folder = tmp_path_factory.mktemp("place")
+    (folder / "RUN").symlink_to(finished)
+    (folder / "folder").mkdir()
+    (folder / "bare").mkdir()
+    for name in ("config.json", "metrics.jsonl"):
+        (folder / "bare" / name).write_bytes((finished / name).read_bytes())
+    (folder / "odd.json").write_text('{"kind": "pie", "title": ""}')
+    (folder / "part.json").write_text('{"kind": "plane", "title": ""}')
+    return folder
+
+
+@pytest.mark.parametrize("line, said", REFUSED, ids=lambda text: text[:40])
+def test_bad_input_is_one_line_and_writes_nothing(line, said, place, monkeypatch):
+    monkeypatch.chdir(place)
+    calls.refused(place, said, *calls.words_of(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "figure plane RUN@1 RUN@2 RUN@3 RUN:wima2 --points=3 --examples=50",
+        pytest.param("figure plane RUN@1 --clients=0,1,2 --points=3 --recompute=20", marks=pytest.mark.slow),
+        "figure targets RUN bare --target=0.1,0.3 --readouts=model",
+        "figure labels RUN",
+        pytest.param("figure line RUN@1 RUN@3 --points=5", marks=pytest.mark.slow),
+        pytest.param("figure factors RUN --rounds=2 --replicas=1 --clients=0,2", marks=pytest.mark.slow),
+        pytest.param("figure forgetting RUN bare/../RUN --labels=a,b --round=1", marks=pytest.mark.slow),
+        pytest.param("figure smoothness RUN --last=3", marks=pytest.mark.slow),
+        "figure sweeps RUN --parameter=partition.alpha",
+        "curves RUN bare --readouts=wima2 --lowest=0",
+    ],
+)
+def test_a_picture_and_what_it_shows(line, place, tmp_path, monkeypatch):
+    monkeypatch.chdir(place)
+    words = calls.words_of(line)
+    ended = calls.called(*words, f"--out={tmp_path / 'one.png'}")
+    assert ended.status == 0, ended.lines
+    assert json.loads((tmp_path / "one.json").read_text())["kind"] == (words[1] if words[0] == "figure" else "curves")
+    assert calls.called("figure", str(tmp_path / "one.json"), f"--out={tmp_path / 'two.png'}").status == 0
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+
+
+def test_addresses(finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "odd@3", "odd:x"):
+        (tmp_path / name).mkdir()
+    for text, wanted in (
+        ("run", ("run", None, "model")),
+        ("run@3", ("run", 3, "model")),
+        ("run:wima2", ("run", None, "wima2")),
+        ("run@3:wima2", ("run", 3, "wima2")),
+        ("odd@3", ("odd@3", None, "model")),
+        ("odd@3@4", ("odd@3", 4, "model")),
+        ("odd:x:ema", ("odd:x", None, "ema")),
+    ):
+        assert models.address(text) == wanted
+    with pytest.raises(UserError, match="no such run"):
+        models.address("run@x")

@@ -1,0 +1,85 @@
+"""Curves of runs and of kept results."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from experiments.figures import curves, sources
+from experiments.figures.sources import Series
+from fedwin.errors import UserError
+from tests.experiments.figures.common import drawn, line
+
+
+def test_curves_are_equally_dense_everywhere():
+    lines = [{"seed": s, "round": r, "model": {"accuracy": r / 10}} for s in (0, 1) for r in (0, 5, 10, 11, 12, 15)]
+    rounds, values = curves.curve(lines, "model", every=5)
+    assert rounds.tolist() == [0, 5, 10, 15] and values.shape == (2, 4)
+    assert np.array_equal(curves.curve(lines, "model")[0], [0, 5, 10, 11, 12, 15])
+
+
+def test_a_diverged_seed_is_in_no_curve():
+    lines = [line(s, r, s) for s in (0, 1) for r in (0, 5)] + [line(0, 10, 0)]
+    rounds, values = curves.curve(lines, "model")
+    assert rounds.tolist() == [0, 5, 10] and values.tolist() == [[0, 0, 0]]
+    lines += [line(1, 10, 1, "nan")]
+    assert curves.curve(lines, "model")[1].tolist() == [[0, 0, 0]]
+    alone = [line for line in lines if line["seed"] == 1]
+    assert curves.curve(alone, "model")[1].tolist() == [[1, 1, 1]]
+
+
+def test_pictures(tmp_path):
+    lines = [line(s, r, r / 20 + s / 50, 2.0 / (r + 1)) for s in (0, 1) for r in range(11)]
+    many = [Series(f"run {n}", lines, since=n) for n in range(6)]
+    found = curves.compute(many, target=0.3, start=4, limits=(0, 1))
+    assert found["curves"][2]["rounds"] == list(range(2, 11)) and found["limits"] == [0, 1]
+    drawn(found, tmp_path)
+    drawn(curves.compute(many[:2], "loss", log=True), tmp_path)
+    drawn(curves.compute([Series("nan", [line(0, 0, "nan"), line(0, 1, 0.5)])]), tmp_path)
+
+
+def test_runs_and_kept_results_are_read_alike(finished, tmp_path):
+    header, lines = sources.read(finished)
+    assert header["label"] == "fedavg" and header["config"]["num_clients"] == 8 and len(lines) == 10
+    with gzip.open(tmp_path / "kept.jsonl.gz", "wt") as file:
+        for one in ({"label": "mine", "config": header["config"]}, *lines):
+            file.write(json.dumps(one) + "\n")
+    again, same = sources.read(tmp_path / "kept.jsonl.gz")
+    assert again["label"] == "mine" and same == lines
+    both = sources.series([finished, tmp_path / "kept.jsonl.gz"], ["wima2"])
+    assert [one.label for one in both] == ["fedavg", "mine"] and both[0].readout == "wima2"
+    every = sources.series([finished], labels=["A"])
+    assert [one.label for one in every] == ["A: model", "A: wima2"]
+    assert sources.told(both) == "digits, dirichlet:alpha=0.3, digits_mlp:hidden=8, 2 seeds"
+    found = curves.compute(both)
+    assert found["curves"][0]["values"] == found["curves"][1]["values"]
+
+
+def test_misuse(finished, tmp_path):
+    for name, content in (
+        ("plain", b"x"),
+        ("empty", gzip.compress(b"")),
+        ("header", gzip.compress(b'{"seed": 0, "round": 1}\n')),
+        ("line", gzip.compress(b'{"label": "a"}\n{"round": 1}\n')),
+        ("cut", gzip.compress(b'{"label": "a"}\n{"seed": 0, "round": 1}\n' * 99)[:-20]),
+        ("flipped", gzip.compress(bytes(99))[:12] + bytes(20)),
+    ):
+        (tmp_path / f"{name}.jsonl.gz").write_bytes(content)
+        with pytest.raises(UserError, match=name) as caught:
+            sources.read(tmp_path / f"{name}.jsonl.gz")
+        assert "\n" not in str(caught.value)
+    (tmp_path / "only.jsonl.gz").write_bytes(gzip.compress(b'{"label": "a"}\n'))
+    for call, words in (
+        (lambda: sources.read(tmp_path / "only.jsonl.gz"), "no evaluation yet"),
+        (lambda: sources.read(tmp_path / "gone.jsonl.gz"), "No such file"),
+        (lambda: sources.read(tmp_path / "gone"), "neither the directory"),
+        (lambda: sources.read(tmp_path), "not the directory of a run"),
+        (lambda: sources.series([finished], ["wima3"]), "'wima2'"),
+        (lambda: sources.series([finished], labels=["a", "b"]), "2 label"),
+        (lambda: curves.compute(sources.series([finished]), "acuracy"), "model has accuracy, loss"),
+        (lambda: curves.compute([]), "no curve"),
+        (lambda: curves.compute([Series("late", [line(0, 1, 0.5)], since=2)]), "from round 2"),
+    ):
+        with pytest.raises(UserError, match=words):
+            call()

@@ -1,0 +1,85 @@
+"""Sweeps, smoothness, rounds to targets, label histograms."""
+
+import numpy as np
+import pytest
+
+from experiments.figures import labels, smoothness, sources, sweeps, targets, trials
+from experiments.figures.sources import Series
+from fedwin import data
+from fedwin.errors import UserError
+from tests.experiments.figures.common import drawn, line
+
+
+def test_sweeps_are_means_over_seeds(tmp_path):
+    found = sweeps.compute({"FedAvg": {1: [0.4, 0.6], 0: [0.1], 100: [0.7, 0.7]}, "WSM": {0: [0.2], 1: [0.5]}}, "alpha")
+    one = found["methods"][0]
+    assert one["x"] == [0, 1, 100] and one["mean"] == pytest.approx([0.1, 0.5, 0.7]) and found["log"]
+    assert one["std"][0] is None and one["std"][1] == pytest.approx(np.std([0.4, 0.6], ddof=1))
+    drawn(found, tmp_path)
+    drawn(sweeps.compute({"a": {10: [0.5], 20: [0.6]}}, "clients per round", limits=(None, 1)), tmp_path)
+
+
+def test_sweeps_read_their_parameter_from_runs():
+    config = {"algorithm": "fedavg", "partition": "dirichlet:alpha=0.3", "clients_per_round": 3, "wrap": ["ima"]}
+    series = Series("a", [line(0, r, r / 10) for r in range(5)], header={"config": config})
+    assert sweeps.of_runs([series], "partition.alpha", last=2)["fedavg + ima"] == {0.3: [pytest.approx(0.35)]}
+    assert list(sweeps.of_runs([series], "clients_per_round")["fedavg + ima"]) == [3]
+    for parameter, words in (("nosuch", "--nosuch"), ("partition", "not a number"), ("partition.tau", "not a number")):
+        with pytest.raises(UserError, match=words):
+            sweeps.of_runs([series], parameter)
+    with pytest.raises(UserError, match="without a result"):
+        sweeps.compute({"a": {1: []}}, "alpha")
+
+
+def test_smoothness_is_per_seed_over_the_last_rounds(tmp_path):
+    jagged = [line(s, r, 0.5 + 0.1 * (r % 2) * (s + 1)) for s in (0, 1) for r in range(20)]
+    smooth = [line(s, r, r / 20) for s in (0, 1) for r in range(20)]
+    found = smoothness.compute([Series("jagged", jagged), Series("smooth", smooth)], last=10)
+    assert found["methods"][0]["std"] == pytest.approx([0.1 / 2**0.5, 0.2 / 2**0.5])
+    assert found["methods"][1]["std"] == pytest.approx([0.05 / 2**0.5] * 2)
+    assert found["methods"][1]["mean"] == pytest.approx([np.mean(np.arange(10, 20) / 20)] * 2)
+    drawn(found, tmp_path)
+    with pytest.raises(UserError, match="'jagged'.*25 round"):
+        smoothness.compute([Series("jagged", jagged)], step=25)
+
+
+def test_targets_per_seed(tmp_path):
+    fast = Series("fast", [line(s, r, r / 10) for s in (0, 1) for r in range(0, 11, 2)])
+    slow = Series("slow", [line(s, r, r / 20 + s / 5) for s in (0, 1) for r in range(0, 11, 2)])
+    found = targets.compute([slow, fast], [0.3, 0.6], [1000, 2000])
+    assert found["methods"][0]["rounds"] == [[6, 2], [None, 8]] and found["methods"][1]["rounds"] == [[4, 4], [6, 6]]
+    assert found["methods"][0]["mean"] == [4, None] and found["methods"][1]["speedup"] == [1, None]
+    said = targets.table(found)
+    assert "rounds to 30 %" in said and "> 10 (1/2 seeds)" in said and "0.0" in said
+    drawn(found, tmp_path)
+    drawn(targets.compute([slow], [0.3]), tmp_path)
+    drawn(targets.compute([slow], [0.99]), tmp_path)
+    for call, words in ((lambda: targets.compute([slow], []), "--target"),
+                        (lambda: targets.compute([slow], [0.5], baseline="slwo"), "'slow'")):  # fmt: skip
+        with pytest.raises(UserError, match=words):
+            call()
+
+
+def test_bytes_of_a_round_are_counted_from_the_configuration(finished):
+    header, _ = sources.read(finished)
+    model = 4 * (64 * 8 + 8 + 8 * 10 + 10)
+    assert trials.bytes_per_round(header) == 3 * 2 * model
+    kept = {"label": "kept", "config": header["config"], "bytes": [5, 7]}
+    assert trials.bytes_per_round(kept) == 36
+    with pytest.raises(UserError, match="without 'bytes'"):
+        trials.bytes_per_round({"label": "kept", "config": {}})
+
+
+def test_label_histograms(tmp_path):
+    dataset = data.load("digits")
+    counts = labels.of_partitions(dataset, ["iid", "dirichlet:alpha=0"], 20)
+    found = labels.compute(counts, dataset.class_names, 4)
+    one_class = np.array(found["panels"][1]["histogram"])
+    assert one_class.shape == (4, 10) and ((one_class > 0).sum(1) == 1).all()
+    assert np.array_equal(np.array(counts["iid"])[:4], found["panels"][0]["histogram"])
+    drawn(found, tmp_path)
+    drawn(labels.compute({"many": np.ones((3, 100), int)}), tmp_path)
+    with pytest.raises(UserError, match="0..19"):
+        labels.compute(counts, clients=[20])
+    with pytest.raises(UserError, match="name a partition"):
+        labels.compute({})
