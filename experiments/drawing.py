@@ -39,14 +39,14 @@ def subplots(*args, **more):
     return plt.subplots(*args, layout="constrained", **more)
 
 
-def save(figure, path: pathlib.Path) -> None:
+def save(figure, path: pathlib.Path, dpi: int = DPI) -> None:
     """Writes a picture in one step, as several processes may, and closes it."""
     from matplotlib import pyplot as plt
 
     beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     with writing(path):
         try:
-            figure.savefig(beside, dpi=DPI)
+            figure.savefig(beside, dpi=dpi)
             os.replace(beside, path)
         finally:
             beside.unlink(missing_ok=True)

@@ -11,12 +11,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedwin.errors import UserError
-from fedwin.runs.storage import writing
 
-# Okabe and Ito's palette, told apart by colour-blind readers too; yellow last, it is faint on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+from .. import drawing
+from ..drawing import COLOURS, MARKERS
+
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)), (0, (3, 1, 3, 3)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 # Ten that differ, Tol's 'muted'; more classes are steps of viridis.
 CLASSES = (
     "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499", "#BBBBBB",
@@ -121,8 +120,7 @@ def panels(
         yield figure, figure.subplots(rows, columns, squeeze=False, **more)
         figure.suptitle(title, wrap=True)
         if path is not None:
-            with writing(path):
-                figure.savefig(path, dpi=DPI)
+            drawing.save(figure, pathlib.Path(path), DPI)
 
 
 def path_of(text: str, usual: str) -> str:

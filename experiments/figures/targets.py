@@ -10,6 +10,7 @@ from fedwin import analysis
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
+from .. import drawing
 from ..text import columns
 from . import curves, style
 from .sources import Series
@@ -138,7 +139,7 @@ def _bars(axis, found: dict[str, Any], name: str, cost) -> None:
     height = 0.8 / len(targets)
     longest = max([cost(one, mean) for one in methods for mean in one["mean"] if mean is not None], default=1)
     for number, target in enumerate(targets):
-        colour = style.COLOURS[number % len(style.COLOURS)]
+        colour = drawing.colour(number)
         at = np.arange(len(methods)) + (number - (len(targets) - 1) / 2) * height
         lengths = [0 if one["mean"][number] is None else cost(one, one["mean"][number]) for one in methods]
         shown = f"{found['metric']} {style.level(found['metric'], target)}"
