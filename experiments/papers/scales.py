@@ -1,0 +1,58 @@
+"""Three sizes of every experiment: `paper` as printed, `trend` in minutes on a laptop, `smoke` in seconds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedwin.choices import parse
+
+from .trajectories import Fields
+
+SCALES = ("smoke", "trend", "paper")
+
+# What every smoke run is: a few rounds of a tiny network on the digits that come with scikit-learn.
+SMOKE = Fields(
+    dataset="digits",
+    data_dir="",
+    model="digits_mlp:hidden=8",
+    num_rounds=8,
+    local_epochs=1,
+    batch_size=16,
+    batching="epoch",
+    augment="none",
+    eval_every=2,
+    final_evals=2,
+    client_lr=0.05,
+)
+SMOKE_CLIENTS, SMOKE_COHORT = 20, 4
+# Of a data set's own clients, and of domains, there are none on the digits.
+SMOKE_PARTITION = "dirichlet:alpha=0.3"
+OWN_CLIENTS = ("natural", "pachinko", "domain", "csv")
+# Largest window, and largest span of a heavy-ball momentum, that fit into the rounds of a smoke run.
+SMOKE_WINDOW, SMOKE_SPAN = 4, 4
+
+
+def shrunk(fields: Mapping[str, Any]) -> Fields:
+    """Returns the smoke run of an experiment: the same method on a tiny task.
+
+    Args:
+      fields: those of the experiment at trend or paper scale.
+    """
+    clients = min(fields.get("num_clients") or 100, SMOKE_CLIENTS)
+    everyone = fields.get("clients_per_round", 10) == fields.get("num_clients")
+    cohort = clients if everyone else min(fields.get("clients_per_round", 10), SMOKE_COHORT)
+    partition = fields.get("partition", "iid") or "natural"
+    if parse(partition).name in OWN_CLIENTS:
+        partition = SMOKE_PARTITION
+    small = SMOKE | {"num_clients": clients, "clients_per_round": cohort, "partition": partition}
+    algorithm = parse(fields.get("algorithm", "fedavg"))
+    if algorithm.params.get("tau") and algorithm.name == "ghb":
+        small |= {"algorithm": str(algorithm.with_params(tau=min(algorithm.params["tau"], SMOKE_SPAN)))}
+    return Fields(fields) | small
+
+
+def shrunk_read(read: str) -> str:
+    """Returns the read-out of a smoke run: windows that its few rounds can fill."""
+    if not read or parse(read).name != "wima":
+        return read
+    choice = parse(read)
+    return str(choice.with_params(window=max(2, min(choice.params["window"] // 50, SMOKE_WINDOW))))

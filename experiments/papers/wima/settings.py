@@ -1,0 +1,186 @@
+"""What the WIMA paper's tables and figures share: data, networks, methods and their grids."""
+
+from ..items import Entry
+from ..trajectories import Fields
+
+# FedAvg on the server, no local momentum, one local epoch, mean of the last 100 rounds; 3 seeds.
+BASE = Entry(
+    "wima",
+    paper=Fields(local_epochs=1, eval_every=100, final_evals=100),
+    trend=Fields(eval_every=10, final_evals=30),
+)
+
+CIFAR = Fields(
+    num_clients=100,
+    clients_per_round=10,
+    model="resnet20",
+    augment="crop_flip",
+    num_rounds=10_000,
+    batch_size=100,
+    client_lr=0.1,
+)
+# The handwritten digits stand in: a hidden layer of 64, 150 rounds of 10 of 100 clients.
+DIGITS = Fields(
+    dataset="digits",
+    num_clients=100,
+    clients_per_round=10,
+    model="digits_mlp",
+    num_rounds=150,
+    local_epochs=3,
+    batch_size=7,
+    client_lr=0.05,
+)
+# Fashion-MNIST stands in for what is harder: two hidden layers of 200, 100 rounds.
+FASHION = Fields(
+    dataset="fmnist",
+    num_clients=100,
+    clients_per_round=10,
+    model="mlp",
+    num_rounds=100,
+    batch_size=50,
+    client_lr=0.05,
+)
+
+
+def cifar(name: str, data: str, alpha: str, trend: Fields | None, absent: str = "") -> Entry:
+    """Returns the column of a CIFAR set dealt by Dirichlet shares.
+
+    Args:
+      name: of the column.
+      data: 10 or 100.
+      alpha: of the shares.
+      trend: what stands in for it; None: nothing does.
+      absent: why nothing does.
+    """
+    where = Fields(dataset=f"cifar{data}", partition=f"dirichlet:alpha={alpha}")
+    printed = (
+        ("dataset", f"CIFAR-{data}"),
+        ("partition", f"hsu_dirichlet:alpha={alpha};K=100"),
+        ("model", "ResNet-20-GN"),
+    )
+    stand = None if trend is None else trend | {"partition": f"dirichlet:alpha={alpha}"}
+    label = f"CIFAR-{data}, alpha = {alpha}"
+    return Entry(name, label, CIFAR | where, stand, alone=True, absent=absent, printed=printed)
+
+
+SUBSET = "of CIFAR-100 there is a subset of 60 images per class here, which is too small to be dealt to 100 clients"
+CIFAR10_0 = cifar("cifar10_alpha0", "10", "0", DIGITS)
+CIFAR10_005 = cifar("cifar10_alpha005", "10", "0.05", DIGITS)
+CIFAR100_0 = cifar("cifar100_alpha0", "100", "0", FASHION)
+CIFAR100_05 = cifar("cifar100_alpha05", "100", "0.5", FASHION)
+PAM = Entry(
+    "cifar100_pam",
+    "CIFAR-100, Pachinko",
+    CIFAR
+    | Fields(
+        dataset="cifar100_pam",
+        partition="natural",
+        num_clients=500,
+        clients_per_round=100,
+        batch_size=20,
+        client_lr=0.05,
+        weight_decay=4e-4,
+    ),
+    absent=SUBSET,
+    printed=(("dataset", "CIFAR-100"), ("partition", "pam;K=500"), ("model", "ResNet-20-GN")),
+)
+FEMNIST = Entry(
+    "femnist",
+    "FEMNIST",
+    Fields(
+        dataset="femnist",
+        partition="natural",
+        clients_per_round=10,
+        model="emnist_cnn",
+        num_rounds=1500,
+        batch_size=10,
+        batching="repeat",
+        client_lr=0.1,
+        eval_every=50,
+    ),
+    Fields(
+        dataset="mnist_writers",
+        partition="natural",
+        clients_per_round=10,
+        model="mlp",
+        num_rounds=100,
+        batch_size=10,
+        batching="repeat",
+        client_lr=0.05,
+    ),
+    alone=True,
+    printed=(("dataset", "FEMNIST-62"), ("partition", "natural_writers;K=3400"), ("model", "EMNIST-CNN-dropout")),
+)
+SHAKESPEARE = Entry(
+    "shakespeare",
+    "Shakespeare",
+    Fields(
+        dataset="shakespeare",
+        partition="natural",
+        clients_per_round=10,
+        model="shakespeare_lstm",
+        num_rounds=1500,
+        batch_size=4,
+        batching="repeat",
+        client_lr=1.0,
+        eval_every=50,
+        eval_batch_size=50,
+    ),
+    absent="rounds of two LSTMs of 256 take too long for five minutes on two cores",
+    printed=(("dataset", "Shakespeare-715"), ("partition", "natural_roles;K=715"), ("model", "LSTM-2x256")),
+)
+
+
+def method(name: str, label: str, grid: tuple[str, ...], trend: Fields | None = None) -> Entry:
+    """Returns the row of a method.
+
+    Args:
+      name: of the row.
+      label: as the table prints it.
+      grid: the texts of --algorithm that the paper searched; one: nothing was searched.
+      trend: fields at trend scale; None: the grid's first algorithm.
+    """
+    texts = tuple(Fields(algorithm=text) for text in grid)
+    return Entry(name, label, texts[0], trend, grid=texts if len(texts) > 1 else (), printed=(("algorithm", label),))
+
+
+def _server_rates(text: str) -> tuple[str, ...]:
+    joint = "," if ":" in text else ":"
+    return tuple(f"{text}{joint}server_lr={rate}" for rate in ("1", "0.1"))
+
+
+# Rates at trend scale come from a coarse search on the digits, as in `fedwin compare`.
+METHODS = (
+    method("fedavg", "FedAvg", ("fedavg",)),
+    method("fedavgm", "FedAvgM", _server_rates("fedavgm:beta=0.9"), Fields(algorithm="fedavgm:beta=0.9,server_lr=0.3")),
+    method("mime", "MIME SGD", _server_rates("mime")),
+    method("mime_momentum", "MIME SGDm", _server_rates("mime:beta=0.9"), Fields(client_lr=0.02)),
+    method("mimelite", "MIMELite", _server_rates("mimelite:beta=0.9"), Fields(client_lr=0.02)),
+    method(
+        "fedcm",
+        "FedCM",
+        tuple(f"fedcm:alpha={alpha}" for alpha in ("0.1", "0.05", "0.5")),
+        Fields(client_lr=0.3),
+    ),
+    method(
+        "fedacg",
+        "FedACG",
+        tuple(f"fedacg:lam={lam},beta={beta}" for lam in ("0.85", "0.8", "0.9") for beta in ("0.01", "0.001")),
+    ),
+    method("fedprox", "FedProx", tuple(f"fedprox:mu={mu}" for mu in ("0.01", "0.1", "0.001"))),
+    method("scaffold", "SCAFFOLD", ("scaffold",)),
+    method("feddyn", "FedDyn", ("feddyn:alpha=0.01", "feddyn:alpha=0.001")),
+    method(
+        "adabest",
+        "AdaBest",
+        tuple(
+            f"adabest:mu={mu},beta={beta}"
+            for mu in ("0.02", "0.01")
+            for beta in ("0.8", "0.5", "0.6", "0.7", "0.9", "0.95")
+        ),
+    ),
+)
+NAMES = tuple(entry.name for entry in METHODS)
+
+WINDOW = "wima:window=100"
+TREND_WINDOW = "wima:window=20"
