@@ -28,6 +28,7 @@ class Entry:
       measure: what is read off the curve.
       x: where it is on the axis of a sweep.
       group: the panel of a sweep that it belongs to.
+      ours: whether it stands beside the printed ones without being among them.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Entry:
     measure: Measure = MeanLast()
     x: float | None = None
     group: str = ""
+    ours: bool = False
 
     @property
     def title(self) -> str:
@@ -172,14 +174,15 @@ class Item:
     cost: str = ""
 
     def cells(self, scale: str) -> list[Cell]:
-        """Returns the cells that there are at a scale; of a printed table, those that are printed."""
+        """Returns the cells that there are at a scale; of a printed table, those that are printed, and our own."""
         known = of_table(*self.table) if self.table else {}
         cells = []
         for row, column, variant in itertools.product(self.rows, self.columns, self.variants):
             printed = known.get(self.printed_key(row, column, variant))
             entries = [self.base, column, row, variant]
             entries += [o.entry for o in self.overrides if o.meets(row, column, variant)]
-            if (self.table and printed is None) or (scale != "paper" and any(entry.absent for entry in entries)):
+            ours = any(entry.ours for entry in (row, column, variant))
+            if (self.table and printed is None and not ours) or (scale != "paper" and any(entry.absent for entry in entries)):
                 continue
             cells.append(self._cell(scale, row, column, variant, entries, printed))
         return cells

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedwin.runs.config import Config
+from fedwin.runs.config import Config, default_of
 from fedwin.runs.identity import hash_of, jsonable, set_fields
 
 # Fields that decide what is seen of a run, or how it is executed, but not the models that it trains.
 READING = ("observe", "eval_every", "final_evals", "eval_examples", "eval_batch_size", "eval_val")
 EXECUTION = ("seeds", "strategy", "rounds_per_dispatch", "stop_on_divergence", "fork_from", "init_from")
+
+_NUMBERS = {field.name for field in dataclasses.fields(Config) if isinstance(default_of(field), float)}
 
 
 class Fields(dict):
@@ -67,12 +69,13 @@ class Run:
         return self.config().num_rounds
 
     def config(self, **more: Any) -> Config:
-        """Returns the Config of the run.
+        """Returns the Config of the run; whole numbers count as numbers where a field is one.
 
         Args:
           **more: fields on top: seeds, out_dir, observe ...
         """
-        return Config(**{**self.fields, **more})
+        values = {**self.fields, **more}
+        return Config(**{name: float(value) if name in _NUMBERS else value for name, value in values.items()})
 
     def forked(self, share: float, fields: Mapping[str, Any]) -> "Run":
         """Returns the run that goes on from this one with other fields.

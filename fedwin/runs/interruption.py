@@ -70,6 +70,15 @@ class Watch:
                     cleanup()
             os._exit(128 + number)
 
+    def ask(self, number: int) -> None:
+        """Asks for the run to end as after a signal, but never in the middle: at its next checkpoint.
+
+        Args:
+          number: the signal.
+        """
+        with self._lock:
+            self.requested = self.requested or number
+
     def unsaved(self) -> None:
         """Tells that rounds have been computed since the last checkpoint, which are worth finishing and saving."""
         with self._lock:

@@ -1,0 +1,1 @@
+"""Running tables and figures of papers: plan, work, read off, write, keep."""

@@ -1,0 +1,69 @@
+"""What a reproduction would take: every run with its hours, the cells that it fills and the data that it lacks."""
+
+from fedwin.errors import UserError
+from fedwin.runs.config import Config
+from fedwin.runs.pace import Pace, pace
+
+from ..papers.trajectories import Run
+from ..text import columns
+from .data_there import missing
+from .places import Unit
+from .work import readable
+
+# Fields that decide how long a round takes; the hours of one run stand for all that agree in these.
+WORK = ("dataset", "model", "clients_per_round", "num_clients", "local_epochs", "batch_size", "augment")
+
+
+def shape(run: Run) -> tuple:
+    """Returns what decides how long a round takes."""
+    config = run.config()
+    return (*(getattr(config, name) for name in WORK), config.algorithm.partition(":")[0])
+
+
+def seconds(config: Config, known: Pace, rounds: int) -> float:
+    """Returns the seconds of so many rounds, their evaluations and one compilation."""
+    last = min(config.final_evals, rounds)
+    evaluations = (rounds - last) // config.eval_every + last
+    return known.compiling + rounds * known.per_round + evaluations * known.per_evaluation
+
+
+def table(units: list[Unit], data_dir: str) -> str:
+    """Returns a line per run directory; a few rounds are timed of every kind of work, nothing is kept of them.
+
+    Args:
+      units: run directories.
+      data_dir: folder of the data sets' files.
+    """
+    paces: dict[tuple, Pace | str] = {}
+    rows = [("run", "algorithm", "data", "seeds", "rounds left", "time", "fills")]
+    total, unknown = 0.0, 0
+    lacking: dict[str, str] = {}
+    for unit in units:
+        config = unit.task.run.config(**unit.task.fields(), data_dir=data_dir)
+        left = unit.rounds - unit.rounds_done()
+        fills = ", ".join(f"{name} ({count})" for name, count in sorted(unit.task.uses.items())) or "forks"
+        told = "done" if not left else _told(config, left, shape(unit.task.run), paces, lacking)
+        if isinstance(told, float):
+            total, told = total + told, readable(told)
+        elif left:
+            unknown += 1
+        cells = (unit.task.run.key, config.algorithm, config.dataset, " ".join(map(str, unit.seeds)), f"{left:,}", told, fills)
+        rows.append(cells)
+    lines = [columns(rows), f"in all about {readable(total)}" + (f", {unknown} run(s) unknown" if unknown else "")]
+    lines += [f"{dataset}: {reason}" for dataset, reason in lacking.items()]
+    return "\n".join(lines)
+
+
+def _told(config: Config, left: int, work: tuple, paces: dict, lacking: dict[str, str]) -> float | str:
+    """Returns the seconds of the rounds that are left, or why they are not known."""
+    reason = missing(config.dataset, config.data_dir)
+    if reason:
+        lacking[config.dataset] = reason
+        return "data missing"
+    if work not in paces:
+        try:
+            paces[work] = pace(config)
+        except UserError as error:
+            paces[work] = str(error)
+    known = paces[work]
+    return known if isinstance(known, str) else seconds(config, known, left)

@@ -1,0 +1,108 @@
+"""Figures that look into trained models: computed once from checkpoints, kept as JSON, redrawn from that."""
+
+import gzip
+import json
+import pathlib
+from typing import Any
+
+from fedwin.errors import UserError
+from fedwin.runs.config import Config
+from fedwin.runs.storage import writing
+
+from ..figures import factors, forgetting, kept, labels, line, models, plane
+from ..papers.analyses import Analysis
+from .places import Unit
+
+# Partitions of a histogram are drawn from this seed.
+SEED = 0
+
+
+def stem_of(item: Analysis) -> str:
+    """Returns the name of its files."""
+    return item.name.replace("/", "_")
+
+
+def compute(item: Analysis, scale: str, units: dict[str, Unit], data_dir: str) -> dict[str, Any]:
+    """Returns what a figure shows, as JSON data.
+
+    Args:
+      item: the figure.
+      scale: smoke, trend or paper.
+      units: name of a run -> its finished directory.
+      data_dir: folder of the data sets' files.
+    """
+    options = dict(item.settings(scale))
+    titles = {entry.name: entry.title for entry in item.runs}
+    directories = {titles[name]: unit.directory for name, unit in units.items()}
+    seed, rounds = item.seeds[0], item.checkpoints(scale)
+    if item.kind == labels.KIND:
+        return _labels(item, scale, data_dir, options)
+    if item.kind == factors.KIND:
+        return factors.compute(directories, rounds=rounds, seed=seed, data_dir=data_dir or None, **options)
+    if item.kind == forgetting.KIND:
+        return forgetting.compute(directories, round=rounds[-1], seed=seed, data_dir=data_dir or None, **options)
+    addresses = [models.Address(str(directory), round) for directory in directories.values() for round in rounds]
+    found = models.loaded(addresses, seed, data_dir or None)
+    named = _named(list(directories), rounds, found)
+    variables = models.variables(named)
+    trained = next(iter(named.values()))
+    if item.kind == line.KIND:
+        return line.compute(trained, dict(list(variables.items())[:2]), **options)
+    if item.kind == plane.KIND:
+        shown = list(variables.items())
+        return plane.compute(trained, dict(shown[:3]), dict(shown[3:]), **options)
+    raise UserError(f"{item.name}: there is no figure of kind '{item.kind}'.")
+
+
+def _named(labels_: list[str], rounds: tuple[int, ...], found) -> dict[str, Any]:
+    """Returns label -> model: the run's name, its round, or both, as far as they tell models apart."""
+    several_runs, several_rounds = len(labels_) > 1, len(rounds) > 1
+    names = [
+        ", ".join([*([label] if several_runs else []), *([f"round {round}"] if several_rounds or not several_runs else [])])
+        for label in labels_
+        for round in rounds
+    ]
+    return dict(zip(names, found, strict=True))
+
+
+def _labels(item: Analysis, scale: str, data_dir: str, options: dict[str, Any]) -> dict[str, Any]:
+    histograms = {}
+    for entry in item.runs:
+        run = item.trajectories(scale)[entry.name]
+        histograms |= labels.of_partitions([run.config().partition], _bare(run.config(), data_dir))
+    return labels.compute(histograms, **options)
+
+
+def _bare(config: Config, data_dir: str) -> Config:
+    return Config(dataset=config.dataset, data_dir=data_dir, num_clients=config.num_clients, seeds=[SEED])
+
+
+def write(item: Analysis, found: dict[str, Any], path: pathlib.Path) -> None:
+    """Writes what a figure shows to a compressed JSON file."""
+    text = json.dumps({"title": item.title, **_rounded(found)}, allow_nan=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def _rounded(value: Any) -> Any:
+    """Returns JSON data with six digits of every number: no eye sees more, and files stay small."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, list) else value
+
+
+def redraw(item: Analysis, scale: str, source: pathlib.Path, path: pathlib.Path) -> None:
+    """Draws a kept figure.
+
+    Raises:
+      UserError: it is damaged.
+    """
+    try:
+        found = json.loads(gzip.decompress(source.read_bytes()))
+        found.pop("title")
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise UserError(f"{source} is damaged ({type(error).__name__}); restore it, or compute it anew.") from error
+    kept.kind_of(item.kind).draw(found, path, f"{item.name} ({scale}): {item.title}")

@@ -1,0 +1,162 @@
+"""What `fedwin reproduce` is asked to do, and doing it."""
+
+import dataclasses
+import pathlib
+import re
+from typing import Any
+
+from fedwin.errors import UserError
+
+from ..papers.analyses import Analysis, Sketch
+from ..papers.items import Cell, Item
+from . import dry_run, inspecting, pictures, written
+from .keeping import keep
+from .places import Unit, home, units
+from .plan import plan
+from .shelf import KEPT, Directories, Kept, Shelf
+from .values import value
+from .work import BudgetSpent, Outcome, readable, work
+
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+def seconds_of(text: str) -> float | None:
+    """Returns a time such as '2h' in seconds; None for none.
+
+    >>> seconds_of("20m")
+    1200.0
+
+    Raises:
+      UserError: it is no time.
+    """
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if match is None:
+        raise UserError(f"budget='{text}' is no time; write 90s, 20m or 2h.")
+    return float(match[1]) * SECONDS[match[2]]
+
+
+def _seeds(texts: list[str]) -> tuple[int, ...]:
+    if not all(text.isascii() and text.isdecimal() for text in texts):
+        raise UserError(f"seeds={','.join(texts)}: seeds are whole numbers, such as 0,1,2.")
+    return tuple(dict.fromkeys(int(text) for text in texts))
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """What is asked for.
+
+    Attributes:
+      scale: smoke, trend or paper.
+      out_dir: where runs, tables and pictures go.
+      data_dir: folder of the data sets' files.
+      seeds: instead of the items' own; empty: those.
+      budget: seconds after which to stop; None: no bound.
+      only_plan: whether nothing is trained.
+      from_results: whether the kept results are drawn and nothing is trained.
+      keep: whether finished curves are kept with the project.
+    """
+
+    scale: str = "trend"
+    out_dir: pathlib.Path = pathlib.Path("runs/papers")
+    data_dir: str = ""
+    seeds: tuple[int, ...] = ()
+    budget: float | None = None
+    only_plan: bool = False
+    from_results: bool = False
+    keep: bool = False
+
+    @classmethod
+    def from_flags(cls, known: Any) -> "Order":
+        """Returns what the flags of `fedwin reproduce` say; raises UserError for a bad value."""
+        return cls(
+            scale=known.scale,
+            out_dir=pathlib.Path(known.out_dir),
+            data_dir=known.data_dir,
+            seeds=_seeds(known.seeds),
+            budget=seconds_of(known.budget),
+            only_plan=known.dry_run,
+            from_results=known.from_results,
+            keep=known.keep,
+        )
+
+    @property
+    def shelf(self) -> Shelf:
+        """Where curves are read."""
+        return Kept(self.scale) if self.from_results else Directories(self.out_dir, self.scale)
+
+    @property
+    def tables(self) -> pathlib.Path:
+        """Where tables and pictures go."""
+        return home(self.out_dir, self.scale) / "tables"
+
+    def carry_out(self, items: list[Item | Analysis | Sketch], cells: dict[str, list[Cell]]) -> None:
+        """Plans, trains, writes and draws.
+
+        Args:
+          items: tables and figures.
+          cells: name of an item -> those of its cells that are asked for.
+        """
+        if self.from_results:
+            self.write_all(items, cells, [])
+            return
+        found = units(plan(items, self.scale, self.seeds, cells), self.out_dir, self.scale)
+        if self.only_plan:
+            print(dry_run.table(found, self.data_dir))
+            return
+        outcome, stopped = Outcome(), False
+        try:
+            outcome = work(found, data_dir=self.data_dir, budget=self.budget)
+        except BudgetSpent:
+            stopped = True
+        if self.keep:
+            kept = sum(keep(unit, Kept(self.scale)) for unit in found)
+            print(f"{kept} finished run(s) kept in {KEPT / self.scale}")
+        self.write_all(items, cells, found)
+        for directory, reason in outcome.refused.items():
+            print(f"refused: {directory}: {reason}")
+        if stopped:
+            left = sum(not unit.finished for unit in found)
+            print(f"the budget of {readable(self.budget or 0)} is spent; {left} run(s) left, the same command goes on.")
+
+    def write_all(self, items: list[Item | Analysis | Sketch], cells: dict[str, list[Cell]], found: list[Unit]) -> None:
+        """Writes and draws all items from what there is."""
+        self.tables.mkdir(parents=True, exist_ok=True)
+        for one in items:
+            if isinstance(one, Item):
+                self._write(one, cells[one.name])
+            elif isinstance(one, Analysis):
+                self._inspect(one, found)
+
+    def _write(self, one: Item, cells: list[Cell]) -> None:
+        numbers = [value(self.shelf, cell, self.scale) for cell in cells]
+        if not any(number.mean is not None for number in numbers):
+            print(f"{one.name}: nothing has been trained at scale {self.scale}.")
+            return
+        drawn = pictures.draw(one, self.scale, self.shelf, numbers, self.tables)
+        written.write(one, self.scale, self.shelf, numbers, self.tables, drawn[0].name if drawn else "")
+        text = written.section(one, self.scale, numbers)
+        print(f"\n{text}\n\nwritten: {', '.join(str(path) for path in (self.tables / (one.name.replace('/', '_') + '.csv'), *drawn))}")
+
+    def _inspect(self, one: Analysis, found: list[Unit]) -> None:
+        stem = inspecting.stem_of(one)
+        kept, path = Kept(self.scale).where / f"{stem}.json.gz", self.tables / f"{stem}.png"
+        source = kept if self.from_results else self.tables / f"{stem}.json.gz"
+        if not self.from_results:
+            runs = {name: run.key for name, run in one.trajectories(self.scale).items()}
+            ready = {unit.task.run.key: unit for unit in found if unit.finished}
+            if one.kind != "labels" and not set(runs.values()) <= set(ready):
+                print(f"{one.name}: its runs are not finished.")
+                return
+            if not source.is_file():
+                chosen = {name: ready[key] for name, key in runs.items() if key in ready}
+                inspecting.write(one, inspecting.compute(one, self.scale, chosen, self.data_dir), source)
+            if self.keep and not kept.is_file():
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_bytes(source.read_bytes())
+        if source.is_file():
+            inspecting.redraw(one, self.scale, source, path)
+            print(f"{one.name}: {path}")
+        else:
+            print(f"{one.name}: nothing is kept at scale {self.scale}.")

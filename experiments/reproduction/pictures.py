@@ -1,0 +1,130 @@
+"""The pictures of tables and figures, drawn from curves alone."""
+
+import pathlib
+
+import numpy as np
+
+from ..figures import curves as curve_figure
+from ..figures import style, sweeps
+from ..papers.items import Cell, Item
+from .shelf import Shelf, curves
+from .values import Value
+
+# A panel holds so many curves at most; more are several panels' work.
+MOST = 8
+
+
+def _line(shelf: Shelf, cell: Cell, every: int) -> dict | None:
+    """Returns a curve as experiments.figures.curves draws it; None where nothing has been trained."""
+    found = [c for c in curves(shelf, cell.runs[0], cell.read).values() if len(c.rounds) and not c.diverged]
+    if not found:
+        return None
+    common = sorted(set.intersection(*({int(r) for r in curve.rounds if r % every == 0} for curve in found)))
+    values = [[float(curve.accuracy[np.searchsorted(curve.rounds, r)]) for r in common] for curve in found]
+    label = cell.row.title if cell.variant.name == "base" else f"{cell.row.title}, {cell.variant.title}"
+    return {"label": label, "rounds": common, "values": values} if common else None
+
+
+def draw_curves(item: Item, scale: str, shelf: Shelf, stem: pathlib.Path) -> list[pathlib.Path]:
+    """Draws a picture per column: accuracy over rounds.
+
+    Args:
+      item: whose cells.
+      scale: smoke, trend or paper.
+      shelf: where records are.
+      stem: path of the pictures without what tells columns apart.
+    """
+    drawn = []
+    cells = item.cells(scale)
+    for column in dict.fromkeys(cell.column for cell in cells):
+        mine = [cell for cell in cells if cell.column == column]
+        every = np.gcd.reduce([cell.runs[0].config().eval_every for cell in mine])
+        lines = [line for cell in mine if (line := _line(shelf, cell, int(every))) is not None]
+        if lines:
+            options = {"target": None, "start": None, "limits": None, "log": False}
+            path = stem.with_name(f"{stem.name}_{column.name}.png" if len(item.columns) > 1 else f"{stem.name}.png")
+            found = {"kind": curve_figure.KIND, "metric": "accuracy", "curves": lines, **options}
+            curve_figure.draw(found, path, f"{item.name} ({scale}): {column.title}")
+            drawn.append(path)
+    return drawn
+
+
+def draw_sweep(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -> list[pathlib.Path]:
+    """Draws accuracy against a parameter, a picture per group of columns.
+
+    Args:
+      item: whose cells.
+      scale: smoke, trend or paper.
+      found: its numbers.
+      stem: path of the pictures without what tells groups apart.
+    """
+    drawn = []
+    groups = list(dict.fromkeys(value.cell.column.group for value in found))
+    for number, group in enumerate(groups):
+        methods: dict[str, dict[float, list[float]]] = {}
+        for value in found:
+            cell = value.cell
+            if cell.column.group == group and cell.column.x is not None and len(value.numbers):
+                label = cell.row.title if cell.variant.name == "base" else f"{cell.row.title}, {cell.variant.title}"
+                factor = 100 if cell.measure.unit == "%" else 1
+                methods.setdefault(label, {})[cell.column.x] = list(value.numbers / factor)
+        if methods:
+            path = stem.with_name(f"{stem.name}_{number + 1}.png" if len(groups) > 1 else f"{stem.name}.png")
+            title = f"{item.name} ({scale}){': ' + group if group else ''}"
+            sweeps.draw(sweeps.compute(methods, item.axis), path, title)
+            drawn.append(path)
+    return drawn
+
+
+def draw_table(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -> list[pathlib.Path]:
+    """Draws the numbers of a table as points with bars, a panel per column, printed numbers beside ours.
+
+    Args:
+      item: whose cells.
+      scale: smoke, trend or paper.
+      found: its numbers.
+      stem: path of the picture without its ending.
+    """
+    shown = [value for value in found if value.mean is not None and value.cell.measure.unit in ("%", "")]
+    if not shown:
+        return []
+    columns = list(dict.fromkeys(value.cell.column for value in shown))
+    rows = list(dict.fromkeys(value.cell.row for value in shown))
+    variants = list(dict.fromkeys(value.cell.variant for value in shown))
+    height = max(2.2, 0.32 * len(rows) + 1.1)
+    path = stem.with_name(f"{stem.name}.png")
+    with style.panels(path, f"{item.name} ({scale})", 1, len(columns), width=3.1, height=height) as (figure, axes):
+        for axis, column in zip(axes[0], columns, strict=True):
+            for number, variant in enumerate(variants):
+                mine = [v for v in shown if v.cell.column == column and v.cell.variant == variant]
+                _points(axis, mine, rows, number, len(variants), variant.title, printed=scale == "paper")
+            axis.set_yticks(range(len(rows)), [row.title for row in rows] if axis is axes[0][0] else [])
+            axis.invert_yaxis()
+            axis.set_title(column.title, fontsize="small")
+            axis.set_xlabel("test accuracy (%)")
+            axis.grid(alpha=0.3, axis="x")
+        axes[0][0].legend(fontsize="x-small")
+    return [path]
+
+
+def _points(axis, found: list[Value], rows, number: int, count: int, label: str, printed: bool) -> None:
+    look = style.look(number)
+    shift = 0.5 * (number / max(count - 1, 1) - 0.5) if count > 1 else 0.0
+    factor = [100 if value.cell.measure.unit == "" else 1 for value in found]
+    at = [rows.index(value.cell.row) + shift for value in found]
+    means = [f * value.mean for f, value in zip(factor, found, strict=True)]
+    bars = [f * (value.std or 0.0) for f, value in zip(factor, found, strict=True)]
+    axis.errorbar(means, at, xerr=bars, fmt=look["marker"], color=look["color"], label=label, markersize=4, linewidth=1)
+    told = [(f * v.cell.printed.number, y) for f, v, y in zip(factor, found, at, strict=True) if v.cell.printed and v.cell.printed.number is not None]
+    if printed and told:
+        axis.scatter(*zip(*told, strict=True), marker="|", s=60, color=look["color"], alpha=0.7, label=f"{label}, printed")
+
+
+def draw(item: Item, scale: str, shelf: Shelf, found: list[Value], folder: pathlib.Path) -> list[pathlib.Path]:
+    """Draws the picture of a table or figure; returns where its parts are."""
+    stem = folder / item.name.replace("/", "_")
+    if item.draw == "curves":
+        return draw_curves(item, scale, shelf, stem)
+    if item.draw == "sweep":
+        return draw_sweep(item, scale, found, stem)
+    return draw_table(item, scale, found, stem)

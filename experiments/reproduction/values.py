@@ -1,0 +1,135 @@
+"""From curves to the numbers of a table, beside what is printed."""
+
+import dataclasses
+
+import numpy as np
+
+from ..papers.items import Cell, Claim, Item
+from ..papers.measures import MeanLast
+from .shelf import Shelf, curves
+
+# Agreement: within so many percentage points, or standard deviations.
+POINTS, DEVIATIONS = 1.0, 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """One number of ours, beside the printed one.
+
+    Attributes:
+      cell: where it is.
+      each: seed -> number; None where a seed has none (it diverged, or never reached the target).
+      rounds: that have been trained of how many, of the seed that is furthest behind.
+      run: the chosen run among the cell's.
+    """
+
+    cell: Cell
+    each: dict[int, float | None]
+    rounds: tuple[int, int]
+    chosen: int = 0
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Numbers of the seeds that have one."""
+        return np.array([number for number in self.each.values() if number is not None])
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over seeds."""
+        return float(self.numbers.mean()) if len(self.numbers) else None
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation over seeds; None for fewer than two."""
+        return float(self.numbers.std(ddof=1)) if len(self.numbers) > 1 else None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus printed."""
+        printed = self.cell.printed.number if self.cell.printed else None
+        return None if printed is None or self.mean is None else self.mean - printed
+
+    @property
+    def z(self) -> float | None:
+        """Difference over the root of both variances; None where neither is known."""
+        stds = [s for s in (self.std, self.cell.printed.deviation if self.cell.printed else None) if s]
+        return None if self.difference is None or not stds else self.difference / float(np.hypot.reduce(stds))
+
+    @property
+    def reproduced(self) -> bool | None:
+        """Whether ours agrees: within one percentage point or two standard deviations; None where nothing compares."""
+        if self.difference is None or not isinstance(self.cell.measure, MeanLast):
+            return None
+        points = abs(self.difference) * (1 if self.cell.measure.unit == "%" else 100)
+        return points <= POINTS or (self.z is not None and abs(self.z) <= DEVIATIONS)
+
+
+def value(shelf: Shelf, cell: Cell, scale: str, chosen: int = 0) -> Value:
+    """Returns the number of a cell from what there is.
+
+    Args:
+      shelf: where records are.
+      cell: where it is.
+      scale: smoke, trend or paper.
+      chosen: which of the cell's runs.
+    """
+    run = cell.runs[chosen]
+    constant = cell.measure.constant(run.config().algorithm)
+    if constant is not None:
+        return Value(cell, {0: constant}, (0, 0), chosen)
+    own = curves(shelf, run, cell.read)
+    others = curves(shelf, cell.reference) if cell.reference is not None else {}
+    total = run.num_rounds
+    each = {
+        seed: cell.measure.value(curve, others.get(seed), scale) for seed, curve in sorted(own.items()) if len(curve.rounds)
+    }
+    done = min((int(curve.rounds[-1]) for curve in own.values()), default=0)
+    return Value(cell, each, (done, total), chosen)
+
+
+def values(shelf: Shelf, item: Item, scale: str) -> list[Value]:
+    """Returns the numbers of all cells of a table or figure."""
+    return [value(shelf, cell, scale) for cell in item.cells(scale)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Whether a claim shows.
+
+    Attributes:
+      claim: what is claimed.
+      pairs: (place that should be better, difference in percentage points) of every pair of numbers.
+    """
+
+    claim: Claim
+    pairs: list[tuple[tuple[str, str, str], float]]
+
+    @property
+    def held(self) -> int:
+        """In how many of the pairs it shows."""
+        return sum(difference > self.claim.by for _, difference in self.pairs)
+
+    def __str__(self) -> str:
+        if not self.pairs:
+            return "not tested"
+        mean = float(np.mean([difference for _, difference in self.pairs]))
+        word = "holds" if self.held == len(self.pairs) else "does not show" if not self.held else "shows in part"
+        return f"{word}: {self.held} of {len(self.pairs)}, {mean:+.2f} points on average"
+
+
+def verdict(claim: Claim, found: list[Value]) -> Verdict:
+    """Returns whether a claim shows in the numbers of a table."""
+    axes = ("row", "column", "variant")
+    better, worse = dict(claim.better), dict(claim.worse)
+    fixed = {axis for axis in axes if axis in better or axis in worse}
+    by_place = {v.cell.place: v for v in found if isinstance(v.cell.measure, MeanLast)}
+    pairs = []
+    for place, one in by_place.items():
+        named = dict(zip(axes, place, strict=True))
+        if any(named[axis] != name for axis, name in better.items()):
+            continue
+        other = by_place.get(tuple(worse.get(axis, named[axis]) for axis in axes))  # type: ignore[call-overload]
+        if other is not None and other is not one and one.mean is not None and other.mean is not None and fixed:
+            scale = 1 if one.cell.measure.unit == "%" else 100
+            pairs.append((place, scale * (one.mean - other.mean)))
+    return Verdict(claim, pairs)

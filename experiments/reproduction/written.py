@@ -1,0 +1,131 @@
+"""A table of ours beside the printed one, in CSV and Markdown, and what is to be known about it."""
+
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+from ..papers.items import Cell, Item
+from ..papers.trajectories import Run
+from ..table_files import markdown, number, write_csv
+from .shelf import Shelf
+from .values import Value, Verdict, verdict
+
+HEAD = (
+    "row",
+    "column",
+    "variant",
+    "read-out",
+    "unit",
+    "printed",
+    "printed std",
+    "ours",
+    "std",
+    "difference",
+    "z",
+    "seeds",
+    "rounds done",
+    "rounds",
+    "run",
+    "fingerprint",
+    "command",
+)
+
+
+def csv_rows(shelf: Shelf, found: Iterable[Value]) -> list[list[Any]]:
+    """Returns a row per number, by HEAD."""
+    rows = []
+    for value in found:
+        cell, run = value.cell, value.cell.runs[value.chosen]
+        printed = cell.printed
+        rows.append(
+            [
+                *cell.place,
+                cell.read or "model",
+                cell.measure.unit,
+                printed.value if printed else None,
+                printed.std if printed else None,
+                value.mean,
+                value.std,
+                value.difference,
+                value.z,
+                len(value.numbers),
+                *value.rounds,
+                run.key,
+                *_provenance(shelf, run),
+            ]
+        )
+    return rows
+
+
+def _provenance(shelf: Shelf, run: Run) -> tuple[str, str]:
+    """Returns fingerprint and command of a run, of all of its directories."""
+    records = shelf.records(run)
+    fingerprints = dict.fromkeys(record.header.get("fingerprint", "") for record in records)
+    told = dict.fromkeys(record.header.get("command", "") for record in records)
+    return " ".join(fingerprints), " ; ".join(filter(None, told))
+
+
+def shown(value: Value) -> str:
+    """Returns 'printed | ours' of a number as a reader wants it; ours in bold where it agrees."""
+    digits = {"%": 2, "pp": 2, "": 3, "x": 2, "rounds": 0}.get(value.cell.measure.unit, 2)
+    ours = "never" if value.each and value.mean is None else number(value.mean, digits)
+    if value.std is not None:
+        ours += f" +- {value.std:.{digits}f}"
+    if value.mean is not None and 0 < value.rounds[0] < value.rounds[1]:
+        ours += f" (round {value.rounds[0]:,} of {value.rounds[1]:,})"
+    if value.reproduced:
+        ours = f"**{ours}**"
+    printed = str(value.cell.printed) if value.cell.printed else ""
+    return f"{printed} / {ours}" if printed else ours
+
+
+def grid(item: Item, found: list[Value]) -> str:
+    """Returns the table in Markdown: methods down, data and variants across; 'printed / ours' in a cell."""
+    columns = list(dict.fromkeys((v.cell.column.name, v.cell.variant.name) for v in found))
+    titles = {(v.cell.column.name, v.cell.variant.name): _heading(item, v.cell) for v in found}
+    by_place = {v.cell.place: v for v in found}
+    rows = []
+    for row in dict.fromkeys(v.cell.row for v in found):
+        cells = [by_place.get((row.name, column, variant)) for column, variant in columns]
+        rows.append([row.title, *("" if value is None else shown(value) for value in cells)])
+    return markdown(["", *(titles[column] for column in columns)], rows)
+
+
+def _heading(item: Item, cell: Cell) -> str:
+    return cell.column.title if len(item.variants) == 1 else f"{cell.column.title}: {cell.variant.title}"
+
+
+def verdicts(item: Item, found: list[Value]) -> list[Verdict]:
+    """Returns what became of an item's claims."""
+    return [verdict(claim, found) for claim in item.claims]
+
+
+def section(item: Item, scale: str, found: list[Value], picture: str = "") -> str:
+    """Returns an item's part of the report in Markdown.
+
+    Args:
+      item: the table or figure.
+      scale: smoke, trend or paper.
+      found: its numbers.
+      picture: path of its picture, as the report names it; empty: none.
+    """
+    done = [value for value in found if value.mean is not None]
+    blocks = [f"### {item.name} ({scale}): {item.title}"]
+    if scale != "paper" and item.standin:
+        blocks.append(f"Stand-in: {item.standin}")
+    if item.draw == "table" or item.draw == "sweep":
+        blocks.append(grid(item, done) if done else "Nothing has been trained yet.")
+    if picture:
+        blocks.append(f"![{item.title}]({picture})")
+    claims = [f"- {v.claim.text} **{v}**" for v in verdicts(item, found)]
+    blocks += ["\n".join(claims)] if claims else []
+    notes = [f"- {line}" for line in item.assumed]
+    blocks += ["Not stated in the paper, and taken here:\n\n" + "\n".join(notes)] if notes and scale == "paper" else []
+    return "\n\n".join(blocks)
+
+
+def write(item: Item, scale: str, shelf: Shelf, found: list[Value], folder: pathlib.Path, picture: str = "") -> None:
+    """Writes NAME.csv and NAME.md of an item."""
+    stem = item.name.replace("/", "_")
+    write_csv(folder / f"{stem}.csv", HEAD, csv_rows(shelf, found))
+    (folder / f"{stem}.md").write_text(section(item, scale, found, picture) + "\n", encoding="utf-8")
