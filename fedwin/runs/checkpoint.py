@@ -102,18 +102,23 @@ class Checkpoints:
     Args:
       directory: created on the first save; reading changes nothing in it.
       keep: how many of the newest stay.
+      period: those of rounds that are multiples of it stay too; 0: no others.
     """
 
-    def __init__(self, directory, keep: int = 3):
+    def __init__(self, directory, keep: int = 3, period: int = 0):
         self.shown = pathlib.Path(directory)
         self.directory = self.shown.absolute()  # orbax demands it
-        self.keep = keep
+        self.keep, self.period = keep, period
         self._manager: ocp.CheckpointManager | None = None
 
     def _writer(self) -> ocp.CheckpointManager:
         if self._manager is None:
             options = ocp.CheckpointManagerOptions(
-                max_to_keep=self.keep, create=True, cleanup_tmp_directories=True, enable_async_checkpointing=False
+                max_to_keep=self.keep,
+                keep_period=self.period or None,
+                create=True,
+                cleanup_tmp_directories=True,
+                enable_async_checkpointing=False,
             )
             self._manager = ocp.CheckpointManager(self.directory, options=options)
         return self._manager

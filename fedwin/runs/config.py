@@ -171,7 +171,10 @@ class Config:
     checkpoint_every: int = option(
         100, "output", "Rounds between checkpoints; 0: only at the start and the end.", least=0, operational=True
     )
-    keep_checkpoints: int = option(3, "output", "Checkpoints that are kept.", least=1, operational=True)
+    keep_checkpoints: int = option(3, "output", "Checkpoints that are kept, the newest.", least=1, operational=True)
+    keep_period: int = option(
+        0, "output", "Checkpoints of rounds that are multiples of this are kept too; 0: none.", least=0, operational=True
+    )
 
     def __post_init__(self):
         if isinstance(self.seeds, (list, tuple)):
