@@ -7,11 +7,11 @@ import pkgutil
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
-from . import ghb, ima, wima, wsm
+from . import ghb, ima, survey, wima, wsm
 from .analyses import Analysis, Sketch
 from .items import Item
 
-PAPERS = (wima, ima, ghb, wsm)
+PAPERS = (wima, ima, ghb, wsm, survey)
 
 
 @functools.cache

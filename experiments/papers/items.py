@@ -150,6 +150,7 @@ class Item:
       table: (paper, table) of the printed cells; None: nothing is printed.
       seeds: at paper scale.
       trend_seeds: at trend scale.
+      paired: whether 95 % intervals and paired differences to the first row belong to it.
       claims: what the paper says of it.
       assumed: what the paper does not state, and what is taken instead.
       standin: what takes the place of data and networks at trend scale, and what else is smaller there.
@@ -168,6 +169,7 @@ class Item:
     table: tuple[str, str] | None = None
     seeds: tuple[int, ...] = (0, 1, 2)
     trend_seeds: tuple[int, ...] = (0,)
+    paired: bool = False
     claims: tuple[Claim, ...] = ()
     assumed: tuple[str, ...] = ()
     standin: str = ""

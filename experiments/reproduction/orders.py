@@ -135,7 +135,7 @@ class Order:
             print(f"{one.name}: nothing has been trained at scale {self.scale}.")
             return
         drawn = pictures.draw(one, self.scale, self.shelf, numbers, self.tables)
-        written.write(one, self.scale, self.shelf, numbers, self.tables, drawn[0].name if drawn else "")
+        written.write(one, self.scale, self.shelf, numbers, self.tables, [path.name for path in drawn])
         text = written.section(one, self.scale, numbers)
         print(f"\n{text}\n\nwritten: {', '.join(str(path) for path in (self.tables / (one.name.replace('/', '_') + '.csv'), *drawn))}")
 

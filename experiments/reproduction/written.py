@@ -100,14 +100,14 @@ def verdicts(item: Item, found: list[Value]) -> list[Verdict]:
     return [verdict(claim, found) for claim in item.claims]
 
 
-def section(item: Item, scale: str, found: list[Value], picture: str = "") -> str:
+def section(item: Item, scale: str, found: list[Value], drawn: Iterable[str] = ()) -> str:
     """Returns an item's part of the report in Markdown.
 
     Args:
       item: the table or figure.
       scale: smoke, trend or paper.
       found: its numbers.
-      picture: path of its picture, as the report names it; empty: none.
+      drawn: paths of its pictures, as the report names them.
     """
     done = [value for value in found if value.mean is not None]
     blocks = [f"### {item.name} ({scale}): {item.title}"]
@@ -115,8 +115,7 @@ def section(item: Item, scale: str, found: list[Value], picture: str = "") -> st
         blocks.append(f"Stand-in: {item.standin}")
     if item.draw == "table" or item.draw == "sweep":
         blocks.append(grid(item, done) if done else "Nothing has been trained yet.")
-    if picture:
-        blocks.append(f"![{item.title}]({picture})")
+    blocks += [f"![{item.title}]({path})" for path in drawn]
     claims = [f"- {v.claim.text} **{v}**" for v in verdicts(item, found)]
     blocks += ["\n".join(claims)] if claims else []
     notes = [f"- {line}" for line in item.assumed]
@@ -124,8 +123,10 @@ def section(item: Item, scale: str, found: list[Value], picture: str = "") -> st
     return "\n\n".join(blocks)
 
 
-def write(item: Item, scale: str, shelf: Shelf, found: list[Value], folder: pathlib.Path, picture: str = "") -> None:
+def write(
+    item: Item, scale: str, shelf: Shelf, found: list[Value], folder: pathlib.Path, drawn: Iterable[str] = ()
+) -> None:
     """Writes NAME.csv and NAME.md of an item."""
     stem = item.name.replace("/", "_")
     write_csv(folder / f"{stem}.csv", HEAD, csv_rows(shelf, found))
-    (folder / f"{stem}.md").write_text(section(item, scale, found, picture) + "\n", encoding="utf-8")
+    (folder / f"{stem}.md").write_text(section(item, scale, found, drawn) + "\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""A table that no paper has: every method at three heterogeneities and two participations, on the same seeds."""
