@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -102,23 +103,21 @@ class Checkpoints:
     Args:
       directory: created on the first save; reading changes nothing in it.
       keep: how many of the newest stay.
-      period: those of rounds that are multiples of it stay too; 0: no others.
+      rounds: those that stay besides.
     """
 
-    def __init__(self, directory, keep: int = 3, period: int = 0):
+    def __init__(self, directory, keep: int = 3, rounds: Sequence[int] = ()):
         self.shown = pathlib.Path(directory)
         self.directory = self.shown.absolute()  # orbax demands it
-        self.keep, self.period = keep, period
+        self.keep, self.stay = keep, tuple(rounds)
         self._manager: ocp.CheckpointManager | None = None
 
     def _writer(self) -> ocp.CheckpointManager:
         if self._manager is None:
+            policies = ocp.checkpoint_managers
+            stays = policies.AnyPreservationPolicy([policies.LatestN(self.keep), policies.CustomSteps(self.stay)])
             options = ocp.CheckpointManagerOptions(
-                max_to_keep=self.keep,
-                keep_period=self.period or None,
-                create=True,
-                cleanup_tmp_directories=True,
-                enable_async_checkpointing=False,
+                preservation_policy=stays, create=True, cleanup_tmp_directories=True, enable_async_checkpointing=False
             )
             self._manager = ocp.CheckpointManager(self.directory, options=options)
         return self._manager

@@ -14,6 +14,9 @@ GROUPS = ("what is trained", "federation", "clients", "server", "read-outs", "ru
 MOST = 2**31 - 1
 
 SCHEDULES = ("", "cosine")
+# Fields that are lists of integers.
+INTEGERS = ("seeds", "keep_rounds")
+
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
 
 
@@ -172,13 +175,17 @@ class Config:
         100, "output", "Rounds between checkpoints; 0: only at the start and the end.", least=0, operational=True
     )
     keep_checkpoints: int = option(3, "output", "Checkpoints that are kept, the newest.", least=1, operational=True)
-    keep_period: int = option(
-        0, "output", "Checkpoints of rounds that are multiples of this are kept too; 0: none.", least=0, operational=True
+    keep_rounds: list[int] = option(
+        [],
+        "output",
+        "Rounds whose checkpoints are kept beside the newest, for forks: 75,150.",
+        operational=True,
     )
 
     def __post_init__(self):
-        if isinstance(self.seeds, (list, tuple)):
-            object.__setattr__(self, "seeds", [_integer(seed) for seed in self.seeds])
+        for name in INTEGERS:
+            if isinstance(values := getattr(self, name), (list, tuple)):
+                object.__setattr__(self, name, [_integer(value) for value in values])
 
     def check(self) -> None:
         """Raises UserError for a field of a wrong type or out of range; names are checked where they are built."""
@@ -190,6 +197,9 @@ class Config:
         for seed in self.seeds:
             if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST:
                 raise UserError(f"seeds: '{seed}' is not an integer in 0..{MOST}.")
+        for round in self.keep_rounds:
+            if isinstance(round, bool) or not isinstance(round, int) or not 0 <= round <= self.num_rounds:
+                raise UserError(f"keep_rounds: '{round}' is no round of 0..{self.num_rounds}.")
         for seed in self.seeds:
             if self.seeds.count(seed) > 1:
                 raise UserError(f"seeds={','.join(map(str, self.seeds))}: duplicate seed {seed}; keep one.")
@@ -207,11 +217,11 @@ class Config:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not f.metadata["operational"]}
 
 
-def _integer(seed):
-    """Returns a seed written in digits as an integer, anything else unchanged."""
-    text = seed.strip() if isinstance(seed, str) else seed
+def _integer(value):
+    """Returns a number written in digits as an integer, anything else unchanged."""
+    text = value.strip() if isinstance(value, str) else value
     # isdecimal admits digits of other scripts, which int would read.
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20 else seed
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20 else value
 
 
 def default_of(field: dataclasses.Field) -> Any:
@@ -227,7 +237,7 @@ def _check_type(field: dataclasses.Field, value) -> None:
     if kind is list:
         if not isinstance(value, (list, tuple)):
             raise UserError(f"{field.name}={value!r} must be a list.")
-        if field.name != "seeds" and not all(isinstance(item, str) for item in value):
+        if field.name not in INTEGERS and not all(isinstance(item, str) for item in value):
             raise UserError(f"{field.name}={value!r} must be a list of texts.")
         return
     accepted = (int, float) if kind is float else (kind,)

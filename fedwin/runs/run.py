@@ -155,7 +155,7 @@ def _seed(program: Program, seed: int, directory: pathlib.Path, logbook: Logbook
     where = directory / "checkpoints" / f"seed_{seed}"
     with (
         contextlib.closing(program.examples(seed)) as examples,
-        contextlib.closing(Checkpoints(where, config.keep_checkpoints, config.keep_period)) as checkpoints,
+        contextlib.closing(Checkpoints(where, config.keep_checkpoints, config.keep_rounds)) as checkpoints,
     ):
         result = _trained(program, seed, examples, checkpoints, logbook, quiet, say)
     if examples.waited:

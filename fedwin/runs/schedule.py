@@ -19,6 +19,7 @@ class Schedule:
       eval_every: rounds between evaluations.
       final_evals: the last N rounds are all evaluated.
       checkpoint_every: rounds between checkpoints (0 = only the first and the last).
+      keep_rounds: further rounds with a checkpoint.
       rounds_per_dispatch: the most rounds that one dispatch may hold.
       stop_on_divergence: end at the first NaN or inf.
     """
@@ -28,6 +29,7 @@ class Schedule:
     eval_every: int
     final_evals: int
     checkpoint_every: int
+    keep_rounds: tuple[int, ...] = ()
     rounds_per_dispatch: int = 50
     stop_on_divergence: bool = True
 
@@ -47,7 +49,9 @@ class Schedule:
 
     def checkpointed(self, completed: int) -> bool:
         """Whether a checkpoint is made after `completed` rounds."""
-        return completed == self.num_rounds or (self.checkpoint_every > 0 and completed % self.checkpoint_every == 0)
+        if completed == self.num_rounds or completed in self.keep_rounds:
+            return True
+        return self.checkpoint_every > 0 and completed % self.checkpoint_every == 0
 
     def dispatch_end(self, completed: int, wish: int) -> int:
         """Returns where the dispatch that starts after `completed` rounds ends, at most `wish` rounds on.
@@ -59,7 +63,7 @@ class Schedule:
         ends = [self.num_rounds, completed + wish, (completed // block + 1) * block]
         if self.checkpoint_every:
             ends.append((completed // self.checkpoint_every + 1) * self.checkpoint_every)
-        return min(ends)
+        return min([*ends, *(round for round in self.keep_rounds if round > completed)])
 
     def with_dispatches_of(self, rounds: int | None) -> "Schedule":
         """Returns the schedule with dispatches of at most `rounds` rounds (None: as they are)."""

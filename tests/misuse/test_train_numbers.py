@@ -47,6 +47,7 @@ NUMBERS = [
     ("--eval_examples=-1", "eval_examples=-1 | negative"),
     ("--final_evals=-1", "final_evals=-1 | negative"),
     ("--keep_checkpoints=0", "keep_checkpoints=0 | at least 1"),
+    ("--keep_rounds=500 --num_rounds=400", "keep_rounds | 500"),
     ("--checkpoint_every=-1", "checkpoint_every=-1 | negative"),
     ("--num_clients=-5", "num_clients=-5 | negative"),
     ("--num_clients=20.5", "--num_clients=20.5 | an integer"),

@@ -6,8 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import fedwin
 from fedwin.errors import UserError
 from fedwin.runs import checkpoint, quiet
+from fedwin.runs.config import Config
 from fedwin.testing import federations
 
 
@@ -110,3 +112,21 @@ def test_a_foreign_checkpoint_is_refused():
 
 def test_no_checkpoint_is_none(tmp_path):
     assert checkpoint.Checkpoints(tmp_path / "nothing").latest() is None
+
+
+def test_named_rounds_stay_beside_the_newest(tmp_path):
+    config = Config(
+        dataset="digits",
+        model="digits_mlp:hidden=2",
+        num_clients=20,
+        clients_per_round=2,
+        num_rounds=9,
+        eval_every=9,
+        final_evals=0,
+        checkpoint_every=4,
+        keep_checkpoints=1,
+        keep_rounds=[3, 4],
+        out_dir=str(tmp_path / "r"),
+    )
+    fedwin.run(config, quiet=True)
+    assert checkpoint.Checkpoints(tmp_path / "r" / "checkpoints" / "seed_0").rounds() == [3, 4, 9]
