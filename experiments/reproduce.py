@@ -10,8 +10,6 @@ Runs are shared by all tables and figures that read them; the same command goes 
 several processes may work on the same --out_dir.
 """
 
-import pathlib
-
 from absl import flags
 
 from fedwin.engine import devices
@@ -81,7 +79,9 @@ def selected(one: Item, scale: str) -> list[Cell]:
         chosen[axis] = FLAGS[axis].value or names
         for name in chosen[axis]:
             if name not in names:
-                raise UserError(f"{axis}={name}: {one.name} has no such one.{nearest(name, names)} It has: {', '.join(names)}.")
+                raise UserError(
+                    f"{axis}={name}: {one.name} has no such one.{nearest(name, names)} It has: {', '.join(names)}."
+                )
     rows, columns, variants = chosen.values()
     cells = one.cells(scale)
     return [c for c in cells if c.row.name in rows and c.column.name in columns and c.variant.name in variants]

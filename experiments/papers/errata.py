@@ -37,7 +37,10 @@ ERRATA = (
     ),
     Erratum("WIMA, Table 2, Pachinko", "FedDyn's 57.42 in bold", "FedACG's 58.88 is larger", "nothing depends on it"),
     Erratum(
-        "WIMA, Tables 2 and 4, CIFAR-10 alpha = 0", "69.95 and 69.94", "the same run", "both are kept; one run fills both"
+        "WIMA, Tables 2 and 4, CIFAR-10 alpha = 0",
+        "69.95 and 69.94",
+        "the same run",
+        "both are kept; one run fills both",
     ),
     Erratum(
         "WIMA, Table 4, CIFAR-100, W = 50",
@@ -79,7 +82,10 @@ ERRATA = (
         "50 of 40,000 clients",
     ),
     Erratum(
-        "GHB, text, CIFAR-100, cross-device, 60 %", "1.67x faster than MimeMom", "8,540 / 5,090 = 1.68", "it is computed"
+        "GHB, text, CIFAR-100, cross-device, 60 %",
+        "1.67x faster than MimeMom",
+        "8,540 / 5,090 = 1.68",
+        "it is computed",
     ),
     Erratum(
         "GHB, Table 2, MimeMom",

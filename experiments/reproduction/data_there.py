@@ -2,11 +2,8 @@
 
 import functools
 
-import fedwin
 from fedwin import data
-from fedwin.choices import parse
 from fedwin.errors import UserError
-from fedwin.runs.config import Config
 
 
 @functools.cache

@@ -47,7 +47,15 @@ def table(units: list[Unit], data_dir: str) -> str:
             total, told = total + told, readable(told)
         elif left:
             unknown += 1
-        cells = (unit.task.run.key, config.algorithm, config.dataset, " ".join(map(str, unit.seeds)), f"{left:,}", told, fills)
+        cells = (
+            unit.task.run.key,
+            config.algorithm,
+            config.dataset,
+            " ".join(map(str, unit.seeds)),
+            f"{left:,}",
+            told,
+            fills,
+        )
         rows.append(cells)
     lines = [columns(rows), f"in all about {readable(total)}" + (f", {unknown} run(s) unknown" if unknown else "")]
     lines += [f"{dataset}: {reason}" for dataset, reason in lacking.items()]

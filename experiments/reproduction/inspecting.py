@@ -58,7 +58,9 @@ def _named(labels_: list[str], rounds: tuple[int, ...], found) -> dict[str, Any]
     """Returns label -> model: the run's name, its round, or both, as far as they tell models apart."""
     several_runs, several_rounds = len(labels_) > 1, len(rounds) > 1
     names = [
-        ", ".join([*([label] if several_runs else []), *([f"round {round}"] if several_rounds or not several_runs else [])])
+        ", ".join(
+            [*([label] if several_runs else []), *([f"round {round}"] if several_rounds or not several_runs else [])]
+        )
         for label in labels_
         for round in rounds
     ]

@@ -1,6 +1,6 @@
 """All tables and figures: how many cells, how far they are, what they cost, what is missing."""
 
-from ..papers.analyses import Analysis, Sketch
+from ..papers.analyses import Sketch
 from ..papers.catalogue import catalogue
 from ..papers.items import Item
 from ..text import columns

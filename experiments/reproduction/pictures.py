@@ -115,9 +115,15 @@ def _points(axis, found: list[Value], rows, number: int, count: int, label: str,
     means = [f * value.mean for f, value in zip(factor, found, strict=True)]
     bars = [f * (value.std or 0.0) for f, value in zip(factor, found, strict=True)]
     axis.errorbar(means, at, xerr=bars, fmt=look["marker"], color=look["color"], label=label, markersize=4, linewidth=1)
-    told = [(f * v.cell.printed.number, y) for f, v, y in zip(factor, found, at, strict=True) if v.cell.printed and v.cell.printed.number is not None]
+    told = [
+        (f * v.cell.printed.number, y)
+        for f, v, y in zip(factor, found, at, strict=True)
+        if v.cell.printed and v.cell.printed.number is not None
+    ]
     if printed and told:
-        axis.scatter(*zip(*told, strict=True), marker="|", s=60, color=look["color"], alpha=0.7, label=f"{label}, printed")
+        axis.scatter(
+            *zip(*told, strict=True), marker="|", s=60, color=look["color"], alpha=0.7, label=f"{label}, printed"
+        )
 
 
 def draw(item: Item, scale: str, shelf: Shelf, found: list[Value], folder: pathlib.Path) -> list[pathlib.Path]:

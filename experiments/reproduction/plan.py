@@ -13,7 +13,7 @@ from ..papers.items import Cell, Item
 from ..papers.observing import MODEL
 from ..papers.trajectories import Run
 
-# Rounds between checkpoints, at most; a run that is forked has one where it is forked.
+# Rounds between checkpoints; a run that is forked has one where it is forked too.
 CHECKPOINTS = 100
 
 
@@ -46,14 +46,12 @@ class Task:
 
     def fields(self) -> dict:
         """Returns the fields of Config that say what is read off and kept."""
-        keep = math.gcd(*self.stays) if self.stays else 0
-        every = max(d for d in range(1, CHECKPOINTS + 1) if keep % d == 0) if keep else CHECKPOINTS
         return {
             "observe": sorted(self.reads),
             "eval_every": self.eval_every,
             "final_evals": self.final_evals,
-            "checkpoint_every": every,
-            "keep_period": keep,
+            "checkpoint_every": CHECKPOINTS,
+            "keep_rounds": sorted(self.stays),
         }
 
 
@@ -135,7 +133,9 @@ def plan(
         own = set(seeds) or set(seeds_of(item, scale))
         for run, _, _ in needs(item, scale, (cells or {}).get(item.name)):
             for each in _line(run):
-                task = wanted.setdefault(each.key, dataclasses.replace(everything(scale)[each.key], seeds=set(), uses={}))
+                task = wanted.setdefault(
+                    each.key, dataclasses.replace(everything(scale)[each.key], seeds=set(), uses={})
+                )
                 task.seeds |= own
             wanted[run.key].uses[item.name] = wanted[run.key].uses.get(item.name, 0) + 1
     return list(wanted.values())

@@ -121,7 +121,9 @@ def _queue() -> str:
         done, cells = progress(place)
         state = "done" if cells and done == cells else f"{done} of {cells} cells"
         hours = "GPU" if place.hours is None else f"{place.hours:g} h"
-        rows.append((place.item, ", ".join(place.rows), ", ".join(place.columns), " ".join(map(str, place.seeds)), hours, state))
+        rows.append(
+            (place.item, ", ".join(place.rows), ", ".join(place.columns), " ".join(map(str, place.seeds)), hours, state)
+        )
     return markdown(("item", "rows", "columns", "seeds", "two CPU cores", "state"), rows)
 
 

@@ -75,7 +75,9 @@ def read_directory(directory: pathlib.Path, key: str) -> Record:
     seeds = json.loads(summary.read_text())["seeds"] if summary.is_file() else {}
     seconds = {seed: round(found["wall_seconds"], 1) for seed, found in seeds.items()}
     diverged = {seed: found["diverged_at"] for seed, found in seeds.items() if found["diverged_at"] is not None}
-    header = {name: known[name] for name in ("config", "fingerprint", "versions", "device", "strategy") if name in known}
+    header = {
+        name: known[name] for name in ("config", "fingerprint", "versions", "device", "strategy") if name in known
+    }
     return Record({"key": key, **header, "seconds": seconds, "diverged": diverged}, lines)
 
 

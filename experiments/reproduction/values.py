@@ -81,7 +81,9 @@ def value(shelf: Shelf, cell: Cell, scale: str, chosen: int = 0) -> Value:
     others = curves(shelf, cell.reference) if cell.reference is not None else {}
     total = run.num_rounds
     each = {
-        seed: cell.measure.value(curve, others.get(seed), scale) for seed, curve in sorted(own.items()) if len(curve.rounds)
+        seed: cell.measure.value(curve, others.get(seed), scale)
+        for seed, curve in sorted(own.items())
+        if len(curve.rounds)
     }
     done = min((int(curve.rounds[-1]) for curve in own.values()), default=0)
     return Value(cell, each, (done, total), chosen)

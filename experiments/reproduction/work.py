@@ -4,7 +4,7 @@ import dataclasses
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import fedwin
 from fedwin.errors import UserError

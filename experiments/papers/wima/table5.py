@@ -2,7 +2,7 @@
 
 from ..items import Claim, Entry, Item
 from ..trajectories import Fields
-from .settings import BASE, CIFAR10_0, CIFAR10_005, CIFAR100_0, CIFAR100_05, METHODS
+from .settings import BASE, CIFAR10_0, CIFAR10_005, CIFAR100_0, CIFAR100_05
 
 
 def _part(name: str, part: str, label: str, printed: str) -> Entry:
