@@ -184,9 +184,8 @@ class Item:
             entries = [self.base, column, row, variant]
             entries += [o.entry for o in self.overrides if o.meets(row, column, variant)]
             ours = any(entry.ours for entry in (row, column, variant))
-            if (self.table and printed is None and not ours) or (
-                scale != "paper" and any(entry.absent for entry in entries)
-            ):
+            absent = scale != "paper" and any(entry.absent for entry in entries)
+            if absent or (self.table and printed is None and not ours):
                 continue
             cells.append(self._cell(scale, row, column, variant, entries, printed))
         return cells

@@ -137,9 +137,8 @@ class Order:
         drawn = pictures.draw(one, self.scale, self.shelf, numbers, self.tables)
         written.write(one, self.scale, self.shelf, numbers, self.tables, [path.name for path in drawn])
         text = written.section(one, self.scale, numbers)
-        print(
-            f"\n{text}\n\nwritten: {', '.join(str(path) for path in (self.tables / (one.name.replace('/', '_') + '.csv'), *drawn))}"
-        )
+        paths = [self.tables / f"{one.name.replace('/', '_')}.csv", *drawn]
+        print(f"\n{text}\n\nwritten: {', '.join(map(str, paths))}")
 
     def _inspect(self, one: Analysis, found: list[Unit]) -> None:
         stem = inspecting.stem_of(one)

@@ -20,15 +20,15 @@ PICTURES = KEPT / "pictures"
 
 INTRODUCTION = """# Results
 
-Made by `fedwin reproduce --from_results` from the curves in `experiments/results/`; nothing here is typed by hand. Every
-kept file names its command, configuration, versions, machine and seconds, and `fedwin curves` lays it beside a run of
-your own. A cell reads *printed / ours*; **bold** agrees within one percentage point or two standard deviations. `trend`
-is a stand-in of minutes that asks for sign and order of an effect, not for its size: its numbers are not compared with
-printed ones. A claim's verdict counts the pairs of cells in which it shows.
+Made by `fedwin reproduce --from_results` from the curves in `experiments/results/`; nothing here is typed by hand.
+Every kept file names its command, configuration, versions, machine and seconds, and `fedwin curves` lays it beside a
+run of your own. A cell reads *printed / ours*; **bold** agrees within one percentage point or two standard deviations.
+`trend` is a stand-in of minutes that asks for sign and order of an effect, not for its size: its numbers are not
+compared with printed ones. A claim's verdict counts the pairs of cells in which it shows.
 
 Two data sets differ from the papers' own: the copy of Fashion-MNIST used here has a split of its own (the same 70,000
-images, dealt otherwise to training and test), and Shakespeare's roles were prepared from the plays, not taken from LEAF's
-download."""
+images, dealt otherwise to training and test), and Shakespeare's roles were prepared from the plays, not taken from
+LEAF's download."""
 
 
 def page(pictures_at: pathlib.Path = PICTURES) -> str:

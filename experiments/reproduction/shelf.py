@@ -19,6 +19,9 @@ from ..papers.observing import MODEL, name_of
 from ..papers.trajectories import Run
 from .places import home
 
+# What a record takes from config.json.
+OF_CONFIG = ("config", "fingerprint", "versions", "device", "strategy")
+
 # Curves that are kept with the project.
 KEPT = pathlib.Path(__file__).parent.parent / "results"
 

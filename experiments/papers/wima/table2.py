@@ -55,11 +55,11 @@ ITEM = Item(
     assumed=(
         "Which value of a grid won is not printed: it is chosen per column on data held out by the clients.",
         "CIFAR images are cut to 32 x 32 after padding by 4, and flipped.",
-        "Server momentum 0.9 for Pachinko is stated for all methods, but cannot hold for FedAvg's 47.41 beside FedAvgM's "
-        "55.96; methods with a server step of their own run without it here.",
+        "Server momentum 0.9 for Pachinko is stated for all methods, but cannot hold for FedAvg's 47.41 beside "
+        "FedAvgM's 55.96; methods with a server step of their own run without it here.",
         "Pachinko: 20 % of 500 clients a round, as stated; other work takes 10 clients.",
     ),
-    standin="Digits (hidden layer of 64) for CIFAR-10, Fashion-MNIST (two layers of 200) for CIFAR-100, MNIST by writer "
-    "for FEMNIST; 150 and 100 rounds, W = 20, rates from a coarse search; no stand-in for Pachinko and Shakespeare.",
+    standin="Digits (hidden layer of 64) for CIFAR-10, Fashion-MNIST (two layers of 200) for CIFAR-100, MNIST by "
+    "writer for FEMNIST; 150 and 100 rounds, W = 20, rates from a coarse search; none for Pachinko and Shakespeare.",
     cost="3 seeds x 10,000 rounds of ResNet-20 per cell: for a GPU",
 )
