@@ -18,6 +18,7 @@ class Analysis:
       base: what all runs share.
       runs: what each run changes; their names are those of panels or curves.
       at: shares of the rounds whose checkpoints are looked at, in (0, 1].
+      ends: rounds whose checkpoints are looked at besides, counted back from the last one.
       options: of the picture's kind.
       trend_options: the same at trend and smoke scale; None: the same.
       seeds: at every scale.
@@ -32,6 +33,7 @@ class Analysis:
     base: Entry
     runs: tuple[Entry, ...]
     at: tuple[float, ...] = (1.0,)
+    ends: tuple[int, ...] = ()
     options: Fields = Fields()
     trend_options: Fields | None = None
     seeds: tuple[int, ...] = (0,)
@@ -43,6 +45,8 @@ class Analysis:
         """Returns name -> run at a scale; an entry with a fork goes on from the run without it."""
         found = {}
         for entry in self.runs:
+            if scale != "paper" and entry.absent:
+                continue
             begun = self.base.fields(scale) | (entry.fields(scale) if entry.fork is None else Fields())
             run = Run(shrunk(begun) if scale == "smoke" else begun)
             found[entry.name] = run if entry.fork is None else run.forked(entry.fork, entry.fields(scale))
@@ -51,7 +55,8 @@ class Analysis:
     def checkpoints(self, scale: str) -> tuple[int, ...]:
         """Returns the rounds whose checkpoints are looked at."""
         rounds = next(iter(self.trajectories(scale).values())).num_rounds
-        return tuple(sorted({max(1, round(share * rounds)) for share in self.at}))
+        chosen = {max(1, round(share * rounds)) for share in self.at} | {rounds - back for back in self.ends}
+        return tuple(sorted(chosen))
 
     def settings(self, scale: str) -> Fields:
         """Returns the options of its kind at a scale."""

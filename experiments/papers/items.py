@@ -205,7 +205,8 @@ class Item:
             return begun.forked(parting[0].fork, _merged(scale, parting)) if parting else begun
 
         grids = [entry.grid for entry in entries if entry.grid] if scale == "paper" else []
-        runs = tuple(run(fields) for fields in (grids[0] if grids else (Fields(),)))
+        # The last grid is the most particular one: an override's replaces the row's.
+        runs = tuple(run(fields) for fields in (grids[-1] if grids else (Fields(),)))
         read = next((entry.reading(scale) for entry in reversed(entries) if entry.read or entry.trend_read), "")
         measure = next((e.measure for e in reversed(entries) if e.measure != MeanLast()), MeanLast())
         return Cell(

@@ -1,0 +1,95 @@
+"""Table 7 of the heavy-ball paper: what every method was run with, network by network."""
+
+from ..items import Entry, Override
+from ..trajectories import Fields
+from ..wima.settings import METHODS as OF_WIMA
+
+# At trend scale methods that both papers have are run as in WIMA's tables, and so only once.
+TREND = {entry.name: entry.fields("trend") for entry in OF_WIMA}
+# Server momentum: the paper's best value as far as it can be read, and that of the released code.
+BETAS = ("0.99", "0.9")
+
+
+def _grid(text: str, **more) -> tuple[Fields, ...]:
+    """Returns the alternatives of a momentum method; '*' stands for its beta."""
+    return tuple(Fields(algorithm=text.replace("*", beta), **more) for beta in BETAS)
+
+
+def method(name: str, label: str, algorithm: str, trend: Fields | None = None, **more) -> Entry:
+    """Returns the row of a method.
+
+    Args:
+      name: of the row.
+      label: as the tables print it.
+      algorithm: its text; '*' stands for a beta of which both values are run.
+      trend: fields at trend scale; None: those of WIMA's tables.
+      **more: further fields.
+    """
+    grid = _grid(algorithm, **more)
+    return Entry(
+        name,
+        label,
+        grid[0],
+        TREND[name] if trend is None else trend,
+        alone=True,
+        grid=grid if "*" in algorithm else (),
+        printed=(("algorithm", label),),
+    )
+
+
+MIME = ",weighting=uniform"
+METHODS = (
+    method("fedavg", "FedAvg", "fedavg"),
+    method("fedprox", "FedProx", "fedprox:mu=0.1"),
+    method("scaffold", "SCAFFOLD", "scaffold"),
+    method("feddyn", "FedDyn", "feddyn:alpha=0.001"),
+    method("adabest", "AdaBest", "adabest:mu=0.001"),
+    method("mime", "MIME", "mime:weighting=uniform"),
+    method("fedavgm", "FedAvgM", "fedavgm:beta=*,server_lr=0.1"),
+    method("fedcm", "FedCM", "fedcm:alpha=0.1,server_lr=0.1", client_lr=0.1),
+    method("fedadc", "FedADC", "fedadc:beta_global=0.9", Fields(algorithm="fedadc:beta_global=0.7")),
+    method("mime_momentum", "MimeMom", f"mime:beta=*,server_lr=0.1{MIME}"),
+    method("mimelite", "MimeLiteMom", f"mimelite:beta=*,server_lr=0.1{MIME}"),
+    method("fedhbm", "FedHBM", "fedhbm:beta=1", Fields(algorithm="fedhbm:beta=1")),
+)
+LOCAL_GHB = method("local_ghb", "Local-GHB", "local_ghb:beta=0.9", Fields(algorithm="local_ghb:beta=0.9"))
+NESTEROV = "fedhbm:beta=1,nesterov=true"
+BY_NAME = {entry.name: entry for entry in (*METHODS, LOCAL_GHB)}
+
+
+def picked(*names: str) -> tuple[Entry, ...]:
+    """Returns some of the rows, in the order in which they are named."""
+    return tuple(BY_NAME[name] for name in names)
+
+
+def _where(columns: tuple[str, ...], row: str, algorithm: str = "", **more) -> Override:
+    """Returns what a method is run with in some columns, if not with what its row says."""
+    grid = _grid(algorithm, **more) if algorithm else ()
+    fields = grid[0] if grid else Fields(**more)
+    name = "_".join((row, *columns)) or row
+    return Override(
+        Entry(name, paper=fields, trend=Fields(), alone=True, grid=grid if "*" in algorithm else ()),
+        rows=(row,),
+        columns=columns,
+    )
+
+
+# ResNet-20's column of Table 7; of all tables and figures with that network.
+RESNET = (_where((), "fedavg", client_lr=0.1), _where((), "scaffold", client_lr=0.1))
+_TEXT = ("shakespeare", "shakespeare_iid")
+SHAKESPEARE = (
+    _where(_TEXT, "fedprox", "fedprox:mu=0.0001"),
+    _where(_TEXT, "feddyn", "feddyn:alpha=0.009"),
+    _where(_TEXT, "adabest", "adabest:mu=0.009"),
+    _where(_TEXT, "fedcm", client_lr=1.0),
+)
+_WORDS = ("stackoverflow",)
+STACKOVERFLOW = (
+    _where(_WORDS, "fedprox", "fedprox:mu=0.01"),
+    _where(_WORDS, "feddyn", "feddyn:alpha=0.1"),
+    _where(_WORDS, "adabest", "adabest:mu=0.1"),
+    _where(_WORDS, "fedavgm", "fedavgm:beta=*,server_lr=1"),
+    _where(_WORDS, "fedcm", "fedcm:alpha=0.1,server_lr=1", client_lr=0.3),
+    _where(_WORDS, "mime_momentum", f"mime:beta=*,server_lr=1{MIME}", client_lr=0.1),
+    _where(_WORDS, "mimelite", f"mimelite:beta=*,server_lr=1{MIME}", client_lr=0.1),
+)
