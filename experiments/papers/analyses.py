@@ -42,10 +42,10 @@ class Analysis:
     cost: str = ""
 
     def trajectories(self, scale: str) -> dict[str, Run]:
-        """Returns name -> run at a scale; an entry with a fork goes on from the run without it."""
+        """Returns name -> run, without those that are absent at a scale; a fork goes on from the run without it."""
         found = {}
         for entry in self.runs:
-            if scale != "paper" and entry.absent:
+            if scale != "paper" and (entry.absent or self.base.absent):
                 continue
             begun = self.base.fields(scale) | (entry.fields(scale) if entry.fork is None else Fields())
             run = Run(shrunk(begun) if scale == "smoke" else begun)
@@ -53,8 +53,11 @@ class Analysis:
         return found
 
     def checkpoints(self, scale: str) -> tuple[int, ...]:
-        """Returns the rounds whose checkpoints are looked at."""
-        rounds = next(iter(self.trajectories(scale).values())).num_rounds
+        """Returns the rounds whose checkpoints are looked at; none where nothing stands in."""
+        runs = list(self.trajectories(scale).values())
+        if not runs:
+            return ()
+        rounds = runs[0].num_rounds
         chosen = {max(1, round(share * rounds)) for share in self.at} | {rounds - back for back in self.ends}
         return tuple(sorted(chosen))
 

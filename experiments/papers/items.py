@@ -6,7 +6,7 @@ import itertools
 from .measures import MeanLast, Measure
 from .printed_cells import KEY, Printed, of_table
 from .scales import shrunk, shrunk_read
-from .trajectories import Fields, Run
+from .trajectories import Fields, Run, Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Entry:
       trend_read: the same at trend scale; None: the same.
       fork: share of the rounds from which this differs from the run without it; None: from the start.
       measure: what is read off the curve.
+      begins: (a run of its own, a part): training starts with that part of the run's last model; None: afresh.
       x: where it is on the axis of a sweep.
       group: the panel of a sweep that it belongs to.
       ours: whether it stands beside the printed ones without being among them.
@@ -43,6 +44,7 @@ class Entry:
     trend_read: str | None = None
     fork: float | None = None
     measure: Measure = MeanLast()
+    begins: tuple["Entry", str] | None = None
     x: float | None = None
     group: str = ""
     ours: bool = False
@@ -201,7 +203,7 @@ class Item:
         def run(grid: Fields) -> Run:
             parting = [entry for entry in entries if entry.fork is not None]
             shared = _merged(scale, [entry for entry in entries if entry not in parting]) | grid
-            begun = Run(shrunk(shared) if scale == "smoke" else shared)
+            begun = Run(shrunk(shared) if scale == "smoke" else shared, _beginning(scale, entries))
             return begun.forked(parting[0].fork, _merged(scale, parting)) if parting else begun
 
         grids = [entry.grid for entry in entries if entry.grid] if scale == "paper" else []
@@ -221,6 +223,17 @@ class Item:
             return None
         fields = _merged(scale, entries[:2]) | measure.reference
         return Run(shrunk(fields) if scale == "smoke" else fields)
+
+
+def _beginning(scale: str, entries: list[Entry]) -> Source | None:
+    """Returns what a run begins with: a part of another run's last model, or None for a fresh one."""
+    found = next((entry.begins for entry in reversed(entries) if entry.begins), None)
+    if found is None:
+        return None
+    entry, part = found
+    fields = entry.fields(scale)
+    run = Run(shrunk(fields) if scale == "smoke" else fields)
+    return Source(run, run.num_rounds, part)
 
 
 def _merged(scale: str, entries: list[Entry]) -> Fields:

@@ -76,7 +76,7 @@ def _where(columns: tuple[str, ...], row: str, algorithm: str = "", **more) -> O
 
 # ResNet-20's column of Table 7; of all tables and figures with that network.
 RESNET = (_where((), "fedavg", client_lr=0.1), _where((), "scaffold", client_lr=0.1))
-_TEXT = ("shakespeare", "shakespeare_iid")
+_TEXT = ("shakespeare_noniid", "shakespeare_iid")
 SHAKESPEARE = (
     _where(_TEXT, "fedprox", "fedprox:mu=0.0001"),
     _where(_TEXT, "feddyn", "feddyn:alpha=0.009"),

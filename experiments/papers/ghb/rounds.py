@@ -25,11 +25,12 @@ def variants(targets: dict[int, float]) -> tuple[Entry, ...]:
     """
     found = []
     for share, percent in targets.items():
-        metric, at = f"rounds_to_{share}pct_of_centralized", {"percent": percent, "trend": CENTRALISED * share / 100}
+        metric, trend = f"rounds_to_{share}pct_of_centralized", CENTRALISED * share / 100
         rounds, speed = (("metric", metric),), (("metric", f"{metric}_speedup"),)
-        faster = Speedup(reference=FEDAVG, **at)
-        found.append(Entry(f"rounds{share}", f"rounds to {share} %", printed=rounds, measure=RoundsTo(**at)))
-        found.append(Entry(f"speedup{share}", f"speed-up to {share} %", printed=speed, measure=faster))
+        reached = RoundsTo(percent=percent, trend=trend)
+        sooner = Speedup(reference=FEDAVG, percent=percent, trend=trend)
+        found.append(Entry(f"rounds{share}", f"rounds to {share} %", printed=rounds, measure=reached))
+        found.append(Entry(f"speedup{share}", f"speed-up to {share} %", printed=speed, measure=sooner))
     return tuple(found)
 
 

@@ -42,7 +42,8 @@ def cifar(classes: int, alpha: float, network: Fields, setting: Fields, trend: F
       trend: what stands in for it; None: nothing does.
     """
     what = Fields(dataset=DATA[classes], num_rounds=ROUNDS[classes], partition=f"dirichlet:alpha={alpha:g}")
-    skew = "iid" if alpha == IID else f"alpha{alpha:g}".replace(".", "")
+    named = {0.0: "noniid", float(IID): "iid"}
+    skew = named.get(alpha, f"alpha{alpha:g}".replace(".", ""))
     return Entry(
         f"cifar{classes}_{skew}",
         f"CIFAR-{classes}, " + ("iid" if alpha == IID else f"alpha = {alpha:g}"),
@@ -95,7 +96,7 @@ def _text(name: str, label: str, dataset: str, partition: str) -> Entry:
 
 
 SHAKESPEARE = (
-    _text("shakespeare", "Shakespeare", "shakespeare_leaf", "leaf_niid;K=100"),
+    _text("shakespeare_noniid", "Shakespeare", "shakespeare_leaf", "leaf_niid;K=100"),
     _text("shakespeare_iid", "Shakespeare, iid", "shakespeare_leaf:iid=true", "leaf_iid;K=100"),
 )
 STACKOVERFLOW = Entry(
@@ -127,7 +128,7 @@ def fewer_on_fashion(rows: tuple[Entry, ...]) -> Override:
     return Override(
         Entry("fewer", absent="on Fashion-MNIST only four methods fit into five minutes on two cores"),
         rows=tuple(row.name for row in rows if row.name not in ON_FASHION),
-        columns=("cifar100_alpha0",),
+        columns=("cifar100_noniid",),
     )
 
 

@@ -10,7 +10,7 @@ from .settings import ACCURACY, ASSUMED, BASE, CROSS_SILO, RESNET_SILO, SEEDS, S
 
 ROWS = picked("fedavg", "scaffold", "feddyn", "mime", "fedavgm", "mime_momentum", "mimelite", "local_ghb", "fedhbm")
 OVERRIDES = (*methods.RESNET, fewer_on_fashion(ROWS))
-ALPHA0 = ("cifar10_alpha0", "cifar100_alpha0")
+ALPHA0 = ("cifar10_noniid", "cifar100_noniid")
 
 ITEM = Item(
     name="ghb/table10",

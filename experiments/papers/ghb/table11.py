@@ -32,13 +32,13 @@ ITEM = Item(
     claims=(
         Claim(
             "FedHBM with Nesterov's gradients is more accurate than FedAvg, CIFAR-10, one class per client.",
-            (("row", "nesterov"), ("column", "cifar10_alpha0")),
-            (("row", "fedavg"), ("column", "cifar10_alpha0")),
+            (("row", "nesterov"), ("column", "cifar10_noniid")),
+            (("row", "fedavg"), ("column", "cifar10_noniid")),
         ),
         Claim(
             "FedHBM is within a point of its form with Nesterov's gradients, CIFAR-10, one class per client.",
-            (("row", "fedhbm"), ("column", "cifar10_alpha0")),
-            (("row", "nesterov"), ("column", "cifar10_alpha0")),
+            (("row", "fedhbm"), ("column", "cifar10_noniid")),
+            (("row", "nesterov"), ("column", "cifar10_noniid")),
             by=-1.0,
         ),
     ),

@@ -70,7 +70,7 @@ ITEM = Item(
         "momentum.",
         "Weight decay of the image networks is that of their federated runs; the accuracy is that of the last epoch.",
     ),
-    standin="CIFAR-10: digits, a hidden layer of 64 for LeNet-5 and a CNN for ResNet-20, 30 epochs; CIFAR-100, LeNet-5: "
-    "Fashion-MNIST, two layers of 200, 10 epochs.",
+    standin="CIFAR-10: digits, a hidden layer of 64 for LeNet-5 and a CNN for ResNet-20, 30 epochs; CIFAR-100, "
+    "LeNet-5: Fashion-MNIST, two layers of 200, 10 epochs.",
     cost="150 epochs of 50,000 images, 75 of 200,000 windows: for a GPU",
 )

@@ -1,7 +1,7 @@
-"""IMA, Figure 9: the planes of Figure 1 around the global models, at three stages."""
+"""IMA, Figure 9: the plane through the global models of three stages."""
 
 from ..analyses import Analysis
-from .pictures import CHECKPOINTS, COARSE, FEDAVG, PLAIN, SEEDS, STAGES, STANDIN
+from .pictures import CHECKPOINTS, COARSE, EVALUATED, FEDAVG, PLAIN, SEEDS, STAGES, STANDIN
 
 ITEM = Analysis(
     name="ima/figure9",
@@ -9,7 +9,7 @@ ITEM = Analysis(
     kind="plane",
     base=PLAIN,
     runs=(FEDAVG,),
-    at=STAGES,
+    at=tuple(STAGES.values()),
     options=CHECKPOINTS,
     trend_options=CHECKPOINTS | COARSE,
     seeds=SEEDS,
@@ -18,5 +18,5 @@ ITEM = Analysis(
         "models of the three stages is added.",
     ),
     standin=STANDIN,
-    cost="Figure 1's run; 441 evaluations of 10,000 images",
+    cost=f"Figure 1's run; {EVALUATED}",
 )

@@ -1,0 +1,13 @@
+"""IMA, Figure 10: the plane through three clients' models, Fashion-MNIST, CNN, two shards per client."""
+
+from .pictures import of_column, through_clients
+from .settings import FMNIST_SHARDS
+
+ITEM = through_clients(
+    "ima/figure10a",
+    of_column(FMNIST_SHARDS),
+    "late",
+    "Fashion-MNIST, CNN, two shards per client",
+    "Fashion-MNIST itself, two layers of 200, 100 rounds; 15 points along an axis.",
+    "a run of 400 rounds",
+)

@@ -1,0 +1,12 @@
+"""IMA, Figure 8: the plane through three of ten clients that all take part, late."""
+
+from .pictures import CROSS_SILO_HALF, through_clients
+
+ITEM = through_clients(
+    "ima/figure8c",
+    CROSS_SILO_HALF,
+    "late",
+    "CIFAR-10, two shards each, all of 10 clients",
+    "Digits, a hidden layer of 64, all of 10 clients, 60 rounds; 15 points along an axis.",
+    "a run of CIFAR-10, CNN, 10 clients, 200 rounds",
+)
