@@ -9,6 +9,7 @@ from collections.abc import Sequence
 WORDS = {
     "train": ("train", "train one federated run; without flags the main job (handwritten digits)"),
     "compare": ("compare", "train several methods on the same seeds and print one table"),
+    "reproduce": ("reproduce", "train, check and draw the tables and figures of four papers"),
     "sweep": ("sweep", "train every point of a grid over flags and name the best"),
     "list": ("listing", "list algorithms, models, datasets, partitions, ..., presets, or the runs below a folder"),
     "curves": ("curve_picture", "lay curves of runs, and of results that were kept, over each other"),

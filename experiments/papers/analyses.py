@@ -49,7 +49,7 @@ class Analysis:
                 continue
             begun = self.base.fields(scale) | (entry.fields(scale) if entry.fork is None else Fields())
             run = Run(shrunk(begun) if scale == "smoke" else begun)
-            found[entry.name] = run if entry.fork is None else run.forked(entry.fork, entry.fields(scale))
+            found[entry.name] = run if entry.fork is None else run.forked(entry.fork, entry.fields(scale), entry.lead)
         return found
 
     def checkpoints(self, scale: str) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ class Entry:
       read: what is read off, an observer's text; empty: the trained model.
       trend_read: the same at trend scale; None: the same.
       fork: share of the rounds from which this differs from the run without it; None: from the start.
+      lead: rounds that it must see before, such as a window's; it is forked so much earlier.
       measure: what is read off the curve.
       begins: (a run of its own, a part): training starts with that part of the run's last model; None: afresh.
       x: where it is on the axis of a sweep.
@@ -43,6 +44,7 @@ class Entry:
     read: str = ""
     trend_read: str | None = None
     fork: float | None = None
+    lead: int = 0
     measure: Measure = MeanLast()
     begins: tuple["Entry", str] | None = None
     x: float | None = None
@@ -204,7 +206,7 @@ class Item:
             parting = [entry for entry in entries if entry.fork is not None]
             shared = _merged(scale, [entry for entry in entries if entry not in parting]) | grid
             begun = Run(shrunk(shared) if scale == "smoke" else shared, _beginning(scale, entries))
-            return begun.forked(parting[0].fork, _merged(scale, parting)) if parting else begun
+            return begun.forked(parting[0].fork, _merged(scale, parting), parting[0].lead) if parting else begun
 
         grids = [entry.grid for entry in entries if entry.grid] if scale == "paper" else []
         # The last grid is the most particular one: an override's replaces the row's.

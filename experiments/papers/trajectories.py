@@ -77,11 +77,13 @@ class Run:
         values = {**self.fields, **more}
         return Config(**{name: float(value) if name in _NUMBERS else value for name, value in values.items()})
 
-    def forked(self, share: float, fields: Mapping[str, Any]) -> "Run":
+    def forked(self, share: float, fields: Mapping[str, Any], lead: int = 0) -> "Run":
         """Returns the run that goes on from this one with other fields.
 
         Args:
           share: of the rounds after which they part.
           fields: what is different from there on.
+          lead: how many rounds earlier the other run's checkpoint is taken; they are trained alike.
         """
-        return Run(self.fields | fields, Source(self, math.floor(share * self.num_rounds + 1e-9)))
+        parting = math.floor(share * self.num_rounds + 1e-9)
+        return Run(self.fields | fields, Source(self, max(parting - lead, 0)))

@@ -24,7 +24,7 @@ def seconds(config: Config, known: Pace, rounds: int) -> float:
     """Returns the seconds of so many rounds, their evaluations and one compilation."""
     last = min(config.final_evals, rounds)
     evaluations = (rounds - last) // config.eval_every + last
-    return known.compiling + rounds * known.per_round + evaluations * known.per_evaluation
+    return known.compile_seconds + rounds * known.seconds_per_round + evaluations * known.seconds_per_evaluation
 
 
 def table(units: list[Unit], data_dir: str) -> str:

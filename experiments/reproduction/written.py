@@ -7,6 +7,7 @@ from typing import Any
 from ..papers.items import Cell, Item
 from ..papers.trajectories import Run
 from ..table_files import markdown, number, write_csv
+from . import paired
 from .shelf import Shelf
 from .values import Value, Verdict, verdict
 
@@ -114,7 +115,7 @@ def section(item: Item, scale: str, found: list[Value], drawn: Iterable[str] = (
     if scale != "paper" and item.standin:
         blocks.append(f"Stand-in: {item.standin}")
     if item.draw == "table" or item.draw == "sweep":
-        blocks.append(grid(item, done) if done else "Nothing has been trained yet.")
+        blocks.append((paired.grid if item.paired else grid)(item, done))
     blocks += [f"![{item.title}]({path})" for path in drawn]
     claims = [f"- {v.claim.text} **{v}**" for v in verdicts(item, found)]
     blocks += ["\n".join(claims)] if claims else []
@@ -128,5 +129,9 @@ def write(
 ) -> None:
     """Writes NAME.csv and NAME.md of an item."""
     stem = item.name.replace("/", "_")
-    write_csv(folder / f"{stem}.csv", HEAD, csv_rows(shelf, found))
+    head, rows = list(HEAD), csv_rows(shelf, found)
+    if item.paired:
+        head += paired.HEAD
+        rows = [[*row, *more] for row, more in zip(rows, paired.columns(shelf, item, found), strict=True)]
+    write_csv(folder / f"{stem}.csv", head, rows)
     (folder / f"{stem}.md").write_text(section(item, scale, found, drawn) + "\n", encoding="utf-8")

@@ -67,11 +67,18 @@ class Trial:
         if not ALGORITHMS[name].__module__.startswith("fedwin."):
             check_round(ALGORITHMS.build(self.config.algorithm, self.setting, self.solver), model, store, n_max)
 
-    def start(self, seed: int, slots: int) -> engine.RunState:
-        """Returns the state of a seed before its first round, with a client table of so many rows; may be traced."""
+    def start(self, seed: int, slots: int, model: core.Variables | None = None) -> engine.RunState:
+        """Returns the state of a seed before its first round; may be traced.
+
+        Args:
+          seed: whose state.
+          slots: rows of the client table.
+          model: what it begins with; None: the seed's own, or what --init_from names.
+        """
         keys = seed_keys(seed)
-        model = self.model.init(keys["init"])
-        if not self.initial:
+        given = model is not None
+        model = model if model is not None else self.model.init(keys["init"])
+        if given or not self.initial:
             return engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"])
         model = self.initial[seed].into(model)
         run = engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"])

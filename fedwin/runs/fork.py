@@ -6,7 +6,7 @@ import pathlib
 import jax
 import numpy as np
 
-from fedwin import engine
+from fedwin import core, engine
 from fedwin.errors import UserError
 from fedwin.residence.rows import DeviceRows
 from fedwin.runs import directory as directories
@@ -57,32 +57,41 @@ def check_fork(trial: Trial) -> None:
             lambda s: np.zeros(s.shape, s.dtype), fresh._replace(key=jax.ShapeDtypeStruct((2,), np.uint32))
         )
         own = leaves_of(DeviceRows(1).saved(blank))
-        for name, value in _taken(trial.config, seed, own).items():
+        for name, value in _taken(trial.config, _saved(trial.config, seed), own).items():
             if _field(name) != "table" and (value.shape != own[name].shape or value.dtype != own[name].dtype):
                 raise _mismatch(name)
 
 
-def forked(config: Config, seed: int, run: engine.RunState, rows, say) -> engine.RunState:
+def forked(trial: Trial, seed: int, run: engine.RunState, slots: int, rows, say) -> engine.RunState:
     """Starts a fresh state from the checkpoint that --fork_from names, server and client states included.
 
-    A wrapper's own state (a window, an average) starts empty if the other run did not have it, and so do observers
-    unless both runs read the same; everything else must be there.
+    A wrapper's own state (a window, an average) begins with the model that is taken if the other run did not have it,
+    and so do observers unless both runs read the same; everything else must be there.
 
     Args:
-      config: the flags.
+      trial: what is run.
       seed: whose checkpoint.
-      run: the fresh state.
+      run: a fresh state.
+      slots: rows of its client table.
       rows: the residence of its client rows.
       say: prints a line.
 
     Raises:
       UserError: model, algorithm or federation differ.
     """
+    config = trial.config
     directory, round = source(config)
     if run.observers and not _same_observers(config, directory):
         say(f"seed {seed}: the observers begin at round {round}; {directory} observed something else")
-    taken = _taken(config, seed, leaves_of(rows.saved(run)))
-    return rows.restored(from_leaves(taken, rows.template(run, taken)), run)
+    leaves = _saved(config, seed)
+
+    def begun(run: engine.RunState) -> engine.RunState:
+        taken = _taken(config, leaves, leaves_of(rows.saved(run)))
+        return rows.restored(from_leaves(taken, rows.template(run, taken)), run)
+
+    same = begun(run)
+    # An average that is new here begins with the model of the fork, not with that of round 0.
+    return begun(trial.start(seed, slots, core.Variables(same.params, same.stats)))
 
 
 def _same_observers(config: Config, directory: pathlib.Path) -> bool:
@@ -90,11 +99,23 @@ def _same_observers(config: Config, directory: pathlib.Path) -> bool:
     return directories.read(directory).config["observe"] == config.observe
 
 
-def _taken(config: Config, seed: int, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the leaves that a forked run begins with; `own` are those of its fresh state in a checkpoint's form."""
+def _saved(config: Config, seed: int) -> dict[str, np.ndarray]:
+    """Returns the leaves of the checkpoint that --fork_from names."""
     directory, round = source(config)
     leaves, _ = Checkpoints(directory / "checkpoints" / f"seed_{seed}").load(round)
     _check_rows(directory, leaves)
+    return leaves
+
+
+def _taken(config: Config, leaves: dict[str, np.ndarray], own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the leaves that a forked run begins with.
+
+    Args:
+      config: the flags.
+      leaves: of the checkpoint.
+      own: of the run's fresh state, in a checkpoint's form.
+    """
+    directory, _ = source(config)
     same = _same_observers(config, directory)
     taken: dict[str, np.ndarray] = {}
     used = set()

@@ -179,7 +179,7 @@ def _trained(program: Program, seed: int, examples, checkpoints: Checkpoints, lo
         if int(run.round) < config.num_rounds:
             say(f"seed {seed}: resuming after round {int(run.round)}")
     elif config.fork_from:
-        run = forked(config, seed, run, rows, say)
+        run = forked(trial, seed, run, slots, rows, say)
     elif trial.initial:
         say(f"seed {seed}: begins with {trial.initial[seed]}")
     logbook.truncate_after(seed, int(run.round) if saved is not None else -1)

@@ -210,6 +210,26 @@ def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, 
     assert mine[1]["round"] == 11 and mine[1]["wima2"] == mine[1]["model"] != mine[1].get("wima3")
 
 
+@pytest.mark.parametrize("wrap", ["ima:window=2,start=8", "swa:start=8,cycle=2"])
+def test_a_fork_before_an_average_begins_is_the_whole_run(finished, tmp_path, wrap):
+    """The fork is made so many rounds before the start that the window is full by then."""
+    directory, _ = finished
+    fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@5", wrap=[wrap]), quiet=True)
+    fedwin.run(config(tmp_path / "whole", wrap=[wrap]), quiet=True)
+    own, other = (
+        [{name: line[name] for name in ("round", "model")} for line in lines(tmp_path / name) if line["round"] > 5]
+        for name in ("fork", "whole")
+    )
+    assert own == other
+
+
+def test_an_average_that_begins_with_a_fork_begins_with_its_model(finished, tmp_path):
+    directory, _ = finished
+    fedwin.run(config(tmp_path / "swa", fork_from=f"{directory}@10", wrap=["swa:start=10,cycle=9"]), quiet=True)
+    fedwin.run(config(tmp_path / "plain", fork_from=f"{directory}@10"), quiet=True)
+    assert lines(tmp_path / "swa")[0]["model"] == lines(tmp_path / "plain")[0]["model"]
+
+
 def test_a_fork_may_put_the_table_elsewhere(finished, tmp_path):
     directory, _ = finished
     fedwin.run(config(tmp_path / "host", fork_from=f"{directory}@5", table="host"), quiet=True)

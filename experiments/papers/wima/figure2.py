@@ -9,7 +9,7 @@ STARTS = (0.25, 0.5, 0.75)
 
 def _swa(start: float, cycle: int) -> Entry:
     wrap = Fields(wrap=[f"swa:start={start},cycle={cycle}"])
-    return Entry(f"swa{round(100 * start)}_c{cycle}", f"SWA from {start:.0%}, c = {cycle}", wrap, fork=start)
+    return Entry(f"swa{round(100 * start)}_c{cycle}", f"SWA from {start:.0%}, c = {cycle}", wrap, fork=start, lead=1)
 
 
 ITEM = Item(

@@ -1,0 +1,2 @@
+"""stub until the catalogue lands"""
+def flag_text(*a): raise SystemExit
