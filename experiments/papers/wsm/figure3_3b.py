@@ -2,15 +2,17 @@
 
 from ..items import Entry
 from ..trajectories import Fields
-from .sweeps import sweep
+from .sweeps import FEWER, sweep
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.4, 0.6)
-CLIENTS, TREND_CLIENTS = 100, 40
+CLIENTS = 100
+TREND_SHARES = (0.01, 0.05, 0.1, 0.2)
 
 
 def _at(share: float) -> Entry:
-    paper, trend = (Fields(clients_per_round=max(round(share * count), 1)) for count in (CLIENTS, TREND_CLIENTS))
-    return Entry(f"share{round(100 * share)}", f"{share:.0%}", paper, trend, x=share)
+    fields = Fields(clients_per_round=round(share * CLIENTS))
+    absent = "" if share in TREND_SHARES else FEWER
+    return Entry(f"share{round(100 * share)}", f"{share:.0%}", fields, absent=absent, x=share)
 
 
 ITEM = sweep(

@@ -5,9 +5,6 @@ from ..items import Entry
 from ..trajectories import Fields
 from .settings import BASE, CIFAR10, STANDIN
 
-# At trend scale cohorts are smaller than the ten clients that are shown.
-TEN = Fields(clients=tuple(range(10)))
-
 
 def forgetting(name: str, round: int, rounds: int = 4000) -> Analysis:
     """Returns what clients forget of each other's data after a round, with and without WSM.
@@ -26,8 +23,7 @@ def forgetting(name: str, round: int, rounds: int = 4000) -> Analysis:
         base=Entry("trained", paper=BASE.paper | CIFAR10.paper | short, trend=trend),
         runs=(Entry("base", "cross-entropy"), Entry("wsm", "WSM", Fields(loss="wsm"))),
         at=(round / rounds,),
-        trend_options=TEN,
         assumed=("Ten clients of the next round, on what they hold out, 50 images each.", "The rate is 0.1."),
-        standin=f"{STANDIN}; clients 0 to 9.",
+        standin=f"{STANDIN}.",
         cost="Table 3.1's runs at rate 0.1" if not short else "two runs of one round of ResNet-18",
     )

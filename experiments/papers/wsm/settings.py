@@ -3,9 +3,10 @@
 from ..items import Entry
 from ..measures import MeanLast
 from ..trajectories import Fields
+from ..wima.settings import FASHION as OF_WIMA
 
 SEEDS = (0,)
-TREND_SEEDS = (0, 1, 2)
+TREND_SEEDS = (0,)
 SKEW = "dirichlet:alpha=0.1,prior=symmetric"
 # Accuracies are printed as fractions; the mean of the last 100 rounds.
 BASE = Entry(
@@ -27,7 +28,9 @@ BASE = Entry(
     printed=(("algorithm", "FedAvg"), ("metric", "test_accuracy_fraction")),
     measure=MeanLast(unit="fraction"),
 )
-# The handwritten digits stand in: 4 of 40 clients, each with a tenth held out.
+# Fashion-MNIST stands in for CIFAR-10: two hidden layers of 200, 60 rounds of 10 of 100 clients.
+FASHION = OF_WIMA | {"num_rounds": 60, "batch_size": 64, "client_lr": 0.1, "augment": "none"}
+# The handwritten digits stand in for FEMNIST: 4 of 40 clients, each with a tenth held out.
 DIGITS = Fields(
     dataset="digits",
     num_clients=40,
@@ -35,9 +38,12 @@ DIGITS = Fields(
     model="digits_mlp",
     num_rounds=150,
     batch_size=10,
+    client_lr=0.1,
 )
 MIXED = "resnet18:variant=wsm"
-ONE = "one stand-in shows it, and there is no other small network of this kind"
+ONE = "images of CIFAR-100 are too few here to be dealt to 100 clients"
+FEWER = "five of the nine rates fit into five minutes on two cores"
+TREND_RATES = ("0.7", "0.3", "0.1", "0.03", "0.01")
 
 
 def column(name: str, label: str, fields: Fields, printed: tuple[str, ...], trend: Fields | None) -> Entry:
@@ -57,7 +63,7 @@ def column(name: str, label: str, fields: Fields, printed: tuple[str, ...], tren
 PARTITION, MODEL = "dirichlet_sym:alpha=0.1;K=100", "ResNet-18-mixedBNGN"
 COLOUR = Fields(model=MIXED, augment="crop_flip")
 CIFAR10_FIELDS = COLOUR | {"dataset": "cifar10", "clients_per_round": 10}
-CIFAR10 = column("cifar10", "CIFAR-10", CIFAR10_FIELDS, ("CIFAR-10", PARTITION, MODEL), DIGITS | {"augment": "none"})
+CIFAR10 = column("cifar10", "CIFAR-10", CIFAR10_FIELDS, ("CIFAR-10", PARTITION, MODEL), FASHION)
 # Two clients a round, as stated for this set alone.
 CIFAR100 = column(
     "cifar100",
@@ -71,7 +77,7 @@ FEMNIST = column(
     "FEMNIST",
     Fields(dataset="femnist", model=MIXED, clients_per_round=10, num_rounds=2000),
     ("FEMNIST-62", f"{PARTITION}*", MODEL),
-    None,
+    DIGITS,
 )
 VARIANTS = (
     Entry("base", "cross-entropy", printed=(("variant", "base"),)),
@@ -82,7 +88,8 @@ VARIANTS = (
 def at_rate(rate: str) -> Entry:
     """Returns the row of a learning rate."""
     name = f"lr{rate}".replace(".", "")
-    return Entry(name, f"lr {rate}", Fields(client_lr=float(rate)), printed=(("variant", f"lr={rate}"),))
+    absent = "" if rate in TREND_RATES else FEWER
+    return Entry(name, f"lr {rate}", Fields(client_lr=float(rate)), absent=absent, printed=(("variant", f"lr={rate}"),))
 
 
 ASSUMED = (
@@ -93,4 +100,4 @@ ASSUMED = (
     "BatchNorm's statistics are averaged like parameters.",
     "The seed, and how many there were, is not stated.",
 )
-STANDIN = "Digits, a hidden layer of 64 without normalisation, 4 of 40 clients, 150 rounds"
+STANDIN = "Fashion-MNIST, two layers of 200 without normalisation, 10 of 100 clients, 60 rounds"

@@ -4,6 +4,7 @@ from ..items import Claim, Entry, Item
 from ..trajectories import Fields
 from .settings import ASSUMED, BASE, CIFAR10, SEEDS, STANDIN, TREND_SEEDS, VARIANTS
 
+FEWER = "fewer values fit into five minutes on two cores"
 SWEPT = Entry(
     "swept",
     paper=BASE.paper | CIFAR10.paper,

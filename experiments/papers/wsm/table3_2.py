@@ -58,6 +58,6 @@ ITEM = Item(
         "Weight decay is the text's 1e-4; the code has 1e-5 for SCAFFOLD and FedProx. FedProx's row is printed as "
         "FedProx+TCE, WSM's old name.",
     ),
-    standin=f"{STANDIN.replace('4 of 40', '2 of 20')}, rate 0.1; CIFAR-100: nothing.",
+    standin=f"{STANDIN.replace('10 of 100', '2 of 20')}, rate 0.1; CIFAR-100: nothing.",
     cost="12 runs of 1,500 rounds of ResNet-18: for a GPU",
 )
