@@ -18,7 +18,8 @@ ITEM = Item(
     variants=(*variants(TARGETS), OVERHEAD),
     table=("ghb", "9"),
     seeds=SEEDS,
-    claims=faster(SHOWN, 60, CLAIM_TARGETS[:1]),
+    # FedDyn diverges there: no speed-up of it is printed.
+    claims=faster(tuple(row for row in SHOWN if row.name != "feddyn"), 60, CLAIM_TARGETS[:1]),
     assumed=ASSUMED,
     standin="Fashion-MNIST, two layers of 200, 100 rounds; cross-device: nothing.",
     cost="read off the runs of Tables 3 and 4",

@@ -1,0 +1,121 @@
+"""Every run of the catalogue can be trained, at every scale, and runs are shared as they should be."""
+
+import pytest
+
+from experiments.papers.analyses import Analysis
+from experiments.papers.catalogue import catalogue, item
+from experiments.papers.items import Item
+from experiments.papers.scales import SCALES
+from fedwin.data import DATASETS
+from fedwin.runs.choices import choices_of
+from fedwin.wrappers import WRAPPERS
+
+RUNNABLE = [name for name, one in catalogue().items() if isinstance(one, (Item, Analysis))]
+
+
+def runs_of(one, scale):
+    """Returns all runs of an item, those that others begin with included."""
+    if isinstance(one, Analysis):
+        found = list(one.trajectories(scale).values())
+    else:
+        cells = one.cells(scale)
+        found = [run for cell in cells for run in (*cell.runs, *([cell.reference] if cell.reference else []))]
+    return found + [run.source.run for run in found if run.source]
+
+
+def cell(name, *place, scale="paper"):
+    """Returns a cell by the names of its row, column and variant."""
+    return next(found for found in item(name).cells(scale) if found.place == place)
+
+
+def test_every_table_and_figure_is_there():
+    names = set(catalogue())
+    assert {f"wima/table{n}" for n in (2, 3, 4, 5)} | {f"wima/figure{n}" for n in (1, 2, 3)} <= names
+    assert {f"ima/table{n}" for n in (1, 2, 3)} | {f"ghb/table{n}" for n in (2, 3, 4, 5, 6, 9, 10, 11)} <= names
+    assert {f"wsm/table3_{n}" for n in (1, 2, 3)} <= names
+    figures = {"ima": range(1, 11), "ghb": range(1, 9), "wsm": ("2_2", *(f"3_{n}" for n in range(1, 6)), "A_1", "A_2")}
+    for paper, numbers in figures.items():
+        for number in numbers:
+            # A figure of several panels is several items: figure6a, figure6b ...
+            stem = f"{paper}/figure{number}"
+            assert any(name == stem or name[:-1] == stem and name[-1].isalpha() for name in names), stem
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_run_can_be_configured(scale):
+    for name in RUNNABLE:
+        for run in {run.key: run for run in runs_of(item(name), scale)}.values():
+            config = run.config()
+            config.check()
+            choices_of(config)
+            DATASETS.check(config.dataset)
+            assert config.clients_per_round <= (config.num_clients or config.clients_per_round), name
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_claims_name_cells_and_items_say_what_they_take(name):
+    one = item(name)
+    assert one.title and one.cost and one.standin
+    if isinstance(one, Item):
+        for claim in one.claims:
+            for side in (claim.better, claim.worse):
+                axes = ("row", "column", "variant")
+                places = [dict(zip(axes, found.place)) for found in one.cells("paper")]
+                assert any(dict(side).items() <= place.items() for place in places), (claim.text, side)
+
+
+def test_an_average_parts_from_the_run_without_it():
+    for scale in SCALES:
+        for method in ("fedavg", "fedadam"):
+            base = cell("ima/table1", method, "cifar10_cnn_shards", "base", scale=scale)
+            own = cell("ima/table1", method, "cifar10_cnn_shards", "ima", scale=scale)
+            assert own.runs[0].source.run.key == base.runs[0].key and not base.runs[0].fields.get("wrap")
+
+
+def test_the_window_is_full_when_averaging_begins():
+    for scale in ("trend", "paper"):
+        for name in ("ima/table1", "ima/table2", "ima/table3", "ima/figure5", "ima/figure7a", "ima/figure7b"):
+            for run in runs_of(item(name), scale):
+                for text in run.config().wrap:
+                    wrap = WRAPPERS.check(text).params
+                    begins = int(wrap["start"] * run.num_rounds + 1e-9)
+                    assert run.source.round + wrap["window"] - 1 <= begins, (name, text, run.source.round)
+
+
+def test_adaptive_servers_average_before_the_optimiser():
+    for one in ("ima/table1", "ima/table2", "ima/table3"):
+        for found in item(one).cells("paper"):
+            for text in found.runs[0].config().wrap:
+                placement = WRAPPERS.check(text).params.get("placement", "post")
+                assert placement == ("pre" if found.row.name in ("fedadam", "fedyogi") else "post")
+
+
+@pytest.mark.parametrize("scale", ["trend", "paper"])
+def test_tables_share_their_runs(scale):
+    key = lambda name, *place: cell(name, *place, scale=scale).runs[0].key
+    first = key("ima/table1", "fedprox", "cifar10_cnn_dirichlet", "ima")
+    assert first == key("ima/table2", "fedprox", "cifar10_cnn_dirichlet", "start300_rounds")
+    assert first == key("ima/table3", "fedprox", "cifar10_cnn_dirichlet", "exp")
+    accuracy = key("ghb/table3", "scaffold", "cifar10_noniid", "base")
+    assert accuracy == key("ghb/table2", "scaffold", "silo", "rounds80")
+    assert accuracy == key("ghb/table11", "scaffold", "cifar10_noniid", "base")
+    assert accuracy == key("ghb/figure1", "scaffold", "cifar10_noniid", "measured")
+    speedup = cell("ghb/table2", "scaffold", "silo", "speedup80", scale=scale)
+    assert speedup.reference.key == key("ghb/table2", "fedavg", "silo", "rounds80")
+    assert key("ghb/table10", "fedhbm", "cifar10_noniid", "base") == key(
+        "ghb/figure2", "fedhbm", "cifar10_noniid", "base"
+    )
+
+
+def test_a_search_of_the_cell_goes_before_that_of_its_row():
+    grid = [run.fields["algorithm"] for run in cell("ima/table1", "fedfa", "pacs_shards", "base").runs]
+    assert grid == [f"fedfa:lam={lam},beta=0.9" for lam in ("0.1", "0.01", "0.001")]
+    (plain,) = cell("ghb/table4", "fedprox", "stackoverflow", "base").runs
+    assert plain.fields["algorithm"] == "fedprox:mu=0.01"
+
+
+def test_a_backbone_is_another_tables_run():
+    pretrained = cell("ghb/figure4b", "fedhbm", "cifar10_noniid_pretrained", "base").runs[0]
+    assert pretrained.source.part == "features"
+    assert pretrained.source.run.key == cell("ghb/table6", "sgd", "cifar100_lenet5", "base").runs[0].key
+    assert pretrained.key != cell("ghb/table3", "fedhbm", "cifar10_noniid", "base").runs[0].key

@@ -1,0 +1,119 @@
+"""What the papers print: every number has one cell of the catalogue, and their arithmetic holds where they say so."""
+
+import collections
+
+import pytest
+
+from experiments.papers.catalogue import catalogue
+from experiments.papers.items import Item
+from experiments.papers.printed_cells import KEY, of_table, printed
+
+TABLES = {name: one for name, one in catalogue().items() if isinstance(one, Item) and one.table}
+ROWS = {
+    ("wima", "2"): 207,
+    ("wima", "3"): 4,
+    ("wima", "4"): 10,
+    ("wima", "5"): 12,
+    ("ima", "I"): 192,
+    ("ima", "II"): 60,
+    ("ima", "III"): 40,
+    ("ghb", "2"): 120,
+    ("ghb", "3"): 72,
+    ("ghb", "4"): 60,
+    ("ghb", "5"): 25,
+    ("ghb", "6"): 6,
+    ("ghb", "9"): 88,
+    ("ghb", "10"): 36,
+    ("ghb", "11"): 66,
+    ("wsm", "3.1"): 54,
+    ("wsm", "3.2"): 12,
+    ("wsm", "3.3"): 32,
+}
+# Speed-ups and gains are printed with two digits and one.
+HUNDREDTH, TENTH = 0.0101, 0.0501
+# (dataset, partition, algorithm) of WIMA's Table 2 whose printed gain is not the difference beside it.
+WRONG_GAINS = {("CIFAR-10", "hsu_dirichlet:alpha=0;K=100", "FedAvg"): (5.3, 5.58)}
+
+
+def cells_of(paper, table):
+    """Returns the cells of a table by what tells them apart, as a dict of its columns."""
+    return [(dict(zip(KEY, key)), cell) for key, cell in of_table(paper, table).items()]
+
+
+def by(paper, table, *names):
+    """Returns the values of some columns -> the printed cell."""
+    return {tuple(key[name] for name in names): cell for key, cell in cells_of(paper, table)}
+
+
+def test_every_row_is_there():
+    assert collections.Counter(key[:2] for key in printed()) == ROWS and sum(ROWS.values()) == 1096
+
+
+def test_every_table_is_in_the_catalogue():
+    assert {one.table for one in TABLES.values()} == set(ROWS) and len(TABLES) == len(ROWS)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_printed_number_has_one_cell(name):
+    one = TABLES[name]
+    found = collections.Counter(
+        one.printed_key(cell.row, cell.column, cell.variant) for cell in one.cells("paper") if cell.printed
+    )
+    assert found == collections.Counter(of_table(*one.table).keys())
+
+
+def test_heavy_balls_tables_agree():
+    """Table 11 repeats Table 3, and adds Nesterov's form."""
+    names = ("dataset", "partition", "algorithm", "variant")
+    third, eleventh = by("ghb", "3", *names), by("ghb", "11", *names)
+    shared = {key: cell for key, cell in eleventh.items() if not key[-1].endswith("nesterov")}
+    assert len(shared) == 60 and all(third[key] == cell for key, cell in shared.items())
+    assert {key[2] for key in set(eleventh) - set(shared)} == {"FedHBM"}
+    assert {key[2] for key in third} - {key[2] for key in shared} == {"FedCM", "FedADC"}
+
+
+@pytest.mark.parametrize("table", ["2", "9"])
+def test_heavy_balls_speed_ups_are_quotients(table):
+    found = by("ghb", table, "variant", "algorithm", "metric")
+    speedups = {key: cell.number for key, cell in found.items() if key[2].endswith("_speedup")}
+    assert len(speedups) == {"2": 36, "9": 18}[table]
+    for (setting, method, metric), number in speedups.items():
+        rounds = metric.removesuffix("_speedup")
+        base, own = found[setting, "FedAvg", rounds].number, found[setting, method, rounds].number
+        assert number is None if own is None else abs(base / own - number) <= HUNDREDTH, (setting, method, metric)
+
+
+def test_imas_speed_ups_are_quotients():
+    found = by("ima", "II", "algorithm", "variant", "metric")
+    for (method, variant, metric), cell in found.items():
+        if metric == "speedup_vs_base":
+            base, own = (found[method, name, "rounds_to_target"].number for name in ("base", variant))
+            assert abs(base / own - cell.number) <= HUNDREDTH, (method, variant)
+
+
+def test_ima_is_above_every_base_method():
+    found = by("ima", "I", "dataset", "partition", "model", "algorithm", "variant")
+    pairs = [(found[*key[:-1], "base"].number, cell.number) for key, cell in found.items() if key[-1] == "+ima_P5"]
+    assert len(pairs) == 96 and all(base < own for base, own in pairs)
+
+
+def test_ima_equals_itself_with_exponential_decay():
+    """The first column of Table III is Table I's row: so the columns are known."""
+    names = ("algorithm", "variant")
+    row = by("ima", "I", "dataset", "partition", "model", *names)
+    for (method, variant), cell in by("ima", "III", *names).items():
+        if variant.endswith("exp_decay"):
+            assert row["CIFAR-10", "yurochkin_dirichlet:alpha=0.1*;K=100", "CNN-CIFAR", method, "+ima_P5"] == cell
+
+
+def test_wimas_gains_are_differences():
+    names = ("dataset", "partition", "algorithm", "variant", "metric")
+    found = by("wima", "2", *names)
+    gains = {key[:3]: cell.number for key, cell in found.items() if key[-1] == "printed_gain_pp"}
+    for key, gain in gains.items():
+        base, own = (found[*key, variant, "test_accuracy_pct"].number for variant in ("base", "+wima_W100"))
+        if key in WRONG_GAINS:
+            assert (gain, round(own - base, 2)) == WRONG_GAINS[key]
+        else:
+            assert gain is None or abs(own - base - gain) <= TENTH, key
+    assert set(WRONG_GAINS) <= set(gains)
