@@ -19,6 +19,8 @@ ACCURACY = ("metric", "mean_test_accuracy_last10_pct")
 VARIANTS = (
     Entry("base", printed=(("variant", "base"), ACCURACY)),
     averaging("ima", "+ IMA", printed=(("variant", "+ima_P5"), ACCURACY)),
+    # Read off the base run: an average that the clients never see.
+    Entry("wima", "WIMA read-out", read="wima:window=50", trend_read="wima:window=20", ours=True),
 )
 ON_FASHION = ("fedavg", "fedadam")
 FEWER = Override(
