@@ -213,14 +213,10 @@ class Item:
         runs = tuple(run(fields) for fields in (grids[-1] if grids else (Fields(),)))
         read = next((entry.reading(scale) for entry in reversed(entries) if entry.read or entry.trend_read), "")
         measure = next((e.measure for e in reversed(entries) if e.measure != MeanLast()), MeanLast())
-        return Cell(
-            row, column, variant, runs, read, measure, self._reference(scale, entries, measure, runs[0]), printed
-        )
+        return Cell(row, column, variant, runs, read, measure, self._reference(scale, entries, measure), printed)
 
     @staticmethod
-    def _reference(scale: str, entries: list[Entry], measure: Measure, run: Run) -> Run | None:
-        if measure.same_method:
-            return run.source.run if run.source else run
+    def _reference(scale: str, entries: list[Entry], measure: Measure) -> Run | None:
         if measure.reference is None:
             return None
         fields = _merged(scale, entries[:2]) | measure.reference

@@ -44,7 +44,7 @@ class Measure:
     Attributes:
       unit: of the number.
       reference: fields, on top of base and column, of another run that is needed; None: none.
-      same_method: whether the reference is the run itself, or the one that it was forked from.
+      same_method: whether the reference is the run itself, or, of a fork, the one that it parted from.
     """
 
     unit: str = ""

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import re
+import time
 from typing import Any
 
 from fedwin.errors import UserError
@@ -86,6 +87,10 @@ class Order:
         """Where curves are read."""
         return Kept(self.scale) if self.from_results else Directories(self.out_dir, self.scale)
 
+    def _units(self, items: list[Item | Analysis | Sketch], cells: dict[str, list[Cell]]) -> list[Unit]:
+        shelf = Directories(self.out_dir, self.scale)
+        return units(plan(items, self.scale, self.seeds, cells, shelf), self.out_dir, self.scale)
+
     @property
     def tables(self) -> pathlib.Path:
         """Where tables and pictures go."""
@@ -101,13 +106,18 @@ class Order:
         if self.from_results:
             self.write_all(items, cells, [])
             return
-        found = units(plan(items, self.scale, self.seeds, cells), self.out_dir, self.scale)
+        found = self._units(items, cells)
         if self.only_plan:
             print(dry_run.table(found, self.data_dir))
             return
         outcome, stopped = Outcome(), False
+        deadline = None if self.budget is None else time.monotonic() + self.budget
         try:
-            outcome = work(found, data_dir=self.data_dir, budget=self.budget)
+            # Once a grid has been searched, its winner is planned.
+            while not outcome.covers(found):
+                left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+                outcome.add(work(found, data_dir=self.data_dir, budget=left))
+                found = self._units(items, cells)
         except BudgetSpent:
             stopped = True
         if self.keep:

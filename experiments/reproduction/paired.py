@@ -20,7 +20,7 @@ def _first(item: Item, value: Value, by_place: dict[tuple[str, str, str], Value]
 
 def megabytes(shelf: Shelf, value: Value) -> float | None:
     """Returns what all clients of a run received and sent, per seed."""
-    run = value.cell.runs[value.chosen]
+    run = value.run
     ends = [
         max(line["bytes_down"] + line["bytes_up"] for line in record.lines if line["seed"] == seed)
         for record in shelf.records(run)

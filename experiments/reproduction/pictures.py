@@ -8,6 +8,7 @@ from ..figures import curves as curve_figure
 from ..figures import style, sweeps
 from ..papers.items import Cell, Item
 from .shelf import Shelf, curves
+from .tuning import chosen
 from .values import Value
 
 # A panel holds so many curves at most; more are several panels' work.
@@ -16,7 +17,11 @@ MOST = 8
 
 def _line(shelf: Shelf, cell: Cell, every: int) -> dict | None:
     """Returns a curve as experiments.figures.curves draws it; None where nothing has been trained."""
-    found = [c for c in curves(shelf, cell.runs[0], cell.read).values() if len(c.rounds) and not c.diverged]
+    found = [
+        c
+        for c in curves(shelf, cell.runs[chosen(shelf, cell) or 0], cell.read).values()
+        if len(c.rounds) and not c.diverged
+    ]
     if not found:
         return None
     common = sorted(set.intersection(*({int(r) for r in curve.rounds if r % every == 0} for curve in found)))

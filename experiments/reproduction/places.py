@@ -10,6 +10,7 @@ from fedwin.runs.logbook import read_lines
 
 from ..papers.trajectories import Source
 from .plan import Task
+from .shelf import home
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +81,6 @@ def _begins(source: Source, parent: pathlib.Path, directory: pathlib.Path) -> di
     except (OSError, ValueError, KeyError):
         known = ""
     return {name: known or text}
-
-
-def home(out_dir: str | pathlib.Path, scale: str) -> pathlib.Path:
-    """Returns where the runs of a scale are."""
-    return pathlib.Path(out_dir) / scale
 
 
 def _covers(folder: pathlib.Path, task: Task) -> bool:

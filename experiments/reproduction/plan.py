@@ -12,6 +12,8 @@ from ..papers.catalogue import catalogue
 from ..papers.items import Cell, Item
 from ..papers.observing import MODEL
 from ..papers.trajectories import Run
+from .shelf import Shelf
+from .tuning import chosen, trial_of
 
 # Rounds between checkpoints; a run that is forked has one where it is forked too.
 CHECKPOINTS = 100
@@ -59,25 +61,24 @@ Selection = Item | Analysis | Sketch
 
 
 def runs_of(cell: Cell) -> Iterator[tuple[Run, str]]:
-    """Yields (run, read-out) of all that a cell needs."""
+    """Yields (run, read-out) of all that a cell may need: of a grid, every point and its trial."""
     for run in cell.runs:
         yield run, cell.read
-        if run.source is not None:
-            yield run.source.run, ""
+        if len(cell.runs) > 1:
+            yield trial_of(run), cell.read
     if cell.reference is not None:
         yield cell.reference, ""
 
 
-def needs(item: Selection, scale: str, cells: Iterable[Cell] | None = None) -> Iterator[tuple[Run, str, set[int]]]:
+def needs(item: Selection, scale: str) -> Iterator[tuple[Run, str, set[int]]]:
     """Yields (run, read-out, rounds whose checkpoints must stay) of all that an item needs.
 
     Args:
       item: a table or figure.
       scale: smoke, trend or paper.
-      cells: those of its cells that are asked for; None: all.
     """
     if isinstance(item, Item):
-        for cell in item.cells(scale) if cells is None else cells:
+        for cell in item.cells(scale):
             for run, read in runs_of(cell):
                 yield run, read, set()
     elif isinstance(item, Analysis):
@@ -118,27 +119,48 @@ def seeds_of(item: Selection, scale: str) -> tuple[int, ...]:
 
 
 def plan(
-    items: Iterable[Selection], scale: str, seeds: Iterable[int] = (), cells: dict[str, list[Cell]] | None = None
+    items: Iterable[Selection],
+    scale: str,
+    seeds: Iterable[int] = (),
+    cells: dict[str, list[Cell]] | None = None,
+    shelf: Shelf | None = None,
 ) -> list[Task]:
     """Returns the tasks that fill tables and figures, a run before those that are forked from it.
+
+    Of a grid whose winner is not known yet these are the trials of its points, with the first seed; then the winner.
 
     Args:
       items: tables and figures.
       scale: smoke, trend or paper.
       seeds: instead of every item's own.
       cells: name of an item -> those of its cells that are asked for; without a name: all.
+      shelf: where trials of grids are read; None: none has been made.
     """
     wanted: dict[str, Task] = {}
     for item in items:
-        own = set(seeds) or set(seeds_of(item, scale))
-        for run, _, _ in needs(item, scale, (cells or {}).get(item.name)):
+        own = tuple(dict.fromkeys(seeds)) or seeds_of(item, scale)
+        if isinstance(item, Item):
+            asked = (cells or {}).get(item.name, item.cells(scale))
+            found = [each for cell in asked for each in _of_cell(cell, own, shelf)]
+        else:
+            found = [(run, own) for run, _, _ in needs(item, scale)]
+        for run, its_seeds in found:
             for each in _line(run):
-                task = wanted.setdefault(
-                    each.key, dataclasses.replace(everything(scale)[each.key], seeds=set(), uses={})
-                )
-                task.seeds |= own
+                blank = dataclasses.replace(everything(scale)[each.key], seeds=set(), uses={})
+                wanted.setdefault(each.key, blank).seeds |= set(its_seeds)
             wanted[run.key].uses[item.name] = wanted[run.key].uses.get(item.name, 0) + 1
     return list(wanted.values())
+
+
+def _of_cell(cell: Cell, seeds: tuple[int, ...], shelf: Shelf | None) -> Iterator[tuple[Run, tuple[int, ...]]]:
+    """Yields (run, seeds) that a cell needs now."""
+    number = 0 if len(cell.runs) == 1 else chosen(shelf, cell) if shelf is not None else None
+    if number is None:
+        yield from ((trial_of(run), seeds[:1]) for run in cell.runs)
+    else:
+        yield cell.runs[number], seeds
+    if cell.reference is not None:
+        yield cell.reference, seeds
 
 
 def _line(run: Run) -> list[Run]:

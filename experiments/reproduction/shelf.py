@@ -17,13 +17,17 @@ from fedwin.runs.storage import writing
 from ..papers.measures import Curve
 from ..papers.observing import MODEL, name_of
 from ..papers.trajectories import Run
-from .places import home
 
 # What a record takes from config.json.
 OF_CONFIG = ("config", "fingerprint", "versions", "device", "strategy")
 
 # Curves that are kept with the project.
 KEPT = pathlib.Path(__file__).parent.parent / "results"
+
+
+def home(out_dir: str | pathlib.Path, scale: str) -> pathlib.Path:
+    """Returns where the runs of a scale are."""
+    return pathlib.Path(out_dir) / scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,25 +130,26 @@ def write_kept(path: pathlib.Path, record: Record) -> None:
         path.write_bytes(gzip.compress(("\n".join(rows) + "\n").encode(), mtime=0))
 
 
-def curves(shelf: Shelf, run: Run, read: str = "") -> dict[int, Curve]:
+def curves(shelf: Shelf, run: Run, read: str = "", metric: str = "accuracy") -> dict[int, Curve]:
     """Returns seed -> curve of a read-out; a forked run's begins with that of the model that it goes on from.
 
     Args:
       shelf: where records are.
       run: whose.
       read: the read-out, an observer's text; empty: the trained model.
+      metric: which of its numbers, a share in [0, 1].
     """
     name = name_of(read)
     found: dict[int, Curve] = {}
     for record in shelf.records(run):
         for seed in record.seeds():
-            curve = _curve(record, seed, name)
+            curve = _curve(record, seed, name, metric)
             if curve is not None and (seed not in found or _end(curve) > _end(found[seed])):
                 found[seed] = curve
     source = run.source
     if source is None or source.part is not None:
         return found
-    before = curves(shelf, source.run)
+    before = curves(shelf, source.run, metric=metric)
     return {seed: _joined(before.get(seed), curve, source.round) for seed, curve in found.items()}
 
 
@@ -152,16 +157,16 @@ def _end(curve: Curve) -> int:
     return int(curve.rounds[-1]) if len(curve.rounds) else -1
 
 
-def _curve(record: Record, seed: int, name: str) -> Curve | None:
+def _curve(record: Record, seed: int, name: str, metric: str) -> Curve | None:
     config = record.header["config"]
-    lines = [line for line in record.lines if line["seed"] == seed and name in line]
+    lines = [line for line in record.lines if line["seed"] == seed and metric in line.get(name, ())]
     if not lines:
         return None
     losses = [float(line[MODEL].get("loss", 0.0)) for line in lines if MODEL in line]
     diverged = str(seed) in record.header.get("diverged", {}) or not np.isfinite(losses).all()
     return Curve(
         np.array([line["round"] for line in lines]),
-        np.array([float(line[name]["accuracy"]) for line in lines]),
+        np.array([float(line[name][metric]) for line in lines]),
         max(config["final_evals"], 1),
         config["num_rounds"],
         diverged,

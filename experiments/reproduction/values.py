@@ -6,7 +6,9 @@ import numpy as np
 
 from ..papers.items import Cell, Claim, Item
 from ..papers.measures import MeanLast
+from ..papers.trajectories import Run
 from .shelf import Shelf, curves
+from .tuning import chosen
 
 # Agreement: within so many percentage points, or standard deviations.
 POINTS, DEVIATIONS = 1.0, 2.0
@@ -20,13 +22,18 @@ class Value:
       cell: where it is.
       each: seed -> number; None where a seed has none (it diverged, or never reached the target).
       rounds: that have been trained of how many, of the seed that is furthest behind.
-      run: the chosen run among the cell's.
+      chosen: which of the cell's runs; None: its grid is still being searched.
     """
 
     cell: Cell
     each: dict[int, float | None]
     rounds: tuple[int, int]
-    chosen: int = 0
+    chosen: int | None = 0
+
+    @property
+    def run(self) -> Run:
+        """The run that counts; the first of its grid while none does."""
+        return self.cell.runs[self.chosen or 0]
 
     @property
     def numbers(self) -> np.ndarray:
@@ -64,21 +71,26 @@ class Value:
         return points <= POINTS or (self.z is not None and abs(self.z) <= DEVIATIONS)
 
 
-def value(shelf: Shelf, cell: Cell, scale: str, chosen: int = 0) -> Value:
+def value(shelf: Shelf, cell: Cell, scale: str) -> Value:
     """Returns the number of a cell from what there is.
 
     Args:
       shelf: where records are.
       cell: where it is.
       scale: smoke, trend or paper.
-      chosen: which of the cell's runs.
     """
-    run = cell.runs[chosen]
-    constant = cell.measure.constant(run.config().algorithm)
+    constant = cell.measure.constant(cell.runs[0].config().algorithm)
     if constant is not None:
-        return Value(cell, {0: constant}, (0, 0), chosen)
+        return Value(cell, {0: constant}, (0, 0))
+    number = chosen(shelf, cell)
+    if number is None:
+        return Value(cell, {}, (0, cell.runs[0].num_rounds), None)
+    run = cell.runs[number]
     own = curves(shelf, run, cell.read)
-    others = curves(shelf, cell.reference) if cell.reference is not None else {}
+    reference = cell.reference
+    if cell.measure.same_method:
+        reference = run.source.run if run.source is not None else run
+    others = curves(shelf, reference) if reference is not None else {}
     total = run.num_rounds
     each = {
         seed: cell.measure.value(curve, others.get(seed), scale)
@@ -86,7 +98,7 @@ def value(shelf: Shelf, cell: Cell, scale: str, chosen: int = 0) -> Value:
         if len(curve.rounds)
     }
     done = min((int(curve.rounds[-1]) for curve in own.values()), default=0)
-    return Value(cell, each, (done, total), chosen)
+    return Value(cell, each, (done, total), number)
 
 
 def values(shelf: Shelf, item: Item, scale: str) -> list[Value]:

@@ -35,6 +35,16 @@ class Outcome:
     found: list[Unit] = dataclasses.field(default_factory=list)
     refused: dict[str, str] = dataclasses.field(default_factory=dict)
 
+    def covers(self, units: list[Unit]) -> bool:
+        """Whether nothing is left to do for any of the units."""
+        return all(unit.finished or str(unit.directory) in self.refused for unit in units)
+
+    def add(self, more: "Outcome") -> None:
+        """Adds what became of further units."""
+        self.trained += more.trained
+        self.found += more.found
+        self.refused |= more.refused
+
 
 def work(
     units: list[Unit],

@@ -7,7 +7,7 @@ from typing import Any
 from ..papers.items import Cell, Item
 from ..papers.trajectories import Run
 from ..table_files import markdown, number, write_csv
-from . import paired
+from . import paired, tuning
 from .shelf import Shelf
 from .values import Value, Verdict, verdict
 
@@ -29,6 +29,7 @@ HEAD = (
     "run",
     "fingerprint",
     "command",
+    "grid, held-out accuracy",
 )
 
 
@@ -36,7 +37,7 @@ def csv_rows(shelf: Shelf, found: Iterable[Value]) -> list[list[Any]]:
     """Returns a row per number, by HEAD."""
     rows = []
     for value in found:
-        cell, run = value.cell, value.cell.runs[value.chosen]
+        cell, run = value.cell, value.run
         printed = cell.printed
         rows.append(
             [
@@ -53,6 +54,7 @@ def csv_rows(shelf: Shelf, found: Iterable[Value]) -> list[list[Any]]:
                 *value.rounds,
                 run.key,
                 *_provenance(shelf, run),
+                tuning.told(shelf, cell),
             ]
         )
     return rows
