@@ -4,7 +4,8 @@
   fedwin reproduce wima/table2 --scale=trend --data_dir=DIR --dry_run
   fedwin reproduce wima/table2 --scale=paper --rows=fedavg,scaffold --columns=cifar10_alpha0 --seeds=0 --budget=2h
   fedwin reproduce wima/table2 --row=scaffold --column=cifar10_alpha0 --print_flags
-  fedwin reproduce --from_results
+  fedwin reproduce --queue --data_dir=DIR --budget=8h --keep
+  fedwin reproduce --from_results --page
 
 Runs are shared by all tables and figures that read them; the same command goes on where it was interrupted, and
 several processes may work on the same --out_dir.
@@ -22,7 +23,7 @@ from .papers.catalogue import catalogue, item
 from .papers.flag_files import flag_text
 from .papers.items import Cell, Item
 from .papers.scales import SCALES
-from .reproduction import orders, overview
+from .reproduction import orders, overview, queue_work, results_page
 
 TAKES_WORDS = True
 FLAGS = flags.FLAGS
@@ -41,12 +42,14 @@ def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     flags.DEFINE_bool("dry_run", False, "Show the runs, what they fill and what they would take.", flag_values=known)
     flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.", flag_values=known)
     flags.DEFINE_bool("from_results", False, "Redraw from the kept results; trains nothing.", flag_values=known)
+    flags.DEFINE_bool("queue", False, "Go on with the queue of paper-scale runs.", flag_values=known)
+    flags.DEFINE_bool("page", False, "Also write RESULTS.md, from the kept results.", flag_values=known)
     flags.DEFINE_bool("keep", False, "Keep finished curves among the project's results.", flag_values=known)
     flags.DEFINE_string("out_dir", "runs/papers", "Where runs, tables and pictures go.", flag_values=known)
     flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", flag_values=known)
     return {
         "what is reproduced": ["list", "scale", "rows", "columns", "variants", "seeds"],
-        "how": ["dry_run", "budget", "data_dir", "out_dir", "from_results", "keep"],
+        "how": ["dry_run", "budget", "data_dir", "out_dir", "from_results", "keep", "queue", "page"],
         "one cell": ["print_flags", "row", "column", "variant"],
     }
 
@@ -94,6 +97,9 @@ def main(argv: list[str]) -> None:
     if FLAGS.list:
         print(overview.table(order.scale, order.shelf, order.data_dir))
         return
+    if FLAGS.queue:
+        queue_work.go_on(order)
+        return
     items = asked(argv[1:])
     if not argv[1:] and not order.from_results:
         raise UserError("name what to reproduce, such as wima/table2, or a paper; `fedwin reproduce --list` shows all.")
@@ -102,6 +108,8 @@ def main(argv: list[str]) -> None:
         return
     cells = {one.name: selected(one, order.scale) for one in items if isinstance(one, Item)}
     order.carry_out(items, cells)
+    if FLAGS.page:
+        results_page.write()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 import pathlib
 from collections.abc import Iterable
 
+from fedwin.runs.storage import replace_text
+
 from ..papers.analyses import Analysis, Sketch
 from ..papers.catalogue import catalogue
 from ..papers.errata import ERRATA
@@ -57,6 +59,12 @@ def page(pictures_at: pathlib.Path = PICTURES) -> str:
             markdown(("where", "printed", "what shows it", "here"), ERRATA),
         ]
     )
+
+
+def write() -> None:
+    """Writes the page and its pictures."""
+    replace_text(PAGE, page() + "\n")
+    print(f"written: {PAGE}, {PICTURES}")
 
 
 def _sections(scale: str, folder: pathlib.Path) -> Iterable[str]:
