@@ -8,7 +8,8 @@ from fedwin.errors import UserError
 from fedwin.observers import OBSERVERS
 from fedwin.registry import Choice
 from fedwin.runs.choices import Choices
-from fedwin.runs.config import MOST, Config
+from fedwin.runs.config import Config
+from fedwin.runs.fields import MOST
 from fedwin.wrappers import WRAPPERS
 
 

@@ -1,22 +1,15 @@
 """The configuration of a run: the flags of `fedwin train` as one frozen dataclass, with their checks."""
 
 import dataclasses
-import math
 from typing import Any
 
-from fedwin.checks import one_of
 from fedwin.errors import UserError
+from fedwin.runs.fields import INTEGERS, MOST, check_range, check_type
 
 # Groups of flags, as --help shows them.
 GROUPS = ("what is trained", "federation", "clients", "server", "read-outs", "running", "output")
 
-# Counts live in int32 on the device.
-MOST = 2**31 - 1
-
 SCHEDULES = ("", "cosine")
-# Fields that are lists of integers.
-INTEGERS = ("seeds", "keep_rounds")
-
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
 
 
@@ -190,8 +183,8 @@ class Config:
     def check(self) -> None:
         """Raises UserError for a field of a wrong type or out of range; names are checked where they are built."""
         for field in dataclasses.fields(self):
-            _check_type(field, getattr(self, field.name))
-            _check_range(field, getattr(self, field.name))
+            check_type(field.name, default_of(field), getattr(self, field.name))
+            check_range(field.name, field.metadata, getattr(self, field.name))
         if not self.seeds:
             raise UserError("seeds: give at least one, e.g. --seeds=0,1,2.")
         for seed in self.seeds:
@@ -227,37 +220,3 @@ def _integer(value):
 def default_of(field: dataclasses.Field) -> Any:
     """Returns the default of a field of Config."""
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-
-
-_KINDS = {int: "an integer", float: "a number", str: "text", bool: "True or False"}
-
-
-def _check_type(field: dataclasses.Field, value) -> None:
-    kind = type(default_of(field))
-    if kind is list:
-        if not isinstance(value, (list, tuple)):
-            raise UserError(f"{field.name}={value!r} must be a list.")
-        if field.name not in INTEGERS and not all(isinstance(item, str) for item in value):
-            raise UserError(f"{field.name}={value!r} must be a list of texts.")
-        return
-    accepted = (int, float) if kind is float else (kind,)
-    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        raise UserError(f"{field.name}={value!r} must be {_KINDS[kind]}.")
-
-
-def _check_range(field: dataclasses.Field, value) -> None:
-    name, least, below = field.name, field.metadata["least"], field.metadata["below"]
-    if field.metadata["words"]:
-        one_of("", name, value, field.metadata["words"])
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return
-    if not math.isfinite(value):
-        raise UserError(f"{name}={value} must be a finite number.")
-    if below is not None and not least <= value < below:
-        raise UserError(f"{name}={value} must lie in [{least}, {below}).")
-    if least is not None and value < least:
-        raise UserError(
-            f"{name}={value} must not be negative." if least == 0 else f"{name}={value} must be at least {least}."
-        )
-    if isinstance(value, int) and value > MOST:
-        raise UserError(f"{name}={value} must be at most {MOST}: counts are 32-bit integers on the device.")
