@@ -5,11 +5,12 @@ import json
 import pathlib
 from typing import Any
 
+from fedwin import data
 from fedwin.errors import UserError
-from fedwin.runs.config import Config
 from fedwin.runs.storage import writing
+from fedwin.runs.trained import Trained, client_models
 
-from ..figures import factors, forgetting, kept, labels, line, models, plane
+from ..figures import factors, forgetting, kept, labels, line, models, plane, probing
 from ..papers.analyses import Analysis
 from .places import Unit
 
@@ -49,8 +50,7 @@ def compute(item: Analysis, scale: str, units: dict[str, Unit], data_dir: str) -
     if item.kind == line.KIND:
         return line.compute(trained, dict(list(variables.items())[:2]), **options)
     if item.kind == plane.KIND:
-        shown = list(variables.items())
-        return plane.compute(trained, dict(shown[:3]), dict(shown[3:]), **options)
+        return _plane(trained, list(variables.items()), **options)
     raise UserError(f"{item.name}: there is no figure of kind '{item.kind}'.")
 
 
@@ -67,16 +67,24 @@ def _named(labels_: list[str], rounds: tuple[int, ...], found) -> dict[str, Any]
     return dict(zip(names, found, strict=True))
 
 
+def _plane(trained: Trained, shown: list[tuple[str, Any]], clients: int = 0, **options) -> dict[str, Any]:
+    """Returns the plane through the first three models, or through what some clients make of the first one."""
+    if clients:
+        ids = probing.cohort(trained, most=clients)
+        made = zip((f"client {client}" for client in ids), client_models(trained, ids), strict=True)
+        shown = [*made, ("received model", trained.variables)]
+    return plane.compute(trained, dict(shown[:3]), dict(shown[3:]), **options)
+
+
 def _labels(item: Analysis, scale: str, data_dir: str, options: dict[str, Any]) -> dict[str, Any]:
     histograms = {}
-    for entry in item.runs:
-        run = item.trajectories(scale)[entry.name]
-        histograms |= labels.of_partitions([run.config().partition], _bare(run.config(), data_dir))
+    titles = {entry.name: entry.title for entry in item.runs}
+    for name, run in item.trajectories(scale).items():
+        config = run.config()
+        dataset = data.load(config.dataset, data_dir)
+        found = labels.of_partitions(dataset, [config.partition], config.num_clients or None, SEED)
+        histograms[titles[name]] = found[config.partition]
     return labels.compute(histograms, **options)
-
-
-def _bare(config: Config, data_dir: str) -> Config:
-    return Config(dataset=config.dataset, data_dir=data_dir, num_clients=config.num_clients, seeds=[SEED])
 
 
 def write(item: Analysis, found: dict[str, Any], path: pathlib.Path) -> None:

@@ -81,7 +81,7 @@ def needs(item: Selection, scale: str) -> Iterator[tuple[Run, str, set[int]]]:
         for cell in item.cells(scale):
             for run, read in runs_of(cell):
                 yield run, read, set()
-    elif isinstance(item, Analysis):
+    elif isinstance(item, Analysis) and item.kind != "labels":  # histograms need no model
         for run in item.trajectories(scale).values():
             yield run, "", set(item.checkpoints(scale))
 
