@@ -206,7 +206,9 @@ class Item:
             parting = [entry for entry in entries if entry.fork is not None]
             shared = _merged(scale, [entry for entry in entries if entry not in parting]) | grid
             begun = Run(shrunk(shared) if scale == "smoke" else shared, _beginning(scale, entries))
-            return begun.forked(parting[0].fork, _merged(scale, parting), parting[0].lead) if parting else begun
+            if not parting:
+                return begun
+            return begun.forked(parting[0].fork or 0.0, _merged(scale, parting), parting[0].lead)
 
         grids = [entry.grid for entry in entries if entry.grid] if scale == "paper" else []
         # The last grid is the most particular one: an override's replaces the row's.

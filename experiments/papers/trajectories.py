@@ -74,8 +74,9 @@ class Run:
         Args:
           **more: fields on top: seeds, out_dir, observe ...
         """
-        values = {**self.fields, **more}
-        return Config(**{name: float(value) if name in _NUMBERS else value for name, value in values.items()})
+        values: dict[str, Any] = {**self.fields, **more}
+        values |= {name: float(value) for name, value in values.items() if name in _NUMBERS}
+        return Config(**values)
 
     def forked(self, share: float, fields: Mapping[str, Any], lead: int = 0) -> "Run":
         """Returns the run that goes on from this one with other fields.

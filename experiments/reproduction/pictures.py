@@ -117,18 +117,14 @@ def _points(axis, found: list[Value], rows, number: int, count: int, label: str,
     shift = 0.5 * (number / max(count - 1, 1) - 0.5) if count > 1 else 0.0
     factor = [100 if value.cell.measure.unit == "" else 1 for value in found]
     at = [rows.index(value.cell.row) + shift for value in found]
-    means = [f * value.mean for f, value in zip(factor, found, strict=True)]
+    means = [f * (value.mean or 0.0) for f, value in zip(factor, found, strict=True)]
     bars = [f * (value.std or 0.0) for f, value in zip(factor, found, strict=True)]
     axis.errorbar(means, at, xerr=bars, fmt=look["marker"], color=look["color"], label=label, markersize=4, linewidth=1)
-    told = [
-        (f * v.cell.printed.number, y)
-        for f, v, y in zip(factor, found, at, strict=True)
-        if v.cell.printed and v.cell.printed.number is not None
-    ]
+    beside = [value.cell.printed.number if value.cell.printed else None for value in found]
+    told = [(f * number, y) for f, number, y in zip(factor, beside, at, strict=True) if number is not None]
     if printed and told:
-        axis.scatter(
-            *zip(*told, strict=True), marker="|", s=60, color=look["color"], alpha=0.7, label=f"{label}, printed"
-        )
+        x, y = zip(*told, strict=True)
+        axis.scatter(x, y, marker="|", s=60, color=look["color"], label=f"{label}, printed")
 
 
 def draw(item: Item, scale: str, shelf: Shelf, found: list[Value], folder: pathlib.Path) -> list[pathlib.Path]:

@@ -142,7 +142,8 @@ def verdict(claim: Claim, found: list[Value]) -> Verdict:
         named = dict(zip(axes, place, strict=True))
         if any(named[axis] != name for axis, name in better.items()):
             continue
-        other = by_place.get(tuple(worse.get(axis, named[axis]) for axis in axes))  # type: ignore[call-overload]
+        row, column, variant = (worse.get(axis, named[axis]) for axis in axes)
+        other = by_place.get((row, column, variant))
         if other is not None and other is not one and one.mean is not None and other.mean is not None and fixed:
             scale = 1 if one.cell.measure.unit == "%" else 100
             pairs.append((place, scale * (one.mean - other.mean)))
