@@ -24,6 +24,7 @@ class Entry:
       printed: columns of the printed cells -> what stands there; the parts of a variant are joined by ';'.
       read: what is read off, an observer's text; empty: the trained model.
       trend_read: the same at trend scale; None: the same.
+      metric: which of a read-out's numbers counts at paper scale; empty: accuracy.
       fork: share of the rounds from which this differs from the run without it; None: from the start.
       lead: rounds that it must see before, such as a window's; it is forked so much earlier.
       measure: what is read off the curve.
@@ -43,6 +44,7 @@ class Entry:
     printed: tuple[tuple[str, str], ...] = ()
     read: str = ""
     trend_read: str | None = None
+    metric: str = ""
     fork: float | None = None
     lead: int = 0
     measure: Measure = MeanLast()
@@ -103,6 +105,7 @@ class Cell:
       measure: what is read off its curve.
       reference: run that the measure needs besides (a target's, a speed-up's); None: none.
       printed: what the paper prints there; None: nothing.
+      metric: which of the read-out's numbers counts.
     """
 
     row: Entry
@@ -113,6 +116,7 @@ class Cell:
     measure: Measure
     reference: Run | None
     printed: Printed | None
+    metric: str = "accuracy"
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -215,7 +219,9 @@ class Item:
         runs = tuple(run(fields) for fields in (grids[-1] if grids else (Fields(),)))
         read = next((entry.reading(scale) for entry in reversed(entries) if entry.read or entry.trend_read), "")
         measure = next((e.measure for e in reversed(entries) if e.measure != MeanLast()), MeanLast())
-        return Cell(row, column, variant, runs, read, measure, self._reference(scale, entries, measure), printed)
+        metric = next((e.metric for e in reversed(entries) if e.metric and scale == "paper"), "accuracy")
+        reference = self._reference(scale, entries, measure)
+        return Cell(row, column, variant, runs, read, measure, reference, printed, metric)
 
     @staticmethod
     def _reference(scale: str, entries: list[Entry], measure: Measure) -> Run | None:

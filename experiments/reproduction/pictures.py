@@ -19,7 +19,7 @@ def _line(shelf: Shelf, cell: Cell, every: int) -> dict | None:
     """Returns a curve as experiments.figures.curves draws it; None where nothing has been trained."""
     found = [
         c
-        for c in curves(shelf, cell.runs[chosen(shelf, cell) or 0], cell.read).values()
+        for c in curves(shelf, cell.runs[chosen(shelf, cell) or 0], cell.read, cell.metric).values()
         if len(c.rounds) and not c.diverged
     ]
     if not found:

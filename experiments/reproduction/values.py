@@ -86,11 +86,11 @@ def value(shelf: Shelf, cell: Cell, scale: str) -> Value:
     if number is None:
         return Value(cell, {}, (0, cell.runs[0].num_rounds), None)
     run = cell.runs[number]
-    own = curves(shelf, run, cell.read)
+    own = curves(shelf, run, cell.read, cell.metric)
     reference = cell.reference
     if cell.measure.same_method:
         reference = run.source.run if run.source is not None else run
-    others = curves(shelf, reference) if reference is not None else {}
+    others = curves(shelf, reference, metric=cell.metric) if reference is not None else {}
     total = run.num_rounds
     each = {
         seed: cell.measure.value(curve, others.get(seed), scale)

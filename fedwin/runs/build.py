@@ -166,9 +166,9 @@ def _schedule(config: Config) -> Schedule:
         config.eval_every,
         config.final_evals,
         config.checkpoint_every,
-        tuple(config.keep_rounds),
         config.rounds_per_dispatch,
         config.stop_on_divergence,
+        tuple(config.keep_rounds),
     )
 
 

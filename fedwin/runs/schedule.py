@@ -19,9 +19,9 @@ class Schedule:
       eval_every: rounds between evaluations.
       final_evals: the last N rounds are all evaluated.
       checkpoint_every: rounds between checkpoints (0 = only the first and the last).
-      keep_rounds: further rounds with a checkpoint.
       rounds_per_dispatch: the most rounds that one dispatch may hold.
       stop_on_divergence: end at the first NaN or inf.
+      keep_rounds: further rounds with a checkpoint.
     """
 
     num_rounds: int
@@ -29,9 +29,9 @@ class Schedule:
     eval_every: int
     final_evals: int
     checkpoint_every: int
-    keep_rounds: tuple[int, ...] = ()
     rounds_per_dispatch: int = 50
     stop_on_divergence: bool = True
+    keep_rounds: tuple[int, ...] = ()
 
     def evaluated(self, completed: int) -> bool:
         """Whether the model after `completed` rounds is evaluated."""
