@@ -1,6 +1,7 @@
 """What `fedwin reproduce` is asked to do, and doing it."""
 
 import dataclasses
+import functools
 import pathlib
 import re
 import time
@@ -82,7 +83,7 @@ class Order:
             keep=known.keep,
         )
 
-    @property
+    @functools.cached_property
     def shelf(self) -> Shelf:
         """Where curves are read."""
         return Kept(self.scale) if self.from_results else Directories(self.out_dir, self.scale)

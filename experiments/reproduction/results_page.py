@@ -1,5 +1,6 @@
 """experiments/RESULTS.md: what was run, at which scale, and what came out; made from the kept results alone."""
 
+import functools
 import pathlib
 from collections.abc import Iterable
 
@@ -24,9 +25,9 @@ INTRODUCTION = """# Results
 
 Made by `fedwin reproduce --from_results` from the curves in `experiments/results/`; nothing here is typed by hand.
 Every kept file names its command, configuration, versions, machine and seconds, and `fedwin curves` lays it beside a
-run of your own. A cell reads *printed / ours*; **bold** agrees within one percentage point or two standard deviations.
-`trend` is a stand-in of minutes that asks for sign and order of an effect, not for its size: its numbers are not
-compared with printed ones. A claim's verdict counts the pairs of cells in which it shows.
+run of your own. At paper scale a cell reads *printed / ours*; **bold** agrees within one percentage point or two
+standard deviations. `trend` is a stand-in of minutes that asks for sign and order of an effect, not for its size: its
+numbers are not compared with printed ones. A claim's verdict counts the pairs of cells in which it shows.
 
 Two data sets differ from the papers' own: the copy of Fashion-MNIST used here has a split of its own (the same 70,000
 images, dealt otherwise to training and test), and Shakespeare's roles were prepared from the plays, not taken from
@@ -89,12 +90,18 @@ def _section(item: Selection, scale: str, where: pathlib.Path) -> str:
         return f"### {item.name} ({scale}): {item.title}{stand}\n\n![{item.title}]({place(path)})"
     if isinstance(item, Sketch):
         return ""
-    shelf = Kept(scale)
+    shelf = _shelf(scale)
     found = values(shelf, item, scale)
     if not any(_trained(number) for number in found):
         return ""
     drawn = pictures.draw(item, scale, shelf, found, where)
     return written.section(item, scale, found, [str(place(path)) for path in drawn])
+
+
+@functools.cache
+def _shelf(scale: str) -> Kept:
+    """Returns the kept curves of a scale; a page reads each of them once."""
+    return Kept(scale)
 
 
 def _trained(number: Value) -> bool:
@@ -106,7 +113,9 @@ def _claims() -> str:
     rows = []
     for item in catalogue().values():
         if isinstance(item, Item) and item.claims:
-            by_scale = {scale: written.verdicts(item, values(Kept(scale), item, scale)) for scale in ("trend", "paper")}
+            by_scale = {
+                scale: written.verdicts(item, values(_shelf(scale), item, scale)) for scale in ("trend", "paper")
+            }
             for number, claim in enumerate(item.claims):
                 rows.append((item.name, claim.text, *(str(by_scale[scale][number]) for scale in by_scale)))
     return markdown(("item", "claim", "trend", "paper"), rows)

@@ -98,6 +98,7 @@ class Kept:
 
     def __init__(self, scale: str, folder: pathlib.Path = KEPT):
         self.where = folder / scale
+        self._read: dict[str, list[Record]] = {}
 
     def path(self, record: Record) -> pathlib.Path:
         """Returns the file of a record: a run, and its seeds."""
@@ -105,7 +106,10 @@ class Kept:
 
     def records(self, run: Run) -> list[Record]:
         """See Shelf."""
-        return [read_kept(path) for path in sorted(self.where.glob(f"{run.key}-seed*.jsonl.gz"))]
+        if run.key not in self._read:
+            found = sorted(self.where.glob(f"{run.key}-seed*.jsonl.gz"))
+            self._read[run.key] = [read_kept(path) for path in found]
+        return self._read[run.key]
 
 
 def read_kept(path: pathlib.Path) -> Record:

@@ -23,12 +23,14 @@ class Value:
       each: seed -> number; None where a seed has none (it diverged, or never reached the target).
       rounds: that have been trained of how many, of the seed that is furthest behind.
       chosen: which of the cell's runs; None: its grid is still being searched.
+      scale: smoke, trend or paper; only the paper's own compares with what is printed.
     """
 
     cell: Cell
     each: dict[int, float | None]
     rounds: tuple[int, int]
     chosen: int | None = 0
+    scale: str = "paper"
 
     @property
     def run(self) -> Run:
@@ -52,8 +54,8 @@ class Value:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus printed."""
-        printed = self.cell.printed.number if self.cell.printed else None
+        """Ours minus printed, at the paper's own scale."""
+        printed = self.cell.printed.number if self.cell.printed and self.scale == "paper" else None
         return None if printed is None or self.mean is None else self.mean - printed
 
     @property
@@ -81,10 +83,10 @@ def value(shelf: Shelf, cell: Cell, scale: str) -> Value:
     """
     constant = cell.measure.constant(cell.runs[0].config().algorithm)
     if constant is not None:
-        return Value(cell, {0: constant}, (0, 0))
+        return Value(cell, {0: constant}, (0, 0), scale=scale)
     number = chosen(shelf, cell)
     if number is None:
-        return Value(cell, {}, (0, cell.runs[0].num_rounds), None)
+        return Value(cell, {}, (0, cell.runs[0].num_rounds), None, scale)
     run = cell.runs[number]
     own = curves(shelf, run, cell.read, cell.metric)
     reference = cell.reference
@@ -98,7 +100,7 @@ def value(shelf: Shelf, cell: Cell, scale: str) -> Value:
         if len(curve.rounds)
     }
     done = min((int(curve.rounds[-1]) for curve in own.values()), default=0)
-    return Value(cell, each, (done, total), number)
+    return Value(cell, each, (done, total), number, scale)
 
 
 def values(shelf: Shelf, item: Item, scale: str) -> list[Value]:

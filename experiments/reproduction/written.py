@@ -69,7 +69,7 @@ def _provenance(shelf: Shelf, run: Run) -> tuple[str, str]:
 
 
 def shown(value: Value) -> str:
-    """Returns 'printed | ours' of a number as a reader wants it; ours in bold where it agrees."""
+    """Returns a number as a reader wants it: at paper scale 'printed / ours', ours in bold where it agrees."""
     digits = {"%": 2, "pp": 2, "": 3, "x": 2, "rounds": 0}.get(value.cell.measure.unit, 2)
     ours = "never" if value.each and value.mean is None else number(value.mean, digits)
     if value.std is not None:
@@ -78,8 +78,8 @@ def shown(value: Value) -> str:
         ours += f" (round {value.rounds[0]:,} of {value.rounds[1]:,})"
     if value.reproduced:
         ours = f"**{ours}**"
-    printed = str(value.cell.printed) if value.cell.printed else ""
-    return f"{printed} / {ours}" if printed else ours
+    beside = value.cell.printed is not None and value.scale == "paper"
+    return f"{value.cell.printed} / {ours}" if beside else ours
 
 
 def grid(item: Item, found: list[Value]) -> str:

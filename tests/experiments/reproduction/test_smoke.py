@@ -1,0 +1,50 @@
+"""Every table and figure from plan to picture at smoke scale: one of each kind, and behind `slow` all of them."""
+
+import pytest
+from matplotlib import image
+
+from experiments.papers.analyses import Analysis, Sketch
+from experiments.papers.catalogue import catalogue, item
+from experiments.papers.items import Item
+from experiments.reproduction import orders
+
+
+@pytest.fixture(scope="module")
+def out_dir(tmp_path_factory):
+    """One folder for all, so that runs are shared as they are in earnest."""
+    return tmp_path_factory.mktemp("papers")
+
+
+def reproduced(out_dir, one, few=None):
+    """Reproduces an item, or a few of its cells; returns the names of what was written."""
+    order = orders.Order(scale="smoke", out_dir=out_dir)
+    cells = {one.name: one.cells("smoke")[:few]} if isinstance(one, Item) else {}
+    order.carry_out([one], cells)
+    stem = one.name.replace("/", "_")
+    written = sorted(path.name for path in order.tables.glob(f"{stem}*"))
+    for path in order.tables.glob(f"{stem}*.png"):
+        assert image.imread(path).std() > 0.01  # something is drawn
+    return written
+
+
+@pytest.mark.parametrize(
+    "name, few, kinds",
+    [
+        ("wima/figure3", 4, {"csv", "md", "png"}),  # a sweep
+        ("wima/figure1", 2, {"csv", "md", "png"}),  # curves
+        ("ima/figure5b", None, {"gz", "png"}),  # a look into trained models
+        ("wsm/figure3_1", None, {"gz", "png"}),  # needs no run
+    ],
+)
+def test_one_of_each_kind(out_dir, name, few, kinds):
+    assert {path.rpartition(".")[2] for path in reproduced(out_dir, item(name), few)} == kinds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(catalogue()))
+def test_every_item(out_dir, name):
+    one = item(name)
+    if isinstance(one, Sketch) or not (one.trajectories("smoke") if isinstance(one, Analysis) else one.cells("smoke")):
+        assert reproduced(out_dir, one) == []  # there is nothing, and that is no error
+    else:
+        assert reproduced(out_dir, one)
