@@ -9,8 +9,9 @@ from typing import Any
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.identity import hash_of, jsonable, set_fields
 
-# Fields that decide what is seen of a run, or how it is executed, but not the models that it trains.
-READING = ("observe", "eval_every", "final_evals", "eval_examples", "eval_batch_size", "eval_val")
+# Fields that decide what is seen of a run, or how it is executed, but not the models that it trains. Numbers from
+# other test examples are other numbers: --eval_examples is not among them.
+READING = ("observe", "eval_every", "final_evals", "eval_batch_size", "eval_val")
 EXECUTION = ("seeds", "strategy", "rounds_per_dispatch", "stop_on_divergence", "fork_from", "init_from")
 
 _NUMBERS = {field.name for field in dataclasses.fields(Config) if isinstance(default_of(field), float)}
