@@ -11,6 +11,7 @@ from fedwin.errors import UserError
 
 from ..papers.analyses import Analysis, Sketch
 from ..papers.items import Cell, Item
+from ..table_files import check_folder
 from . import dry_run, inspecting, pictures, written
 from .keeping import keep
 from .places import Unit, home, units
@@ -97,6 +98,13 @@ class Order:
         """Where tables and pictures go."""
         return home(self.out_dir, self.scale) / "tables"
 
+    def check(self) -> None:
+        """Raises UserError where nothing may go below out_dir; makes nothing."""
+        check_folder(self.out_dir)
+        for path in (self.out_dir, *self.out_dir.parents):
+            if path.exists() and not path.is_dir():
+                raise UserError(f"out_dir={self.out_dir} can't be made (Not a directory); choose another --out_dir.")
+
     def carry_out(self, items: list[Item | Analysis | Sketch], cells: dict[str, list[Cell]]) -> None:
         """Plans, trains, writes and draws.
 
@@ -104,6 +112,7 @@ class Order:
           items: tables and figures.
           cells: name of an item -> those of its cells that are asked for.
         """
+        self.check()
         if self.from_results:
             self.write_all(items, cells, [])
             return

@@ -38,6 +38,22 @@ COMPARE = [
     ("compare --methods=fedavg --out_dir=fieldless", "out_dir=fieldless | directory of one run"),
     ("compare --methods=fedavg --model=digits_mlp --out_dir=afile", "out_dir=afile/fedavg | Not a directory"),
 ]
+REPRODUCE = [
+    ("reproduce", "name what to reproduce | --list"),
+    ("reproduce wima/tabel2", "'wima/tabel2' | 'wima/table2'"),
+    ("reproduce fedavg/table1", "'fedavg/table1' | no table or figure"),
+    ("reproduce wima/table2 --scale=large", "scale | smoke"),
+    ("reproduce wima/table2 --rows=fedavgg", "rows=fedavgg | 'fedavg'"),
+    ("reproduce wima/table2 --columns=cifar10", "columns=cifar10 | It has: cifar10_alpha0"),
+    ("reproduce wima/table2 --variants=x", "variants=x | It has: base"),
+    ("reproduce wima/table2 --seeds=one", "seeds=one | whole numbers"),
+    ("reproduce wima/table2 --budget=soon", "budget='soon' | 20m"),
+    ("reproduce wima/table2 --budget=5", "budget='5' | 20m"),
+    ("reproduce wima/table2 --print_flags --row=nosuch", "row=nosuch | It has: fedavg"),
+    ("reproduce ima/figure9 --print_flags", "ima/figure9 | no rows and columns"),
+    ("reproduce wima/table4 --scale=smoke --out_dir=fieldless", "out_dir=fieldless | directory of one run"),
+    ("reproduce wima/table4 --scale=smoke --out_dir=afile", "out_dir=afile | Not a directory"),
+]
 SWEEP = [
     ("sweep", "grid: give at least one axis"),
     ("sweep extra --grid=client_lr=1", "'extra' is not a flag"),
@@ -161,7 +177,7 @@ STREAM = [
 
 @pytest.mark.parametrize(
     "line, said",
-    [*COMPARE, *SWEEP, *PARTITION, *PREPARE, *BENCH, *LISTS, *STREAM],
+    [*COMPARE, *REPRODUCE, *SWEEP, *PARTITION, *PREPARE, *BENCH, *LISTS, *STREAM],
     ids=lambda v: v.replace(TWO, "")[:40],
 )
 def test_another_binary_refuses(line, said, refused):
