@@ -27,7 +27,7 @@ def checks(docs: str, tests: bool = False) -> dict[str, list[str]]:
         "format": ["ruff", "format", "--check", "."],
         "lint": ["ruff", "check", "."],
         "types": ["mypy"],
-        "doctests": ["pytest", "--doctest-modules", "fedwin"],
+        "doctests": ["pytest", "--doctest-modules", "fedwin", "experiments/papers", "experiments/reproduction"],
         "README": [f"{__package__}.readme", "--check"],
         "API reference": [f"{__package__}.docs", docs],
     }
