@@ -102,6 +102,8 @@ def test_training_from_an_empty_folder(installed, tmp_path):
     preset = ["--flagfile=digits_scaffold_wima", *SMALL, "--final_evals=1", "--partition=iid", "--out_dir=preset"]
     assert "wima50" in run(installed / "fedwin", "train", *preset, cwd=tmp_path)
     assert "scaffold" in run(installed / "fedwin", "list", "runs", ".", cwd=tmp_path)
+    asked = ("reproduce", "wima/table2", "--row=scaffold", "--column=cifar10_alpha0", "--print_flags")
+    assert "--algorithm=scaffold" in run(installed / "fedwin", *asked, cwd=tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "preset"}
 
 
