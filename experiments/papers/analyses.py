@@ -45,7 +45,7 @@ class Analysis:
         """Returns name -> run, without those that are absent at a scale; a fork goes on from the run without it."""
         found = {}
         for entry in self.runs:
-            if scale != "paper" and (entry.absent or self.base.absent):
+            if scale == "trend" and (entry.absent or self.base.absent):
                 continue
             begun = self.base.fields(scale) | (entry.fields(scale) if entry.fork is None else Fields())
             run = Run(shrunk(begun) if scale == "smoke" else begun)

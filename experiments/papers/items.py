@@ -59,14 +59,14 @@ class Entry:
         return self.label or self.name
 
     def fields(self, scale: str) -> Fields:
-        """Returns what it changes at a scale; smoke is made of the trend."""
-        if scale == "paper" or self.trend is None:
+        """Returns what it changes at a scale; smoke is made of the trend, or where there is none of the paper's."""
+        if scale == "paper" or self.trend is None or self.absent:
             return self.paper
         return self.trend if self.alone else self.paper | self.trend
 
     def reading(self, scale: str) -> str:
         """Returns its read-out at a scale."""
-        if scale == "paper":
+        if scale == "paper" or (self.absent and scale != "smoke"):
             return self.read
         read = self.read if self.trend_read is None else self.trend_read
         return shrunk_read(read) if scale == "smoke" else read
@@ -192,7 +192,7 @@ class Item:
             entries = [self.base, column, row, variant]
             entries += [o.entry for o in self.overrides if o.meets(row, column, variant)]
             ours = any(entry.ours for entry in (row, column, variant))
-            absent = scale != "paper" and any(entry.absent for entry in entries)
+            absent = scale == "trend" and any(entry.absent for entry in entries)
             if absent or (self.table and printed is None and not ours):
                 continue
             cells.append(self._cell(scale, row, column, variant, entries, printed))

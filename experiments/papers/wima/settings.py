@@ -128,7 +128,7 @@ SHAKESPEARE = Entry(
         eval_every=50,
         eval_batch_size=50,
     ),
-    # The paper's accuracy leaves out fewer kinds of tokens than a count of letters would.
+    # FedJAX's count of tokens, as the paper's code base reports it.
     metric="accuracy_fedjax",
     absent="rounds of two LSTMs of 256 take too long for five minutes on two cores",
     printed=(("dataset", "Shakespeare-715"), ("partition", "natural_roles;K=715"), ("model", "LSTM-2x256")),
