@@ -63,7 +63,8 @@ def is_share(metric: str) -> bool:
 
 
 def axis_of(metric: str, where: str = "test") -> str:
-    """Returns how an axis of a metric is named: 'test accuracy (%)'."""
+    """Returns how an axis of a metric is named: 'test accuracy (%)'; `where` is of measurements on examples alone."""
+    where = where if metric.startswith(("accuracy", "error", "loss")) else ""
     name = " ".join(word for word in (where, metric.replace("_", " ")) if word)
     return f"{name} (%)" if is_share(metric) else name
 

@@ -37,17 +37,23 @@ class Curve(NamedTuple):
         return float(self.accuracy[self.rounds > self.num_rounds - self.last].mean())
 
 
+# Units of accuracies.
+PERCENT, SHARE = "%", "fraction"
+
+
 @dataclasses.dataclass(frozen=True)
 class Measure:
     """How a number of a table comes from a curve.
 
     Attributes:
       unit: of the number.
+      name: what axes call it.
       reference: fields, on top of base and column, of another run that is needed; None: none.
       same_method: whether the reference is the run itself, or, of a fork, the one that it parted from.
     """
 
     unit: str = ""
+    name: str = ""
     reference: Fields | None = None
     same_method: bool = False
 
@@ -70,12 +76,17 @@ class Measure:
 class MeanLast(Measure):
     """Mean accuracy of the last rounds, in percent or as a fraction."""
 
-    unit: str = "%"
+    unit: str = PERCENT
+
+    @property
+    def factor(self) -> int:
+        """What a share in [0, 1] is multiplied by."""
+        return 100 if self.unit == PERCENT else 1
 
     def value(self, curve, other, scale):
         """See Measure."""
         final = curve.final
-        return None if final is None else final * (100 if self.unit == "%" else 1)
+        return None if final is None else final * self.factor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +99,7 @@ class RoundsTo(Measure):
     """
 
     unit: str = "rounds"
+    name: str = "rounds to the target"
     percent: float = 0.0
     trend: float = 0.0
 

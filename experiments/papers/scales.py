@@ -21,6 +21,7 @@ SMOKE = Fields(
     augment="none",
     eval_every=2,
     final_evals=2,
+    eval_examples=0,
     client_lr=0.05,
 )
 SMOKE_CLIENTS, SMOKE_COHORT = 20, 4

@@ -7,6 +7,7 @@ import numpy as np
 from ..figures import curves as curve_figure
 from ..figures import style, sweeps
 from ..papers.items import Cell, Item
+from ..papers.measures import MeanLast
 from .shelf import Shelf, curves
 from .tuning import chosen
 from .values import Value
@@ -28,6 +29,15 @@ def _line(shelf: Shelf, cell: Cell, every: int) -> dict | None:
     values = [[float(curve.accuracy[np.searchsorted(curve.rounds, r)]) for r in common] for curve in found]
     label = cell.row.title if cell.variant.name == "base" else f"{cell.row.title}, {cell.variant.title}"
     return {"label": label, "rounds": common, "values": values} if common else None
+
+
+def _is_accuracy(value: Value) -> bool:
+    return isinstance(value.cell.measure, MeanLast)
+
+
+def _percent(value: Value) -> int:
+    """Returns what an accuracy is multiplied by to be what its table shows; 1 for other numbers."""
+    return value.cell.measure.factor if isinstance(value.cell.measure, MeanLast) else 1
 
 
 def draw_curves(item: Item, scale: str, shelf: Shelf, stem: pathlib.Path) -> list[pathlib.Path]:
@@ -71,12 +81,12 @@ def draw_sweep(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
             cell = value.cell
             if cell.column.group == group and cell.column.x is not None and len(value.numbers):
                 label = cell.row.title if cell.variant.name == "base" else f"{cell.row.title}, {cell.variant.title}"
-                factor = 100 if cell.measure.unit == "%" else 1
-                methods.setdefault(label, {})[cell.column.x] = list(value.numbers / factor)
+                methods.setdefault(label, {})[cell.column.x] = list(value.numbers / _percent(value))
         if methods:
             path = stem.with_name(f"{stem.name}_{number + 1}.png" if len(groups) > 1 else f"{stem.name}.png")
             title = f"{item.name} ({scale}){': ' + group if group else ''}"
-            sweeps.draw(sweeps.compute(methods, item.axis), path, title)
+            metric = "accuracy" if _is_accuracy(found[0]) else found[0].cell.measure.name
+            sweeps.draw(sweeps.compute(methods, item.axis, metric), path, title)
             drawn.append(path)
     return drawn
 
@@ -90,7 +100,7 @@ def draw_table(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
       found: its numbers.
       stem: path of the picture without its ending.
     """
-    shown = [value for value in found if value.mean is not None and value.cell.measure.unit in ("%", "")]
+    shown = [value for value in found if value.mean is not None and _is_accuracy(value)]
     if not shown:
         return []
     columns = list(dict.fromkeys(value.cell.column for value in shown))
@@ -115,7 +125,7 @@ def draw_table(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
 def _points(axis, found: list[Value], rows, number: int, count: int, label: str, printed: bool) -> None:
     look = style.look(number)
     shift = 0.5 * (number / max(count - 1, 1) - 0.5) if count > 1 else 0.0
-    factor = [100 if value.cell.measure.unit == "" else 1 for value in found]
+    factor = [100 / _percent(value) for value in found]
     at = [rows.index(value.cell.row) + shift for value in found]
     means = [f * (value.mean or 0.0) for f, value in zip(factor, found, strict=True)]
     bars = [f * (value.std or 0.0) for f, value in zip(factor, found, strict=True)]

@@ -69,7 +69,7 @@ class Value:
         """Whether ours agrees: within one percentage point or two standard deviations; None where nothing compares."""
         if self.difference is None or not isinstance(self.cell.measure, MeanLast):
             return None
-        points = abs(self.difference) * (1 if self.cell.measure.unit == "%" else 100)
+        points = abs(self.difference) * 100 / self.cell.measure.factor
         return points <= POINTS or (self.z is not None and abs(self.z) <= DEVIATIONS)
 
 
@@ -141,12 +141,12 @@ def verdict(claim: Claim, found: list[Value]) -> Verdict:
     by_place = {v.cell.place: v for v in found if isinstance(v.cell.measure, MeanLast)}
     pairs = []
     for place, one in by_place.items():
+        points = 100 / one.cell.measure.factor if isinstance(one.cell.measure, MeanLast) else 1
         named = dict(zip(axes, place, strict=True))
         if any(named[axis] != name for axis, name in better.items()):
             continue
         row, column, variant = (worse.get(axis, named[axis]) for axis in axes)
         other = by_place.get((row, column, variant))
         if other is not None and other is not one and one.mean is not None and other.mean is not None and fixed:
-            scale = 1 if one.cell.measure.unit == "%" else 100
-            pairs.append((place, scale * (one.mean - other.mean)))
+            pairs.append((place, points * (one.mean - other.mean)))
     return Verdict(claim, pairs)

@@ -5,11 +5,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..papers.items import Cell, Item
+from ..papers.measures import SHARE
 from ..papers.trajectories import Run
 from ..table_files import markdown, number, write_csv
 from . import paired, tuning
 from .shelf import Shelf
 from .values import Value, Verdict, verdict
+
+# Digits that are shown of numbers of a unit, others have two.
+DIGITS = {SHARE: 3, "rounds": 0}
 
 HEAD = (
     "row",
@@ -70,7 +74,7 @@ def _provenance(shelf: Shelf, run: Run) -> tuple[str, str]:
 
 def shown(value: Value) -> str:
     """Returns a number as a reader wants it: at paper scale 'printed / ours', ours in bold where it agrees."""
-    digits = {"%": 2, "pp": 2, "": 3, "x": 2, "rounds": 0}.get(value.cell.measure.unit, 2)
+    digits = DIGITS.get(value.cell.measure.unit, 2)
     ours = "never" if value.each and value.mean is None else number(value.mean, digits)
     if value.std is not None:
         ours += f" +- {value.std:.{digits}f}"
