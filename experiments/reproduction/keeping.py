@@ -15,6 +15,8 @@ from .shelf import Kept, Record, read_directory, write_kept
 DIGITS = 5
 # What machines differ in does not belong to a configuration that others may repeat.
 LEFT_OUT = ("out_dir", "data_dir", "imports")
+# Said of every run, also where it is what a run has by default.
+ALWAYS = ("algorithm", "dataset", "num_rounds", "eval_every", "final_evals", "seeds")
 
 
 def machine() -> str:
@@ -29,15 +31,16 @@ def _plain(config: dict[str, Any], source: str) -> dict[str, Any]:
     for name in ("fork_from", "init_from"):
         if kept.get(name):
             kept[name] = f"{source}@{kept[name].rpartition('@')[2]}"
-    return kept | {name: config[name] for name in ("num_rounds", "final_evals", "eval_every", "seeds", "algorithm")}
+    return kept | {name: config[name] for name in ALWAYS}
 
 
 def record_of(unit: Unit) -> Record:
     """Returns what is kept of a finished run: configuration, versions, machine, seconds, and rounded evaluations."""
     found = read_directory(unit.directory, unit.task.run.key)
-    source = unit.task.run.source.run.key if unit.task.run.source else ""
-    config = _plain(found.header["config"], source)
-    again = unit.task.run.config(**unit.task.fields(), seeds=list(unit.seeds))
+    source = unit.task.run.source
+    config = _plain(found.header["config"], source.run.key if source else "")
+    begins = {name: config[name] for name in ("fork_from", "init_from") if name in config}
+    again = unit.task.run.config(**unit.task.fields(), seeds=list(unit.seeds), **begins)
     label = f"{config['algorithm']} {' '.join(config.get('wrap', []))}".strip()
     header = {
         **found.header,

@@ -75,7 +75,8 @@ def _provenance(shelf: Shelf, run: Run) -> tuple[str, str]:
 def shown(value: Value) -> str:
     """Returns a number as a reader wants it: at paper scale 'printed / ours', ours in bold where it agrees."""
     digits = DIGITS.get(value.cell.measure.unit, 2)
-    ours = "never" if value.each and value.mean is None else number(value.mean, digits)
+    ended = value.rounds[0] == value.rounds[1]
+    ours = "never" if value.each and ended and value.mean is None else number(value.mean, digits)
     if value.std is not None:
         ours += f" +- {value.std:.{digits}f}"
     if value.mean is not None and 0 < value.rounds[0] < value.rounds[1]:
