@@ -158,7 +158,7 @@ class Item:
       table: (paper, table) of the printed cells; None: nothing is printed.
       seeds: at paper scale.
       trend_seeds: at trend scale.
-      paired: whether 95 % intervals and paired differences to the first row belong to it.
+      paired: whether it is a table of our own, with 95 % intervals and paired differences to the first row.
       claims: what the paper says of it.
       assumed: what the paper does not state, and what is taken instead.
       standin: what takes the place of data and networks at trend scale, and what else is smaller there.

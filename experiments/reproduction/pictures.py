@@ -12,8 +12,14 @@ from .shelf import Shelf, curves
 from .tuning import chosen
 from .values import Value
 
-# A panel holds so many curves at most; more are several panels' work.
-MOST = 8
+# Panels side by side.
+ACROSS = 4
+
+
+def titled(item: Item, scale: str, more: str = "") -> str:
+    """Returns the line above a picture; below paper scale it says that other data stand in for those it names."""
+    told = f"{item.name}, {scale}" + ("" if scale == "paper" or item.paired else " (stand-ins for the data named)")
+    return f"{told}: {more}" if more else told
 
 
 def _line(shelf: Shelf, cell: Cell, every: int) -> dict | None:
@@ -59,7 +65,7 @@ def draw_curves(item: Item, scale: str, shelf: Shelf, stem: pathlib.Path) -> lis
             options = {"target": None, "start": None, "limits": None, "log": False}
             path = stem.with_name(f"{stem.name}_{column.name}.png" if len(item.columns) > 1 else f"{stem.name}.png")
             found = {"kind": curve_figure.KIND, "metric": "accuracy", "curves": lines, **options}
-            curve_figure.draw(found, path, f"{item.name} ({scale}): {column.title}")
+            curve_figure.draw(found, path, titled(item, scale, column.title))
             drawn.append(path)
     return drawn
 
@@ -84,7 +90,7 @@ def draw_sweep(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
                 methods.setdefault(label, {})[cell.column.x] = list(value.numbers / _percent(value))
         if methods:
             path = stem.with_name(f"{stem.name}_{number + 1}.png" if len(groups) > 1 else f"{stem.name}.png")
-            title = f"{item.name} ({scale}){': ' + group if group else ''}"
+            title = titled(item, scale, group)
             metric = "accuracy" if _is_accuracy(found[0]) else found[0].cell.measure.name
             sweeps.draw(sweeps.compute(methods, item.axis, metric), path, title)
             drawn.append(path)
@@ -106,19 +112,24 @@ def draw_table(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
     columns = list(dict.fromkeys(value.cell.column for value in shown))
     rows = list(dict.fromkeys(value.cell.row for value in shown))
     variants = list(dict.fromkeys(value.cell.variant for value in shown))
-    height = max(2.2, 0.32 * len(rows) + 1.1)
+    height = max(2.2, 0.3 * len(rows) + 1.1)
+    across = min(len(columns), ACROSS)
+    down = -(-len(columns) // across)
     path = stem.with_name(f"{stem.name}.png")
-    with style.panels(path, f"{item.name} ({scale})", 1, len(columns), width=3.1, height=height) as (figure, axes):
-        for axis, column in zip(axes[0], columns, strict=True):
+    with style.panels(path, titled(item, scale), down, across, width=3.1, height=height) as (figure, axes):
+        for axis in axes.flat[len(columns) :]:
+            axis.set_visible(False)
+        for place, (axis, column) in enumerate(zip(axes.flat, columns, strict=False)):
             for number, variant in enumerate(variants):
                 mine = [v for v in shown if v.cell.column == column and v.cell.variant == variant]
                 _points(axis, mine, rows, number, len(variants), variant.title, printed=scale == "paper")
-            axis.set_yticks(range(len(rows)), [row.title for row in rows] if axis is axes[0][0] else [])
-            axis.invert_yaxis()
+            axis.set_yticks(range(len(rows)), ["" if place % across else row.title for row in rows])
+            axis.set_ylim(len(rows) - 0.4, -0.6)  # the same rows at the same height in every panel
             axis.set_title(column.title, fontsize="small")
             axis.set_xlabel("test accuracy (%)")
             axis.grid(alpha=0.3, axis="x")
-        axes[0][0].legend(fontsize="x-small")
+        handles, labels = axes.flat[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize="small")
     return [path]
 
 

@@ -120,7 +120,7 @@ def section(item: Item, scale: str, found: list[Value], drawn: Iterable[str] = (
     done = [value for value in found if value.mean is not None]
     blocks = [f"### {item.name} ({scale}): {item.title}"]
     if scale != "paper" and item.standin:
-        blocks.append(f"Stand-in: {item.standin}")
+        blocks.append(f"{'Setting' if item.paired else 'Stand-in'}: {item.standin}")
     if item.draw == "table" or item.draw == "sweep":
         blocks.append((paired.grid if item.paired else grid)(item, done))
     blocks += [f"![{item.title}]({path})" for path in drawn]
