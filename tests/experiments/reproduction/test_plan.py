@@ -13,6 +13,13 @@ def keys(name, scale="paper"):
     return {run.key for run, _, _ in plan.needs(item(name), scale)}
 
 
+def one_task(*seeds):
+    one = item("wima/table4")
+    cells = [cell for cell in one.cells("smoke") if cell.column == one.columns[0]]
+    (task,) = plan.plan([one], "smoke", seeds, {one.name: cells})
+    return task
+
+
 def test_tables_share_runs():
     assert keys("wima/table4") <= keys("wima/table2")
     assert keys("wima/figure1") <= keys("wima/table2")
@@ -41,7 +48,7 @@ def test_a_fork_comes_after_the_run_it_goes_on_from_and_shares_it_with_the_table
 
 
 def test_a_run_that_shows_more_than_is_asked_for_serves(tmp_path):
-    (task,) = plan.plan([item("wima/table4")], "smoke", seeds=(0,))
+    task = one_task(0)
     (new,) = places.units([task], tmp_path, "smoke")
     early = tmp_path / "smoke" / task.run.key / "early-seed0"
     early.mkdir(parents=True)
@@ -54,11 +61,11 @@ def test_a_run_that_shows_more_than_is_asked_for_serves(tmp_path):
 
 
 def test_seeds_that_are_asked_for_later_get_a_directory_of_their_own(tmp_path):
-    (task,) = plan.plan([item("wima/table4")], "smoke", seeds=(0, 1))
+    task = one_task(0, 1)
     (unit,) = places.units([task], tmp_path, "smoke")
     unit.directory.mkdir(parents=True)
     (unit.directory / "config.json").write_text(json.dumps({"config": task.fields()}))
-    (task,) = plan.plan([item("wima/table4")], "smoke", seeds=(0, 1, 2))
+    task = one_task(0, 1, 2)
     assert [found.seeds for found in places.units([task], tmp_path, "smoke")] == [(0, 1), (2,)]
 
 
