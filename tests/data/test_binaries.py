@@ -1,8 +1,6 @@
 """The binaries around data sets: prepare and partition."""
 
 import functools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,10 +9,7 @@ from experiments import partition as partition_binary
 from fedwin import data
 from fedwin.data import table
 from fedwin.errors import UserError
-
-
-def run(module, *arguments):
-    return subprocess.run([sys.executable, "-m", f"experiments.{module}", *arguments], capture_output=True, text=True)
+from tests.misuse.calls import called
 
 
 def test_the_list_names_every_data_set():
@@ -24,10 +19,10 @@ def test_the_list_names_every_data_set():
 
 
 def test_the_binaries_exit_with_one_line_on_bad_input(tmp_path):
-    done = run("prepare", "--dataset=cifar1O", f"--data_dir={tmp_path}")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "Did you mean 'cifar10'" in done.stderr
-    done = run("partition", "--partition=dirichlet:alpha=-1", f"--out={tmp_path / 'p.png'}")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "alpha=-1" in done.stderr
+    ended = called("prepare", "--dataset=cifar1O", f"--data_dir={tmp_path}")
+    assert ended.status == 2 and len(ended.lines) == 1 and "Did you mean 'cifar10'" in ended.lines[0]
+    ended = called("partition", "--partition=dirichlet:alpha=-1", f"--out={tmp_path / 'p.png'}")
+    assert ended.status == 2 and len(ended.lines) == 1 and "alpha=-1" in ended.lines[0]
 
 
 @pytest.mark.parametrize("kind", ["bubbles", "bars"])

@@ -65,10 +65,14 @@ def test_many_rounds_in_one_dispatch_equal_single_rounds_bitwise_with_one_trace(
     assert [len(d.traces) for d in (first, second, third)] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("equal", [True, False])
+MAPPINGS = "vmapped", "chunked:k=2", "chunked:k=3", "sharded:devices=2,k=1", "sharded:devices=2,k=0", "pmap:devices=2"
+QUICK = "vmapped", "sharded:devices=2,k=1"
+
+
 @pytest.mark.parametrize(
-    "name",
-    ["vmapped", "chunked:k=2", "chunked:k=3", "sharded:devices=2,k=1", "sharded:devices=2,k=0", "pmap:devices=2"],
+    "name, equal",
+    [(name, False) for name in MAPPINGS]
+    + [pytest.param(name, True, marks=[pytest.mark.slow] * (name not in QUICK)) for name in MAPPINGS],
 )
 def test_strategies_agree(name, equal):
     reference, metrics, _ = plain(equal)
@@ -111,24 +115,25 @@ def test_observers_leave_training_bitwise_unchanged():
     assert_equal(with_them._replace(observers={}), without)
 
 
-def test_evaluation_inside_the_loop_equals_evaluation_after_it():
+@pytest.mark.parametrize("name", [pytest.param("chunked:k=1", marks=pytest.mark.slow), "sharded:devices=2"])
+def test_evaluation_inside_the_loop_equals_evaluation_after_it(name):
     fed = federations.federation()
     algorithm = federations.build("fedavg", fed)
-    for strategy in (Strategy(), STRATEGIES.build("sharded:devices=2")):
-        probe = federations.probe(strategy)
-        dispatch = engine.Dispatch(algorithm, watchers(), strategy, probe)
-        run, store = federations.start(algorithm, watchers(), fed, strategy)
-        flags = np.array([False, True, False, False, False, True])
-        test = federations.evaluation_set(fed, strategy)
-        run, _, probes = dispatch(
-            run, store, federations.cohorts(fed, 6, width=strategy.multiple(4)), test, 6, flags, n_max=8
-        )
-        assert set(probes) == {"model", "wima3", "ema"}
-        assert np.isfinite(np.asarray(probes["model"]["loss"])[[1, 5]]).all()
-        assert np.isnan(np.asarray(probes["model"]["loss"])[[0, 2, 3, 4]]).all()
-        later = probe(engine.read_out(algorithm, watchers(), run), test)
-        for name in probes:
-            np.testing.assert_allclose(probes[name]["loss"][5], later[name]["loss"], rtol=1e-6)
+    strategy = STRATEGIES.build(name)
+    probe = federations.probe(strategy)
+    dispatch = engine.Dispatch(algorithm, watchers(), strategy, probe)
+    run, store = federations.start(algorithm, watchers(), fed, strategy)
+    flags = np.array([False, True, False, False, False, True])
+    test = federations.evaluation_set(fed, strategy)
+    run, _, probes = dispatch(
+        run, store, federations.cohorts(fed, 6, width=strategy.multiple(4)), test, 6, flags, n_max=8
+    )
+    assert set(probes) == {"model", "wima3", "ema"}
+    assert np.isfinite(np.asarray(probes["model"]["loss"])[[1, 5]]).all()
+    assert np.isnan(np.asarray(probes["model"]["loss"])[[0, 2, 3, 4]]).all()
+    later = probe(engine.read_out(algorithm, watchers(), run), test)
+    for name in probes:
+        np.testing.assert_allclose(probes[name]["loss"][5], later[name]["loss"], rtol=1e-6)
 
 
 def test_probe_equals_numpy():

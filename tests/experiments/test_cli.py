@@ -24,8 +24,10 @@ from experiments import (
     sweep,
     train,
 )
+from fedwin.algorithms import ALGORITHMS
 from fedwin.citations import citation
 from fedwin.errors import UserError
+from tests.misuse.calls import called
 
 ROOT = pathlib.Path(cli.__file__).parents[1]
 OWN = '''
@@ -161,20 +163,33 @@ def test_citation_takes_names_and_runs(tmp_path):
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_bad_arguments_are_one_line(arguments, culprit):
-    done = fedwin(*arguments)
+    ended = called(*arguments)
+    assert ended.status == 2, ended.lines
+    assert len(ended.lines) == 1 and culprit in ended.lines[0] and ended.lines[0].startswith("error: ")
+
+
+def test_a_process_with_a_bad_argument_ends_with_one_line():
+    done = fedwin("compare", "--num_round=3")
     assert done.returncode == 2, done.stderr
-    assert culprit in done.stderr and done.stderr.count("\n") == 1 and done.stderr.startswith("error: ")
+    assert "num_rounds" in done.stderr and done.stderr.count("\n") == 1 and done.stderr.startswith("error: ")
 
 
-def test_the_users_own_code_runs_in_an_empty_folder_and_is_listed(tmp_path):
+def test_the_users_own_code_runs_in_an_empty_folder_and_is_listed(tmp_path, monkeypatch):
     (tmp_path / "my_methods.py").write_text(OWN)
-    listed = fedwin("list", "algorithms", "--import=my_methods", cwd=tmp_path)
-    assert "halfway" in listed.stdout and "share=0.5" in listed.stdout
-    words = ["--dataset=digits", "--model=digits_mlp", "--num_rounds=2", "--num_clients=10", "--clients_per_round=2"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        listed = called("list", "algorithms", "--import=my_methods").out
+    finally:
+        ALGORITHMS.pop("halfway", None)
+        sys.modules.pop("my_methods", None)
+    assert "halfway" in listed and "share=0.5" in listed
+    words = ["--dataset=digits", "--model=digits_mlp:hidden=8"]
+    words += ["--num_rounds=2", "--num_clients=10", "--clients_per_round=2"]
     done = fedwin(
         "train", "--import=./my_methods.py", "--algorithm=halfway:share=0.3", *words, "--out_dir=mine", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert "halfway:share=0.3" in done.stdout and (tmp_path / "mine" / "summary.json").exists()
-    runs = fedwin("list", "runs", ".", cwd=tmp_path).stdout
+    runs = called("list", "runs", ".").out
     assert "halfway:share=0.3" in runs and "2 of 2" in runs and "finished" in runs

@@ -27,7 +27,10 @@ def one_round(fed):
     return fed.apply(start, problem.sampler(problem.federated_data()).sample())
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedprox:mu=0.1", "mime", "fedcm", "fedavgm"])
+@pytest.mark.parametrize(
+    "name",
+    ["fedprox:mu=0.1", "mime", *(pytest.param(n, marks=pytest.mark.slow) for n in ("fedavg", "fedcm", "fedavgm"))],
+)
 def test_the_least_that_one_can_say(name):
     state, told = one_round(by_name(name))
     assert np.isfinite(problem.flat(state.params)).all() and len(told) == 4

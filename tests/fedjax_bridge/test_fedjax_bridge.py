@@ -212,7 +212,17 @@ def test_equals_the_engine(name, wrap, strategy):
     assert len(bridge.apply.traces) == 1
 
 
-@pytest.mark.parametrize("name", [entry.instances[0] for entry in ALGORITHMS.entries.values()])
+# State on the server, rows of clients, two round trips, a ring, no step to measure.
+KINDS = {"fedadam", "fedfa", "feddyn", "mime", "ghb", "fednova"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(entry.instances[0], marks=[pytest.mark.slow] * (entry.name not in KINDS))
+        for entry in ALGORITHMS.entries.values()
+    ],
+)
 def test_every_algorithm_runs(name):
     data = problem.federated_data(clients=5)
     total = sum(size for _, size in data.client_sizes())

@@ -48,8 +48,14 @@ def by_name(name, network):
     return as_fedjax(SAME[name], **given, compiler_options=compile_options())
 
 
-@pytest.mark.parametrize("make", [built, by_name])
-@pytest.mark.parametrize("name", SAME)
+@pytest.mark.parametrize(
+    "name, make",
+    [
+        pytest.param(name, make, marks=[pytest.mark.slow] * (make is built and name != "mime"))
+        for name in SAME
+        for make in (built, by_name)
+    ],
+)
 def test_five_rounds_equal_fedjax(name, make, theirs):
     data, network = problem.federated_data(), problem.model()
     algorithm = make(name, network)

@@ -1,4 +1,4 @@
-"""Refused processes: status 2, one line, nothing on the disk. Ten in the quick suite, more are slow."""
+"""Refused processes: status 2, one line, nothing on the disk. Two in the quick suite, more are slow."""
 
 import os
 import pathlib
@@ -51,6 +51,16 @@ def process(folder: pathlib.Path, line: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("line, said", FEW, ids=lambda value: value[-30:])
+def test_a_command_line_is_refused(line, said, refused):
+    """The same in this process."""
+    refused(said, *calls.words_of(line))
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [pytest.param(*case, marks=[pytest.mark.slow] * (number not in (0, 5))) for number, case in enumerate(FEW)],
+    ids=lambda value: value[-30:],
+)
 def test_a_process_is_refused(line, said, tmp_path):
     process(tmp_path, line, said)
 

@@ -130,7 +130,8 @@ def test_a_run_over_several_capacities_computes_what_a_resident_one_does(tmp_pat
     monkeypatch.setattr(
         data, "load", lambda name, data_dir=None: dataclasses.replace(fed.dataset, natural=fed.partition)
     )
-    common = dataclasses.replace(SMALL, num_rounds=20, rounds_per_dispatch=1, strategy="chunked:k=1", eval_every=1)
+    changes = dict(num_rounds=20, rounds_per_dispatch=1, strategy="chunked:k=1", eval_every=1, algorithm="fedavg")
+    common = dataclasses.replace(SMALL, **changes)
     summaries = {}
     for kind in ("device", "stream"):
         changed = dataclasses.replace(common, examples=kind, out_dir=str(tmp_path / kind))

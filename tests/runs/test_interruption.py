@@ -58,6 +58,7 @@ def test_sigterm_finishes_the_rounds_under_way_and_saves(tmp_path):
     assert saved > 0 and (tmp_path / "run" / "checkpoints" / "seed_0" / f"{saved}").is_dir()
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_a_long_round_at_once(tmp_path):
     process = started(tmp_path / "run", "--num_rounds=50", "--local_epochs=9000", "--batch_size=10")
     until(process, "compiled")

@@ -9,7 +9,7 @@ import pytest
 
 import fedwin
 from fedwin.errors import UserError
-from fedwin.runs import build
+from fedwin.runs import build, strategy_choice
 from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
 
@@ -32,6 +32,10 @@ SMALL = Config(
 )
 
 
+# What compiles fastest, for tests of what has nothing to do with the method or the read-outs.
+PLAIN = dict(algorithm="fedavg", observe=[])
+
+
 def config(directory, **changes):
     return dataclasses.replace(SMALL, out_dir=str(directory), **changes)
 
@@ -43,11 +47,11 @@ def lines(directory):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "whole"
-    return directory, fedwin.run(config(directory), quiet=True)
+    return directory, fedwin.run(config(directory, keep_checkpoints=10), quiet=True)
 
 
 def test_a_quiet_run_prints_nothing(tmp_path, capfd):
-    short = dict(num_rounds=2, eval_every=1, checkpoint_every=1)
+    short = dict(num_rounds=2, eval_every=1, checkpoint_every=1, **PLAIN)
     fedwin.run(config(tmp_path / "quiet", **short), quiet=True)
     assert capfd.readouterr() == ("", "")
     fedwin.run(config(tmp_path / "loud", **short))
@@ -90,9 +94,9 @@ def final(directory, seed=0):
     return Checkpoints(directory / "checkpoints" / f"seed_{seed}").latest()[0]
 
 
-@pytest.mark.parametrize("keep", [0, 5, 10])
+@pytest.mark.parametrize("keep", [-1, 5, 10])
 def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
-    """Everything after the checkpoint of round `keep` is lost, but some lines after it were written."""
+    """Everything after the checkpoint of round `keep` (-1: every one) is lost, but some lines after it were written."""
     directory, _ = finished
     copy = tmp_path / "copy"
     shutil.copytree(directory, copy)
@@ -135,20 +139,16 @@ def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path)
         np.testing.assert_array_equal(value, final(directory)[name])
 
 
-def test_a_host_table_gives_the_same_numbers(finished, tmp_path):
+def test_a_host_table_gives_the_same_numbers_and_survives_a_resume(finished, tmp_path):
     directory, _ = finished
     fedwin.run(config(tmp_path / "host", table="host"), quiet=True)
-    for mine, theirs in zip(lines(tmp_path / "host"), lines(directory), strict=True):
+    whole = lines(tmp_path / "host")
+    for mine, theirs in zip(whole, lines(directory), strict=True):
         assert mine["model"] == theirs["model"]
-
-
-def test_a_host_table_survives_a_resume(tmp_path):
-    fedwin.run(config(tmp_path / "whole", table="host"), quiet=True)
-    fedwin.run(config(tmp_path / "cut", table="host"), quiet=True)
-    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "seed_0" / "12")
-    (tmp_path / "cut" / "summary.json").unlink()
-    fedwin.run(config(tmp_path / "cut", table="host"), quiet=True)
-    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+    shutil.rmtree(tmp_path / "host" / "checkpoints" / "seed_0" / "12")
+    (tmp_path / "host" / "summary.json").unlink()
+    fedwin.run(config(tmp_path / "host", table="host"), quiet=True)
+    assert lines(tmp_path / "host") == whole
 
 
 def test_other_flags_are_refused_with_the_difference(finished):
@@ -210,7 +210,7 @@ def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, 
     assert mine[1]["round"] == 11 and mine[1]["wima2"] == mine[1]["model"] != mine[1].get("wima3")
 
 
-@pytest.mark.parametrize("wrap", ["ima:window=2,start=8", "swa:start=8,cycle=2"])
+@pytest.mark.parametrize("wrap", ["ima:window=2,start=8", pytest.param("swa:start=8,cycle=2", marks=pytest.mark.slow)])
 def test_a_fork_before_an_average_begins_is_the_whole_run(finished, tmp_path, wrap):
     """The fork is made so many rounds before the start that the window is full by then."""
     directory, _ = finished
@@ -241,7 +241,7 @@ def test_a_fork_may_put_the_table_elsewhere(finished, tmp_path):
 def test_a_run_killed_right_after_its_start_begins_again(finished, tmp_path):
     """Only the checkpoint of round 0 and the line of the initial model were written."""
     directory, _ = finished
-    fedwin.run(config(tmp_path / "early", keep_checkpoints=10), quiet=True)
+    shutil.copytree(directory, tmp_path / "early")
     for checkpoint in (tmp_path / "early" / "checkpoints" / "seed_0").iterdir():
         if checkpoint.name.isdigit() and checkpoint.name != "0":
             shutil.rmtree(checkpoint)
@@ -274,7 +274,7 @@ def test_streamed_examples_give_the_same_numbers(finished, tmp_path):
 
 
 def test_ragged_clients_stream_and_resume_alike(tmp_path):
-    ragged = dict(partition="yurochkin:alpha=0.5", algorithm="fedhbm", wrap=["ima:window=2,start=6"])
+    ragged = dict(partition="yurochkin:alpha=0.5", algorithm="fedhbm", wrap=["ima:window=2,start=6"], observe=[])
     for where in ("device", "stream"):
         fedwin.run(config(tmp_path / where, examples=where, **ragged), quiet=True)
     assert lines(tmp_path / "stream") == lines(tmp_path / "device")
@@ -285,13 +285,13 @@ def test_ragged_clients_stream_and_resume_alike(tmp_path):
 
 
 def test_a_fixed_part_of_the_test_set(tmp_path):
-    fedwin.run(config(tmp_path / "part", eval_examples=50, num_rounds=2), quiet=True)
+    fedwin.run(config(tmp_path / "part", eval_examples=50, num_rounds=2, **PLAIN), quiet=True)
     accuracy = lines(tmp_path / "part")[-1]["model"]["accuracy"]
     assert accuracy * 50 == pytest.approx(round(accuracy * 50), abs=1e-4)
 
 
 def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_path):
-    fedwin.run(config(tmp_path / "cut", augment="crop_flip:size=6", model="digits_mlp", num_rounds=2), quiet=True)
+    fedwin.run(config(tmp_path / "cut", augment="crop_flip:size=6", num_rounds=2, **PLAIN), quiet=True)
     kernels = [v.shape for k, v in final(tmp_path / "cut").items() if k.startswith("params.") and v.ndim == 2]
     assert 6 * 6 in {shape[0] for shape in kernels}
     with pytest.raises(UserError, match="crop_flip"):
@@ -299,11 +299,14 @@ def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_
     assert not (tmp_path / "large").exists()
 
 
-def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys):
-    plain = dict(strategy="auto", num_rounds=2, algorithm="fedavg", observe=[])
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys, monkeypatch, devices):
+    candidates = strategy_choice.candidates
+    monkeypatch.setattr(strategy_choice, "candidates", lambda clients, _: candidates(clients, devices))
+    plain = dict(strategy="auto", num_rounds=2, **PLAIN)
     fedwin.run(config(tmp_path / "auto", **plain))
     said = capsys.readouterr().out
-    assert "ms per round" in said and "memory: examples" in said
+    assert said.count("ms per round") == 2 * devices and "memory: examples" in said
     chosen = json.loads((tmp_path / "auto" / "config.json").read_text())["strategy"]
     shutil.rmtree(tmp_path / "auto" / "checkpoints")
     fedwin.run(config(tmp_path / "auto", **plain))
@@ -312,19 +315,20 @@ def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, c
 
 
 @pytest.mark.parametrize(
-    "precision, dtype, model",
+    "precision, dtype, model, changes",
     [
-        ("float64", "float64", "digits_mlp"),
-        ("bfloat16", "float32", "digits_mlp"),
-        pytest.param("bfloat16", "float32", "digits_cnn", marks=pytest.mark.slow),
+        ("float64", "float64", "digits_mlp", {}),
+        ("bfloat16", "float32", "digits_mlp", PLAIN),
+        pytest.param("bfloat16", "float32", "digits_mlp", {}, marks=pytest.mark.slow),
+        pytest.param("bfloat16", "float32", "digits_cnn", {}, marks=pytest.mark.slow),
     ],
 )
-def test_precisions(tmp_path, precision, dtype, model):
+def test_precisions(tmp_path, precision, dtype, model, changes):
     import jax
 
     before = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
     try:
-        fedwin.run(config(tmp_path / "p", precision=precision, num_rounds=3, model=model), quiet=True)
+        fedwin.run(config(tmp_path / "p", precision=precision, num_rounds=3, model=model, **changes), quiet=True)
     finally:
         jax.config.update("jax_enable_x64", before[0])
         jax.config.update("jax_default_matmul_precision", before[1])

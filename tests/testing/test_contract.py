@@ -42,16 +42,29 @@ def fedavg():
     return testing.Bench("fedavg", problem())
 
 
-@pytest.mark.parametrize("choice", FIRST)
-def test_contract(choice):
+@pytest.mark.parametrize(
+    "choice, mapped",
+    [(choice, number % 2 == 0) for number, choice in enumerate(FIRST)]
+    + [pytest.param(choice, True, marks=pytest.mark.slow) for choice in FIRST[1::2]],
+)
+def test_contract(choice, mapped):
+    """Quick: every method, and every other one in another mapping too."""
     bench = testing.Bench(choice, problem())
     testing.check_loop(bench)
     testing.check_padding(bench)
-    # One program for both, since compiling is what takes time: another mapping, with observers on board.
-    testing.check_strategy(bench, across(), watched=True)
+    if mapped:
+        # One program for both, since compiling is what takes time: another mapping, with observers on board.
+        testing.check_strategy(bench, across(), watched=True)
 
 
-@pytest.mark.parametrize("number,choice", enumerate(WRAPPED))
+# Six wrappers take turns: of every twelve choices six are quick, in each of them once.
+@pytest.mark.parametrize(
+    "number,choice",
+    [
+        pytest.param(number, choice, marks=[pytest.mark.slow] * (number // len(WRAPPERS) % 2))
+        for number, choice in enumerate(WRAPPED)
+    ],
+)
 def test_contract_in_a_wrapper(number, choice):
     """One wrapper per choice, in rotation; what an algorithm refuses is left to the next."""
     names = list(WRAPPERS)

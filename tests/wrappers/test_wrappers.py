@@ -187,9 +187,10 @@ def test_wrapped_states_nest():
 # --------------------------------------------------------------------------------------------------- local BatchNorm
 
 
-def test_local_statistics_pass_the_contract():
+@pytest.mark.parametrize("strategies", [(), pytest.param(None, marks=pytest.mark.slow)], ids=["one", "every"])
+def test_local_statistics_pass_the_contract(strategies):
     # Two round trips, the first of which returns no statistics.
-    testing.check_algorithm("mime", wrappers=("local_bn",))
+    testing.check_algorithm("mime", wrappers=("local_bn",), strategies=strategies)
 
 
 def test_local_statistics_go_on_from_the_clients_own():
