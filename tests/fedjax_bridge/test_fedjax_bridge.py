@@ -181,9 +181,9 @@ def as_clients(fed, ids, key, round):
     [
         ("scaffold", ()),
         ("mime:beta=0.9", ()),
-        ("fedhbm", ()),
         ("fedavg", ("ima:window=2,start=1",)),
-        ("fedavg", ("swa:start=1,cycle=2",)),
+        pytest.param("fedhbm", (), marks=pytest.mark.slow),
+        pytest.param("fedavg", ("swa:start=1,cycle=2",), marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("strategy", ["chunked:k=1", "sharded:devices=2"])

@@ -94,7 +94,7 @@ def final(directory, seed=0):
     return Checkpoints(directory / "checkpoints" / f"seed_{seed}").latest()[0]
 
 
-@pytest.mark.parametrize("keep", [-1, 5, 10])
+@pytest.mark.parametrize("keep", [-1, 5, pytest.param(10, marks=pytest.mark.slow)])
 def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
     """Everything after the checkpoint of round `keep` (-1: every one) is lost, but some lines after it were written."""
     directory, _ = finished
@@ -163,7 +163,7 @@ def test_a_foreign_directory_is_refused(tmp_path):
         fedwin.run(config(tmp_path), quiet=True)
 
 
-@pytest.mark.parametrize("stop", [True, False])
+@pytest.mark.parametrize("stop", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_divergence_is_a_result(tmp_path, stop):
     summary = fedwin.run(
         config(tmp_path / "nan", algorithm="fedavg", client_lr=1e30, stop_on_divergence=stop), quiet=True
@@ -267,6 +267,7 @@ def test_objects_take_the_place_of_names(tmp_path):
     assert lines(tmp_path / "mine")[-1]["round"] == 4
 
 
+@pytest.mark.slow
 def test_streamed_examples_give_the_same_numbers(finished, tmp_path):
     directory, _ = finished
     fedwin.run(config(tmp_path / "stream", examples="stream", observe=["wima:window=3", "ema"]), quiet=True)

@@ -70,8 +70,18 @@ def test_convolution_equals_lax(name):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["valid", "same, stride 2", "wide input", "wide input, stride 2", "depthwise"])
-@pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)])
+MAPPED = ("valid", "same, stride 2", "wide input", "wide input, stride 2", "depthwise")
+
+
+# Every kind of convolution with kernels of their own; one with one kernel or one input for all.
+@pytest.mark.parametrize(
+    "axes, name",
+    [
+        pytest.param(axes, name, marks=[pytest.mark.slow] * (axes != (0, 0) and name != "same, stride 2"))
+        for axes in ((0, 0), (0, None), (None, 0))
+        for name in MAPPED
+    ],
+)
 def test_convolution_under_vmap(name, axes):
     ours, theirs = both(CASES[name])
     x, w = arrays((3, *CASES[name]["x"]), (3, *CASES[name]["w"]))
