@@ -48,7 +48,7 @@ def drawn(rng: random.Random) -> list[str]:
         f"--model=digits_mlp:hidden={rng.choice((4, 8, 12))}",
         f"--strategy={rng.choice(STRATEGIES)}",
         f"--examples={rng.choice(('device', 'stream'))}",
-        f"--table={rng.choice(('device', 'host'))}",
+        f"--table={rng.choice(('device', 'host', 'file'))}",
         f"--seeds={rng.choice(('0', '1', '0,1'))}",
         f"--eval_every={rng.randint(1, 8)}",
         f"--final_evals={rng.randint(1, 20)}",

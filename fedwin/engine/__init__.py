@@ -3,6 +3,6 @@
 from fedwin.data.store import Store
 from fedwin.engine.dispatch import Dispatch
 from fedwin.engine.rounds import Cohorts, RunState, init, one_round, read_out
-from fedwin.residence.rows import init_rows
+from fedwin.residence.first_rows import init_rows
 
 __all__ = ["Cohorts", "Dispatch", "RunState", "Store", "init", "init_rows", "one_round", "read_out"]

@@ -11,7 +11,7 @@ from fedwin.core import Algorithm, Observer, Variables
 from fedwin.data.store import Store
 from fedwin.engine.cohort import Own, Shared, each, work
 from fedwin.engine.strategy import Strategy
-from fedwin.residence.rows import init_rows
+from fedwin.residence.first_rows import init_rows
 
 
 class Cohorts(NamedTuple):

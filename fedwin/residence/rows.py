@@ -1,23 +1,26 @@
 """Where clients' rows live between rounds: on the device, or on the host; and how a checkpoint holds them.
 
-Both kinds have the same few methods: `take(run, ids) -> (run, slots)` puts the rows of a dispatch's clients into the
-state, `give(run)` takes them back after it; `saved(run)`, `template(run, leaves)` and `restored(found, run)` are for
-checkpoints.
+These kinds, and the one in residence.file_rows, have the same few methods: `take(run, ids) -> (run, slots)` puts the
+rows of a dispatch's clients into the state, `give(run)` takes them back after it, `expect(ids)` tells those of the
+dispatch to come; `checkpointed(run)`, `keep()`, `saved(run)`, `template(run, leaves)` and `restored(found, run)` are
+for checkpoints; `close()` ends it.
 """
 
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedwin import tree
 from fedwin.core import Algorithm
 from fedwin.errors import UserError
 from fedwin.residence.addresses import distinct, places
+from fedwin.residence.first_rows import FirstRows, row_shapes, write_rows
 
 # A client table above this many bytes goes to the host unless --table says otherwise.
 HOST_TABLE_BYTES = 4 << 30
+# Rows on the host, and their copy while a checkpoint is made.
+HOST_COPIES = 2
 
 
 class Rows(NamedTuple):
@@ -34,25 +37,8 @@ class Rows(NamedTuple):
     total: Any
 
 
-def init_rows(algorithm: Algorithm, params, ids, init_key):
-    """Returns the table rows of clients that have not taken part yet, stacked along axis 0.
-
-    Args:
-      algorithm: its client_init makes them.
-      params: the initial model.
-      ids: the clients, int32 [n].
-      init_key: draws what is random in them.
-    """
-    return jax.jit(jax.vmap(algorithm.client_init, (None, 0, None)))(params, ids, init_key)
-
-
-def row_shapes(algorithm: Algorithm, params):
-    """Returns the shapes and dtypes of one client's row."""
-    return jax.eval_shape(algorithm.client_init, params, jax.ShapeDtypeStruct((), jnp.int32), jax.random.key(0))
-
-
-def _template(run, leaves, num_clients: int):
-    """A state like `run` whose table has the shapes of the Rows that a checkpoint's leaves hold."""
+def rows_template(run, leaves):
+    """Returns a state like `run` whose table has the shapes of the Rows that a checkpoint's leaves hold."""
     if tree.is_empty(run.table):
         return run
     taken = len(leaves.get("table.ids", ()))
@@ -61,18 +47,34 @@ def _template(run, leaves, num_clients: int):
     return run._replace(table=Rows(spec((taken,), np.int32), rows, spec((), np.int32)))
 
 
-def _check_total(saved: Rows, num_clients: int) -> None:
+def check_total(saved: Rows, num_clients: int) -> None:
+    """Raises UserError unless a checkpoint is one of a federation of K clients."""
     if saved.total != num_clients:
         raise UserError(f"the checkpoint holds the state of {saved.total} clients, the run has {num_clients}.")
 
 
-def _write(table, ids, rows) -> None:
-    """Writes rows [n, ...] into arrays [K, ...] in place."""
-    for everyone, some in zip(jax.tree.leaves(table), jax.tree.leaves(rows), strict=True):
-        everyone[ids] = some
+class _InMemory:
+    """What there is to do for rows that are in memory as a whole: nothing."""
+
+    def expect(self, ids: np.ndarray) -> None:
+        """Nothing has to be read ahead."""
+
+    def checkpointed(self, run):
+        """Returns the state as a checkpoint holds it."""
+        return self.saved(run)
+
+    def saved(self, run):
+        """Returns the state as a checkpoint holds it."""
+        raise NotImplementedError
+
+    def keep(self) -> None:
+        """Nothing is kept for checkpoints."""
+
+    def close(self) -> None:
+        """Nothing has to be stopped."""
 
 
-class DeviceRows:
+class DeviceRows(_InMemory):
     """Rows that stay on the device: the state's table has one for every client.
 
     Args:
@@ -101,19 +103,19 @@ class DeviceRows:
 
     def template(self, run, leaves):
         """Returns a state of the shapes that a checkpoint's leaves must have; `run` is a fresh one."""
-        return _template(run, leaves, self.num_clients)
+        return rows_template(run, leaves)
 
     def restored(self, found, run):
         """Returns a state read from a checkpoint with its table on the device; `run` is a fresh one."""
         if tree.is_empty(run.table):
             return found
-        _check_total(found.table, self.num_clients)
+        check_total(found.table, self.num_clients)
         table = jax.tree.map(lambda leaf: np.array(leaf, copy=True), run.table)
-        _write(table, found.table.ids, found.table.rows)
+        write_rows(table, found.table.ids, found.table.rows)
         return found._replace(table=table)
 
 
-class HostRows:
+class HostRows(_InMemory):
     """All clients' rows in host memory, set on first use.
 
     A dispatch sees a small table with one row per client that it draws, so a client drawn twice within a dispatch sees
@@ -131,12 +133,10 @@ class HostRows:
     def __init__(
         self, algorithm: Algorithm, params, num_clients: int, slots: int, init_key, place=lambda table, run: table
     ):
-        self.algorithm, self.num_clients, self.slots, self.init_key = algorithm, num_clients, slots, init_key
-        self.place = place
-        self.params = jax.tree.map(jnp.copy, params)
+        self.num_clients, self.slots, self.place = num_clients, slots, place
+        self.first = FirstRows(algorithm, params, init_key, slots)
         # np.zeros maps pages on first touch: rows of clients that never take part cost nothing.
-        row = row_shapes(algorithm, params)
-        self.rows = jax.tree.map(lambda s: np.zeros((num_clients, *s.shape), s.dtype), row)
+        self.rows = jax.tree.map(lambda s: np.zeros((num_clients, *s.shape), s.dtype), self.first.shapes)
         self.filled = np.zeros(num_clients, bool)
         self._lent = np.zeros(0, np.int64)
 
@@ -148,16 +148,12 @@ class HostRows:
 
     def give(self, run) -> None:
         """Writes the rows back after a dispatch."""
-        _write(self.rows, self._lent, jax.tree.map(lambda leaf: np.array(leaf)[: len(self._lent)], run.table))
+        write_rows(self.rows, self._lent, jax.tree.map(lambda leaf: np.array(leaf)[: len(self._lent)], run.table))
 
     def _gather(self, clients: np.ndarray):
         """The rows of these clients, padded to the slots, as host arrays."""
         new = clients[~self.filled[clients]]
-        for start in range(0, len(new), self.slots):
-            some = new[start : start + self.slots]
-            padded = np.resize(some, self.slots).astype(np.int32)
-            fresh = init_rows(self.algorithm, self.params, padded, self.init_key)
-            _write(self.rows, some, jax.tree.map(lambda rows: np.asarray(rows)[: len(some)], fresh))
+        self.first.into(new, self.rows, new)
         self.filled[new] = True
         picked = np.resize(clients, self.slots) if len(clients) else np.zeros(self.slots, int)
         return jax.tree.map(lambda everyone: everyone[picked], self.rows)
@@ -170,24 +166,33 @@ class HostRows:
 
     def template(self, run, leaves):
         """Returns a state of the shapes that a checkpoint's leaves must have; `run` is a fresh one."""
-        return _template(run, leaves, self.num_clients)
+        return rows_template(run, leaves)
 
     def restored(self, found, run):
         """Takes the rows of a state read from a checkpoint and returns it with a table like that of the fresh `run`."""
-        _check_total(found.table, self.num_clients)
+        check_total(found.table, self.num_clients)
         self.filled[found.table.ids] = True
-        _write(self.rows, found.table.ids, found.table.rows)
+        write_rows(self.rows, found.table.ids, found.table.rows)
         return found._replace(table=run.table)
 
 
-def on_host(algorithm: Algorithm, params, num_clients: int, choice: str) -> bool:
-    """Whether rows live on the host.
+def rows_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room: tuple[int, int | None]) -> str:
+    """Returns where rows live: 'device', 'host' or 'file'.
 
     Args:
       algorithm: whose rows.
       params: the model; shapes suffice.
       num_clients: K.
-      choice: 'host', 'device', or 'auto': where the table is larger than HOST_TABLE_BYTES.
+      choice: one of these, or 'auto': the host where the table is larger than HOST_TABLE_BYTES, a file where those who
+        take part would leave the host no room.
+      room: (the most clients that can take part, bytes of main memory or None).
     """
     size = tree.nbytes(row_shapes(algorithm, params))
-    return size > 0 and (choice == "host" or (choice == "auto" and size * num_clients > HOST_TABLE_BYTES))
+    if not size:
+        return "device"
+    if choice != "auto":
+        return choice
+    if size * num_clients <= HOST_TABLE_BYTES:
+        return "device"
+    seen, memory = room
+    return "file" if memory is not None and HOST_COPIES * size * seen > memory else "host"

@@ -15,13 +15,18 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from fedwin.errors import UserError
+from fedwin.residence.generations import Generation, Mark
 from fedwin.runs.migrations import migrated
 from fedwin.runs.quiet import abandoned_saves_muted, quiet
 from fedwin.runs.rings import fitted
 from fedwin.runs.storage import sealed, writing
 
-# Format of a checkpoint; 1 had no number, 2 has it, in 3 windows know which of their vectors have no mean.
-FORMAT = 3
+# Format of a checkpoint; 1 had no number, 2 has it, in 3 windows know which of their vectors have no mean, in 4 rows of
+# clients may be in a file. Where they are not, format 3 is written, which older versions read.
+FORMAT = 4
+WITHOUT_FILES = 3
+# Where rows are, in the folder of a seed's checkpoints.
+ROWS = "rows"
 
 
 def _warn(line: str) -> None:
@@ -87,6 +92,14 @@ def from_leaves(leaves: dict[str, np.ndarray], template):
     return jax.tree.unflatten(treedef, values)
 
 
+_MARKED = {f"table.{name}" for name in Mark._fields if name != "total"}
+
+
+def _mark(leaves: dict[str, np.ndarray]) -> Mark | None:
+    """Returns what names the rows of a checkpoint in a file; None where it holds them itself."""
+    return Mark(*(leaves[f"table.{name}"] for name in Mark._fields)) if leaves.keys() >= _MARKED else None
+
+
 def checksum(leaves: dict[str, np.ndarray]) -> str:
     """Returns a hash over names, shapes, dtypes and bytes."""
     h = hashlib.blake2b(digest_size=16)
@@ -139,7 +152,8 @@ class Checkpoints:
         leaves = leaves_of(run)
         # orbax refuses arrays without elements: their shapes say all.
         empty = {name: [list(value.shape), value.dtype.str] for name, value in leaves.items() if not value.size}
-        about = {"format": FORMAT, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
+        number = FORMAT if _mark(leaves) else WITHOUT_FILES
+        about = {"format": number, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
         kept = {name: value for name, value in leaves.items() if name not in empty}
         items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(sealed(about)))
         with writing(self.shown), quiet(), abandoned_saves_muted():
@@ -174,7 +188,19 @@ class Checkpoints:
             )
         if about.get("digest") != checksum(leaves) or ("seal" in about and about != sealed(about)):
             raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
-        return migrated(leaves, about.get("format", 1), FORMAT), about
+        return self._with_rows(migrated(leaves, about.get("format", 1), FORMAT), where), about
+
+    def _with_rows(self, leaves: dict[str, Any], where: pathlib.Path) -> dict[str, Any]:
+        """Returns the leaves with rows that are in a file, and read from it on access, in place of what names them."""
+        mark = _mark(leaves)
+        if mark is None:
+            return leaves
+        try:
+            rows = Generation(self.directory / ROWS, mark).leaves()
+        except UserError as error:
+            raise UserError(f"checkpoint {where} can't be used: {str(error).rstrip('.')}; delete it.") from error
+        kept = {name: value for name, value in leaves.items() if name not in _MARKED}
+        return kept | rows
 
     def latest(self, check=lambda round, about: None) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Returns the newest usable checkpoint, or None; warns about those that it skips and moves them aside.

@@ -138,8 +138,8 @@ class Config:
     table: str = option(
         "auto",
         "running",
-        "Where per-client state lives: device, host, auto.",
-        words=("auto", "device", "host"),
+        "Where per-client state lives: device, host, file (of the clients that took part), auto.",
+        words=("auto", "device", "host", "file"),
         operational=True,
     )
     examples: str = option(

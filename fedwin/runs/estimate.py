@@ -14,7 +14,8 @@ from fedwin.engine.evaluate import test_bytes
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.examples import residence_bytes, should_stream
-from fedwin.residence.rows import on_host, row_shapes
+from fedwin.residence.first_rows import row_shapes
+from fedwin.residence.rows import HOST_COPIES, rows_kind
 from fedwin.runs.build import Trial
 
 GIB = 1 << 30
@@ -22,6 +23,13 @@ GIB = 1 << 30
 COPIES_IN_TRAINING = 3
 # Bytes per round and client of a dispatch: id, row and slot on the device; the block they are cut from on the host.
 COHORT_BYTES = 24
+# Bytes per client of the index of rows in a file: record and checksum.
+INDEX_BYTES = 12
+TABLE_REMEDIES = {
+    "device": "set --table=host",
+    "host": "set --table=file",
+    "file": "lower --rounds_per_dispatch or --clients_per_round, or choose a smaller --model",
+}
 
 
 class Memory(NamedTuple):
@@ -110,6 +118,17 @@ def _system_memory() -> int | None:
         return None
 
 
+def _total_memory() -> int | None:
+    """All the main memory that this process may ever have: the same whenever it is asked for."""
+    limits = []
+    try:
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        limits.append(int((pathlib.Path("/sys/fs/cgroup") / "memory.max").read_text()))
+    except (AttributeError, ValueError, OSError):
+        pass
+    return min(limits, default=None)
+
+
 def _group_memory(root: str = "/sys/fs/cgroup") -> int | None:
     """What a container may still take; pages of files that it holds are given back on demand."""
     folder = pathlib.Path(root)
@@ -122,8 +141,13 @@ def _group_memory(root: str = "/sys/fs/cgroup") -> int | None:
         return None
 
 
-def table_slots(trial: Trial, strategy: Strategy, rounds: int) -> tuple[int, bool]:
-    """Returns the rows of the client table in the state, and whether all rows live on the host.
+def _participants(trial: Trial) -> int:
+    """The most clients that can take part in a run."""
+    return min(trial.setting.num_clients, trial.config.num_rounds * trial.config.clients_per_round)
+
+
+def table_slots(trial: Trial, strategy: Strategy, rounds: int) -> tuple[int, str]:
+    """Returns the rows of the client table in the state, and where all rows live: 'device', 'host' or 'file'.
 
     Args:
       trial: what runs.
@@ -132,9 +156,10 @@ def table_slots(trial: Trial, strategy: Strategy, rounds: int) -> tuple[int, boo
     """
     clients, config = trial.setting.num_clients, trial.config
     params = jax.eval_shape(trial.model.init, jax.random.key(0)).params
-    if not on_host(trial.algorithm, params, clients, config.table):
-        return clients, False
-    return min(rounds * strategy.multiple(config.clients_per_round), clients), True
+    kind = rows_kind(trial.algorithm, params, clients, config.table, (_participants(trial), _total_memory()))
+    if kind == "device":
+        return clients, kind
+    return min(rounds * strategy.multiple(config.clients_per_round), clients), kind
 
 
 def _held(shapes, placed) -> int:
@@ -170,7 +195,7 @@ def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estim
     seed = config.seeds[0] if seed is None else seed
     federation, per_round = trial.federations[seed], config.clients_per_round
     examples, rounds = residence_bytes(federation, config.examples, strategy, per_round, config.rounds_per_dispatch)
-    slots, hosted = table_slots(trial, strategy, rounds)
+    slots, kind = table_slots(trial, strategy, rounds)
     run = jax.eval_shape(lambda: trial.start(seed, slots))
     placed = strategy.placement(run)
     held = {
@@ -192,17 +217,18 @@ def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estim
         "observers": held["observers"],
         "cohorts": COHORT_BYTES * rounds * width,
     }
-    seen = min(trial.setting.num_clients, config.num_rounds * per_round)
-    host = {
-        "client table": row * seen if hosted else 0,
-        "checkpoint": tree.nbytes(run._replace(key=())) + (row * seen if hosted else 0),
-    }
-    return Estimate(
-        device, host, copies, _remedies(trial, strategy, hosted, should_stream(federation, config.examples))
-    )
+    host = {"client table": 0, "checkpoint": tree.nbytes(run._replace(key=()))}
+    if kind == "host":
+        host["client table"] = row * _participants(trial)
+        host["checkpoint"] += (HOST_COPIES - 1) * row * _participants(trial)
+    elif kind == "file":
+        # The dispatch that is written back and the one that is read ahead.
+        host["client table"] = 2 * slots * row + INDEX_BYTES * trial.setting.num_clients
+        host["checkpoint"] = tree.nbytes(run._replace(key=(), table=()))
+    return Estimate(device, host, copies, _remedies(trial, strategy, kind, should_stream(federation, config.examples)))
 
 
-def _remedies(trial: Trial, strategy: Strategy, hosted: bool, streamed: bool) -> dict[str, str]:
+def _remedies(trial: Trial, strategy: Strategy, kind: str, streamed: bool) -> dict[str, str]:
     config, together = trial.config, strategy.chunk != 1 and trial.config.clients_per_round > 1
     chunked = "--strategy=chunked:k=1, or "
     return {
@@ -212,7 +238,7 @@ def _remedies(trial: Trial, strategy: Strategy, hosted: bool, streamed: bool) ->
         "model": "choose a smaller --model",
         "clients in training": (f"set {chunked}" if together else "choose ") + "a smaller --model",
         "local batches": (f"set {chunked}" if together else "set ") + "a smaller --batch_size or --local_epochs",
-        "client table": "set a smaller --num_clients or --model" if hosted else "set --table=host",
+        "client table": TABLE_REMEDIES[kind],
         "algorithm": f"shorten the windows of --algorithm={config.algorithm}"
         + "".join(f" or --wrap={text}" for text in config.wrap),
         "observers": f"shorten the windows of --observe={','.join(config.observe)}",

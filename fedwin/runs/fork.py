@@ -133,7 +133,7 @@ def _taken(config: Config, leaves: dict[str, np.ndarray], own: dict[str, np.ndar
             raise _mismatch(name)
     taken = _with_own_rings(config, directory, taken, own)
     taken["key"] = own["key"]
-    return {name: np.asarray(value) for name, value in taken.items()}
+    return taken
 
 
 def _with_own_rings(config: Config, directory: pathlib.Path, taken: dict[str, np.ndarray], own: dict[str, np.ndarray]):

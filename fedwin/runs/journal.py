@@ -111,7 +111,8 @@ class Journal:
             "diverged_at": self.diverged_at,
             "evaluations": self._hash.value,
         }
-        self.checkpoints.save(completed, self.rows.saved(run), about)
+        self.checkpoints.save(completed, self.rows.checkpointed(run), about)
+        self.rows.keep()
         self._saved = completed
         if (watch := interruption.active()) is not None:
             watch.saved()

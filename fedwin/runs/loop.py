@@ -44,7 +44,7 @@ class Parts:
       dispatch: an engine.Dispatch.
       test: placed batches that the probe evaluates on.
       examples: a residence of examples (take, expect).
-      rows: a residence of clients' rows (take, give).
+      rows: a residence of clients' rows (take, expect, give).
       cohorts: who takes part.
     """
 
@@ -87,7 +87,9 @@ def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str 
         following = schedule.dispatch_end(end, pace.wish())
         if end < schedule.num_rounds:
             # Asked for before the launch, because not every backend returns from that at once.
-            parts.examples.expect(cohorts.ids(end, following)[0])
+            coming = cohorts.ids(end, following)[0]
+            parts.examples.expect(coming)
+            parts.rows.expect(coming)
         if dispatches:  # the first one compiles, for who knows how long
             journal.unsaved()
         run, metrics, probes = parts.dispatch(

@@ -1,6 +1,7 @@
 """How long a run will take: a few of its rounds are timed. Nothing is written."""
 
 import contextlib
+import tempfile
 import time
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from fedwin.engine.evaluate import held_out
 from fedwin.engine.strategy import Strategy
 from fedwin.runs import strategy_choice
 from fedwin.runs.build import Trial
+from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.program import Program
 from fedwin.runs.progress import compile_seconds
@@ -54,13 +56,13 @@ class Pace(NamedTuple):
 class _Laps:
     """Rounds of a run, timed one dispatch after the other; what they compute is forgotten."""
 
-    def __init__(self, program: Program, examples):
+    def __init__(self, program: Program, examples, checkpoints: Checkpoints):
         trial, strategy = program.trial, program.strategy
         seed = trial.config.seeds[0]
         schedule = trial.schedule.with_dispatches_of(examples.rounds)
-        slots, hosted = program.slots(schedule.rounds_per_dispatch)
+        slots, kind = program.slots(schedule.rounds_per_dispatch)
         run = trial.start(seed, slots)
-        self.rows = program.rows(seed, run, slots, hosted)
+        self.rows = program.rows(seed, run, slots, kind, checkpoints)
         self.run = strategy.place(run, strategy.placement(run))
         self.program, self.examples = program, examples
         self.cohorts = CohortSchedule(trial.federations[seed], schedule, strategy, seed)
@@ -94,13 +96,20 @@ class _Laps:
         self.compiling += compiling
         return end - first, max(time.monotonic() - begun - compiling, 0.0)
 
+    def close(self) -> None:
+        """Forgets clients' rows."""
+        self.rows.close()
+
 
 def pace_of(trial: Trial, strategy: Strategy, bytes_per_client: Bytes, rounds=ROUNDS, seconds=SECONDS) -> Pace:
     """Returns the pace of what is built already; arguments as of `Program` and `pace`."""
     begun = time.monotonic()
     program = Program(trial, strategy, held_out(trial.dataset, trial.config.eval_examples), bytes_per_client)
-    with contextlib.closing(program.examples(trial.config.seeds[0])) as examples:
-        laps = _Laps(program, examples)
+    with (
+        contextlib.closing(program.examples(trial.config.seeds[0])) as examples,
+        tempfile.TemporaryDirectory() as scratch,  # for rows that live in a file
+        contextlib.closing(_Laps(program, examples, Checkpoints(scratch))) as laps,
+    ):
         laps.lap(1)
         started, laps.compiling = time.monotonic(), 0.0
         timed, took = laps.lap(1)

@@ -4,15 +4,23 @@ from typing import Any
 
 import jax
 
-from fedwin import engine
+from fedwin import engine, tree
 from fedwin.engine import evaluate, validation
 from fedwin.engine.communication import Bytes
 from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.examples import Resident, examples_of
+from fedwin.residence.file_rows import FileRows
+from fedwin.residence.first_rows import FirstRows, row_shapes
+from fedwin.residence.generations import layout_of
 from fedwin.residence.rows import DeviceRows, HostRows
 from fedwin.runs.build import Trial, seed_keys
+from fedwin.runs.checkpoint import ROWS, Checkpoints
 from fedwin.runs.estimate import table_slots
+from fedwin.runs.row_file import RowFile
+
+# First rows that are made at a time, where rows live in a file.
+FIRST_BYTES = 64 << 20
 
 
 class Program:
@@ -75,24 +83,39 @@ class Program:
             self._examples = found.store.examples
         return found
 
-    def slots(self, rounds: int) -> tuple[int, bool]:
-        """Returns the rows of the client table in the state, and whether all rows live on the host.
+    def slots(self, rounds: int) -> tuple[int, str]:
+        """Returns the rows of the client table in the state, and where all rows live: 'device', 'host' or 'file'.
 
         Args:
           rounds: the most rounds that a dispatch holds.
         """
         return table_slots(self.trial, self.strategy, rounds)
 
-    def rows(self, seed: int, run: engine.RunState, slots: int, hosted: bool):
-        """Returns the residence of a seed's client rows; `run` is the state before its first round."""
+    def rows(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
+        """Returns the residence of a seed's client rows.
+
+        Args:
+          seed: whose rows.
+          run: its state before the first round.
+          slots: rows of the table in the state.
+          kind: where all rows live: 'device', 'host' or 'file'.
+          checkpoints: the seed's; a file of rows is beside them.
+        """
         clients, strategy = self.trial.setting.num_clients, self.strategy
-        if not hosted:
+        if kind == "device":
             return DeviceRows(clients)
 
         def place(table, run):
             return strategy.place(table, None if strategy.mesh is None else strategy.placement(run).table)
 
-        return HostRows(self.trial.algorithm, run.params, clients, slots, seed_keys(seed)["init"], place)
+        algorithm, key = self.trial.algorithm, seed_keys(seed)["init"]
+        if kind == "host":
+            return HostRows(algorithm, run.params, clients, slots, key, place)
+        row = row_shapes(algorithm, run.params)
+        together = max(1, min(slots, FIRST_BYTES // tree.nbytes(row)))
+        first = FirstRows(algorithm, run.params, key, together)
+        store = RowFile(checkpoints.directory / ROWS, layout_of(row), clients, checkpoints.rounds)
+        return FileRows(store, first, clients, slots, place)
 
 
 def _batch_sharding(strategy: Strategy):

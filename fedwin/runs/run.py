@@ -153,24 +153,27 @@ def _seed(program: Program, seed: int, directory: pathlib.Path, logbook: Logbook
     """Trains one seed, from its newest checkpoint if there is one."""
     config = program.trial.config
     where = directory / "checkpoints" / f"seed_{seed}"
-    with (
-        contextlib.closing(program.examples(seed)) as examples,
-        contextlib.closing(Checkpoints(where, config.keep_checkpoints, config.keep_rounds)) as checkpoints,
-    ):
-        result = _trained(program, seed, examples, checkpoints, logbook, quiet, say)
+    with contextlib.ExitStack() as closed:
+        examples = closed.enter_context(contextlib.closing(program.examples(seed)))
+        checkpoints = closed.enter_context(
+            contextlib.closing(Checkpoints(where, config.keep_checkpoints, config.keep_rounds))
+        )
+        result = _trained(program, seed, examples, checkpoints, logbook, quiet, say, closed)
     if examples.waited:
         say(f"seed {seed}: {examples.waited:.2f} s of {result.seconds:.1f} s were spent waiting for examples")
     result.run = None  # the next seed needs its memory
     return result
 
 
-def _trained(program: Program, seed: int, examples, checkpoints: Checkpoints, logbook: Logbook, quiet, say) -> Result:
+def _trained(
+    program: Program, seed: int, examples, checkpoints: Checkpoints, logbook: Logbook, quiet, say, closed
+) -> Result:
     trial, config, strategy = program.trial, program.trial.config, program.strategy
     schedule = trial.schedule.with_dispatches_of(examples.rounds)
-    slots, hosted = program.slots(schedule.rounds_per_dispatch)
+    slots, kind = program.slots(schedule.rounds_per_dispatch)
     say(f"seed {seed}: {estimate(trial, strategy, seed)}")
     run = trial.start(seed, slots)
-    rows = program.rows(seed, run, slots, hosted)
+    rows = closed.enter_context(contextlib.closing(program.rows(seed, run, slots, kind, checkpoints)))
     saved = newest(checkpoints, schedule, logbook.lines(seed), seed, fork_round(config))
     about: dict[str, Any] = {}
     if saved is not None:

@@ -16,9 +16,12 @@ from fedwin.data import Dataset
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.examples import examples_of
-from fedwin.residence.rows import DeviceRows
+from fedwin.residence.file_rows import rows_of
+from fedwin.residence.first_rows import FirstRows
+from fedwin.residence.generations import FiledLeaf
+from fedwin.residence.rows import DeviceRows, Rows, check_total, rows_template
 from fedwin.runs import directory as directories
-from fedwin.runs.build import Trial, prepare
+from fedwin.runs.build import Trial, prepare, seed_keys
 from fedwin.runs.checkpoint import Checkpoints, from_leaves
 from fedwin.runs.config import Config
 
@@ -34,7 +37,7 @@ class Trained:
       seed: whose run.
       round: completed rounds.
       trial: what ran.
-      run: the complete state.
+      run: the complete state; rows of clients that are in a file stay there, and are read on access.
     """
 
     variables: Variables
@@ -106,12 +109,30 @@ def _trial(directory: pathlib.Path, seed: int, data_dir, dataset, model) -> Tria
     return prepare(dataclasses.replace(config, seeds=[seed]), dataset, model)
 
 
-def _state(trial: Trial, seed: int, leaves: dict[str, np.ndarray]) -> engine.RunState:
-    """Rebuilds the state of a checkpoint with all clients' rows in its table; those never drawn are as at the start."""
+def _state(trial: Trial, seed: int, leaves: dict[str, Any]) -> engine.RunState:
+    """Rebuilds the state of a checkpoint with all clients' rows in its table; those never drawn are as at the start.
+
+    Rows in a file stay there: the table is Rows, whose leaves are read on access.
+    """
     clients = trial.setting.num_clients
-    run = trial.start(seed, clients)
+    filed = any(isinstance(leaf, FiledLeaf) for leaf in leaves.values())
+    run = trial.start(seed, 1 if filed else clients)
+    if filed:
+        found = from_leaves(leaves, rows_template(run, leaves))
+        check_total(found.table, clients)
+        return found
     rows = DeviceRows(clients)
     return rows.restored(from_leaves(leaves, rows.template(run, leaves)), run)
+
+
+def _rows_of(trained: Trained, ids: np.ndarray):
+    """Returns the rows of some clients, [n, ...]."""
+    trial, table = trained.trial, trained.run.table
+    if not isinstance(table, Rows):
+        return tree.map(lambda leaf: leaf[ids], table)
+    began = trial.start(trained.seed, 1)
+    first = FirstRows(trial.algorithm, began.params, seed_keys(trained.seed)["init"], len(ids))
+    return rows_of(table, ids, first)
 
 
 class _Row(NamedTuple):
@@ -183,15 +204,16 @@ def client_models(
     store, rows = examples.take(ids[None])
     slots = np.arange(len(ids), dtype=np.int32)
 
-    def trained_models(run, store):
+    own = _rows_of(trained, ids)
+
+    def trained_models(run, own, store):
         model = Variables(run.params, run.stats)
         blank = tree.map(lambda leaf: jnp.zeros((len(ids), *leaf.shape), leaf.dtype), model)
-        table = _Row(tree.map(lambda leaf: leaf[ids], run.table), blank)
-        state = run._replace(table=table, observers={})
+        state = run._replace(table=_Row(own, blank), observers={})
         n_max = federation.bucket(ids)
         after, _ = engine.one_round(algorithm, {}, Strategy(), n_max, state, store, ids, rows[0], slots)
         return after.table.model
 
-    found = jax.device_get(jax.jit(trained_models)(trained.run, store))
+    found = jax.device_get(jax.jit(trained_models)(trained.run._replace(table=()), own, store))
     examples.close()
     return [tree.map(lambda leaf: leaf[k], found) for k in range(len(ids))]

@@ -8,6 +8,8 @@ import pytest
 from fedwin import tree
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
+from fedwin.residence.first_rows import row_shapes
+from fedwin.residence.rows import HOST_TABLE_BYTES, rows_kind
 from fedwin.runs.build import prepare
 from fedwin.runs.config import Config
 from fedwin.runs.estimate import Estimate, Memory, _group_memory, available, estimate
@@ -37,7 +39,23 @@ def test_what_flags_change():
     assert of(batching="repeat", batch_size=900).device["local batches"] > plain.device["local batches"]
     on_host = of(algorithm="scaffold", table="host", num_clients=100, rounds_per_dispatch=1)
     assert on_host.host["client table"] > on_host.device["client table"] > 0
+    in_file = of(algorithm="scaffold", table="file", num_clients=100, rounds_per_dispatch=1)
+    assert 0 < in_file.host["client table"] < on_host.host["client table"]
+    assert in_file.host["checkpoint"] < on_host.host["checkpoint"]
     assert of(examples="stream", rounds_per_dispatch=1).device["examples"] < plain.device["examples"]
+
+
+def test_rows_go_where_there_is_room_for_them():
+    trial = prepare(dataclasses.replace(BASE, algorithm="scaffold"))
+    params = jax.eval_shape(trial.model.init, jax.random.key(0)).params
+    size = tree.nbytes(row_shapes(trial.algorithm, params))
+    kind = lambda choice, clients, seen, memory: rows_kind(trial.algorithm, params, clients, choice, (seen, memory))
+    many = HOST_TABLE_BYTES // size + 1
+    assert kind("auto", many - 1, many, 1) == "device" and kind("auto", many, many, None) == "host"
+    assert kind("auto", many, 1000, 2000 * size) == "host" and kind("auto", many, 1001, 2000 * size) == "file"
+    assert [kind(choice, 1, 1, None) for choice in ("device", "host", "file")] == ["device", "host", "file"]
+    plain = prepare(BASE)
+    assert rows_kind(plain.algorithm, params, many, "file", (many, 1)) == "device"  # FedAvg has no rows
 
 
 def test_the_largest_part_is_named_with_its_remedy():

@@ -1,0 +1,194 @@
+"""Rows in a file: whatever is written, killed and gone on with, every kept checkpoint has the rows that it had."""
+
+import errno
+import os
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from fedwin.errors import StorageError, UserError
+from fedwin.residence.generations import ENTRY, Generation, layout_of
+from fedwin.runs.row_file import RowFile
+
+CLIENTS = 30
+SHAPES = {
+    "flag": jax.ShapeDtypeStruct((), np.bool_),
+    "none": jax.ShapeDtypeStruct((0,), np.float32),
+    "w": jax.ShapeDtypeStruct((3, 2), np.float32),
+}
+
+
+def store(root, rounds) -> RowFile:
+    return RowFile(root, layout_of(SHAPES), CLIENTS, lambda: rounds)
+
+
+def rows(values) -> list[np.ndarray]:
+    values = np.asarray(values, np.float32)
+    w = np.broadcast_to(values[:, None, None], (len(values), 3, 2)).copy()
+    return [values % 2 == 1, np.zeros((len(values), 0), np.float32), w]
+
+
+def held(generation: Generation) -> dict[int, float]:
+    """Returns client -> the value that its row was made of."""
+    flags, _, w = generation.read(np.arange(len(generation.ids)))
+    assert (w == w[:, :1, :1]).all() and (flags == (w[:, 0, 0] % 2 == 1)).all()
+    return dict(zip(generation.ids.tolist(), w[:, 0, 0].tolist(), strict=True))
+
+
+class World:
+    """A file, what its checkpoints should hold, and what the run has changed since."""
+
+    def __init__(self, root, seed: int):
+        self.root, self.rng, self.value = root, np.random.default_rng(seed), 0
+        self.marks: dict[int, tuple] = {}  # round -> (mark, client -> value): the checkpoints that are there
+        self.now: dict[int, float] = {}
+        self.round = 0
+        self.file = store(root, self.marks)
+
+    def write(self):
+        clients = np.sort(self.rng.choice(CLIENTS, self.rng.integers(1, 8), replace=False))
+        values = self.value + 1 + np.arange(len(clients))
+        self.value = int(values[-1])
+        self.file.write(clients, rows(values))
+        self.now |= dict(zip(clients.tolist(), values.tolist(), strict=True))
+
+    def save(self, committed: bool = True):
+        self.round += 1
+        mark = self.file.commit(self.round)
+        if not committed:  # killed before the checkpoint was there
+            return self.resume()
+        self.marks[self.round] = mark, dict(self.now)
+        for round in sorted(self.marks)[:-2]:
+            if round % 5:  # the newest two stay, and every fifth
+                del self.marks[round]
+        self.file.keep()
+
+    def resume(self):
+        """Kills the process; the next one goes on from the newest checkpoint, or an older one."""
+        self.file.close()
+        if len(self.marks) > 1 and self.rng.random() < 0.3:
+            del self.marks[max(self.marks)]
+        self.file = store(self.root, self.marks)
+        self.round = max(self.marks, default=0)
+        mark, now = self.marks.get(self.round, (None, {}))
+        self.now = dict(now)
+        if mark is not None:
+            self.file.begin_with(Generation(self.root, mark))
+
+    def check(self):
+        for mark, wanted in self.marks.values():
+            assert held(Generation(self.root, mark)) == wanted
+        clients = np.array(sorted(self.now), int)
+        assert self.file.known(np.arange(CLIENTS)).tolist() == [k in self.now for k in range(CLIENTS)]
+        found = self.file.layout.blank(len(clients))
+        self.file.read(clients, found, np.arange(len(clients)))
+        assert found[2][:, 0, 0].tolist() == [self.now[k] for k in clients]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_kept_checkpoint_has_its_rows_after_any_history(tmp_path, seed):
+    world = World(tmp_path / "rows", seed)
+    for _ in range(120):
+        act = world.rng.choice(4, p=(0.5, 0.35, 0.1, 0.05))
+        (world.write, world.save, world.resume, lambda: world.save(committed=False))[act]()
+        world.check()
+    assert len(world.marks) > 3 and world.round > 15
+
+
+def test_room_is_used_again_and_a_checkpoint_costs_what_changed(tmp_path):
+    kept: list[int] = []
+    file = store(tmp_path / "rows", kept)
+    file.write(np.arange(CLIENTS), rows(np.arange(CLIENTS)))
+    for round in range(60):
+        before = (tmp_path / "rows" / "0" / "log").stat().st_size if round else 0
+        file.write(np.array([round % CLIENTS]), rows([1000 + round]))
+        file.write(np.array([round % CLIENTS]), rows([2000 + round]))
+        file.commit(round)
+        kept[:] = [*kept, round][-2:]
+        file.keep()
+        grown = (tmp_path / "rows" / "0" / "log").stat().st_size - before
+        assert grown == (2 if round else CLIENTS + 1) * ENTRY.itemsize
+    assert (tmp_path / "rows" / "0" / "data").stat().st_size <= (CLIENTS + 3) * file.layout.nbytes
+    file.close()
+
+
+def test_rows_of_elsewhere_get_a_folder_of_their_own_and_old_ones_go_when_nothing_names_them(tmp_path):
+    kept: list[int] = []
+    file = store(tmp_path / "rows", kept)
+    file.write(np.array([1]), rows([5]))
+    first = file.commit(0)
+    kept.append(0)
+    file.begin_anew()
+    file.write(np.array([2]), rows([6]))
+    second = file.commit(1)
+    assert held(Generation(tmp_path / "rows", first)) == {1: 5} and held(Generation(tmp_path / "rows", second)) == {
+        2: 6
+    }
+    kept[:] = [1]
+    file.begin_with(Generation(tmp_path / "rows", second))
+    assert [path.name for path in (tmp_path / "rows").iterdir()] == ["1"]
+    file.close()
+
+
+@pytest.fixture
+def saved(tmp_path):
+    file = store(tmp_path / "rows", [0])
+    file.write(np.array([3, 4]), rows([7, 8]))
+    mark = file.commit(0)
+    file.close()
+    return tmp_path / "rows", mark
+
+
+@pytest.mark.parametrize("name, at", [("log", 3), ("log", -1), ("layout", 9), ("data", None)])
+def test_damage_is_found_before_a_row_is_used(saved, name, at):
+    root, mark = saved
+    path = root / "0" / name
+    data = bytearray(path.read_bytes())
+    if at is None:
+        del data[-1:]
+    else:
+        data[at] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match="damaged|can't be read") as caught:
+        Generation(root, mark)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_that_was_altered_is_named(saved):
+    root, mark = saved
+    data = bytearray((root / "0" / "data").read_bytes())
+    data[-3] ^= 4
+    (root / "0" / "data").write_bytes(data)
+    generation = Generation(root, mark)
+    generation.read(np.array([0]))
+    file = store(root, [0])
+    file.begin_with(generation)
+    for read in (lambda: generation.read(np.array([1])), lambda: file.read([4], file.layout.blank(1), [0])):
+        with pytest.raises(UserError, match="row of client 4"):
+            read()
+    file.close()
+
+
+def test_missing_rows_are_one_line(saved):
+    root, mark = saved
+    shutil.rmtree(root)
+    with pytest.raises(UserError, match="can't be read"):
+        Generation(root, mark)
+
+
+def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(saved, monkeypatch):
+    root, mark = saved
+    file = store(root, [0])
+    file.begin_with(Generation(root, mark))
+    file.write(np.array([3, 5]), rows([9, 9]))
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="make room"):
+        file.commit(1)
+    file.close()
+    assert held(Generation(root, mark)) == {3: 7, 4: 8}
