@@ -6,6 +6,7 @@ from typing import Any
 
 from ..papers.items import Cell, Item
 from ..papers.measures import SHARE
+from ..papers.readings import READINGS
 from ..papers.trajectories import Run
 from ..table_files import markdown, number, write_csv
 from . import paired, tuning
@@ -126,6 +127,8 @@ def section(item: Item, scale: str, found: list[Value], drawn: Iterable[str] = (
     blocks += [f"![{item.title}]({path})" for path in drawn]
     claims = [f"- {v.claim.text} **{v}**" for v in verdicts(item, found)]
     blocks += ["\n".join(claims)] if claims else []
+    if scale == "trend" and item.name in READINGS:
+        blocks.append(READINGS[item.name])
     notes = [f"- {line}" for line in item.assumed]
     blocks += ["Not stated in the paper, and taken here:\n\n" + "\n".join(notes)] if notes and scale == "paper" else []
     return "\n\n".join(blocks)
