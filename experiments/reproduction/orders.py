@@ -166,6 +166,9 @@ class Order:
         source = kept if self.from_results else self.tables / f"{stem}.json.gz"
         if not self.from_results:
             runs = {name: run.key for name, run in one.trajectories(self.scale).items()}
+            if not runs:
+                print(f"{one.name}: there is nothing at scale {self.scale}.")
+                return
             ready = {unit.task.run.key: unit for unit in found if unit.finished}
             if one.kind != "labels" and not set(runs.values()) <= set(ready):
                 print(f"{one.name}: its runs are not finished.")
