@@ -12,6 +12,8 @@ from .tuning import chosen
 
 # Agreement: within so many percentage points, or standard deviations.
 POINTS, DEVIATIONS = 1.0, 2.0
+# Percentage points by which two numbers must differ before they say anything about a claim.
+CLOSE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,16 +123,22 @@ class Verdict:
     pairs: list[tuple[tuple[str, str, str], float]]
 
     @property
-    def held(self) -> int:
-        """In how many of the pairs it shows."""
-        return sum(difference > self.claim.by for _, difference in self.pairs)
+    def counts(self) -> tuple[int, int, int]:
+        """In how many of the pairs it shows, is too close to tell, and does not show."""
+        beyond = [difference - self.claim.by for _, difference in self.pairs]
+        shows, fails = sum(b > CLOSE for b in beyond), sum(b < -CLOSE for b in beyond)
+        return shows, len(beyond) - shows - fails, fails
 
     def __str__(self) -> str:
         if not self.pairs:
             return "not tested"
+        shows, close, fails = self.counts
+        word = "holds" if shows and not fails else "does not show" if not shows else "shows in part"
+        if close == len(self.pairs):
+            word = "too close to tell"
+        told = f"{shows} of {len(self.pairs)}" + (f", {close} within half a point" if close else "")
         mean = float(np.mean([difference for _, difference in self.pairs]))
-        word = "holds" if self.held == len(self.pairs) else "does not show" if not self.held else "shows in part"
-        return f"{word}: {self.held} of {len(self.pairs)}, {mean:+.2f} points on average"
+        return f"{word}: {told}, {mean:+.2f} points on average"
 
 
 def verdict(claim: Claim, found: list[Value]) -> Verdict:

@@ -1,5 +1,6 @@
 """A table of ours beside the printed one, in CSV and Markdown, and what is to be known about it."""
 
+import itertools
 import pathlib
 from collections.abc import Iterable
 from typing import Any
@@ -90,8 +91,9 @@ def shown(value: Value) -> str:
 
 def grid(item: Item, found: list[Value]) -> str:
     """Returns the table in Markdown: methods down, data and variants across; 'printed / ours' in a cell."""
-    columns = list(dict.fromkeys((v.cell.column.name, v.cell.variant.name) for v in found))
     titles = {(v.cell.column.name, v.cell.variant.name): _heading(item, v.cell) for v in found}
+    places = itertools.product((c.name for c in item.columns), (v.name for v in item.variants))
+    columns = [place for place in places if place in titles]
     by_place = {v.cell.place: v for v in found}
     rows = []
     for row in dict.fromkeys(v.cell.row for v in found):
