@@ -1,6 +1,7 @@
 """The main job: does a window average help under extreme heterogeneity? Digits, one class per client, a few minutes."""
 
 import dataclasses
+import importlib
 import math
 import pathlib
 from typing import Any
@@ -10,7 +11,6 @@ from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
 
 from . import report
-from .figures import curves
 from .figures.sources import Series
 
 SETTING: dict[str, Any] = dict(
@@ -53,6 +53,8 @@ def picture(root: pathlib.Path) -> pathlib.Path:
         for (name, readout), (label, share) in CURVES.items()
     ]
     path = root / "accuracy.png"
+    # matplotlib takes half a second to import, and other runs draw nothing.
+    curves = importlib.import_module(".figures.curves", __package__)
     seeds = "3 seeds, band: 1 std; every fifth round"
     found = curves.compute(drawn, every=SETTING["eval_every"], limits=(0, 1))
     curves.draw(found, path, f"Digits, one class per client, 3 of 100 clients per round ({seeds})")

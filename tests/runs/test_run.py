@@ -274,6 +274,7 @@ def test_streamed_examples_give_the_same_numbers(finished, tmp_path):
     assert lines(tmp_path / "stream") == lines(directory)
 
 
+@pytest.mark.slow
 def test_ragged_clients_stream_and_resume_alike(tmp_path):
     ragged = dict(partition="yurochkin:alpha=0.5", algorithm="fedhbm", wrap=["ima:window=2,start=6"], observe=[])
     for where in ("device", "stream"):
@@ -291,6 +292,7 @@ def test_a_fixed_part_of_the_test_set(tmp_path):
     assert accuracy * 50 == pytest.approx(round(accuracy * 50), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_path):
     fedwin.run(config(tmp_path / "cut", augment="crop_flip:size=6", num_rounds=2, **PLAIN), quiet=True)
     kernels = [v.shape for k, v in final(tmp_path / "cut").items() if k.startswith("params.") and v.ndim == 2]

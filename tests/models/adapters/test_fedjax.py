@@ -15,6 +15,7 @@ def images(size=3, side=8, channels=1, seed=0):
     return jnp.asarray(np.random.default_rng(seed).standard_normal((size, side, side, channels)), jnp.float32)
 
 
+@pytest.mark.slow
 def test_fedjax_model_equals_itself():
     theirs = fedjax.models.emnist.create_conv_model(only_digits=True)
     model = from_fedjax(theirs, {"x": images(1, 28)})

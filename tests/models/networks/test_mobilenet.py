@@ -30,6 +30,7 @@ def test_mobilenet_block_is_depthwise_and_keeps_examples_apart():
     np.testing.assert_allclose(apply(variables, x.at[1].set(0))[0], y[0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_mobilenet_reads_convolution_weights(tmp_path):
     scratch = build("mobilenetv2", (32, 32, 3), 5)
     assert scratch.name.endswith("from_scratch")
