@@ -42,11 +42,12 @@ PERCENT = 100
 
 
 def look(number: int) -> dict[str, Any]:
-    """Returns colour, dash and marker of the number-th line."""
+    """Returns colour, dash and marker of the number-th line; colours that come again have other dashes and markers."""
+    again = number // len(COLOURS)
     return {
         "color": COLOURS[number % len(COLOURS)],
-        "linestyle": DASHES[number % len(DASHES)],
-        "marker": MARKERS[number % len(MARKERS)],
+        "linestyle": DASHES[(number + again) % len(DASHES)],
+        "marker": MARKERS[(number + 3 * again) % len(MARKERS)],
     }
 
 

@@ -22,7 +22,13 @@ def titled(item: Item, scale: str, more: str = "") -> str:
     return f"{told}: {more}" if more else told
 
 
-def _line(shelf: Shelf, cell: Cell, every: int) -> dict | None:
+def _label(item: Item, cell: Cell) -> str:
+    """Returns what a legend calls a cell: its row, and its variant where there are several."""
+    plain = cell.variant.name == "base" or len(item.variants) == 1
+    return cell.row.title if plain else f"{cell.row.title}, {cell.variant.title}"
+
+
+def _line(item: Item, shelf: Shelf, cell: Cell, every: int) -> dict | None:
     """Returns a curve as experiments.figures.curves draws it; None where nothing has been trained."""
     found = [
         c
@@ -33,8 +39,7 @@ def _line(shelf: Shelf, cell: Cell, every: int) -> dict | None:
         return None
     common = sorted(set.intersection(*({int(r) for r in curve.rounds if r % every == 0} for curve in found)))
     values = [[float(curve.accuracy[np.searchsorted(curve.rounds, r)]) for r in common] for curve in found]
-    label = cell.row.title if cell.variant.name == "base" else f"{cell.row.title}, {cell.variant.title}"
-    return {"label": label, "rounds": common, "values": values} if common else None
+    return {"label": _label(item, cell), "rounds": common, "values": values} if common else None
 
 
 def _is_accuracy(value: Value) -> bool:
@@ -60,7 +65,7 @@ def draw_curves(item: Item, scale: str, shelf: Shelf, stem: pathlib.Path) -> lis
     for column in dict.fromkeys(cell.column for cell in cells):
         mine = [cell for cell in cells if cell.column == column]
         every = np.gcd.reduce([cell.runs[0].config().eval_every for cell in mine])
-        lines = [line for cell in mine if (line := _line(shelf, cell, int(every))) is not None]
+        lines = [line for cell in mine if (line := _line(item, shelf, cell, int(every))) is not None]
         if lines:
             options = {"target": None, "start": None, "limits": None, "log": False}
             path = stem.with_name(f"{stem.name}_{column.name}.png" if len(item.columns) > 1 else f"{stem.name}.png")
@@ -86,7 +91,7 @@ def draw_sweep(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
         for value in found:
             cell = value.cell
             if cell.column.group == group and cell.column.x is not None and len(value.numbers):
-                label = cell.row.title if cell.variant.name == "base" else f"{cell.row.title}, {cell.variant.title}"
+                label = _label(item, cell)
                 methods.setdefault(label, {})[cell.column.x] = list(value.numbers / _percent(value))
         if methods:
             path = stem.with_name(f"{stem.name}_{number + 1}.png" if len(groups) > 1 else f"{stem.name}.png")
