@@ -42,6 +42,7 @@ def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     flags.DEFINE_bool("dry_run", False, "Show the runs, what they fill and what they would take.", flag_values=known)
     flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.", flag_values=known)
     flags.DEFINE_bool("from_results", False, "Redraw from the kept results; trains nothing.", flag_values=known)
+    flags.DEFINE_bool("afresh", False, "Train also what is kept with the project.", flag_values=known)
     flags.DEFINE_bool("queue", False, "Go on with the queue of paper-scale runs.", flag_values=known)
     flags.DEFINE_bool("page", False, "Also write RESULTS.md, from the kept results.", flag_values=known)
     flags.DEFINE_bool("keep", False, "Keep finished curves among the project's results.", flag_values=known)
@@ -49,7 +50,7 @@ def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", flag_values=known)
     return {
         "what is reproduced": ["list", "scale", "rows", "columns", "variants", "seeds"],
-        "how": ["dry_run", "budget", "data_dir", "out_dir", "from_results", "keep", "queue", "page"],
+        "how": ["dry_run", "budget", "data_dir", "out_dir", "from_results", "keep", "afresh", "queue", "page"],
         "one cell": ["print_flags", "row", "column", "variant"],
     }
 

@@ -15,8 +15,8 @@ from ..table_files import check_folder
 from . import dry_run, inspecting, pictures, written
 from .keeping import keep
 from .places import Unit, home, units
-from .plan import plan
-from .shelf import KEPT, Directories, Kept, Shelf
+from .plan import plan, without_kept
+from .shelf import KEPT, Directories, Kept, Several, Shelf
 from .values import value
 from .work import BudgetSpent, Outcome, readable, work
 
@@ -59,6 +59,7 @@ class Order:
       only_plan: whether nothing is trained.
       from_results: whether the kept results are drawn and nothing is trained.
       keep: whether finished curves are kept with the project.
+      afresh: whether what is kept with the project is trained all the same.
     """
 
     scale: str = "trend"
@@ -69,6 +70,7 @@ class Order:
     only_plan: bool = False
     from_results: bool = False
     keep: bool = False
+    afresh: bool = False
 
     @classmethod
     def from_flags(cls, known: Any) -> "Order":
@@ -82,16 +84,28 @@ class Order:
             only_plan=known.dry_run,
             from_results=known.from_results,
             keep=known.keep,
+            afresh=known.afresh,
         )
 
     @functools.cached_property
     def shelf(self) -> Shelf:
         """Where curves are read."""
-        return Kept(self.scale) if self.from_results else Directories(self.out_dir, self.scale)
+        own, kept = Directories(self.out_dir, self.scale), Kept(self.scale)
+        return kept if self.from_results else own if self.afresh else Several(own, kept)
 
     def _units(self, items: list[Item | Analysis | Sketch], cells: dict[str, list[Cell]]) -> list[Unit]:
-        shelf = Directories(self.out_dir, self.scale)
-        return units(plan(items, self.scale, self.seeds, cells, shelf), self.out_dir, self.scale)
+        tasks = plan(items, self.scale, self.seeds, cells, self.shelf)
+        if not self.afresh:
+            inspected = [one for one in items if isinstance(one, Analysis) and not self._has(one)]
+            looked_into = [run.key for one in inspected for run in one.trajectories(self.scale).values()]
+            tasks = without_kept(tasks, Kept(self.scale), looked_into)
+        return units(tasks, self.out_dir, self.scale)
+
+    def _has(self, one: Analysis) -> bool:
+        """Whether what a figure shows is there already."""
+        name = f"{inspecting.stem_of(one)}.json.gz"
+        kept = (Kept(self.scale).where / name).is_file() and not self.afresh
+        return (self.tables / name).is_file() or kept
 
     @property
     def tables(self) -> pathlib.Path:
@@ -162,25 +176,27 @@ class Order:
 
     def _inspect(self, one: Analysis, found: list[Unit]) -> None:
         stem = inspecting.stem_of(one)
-        kept, path = Kept(self.scale).where / f"{stem}.json.gz", self.tables / f"{stem}.png"
-        source = kept if self.from_results else self.tables / f"{stem}.json.gz"
-        if not self.from_results:
-            runs = {name: run.key for name, run in one.trajectories(self.scale).items()}
-            if not runs:
-                print(f"{one.name}: there is nothing at scale {self.scale}.")
-                return
-            ready = {unit.task.run.key: unit for unit in found if unit.finished}
-            if one.kind != "labels" and not set(runs.values()) <= set(ready):
-                print(f"{one.name}: its runs are not finished.")
-                return
-            if not source.is_file():
-                chosen = {name: ready[key] for name, key in runs.items() if key in ready}
-                inspecting.write(one, inspecting.compute(one, self.scale, chosen, self.data_dir), source)
-            if self.keep and not kept.is_file():
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                kept.write_bytes(source.read_bytes())
-        if source.is_file():
-            inspecting.redraw(one, self.scale, source, path)
-            print(f"{one.name}: {path}")
+        own, kept = self.tables / f"{stem}.json.gz", Kept(self.scale).where / f"{stem}.json.gz"
+        if not (self.from_results or self._has(one)):
+            self._look_into(one, found, own)
+        source = own if own.is_file() and not self.from_results else kept
+        if not source.is_file():
+            return
+        if self.keep and not kept.is_file():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_bytes(source.read_bytes())
+        path = self.tables / f"{stem}.png"
+        inspecting.redraw(one, self.scale, source, path)
+        print(f"{one.name}: {path}")
+
+    def _look_into(self, one: Analysis, found: list[Unit], path: pathlib.Path) -> None:
+        """Computes what a figure shows, if its runs are finished, and writes it."""
+        runs = {name: run.key for name, run in one.trajectories(self.scale).items()}
+        ready = {unit.task.run.key: unit for unit in found if unit.finished}
+        if not runs:
+            print(f"{one.name}: there is nothing at scale {self.scale}.")
+        elif one.kind != "labels" and not set(runs.values()) <= set(ready):
+            print(f"{one.name}: its runs are not finished.")
         else:
-            print(f"{one.name}: nothing is kept at scale {self.scale}.")
+            chosen = {name: ready[key] for name, key in runs.items() if key in ready}
+            inspecting.write(one, inspecting.compute(one, self.scale, chosen, self.data_dir), path)

@@ -12,7 +12,7 @@ from ..papers.catalogue import catalogue
 from ..papers.items import Cell, Item
 from ..papers.observing import MODEL
 from ..papers.trajectories import Run
-from .shelf import Shelf
+from .shelf import Kept, Shelf
 from .tuning import chosen, trial_of
 
 # Rounds between checkpoints; a run that is forked has one where it is forked too.
@@ -150,6 +150,31 @@ def plan(
                 wanted.setdefault(each.key, blank).seeds |= set(its_seeds)
             wanted[run.key].uses[item.name] = wanted[run.key].uses.get(item.name, 0) + 1
     return list(wanted.values())
+
+
+def without_kept(tasks: list[Task], kept: Kept, looked_into: Iterable[str] = ()) -> list[Task]:
+    """Returns what is left to train where some curves are kept with the project.
+
+    Args:
+      tasks: a run before those that are forked from it.
+      kept: the kept curves.
+      looked_into: keys of runs whose models are needed, not only their curves.
+    """
+    models, left = set(looked_into), {}
+    needed: dict[str, set[int]] = {}
+    for task in reversed(tasks):  # a fork needs a checkpoint of the run that it goes on from
+        key = task.run.key
+        told = {
+            seed
+            for seed in task.seeds
+            if key not in models and kept.shows(task.run, seed, task.reads, task.eval_every, task.final_evals)
+        }
+        seeds = (task.seeds - told) | needed.get(key, set())
+        if seeds:
+            left[key] = dataclasses.replace(task, seeds=seeds)
+            if task.run.source is not None:
+                needed.setdefault(task.run.source.run.key, set()).update(seeds)
+    return [left[task.run.key] for task in tasks if task.run.key in left]
 
 
 def _of_cell(cell: Cell, seeds: tuple[int, ...], shelf: Shelf | None) -> Iterator[tuple[Run, tuple[int, ...]]]:

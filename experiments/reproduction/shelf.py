@@ -5,7 +5,7 @@ import gzip
 import json
 import pathlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -110,6 +110,30 @@ class Kept:
             found = sorted(self.where.glob(f"{run.key}-seed*.jsonl.gz"))
             self._read[run.key] = [read_kept(path) for path in found]
         return self._read[run.key]
+
+    def shows(self, run: Run, seed: int, reads: Iterable[str], eval_every: int, final_evals: int) -> bool:
+        """Whether a seed of a run is kept, with all read-outs and as densely evaluated as asked for."""
+        for record in self.records(run):
+            config = record.header["config"]
+            dense = eval_every % config["eval_every"] == 0 and config["final_evals"] >= final_evals
+            if seed in record.seeds() and dense and set(reads) <= set(config.get("observe", [])):
+                return True
+        return False
+
+
+class Several:
+    """Several shelves as one.
+
+    Args:
+      shelves: where records are found.
+    """
+
+    def __init__(self, *shelves: Shelf):
+        self.shelves = shelves
+
+    def records(self, run: Run) -> list[Record]:
+        """See Shelf."""
+        return [record for shelf in self.shelves for record in shelf.records(run)]
 
 
 def read_kept(path: pathlib.Path) -> Record:

@@ -91,6 +91,21 @@ def test_kept_curves_give_the_same_numbers(trained, tmp_path):
         assert os.sep + "tmp" not in json.dumps(header)
 
 
+def test_what_is_kept_is_not_trained_again_unless_a_fork_needs_it(trained, tmp_path):
+    _, (base, fork) = trained
+    tasks, kept = [base.task, fork.task], shelf.Kept("smoke", tmp_path)
+    assert plan.without_kept(tasks, kept) == tasks
+    keeping.keep(base, kept)
+    # The fork goes on from a checkpoint, which is not kept.
+    assert [t.run.key for t in plan.without_kept(tasks, shelf.Kept("smoke", tmp_path))] == [t.run.key for t in tasks]
+    keeping.keep(fork, kept)
+    kept = shelf.Kept("smoke", tmp_path)
+    assert plan.without_kept(tasks, kept) == []
+    assert [t.run.key for t in plan.without_kept(tasks, kept, looked_into=[base.task.run.key])] == [base.task.run.key]
+    more = dataclasses.replace(base.task, reads={*base.task.reads, "wima:window=3"})
+    assert plan.without_kept([more], kept) == [more]
+
+
 def test_a_damaged_kept_file_is_one_line(trained, tmp_path):
     _, found = trained
     kept = shelf.Kept("smoke", tmp_path)
