@@ -1,4 +1,4 @@
-"""What was found out about claims that do not show at trend scale: name of an item -> sentences."""
+"""What was found out about numbers that differ, and claims that do not show: (name of an item, scale) -> sentences."""
 
 CEILING = (
     "The digits' ceiling: with ten times the rounds (1,500, three seeds) every method ends between 96.6 and 97.7 % - "
@@ -6,4 +6,10 @@ CEILING = (
     "overlap. So FedHBM's lead over FedAvg within 150 rounds is one of speed, and the order among methods that "
     "correct the clients' drift is not decided by this task."
 )
-READINGS = {name: CEILING for name in ("ghb/table3", "ghb/table4", "ghb/table5", "ghb/table10", "ghb/figure1")}
+JUMPS = (
+    "FedAvg on Fashion-MNIST's shards: the model's accuracy jumps between 67.1 and 84.8 % within the last ten rounds (standard "
+    "deviation 4.9 points), so the mean of ten rounds of one seed, 78.71, says little against 81.17; its average over 50 "
+    "rounds stays between 84.8 and 84.9 %."
+)
+ON_DIGITS = ("ghb/table3", "ghb/table4", "ghb/table5", "ghb/table10", "ghb/figure1")
+READINGS = {(name, "trend"): CEILING for name in ON_DIGITS} | {("ima/table1", "paper"): JUMPS}

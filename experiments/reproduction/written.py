@@ -129,8 +129,8 @@ def section(item: Item, scale: str, found: list[Value], drawn: Iterable[str] = (
     blocks += [f"![{item.title}]({path})" for path in drawn]
     claims = [f"- {v.claim.text} **{v}**" for v in verdicts(item, found)]
     blocks += ["\n".join(claims)] if claims else []
-    if scale == "trend" and item.name in READINGS:
-        blocks.append(READINGS[item.name])
+    if (item.name, scale) in READINGS:
+        blocks.append(READINGS[item.name, scale])
     notes = [f"- {line}" for line in item.assumed]
     blocks += ["Not stated in the paper, and taken here:\n\n" + "\n".join(notes)] if notes and scale == "paper" else []
     return "\n\n".join(blocks)
