@@ -125,6 +125,9 @@ class Order:
         Args:
           items: tables and figures.
           cells: name of an item -> those of its cells that are asked for.
+
+        Raises:
+          UserError: runs were refused, after all others were trained.
         """
         self.check()
         if self.from_results:
@@ -153,6 +156,8 @@ class Order:
         if stopped:
             left = sum(not unit.finished for unit in found)
             print(f"the budget of {readable(self.budget or 0)} is spent; {left} run(s) left, the same command goes on.")
+        if outcome.refused:
+            raise UserError(f"{len(outcome.refused)} run(s) were refused, the last: {reason}")
 
     def write_all(self, items: list[Item | Analysis | Sketch], cells: dict[str, list[Cell]], found: list[Unit]) -> None:
         """Writes and draws all items from what there is."""

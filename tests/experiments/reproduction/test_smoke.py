@@ -7,6 +7,7 @@ from experiments.papers.analyses import Analysis, Sketch
 from experiments.papers.catalogue import catalogue, item
 from experiments.papers.items import Item
 from experiments.reproduction import orders
+from fedwin.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,13 @@ def reproduced(out_dir, one, few=None):
 )
 def test_one_of_each_kind(out_dir, name, few, kinds):
     assert {path.rpartition(".")[2] for path in reproduced(out_dir, item(name), few)} == kinds
+
+
+def test_missing_data_is_said_and_is_an_error(tmp_path, capsys):
+    one = item("wima/table3")
+    with pytest.raises(UserError, match="2 run.* refused.*--data_dir"):
+        orders.Order(scale="trend", out_dir=tmp_path, afresh=True).carry_out([one], {one.name: one.cells("trend")})
+    assert capsys.readouterr().out.count("refused: ") == 2
 
 
 @pytest.mark.parametrize("name", ["ima/figure10b", "wsm/table3_3", "ghb/figure5"])
