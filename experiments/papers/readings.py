@@ -13,8 +13,8 @@ JUMPS = (
 )
 RATES = (
     "Rates were searched on the digits with 10 clients a round alone. Rows near chance elsewhere - MIMELite, 10.9 % on "
-    "Fashion-MNIST - are rates that were not searched there, and say nothing about the method. SCAFFOLD is below FedAvg "
-    "on Fashion-MNIST with one class per client, where a client takes part ten times in all, and above it with "
+    "Fashion-MNIST - are rates that were not searched there, and say nothing about the method. SCAFFOLD is below "
+    "FedAvg on Fashion-MNIST with one class per client, where a client takes part ten times in all, and above it with "
     "alpha = 0.05 (71.2 against 67.2 in Table 3)."
 )
 ONE_CLASS = (
