@@ -35,7 +35,7 @@ def compute(item: Analysis, scale: str, units: dict[str, Unit], data_dir: str) -
     options = dict(item.settings(scale))
     titles = {entry.name: entry.title for entry in item.runs}
     directories = {titles[name]: unit.directory for name, unit in units.items()}
-    seed, rounds = item.seeds[0], item.checkpoints(scale)
+    seed, rounds = _seed(item, units), item.checkpoints(scale)
     if item.kind == labels.KIND:
         return _labels(item, scale, data_dir, options)
     if item.kind == factors.KIND:
@@ -52,6 +52,13 @@ def compute(item: Analysis, scale: str, units: dict[str, Unit], data_dir: str) -
     if item.kind == plane.KIND:
         return _plane(trained, list(variables.items()), **options)
     raise UserError(f"{item.name}: there is no figure of kind '{item.kind}'.")
+
+
+def _seed(item: Analysis, units: dict[str, Unit]) -> int:
+    """Returns whose models are looked at: the item's own seed, or where others were asked for, the first of those."""
+    trained = [set(unit.seeds) for unit in units.values()]
+    known = set.intersection(*trained) if trained else set(item.seeds)
+    return item.seeds[0] if item.seeds[0] in known or not known else min(known)
 
 
 def _named(labels_: list[str], rounds: tuple[int, ...], found) -> dict[str, Any]:
