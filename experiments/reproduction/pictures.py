@@ -134,7 +134,7 @@ def draw_table(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
             axis.set_xlabel("test accuracy (%)")
             axis.grid(alpha=0.3, axis="x")
         handles, labels = axes.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize="small")
+        figure.legend(handles, labels, loc="outside lower center", ncols=2 * across, fontsize="small")
     return [path]
 
 
