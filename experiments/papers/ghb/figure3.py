@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from ... import main_job
 from ..items import Claim, Entry, Item
 from ..trajectories import Fields
 from . import methods
@@ -11,19 +12,7 @@ from .settings import BASE, RESNET_SILO, SEEDS, TREND_SEEDS
 # Span -> the one that stands in for it where 3 of 100 clients take part, not 10: 33 is 1 / C there.
 SPANS = {1: 1, 2: 7, 5: 17, 10: 33, 20: 66, 40: 132}
 # Where a span of 1 fails: the setting of the main job.
-JUMPY = Fields(
-    dataset="digits",
-    partition="dirichlet:alpha=0",
-    num_clients=100,
-    clients_per_round=3,
-    model="cnn",
-    num_rounds=400,
-    local_epochs=3,
-    batch_size=10,
-    client_lr=0.05,
-    eval_every=10,
-    final_evals=100,
-)
+JUMPY = Fields({name: value for name, value in main_job.SETTING.items() if name != "seeds"}) | {"eval_every": 10}
 # Momentum of the released configuration.
 BETA = 0.9
 
