@@ -3,6 +3,7 @@
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 from fedwin.runs.pace import Pace, pace
+from fedwin.runs.schedule import Schedule
 
 from ..papers.trajectories import Run
 from ..text import columns
@@ -20,11 +21,10 @@ def shape(run: Run) -> tuple:
     return (*(getattr(config, name) for name in WORK), config.algorithm.partition(":")[0])
 
 
-def seconds(config: Config, known: Pace, rounds: int) -> float:
-    """Returns the seconds of so many rounds, their evaluations and one compilation."""
-    last = min(config.final_evals, rounds)
-    evaluations = (rounds - last) // config.eval_every + last
-    return known.compile_seconds + rounds * known.seconds_per_round + evaluations * known.seconds_per_evaluation
+def seconds(config: Config, known: Pace, completed: list[int]) -> float:
+    """Returns the seconds that are left to run, of all seeds."""
+    schedule = Schedule(config.num_rounds, config.clients_per_round, config.eval_every, config.final_evals, 0)
+    return known.expected(schedule, completed)
 
 
 def table(units: list[Unit], data_dir: str) -> str:
@@ -40,9 +40,9 @@ def table(units: list[Unit], data_dir: str) -> str:
     lacking: dict[str, str] = {}
     for unit in units:
         config = unit.task.run.config(**unit.task.fields(), data_dir=data_dir)
-        left = unit.rounds - unit.rounds_done()
+        left = unit.rounds_left()
         fills = ", ".join(f"{name} ({count})" for name, count in sorted(unit.task.uses.items())) or "forks"
-        told = "done" if not left else _told(config, left, shape(unit.task.run), paces, lacking)
+        told = _told(config, unit.completed(), shape(unit.task.run), paces, lacking) if left else "done"
         if isinstance(told, float):
             total, told = total + told, readable(told)
         elif left:
@@ -62,8 +62,8 @@ def table(units: list[Unit], data_dir: str) -> str:
     return "\n".join(lines)
 
 
-def _told(config: Config, left: int, work: tuple, paces: dict, lacking: dict[str, str]) -> float | str:
-    """Returns the seconds of the rounds that are left, or why they are not known."""
+def _told(config: Config, completed: list[int], work: tuple, paces: dict, lacking: dict[str, str]) -> float | str:
+    """Returns the seconds that are left to run, or why they are not known."""
     reason = missing(config.dataset, config.data_dir)
     if reason:
         lacking[config.dataset] = reason
@@ -74,4 +74,4 @@ def _told(config: Config, left: int, work: tuple, paces: dict, lacking: dict[str
         except UserError as error:
             paces[work] = str(error)
     known = paces[work]
-    return known if isinstance(known, str) else seconds(config, known, left)
+    return known if isinstance(known, str) else seconds(config, known, completed)

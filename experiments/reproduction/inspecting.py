@@ -18,11 +18,6 @@ from .places import Unit
 SEED = 0
 
 
-def stem_of(item: Analysis) -> str:
-    """Returns the name of its files."""
-    return item.name.replace("/", "_")
-
-
 def compute(item: Analysis, scale: str, units: dict[str, Unit], data_dir: str) -> dict[str, Any]:
     """Returns what a figure shows, as JSON data.
 

@@ -14,7 +14,7 @@ from ..papers.items import Cell, Item
 from ..table_files import check_folder
 from . import dry_run, inspecting, pictures, written
 from .keeping import keep
-from .places import Unit, home, units
+from .places import Unit, home, stem_of, units
 from .plan import plan, without_kept
 from .shelf import KEPT, Directories, Kept, Several, Shelf
 from .values import value
@@ -103,7 +103,7 @@ class Order:
 
     def _has(self, one: Analysis) -> bool:
         """Whether what a figure shows is there already."""
-        name = f"{inspecting.stem_of(one)}.json.gz"
+        name = f"{stem_of(one)}.json.gz"
         kept = (Kept(self.scale).where / name).is_file() and not self.afresh
         return (self.tables / name).is_file() or kept
 
@@ -176,11 +176,11 @@ class Order:
         drawn = pictures.draw(one, self.scale, self.shelf, numbers, self.tables)
         written.write(one, self.scale, self.shelf, numbers, self.tables, [path.name for path in drawn])
         text = written.section(one, self.scale, numbers)
-        paths = [self.tables / f"{one.name.replace('/', '_')}.csv", *drawn]
+        paths = [self.tables / f"{stem_of(one)}.csv", *drawn]
         print(f"\n{text}\n\nwritten: {', '.join(map(str, paths))}")
 
     def _inspect(self, one: Analysis, found: list[Unit]) -> None:
-        stem = inspecting.stem_of(one)
+        stem = stem_of(one)
         own, kept = self.tables / f"{stem}.json.gz", Kept(self.scale).where / f"{stem}.json.gz"
         if not (self.from_results or self._has(one)):
             self._look_into(one, found, own)

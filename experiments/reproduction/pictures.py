@@ -8,6 +8,7 @@ from ..figures import curves as curve_figure
 from ..figures import style, sweeps
 from ..papers.items import Cell, Item
 from ..papers.measures import MeanLast
+from .places import stem_of
 from .shelf import Shelf, curves
 from .tuning import chosen
 from .values import Value
@@ -155,7 +156,7 @@ def _points(axis, found: list[Value], rows, number: int, count: int, label: str,
 
 def draw(item: Item, scale: str, shelf: Shelf, found: list[Value], folder: pathlib.Path) -> list[pathlib.Path]:
     """Draws the picture of a table or figure; returns where its parts are."""
-    stem = folder / item.name.replace("/", "_")
+    stem = folder / stem_of(item)
     if item.draw == "curves":
         return draw_curves(item, scale, shelf, stem)
     if item.draw == "sweep":

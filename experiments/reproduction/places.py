@@ -9,8 +9,13 @@ from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
 
 from ..papers.trajectories import Source
-from .plan import Task
+from .plan import Selection, Task
 from .shelf import home
+
+
+def stem_of(item: Selection) -> str:
+    """Returns what the files of a table or figure are called, without their endings."""
+    return item.name.replace("/", "_")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,22 +48,24 @@ class Unit:
         where = [self.parent / "checkpoints" / f"seed_{seed}" / str(source.round) for seed in self.seeds]
         return all(path.is_dir() for path in where)
 
-    def rounds_done(self) -> int:
-        """Returns the rounds that have been trained, over all seeds; those before a fork don't count."""
-        if self.finished:
-            return self.rounds
-        begun = self.task.run.source.round if self.task.run.source and not self.task.run.source.part else 0
-        done: dict[int, int] = {}
-        for line in read_lines(self.directory / "metrics.jsonl"):
-            done[line["seed"]] = max(line["round"] - begun, 0)
-        return sum(done.values())
-
     @property
-    def rounds(self) -> int:
-        """Rounds to train, over all seeds."""
+    def begins_at(self) -> int:
+        """The round that its training begins at: 0, or that of the fork."""
         source = self.task.run.source
-        begun = source.round if source is not None and source.part is None else 0
-        return len(self.seeds) * (self.task.run.num_rounds - begun)
+        return source.round if source is not None and source.part is None else 0
+
+    def completed(self) -> list[int]:
+        """Returns the rounds that each seed has behind it, those before a fork included."""
+        if self.finished:
+            return [self.task.run.num_rounds] * len(self.seeds)
+        done = dict.fromkeys(self.seeds, self.begins_at)
+        for line in read_lines(self.directory / "metrics.jsonl"):
+            done[line["seed"]] = max(line["round"], self.begins_at)
+        return list(done.values())
+
+    def rounds_left(self) -> int:
+        """Returns the rounds that are left to train, over all seeds."""
+        return sum(self.task.run.num_rounds - done for done in self.completed())
 
     def config(self, **more: Any) -> Config:
         """Returns the Config of its run.

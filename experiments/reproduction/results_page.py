@@ -14,9 +14,11 @@ from ..papers.queue import QUEUE, Place
 from ..papers.scales import SCALES
 from ..table_files import markdown
 from . import inspecting, pictures, written
+from .places import stem_of
 from .plan import Selection
 from .shelf import KEPT, Kept
 from .values import Value, value, values
+from .verdicts import verdicts
 
 PAGE = KEPT.parent / "RESULTS.md"
 PICTURES = KEPT / "pictures"
@@ -81,10 +83,10 @@ def _sections(scale: str, folder: pathlib.Path) -> Iterable[str]:
 def _section(item: Selection, scale: str, where: pathlib.Path) -> str:
     place = lambda path: path.relative_to(PAGE.parent) if path.is_relative_to(PAGE.parent) else path
     if isinstance(item, Analysis):
-        kept = Kept(scale).where / f"{inspecting.stem_of(item)}.json.gz"
+        kept = Kept(scale).where / f"{stem_of(item)}.json.gz"
         if not kept.is_file():
             return ""
-        path = where / f"{inspecting.stem_of(item)}.png"
+        path = where / f"{stem_of(item)}.png"
         inspecting.redraw(item, scale, kept, path)
         stand = f"\n\nStand-in: {item.standin}" if scale != "paper" and item.standin else ""
         return f"### {item.name} ({scale}): {item.title}{stand}\n\n![{item.title}]({place(path)})"
@@ -113,9 +115,7 @@ def _claims() -> str:
     rows = []
     for item in catalogue().values():
         if isinstance(item, Item) and item.claims:
-            by_scale = {
-                scale: written.verdicts(item, values(_shelf(scale), item, scale)) for scale in ("trend", "paper")
-            }
+            by_scale = {scale: verdicts(item, values(_shelf(scale), item, scale)) for scale in ("trend", "paper")}
             for number, claim in enumerate(item.claims):
                 rows.append((item.name, claim.text, *(str(by_scale[scale][number]) for scale in by_scale)))
     return markdown(("item", "claim", "trend", "paper"), rows)

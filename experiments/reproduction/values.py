@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from ..papers.items import Cell, Claim, Item
+from ..papers.items import Cell, Item
 from ..papers.measures import MeanLast
 from ..papers.trajectories import Run
 from .shelf import Shelf, curves
@@ -12,8 +12,6 @@ from .tuning import chosen
 
 # Agreement: within so many percentage points, or standard deviations.
 POINTS, DEVIATIONS = 1.0, 2.0
-# Percentage points by which two numbers must differ before they say anything about a claim.
-CLOSE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,53 +106,3 @@ def value(shelf: Shelf, cell: Cell, scale: str) -> Value:
 def values(shelf: Shelf, item: Item, scale: str) -> list[Value]:
     """Returns the numbers of all cells of a table or figure."""
     return [value(shelf, cell, scale) for cell in item.cells(scale)]
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """Whether a claim shows.
-
-    Attributes:
-      claim: what is claimed.
-      pairs: (place that should be better, difference in percentage points) of every pair of numbers.
-    """
-
-    claim: Claim
-    pairs: list[tuple[tuple[str, str, str], float]]
-
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """In how many of the pairs it shows, is too close to tell, and does not show."""
-        beyond = [difference - self.claim.by for _, difference in self.pairs]
-        shows, fails = sum(b > CLOSE for b in beyond), sum(b < -CLOSE for b in beyond)
-        return shows, len(beyond) - shows - fails, fails
-
-    def __str__(self) -> str:
-        if not self.pairs:
-            return "not tested"
-        shows, close, fails = self.counts
-        word = "holds" if shows and not fails else "does not show" if not shows else "shows in part"
-        if close == len(self.pairs):
-            word = "too close to tell"
-        told = f"{shows} of {len(self.pairs)}" + (f", {close} within half a point" if close else "")
-        mean = float(np.mean([difference for _, difference in self.pairs]))
-        return f"{word}: {told}, {mean:+.2f} points on average"
-
-
-def verdict(claim: Claim, found: list[Value]) -> Verdict:
-    """Returns whether a claim shows in the numbers of a table."""
-    axes = ("row", "column", "variant")
-    better, worse = dict(claim.better), dict(claim.worse)
-    fixed = {axis for axis in axes if axis in better or axis in worse}
-    by_place = {v.cell.place: v for v in found if isinstance(v.cell.measure, MeanLast)}
-    pairs = []
-    for place, one in by_place.items():
-        points = 100 / one.cell.measure.factor if isinstance(one.cell.measure, MeanLast) else 1
-        named = dict(zip(axes, place, strict=True))
-        if any(named[axis] != name for axis, name in better.items()):
-            continue
-        row, column, variant = (worse.get(axis, named[axis]) for axis in axes)
-        other = by_place.get((row, column, variant))
-        if other is not None and other is not one and one.mean is not None and other.mean is not None and fixed:
-            pairs.append((place, points * (one.mean - other.mean)))
-    return Verdict(claim, pairs)

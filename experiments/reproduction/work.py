@@ -123,7 +123,7 @@ class _Progress:
 
     def __init__(self, pending: list[Unit], begun: float):
         self.total, self.begun = len(pending), begun
-        self.rounds = {unit.directory: unit.rounds - unit.rounds_done() for unit in pending}
+        self.rounds = {unit.directory: unit.rounds_left() for unit in pending}
 
     def line(self, pending: list[Unit], unit: Unit) -> str:
         """Returns a line about the unit that is begun now."""

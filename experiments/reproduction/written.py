@@ -11,8 +11,10 @@ from ..papers.readings import READINGS
 from ..papers.trajectories import Run
 from ..table_files import markdown, number, write_csv
 from . import paired, tuning
+from .places import stem_of
 from .shelf import Shelf
-from .values import Value, Verdict, verdict
+from .values import Value
+from .verdicts import verdicts
 
 # Digits that are shown of numbers of a unit, others have two.
 DIGITS = {SHARE: 3, "rounds": 0}
@@ -106,11 +108,6 @@ def _heading(item: Item, cell: Cell) -> str:
     return cell.column.title if len(item.variants) == 1 else f"{cell.column.title}: {cell.variant.title}"
 
 
-def verdicts(item: Item, found: list[Value]) -> list[Verdict]:
-    """Returns what became of an item's claims."""
-    return [verdict(claim, found) for claim in item.claims]
-
-
 def section(item: Item, scale: str, found: list[Value], drawn: Iterable[str] = ()) -> str:
     """Returns an item's part of the report in Markdown.
 
@@ -140,7 +137,7 @@ def write(
     item: Item, scale: str, shelf: Shelf, found: list[Value], folder: pathlib.Path, drawn: Iterable[str] = ()
 ) -> None:
     """Writes NAME.csv and NAME.md of an item."""
-    stem = item.name.replace("/", "_")
+    stem = stem_of(item)
     head, rows = list(HEAD), csv_rows(shelf, found)
     if item.paired:
         head += paired.HEAD

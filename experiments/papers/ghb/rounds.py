@@ -61,8 +61,8 @@ def faster(rows: tuple[Entry, ...], share: int, settings: tuple[str, ...]) -> tu
     return tuple(
         Claim(
             f"FedHBM reaches {share} % of the centralised accuracy sooner than {row.title}, {column}.",
-            (("row", "fedhbm"), ("column", column), ("variant", f"speedup{share}")),
-            (("row", row.name), ("column", column), ("variant", f"speedup{share}")),
+            (("row", "fedhbm"), ("column", column), ("variant", f"rounds{share}")),
+            (("row", row.name), ("column", column), ("variant", f"rounds{share}")),
         )
         for column in settings
         for row in rows

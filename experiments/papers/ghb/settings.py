@@ -1,6 +1,6 @@
 """What the heavy-ball paper's tables and figures share: federations and networks."""
 
-from ..items import Entry, Override
+from ..items import Entry
 from ..trajectories import Fields
 from ..wima import settings as wima
 from ..wima.settings import FASHION
@@ -115,23 +115,6 @@ STACKOVERFLOW = Entry(
     printed=(("dataset", "StackOverflow-40k"), ("partition", "natural_users;K=40000"), ("model", "LSTM-670")),
 )
 
-# What runs on the slower stand-in for CIFAR-100.
-ON_FASHION = ("fedavg", "scaffold", "mime_momentum", "fedhbm")
-
-
-def fewer_on_fashion(rows: tuple[Entry, ...]) -> Override:
-    """Returns what leaves most methods out on the stand-in for CIFAR-100 with one class per client.
-
-    Args:
-      rows: of the table.
-    """
-    return Override(
-        Entry("fewer", absent="on Fashion-MNIST only four methods fit into five minutes on two cores"),
-        rows=tuple(row.name for row in rows if row.name not in ON_FASHION),
-        columns=("cifar100_noniid",),
-    )
-
-
 ASSUMED = (
     "The bold marks of Table 7's best values are lost; they were read off its spacing.",
     "beta of FedAvgM, MimeMom and MimeLiteMom is 0.99 by that reading and 0.9 in the released code: both are run.",
@@ -144,5 +127,5 @@ ASSUMED = (
 )
 STANDIN = (
     "CIFAR-10: digits, a hidden layer of 64, 150 rounds, rates from a coarse search; CIFAR-100 with one class per "
-    "client: Fashion-MNIST, two layers of 200, 100 rounds, four methods; text and CIFAR-100 iid: nothing."
+    "client: Fashion-MNIST, two layers of 200, 100 rounds; text and CIFAR-100 iid: nothing."
 )

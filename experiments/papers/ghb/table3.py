@@ -16,11 +16,10 @@ from .settings import (
     SHAKESPEARE,
     STANDIN,
     TREND_SEEDS,
-    fewer_on_fashion,
 )
 
 COLUMNS = (*LENET_SILO, *SHAKESPEARE)
-OVERRIDES = (*methods.SHAKESPEARE, fewer_on_fashion(METHODS))
+OVERRIDES = methods.SHAKESPEARE
 
 ITEM = Item(
     name="ghb/table3",

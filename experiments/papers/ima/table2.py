@@ -18,8 +18,8 @@ from .settings import (
 )
 
 STARTS = {150: 0.375, 200: 0.5, 250: 0.625, 300: 0.75}
-# The paper's is lost; at trend scale FedAvg without IMA reaches this late.
-TARGET, TREND_TARGET = 61.5, 90.0
+# The paper's is lost; FedAvg without IMA reaches both of these in the last rounds, as in the printed table.
+TARGET, TREND_TARGET = 61.5, 96.0
 ROUNDS = RoundsTo(percent=TARGET, trend=TREND_TARGET)
 FASTER = Speedup(percent=TARGET, trend=TREND_TARGET, same_method=True)
 MEASURES = (("rounds", "rounds_to_target", ROUNDS), ("speedup", "speedup_vs_base", FASTER))
@@ -54,8 +54,8 @@ ITEM = Item(
     claims=tuple(
         Claim(
             f"Averaging from round {start} of 400 on reaches the target sooner than no averaging.",
-            (("variant", f"start{start}_speedup"),),
-            (("variant", "base_speedup"),),
+            (("variant", f"start{start}_rounds"),),
+            (("variant", "base_rounds"),),
         )
         for start in STARTS
     ),

@@ -6,7 +6,8 @@ import pytest
 
 from experiments.papers.catalogue import catalogue, item
 from experiments.papers.scales import SCALES
-from experiments.reproduction import places, plan
+from experiments.reproduction import dry_run, places, plan
+from fedwin.runs.pace import Pace
 
 
 def keys(name, scale="paper"):
@@ -72,3 +73,21 @@ def test_seeds_that_are_asked_for_later_get_a_directory_of_their_own(tmp_path):
 def test_at_paper_scale_every_seed_can_be_taken_by_another_process(tmp_path):
     tasks = plan.plan([item("wima/table4")], "paper")
     assert {unit.seeds for unit in places.units(tasks, tmp_path, "paper")} == {(0,), (1,), (2,)}
+
+
+def test_what_is_left_counts_the_last_rounds_of_every_seed_and_a_fork_from_where_it_begins(tmp_path):
+    tasks = {bool(task.run.source): task for task in plan.plan([item("ima/figure5")], "smoke", (0, 1))}
+    whole, fork = (
+        next(u for u in places.units(list(tasks.values()), tmp_path, "smoke") if u.task is tasks[forked])
+        for forked in (False, True)
+    )
+    assert whole.completed() == [0, 0] and fork.completed() == [fork.begins_at] * 2
+    config, pace = whole.config(), Pace(1.0, 10.0, 0.5)
+    assert (config.num_rounds, config.eval_every, config.final_evals) == (8, 2, 2)
+    once = (2, 4, 6, 7, 8)
+    assert dry_run.seconds(config, pace, whole.completed()) == 10 + 2 * (8 * 1.0 + len(once) * 0.5)
+    whole.directory.mkdir(parents=True)
+    lines = [{"seed": 0, "round": 8}, {"seed": 1, "round": 4}]
+    (whole.directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert whole.completed() == [8, 4] and whole.rounds_left() == 4
+    assert dry_run.seconds(config, pace, whole.completed()) == 10 + 4 * 1.0 + 3 * 0.5

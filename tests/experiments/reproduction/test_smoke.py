@@ -7,6 +7,7 @@ from experiments.papers.analyses import Analysis, Sketch
 from experiments.papers.catalogue import catalogue, item
 from experiments.papers.items import Item
 from experiments.reproduction import orders
+from experiments.reproduction.places import stem_of
 from fedwin.errors import UserError
 
 
@@ -21,7 +22,7 @@ def reproduced(out_dir, one, few=None):
     order = orders.Order(scale="smoke", out_dir=out_dir)
     cells = {one.name: one.cells("smoke")[:few]} if isinstance(one, Item) else {}
     order.carry_out([one], cells)
-    stem = one.name.replace("/", "_")
+    stem = stem_of(one)
     written = sorted(path.name for path in order.tables.glob(f"{stem}*"))
     for path in order.tables.glob(f"{stem}*.png"):
         assert image.imread(path).std() > 0.01  # something is drawn
