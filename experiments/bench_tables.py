@@ -6,7 +6,12 @@ from .peers import studies
 from .peers.measure import table
 
 # Studies with a small table, and its first columns.
-SMALL = {"windows": ["windows"], "tables": ["algorithm", "clients"], "algorithms": ["case", "algorithm"]}
+SMALL = {
+    "windows": ["windows"],
+    "tables": ["algorithm", "clients"],
+    "scale": ["algorithm", "clients", "cohort", "start s", "MB"],
+    "algorithms": ["case", "algorithm"],
+}
 
 
 def report_text(report: dict[str, Any]) -> str:

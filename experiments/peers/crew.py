@@ -65,10 +65,10 @@ class Crew:
                     self.gpu = about["device"]
         return self._workers[name]
 
-    def fedwin(self, devices: int = 0) -> Worker:
-        """Returns fedwin's worker with so many CPU devices (0 = one per core)."""
+    def fedwin(self, devices: int = 0, alone: str = "") -> Worker:
+        """Returns fedwin's worker with so many CPU devices (0 = one per core); `alone` names one with one task only."""
         devices = devices or self.cores
-        label = f"fedwin, {devices} CPU device(s)"
+        label = f"fedwin, {devices} CPU device(s)" + (f", {alone}" if alone else "")
         worker = self._start(label, sys.executable, "fedwin_peer", "cpu", str(devices), *self.imports)
         if worker is None:
             raise PeerFailed("fedwin itself did not start")

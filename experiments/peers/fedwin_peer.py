@@ -19,7 +19,7 @@ from fedwin.data.store import make_store
 from fedwin.engine import devices, sampling
 from fedwin.runs import strategy_choice
 
-from . import cases, worker
+from . import cases, scale_task, worker
 
 compilations: list[str] = []
 
@@ -130,7 +130,7 @@ def prepare_gemm(request):
     return rounds, {"flops": 2.0 * size**3}
 
 
-KINDS = {"rounds": prepare_rounds, "windows": prepare_windows, "gemm": prepare_gemm}
+KINDS = {"rounds": prepare_rounds, "windows": prepare_windows, "gemm": prepare_gemm, "scale": scale_task.prepare_scale}
 
 
 if __name__ == "__main__":

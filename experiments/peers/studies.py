@@ -10,6 +10,8 @@ from .crew import Crew
 from .measure import Effort, Task, interleaved
 
 DEFAULT = "fedwin default"
+# Algorithms of the study of scale, and where their clients' rows live.
+SCALED = (("fedavg", "auto"), ("scaffold", "file"), ("fedhbm", "file"))
 
 
 def case(crew: Crew, case: Case, effort: Effort, gemm_size: int, say: Callable) -> list[dict]:
@@ -83,6 +85,40 @@ def tables(crew: Crew, effort: Effort, names: list[str], totals: list[int], say:
             records.append(
                 {"algorithm": name, "clients": task.label, "times_first": timing.ratio(first)} | timing.summary()
             )
+    return records
+
+
+def scale(crew: Crew, effort: Effort, totals: list[int], cohorts: list[int], say: Callable) -> list[dict]:
+    """Times whole runs for growing numbers of clients, then for growing cohorts of the most; each has its process.
+
+    Args:
+      crew: the peers.
+      effort: how long to measure.
+      totals: K, ascending, with cohorts of 10.
+      cohorts: clients per round of the last of them.
+      say: where news go.
+    """
+    chunk, devices = 64, 1
+    fixed = [(name, total, 10, "default", table) for name, table in SCALED for total in totals]
+    grown = [("fedavg", totals[-1], cohort, f"chunked:k={min(chunk, cohort)}", "auto") for cohort in cohorts]
+    records = []
+    for runs in (*(fixed[i : i + len(totals)] for i in range(0, len(fixed), len(totals))), grown):
+        tasks = []
+        for name, total, cohort, strategy, table in runs:
+            request = {"algorithm": name, "clients": total, "cohort": cohort, "strategy": strategy, "table": table}
+            label = f"{name}, {total} clients, {cohort} per round"
+            worker = crew.fedwin(devices if runs is grown else 0, alone=label)
+            tasks.append(Task(label, worker, {"kind": "scale"} | request))
+        say(f"scale: {tasks[0].label} and more")
+        for task, timing in zip(tasks, (timings := interleaved(tasks, effort, say)).values()):
+            first = next(iter(timings.values()))
+            records.append(
+                {key: task.request[key] for key in ("algorithm", "clients", "cohort")}
+                | {"start s": f"{timing.facts['start_seconds']:.2f}", "MB": timing.facts["peak_bytes"] // 10**6}
+                | {"times_first": timing.ratio(first)}
+                | timing.summary()
+            )
+            task.worker.close()
     return records
 
 

@@ -74,7 +74,9 @@ class Partition(NamedTuple):
 
     @classmethod
     def from_lists(cls, lists, **fields) -> "Partition":
-        """Packs one index array per client."""
+        """Packs one index array per client; the rows of a matrix, where all have equally many."""
+        if isinstance(lists, np.ndarray):
+            return cls(lists.astype(np.int32).reshape(-1), offsets(np.full(len(lists), lists.shape[1])), **fields)
         sizes = np.array([len(rows) for rows in lists], np.int64)
         order = np.concatenate([np.asarray(rows, np.int32) for rows in lists]) if len(lists) else np.zeros(0, np.int32)
         return cls(order.astype(np.int32), offsets(sizes), **fields)

@@ -1,6 +1,7 @@
 """A data set dealt to clients: what the engine trains on and evaluates with."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -38,18 +39,19 @@ class Federation:
         """K."""
         return self.partition.num_clients
 
-    @property
+    @functools.cached_property
     def sizes(self) -> np.ndarray:
         """Number of training examples of each client [K]."""
+        # Kept, as what follows from it: every dispatch asks, and there may be millions of clients.
         return self.partition.sizes
 
-    @property
+    @functools.cached_property
     def equal_size(self) -> int | None:
         """N if every client holds exactly N examples, else None."""
         sizes = self.sizes
         return int(sizes[0]) if (sizes == sizes[0]).all() else None
 
-    @property
+    @functools.cached_property
     def buckets(self) -> tuple[int, ...]:
         """Client sizes that cohorts are padded to: the largest, and its half and quarter where sizes differ."""
         largest = int(self.sizes.max())

@@ -1,12 +1,16 @@
 """When what happens in a run, and who takes part."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
 from fedwin.data.federation import Federation
 from fedwin.engine import sampling
 from fedwin.engine.strategy import Strategy
+
+# Blocks of cohorts that are kept: the one that is trained on and the next one.
+LATEST_BLOCKS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,11 +87,16 @@ class CohortSchedule:
     def __init__(self, federation: Federation, schedule: Schedule, strategy: Strategy, seed: int):
         self.federation, self.schedule, self.seed = federation, schedule, seed
         self.width = strategy.multiple(schedule.clients_per_round)
+        # A block is asked for when its dispatch is foreseen and again when it begins.
+        self._drawn = functools.lru_cache(LATEST_BLOCKS)(self._draw)
 
     def block(self, completed: int) -> tuple[np.ndarray, int]:
         """Returns (ids int32 [R_max, width], first round) of the dispatch block that holds round `completed`."""
+        return self._drawn(completed // self.schedule.rounds_per_dispatch)
+
+    def _draw(self, number: int) -> tuple[np.ndarray, int]:
         length = self.schedule.rounds_per_dispatch
-        first = completed // length * length
+        first = number * length
         count = min(length, self.schedule.num_rounds - first)
         drawn = sampling.cohorts(self.seed, first, count, self.federation.num_clients, self.schedule.clients_per_round)
         ids = np.full((length, self.width), -1, np.int32)

@@ -20,7 +20,7 @@ def prepare(request):
     if request.get("broken"):
         raise ValueError("broken on purpose")
     print("noise on stdout")
-    facts = {"rounds": 0, "flops": 5e6, "parameters": 3, "strategy": "toy"}
+    facts = {"rounds": 0, "flops": 5e6, "parameters": 3, "strategy": "toy", "start_seconds": 1.5, "peak_bytes": 7e6}
     request = {"seconds": 0.01} | request  # the product of matrices brings none
 
     def run(n):
@@ -107,6 +107,27 @@ def test_a_case_becomes_records_and_a_table(toy_worker):
     assert {record["parameters"] for record in records} == {3}
     text = bench_tables.case_table(records)
     assert "fedwin is faster" in text and "2.00 x" in text and "(toy)" in text
+
+
+class Alone:
+    """A crew of a worker for each task."""
+
+    def __init__(self):
+        self.named = []
+
+    def fedwin(self, devices, alone):
+        self.named.append(alone)
+        return worker.Worker([sys.executable, "-c", PEER])
+
+
+def test_scale_is_measured_in_processes_of_their_own():
+    crew = Alone()
+    records = studies.scale(crew, measure.Effort(2, 0.02, 10), [100, 1000], [10, 200], lambda line: None)
+    assert len(set(crew.named)) == len(crew.named) - 1 == 7  # the smallest cohort is that of the first half, too
+    assert [record["clients"] for record in records] == [100, 1000] * 3 + [1000, 1000]
+    assert [record["cohort"] for record in records] == [10] * 7 + [200]
+    assert all(record["times_first"] == pytest.approx(1) for record in records)
+    assert "1.50" in bench_tables.small_table(records, *bench_tables.SMALL["scale"])
 
 
 def dispatches_of(report):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
-from fedwin.data.partitions.pack import check_counts, pack
+from fedwin.data.dataset import Dataset, Partition, offsets
+from fedwin.data.partitions.pack import check_counts, finish
 from fedwin.data.registries import PARTITIONS
 from fedwin.data.rng import generator
 
@@ -20,4 +20,7 @@ def iid(dataset: Dataset, num_clients: int, seed: int, *, equal: bool = False) -
     order = generator(seed, "iid").permutation(n)
     if equal:
         order = order[: n // num_clients * num_clients]
-    return pack(dataset, np.array_split(order, num_clients), "iid")
+    each, more = divmod(len(order), num_clients)
+    sizes = np.full(num_clients, each)
+    sizes[:more] += 1
+    return finish(dataset, Partition(order.astype(np.int32), offsets(sizes)), "iid")

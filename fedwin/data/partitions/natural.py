@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.partitions.pack import finish
 from fedwin.data.registries import PARTITIONS
 from fedwin.data.rng import generator
@@ -11,9 +11,11 @@ from fedwin.errors import UserError
 
 def subset(partition: Partition, clients: np.ndarray) -> Partition:
     """Returns the partition of the clients named, in that order."""
-    pieces = [partition.client(k) for k in clients]
+    begin, sizes = partition.offset[clients], partition.sizes[clients]
+    offset = offsets(sizes)
+    places = np.arange(offset[-1]) + np.repeat(begin - offset[:-1], sizes)
     pick = lambda values: None if values is None else values[clients]
-    return Partition.from_lists(pieces, ids=pick(partition.ids), domain=pick(partition.domain))
+    return Partition(partition.order[places], offset, ids=pick(partition.ids), domain=pick(partition.domain))
 
 
 @PARTITIONS.register("natural")

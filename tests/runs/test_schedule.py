@@ -1,0 +1,47 @@
+"""Who takes part in which dispatch, at a cost that does not depend on how many clients there are."""
+
+import numpy as np
+
+from fedwin.data import deal, from_arrays
+from fedwin.data.federation import federate
+from fedwin.engine import sampling
+from fedwin.engine.strategy import Strategy
+from fedwin.runs.schedule import CohortSchedule, Schedule
+
+
+def federation(clients: int):
+    y = np.arange(2 * clients, dtype=np.int32) % 10
+    dataset = from_arrays(np.zeros((len(y), 3), np.float32), y, np.zeros((1, 3), np.float32), y[:1])
+    return federate(dataset, deal(dataset, "iid", clients, 0))
+
+
+def test_a_block_is_drawn_once_and_dispatches_are_cut_from_it(monkeypatch):
+    drawn = []
+    cohort = sampling.cohort
+    monkeypatch.setattr(
+        sampling, "cohort", lambda seed, round, *rest: drawn.append(round) or cohort(seed, round, *rest)
+    )
+    cohorts = CohortSchedule(federation(30), Schedule(17, 3, 10, 0, 0, 5), Strategy(), 7)
+    for begin, end in ((0, 2), (2, 5), (5, 6), (2, 5), (15, 17)):
+        ids, n_max = cohorts.ids(begin, end)
+        assert ids.shape == (5, 3) and n_max == 2 and (ids[end - begin :] == -1).all()
+        np.testing.assert_array_equal(ids[: end - begin], sampling.cohorts(7, begin, end - begin, 30, 3))
+        drawn[-(end - begin) :] = []
+    assert drawn == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16]
+
+
+def test_no_dispatch_goes_through_all_clients(monkeypatch):
+    fed = federation(1000)
+    cohorts = CohortSchedule(fed, Schedule(100, 3, 10, 0, 0, 5), Strategy(), 0)
+    cohorts.ids(0, 5)
+    monkeypatch.setattr(type(fed.partition), "sizes", property(lambda self: 1 / 0))
+    cohorts.ids(5, 10)
+
+
+def test_iid_gives_the_first_clients_one_more():
+    dataset = federation(9).dataset
+    for clients in (4, 9, 18):
+        dealt = deal(dataset, "iid", clients, 3)
+        pieces = np.array_split(dealt.order, clients)
+        assert [dealt.client(k).tolist() for k in range(clients)] == [piece.tolist() for piece in pieces]
+        assert dealt.order.dtype == np.int32 and sorted(dealt.order.tolist()) == list(range(18))
