@@ -3,19 +3,20 @@
 import os
 import pathlib
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags, logging
 
 import fedwin
-from fedwin import plugins
+from fedwin import joining, plugins
 from fedwin.engine import devices
 from fedwin.errors import StorageError, UserError
 from fedwin.runs import interruption
 from fedwin.runs.storage import FULL
 
-from . import flag_errors, helptext, jit_cache, presets
+from . import flag_errors, helptext, jit_cache, presets, processes
 
 # What `define_flags` of a binary returns: title -> names of its flags, for --help.
 Groups = Mapping[str, Sequence[str]]
@@ -83,6 +84,12 @@ def failed(error: Exception, status: int = 2) -> int:
     return status
 
 
+def end(status: int) -> None:
+    """Ends the process, without waiting for others that compute the same run."""
+    joining.leave_at_once(status)
+    sys.exit(status)
+
+
 def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
     """Loads the user's own code before `main`, and turns a UserError into one line on stderr and exit status 2."""
 
@@ -93,14 +100,15 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
         try:
             with interruption.watched():
                 jit_cache.keep_programs()
+                processes.join()
                 if flags.FLAGS["import"].value:
                     devices.use_every_core()  # the user's code may start the backend
                 plugins.load(flags.FLAGS["import"].value)
                 main(argv)
         except (UserError, app.UsageError) as error:
-            sys.exit(failed(error))
+            end(failed(error))
         except StorageError as error:
-            sys.exit(failed(error, status=1))
+            end(failed(error, status=1))
         except BrokenPipeError:
             raise
         except OSError as error:  # a picture, a table, standard output
@@ -108,10 +116,18 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
                 raise
             _mute_output()
             place = f"{error.filename} can't" if error.filename else "the output can't"
-            sys.exit(failed(StorageError(f"{place} be written ({error.strerror})."), status=1))
+            end(failed(StorageError(f"{place} be written ({error.strerror})."), status=1))
         except interruption.Interrupted as error:
             print(error, file=sys.stderr)
-            sys.exit(error.status)
+            end(error.status)
+        except Exception as error:
+            if joining.is_lost(error):
+                joining.tell_lost()
+                end(1)
+            if joining.is_joined():
+                traceback.print_exc()
+                joining.leave_at_once(1)
+            raise
 
     return run
 

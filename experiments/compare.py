@@ -19,13 +19,13 @@ from typing import Any
 from absl import flags
 
 import fedwin
-from fedwin import registry
+from fedwin import hosts, registry
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 
-from . import binary, commands, comparison, config_flags, report, table_files
+from . import binary, commands, comparison, config_flags, processes, report, table_files
 
 # Rates and coefficients from a coarse search on this task (seed 100), momentum methods with a smaller step.
 METHODS = (
@@ -151,22 +151,23 @@ def compare(methods, base: Config) -> dict[str, dict]:
     Writes comparison.csv, comparison.md and comparison.png there.
     """
     summaries, configs = {}, planned(methods, base)
-    table_files.check_folder(pathlib.Path(base.out_dir))
+    hosts.agreed(lambda: table_files.check_folder(pathlib.Path(base.out_dir)) if hosts.is_first() else None)
     for method, config in configs.items():
         try:
-            fedwin.check(config)
+            hosts.agreed(lambda config=config: fedwin.check(config))
         except UserError as error:
             raise UserError(f"method '{method}': {error}") from error
     for number, (method, config) in enumerate(configs.items()):
         print(f"[{number + 1}/{len(configs)}]", end=" ", flush=True)
         summaries[method] = fedwin.run(config)
-    comparison.write(pathlib.Path(base.out_dir), summaries, configs)
+    if hosts.is_first():
+        comparison.write(pathlib.Path(base.out_dir), summaries, configs)
     return summaries
 
 
 def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     """Defines the flags of `fedwin train` and --methods."""
-    groups = config_flags.define(known)
+    groups = config_flags.define(known) | processes.define(known)
     told = (
         "A method, e.g. fedavg or 'fedcm:alpha=0.1 --client_lr=0.3'; repeats. Without any: every algorithm, on digits."
     )

@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 import fedwin
+from fedwin import hosts
 from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
 
@@ -77,6 +78,8 @@ def main(config: Config) -> None:
     root = pathlib.Path(config.out_dir or "runs/digits")
     print("Handwritten digits, 100 clients with one class each, 3 per round, 3 local epochs; seeds 0, 1, 2.")
     summaries = {name: fedwin.run(one) for name, one in configs(config).items()}
+    if not hosts.is_first():
+        return
     path = picture(root)
     print("\n" + report.table(summaries))
     print(f"curves: {path}")

@@ -12,13 +12,14 @@ import pathlib
 
 from absl import flags
 
+from fedwin import hosts
 from fedwin.checks import one_of
 from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config
 
-from . import binary, config_flags, grid, sweep_files, sweeping, table_files
+from . import binary, config_flags, grid, processes, sweep_files, sweeping, table_files
 from .comparison_rows import PLAIN
 from .sweep_files import METRICS, Sweep
 
@@ -27,7 +28,7 @@ MAX_RUNS = 200
 
 def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     """Defines the flags of `fedwin train` and those of the grid."""
-    groups = config_flags.define(known)
+    groups = config_flags.define(known) | processes.define(known)
     axis = (
         "An axis, FLAG=VALUE,VALUE, with ';' between values that hold commas; repeats. 'wrap' and 'observe' know none."
     )
@@ -84,6 +85,8 @@ def main(argv: list[str]) -> None:
     folder, configs = planned(base, axes, given.max_runs)
     sweeping.check(configs, given.readout)
     sweep = Sweep(axes, configs, sweeping.run(configs), select, given.readout)
+    if not hosts.is_first():
+        return
     table_files.make_folder(folder)
     sweep_files.write(folder, sweep)
     print("\n" + sweep_files.text(sweep))

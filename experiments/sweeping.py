@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import fedwin
+from fedwin import hosts
 from fedwin.analysis import Interval, mean_interval
 from fedwin.errors import UserError
 from fedwin.registry import nearest
@@ -48,6 +49,23 @@ def check(configs: Mapping[str, Config], readout: str = PLAIN) -> None:
             raise UserError(f"run '{label}': {error}") from error
 
 
+def _there(config: Config) -> dict[str, Any] | None:
+    """Returns the summary of a run that is done, as the process that has the directories sees it.
+
+    Raises:
+      InUse: another process is at it.
+    """
+
+    def look():
+        if not hosts.is_first():
+            return None
+        if (summary := finished(config)) is None:
+            check_free(config.out_dir)
+        return summary
+
+    return hosts.said_by_first(hosts.agreed(look))
+
+
 def run(configs: Mapping[str, Config], say: Say = print, pause: float = PAUSE) -> dict[str, dict[str, Any]]:
     """Runs what is not done yet and returns label -> summary of all.
 
@@ -66,8 +84,7 @@ def run(configs: Mapping[str, Config], say: Say = print, pause: float = PAUSE) -
             if label in done:
                 continue
             try:
-                if (summary := finished(config)) is None:
-                    check_free(config.out_dir)
+                if (summary := _there(config)) is None:
                     say(f"[{number + 1}/{len(configs)}] {label}")
                     summary = fedwin.run(config)
                 done[label] = summary

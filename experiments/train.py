@@ -17,12 +17,12 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.engine import devices
 from fedwin.runs.config import Config
 
-from . import binary, config_flags, dry_run, main_job, report
+from . import binary, config_flags, dry_run, main_job, processes, report
 
 
 def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     """Defines the flags; importing this file from a test or another binary defines none."""
-    groups = config_flags.define(known)
+    groups = config_flags.define(known) | processes.define(known)
     told = "Print every algorithm with its hyper-parameters and costs, and stop; also `fedwin list algorithms`."
     flags.DEFINE_bool("list_algorithms", False, told, flag_values=known)
     told = "Time a few rounds, print what the run would need (memory, rounds, hours), and stop; nothing is written."

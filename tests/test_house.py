@@ -13,7 +13,7 @@ MOST_LINES_OF_A_MODULE = 250
 WINGS = (
     ("errors",),
     ("choices", "papers", "tree"),
-    ("checks", "listing"),
+    ("checks", "hosts", "listing"),
     ("registry",),
     ("keys", "means"),
     ("core",),
@@ -23,7 +23,7 @@ WINGS = (
     ("models",),
     ("observers",),
     ("algorithms", "wrappers"),
-    ("plugins",),
+    ("joining", "plugins"),
     ("residence",),
     ("engine",),
     ("runs",),

@@ -62,6 +62,21 @@ class Store(NamedTuple):
         )
 
 
+class Split(NamedTuple):
+    """Stores of several devices, each of what its own part of every cohort needs; rows count within a device's.
+
+    Attributes:
+      parts: the stores, leaves [devices, ...].
+    """
+
+    parts: Store
+
+    @property
+    def own(self) -> Store:
+        """The store of the device that a part of this belongs to, leaves [1, ...]."""
+        return tree.map(lambda leaf: leaf[0], self.parts)
+
+
 def shares(sizes, total=None) -> np.ndarray:
     """Returns the clients' shares N_i / `total` in jax's float: float32, and float64 where that is enabled.
 

@@ -11,7 +11,7 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 from fedwin import core, tree
-from fedwin.data.store import Store
+from fedwin.data.store import Split, Store
 from fedwin.engine.strategy import AXIS, Strategy
 
 # Leaves of clients' rows up to this size travel between devices in one packet.
@@ -25,13 +25,13 @@ class Shared(NamedTuple):
       down: what the server broadcasts.
       stats: the model's statistics.
       round: completed rounds, int32 [].
-      store: the clients' data.
+      store: the clients' data, on a mesh perhaps split over it.
     """
 
     down: Any
     stats: Any
     round: Any
-    store: Store
+    store: Store | Split
 
 
 class Own(NamedTuple):
@@ -118,15 +118,18 @@ def each(one: Callable, shared, own, strategy: Strategy):
     """
     if strategy.mesh is not None:
         inner = strategy._replace(mesh=None)
+        everywhere, apart = PartitionSpec(), PartitionSpec(AXIS)
+        seen: Any = everywhere
+        if split := isinstance(shared, Shared) and isinstance(shared.store, Split):
+            seen = Shared(everywhere, everywhere, everywhere, apart)
 
         def shard(shared, own):
+            if split:
+                shared = shared._replace(store=shared.store.own)
             sums, rows = each(one, shared, own, inner)
             return lax.psum(sums, AXIS), _all_gather(rows)
 
-        everywhere = PartitionSpec()
-        mapped = jax.shard_map(
-            shard, mesh=strategy.mesh, in_specs=(everywhere, PartitionSpec(AXIS)), out_specs=everywhere, check_vma=False
-        )
+        mapped = jax.shard_map(shard, mesh=strategy.mesh, in_specs=(seen, apart), out_specs=everywhere, check_vma=False)
         return mapped(shared, own)
 
     size = jax.tree.leaves(own)[0].shape[0]

@@ -10,7 +10,8 @@ from jax import lax
 
 from fedwin import tree
 from fedwin.core import Algorithm, Observer
-from fedwin.data.store import Store
+from fedwin.data.store import Split, Store
+from fedwin.engine.placement import replicated
 from fedwin.engine.rounds import Cohorts, RunState, one_round, read_out
 from fedwin.engine.sampling import check_cohort
 from fedwin.engine.strategy import Strategy
@@ -63,7 +64,7 @@ class Dispatch:
     def _measure(self, run: RunState, test):
         return self.probe(read_out(self.algorithm, self.observers, run), test) if self.probe else ()
 
-    def rounds(self, run: RunState, store: Store, cohorts: Cohorts, test, n, flags, n_max: int):
+    def rounds(self, run: RunState, store: Store | Split, cohorts: Cohorts, test, n, flags, n_max: int):
         """The traced function, for lowering it by other means (jax.export); arguments as in a call."""
         self.traces.append(n_max)  # runs once per trace, so that recompilations can be counted
         strategy, rounds_max = self.strategy, cohorts.ids.shape[0]
@@ -90,7 +91,7 @@ class Dispatch:
         return lax.fori_loop(0, n, body, start)
 
     def __call__(
-        self, run: RunState, store: Store, cohorts: Cohorts, test: Any, n: int, flags: Any, n_max: int
+        self, run: RunState, store: Store | Split, cohorts: Cohorts, test: Any, n: int, flags: Any, n_max: int
     ) -> tuple[RunState, Any, Any]:
         """Runs n rounds.
 
@@ -111,9 +112,9 @@ class Dispatch:
         if self._compiled is None:
             # On a mesh, outputs must come back placed as inputs are, or the next dispatch would be compiled anew.
             mesh = self.strategy.mesh
-            placed: dict[str, Any] = (
-                {} if mesh is None else {"out_shardings": (self.strategy.placement(run), None, None)}
-            )
+            placed: dict[str, Any] = {}
+            if mesh is not None:
+                placed["out_shardings"] = (self.strategy.placement(run), replicated(mesh), replicated(mesh))
             self._compiled = jax.jit(
                 self.rounds,
                 donate_argnums=0,

@@ -8,7 +8,7 @@ from jax import lax
 
 from fedwin import tree
 from fedwin.core import Algorithm, Observer, Variables
-from fedwin.data.store import Store
+from fedwin.data.store import Split, Store
 from fedwin.engine.cohort import Own, Shared, each, work
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.first_rows import init_rows
@@ -84,7 +84,15 @@ def _scatter(table, slots, rows):
 
 
 def one_round(
-    algorithm: Algorithm, observers, strategy: Strategy, n_max: int, run: RunState, store: Store, ids, rows, slots
+    algorithm: Algorithm,
+    observers,
+    strategy: Strategy,
+    n_max: int,
+    run: RunState,
+    store: Store | Split,
+    ids,
+    rows,
+    slots,
 ) -> tuple[RunState, dict[str, Any]]:
     """Runs one round on a cohort.
 

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
+from fedwin import hosts
 from fedwin.engine import placement
 from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
@@ -61,7 +62,32 @@ class Strategy(NamedTuple):
         """Puts values on the strategy's devices: as `shardings` says, else a copy on each."""
         if self.mesh is None:
             return jax.device_put(values)
-        return jax.device_put(values, shardings if shardings is not None else placement.replicated(self.mesh))
+        return hosts.place(values, shardings if shardings is not None else placement.replicated(self.mesh))
+
+    @property
+    def own_places(self) -> list[int]:
+        """Places in the mesh of the devices that belong to this process."""
+        if self.mesh is None:
+            return [0]
+        return [n for n, device in enumerate(self.mesh.devices.flat) if device.process_index == jax.process_index()]
+
+    def place_split(self, parts: dict[int, Any]):
+        """Puts a tree of its own on each device of this process: place in the mesh -> tree; leaves become [D, ...]."""
+        devices = list(self.mesh.devices.flat)
+        sharding = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(AXIS))
+
+        def together(*leaves):
+            pieces = [jax.device_put(np.asarray(leaf)[None], devices[n]) for n, leaf in zip(parts, leaves, strict=True)]
+            shape = (len(devices), *pieces[0].shape[1:])
+            return jax.make_array_from_single_device_arrays(shape, sharding, pieces)
+
+        return jax.tree.map(together, *parts.values())
+
+    def jit(self, function):
+        """Returns a compiled function whose results are whole on every device, so that every process can read them."""
+        if self.mesh is None:
+            return jax.jit(function)
+        return jax.jit(function, out_shardings=placement.replicated(self.mesh))
 
 
 def make_mesh(devices: int | None = None):
@@ -74,6 +100,11 @@ def make_mesh(devices: int | None = None):
     devices = devices or len(available)
     if devices < 0:
         raise UserError(f"strategy: devices={devices} must be at least 1, or 0 for all.")
+    if hosts.count() > 1 and devices != len(available):
+        raise UserError(
+            f"strategy: devices={devices}, but the {hosts.count()} processes have {len(available)} together; "
+            f"several processes use all of them."
+        )
     if devices > len(available):
         raise UserError(
             f"strategy: devices={devices}, but jax sees {len(available)}; lower it in a new run, "

@@ -7,7 +7,7 @@ the dispatch after it, `close()`.
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ from fedwin import tree
 from fedwin.data.federation import Federation
 from fedwin.data.integrity import check_arrays
 from fedwin.data.reader import ExampleSource, Images
-from fedwin.data.store import Store, make_store, shares
+from fedwin.data.store import Split, Store, make_store, shares
 from fedwin.residence.addresses import distinct, places
 
 # Above this many bytes of examples a run streams, unless --examples says otherwise.
@@ -112,15 +112,18 @@ def _in_background(function: Callable, *args) -> concurrent.futures.Future:
 class Streamed:
     """Packs the examples of a dispatch's clients and places them on the device, the next dispatch's while one trains.
 
-    Addresses inside the Store are rows of the dispatch's clients, so algorithms can't tell it from a resident one. A
+    Addresses inside the Store are rows of the dispatch's clients, so algorithms can't tell it from a resident one. Of
+    several devices each gets the examples of its own part of every cohort, and a process reads those of its devices. A
     packed cache is compared with its checksums beside the training.
 
     Args:
       federation: whose examples.
       width: padded clients per round.
       rounds: the most rounds of a dispatch that is asked for.
-      place: puts a Store of host arrays on the devices.
-      dispatch_bytes: examples of a usual dispatch, all copies together.
+      place: puts a Store of host arrays on the device; of several devices a dict place in the mesh -> Store.
+      dispatch_bytes: examples of a usual dispatch on one device.
+      devices: that share a cohort.
+      own: places in the mesh of this process's devices.
 
     Attributes:
       rounds: the most rounds of a dispatch.
@@ -134,10 +137,13 @@ class Streamed:
         federation: Federation,
         width: int,
         rounds: int,
-        place: Callable[[Store], Store] = lambda store: store,
+        place: Callable = lambda store: store,
         dispatch_bytes: int = DISPATCH_BYTES,
+        devices: int = 1,
+        own: Sequence[int] = (0,),
     ):
-        self.federation, self.place = federation, place
+        self.federation, self.place, self.devices, self.own = federation, place, devices, own
+        width //= devices
         self.sizes = federation.sizes
         self.example_bytes = example_bytes(federation)
         per_round = width * self.sizes.mean() * self.example_bytes
@@ -165,7 +171,7 @@ class Streamed:
         if ids.tobytes() not in self._expected:
             self._expected[ids.tobytes()] = self.ahead.submit(self._pack, ids)
 
-    def take(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
+    def take(self, ids: np.ndarray) -> tuple[Store | Split, np.ndarray]:
         """Returns the placed Store and every client's row of it, int32 in the shape of `ids`; waits for it.
 
         Raises:
@@ -179,22 +185,32 @@ class Streamed:
         self.waited += time.monotonic() - begun
         return found
 
-    def _pack(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
+    def _pack(self, ids: np.ndarray) -> tuple[Store | Split, np.ndarray]:
+        """Reads the examples of clients [R, C]; each device has its part of the C."""
+        parts = np.split(ids, self.devices, axis=-1)
+        clients = [distinct(part) for part in parts]
+        # The same room everywhere: the devices run one program.
+        need = max(int(self.sizes[some].sum()) for some in clients)
+        capacity = next(c for c in self.capacities if c >= need)
+        rows = np.concatenate([places(part, some, 0) for part, some in zip(parts, clients, strict=True)], -1)
+        if self.devices == 1:
+            return self.place(self._store(clients[0], capacity)), rows
+        return Split(self.place({n: self._store(clients[n], capacity) for n in self.own})), rows
+
+    def _store(self, clients: np.ndarray, capacity: int) -> Store:
+        """Reads the examples of some clients."""
         partition = self.federation.partition
-        unique = distinct(ids)
-        order = np.concatenate([partition.client(k) for k in unique]) if len(unique) else np.zeros(0, np.int32)
+        order = np.concatenate([partition.client(k) for k in clients]) if len(clients) else np.zeros(0, np.int32)
         sizes = np.zeros(self.clients, np.int64)
-        sizes[: len(unique)] = self.sizes[unique]
-        picked = np.resize(unique, self.clients) if len(unique) else np.zeros(self.clients, int)
-        capacity = next(c for c in self.capacities if c >= len(order))
-        store = make_store(
+        sizes[: len(clients)] = self.sizes[clients]
+        picked = np.resize(clients, self.clients) if len(clients) else np.zeros(self.clients, int)
+        return make_store(
             self.source.finish(self.source.pending(order, capacity)),
             sizes,
             order=np.arange(capacity, dtype=np.int32),
             info=jax.tree.map(lambda leaf: leaf[picked], self.federation.info),
             weight=self.weight[picked],
         )
-        return self.place(store), places(ids, unique, 0)
 
     def close(self) -> None:
         """Stops the threads."""
@@ -226,7 +242,9 @@ def examples_of(federation: Federation, choice: str, strategy, clients_per_round
     """
     if not should_stream(federation, choice):
         return Resident(federation, strategy.place, shared)
-    # CPU devices hold their copies in one memory.
+    # CPU devices have one memory.
     copies = strategy.num_devices if jax.default_backend() == "cpu" else 1
     width = strategy.multiple(clients_per_round)
-    return Streamed(federation, width, rounds, strategy.place, DISPATCH_BYTES // copies)
+    place = strategy.place if strategy.mesh is None else strategy.place_split
+    devices, own = strategy.num_devices, strategy.own_places
+    return Streamed(federation, width, rounds, place, DISPATCH_BYTES // copies, devices, own)

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fedwin import hosts
 from fedwin.residence.addresses import distinct, places
 from fedwin.residence.first_rows import FirstRows
 from fedwin.residence.generations import FiledLeaf, Generation, layout_of
@@ -99,7 +100,7 @@ class FileRows:
         """Starts to write the rows back after a dispatch."""
         self._finish()
         # Views: this table is not donated, `take` puts another in its place.
-        self._back = [np.asarray(leaf)[: len(self._lent)] for leaf in jax.tree.leaves(run.table)]
+        self._back = [np.asarray(leaf)[: len(self._lent)] for leaf in jax.tree.leaves(hosts.whole(run.table))]
         self._written = self._thread.submit(self.store.write, self._lent, self._back)
 
     def _finish(self) -> None:

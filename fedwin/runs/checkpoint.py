@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
+from fedwin import hosts
 from fedwin.errors import UserError
 from fedwin.residence.generations import Generation, Mark
 from fedwin.runs.migrations import migrated
@@ -92,6 +93,14 @@ def from_leaves(leaves: dict[str, np.ndarray], template):
     return jax.tree.unflatten(treedef, values)
 
 
+def _alone() -> ocp.options.MultiprocessingOptions:
+    """What orbax must know where other processes compute the same run: this one reads and writes without them."""
+    if hosts.count() == 1:
+        return ocp.options.MultiprocessingOptions()
+    me = jax.process_index()
+    return ocp.options.MultiprocessingOptions(primary_host=me, active_processes={me})
+
+
 _MARKED = {f"table.{name}" for name in Mark._fields if name != "total"}
 
 
@@ -129,8 +138,13 @@ class Checkpoints:
         if self._manager is None:
             policies = ocp.checkpoint_managers
             stays = policies.AnyPreservationPolicy([policies.LatestN(self.keep), policies.CustomSteps(self.stay)])
+            self.directory.mkdir(parents=True, exist_ok=True)
             options = ocp.CheckpointManagerOptions(
-                preservation_policy=stays, create=True, cleanup_tmp_directories=True, enable_async_checkpointing=False
+                preservation_policy=stays,
+                create=hosts.count() == 1,
+                cleanup_tmp_directories=True,
+                enable_async_checkpointing=False,
+                multiprocessing_options=_alone(),
             )
             self._manager = ocp.CheckpointManager(self.directory, options=options)
         return self._manager
@@ -175,7 +189,10 @@ class Checkpoints:
         where = self.shown / str(round)
         wanted = ocp.args.Composite(run=ocp.args.StandardRestore(), about=ocp.args.JsonRestore())
         try:
-            with quiet(), ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
+            handler = ocp.CompositeCheckpointHandler(
+                composite_options=ocp.CompositeOptions(multiprocessing_options=_alone())
+            )
+            with quiet(), ocp.Checkpointer(handler, multiprocessing_options=_alone()) as reader:
                 items = reader.restore(self.directory / str(round), args=wanted)
             leaves = {name: np.array(value, copy=True) for name, value in items["run"].items()}
             about = dict(items["about"])

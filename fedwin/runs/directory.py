@@ -226,6 +226,6 @@ def write_config(directory: pathlib.Path, config: Config, about: Identity, verif
         **({"initial": about.initial} if about.initial else {}),
         "fingerprint": about.fingerprint,
         "versions": versions(),
-        "device": f"{about.device} x{jax.local_device_count()}",
+        "device": f"{about.device} x{jax.device_count()}",
     }
     write_json(directory / "config.json", sealed(plain(said)))

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from fedwin import hosts
 from fedwin.runs import interruption
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.logbook import LinesHash, Logbook
@@ -111,7 +112,7 @@ class Journal:
             "diverged_at": self.diverged_at,
             "evaluations": self._hash.value,
         }
-        self.checkpoints.save(completed, self.rows.checkpointed(run), about)
+        self.checkpoints.save(completed, self.rows.checkpointed(hosts.whole(run)), about)
         self.rows.keep()
         self._saved = completed
         if (watch := interruption.active()) is not None:
@@ -131,8 +132,10 @@ class Journal:
           ended: the seed ends here because it diverged.
         """
         watch = interruption.active()
-        if watch is None or watch.requested is None or self.checkpoints is None:
+        heard = hosts.numbers(0 if watch is None else watch.requested or 0).max()
+        if watch is None or not heard or self.checkpoints is None:
             return
+        watch.ask(int(heard))
         if ended:  # by divergence: such a state is no place to resume from
             raise interruption.Interrupted(watch.requested, "interrupted; the same command resumes.")
         if self._saved != completed:

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from fedwin import engine, tree
+from fedwin import engine, hosts, tree
 from fedwin.engine import evaluate, validation
 from fedwin.engine.communication import Bytes
 from fedwin.engine.placement import AXIS
@@ -13,6 +13,7 @@ from fedwin.residence.examples import Resident, examples_of
 from fedwin.residence.file_rows import FileRows
 from fedwin.residence.first_rows import FirstRows, row_shapes
 from fedwin.residence.generations import layout_of
+from fedwin.residence.lent_rows import LentRows
 from fedwin.residence.rows import DeviceRows, HostRows
 from fedwin.runs.build import Trial, seed_keys
 from fedwin.runs.checkpoint import ROWS, Checkpoints
@@ -45,8 +46,8 @@ class Program:
         else:
             probe = evaluate.make_probe(trial.model, trial.normalise, evaluate.measure_of(dataset), strategy)
         self.dispatch = engine.Dispatch(trial.algorithm, trial.observers, strategy, probe)
-        self._read_out = jax.jit(lambda run: engine.read_out(trial.algorithm, trial.observers, run))
-        self._probe = jax.jit(probe)
+        self._read_out = strategy.jit(lambda run: engine.read_out(trial.algorithm, trial.observers, run))
+        self._probe = strategy.jit(probe)
         batches = evaluate.batches(test, config.eval_batch_size, strategy.num_devices)
         self.test = strategy.place(batches, _batch_sharding(strategy))
         self._examples = None
@@ -99,16 +100,19 @@ class Program:
           run: its state before the first round.
           slots: rows of the table in the state.
           kind: where all rows live: 'device', 'host' or 'file'.
-          checkpoints: the seed's; a file of rows is beside them.
+          checkpoints: the seed's; a file of rows is beside them. Of several processes the first one's only.
         """
         clients, strategy = self.trial.setting.num_clients, self.strategy
         if kind == "device":
             return DeviceRows(clients)
 
         def place(table, run):
+            table = hosts.from_first(table)
             return strategy.place(table, None if strategy.mesh is None else strategy.placement(run).table)
 
         algorithm, key = self.trial.algorithm, seed_keys(seed)["init"]
+        if not hosts.is_first():
+            return LentRows(row_shapes(algorithm, run.params), slots, place)
         if kind == "host":
             return HostRows(algorithm, run.params, clients, slots, key, place)
         row = row_shapes(algorithm, run.params)

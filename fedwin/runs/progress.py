@@ -5,6 +5,8 @@ import time
 
 import jax.monitoring
 
+from fedwin import hosts
+
 # Seconds that a dispatch may last on a terminal, whose bar should move, and elsewhere: a process that is told to end
 # within 30 s, as by SLURM's SIGTERM, can finish it and save.
 PATIENCE = {True: 2.0, False: 10.0}
@@ -55,10 +57,11 @@ class Pace:
         self._per_round: list[float] = []
 
     def wish(self) -> int:
-        """Returns the rounds that the next dispatch to be planned should hold."""
-        if not self._per_round:
-            return 1
-        return max(1, min(self.most, int(PLANNED * self.patience / max(*self._per_round, 1e-9))))
+        """Returns the rounds that the next dispatch to be planned should hold; the same in all processes."""
+        mine = 1
+        if self._per_round:
+            mine = max(1, min(self.most, int(PLANNED * self.patience / max(*self._per_round, 1e-9))))
+        return int(hosts.numbers(mine)[0, 0])
 
     def took(self, rounds: int, seconds: float) -> None:
         """Tells how long a dispatch took without compilation."""

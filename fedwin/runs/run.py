@@ -5,34 +5,37 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fedwin import plugins
+from fedwin import hosts, plugins
 from fedwin.data import Dataset
 from fedwin.engine.communication import Bytes
 from fedwin.engine.evaluate import held_out
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
-from fedwin.runs import identity, strategy_choice
+from fedwin.runs import identity, strategy_choice, together
+from fedwin.runs.beginning import beginning
 from fedwin.runs.build import Trial, prepare
-from fedwin.runs.checkpoint import Checkpoints, from_leaves
+from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.estimate import available, estimate
-from fedwin.runs.fork import check_fork, fork_round, forked
+from fedwin.runs.fork import check_fork
 from fedwin.runs.journal import Journal
 from fedwin.runs.lock import check_free
 from fedwin.runs.logbook import Logbook, read_lines
 from fedwin.runs.loop import Parts, Result, train_seed
 from fedwin.runs.objects import check_objects
 from fedwin.runs.program import Program
-from fedwin.runs.resume import newest
 from fedwin.runs.schedule import CohortSchedule
 from fedwin.runs.storage import write_json
 from fedwin.runs.summary import summarise
+from fedwin.runs.together import Elsewhere
 
 Say = Callable[[str], None]
 
 
 def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, model: Any = None) -> dict[str, Any]:
     """Starts the run of a Config, or resumes it, and returns its summary, which is also written to summary.json.
+
+    Of several processes (fedwin.joining) all call this with the same flags; the first one has the directory.
 
     Args:
       config: what to run.
@@ -43,20 +46,41 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
     Raises:
       UserError: anything wrong in it, before compilation.
     """
+    quiet = quiet or not hosts.is_first()
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
-    trial, directory, known, imports, bytes_per_client = checked(config, dataset, model)
+    together.check_flags(config)
+    trial, directory, known, imports, bytes_per_client = hosts.agreed(lambda: checked(config, dataset, model))
     config = trial.config
-    test = held_out(trial.dataset, config.eval_examples)
-    with directories.opened(directory), contextlib.closing(Logbook(directory)) as logbook:
-        known = directories.load(config, directory)  # another process may have been there until just now
+    test = hosts.agreed(lambda: held_out(trial.dataset, config.eval_examples))
+    with contextlib.ExitStack() as held:
+        logbook, known = hosts.agreed(lambda: _entered(config, directory, held))
         strategy = strategy_choice.chosen(config, trial, known, say)
-        about = _settled(directory, trial, known, str(strategy), imports, say)
+        about = hosts.agreed(lambda: _settled(directory, trial, known, str(strategy), imports, say))
+        together.check_identity(about.fingerprint)
         _introduce(directory, trial, str(strategy), about.fingerprint, say)
         program = Program(trial, strategy, test, bytes_per_client)
         results = {seed: _seed(program, seed, directory, logbook, quiet, say) for seed in config.seeds}
-        lines = read_lines(directory / "metrics.jsonl")
-        summary = summarise(config, results, lines, about.fingerprint, len(program.dispatch.traces))
-        write_json(directory / "summary.json", summary)
+        summary = hosts.agreed(lambda: _summary(program, results, directory, about.fingerprint))
+    return hosts.said_by_first(summary)
+
+
+def _entered(
+    config: Config, directory: pathlib.Path, held: contextlib.ExitStack
+) -> tuple[Logbook | None, directories.Known | None]:
+    """Opens the run's directory in the process that has it; returns its logbook and what config.json says."""
+    if not hosts.is_first():
+        return None, None
+    held.enter_context(directories.opened(directory))
+    logbook = held.enter_context(contextlib.closing(Logbook(directory)))
+    return logbook, directories.load(config, directory)  # another process may have been there until just now
+
+
+def _summary(program: Program, results: dict[int, Result], directory: pathlib.Path, fingerprint: str) -> dict[str, Any]:
+    if not hosts.is_first():
+        return {}
+    lines = read_lines(directory / "metrics.jsonl")
+    summary = summarise(program.trial.config, results, lines, fingerprint, len(program.dispatch.traces))
+    write_json(directory / "summary.json", summary)
     return summary
 
 
@@ -102,16 +126,16 @@ def checked(config: Config, dataset: Dataset | None, model: Any) -> Checked:
     """
     check_objects(config, dataset, model)
     imports = plugins.load(config.imports)
-    if config.out_dir:
+    if config.out_dir and hosts.is_first():
         check_free(config.out_dir)
     strategy_choice.check(config.strategy)
     trial = prepare(config, dataset, model)
     config = trial.config
     directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
-    known = directories.load(config, directory)
+    known = directories.load(config, directory) if hosts.is_first() else None
     bytes_per_client = trial.rehearse()
     estimate(trial, strategy_choice.planned(config, known)).check(available())
-    if known is None and config.fork_from:
+    if known is None and config.fork_from and hosts.is_first():
         check_fork(trial)
     return Checked(trial, directory, known, imports, bytes_per_client)
 
@@ -122,6 +146,8 @@ def _settled(directory, trial: Trial, known, strategy: str, imports: dict[str, s
     hashes = identity.data_hashes(trial.federations)
     initial = {str(seed): taken.digest for seed, taken in trial.initial.items()}
     about = identity.identity(config, hashes, strategy, imports, initial)
+    if not hosts.is_first():
+        return about
     if known is None:
         directories.write_config(directory, config, about, trial.dataset.verified, trial.model.name)
     elif known.identity.data != hashes:
@@ -149,15 +175,16 @@ def _introduce(directory, trial: Trial, strategy: str, fingerprint: str, say: Sa
     )
 
 
-def _seed(program: Program, seed: int, directory: pathlib.Path, logbook: Logbook, quiet: bool, say: Say) -> Result:
+def _seed(
+    program: Program, seed: int, directory: pathlib.Path, logbook: Logbook | None, quiet: bool, say: Say
+) -> Result:
     """Trains one seed, from its newest checkpoint if there is one."""
     config = program.trial.config
     where = directory / "checkpoints" / f"seed_{seed}"
     with contextlib.ExitStack() as closed:
         examples = closed.enter_context(contextlib.closing(program.examples(seed)))
-        checkpoints = closed.enter_context(
-            contextlib.closing(Checkpoints(where, config.keep_checkpoints, config.keep_rounds))
-        )
+        own = Checkpoints(where, config.keep_checkpoints, config.keep_rounds) if hosts.is_first() else Elsewhere()
+        checkpoints = closed.enter_context(contextlib.closing(own))
         result = _trained(program, seed, examples, checkpoints, logbook, quiet, say, closed)
     if examples.waited:
         say(f"seed {seed}: {examples.waited:.2f} s of {result.seconds:.1f} s were spent waiting for examples")
@@ -165,27 +192,15 @@ def _seed(program: Program, seed: int, directory: pathlib.Path, logbook: Logbook
     return result
 
 
-def _trained(
-    program: Program, seed: int, examples, checkpoints: Checkpoints, logbook: Logbook, quiet, say, closed
-) -> Result:
+def _trained(program: Program, seed: int, examples, checkpoints, logbook: Logbook | None, quiet, say, closed) -> Result:
     trial, config, strategy = program.trial, program.trial.config, program.strategy
     schedule = trial.schedule.with_dispatches_of(examples.rounds)
     slots, kind = program.slots(schedule.rounds_per_dispatch)
     say(f"seed {seed}: {estimate(trial, strategy, seed)}")
     run = trial.start(seed, slots)
     rows = closed.enter_context(contextlib.closing(program.rows(seed, run, slots, kind, checkpoints)))
-    saved = newest(checkpoints, schedule, logbook.lines(seed), seed, fork_round(config))
-    about: dict[str, Any] = {}
-    if saved is not None:
-        leaves, about = saved
-        run = rows.restored(from_leaves(leaves, rows.template(run, leaves)), run)
-        if int(run.round) < config.num_rounds:
-            say(f"seed {seed}: resuming after round {int(run.round)}")
-    elif config.fork_from:
-        run = forked(trial, seed, run, slots, rows, say)
-    elif trial.initial:
-        say(f"seed {seed}: begins with {trial.initial[seed]}")
-    logbook.truncate_after(seed, int(run.round) if saved is not None else -1)
+    run, saved, _ = beginning(program, seed, slots, rows, checkpoints, logbook, run, say)
+    about = saved or {}
     run = strategy.place(run, strategy.placement(run))
     down, up = (config.clients_per_round * each for each in program.bytes_per_client)
     journal = Journal(

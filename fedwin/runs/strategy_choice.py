@@ -6,7 +6,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from fedwin import engine
+from fedwin import engine, hosts
 from fedwin.engine import sampling
 from fedwin.engine.strategy import STRATEGIES, Strategy, default_name
 from fedwin.errors import UserError
@@ -39,16 +39,31 @@ def check(name: str) -> None:
 def resolve(name: str, clients_per_round: int | None = None) -> Strategy:
     """Returns the strategy that `name` means on this machine ('default' = the measured table)."""
     if name == "default":
-        # A device without a client would only hold another copy of everything.
-        devices = min(jax.local_device_count(), clients_per_round or jax.local_device_count())
+        # A device without a client would only hold another copy of everything; but no process can be left out.
+        devices = jax.device_count()
+        if hosts.count() == 1:
+            devices = min(devices, clients_per_round or devices)
         name = default_name(jax.default_backend(), devices)
-    return STRATEGIES.build(name)
+    strategy = STRATEGIES.build(name)
+    if hosts.count() > 1 and strategy.mesh is None:
+        raise UserError(f"strategy={name} uses one device; {hosts.count()} processes need --strategy=sharded.")
+    return strategy
 
 
 def planned(config: Config, known) -> Strategy:
     """Returns what `chosen` will, without timing; for 'auto' the strategy that needs the least memory."""
-    name = config.strategy if known is None else known.identity.strategy
-    return resolve("chunked:k=1" if name == "auto" else name, config.clients_per_round)
+    if known is not None:
+        return _resumed(config, known.identity.strategy)
+    one_by_one = "chunked:k=1" if hosts.count() == 1 else "sharded:k=1"
+    return resolve(one_by_one if config.strategy == "auto" else config.strategy, config.clients_per_round)
+
+
+def _resumed(config: Config, began: str) -> Strategy:
+    """Returns the strategy that a run began with, or what --strategy means where its devices are not there."""
+    try:
+        return resolve(began, config.clients_per_round)
+    except UserError:
+        return resolve("default" if config.strategy == "auto" else config.strategy, config.clients_per_round)
 
 
 def chosen(config: Config, trial: Trial, known, say: Callable[[str], None]) -> Strategy:
@@ -57,19 +72,21 @@ def chosen(config: Config, trial: Trial, known, say: Callable[[str], None]) -> S
     Args:
       config: the flags.
       trial: what runs.
-      known: the contents of config.json, None for a new run.
+      known: the contents of config.json, None for a new run, and in processes that have no run directory.
       say: prints a line.
     """
-    if known is not None:
-        name = known.identity.strategy
-    else:
-        name = fastest(trial, say) if config.strategy == "auto" else config.strategy
+    began = hosts.said_by_first(None if known is None else known.identity.strategy)
+    if began is not None:
+        return _resumed(config, began)
+    name = hosts.said_by_first(fastest(trial, say)) if config.strategy == "auto" else config.strategy
     return resolve(name, config.clients_per_round)
 
 
 def candidates(clients: int, devices: int) -> list[str]:
     """Returns the strategies worth timing for cohorts of so many clients."""
     names = ["chunked:k=1", "vmapped"] + [f"chunked:k={k}" for k in (4, 16) if k < clients]
+    if hosts.count() > 1:
+        names = []
     if devices > 1:
         names += [f"sharded:devices={devices},k=1", f"sharded:devices={devices},k=0"]
     return names
@@ -79,8 +96,9 @@ def fastest(trial: Trial, say: Callable[[str], None]) -> str:
     """Times a few rounds under every strategy that fits this machine and returns the name of the fastest."""
     seconds = {}
     room = available()
-    for name in candidates(trial.config.clients_per_round, jax.local_device_count()):
-        if name != "chunked:k=1" and not estimate(trial, STRATEGIES.build(name)).fits(room):
+    names = candidates(trial.config.clients_per_round, jax.device_count())
+    for name in names:
+        if name != names[0] and not estimate(trial, STRATEGIES.build(name)).fits(room):
             say(f"strategy {name}: needs more memory than there is")
             continue
         seconds[name] = _seconds_per_round(trial, STRATEGIES.build(name))

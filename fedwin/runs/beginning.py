@@ -1,0 +1,76 @@
+"""What a seed begins with: its newest checkpoint, another run's, or a fresh state."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fedwin import hosts
+from fedwin.residence.rows import DeviceRows
+from fedwin.runs.checkpoint import from_leaves
+from fedwin.runs.fork import fork_round, forked
+from fedwin.runs.logbook import Logbook
+from fedwin.runs.program import Program
+from fedwin.runs.resume import newest
+
+
+class Beginning(NamedTuple):
+    """A state to train from.
+
+    Attributes:
+      run: it, not placed.
+      about: what the checkpoint that it comes from says besides; None without one.
+      fresh: whether it is the state that every process makes of the seed.
+    """
+
+    run: Any
+    about: dict[str, Any] | None
+    fresh: bool
+
+
+def beginning(
+    program: Program, seed: int, slots: int, rows, checkpoints, logbook: Logbook | None, fresh, say: Callable
+) -> Beginning:
+    """Returns what a seed begins with, the same in all processes; removes evaluations that come after it.
+
+    Args:
+      program: what is run.
+      seed: whose state.
+      slots: rows of the client table in the state.
+      rows: the residence of the clients' rows.
+      checkpoints: the seed's.
+      logbook: None in a process that has no run directory.
+      fresh: its state before the first round.
+      say: prints a line.
+
+    Raises:
+      UserError: there are checkpoints and none can be used, or the other run does not fit.
+    """
+    found = hosts.agreed(lambda: _found(program, seed, slots, rows, checkpoints, logbook, fresh, say))
+    if hosts.count() == 1:
+        return found
+    about, is_fresh = hosts.said_by_first((found.about, found.fresh))
+    if is_fresh:
+        return found
+    # Rows that are not on the devices stay with their owner.
+    kept = found.run if isinstance(rows, DeviceRows) else found.run._replace(table=())
+    run = hosts.from_first(kept)
+    return Beginning(run if kept is found.run else run._replace(table=fresh.table), about, False)
+
+
+def _found(program: Program, seed: int, slots: int, rows, checkpoints, logbook, fresh, say) -> Beginning:
+    trial, config = program.trial, program.trial.config
+    if logbook is None:
+        return Beginning(fresh, None, True)
+    saved = newest(checkpoints, trial.schedule, logbook.lines(seed), seed, fork_round(config))
+    if saved is not None:
+        leaves, about = saved
+        found = Beginning(rows.restored(from_leaves(leaves, rows.template(fresh, leaves)), fresh), about, False)
+        if int(found.run.round) < config.num_rounds:
+            say(f"seed {seed}: resuming after round {int(found.run.round)}")
+    elif config.fork_from:
+        found = Beginning(forked(trial, seed, fresh, slots, rows, say), None, False)
+    else:
+        found = Beginning(fresh, None, True)
+        if trial.initial:
+            say(f"seed {seed}: begins with {trial.initial[seed]}")
+    logbook.truncate_after(seed, int(found.run.round) if saved is not None else -1)
+    return found

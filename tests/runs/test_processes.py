@@ -1,0 +1,146 @@
+"""Several real processes compute one run: the same bits in every layout, whoever is killed on the way."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import fedwin
+from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.logbook import read_lines
+
+ROOT = pathlib.Path(__file__).parents[2]
+SETTING = dict(
+    dataset="digits",
+    partition="dirichlet:alpha=0",
+    num_clients=20,
+    model="digits_mlp",
+    algorithm="scaffold",
+    num_rounds=200,
+    clients_per_round=3,
+    local_epochs=1,
+    batch_size=16,
+    observe=["wima:window=20"],
+    eval_every=10,
+    final_evals=20,
+    checkpoint_every=20,
+    rounds_per_dispatch=20,
+)
+# Seconds within which processes end whose companion was killed.
+PATIENCE = 60
+
+
+def flags(**setting):
+    words = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in setting.items()}
+    return [f"--{name}={value}" for name, value in words.items()]
+
+
+class Processes:
+    """Starts `count` processes of `fedwin train` that compute one run.
+
+    Args:
+      count: how many.
+      directory: of the run; what they print is beside it.
+      devices: of each.
+      own: process -> flags of its own.
+      setting: flags of all.
+    """
+
+    def __init__(self, count, directory, *, devices=1, own=None, binary="train", **setting):
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = free.getsockname()[1]
+        more = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
+        self.said = [directory.parent / f"{directory.name}_{process}.txt" for process in range(count)]
+        self.started = []
+        for process, path in enumerate(self.said):
+            line = [sys.executable, "-m", f"experiments.{binary}", f"--out_dir={directory}", f"--process_id={process}"]
+            line += [f"--coordinator_address=localhost:{port}", f"--num_processes={count}"]
+            line += flags(**SETTING | setting) + (own or {}).get(process, [])
+            with open(path, "w") as file:
+                self.started.append(
+                    subprocess.Popen(line, cwd=ROOT, env=os.environ | more, stdout=subprocess.DEVNULL, stderr=file)
+                )
+
+    def ended(self, timeout=300):
+        """Waits for all; returns their exit statuses."""
+        end = time.monotonic() + timeout
+        return [process.wait(max(end - time.monotonic(), 0.1)) for process in self.started]
+
+    def errors(self, process):
+        """Returns what a process said besides its progress."""
+        time.sleep(0.2)  # what it wrote last goes through another process
+        lines = self.said[process].read_text().splitlines()
+        return [line for line in lines if line and not line.startswith(("seed ", "[Gloo]"))]
+
+
+def at_round(directory, round):
+    where, end = directory / "checkpoints" / "seed_0" / str(round), time.monotonic() + 300
+    while not where.is_dir():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def lines(directory):
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in read_lines(directory / "metrics.jsonl")]
+
+
+def leaves(directory):
+    return Checkpoints(directory / "checkpoints" / "seed_0").load(SETTING["num_rounds"])[0]
+
+
+def assert_same_bits(one, other):
+    assert lines(one) == lines(other)
+    assert_same_leaves(leaves(one), leaves(other))
+
+
+def assert_same_leaves(these, those):
+    # Rows of clients that never took part are in the checkpoints of a table on the device alone.
+    kept = [np.searchsorted(mine["table.ids"], those["table.ids"]) for mine in (these,)][0]
+    for name, value in those.items():
+        mine = np.asarray(these[name])
+        mine = mine[kept] if name.startswith("table.") and mine.ndim else mine
+        assert mine.tobytes() == np.asarray(value).tobytes(), name
+
+
+def assert_one_line(processes, process):
+    errors = processes.errors(process)
+    assert len(errors) == 1 and "another process of this run has ended; the same command" in errors[0], errors
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """The run by one process with two devices."""
+    directory = tmp_path_factory.mktemp("one") / "run"
+    fedwin.run(fedwin.Config(**SETTING, out_dir=str(directory)), quiet=True)
+    return directory
+
+
+def test_a_killed_process_ends_the_other_and_the_resumed_run_has_the_bits_of_one_process(one_process, tmp_path):
+    directory = tmp_path / "run"
+    killed = Processes(2, directory, table="host")
+    at_round(directory, 40)
+    killed.started[1].kill()
+    begun = time.monotonic()
+    assert killed.ended(PATIENCE)[0] == 1 and time.monotonic() - begun < PATIENCE
+    assert_one_line(killed, 0)
+    assert not (directory / "summary.json").exists()
+    again = Processes(2, directory, table="host")
+    assert again.ended() == [0, 0], again.errors(0) + again.errors(1)
+    assert again.errors(0) == again.errors(1) == []
+    assert_same_bits(one_process, directory)
+
+
+def test_what_one_process_refuses_ends_all_with_one_line(tmp_path):
+    started = Processes(2, tmp_path / "run", own={1: ["--client_lr=3"]})
+    assert started.ended() == [2, 2]
+    for process in (0, 1):
+        (line,) = started.errors(process)
+        assert line.startswith("error: process 1 was started with --client_lr=3") and "give all the same flags" in line
+    assert not (tmp_path / "run").exists()
