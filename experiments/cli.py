@@ -18,6 +18,7 @@ WORDS = {
     "prepare": ("prepare", "download, verify and pack a data set"),
     "citation": ("cite", "print the BibTeX of methods, or of all that a run used"),
     "bench": ("bench", "time fedwin against FedJAX, PyTorch and pfl-research"),
+    "scaling": ("scaling", "count what devices exchange in a round, and model how it scales"),
     "stream_demo": ("stream_demo", "train on more images than the memory holds"),
 }
 

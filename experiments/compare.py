@@ -11,6 +11,7 @@ All flags of `fedwin train` apply to every method; a method may be followed by f
 """
 
 import dataclasses
+import functools
 import pathlib
 import shlex
 from collections.abc import Iterable
@@ -154,7 +155,7 @@ def compare(methods, base: Config) -> dict[str, dict]:
     hosts.agreed(lambda: table_files.check_folder(pathlib.Path(base.out_dir)) if hosts.is_first() else None)
     for method, config in configs.items():
         try:
-            hosts.agreed(lambda config=config: fedwin.check(config))
+            hosts.agreed(functools.partial(fedwin.check, config))
         except UserError as error:
             raise UserError(f"method '{method}': {error}") from error
     for number, (method, config) in enumerate(configs.items()):

@@ -67,6 +67,8 @@ def join(address: str | None = None, num_processes: int | None = None, process_i
     if all(given):
         _check(address, num_processes, process_id)
     _filter_stderr()
+    # It would take SIGTERM from runs.interruption, and act on it without saving.
+    jax.config.update("jax_enable_preemption_service", False)
     # The default on a CPU knows one process only.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:

@@ -62,6 +62,7 @@ def work(client_part: Callable, weighting: str, n_max: int) -> Callable:
     """
 
     def one(shared: Shared, own: Own):
+        assert isinstance(shared.store, Store)
         present = own.id >= 0
         client = shared.store.client(
             id=own.id,
@@ -121,7 +122,7 @@ def each(one: Callable, shared, own, strategy: Strategy):
         everywhere, apart = PartitionSpec(), PartitionSpec(AXIS)
         seen: Any = everywhere
         if split := isinstance(shared, Shared) and isinstance(shared.store, Split):
-            seen = Shared(everywhere, everywhere, everywhere, apart)
+            seen = Shared(everywhere, everywhere, everywhere, apart)  # type: ignore[arg-type]
 
         def shard(shared, own):
             if split:

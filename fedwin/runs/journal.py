@@ -132,12 +132,12 @@ class Journal:
           ended: the seed ends here because it diverged.
         """
         watch = interruption.active()
-        heard = hosts.numbers(0 if watch is None else watch.requested or 0).max()
+        heard = int(hosts.numbers(0 if watch is None else watch.requested or 0).max())
         if watch is None or not heard or self.checkpoints is None:
             return
-        watch.ask(int(heard))
+        watch.ask(heard)
         if ended:  # by divergence: such a state is no place to resume from
-            raise interruption.Interrupted(watch.requested, "interrupted; the same command resumes.")
+            raise interruption.Interrupted(heard, "interrupted; the same command resumes.")
         if self._saved != completed:
             self.save(completed, run)
         raise interruption.Interrupted(

@@ -102,7 +102,7 @@ def assert_same_bits(one, other):
 
 def assert_same_leaves(these, those):
     # Rows of clients that never took part are in the checkpoints of a table on the device alone.
-    kept = [np.searchsorted(mine["table.ids"], those["table.ids"]) for mine in (these,)][0]
+    kept = np.searchsorted(these["table.ids"], those["table.ids"])
     for name, value in those.items():
         mine = np.asarray(these[name])
         mine = mine[kept] if name.startswith("table.") and mine.ndim else mine
@@ -135,6 +135,57 @@ def test_a_killed_process_ends_the_other_and_the_resumed_run_has_the_bits_of_one
     assert again.ended() == [0, 0], again.errors(0) + again.errors(1)
     assert again.errors(0) == again.errors(1) == []
     assert_same_bits(one_process, directory)
+
+
+@pytest.mark.slow
+def test_four_processes_lose_the_first_and_two_with_two_devices_go_on_with_the_same_bits(tmp_path):
+    setting = dict(table="file", examples="stream", clients_per_round=6)
+    whole = Processes(4, tmp_path / "whole", **setting)
+    assert whole.ended() == [0] * 4, [whole.errors(process) for process in range(4)]
+    killed = Processes(4, tmp_path / "run", **setting)
+    at_round(tmp_path / "run", 40)
+    killed.started[0].kill()
+    begun = time.monotonic()
+    assert all(status not in (0, 2) for status in killed.ended(PATIENCE)) and time.monotonic() - begun < PATIENCE
+    for process in (1, 2, 3):
+        assert_one_line(killed, process)
+    again = Processes(2, tmp_path / "run", devices=2, **setting)
+    assert again.ended() == [0, 0], again.errors(0) + again.errors(1)
+    assert_same_bits(tmp_path / "whole", tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_one_process_goes_on_where_two_were_told_to_end(one_process, tmp_path):
+    directory = tmp_path / "run"
+    told = Processes(2, directory)
+    at_round(directory, 40)
+    told.started[1].send_signal(signal.SIGTERM)
+    assert told.ended(PATIENCE) == [143, 143]
+    assert "the same command resumes there" in told.errors(0)[-1]
+    # This process has two devices, too.
+    fedwin.run(fedwin.Config(**SETTING, out_dir=str(directory)), quiet=True)
+    assert_same_bits(one_process, directory)
+
+
+@pytest.mark.slow
+def test_one_device_goes_on_where_two_processes_began_to_rounding(one_process, tmp_path):
+    directory = tmp_path / "run"
+    killed = Processes(2, directory)
+    at_round(directory, 40)
+    killed.started[1].kill()
+    killed.ended(PATIENCE)
+    alone = Processes(1, directory)
+    assert alone.ended() == [0], alone.errors(0)
+    for name, value in leaves(one_process).items():
+        np.testing.assert_allclose(leaves(directory)[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
+def test_a_sweep_of_two_processes_is_one_sweep(tmp_path):
+    grid = {n: ["--grid=client_lr=0.05,0.1"] for n in (0, 1)}
+    started = Processes(2, tmp_path / "sweep", own=grid, binary="sweep", num_rounds=20)
+    assert started.ended() == [0, 0], started.errors(0) + started.errors(1)
+    assert len(list((tmp_path / "sweep").glob("*/summary.json"))) == 2 and (tmp_path / "sweep" / "sweep.csv").exists()
 
 
 def test_what_one_process_refuses_ends_all_with_one_line(tmp_path):
