@@ -11,6 +11,7 @@ from collections import Counter
 
 from absl import flags
 
+from fedwin import checks
 from fedwin.algorithms import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
@@ -21,6 +22,7 @@ from .text import columns
 
 # More devices than this are not simulated: XLA would start as many threads.
 MOST_DEVICES = 64
+MOST_CLIENTS = 10_000
 # What the model is evaluated at: name -> (devices, bytes per second of a device's wire, seconds a hop).
 MACHINES = {
     "8 on NVLink": (8, 450e9, 2e-6),
@@ -94,9 +96,11 @@ def line(algorithm: str, devices: int) -> tuple[str, ...]:
 
 def main(argv: list[str]) -> None:
     """Prints the table."""
-    devices = numbers(flags.FLAGS.devices)
+    devices, options = numbers(flags.FLAGS.devices), flags.FLAGS
+    checks.number("scaling", 1, MOST_CLIENTS, clients_per_device=options.clients_per_device)
+    checks.number("scaling", 0, open_least=True, client_seconds=options.client_seconds)
     os.environ["JAX_NUM_CPU_DEVICES"] = str(max(devices))
-    names = flags.FLAGS.algorithms or [entry.instances[0] for entry in ALGORITHMS.entries.values()]
+    names = options.algorithms or [entry.instances[0] for entry in ALGORITHMS.entries.values()]
     heads = [cell for name in MACHINES for cell in (f"{name}: weak", "strong")]
     rows = [line(name, number) for name in names for number in devices]
     print(columns([("algorithm", "devices", "all-reduces", "all-gathers", "others", "MB on a wire", *heads), *rows]))

@@ -66,7 +66,6 @@ def join(address: str | None = None, num_processes: int | None = None, process_i
         )
     if all(given):
         _check(address, num_processes, process_id)
-    _filter_stderr()
     # It would take SIGTERM from runs.interruption, and act on it without saving.
     jax.config.update("jax_enable_preemption_service", False)
     # The default on a CPU knows one process only.
@@ -80,6 +79,7 @@ def join(address: str | None = None, num_processes: int | None = None, process_i
         remedy = "check --coordinator_address, --num_processes and --process_id, and that all processes are started"
         raise UserError(f"the processes could not be joined ({said}); {remedy}.") from error
     _joined = True
+    _filter_stderr()
 
 
 def _check(address: Any, num_processes: Any, process_id: Any) -> None:

@@ -1,8 +1,6 @@
 """Saving and restoring the complete state of a run with orbax: atomic, checked, the last few kept."""
 
-import errno
 import hashlib
-import os
 import pathlib
 import shutil
 import sys
@@ -20,7 +18,8 @@ from fedwin.residence.generations import Generation, Mark
 from fedwin.runs.migrations import migrated
 from fedwin.runs.quiet import abandoned_saves_muted, quiet
 from fedwin.runs.rings import fitted
-from fedwin.runs.storage import sealed, writing
+from fedwin.runs.storage import reason_of, sealed, writing
+from fedwin.runs.together import alone
 
 # Format of a checkpoint; 1 had no number, 2 has it, in 3 windows know which of their vectors have no mean, in 4 rows of
 # clients may be in a file. Where they are not, format 3 is written, which older versions read.
@@ -37,16 +36,6 @@ def _warn(line: str) -> None:
 def leaf_name(path) -> str:
     """Returns what checkpoints call the leaf at a path of a tree."""
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
-
-
-# What tensorstore's errors say of the system's.
-_REASONS = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)))
-
-
-def _reason(error: BaseException) -> str:
-    text = str(error)
-    found = (reason for reason in _REASONS if reason in text)
-    return next(found, f"{type(error).__name__}: {text[:200]}".replace("\n", " "))
 
 
 def _is_key(leaf) -> bool:
@@ -93,14 +82,6 @@ def from_leaves(leaves: dict[str, np.ndarray], template):
     return jax.tree.unflatten(treedef, values)
 
 
-def _alone() -> ocp.options.MultiprocessingOptions:
-    """What orbax must know where other processes compute the same run: this one reads and writes without them."""
-    if hosts.count() == 1:
-        return ocp.options.MultiprocessingOptions()
-    me = jax.process_index()
-    return ocp.options.MultiprocessingOptions(primary_host=me, active_processes={me})
-
-
 _MARKED = {f"table.{name}" for name in Mark._fields if name != "total"}
 
 
@@ -144,7 +125,7 @@ class Checkpoints:
                 create=hosts.count() == 1,
                 cleanup_tmp_directories=True,
                 enable_async_checkpointing=False,
-                multiprocessing_options=_alone(),
+                multiprocessing_options=alone(),
             )
             self._manager = ocp.CheckpointManager(self.directory, options=options)
         return self._manager
@@ -178,7 +159,7 @@ class Checkpoints:
                 for unfinished in self.directory.glob("*.orbax-checkpoint-tmp"):
                     shutil.rmtree(unfinished, ignore_errors=True)
                 reason = error.strerror if isinstance(error, OSError) else None
-                raise OSError(None, reason or _reason(error)) from error
+                raise OSError(None, reason or reason_of(error)) from error
 
     def load(self, round: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Returns (leaves, extra) of one checkpoint.
@@ -190,9 +171,9 @@ class Checkpoints:
         wanted = ocp.args.Composite(run=ocp.args.StandardRestore(), about=ocp.args.JsonRestore())
         try:
             handler = ocp.CompositeCheckpointHandler(
-                composite_options=ocp.CompositeOptions(multiprocessing_options=_alone())
+                composite_options=ocp.CompositeOptions(multiprocessing_options=alone())
             )
-            with quiet(), ocp.Checkpointer(handler, multiprocessing_options=_alone()) as reader:
+            with quiet(), ocp.Checkpointer(handler, multiprocessing_options=alone()) as reader:
                 items = reader.restore(self.directory / str(round), args=wanted)
             leaves = {name: np.array(value, copy=True) for name, value in items["run"].items()}
             about = dict(items["about"])

@@ -141,7 +141,7 @@ class Journal:
         if self._saved != completed:
             self.save(completed, run)
         raise interruption.Interrupted(
-            watch.requested, f"interrupted; saved after round {completed}, the same command resumes there."
+            heard, f"interrupted; saved after round {completed}, the same command resumes there."
         )
 
     def ended(self) -> None:

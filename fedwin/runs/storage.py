@@ -17,6 +17,17 @@ from fedwin.errors import StorageError
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
+# What tensorstore's errors say of the system's.
+_REASONS = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)))
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns why a write failed, in the system's words where an error of tensorstore's quotes them."""
+    text = str(error)
+    found = (reason for reason in _REASONS if reason in text)
+    return next(found, f"{type(error).__name__}: {text[:200]}".replace("\n", " "))
+
+
 @contextlib.contextmanager
 def writing(path) -> Iterator[None]:
     """Makes a StorageError that names `path` of an OSError."""

@@ -5,6 +5,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import orbax.checkpoint as ocp
+
 from fedwin import hosts
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
@@ -37,6 +40,14 @@ def check_identity(fingerprint: str) -> None:
                 f"process {process} has other data, another version of jax or another device than process 0; give all "
                 f"the same --data_dir contents, and the same environment."
             )
+
+
+def alone() -> ocp.options.MultiprocessingOptions:
+    """Returns what orbax must know where other processes compute the same run: this one reads and writes alone."""
+    if hosts.count() == 1:
+        return ocp.options.MultiprocessingOptions()
+    me = jax.process_index()
+    return ocp.options.MultiprocessingOptions(primary_host=me, active_processes={me})
 
 
 class Elsewhere:

@@ -119,6 +119,13 @@ PREPARE = [
     ("prepare --force=x", "--force=x | true or false"),
 ]
 BENCH = [
+    ("scaling extra", "'extra' is not a flag"),
+    ("scaling --devices=", "devices= | from 1 to 64"),
+    ("scaling --devices=2,x", "devices=2,x | from 1 to 64"),
+    ("scaling --devices=65", "devices=65 | from 1 to 64"),
+    ("scaling --algorithms=fedavgg", "unknown algorithm 'fedavgg' | 'fedavg'"),
+    ("scaling --clients_per_device=0", "clients_per_device=0 | [1, "),
+    ("scaling --client_seconds=nan", "client_seconds=nan | finite"),
     ("bench extra", "'extra' is not a flag"),
     ("bench --cases=nosuch", "'nosuch' | digits, mlp"),
     ("bench --studies=nosuch", "'nosuch' | windows"),

@@ -7,6 +7,10 @@ from tests.misuse.test_train_numbers import BASE
 
 # Command line | what the line says.
 CHOICES = [
+    ("--process_id=0", "coordinator_address, num_processes and process_id go together | --distributed"),
+    ("--num_processes=2 --process_id=0 --coordinator_address=node0", "coordinator_address=node0 | HOST:PORT"),
+    ("--num_processes=0 --process_id=0 --coordinator_address=node0:1234", "num_processes=0 | at least 1"),
+    ("--num_processes=2 --process_id=2 --coordinator_address=node0:1234", "process_id=2 | from 0 to 1"),
     ("--algorithm=", "unknown algorithm '' | fedavg"),
     ("--algorithm=fedprx", "unknown algorithm 'fedprx' | 'fedprox'"),
     ("--algorithm=fedavg,scaffold", "unknown algorithm 'fedavg,scaffold' | scaffold"),
