@@ -41,6 +41,12 @@ def flags(**setting):
     return [f"--{name}={value}" for name, value in words.items()]
 
 
+def slurm(process, count, port):
+    """Returns what SLURM tells a task, all on one node; jax makes a port above 61,439 of the job's number."""
+    words = dict(JOB_ID=port, STEP_NODELIST="localhost", NTASKS=count, PROCID=process, LOCALID=process)
+    return {f"SLURM_{name}": str(value) for name, value in (words | dict(STEP_NUM_NODES=1)).items()}
+
+
 class Processes:
     """Starts `count` processes of `fedwin train` that compute one run.
 
@@ -49,10 +55,11 @@ class Processes:
       directory: of the run; what they print is beside it.
       devices: of each.
       own: process -> flags of its own.
+      cluster: whether they find each other by the variables that SLURM sets.
       setting: flags of all.
     """
 
-    def __init__(self, count, directory, *, devices=1, own=None, binary="train", **setting):
+    def __init__(self, count, directory, *, devices=1, own=None, binary="train", cluster=False, **setting):
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
@@ -60,8 +67,13 @@ class Processes:
         self.said = [directory.parent / f"{directory.name}_{process}.txt" for process in range(count)]
         self.started = []
         for process, path in enumerate(self.said):
-            line = [sys.executable, "-m", f"experiments.{binary}", f"--out_dir={directory}", f"--process_id={process}"]
-            line += [f"--coordinator_address=localhost:{port}", f"--num_processes={count}"]
+            line = [sys.executable, "-m", f"experiments.{binary}", f"--out_dir={directory}"]
+            if cluster:
+                line += ["--distributed"]
+                more |= slurm(process, count, port)
+            else:
+                line += [f"--coordinator_address=localhost:{port}", f"--num_processes={count}"]
+                line += [f"--process_id={process}"]
             line += flags(**SETTING | setting) + (own or {}).get(process, [])
             with open(path, "w") as file:
                 self.started.append(
@@ -168,13 +180,14 @@ def test_one_process_goes_on_where_two_were_told_to_end(one_process, tmp_path):
 
 
 @pytest.mark.slow
-def test_one_device_goes_on_where_two_processes_began_to_rounding(one_process, tmp_path):
+@pytest.mark.parametrize("devices", [1, 4])
+def test_one_process_goes_on_with_other_devices_to_rounding(one_process, tmp_path, devices):
     directory = tmp_path / "run"
     killed = Processes(2, directory)
     at_round(directory, 40)
     killed.started[1].kill()
     killed.ended(PATIENCE)
-    alone = Processes(1, directory)
+    alone = Processes(1, directory, devices=devices)
     assert alone.ended() == [0], alone.errors(0)
     for name, value in leaves(one_process).items():
         np.testing.assert_allclose(leaves(directory)[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
@@ -189,7 +202,7 @@ def test_a_sweep_of_two_processes_is_one_sweep(tmp_path):
 
 
 def test_what_one_process_refuses_ends_all_with_one_line(tmp_path):
-    started = Processes(2, tmp_path / "run", own={1: ["--client_lr=3"]})
+    started = Processes(2, tmp_path / "run", own={1: ["--client_lr=3"]}, cluster=True)
     assert started.ended() == [2, 2]
     for process in (0, 1):
         (line,) = started.errors(process)
