@@ -6,9 +6,9 @@
 Devices are simulated: programs are compiled for that many on a CPU, nothing is trained. BUILD_NOTES.md has the tables.
 """
 
-import os
 from collections import Counter
 
+import jax
 from absl import flags
 
 from fedwin import checks
@@ -99,7 +99,7 @@ def main(argv: list[str]) -> None:
     devices, options = numbers(flags.FLAGS.devices), flags.FLAGS
     checks.number("scaling", 1, MOST_CLIENTS, clients_per_device=options.clients_per_device)
     checks.number("scaling", 0, open_least=True, client_seconds=options.client_seconds)
-    os.environ["JAX_NUM_CPU_DEVICES"] = str(max(devices))
+    jax.config.update("jax_num_cpu_devices", max(devices))
     names = options.algorithms or [entry.instances[0] for entry in ALGORITHMS.entries.values()]
     heads = [cell for name in MACHINES for cell in (f"{name}: weak", "strong")]
     rows = [line(name, number) for name in names for number in devices]

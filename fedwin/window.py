@@ -6,7 +6,9 @@ A running sum is kept as two floats that hold twice the digits together: plain f
 by what the last addition lost (Kahan) never recovers from a value that is large beside the others.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +24,27 @@ MOST = 2**31 - 2
 
 # Two float32 hold 48 bits: what is no larger than this leaves a sum again without a trace above 1e-6.
 LARGEST = 2.0**28
+
+
+# Keeps a traced vector whole on every device of a mesh.
+_whole: ContextVar[Callable] = ContextVar("whole", default=lambda vector: vector)
+
+
+@contextlib.contextmanager
+def on_mesh(whole: Callable) -> Iterator[None]:
+    """Has vectors whole on every device where they are made of trees and become trees, while the body traces.
+
+    Windows may be split over the devices of a mesh, trees are whole on each. Left to itself, XLA carries the split into
+    the tree and exchanges it leaf by leaf.
+
+    Args:
+      whole: vector -> the same vector, whole everywhere.
+    """
+    token = _whole.set(whole)
+    try:
+        yield
+    finally:
+        _whole.reset(token)
 
 
 class Flat(NamedTuple):
@@ -56,10 +79,11 @@ def flat(example) -> Flat:
         for leaf in jax.tree.leaves(t):
             vector = lax.dynamic_update_slice(vector, leaf.reshape(-1).astype(dtype), (at,))
             at += leaf.size
-        return vector
+        return _whole.get()(vector)
 
     def unpack(vector):
         parts, at = [], 0
+        vector = _whole.get()(vector)
         for leaf in leaves:
             parts.append(vector[at : at + leaf.size].reshape(leaf.shape).astype(leaf.dtype))
             at += leaf.size

@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from fedwin import tree
+from fedwin import window as windows
 from fedwin.core import Algorithm, Observer
 from fedwin.data.store import Split, Store
 from fedwin.engine.placement import replicated
@@ -66,6 +67,10 @@ class Dispatch:
 
     def rounds(self, run: RunState, store: Store | Split, cohorts: Cohorts, test, n, flags, n_max: int):
         """The traced function, for lowering it by other means (jax.export); arguments as in a call."""
+        with windows.on_mesh(self.strategy.everywhere):
+            return self._rounds(run, store, cohorts, test, n, flags, n_max)
+
+    def _rounds(self, run, store, cohorts, test, n, flags, n_max):
         self.traces.append(n_max)  # runs once per trace, so that recompilations can be counted
         strategy, rounds_max = self.strategy, cohorts.ids.shape[0]
 

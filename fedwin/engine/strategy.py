@@ -7,6 +7,7 @@ import numpy as np
 from jax.sharding import AxisType
 
 from fedwin import hosts
+from fedwin import window as windows
 from fedwin.engine import placement
 from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
@@ -87,7 +88,12 @@ class Strategy(NamedTuple):
         """Returns a compiled function whose results are whole on every device, so that every process can read them."""
         if self.mesh is None:
             return jax.jit(function)
-        return jax.jit(function, out_shardings=placement.replicated(self.mesh))
+
+        def traced(*args):
+            with windows.on_mesh(self.everywhere):
+                return function(*args)
+
+        return jax.jit(traced, out_shardings=placement.replicated(self.mesh))
 
 
 def make_mesh(devices: int | None = None):

@@ -4,6 +4,7 @@ import pytest
 
 from experiments.peers import collectives
 from experiments.peers.collectives import Collective
+from fedwin.engine import placement
 from fedwin.runs.config import Config
 
 PROGRAM = """
@@ -40,3 +41,14 @@ def test_the_model_of_a_round():
     assert reduced.seconds(8, bandwidth=100.0, latency=0.5) == pytest.approx(14 * 0.5 + 14)
     # 10 clients on 4 devices: one of them trains three.
     assert collectives.round_seconds([gathered], 10, 4, 2.0, 100.0, 0.5) == pytest.approx(6 + 1.5 + 6)
+
+
+@pytest.mark.parametrize("algorithm, gathers", [("fedavg", 0), ("ghb:tau=2", 1)])
+def test_windows_that_are_split_are_not_exchanged_leaf_by_leaf(algorithm, gathers, monkeypatch):
+    monkeypatch.setattr(placement, "LONG_VECTOR", 0)
+    config = Config(
+        dataset="digits", model="digits_mlp", algorithm=algorithm, num_clients=8, clients_per_round=4, num_rounds=8,
+        observe=["wima:window=5"],
+    )  # fmt: skip
+    kinds = [one.kind for one in collectives.of_round(config, 2)]
+    assert sorted(kinds) == ["all-gather"] * gathers + ["all-reduce"]
