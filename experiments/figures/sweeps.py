@@ -125,6 +125,8 @@ def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
             axis.tick_params(axis="x", labelrotation=60)
         low, high = found["limits"] or (None, None)
         axis.set_ylim(*(None if edge is None else float(style.scaled(metric, edge)) for edge in (low, high)))
+        if metric == "accuracy" and not found["limits"]:
+            axis.set_ylim(*style.widened(*axis.get_ylim()))
         axis.set(xlabel=found["parameter"], ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
         axis.legend(loc="best")

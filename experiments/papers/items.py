@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 
+from .claims import Claim
 from .measures import MeanLast, Measure
 from .printed_cells import KEY, Printed, of_table
 from .scales import shrunk, shrunk_read
@@ -122,23 +123,6 @@ class Cell:
     def place(self) -> tuple[str, str, str]:
         """Names of row, column and variant."""
         return self.row.name, self.column.name, self.variant.name
-
-
-@dataclasses.dataclass(frozen=True)
-class Claim:
-    """What a paper says about its numbers, in a form that can be checked.
-
-    Attributes:
-      text: the sentence.
-      better: fixed names by axis ('row', 'column', 'variant'); the other axes are free.
-      worse: the cells that they are compared with, likewise.
-      by: how many percentage points better it must be.
-    """
-
-    text: str
-    better: tuple[tuple[str, str], ...]
-    worse: tuple[tuple[str, str], ...]
-    by: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -175,7 +175,7 @@ class Order:
             return
         drawn = pictures.draw(one, self.scale, self.shelf, numbers, self.tables)
         written.write(one, self.scale, self.shelf, numbers, self.tables, [path.name for path in drawn])
-        text = written.section(one, self.scale, numbers)
+        text = written.section(one, self.scale, self.shelf, numbers)
         paths = [self.tables / f"{stem_of(one)}.csv", *drawn]
         print(f"\n{text}\n\nwritten: {', '.join(map(str, paths))}")
 

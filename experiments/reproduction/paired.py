@@ -10,7 +10,7 @@ from .shelf import Shelf
 from .values import Value
 
 MEGABYTE = 1e6
-HEAD = ("mean", "half width", "difference to the first", "half width of it", "seeds", "MB sent")
+HEAD = ("mean", "half width", "difference to the first", "half width of it", "seeds that count", "MB sent")
 
 
 def _first(item: Item, value: Value, by_place: dict[tuple[str, str, str], Value]) -> Value | None:
@@ -49,6 +49,32 @@ def columns(shelf: Shelf, item: Item, found: list[Value]) -> list[list[Any]]:
         other = (difference.mean, difference.half_width) if difference else (None, None)
         rows.append([mean.mean, mean.half_width, *other, f"{mean.seeds} of {mean.of_seeds}", megabytes(shelf, value)])
     return rows
+
+
+def costs(shelf: Shelf, item: Item, found: list[Value]) -> str:
+    """Returns in Markdown what every method runs with, and what its clients receive and send, in megabytes a seed."""
+    sent = {(v.cell.row.name, v.cell.column.name): megabytes(shelf, v) for v in found}
+    by_row = {v.cell.row.name: v.run.config() for v in found}
+    alike: dict[tuple, list[str]] = {}  # columns that cost the same stand together
+    for column in item.columns:
+        alike.setdefault(tuple(sent.get((name, column.name)) for name in by_row), []).append(column.title)
+    rows = []
+    for place, row in enumerate(row for row in item.rows if row.name in by_row):
+        config = by_row[row.name]
+        flags = [f"--algorithm={config.algorithm}", *(f"--wrap={one}" for one in config.wrap)]
+        told = " ".join([*flags, f"--client_lr={config.client_lr:g}"])
+        rows.append([row.title, f"`{told}`", *(number(megabytes_[place], 1) for megabytes_ in alike)])
+    heads = [f"MB sent: {'; '.join(titles)}" for titles in alike.values()]
+    return markdown(["", "runs with", *heads], rows)
+
+
+def blocks(shelf: Shelf, item: Item, found: list[Value]) -> list[str]:
+    """Returns the tables of a report, and how to read them."""
+    legend = (
+        "Mean and 95 % half width over seeds in per cent; in parentheses the difference to the model of "
+        f"{item.rows[0].title} in the same column, seed by seed, and its 95 % interval. What has no interval has one seed."
+    )
+    return [legend, grid(item, found), costs(shelf, item, found)]
 
 
 def grid(item: Item, found: list[Value]) -> str:

@@ -133,9 +133,12 @@ def draw_table(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
             axis.set_ylim(len(rows) - 0.4, -0.6)  # the same rows at the same height in every panel
             axis.set_title(column.title, fontsize="small")
             axis.set_xlabel("test accuracy (%)")
+            axis.set_xlim(*style.widened(*axis.get_xlim()))
             axis.grid(alpha=0.3, axis="x")
         handles, labels = axes.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2 * across, fontsize="small")
+        bars = "bars: standard deviation over seeds" if any(value.std for value in shown) else None
+        small = {"fontsize": "small", "title_fontsize": "small"}
+        figure.legend(handles, labels, title=bars, loc="outside lower center", ncols=2 * across, **small)
     return [path]
 
 

@@ -1,5 +1,6 @@
 """experiments/RESULTS.md: what was run, at which scale, and what came out; made from the kept results alone."""
 
+import collections
 import functools
 import pathlib
 from collections.abc import Iterable
@@ -21,13 +22,15 @@ from .values import Value, value, values
 from .verdicts import verdicts
 
 PAGE = KEPT.parent / "RESULTS.md"
-PICTURES = KEPT / "pictures"
+# Below `experiments/results/`: where the page's pictures are, and its numbers with their commands.
+PICTURES, TABLES = "pictures", "tables"
 
 INTRODUCTION = """# Results
 
 Made by `fedwin reproduce --from_results` from the curves in `experiments/results/`; nothing here is typed by hand.
 Every kept file names its command, configuration, versions, machine and seconds, and `fedwin curves` lays it beside a
-run of your own. At paper scale a cell reads *printed / ours*; **bold** agrees within one percentage point or two
+run of your own; every number with its seeds, run, fingerprint and command is in `experiments/results/tables/`. At paper
+scale a cell reads *printed / ours*; **bold** agrees within one percentage point or two
 standard deviations. `trend` is a stand-in of minutes that asks for sign and order of an effect, not for its size: its
 numbers are not compared with printed ones. A claim's verdict counts the pairs of cells in which it shows.
 
@@ -36,14 +39,13 @@ images, dealt otherwise to training and test), and Shakespeare's roles were prep
 LEAF's download."""
 
 
-def page(pictures_at: pathlib.Path = PICTURES) -> str:
-    """Draws the pictures and returns the page.
+def page(folder: pathlib.Path = KEPT) -> str:
+    """Draws the pictures, writes the numbers, and returns the page.
 
     Args:
-      pictures_at: folder of the pictures, below that of the page.
+      folder: that pictures and numbers go below.
     """
-    pictures_at.mkdir(parents=True, exist_ok=True)
-    shown = {scale: list(_sections(scale, pictures_at)) for scale in reversed(SCALES) if scale != "smoke"}
+    shown = {scale: list(_sections(scale, folder)) for scale in reversed(SCALES) if scale != "smoke"}
     return "\n\n".join(
         [
             INTRODUCTION,
@@ -67,20 +69,21 @@ def page(pictures_at: pathlib.Path = PICTURES) -> str:
 def write() -> None:
     """Writes the page and its pictures."""
     replace_text(PAGE, page() + "\n")
-    print(f"written: {PAGE}, {PICTURES}")
+    print(f"written: {PAGE}, {KEPT / PICTURES}, {KEPT / TABLES}")
 
 
 def _sections(scale: str, folder: pathlib.Path) -> Iterable[str]:
     """Yields a section per item of which anything is kept at a scale."""
-    where = folder / scale
-    where.mkdir(parents=True, exist_ok=True)
+    for kind in (PICTURES, TABLES):
+        (folder / kind / scale).mkdir(parents=True, exist_ok=True)
     for item in catalogue().values():
-        section = _section(item, scale, where)
+        section = _section(item, scale, folder)
         if section:
             yield section
 
 
-def _section(item: Selection, scale: str, where: pathlib.Path) -> str:
+def _section(item: Selection, scale: str, folder: pathlib.Path) -> str:
+    where = folder / PICTURES / scale
     place = lambda path: path.relative_to(PAGE.parent) if path.is_relative_to(PAGE.parent) else path
     if isinstance(item, Analysis):
         kept = Kept(scale).where / f"{stem_of(item)}.json.gz"
@@ -97,7 +100,8 @@ def _section(item: Selection, scale: str, where: pathlib.Path) -> str:
     if not any(_trained(number) for number in found):
         return ""
     drawn = pictures.draw(item, scale, shelf, found, where)
-    return written.section(item, scale, found, [str(place(path)) for path in drawn])
+    written.write_numbers(item, shelf, found, folder / TABLES / scale / f"{stem_of(item)}.csv")
+    return written.section(item, scale, shelf, found, [str(place(path)) for path in drawn])
 
 
 @functools.cache
@@ -111,14 +115,16 @@ def _trained(number: Value) -> bool:
 
 
 def _claims() -> str:
-    """Returns a line per claim of every item: does it show?"""
-    rows = []
+    """Returns how many claims show, and a line per claim of every item."""
+    rows, words = [], collections.Counter[str]()
     for item in catalogue().values():
         if isinstance(item, Item) and item.claims:
             by_scale = {scale: verdicts(item, values(_shelf(scale), item, scale)) for scale in ("trend", "paper")}
+            words.update(one.word for one in by_scale["trend"])
             for number, claim in enumerate(item.claims):
                 rows.append((item.name, claim.text, *(str(by_scale[scale][number]) for scale in by_scale)))
-    return markdown(("item", "claim", "trend", "paper"), rows)
+    told = ", ".join(f"{count} {word}" for word, count in words.most_common())
+    return f"At trend scale, of {words.total()}: {told}.\n\n" + markdown(("item", "claim", "trend", "paper"), rows)
 
 
 def progress(place: Place) -> tuple[int, int]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..papers.items import Claim, Item
+from ..papers.claims import Claim
+from ..papers.items import Item
 from ..papers.measures import MeanLast, RoundsTo
 from .values import Value
 

@@ -108,12 +108,13 @@ def _heading(item: Item, cell: Cell) -> str:
     return cell.column.title if len(item.variants) == 1 else f"{cell.column.title}: {cell.variant.title}"
 
 
-def section(item: Item, scale: str, found: list[Value], drawn: Iterable[str] = ()) -> str:
+def section(item: Item, scale: str, shelf: Shelf, found: list[Value], drawn: Iterable[str] = ()) -> str:
     """Returns an item's part of the report in Markdown.
 
     Args:
       item: the table or figure.
       scale: smoke, trend or paper.
+      shelf: where records are.
       found: its numbers.
       drawn: paths of its pictures, as the report names them.
     """
@@ -122,7 +123,7 @@ def section(item: Item, scale: str, found: list[Value], drawn: Iterable[str] = (
     if scale != "paper" and item.standin:
         blocks.append(f"{'Setting' if item.paired else 'Stand-in'}: {item.standin}")
     if item.draw == "table" or item.draw == "sweep":
-        blocks.append((paired.grid if item.paired else grid)(item, done))
+        blocks += paired.blocks(shelf, item, done) if item.paired else [grid(item, done)]
     blocks += [f"![{item.title}]({path})" for path in drawn]
     claims = [f"- {v.claim.text} **{v}**" for v in verdicts(item, found)]
     blocks += ["\n".join(claims)] if claims else []
@@ -138,9 +139,14 @@ def write(
 ) -> None:
     """Writes NAME.csv and NAME.md of an item."""
     stem = stem_of(item)
+    write_numbers(item, shelf, found, folder / f"{stem}.csv")
+    (folder / f"{stem}.md").write_text(section(item, scale, shelf, found, drawn) + "\n", encoding="utf-8")
+
+
+def write_numbers(item: Item, shelf: Shelf, found: list[Value], path: pathlib.Path) -> None:
+    """Writes an item's numbers to a CSV file, each with what is printed, its run, its fingerprint and its command."""
     head, rows = list(HEAD), csv_rows(shelf, found)
     if item.paired:
         head += paired.HEAD
         rows = [[*row, *more] for row, more in zip(rows, paired.columns(shelf, item, found), strict=True)]
-    write_csv(folder / f"{stem}.csv", head, rows)
-    (folder / f"{stem}.md").write_text(section(item, scale, found, drawn) + "\n", encoding="utf-8")
+    write_csv(path, head, rows)

@@ -1,9 +1,10 @@
 """Claims that several of the heavy-ball paper's tables make."""
 
-from ..items import Claim, Entry
+from ..claims import Claim
+from ..items import Entry
 
 
-def most_accurate(rows: tuple[Entry, ...], columns: tuple[str, ...], best: str = "fedhbm") -> tuple[Claim, ...]:
+def most_accurate(rows: tuple[Entry, ...], columns: tuple[Entry, ...], best: str = "fedhbm") -> tuple[Claim, ...]:
     """Returns the claims that a method is more accurate than every other.
 
     Args:
@@ -14,9 +15,9 @@ def most_accurate(rows: tuple[Entry, ...], columns: tuple[str, ...], best: str =
     title = next(row.title for row in rows if row.name == best)
     return tuple(
         Claim(
-            f"{title} is more accurate than {row.title}, {column}.",
-            (("row", best), ("column", column)),
-            (("row", row.name), ("column", column)),
+            f"{title} is more accurate than {row.title}: {column.title}.",
+            (("row", best), ("column", column.name)),
+            (("row", row.name), ("column", column.name)),
         )
         for column in columns
         for row in rows

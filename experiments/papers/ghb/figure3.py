@@ -3,7 +3,8 @@
 import dataclasses
 
 from ... import main_job
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from ..trajectories import Fields
 from . import methods
 from .methods import BY_NAME

@@ -1,6 +1,7 @@
 """GHB, Figure 6: FedHBM with four momenta."""
 
-from ..items import Claim, Entry, Item
+from ..claims import AT_LEAST, Claim
+from ..items import Entry, Item
 from ..trajectories import Fields
 from .settings import BASE, LENET_SILO, SEEDS, TREND_SEEDS
 
@@ -25,6 +26,7 @@ ITEM = Item(
             "beta = 1 is at least as good as beta = 0.9.",
             (("row", "beta1"), ("column", "cifar10_noniid")),
             (("row", "beta09"), ("column", "cifar10_noniid")),
+            by=AT_LEAST,
         ),
         Claim(
             "Momentum is better than none.",

@@ -1,6 +1,7 @@
 """GHB, Figure 8: a learning rate that falls."""
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from ..trajectories import Fields
 from .settings import BASE, RESNET_SILO, SEEDS, TREND_SEEDS
 

@@ -14,6 +14,9 @@ def _at(alpha: float) -> Entry:
     return Entry(like.name, like.label, like.paper, like.trend, alone=True, x=float(alpha))
 
 
+COLUMNS = tuple(_at(alpha) for alpha in ALPHAS)
+
+
 def over_alpha(name: str, title: str, measure: Measure, claims: tuple) -> Item:
     """Returns a sweep over alpha.
 
@@ -28,7 +31,7 @@ def over_alpha(name: str, title: str, measure: Measure, claims: tuple) -> Item:
         title=title,
         base=BASE,
         rows=ROWS,
-        columns=tuple(_at(alpha) for alpha in ALPHAS),
+        columns=COLUMNS,
         variants=(Entry("measured", "", measure=measure),),
         draw="sweep",
         axis="Dirichlet alpha",

@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from ..items import Claim, Entry
+from ..claims import Claim
+from ..items import Entry
 from ..measures import Overhead, RoundsTo, Speedup
 from ..trajectories import Fields
 from .settings import ASSUMED as OF_ALL
@@ -12,8 +13,6 @@ from .settings import STANDIN as OF_ACCURACY
 # Accuracy at trend scale of a network that is trained centrally, of which the targets are shares.
 CENTRALISED = 95.0
 FEDAVG = Fields(algorithm="fedavg")
-# The settings that claims are made for.
-CLAIM_TARGETS = ("silo", "device")
 OVERHEAD = Entry("overhead", "communication", printed=(("metric", "comm_overhead_factor"),), measure=Overhead())
 
 
@@ -50,19 +49,19 @@ def columns(silo: Entry, device: Entry, dataset: str) -> tuple[Entry, ...]:
     )
 
 
-def faster(rows: tuple[Entry, ...], share: int, settings: tuple[str, ...]) -> tuple[Claim, ...]:
+def faster(rows: tuple[Entry, ...], share: int, settings: tuple[Entry, ...]) -> tuple[Claim, ...]:
     """Returns the claims that FedHBM needs fewer rounds than any other method.
 
     Args:
       rows: of the table.
       share: per cent of the centralised accuracy that is reached.
-      settings: names of columns.
+      settings: columns.
     """
     return tuple(
         Claim(
-            f"FedHBM reaches {share} % of the centralised accuracy sooner than {row.title}, {column}.",
-            (("row", "fedhbm"), ("column", column), ("variant", f"rounds{share}")),
-            (("row", row.name), ("column", column), ("variant", f"rounds{share}")),
+            f"FedHBM reaches {share} % of the centralised accuracy sooner than {row.title}: {column.title}.",
+            (("row", "fedhbm"), ("column", column.name), ("variant", f"rounds{share}")),
+            (("row", row.name), ("column", column.name), ("variant", f"rounds{share}")),
         )
         for column in settings
         for row in rows

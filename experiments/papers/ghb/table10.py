@@ -9,7 +9,7 @@ from .methods import picked
 from .settings import ACCURACY, ASSUMED, BASE, CROSS_SILO, RESNET_SILO, SEEDS, STANDIN, TREND_SEEDS
 
 ROWS = picked("fedavg", "scaffold", "feddyn", "mime", "fedavgm", "mime_momentum", "mimelite", "local_ghb", "fedhbm")
-ALPHA0 = ("cifar10_noniid", "cifar100_noniid")
+ALPHA0 = (RESNET_SILO[0], RESNET_SILO[2])
 
 ITEM = Item(
     name="ghb/table10",

@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from ..items import Claim, Item
+from ..claims import Claim
+from ..items import Item
 from ..trajectories import Fields
 from .methods import METHODS, NESTEROV, method
 from .settings import ACCURACY, ASSUMED, BASE, CROSS_SILO, SEEDS, STANDIN, TREND_SEEDS

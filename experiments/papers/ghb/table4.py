@@ -27,7 +27,7 @@ ITEM = Item(
     table=("ghb", "4"),
     seeds=SEEDS,
     trend_seeds=TREND_SEEDS,
-    claims=most_accurate(METHODS, ("cifar10_noniid", "cifar100_noniid")),
+    claims=most_accurate(METHODS, (LENET_DEVICE[0], LENET_DEVICE[2])),
     assumed=(
         *ASSUMED,
         "Of Stack Overflow 40,000 users are drawn by seed, and 10,000 test sentences once; the word after the last "

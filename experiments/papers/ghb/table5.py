@@ -45,6 +45,7 @@ def _inaturalist(clients: int) -> Entry:
     )
 
 
+INATURALIST = tuple(_inaturalist(clients) for clients in COHORTS)
 COUNTED = dataclasses.replace(LANDMARKS, name="overhead", label="communication", printed=(NETWORK,))
 ROWS = picked("fedavg", "scaffold", "fedavgm", "mime_momentum", "fedhbm")
 # The text: server rate 0.1 for FedAvgM, 1 for the rest.
@@ -58,7 +59,7 @@ ITEM = Item(
     title="Large scale: Landmarks and iNaturalist, MobileNetV2",
     base=BASE,
     rows=ROWS,
-    columns=(LANDMARKS, *(_inaturalist(clients) for clients in COHORTS), COUNTED),
+    columns=(LANDMARKS, *INATURALIST, COUNTED),
     variants=(
         Entry("accuracy", printed=(ACCURACY,)),
         Entry("overhead", "communication", printed=(("metric", "comm_overhead_factor"),), measure=Overhead()),
@@ -71,7 +72,7 @@ ITEM = Item(
         dataclasses.replace(
             claim, better=(*claim.better, ("variant", "accuracy")), worse=(*claim.worse, ("variant", "accuracy"))
         )
-        for claim in most_accurate(ROWS, ("landmarks", *(f"inaturalist_m{clients}" for clients in COHORTS)))
+        for claim in most_accurate(ROWS, (LANDMARKS, *INATURALIST))
     ),
     assumed=(
         *ASSUMED[1:2],

@@ -1,6 +1,7 @@
 """GHB, Table 6: centralised training."""
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from ..trajectories import Fields
 from .settings import ACCURACY, DATA, LENET, RESNET, SEEDS, SHAKESPEARE, STACKOVERFLOW, TREND_SEEDS
 

@@ -1,6 +1,7 @@
 """IMA, Figure 5 (c): curves with and without IMA."""
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from .pictures import FEDAVG, PLAIN
 from .settings import SEEDS, TREND_SEEDS, averaging
 

@@ -1,6 +1,7 @@
 """IMA, Figure 7 (b): how many models are averaged."""
 
-from ..items import Claim, Item
+from ..claims import Claim
+from ..items import Item
 from .settings import EARLIER, SEEDS, TREND_SEEDS, averaging
 from .sweeps import FEDAVG, STANDIN, SWEPT, WHO
 

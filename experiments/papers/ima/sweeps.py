@@ -1,6 +1,7 @@
 """What Figures 6 and 7 of the IMA paper share: a parameter along the axis, FedAvg with and without IMA."""
 
-from ..items import Claim, Entry
+from ..claims import Claim
+from ..items import Entry
 from ..trajectories import Fields
 from .settings import BASE, CNN_DIRICHLET, averaging
 

@@ -1,6 +1,7 @@
 """IMA, Table I: eight methods with and without IMA on twelve federations."""
 
-from ..items import Claim, Entry, Item, Override
+from ..claims import Claim
+from ..items import Entry, Item, Override
 from .settings import (
     ASSUMED,
     BASE,

@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from ..measures import RoundsTo, Speedup
 from ..trajectories import Fields
 from .settings import (

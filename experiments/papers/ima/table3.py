@@ -1,6 +1,7 @@
 """IMA, Table III: how the learning rate is treated while IMA averages."""
 
-from ..items import Claim, Entry, Item, Override
+from ..claims import Claim
+from ..items import Entry, Item, Override
 from .settings import (
     ASSUMED,
     BASE,

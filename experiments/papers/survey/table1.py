@@ -1,6 +1,7 @@
 """Every method on the digits and on Fashion-MNIST, with a window beside each."""
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from ..trajectories import Fields
 from ..wima.settings import BASE, DIGITS, FASHION
 from .settings import METHODS, WINDOW

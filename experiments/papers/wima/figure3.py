@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from ..items import Claim, Entry, Item
+from ..claims import AT_LEAST, Claim
+from ..items import Entry, Item
 from ..trajectories import Fields
 from .settings import BASE, CIFAR10_0, CIFAR10_005, TREND_WINDOW, WINDOW
 
@@ -37,11 +38,13 @@ ITEM = Item(
             "alpha = 0: WIMA with 10 clients is at least as good as FedAvg with 15.",
             (("column", "cifar10_alpha0_m10"), ("variant", "wima")),
             (("column", "cifar10_alpha0_m15"), ("variant", "base")),
+            by=AT_LEAST,
         ),
         Claim(
             "alpha = 0.05: WIMA with 10 clients is at least as good as FedAvg with 20.",
             (("column", "cifar10_alpha005_m10"), ("variant", "wima")),
             (("column", "cifar10_alpha005_m20"), ("variant", "base")),
+            by=AT_LEAST,
         ),
         Claim(
             "alpha = 0.05: WIMA with 20 clients is better than FedAvg with 50.",

@@ -1,6 +1,7 @@
 """WIMA, Table 2: eleven methods on seven federations, each read through a window of 100."""
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from ..measures import Gain
 from .settings import (
     BASE,

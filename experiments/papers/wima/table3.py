@@ -1,6 +1,7 @@
 """WIMA, Table 3: Landmarks, a window of 370."""
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from ..trajectories import Fields
 from .settings import BASE, FASHION, METHODS
 

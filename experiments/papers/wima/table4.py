@@ -1,6 +1,7 @@
 """WIMA, Table 4: sizes of the window."""
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from .settings import BASE, CIFAR10_0, CIFAR100_0, METHODS
 
 # Window sizes of the paper, and those that fit a run of 100 or 150 rounds.

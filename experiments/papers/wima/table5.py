@@ -1,6 +1,7 @@
 """WIMA, Table 5: the window's classifier alone, its features alone, all of it; batches of 20."""
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from ..trajectories import Fields
 from .settings import BASE, CIFAR10_0, CIFAR10_005, CIFAR100_0, CIFAR100_05
 

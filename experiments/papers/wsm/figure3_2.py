@@ -1,6 +1,7 @@
 """WSM, Figure 3.2: curves at the best learning rate of Table 3.1."""
 
-from ..items import Claim, Entry, Item, Override
+from ..claims import Claim
+from ..items import Entry, Item, Override
 from ..trajectories import Fields
 from .settings import ASSUMED, BASE, CIFAR10, CIFAR100, FEMNIST, SEEDS, STANDIN, TREND_SEEDS, VARIANTS
 

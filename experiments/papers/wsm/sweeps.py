@@ -1,6 +1,7 @@
 """What the three panels of the thesis' Figure 3.3 share: CIFAR-10 with and without WSM, a parameter along the axis."""
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from ..trajectories import Fields
 from .settings import ASSUMED, BASE, CIFAR10, SEEDS, STANDIN, TREND_SEEDS, VARIANTS
 

@@ -1,6 +1,7 @@
 """WSM, Table 3.1: nine learning rates with and without WSM, three data sets."""
 
-from ..items import Claim, Item
+from ..claims import Claim
+from ..items import Item
 from .settings import ASSUMED, BASE, CIFAR10, CIFAR100, FEMNIST, SEEDS, STANDIN, TREND_SEEDS, VARIANTS, at_rate
 
 RATES = ("0.7", "0.5", "0.3", "0.1", "0.07", "0.05", "0.03", "0.01", "0.007")

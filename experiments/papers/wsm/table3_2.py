@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from ..trajectories import Fields
 from .settings import ASSUMED, BASE, CIFAR10, CIFAR100, SEEDS, STANDIN, TREND_SEEDS, VARIANTS
 

@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from ..items import Claim, Entry, Item
+from ..claims import Claim
+from ..items import Entry, Item
 from .settings import ASSUMED, BASE, CIFAR10_FIELDS, PARTITION, SEEDS, VARIANTS, at_rate
 
 RATES = ("0.3", "0.1", "0.07", "0.05", "0.03", "0.01", "0.007", "0.005")

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from experiments.papers.catalogue import item
-from experiments.papers.items import Claim, Entry
+from experiments.papers.claims import Claim
+from experiments.papers.items import Entry
 from experiments.papers.measures import MeanLast, RoundsTo
 from experiments.papers.trajectories import Fields, Run
 from experiments.reproduction.values import Cell, Value
