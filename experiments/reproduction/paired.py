@@ -72,7 +72,7 @@ def blocks(shelf: Shelf, item: Item, found: list[Value]) -> list[str]:
     """Returns the tables of a report, and how to read them."""
     legend = (
         "Mean and 95 % half width over seeds in per cent; in parentheses the difference to the model of "
-        f"{item.rows[0].title} in the same column, seed by seed, and its 95 % interval. What has no interval has one seed."
+        f"{item.rows[0].title} in the same column, seed by seed, and its 95 % interval. What has none has one seed."
     )
     return [legend, grid(item, found), costs(shelf, item, found)]
 
