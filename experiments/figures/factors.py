@@ -27,6 +27,10 @@ PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "variance": (("variance", "", "-"),),
     "covariance (linear CKA)": (("cka", "", "-"),),
 }
+# Panels side by side, and their size in that of one alone.
+ACROSS, SHARE_OF_WIDTH, SHARE_OF_HEIGHT = 3, 0.62, 0.72
+# Markers cover the dashes between them: a second curve has hollow ones.
+HOLLOW = {"markerfacecolor": "white"}
 
 
 def compute(
@@ -146,38 +150,47 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws six panels over rounds, a colour per run.
+    """Draws panels over rounds, a colour per run.
 
     Args:
-      found: what `compute` returned.
+      found: what `compute` returned; `panels` may name those of PANELS that are drawn, by default all.
       path: where the picture goes; None: nowhere.
       title: the line above it.
 
     Returns:
       The matplotlib figure.
     """
-    with style.panels(path, title, 2, 3, width=0.62 * style.WIDTH, height=0.72 * style.HEIGHT) as (figure, grid):
-        for axis, (name, curves) in zip(grid.flat, PANELS.items()):
+    shown = found.get("panels") or list(PANELS)
+    names = [run["label"] for run in found["runs"]]
+    across = min(len(shown), ACROSS)
+    down = -(-len(shown) // across)
+    size = {"width": SHARE_OF_WIDTH * style.WIDTH, "height": SHARE_OF_HEIGHT * style.HEIGHT}
+    with style.panels(path, title, down, across, **size) as (figure, grid):
+        for axis, name in zip(grid.flat, shown):
+            curves = PANELS[name]
             for number, run in enumerate(found["runs"]):
-                for key, suffix, dash in curves:
+                for place, (key, _, dash) in enumerate(curves):
                     factor = style.PERCENT if key.endswith("error") else 1
-                    look = style.look(number) | {"linestyle": dash}
-                    label = f"{run['label']}, {suffix}" if suffix else run["label"]
-                    axis.plot(run["rounds"], factor * style.numbers(run[key]), label=label, **look)
+                    look = style.look(number) | {"linestyle": dash} | (HOLLOW if place else {})
+                    axis.plot(run["rounds"], factor * style.numbers(run[key]), **look)
             axis.set(title=name, xlabel="round")
             axis.grid(alpha=0.3)
             axis.set_ylim(bottom=0) if not name.startswith("cov") else axis.set_ylim(0, 1.03)
             if len(curves) > 1:
                 _dashes(axis, curves)
-        if found["replicas"] < 2:
-            grid[1, 1].text(0.5, 0.5, "needs two replicas", ha="center", transform=grid[1, 1].transAxes)
-        # Runs by colour below, what is dashed inside each panel.
-        handles, labels = grid[1, 2].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+            if name == "variance" and found["replicas"] < 2:
+                axis.text(0.5, 0.5, "needs two replicas", ha="center", transform=axis.transAxes)
+        # Runs by colour below, what is dashed and hollow inside each panel.
+        handles = [
+            grid[0, 0].plot([], [], **style.look(number) | {"linestyle": "-"})[0] for number in range(len(names))
+        ]
+        figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
 def _dashes(axis, curves: Sequence[tuple[str, str, str]]) -> None:
     """Puts a legend of dashes into a panel."""
-    handles = [axis.plot([], [], color="0.3", linestyle=dash)[0] for _, _, dash in curves]
+    look = {"color": "0.3", "marker": "o"}
+    looks = [look | {"linestyle": dash} | (HOLLOW if place else {}) for place, (_, _, dash) in enumerate(curves)]
+    handles = [axis.plot([], [], **each)[0] for each in looks]
     axis.legend(handles, [suffix for _, suffix, _ in curves], loc="best", fontsize=6.5)

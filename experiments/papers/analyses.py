@@ -21,6 +21,7 @@ class Analysis:
       ends: rounds whose checkpoints are looked at besides, counted back from the last one.
       options: of the picture's kind.
       trend_options: the same at trend and smoke scale; None: the same.
+      shows: which panels of its kind are drawn; empty: all.
       seeds: at every scale.
       assumed: what the paper does not state, and what is taken instead.
       standin: what takes the place of data and networks at trend scale.
@@ -36,6 +37,7 @@ class Analysis:
     ends: tuple[int, ...] = ()
     options: Fields = Fields()
     trend_options: Fields | None = None
+    shows: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
     assumed: tuple[str, ...] = ()
     standin: str = ""

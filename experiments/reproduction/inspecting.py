@@ -117,4 +117,6 @@ def redraw(item: Analysis, scale: str, source: pathlib.Path, path: pathlib.Path)
         found.pop("title")
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise UserError(f"{source} is damaged ({type(error).__name__}); restore it, or compute it anew.") from error
+    if item.shows:
+        found["panels"] = list(item.shows)
     kept.kind_of(item.kind).draw(found, path, f"{item.name} ({scale}): {item.title}")

@@ -115,9 +115,9 @@ def draw_table(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
     shown = [value for value in found if value.mean is not None and _is_accuracy(value)]
     if not shown:
         return []
-    columns = list(dict.fromkeys(value.cell.column for value in shown))
-    rows = list(dict.fromkeys(value.cell.row for value in shown))
-    variants = list(dict.fromkeys(value.cell.variant for value in shown))
+    columns = [column for column in item.columns if any(value.cell.column == column for value in shown)]
+    rows = [row for row in item.rows if any(value.cell.row == row for value in shown)]
+    variants = [variant for variant in item.variants if any(value.cell.variant == variant for value in shown)]
     height = max(2.2, 0.3 * len(rows) + 1.1)
     across = min(len(columns), ACROSS)
     down = -(-len(columns) // across)

@@ -12,12 +12,13 @@ RUNS = (
 AT = tuple(number / 20 for number in range(1, 21))
 
 
-def factors(number: int, title: str) -> Analysis:
+def factors(number: int, title: str, *shows: str) -> Analysis:
     """Returns one of the three figures, which show different factors of the same runs.
 
     Args:
       number: of the figure.
       title: what it shows.
+      *shows: its panels.
     """
     return Analysis(
         name=f"ima/figure{number}",
@@ -28,6 +29,7 @@ def factors(number: int, title: str) -> Analysis:
         at=AT,
         options=Fields(replicas=2, count=2000),
         trend_options=Fields(replicas=2, count=300),
+        shows=shows,
         seeds=SEEDS,
         assumed=(
             "Factors are measured on softmax outputs against one-hot labels; only distance and CKA are defined.",

@@ -3,5 +3,8 @@
 from .factors import factors
 
 ITEM = factors(
-    2, "Bias and error of clients' models on their own and on others' data, with and without decay of the rate"
+    2,
+    "Bias and error of clients' models on their own and on others' data, with and without decay of the rate",
+    "bias (squared error)",
+    "error (%)",
 )
