@@ -17,10 +17,23 @@ def out_dir(tmp_path_factory):
     return tmp_path_factory.mktemp("papers")
 
 
+def covering(one):
+    """Returns cells of an item in which every row, column, variant and override comes at least once."""
+    chosen, seen = [], set()
+    for cell in one.cells("smoke"):
+        entries = (cell.row, cell.column, cell.variant)
+        met = {("override", override.entry.name) for override in one.overrides if override.meets(*entries)}
+        shown = met | set(zip(("row", "column", "variant"), cell.place, strict=True))
+        if not shown <= seen:
+            chosen.append(cell)
+            seen |= shown
+    return chosen
+
+
 def reproduced(out_dir, one, few=None):
     """Reproduces an item, or a few of its cells; returns the names of what was written."""
     order = orders.Order(scale="smoke", out_dir=out_dir)
-    cells = {one.name: one.cells("smoke")[:few]} if isinstance(one, Item) else {}
+    cells = {one.name: covering(one)[:few]} if isinstance(one, Item) else {}
     order.carry_out([one], cells)
     stem = stem_of(one)
     written = sorted(path.name for path in order.tables.glob(f"{stem}*"))
