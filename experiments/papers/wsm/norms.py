@@ -5,10 +5,10 @@ import dataclasses
 from ..items import Entry, Item
 from ..trajectories import Fields
 from .settings import ASSUMED, BASE, SEEDS, VARIANTS
-from .table3_3 import of_norm
+from .table3_3 import STANDIN, TREND_RATE, of_norm
 
 # The best rate of GroupNorm with cross-entropy, and of BatchNorm with WSM.
-RATE = 0.05
+RATE = float(TREND_RATE)
 
 
 def over_rounds(name: str, rounds: int) -> Item:
@@ -28,6 +28,6 @@ def over_rounds(name: str, rounds: int) -> Item:
         draw="curves",
         seeds=SEEDS,
         assumed=(*ASSUMED, f"The rate of the curves is not stated: {RATE}."),
-        standin="Nothing.",
+        standin=STANDIN,
         cost=f"four runs of {rounds:,} rounds of ResNet-18: for a GPU",
     )

@@ -14,7 +14,8 @@ from fedwin.models.precision import compute_dtype
 from fedwin.models.registry import MODELS
 
 _SAME = ((1, 1), (1, 1))
-WIDTHS = (64, 128, 256, 512)
+# Channels of the stages, in those of the first.
+STAGES = (1, 2, 4, 8)
 # Which norm comes where: stem, first of a block, second of a block, shortcut.
 NORMS = {"gn": ("gn",) * 4, "bn": ("bn",) * 4, "mixed": ("bn", "bn", "gn", "gn")}
 
@@ -45,7 +46,11 @@ class Block18(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """Stem of 64 channels at stride 1, four stages of two blocks at 64, 128, 256, 512, pool, [dense,] classifier."""
+    """Stem of 64 channels at stride 1, four stages of two blocks at 64, 128, 256, 512, pool, [dense,] classifier.
+
+    Attributes:
+      width: in place of 64; the others have as many times more.
+    """
 
     num_classes: int
     norm: str = "gn"
@@ -54,17 +59,18 @@ class ResNet18(nn.Module):
     odd_pool: bool = False
     hidden: int = 0
     dtype: Any = jnp.float32
+    width: int = 64
 
     @nn.compact
     def __call__(self, x, train: bool, mask=None):
         norms = NORMS[self.norm]
-        x = torch_conv(x, 64, (3, 3), 1, _SAME, use_bias=self.bias, dtype=self.dtype, name="stem")
+        x = torch_conv(x, self.width, (3, 3), 1, _SAME, use_bias=self.bias, dtype=self.dtype, name="stem")
         x = nn.relu(Norm(norms[0], self.groups, self.dtype, name="stem_norm")(x, train, mask))
-        for stage, width in enumerate(WIDTHS):
+        for stage, times in enumerate(STAGES):
             for block in range(2):
                 stride = 2 if stage and not block else 1
                 name = f"stage{stage + 1}_block{block + 1}"
-                layer = Block18(width, stride, norms, self.groups, self.bias, self.dtype, name=name)
+                layer = Block18(times * self.width, stride, norms, self.groups, self.bias, self.dtype, name=name)
                 x = layer(x, train, mask)
         # The thesis's pool sees one 3x3 window of the 4x4 map: row 3 and column 3 never reach the classifier.
         x = flatten(avg_pool(x, (3, 3), (2, 2))) if self.odd_pool else global_avg_pool(x)
@@ -80,7 +86,14 @@ class ResNet18(nn.Module):
     usual=((32, 32, 3), 10),
 )
 def resnet18(
-    input_shape, num_classes, *, variant: str = "ima", norm: str = "", groups: int = 2, dtype: str = "float32"
+    input_shape,
+    num_classes,
+    *,
+    variant: str = "ima",
+    norm: str = "",
+    groups: int = 2,
+    dtype: str = "float32",
+    width: int = 64,
 ) -> Model:
     """ResNet-18 for 32x32 images.
 
@@ -94,6 +107,7 @@ def resnet18(
     Args:
       variant: ima (https://arxiv.org/abs/2305.07845), plain or wsm (https://arxiv.org/abs/2304.05260).
       norm: gn, bn or mixed; by default gn, for wsm mixed.
+      width: channels of the first stage; the others have 2, 4 and 8 times as many.
     """
     if variant not in ("ima", "plain", "wsm"):
         raise UserError(f"resnet18: variant must be ima, plain or wsm, not '{variant}'.")
@@ -101,10 +115,10 @@ def resnet18(
     if norm not in NORMS:
         raise UserError(f"resnet18: norm must be one of {', '.join(NORMS)}, not '{norm}'.")
     if norm != "bn":
-        check_groups("resnet18", groups, *WIDTHS)
+        check_groups("resnet18", groups, *(times * width for times in STAGES))
     wsm = variant == "wsm"
     if wsm and not all(25 <= side <= 32 for side in input_shape[:2]):
         raise UserError(f"resnet18:variant=wsm pools a 4x4 map: it needs images of 25 to 32 pixels, not {input_shape}.")
     hidden = 128 if variant == "ima" else 0
-    module = ResNet18(num_classes, norm, groups, wsm, wsm, hidden, compute_dtype(dtype))
+    module = ResNet18(num_classes, norm, groups, wsm, wsm, hidden, compute_dtype(dtype), width)
     return build_network(f"resnet18_{variant}", module, input_shape, num_classes, "images")
