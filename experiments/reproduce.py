@@ -5,7 +5,7 @@
   fedwin reproduce wima/table2 --scale=paper --rows=fedavg,scaffold --columns=cifar10_alpha0 --seeds=0 --budget=2h
   fedwin reproduce wima/table2 --row=scaffold --column=cifar10_alpha0 --print_flags
   fedwin reproduce --queue --data_dir=DIR --budget=8h --keep
-  fedwin reproduce --from_results --page
+  fedwin reproduce --page
 
 Runs are shared by all tables and figures that read them; the same command goes on where it was interrupted, and
 several processes may work on the same --out_dir.
@@ -44,7 +44,7 @@ def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     flags.DEFINE_bool("from_results", False, "Redraw from the kept results; trains nothing.", flag_values=known)
     flags.DEFINE_bool("afresh", False, "Train also what is kept with the project.", flag_values=known)
     flags.DEFINE_bool("queue", False, "Go on with the queue of paper-scale runs.", flag_values=known)
-    flags.DEFINE_bool("page", False, "Also write RESULTS.md, from the kept results.", flag_values=known)
+    flags.DEFINE_bool("page", False, "Write RESULTS.md from what is kept, after all else.", flag_values=known)
     flags.DEFINE_bool("keep", False, "Keep finished curves among the project's results.", flag_values=known)
     flags.DEFINE_string("out_dir", "runs/papers", "Where runs, tables and pictures go.", flag_values=known)
     flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", flag_values=known)
@@ -100,6 +100,9 @@ def main(argv: list[str]) -> None:
         return
     if FLAGS.queue:
         queue_work.go_on(order)
+        return
+    if FLAGS.page and not argv[1:] and not order.from_results:
+        results_page.write()
         return
     items = asked(argv[1:])
     if not argv[1:] and not order.from_results:
