@@ -108,7 +108,7 @@ def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
         _beside(axis, found)
         axis.set(xlabel="round", ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
-        _legend(axis, count + (found["target"] is not None) + (found["start"] is not None))
+        style.legend(axis, count + (found["target"] is not None) + (found["start"] is not None))
     return figure
 
 
@@ -145,11 +145,3 @@ def _beside(axis, found: dict[str, Any]) -> None:
         axis.set_ylim(bottom=float(style.scaled(found["metric"], low)))
     if high is not None:
         axis.set_ylim(top=float(style.scaled(found["metric"], high)))
-
-
-def _legend(axis, entries: int) -> None:
-    """Puts a short legend where there is room inside, a long one below."""
-    if entries <= 4:
-        axis.legend(loc="best")
-    else:
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, frameon=False)

@@ -25,6 +25,8 @@ WIDTH, HEIGHT = 4.4, 3.2
 DPI = 160
 # Percentage points of accuracy that an axis shows at least.
 LEAST_SPAN = 2.0
+# Entries of a legend that there is room for beside curves.
+INSIDE = 4
 LETTERS: Any = {
     "font.size": 8.5,
     "axes.titlesize": 9,
@@ -135,6 +137,14 @@ def widened(low: float, high: float) -> tuple[float, float]:
     """
     more = max(LEAST_SPAN - (high - low), 0.0) / 2
     return low - more, high + more
+
+
+def legend(axis, entries: int) -> None:
+    """Puts a short legend where there is room inside, a long one below."""
+    if entries <= INSIDE:
+        axis.legend(loc="best")
+    else:
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, frameon=False)
 
 
 def path_of(text: str, usual: str) -> str:

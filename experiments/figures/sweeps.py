@@ -129,7 +129,7 @@ def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
             axis.set_ylim(*style.widened(*axis.get_ylim()))
         axis.set(xlabel=found["parameter"], ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
-        axis.legend(loc="best")
+        style.legend(axis, len(found["methods"]))
     return figure
 
 

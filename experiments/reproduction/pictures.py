@@ -128,7 +128,8 @@ def draw_table(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
         for place, (axis, column) in enumerate(zip(axes.flat, columns, strict=False)):
             for number, variant in enumerate(variants):
                 mine = [v for v in shown if v.cell.column == column and v.cell.variant == variant]
-                _points(axis, mine, rows, number, len(variants), variant.title, printed=scale == "paper")
+                label = variant.title if len(variants) > 1 else "ours"
+                _points(axis, mine, rows, number, len(variants), label, printed=scale == "paper")
             axis.set_yticks(range(len(rows)), ["" if place % across else row.title for row in rows])
             axis.set_ylim(len(rows) - 0.4, -0.6)  # the same rows at the same height in every panel
             axis.set_title(column.title, fontsize="small")
