@@ -5,6 +5,9 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
+from fedwin import hosts
+from fedwin.residence import blocks
+from fedwin.residence.lazy import Lazy
 from fedwin.window import ALIGNMENT
 
 # The mesh axis that clients are spread over.
@@ -36,6 +39,34 @@ def _of_window(mesh, leaf) -> NamedSharding:
     return replicated(mesh)
 
 
+def table_placement(table, mesh) -> Any:
+    """Returns shardings of a client table: large leaves are split over the mesh.
+
+    Args:
+      table: arrays or shapes [K, ...].
+      mesh: the devices.
+    """
+    return jax.tree.map(lambda leaf: _of_table(mesh, leaf), table)
+
+
+def place(values, mesh, shardings=None):
+    """Puts values on devices; what is still in a file goes there block by block.
+
+    Args:
+      values: a tree of arrays.
+      mesh: the devices, or None for one device.
+      shardings: where each leaf goes, or all of them; None = a copy on each device.
+    """
+    if mesh is None:
+        return jax.device_put(blocks.placed(values))
+    shardings = replicated(mesh) if shardings is None else shardings
+    if hosts.count() == 1 and any(isinstance(leaf, Lazy) for leaf in jax.tree.leaves(values)):
+        values = jax.tree.map(
+            lambda leaf, to: blocks.place(leaf, to) if isinstance(leaf, Lazy) else leaf, values, shardings
+        )
+    return hosts.place(values, shardings)
+
+
 def placement(run, mesh) -> Any:
     """Returns a RunState of shardings: large rings and tables are split over the mesh, the rest is on every device.
 
@@ -54,7 +85,7 @@ def placement(run, mesh) -> Any:
         params=jax.tree.map(everywhere, run.params),
         stats=jax.tree.map(everywhere, run.stats),
         state=jax.tree.map(window, run.state),
-        table=jax.tree.map(lambda leaf: _of_table(mesh, leaf), run.table),
+        table=table_placement(run.table, mesh),
         observers=jax.tree.map(window, run.observers),
         round=everywhere(run.round),
         key=everywhere(run.key),

@@ -49,6 +49,10 @@ class Strategy(NamedTuple):
         """Returns where the leaves of a RunState live (see engine.placement)."""
         return placement.placement(run, self.mesh)
 
+    def table_placement(self, table):
+        """Returns where the leaves of a client table are made; None: each process makes its own, to be placed."""
+        return None if self.mesh is None or hosts.count() > 1 else placement.table_placement(table, self.mesh)
+
     def constrain(self, run, shardings):
         """Keeps a traced RunState where `shardings` (from `placement`) put it."""
         return run if shardings is None else jax.lax.with_sharding_constraint(run, shardings)
@@ -61,9 +65,7 @@ class Strategy(NamedTuple):
 
     def place(self, values, shardings=None):
         """Puts values on the strategy's devices: as `shardings` says, else a copy on each."""
-        if self.mesh is None:
-            return jax.device_put(values)
-        return hosts.place(values, shardings if shardings is not None else placement.replicated(self.mesh))
+        return placement.place(values, self.mesh, shardings)
 
     @property
     def own_places(self) -> list[int]:

@@ -5,18 +5,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin.core import Algorithm
+from fedwin.residence.blocks import copy_rows
 
 
-def init_rows(algorithm: Algorithm, params, ids, init_key):
-    """Returns the table rows of clients that have not taken part yet, stacked along axis 0.
+def init_rows(algorithm: Algorithm, params, ids, init_key, shardings=None):
+    """Returns the table rows of clients that have not taken part yet, stacked along axis 0, in buffers of their own.
 
     Args:
       algorithm: its client_init makes them.
       params: the initial model.
       ids: the clients, int32 [n].
       init_key: draws what is random in them.
+      shardings: which device holds what of them; None = one device, all.
     """
-    return jax.jit(jax.vmap(algorithm.client_init, (None, 0, None)))(params, ids, init_key)
+
+    def stacked(params, ids, key):
+        # A copy, because jit may return one and the same buffer for outputs that are equal.
+        return jax.tree.map(jnp.copy, jax.vmap(algorithm.client_init, (None, 0, None))(params, ids, key))
+
+    return jax.jit(stacked, out_shardings=shardings)(params, ids, init_key)
 
 
 def row_shapes(algorithm: Algorithm, params):
@@ -27,7 +34,7 @@ def row_shapes(algorithm: Algorithm, params):
 def write_rows(table, ids, rows) -> None:
     """Writes rows [n, ...] into arrays [K, ...] in place."""
     for everyone, some in zip(jax.tree.leaves(table), jax.tree.leaves(rows), strict=True):
-        everyone[ids] = some
+        copy_rows(everyone, ids, some)
 
 
 class FirstRows:

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from fedwin.errors import UserError
+from fedwin.residence.lazy import Lazy
 
 ENTRY = np.dtype([("client", "<i4"), ("check", "<u4"), ("slot", "<i8")])
 # The client of an entry that ends a generation; its slot is the round.
@@ -93,6 +94,15 @@ class Mark(NamedTuple):
     folder: Any
     entries: Any
     digest: Any
+
+
+# What a checkpoint calls its leaves, which take the place of rows.
+MARKED = {f"table.{name}" for name in Mark._fields if name != "total"}
+
+
+def mark_among(leaves: dict[str, Any]) -> Mark | None:
+    """Returns what names the rows of a checkpoint in a file; None where it holds them itself."""
+    return Mark(*(leaves[f"table.{name}"] for name in Mark._fields)) if leaves.keys() >= MARKED else None
 
 
 def hash_of(layout: Layout) -> Any:
@@ -205,7 +215,7 @@ def damaged(folder: pathlib.Path, client: int) -> UserError:
     )
 
 
-class FiledLeaf:
+class FiledLeaf(Lazy):
     """One leaf of all rows of a generation; becomes an array [n, ...] where one is needed.
 
     Args:
@@ -219,20 +229,8 @@ class FiledLeaf:
         self.shape = (len(generation.ids), *field.shape)
         self.dtype = np.dtype(field.dtype)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the array."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        found = np.zeros(self.shape, self.dtype)
-        for n in range(len(self)):  # one by one: the other leaves need no room
-            found[n] = self.generation.read(np.array([n]))[self.number][0]
-        return found if dtype is None else found.astype(dtype)
-
-    def tobytes(self) -> bytes:
-        """Returns the bytes of the array."""
-        return np.asarray(self).tobytes()
+    def _rows(self, start: int, stop: int) -> np.ndarray:
+        found = np.zeros((stop - start, *self.shape[1:]), self.dtype)
+        for n in range(start, stop):  # one by one: the other leaves need no room
+            found[n - start] = self.generation.read(np.array([n]))[self.number][0]
+        return found

@@ -15,12 +15,14 @@ from fedwin import hosts, tree
 from fedwin.core import Algorithm
 from fedwin.errors import UserError
 from fedwin.residence.addresses import distinct, places
+from fedwin.residence.blocks import set_rows
 from fedwin.residence.first_rows import FirstRows, row_shapes, write_rows
+from fedwin.residence.lazy import Picked
 
 # A client table above this many bytes goes to the host unless --table says otherwise.
 HOST_TABLE_BYTES = 4 << 30
-# Rows on the host, and their copy while a checkpoint is made.
-HOST_COPIES = 2
+# Rows of all who take part go into a file where they would take more than this share of the main memory.
+HOST_SHARE = 0.5
 
 
 class Rows(NamedTuple):
@@ -45,6 +47,11 @@ def rows_template(run, leaves):
     rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((taken, *leaf.shape[1:]), leaf.dtype), run.table)
     spec = jax.ShapeDtypeStruct
     return run._replace(table=Rows(spec((taken,), np.int32), rows, spec((), np.int32)))
+
+
+def holds_everyone(leaves, num_clients: int) -> bool:
+    """Whether a checkpoint's leaves have a row of each of K clients."""
+    return len(leaves.get("table.ids", ())) == num_clients
 
 
 def check_total(saved: Rows, num_clients: int) -> None:
@@ -106,12 +113,19 @@ class DeviceRows(_InMemory):
         return rows_template(run, leaves)
 
     def restored(self, found, run):
-        """Returns a state read from a checkpoint with its table on the device; `run` is a fresh one."""
+        """Returns a state read from a checkpoint with everyone's rows in its table.
+
+        Args:
+          found: the state.
+          run: a fresh one; its table needs no rows if the checkpoint holds everyone's, and is donated otherwise.
+        """
         if tree.is_empty(run.table):
             return found
         check_total(found.table, self.num_clients)
-        table = jax.tree.map(lambda leaf: np.array(leaf, copy=True), run.table)
-        write_rows(table, found.table.ids, found.table.rows)
+        ids = np.asarray(found.table.ids)
+        if len(ids) == self.num_clients:
+            return found._replace(table=found.table.rows)
+        table = jax.tree.map(lambda leaf, rows: set_rows(leaf, ids, rows), run.table, found.table.rows)
         return found._replace(table=table)
 
 
@@ -163,7 +177,7 @@ class HostRows(_InMemory):
     def saved(self, run):
         """Returns the state as a checkpoint holds it, with the rows of the clients that have taken part."""
         ids = np.flatnonzero(self.filled).astype(np.int32)
-        rows = jax.tree.map(lambda everyone: everyone[ids], self.rows)
+        rows = jax.tree.map(lambda everyone: Picked(everyone, ids), self.rows)
         return run._replace(table=Rows(ids, rows, np.int32(self.num_clients)))
 
     def template(self, run, leaves):
@@ -197,4 +211,4 @@ def rows_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room:
     if size * num_clients <= HOST_TABLE_BYTES:
         return "device"
     seen, memory = room
-    return "file" if memory is not None and HOST_COPIES * size * seen > memory else "host"
+    return "file" if memory is not None and size * seen > HOST_SHARE * memory else "host"

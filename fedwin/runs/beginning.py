@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
+
 from fedwin import hosts
-from fedwin.residence.rows import DeviceRows
+from fedwin.residence.rows import DeviceRows, holds_everyone
 from fedwin.runs.checkpoint import from_leaves
 from fedwin.runs.fork import fork_round, forked
 from fedwin.runs.logbook import Logbook
@@ -27,24 +29,25 @@ class Beginning(NamedTuple):
 
 
 def beginning(
-    program: Program, seed: int, slots: int, rows, checkpoints, logbook: Logbook | None, fresh, say: Callable
+    program: Program, seed: int, rows, checkpoints, logbook: Logbook | None, fresh, say: Callable
 ) -> Beginning:
     """Returns what a seed begins with, the same in all processes; removes evaluations that come after it.
 
     Args:
       program: what is run.
       seed: whose state.
-      slots: rows of the client table in the state.
       rows: the residence of the clients' rows.
       checkpoints: the seed's.
       logbook: None in a process that has no run directory.
-      fresh: its state before the first round.
+      fresh: its state before the first round; one row of its table is enough.
       say: prints a line.
 
     Raises:
       UserError: there are checkpoints and none can be used, or the other run does not fit.
     """
-    found = hosts.agreed(lambda: _found(program, seed, slots, rows, checkpoints, logbook, fresh, say))
+    if hosts.count() > 1:
+        fresh = _whole(program, seed, rows, fresh)
+    found = hosts.agreed(lambda: _found(program, seed, rows, checkpoints, logbook, fresh, say))
     if hosts.count() == 1:
         return found
     about, is_fresh = hosts.said_by_first((found.about, found.fresh))
@@ -56,20 +59,28 @@ def beginning(
     return Beginning(run if kept is found.run else run._replace(table=fresh.table), about, False)
 
 
-def _found(program: Program, seed: int, slots: int, rows, checkpoints, logbook, fresh, say) -> Beginning:
+def _whole(program: Program, seed: int, rows, fresh):
+    """Returns a fresh state with all the rows that its table has in a dispatch."""
+    have = [len(leaf) for leaf in jax.tree.leaves(fresh.table)]
+    return fresh if have[:1] in ([], [rows.slots]) else program.with_table(seed, fresh, rows.slots)
+
+
+def _found(program: Program, seed: int, rows, checkpoints, logbook, fresh, say) -> Beginning:
     trial, config = program.trial, program.trial.config
     if logbook is None:
         return Beginning(fresh, None, True)
     saved = newest(checkpoints, trial.schedule, logbook.lines(seed), seed, fork_round(config))
     if saved is not None:
         leaves, about = saved
+        if not holds_everyone(leaves, rows.num_clients):
+            fresh = _whole(program, seed, rows, fresh)
         found = Beginning(rows.restored(from_leaves(leaves, rows.template(fresh, leaves)), fresh), about, False)
         if int(found.run.round) < config.num_rounds:
             say(f"seed {seed}: resuming after round {int(found.run.round)}")
     elif config.fork_from:
-        found = Beginning(forked(trial, seed, fresh, slots, rows, say), None, False)
+        found = Beginning(forked(trial, seed, fresh, rows, say), None, False)
     else:
-        found = Beginning(fresh, None, True)
+        found = Beginning(_whole(program, seed, rows, fresh), None, True)
         if trial.initial:
             say(f"seed {seed}: begins with {trial.initial[seed]}")
     logbook.truncate_after(seed, int(found.run.round) if saved is not None else -1)

@@ -14,7 +14,9 @@ import orbax.checkpoint as ocp
 
 from fedwin import hosts
 from fedwin.errors import UserError
-from fedwin.residence.generations import Generation, Mark
+from fedwin.residence.blocks import blocks
+from fedwin.residence.generations import MARKED, Generation, mark_among
+from fedwin.runs.large import LARGE, LargeSave, described, is_large, stored
 from fedwin.runs.migrations import migrated
 from fedwin.runs.quiet import abandoned_saves_muted, quiet
 from fedwin.runs.rings import fitted
@@ -22,8 +24,10 @@ from fedwin.runs.storage import reason_of, sealed, writing
 from fedwin.runs.together import alone
 
 # Format of a checkpoint; 1 had no number, 2 has it, in 3 windows know which of their vectors have no mean, in 4 rows of
-# clients may be in a file. Where they are not, format 3 is written, which older versions read.
-FORMAT = 4
+# clients may be in a file, in 5 large arrays may have files of their own. A checkpoint without such files is written in
+# the last format that had none, which older versions read.
+FORMAT = 5
+WITH_ROWS = 4
 WITHOUT_FILES = 3
 # Where rows are, in the folder of a seed's checkpoints.
 ROWS = "rows"
@@ -42,18 +46,18 @@ def _is_key(leaf) -> bool:
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
+def named(run) -> dict[str, Any]:
+    """Returns the leaves of a state by path, where they are."""
+    plain = lambda leaf: jax.random.key_data(leaf) if isinstance(leaf, jax.Array) and _is_key(leaf) else leaf
+    return {leaf_name(path): plain(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)}
+
+
 def leaves_of(run) -> dict[str, np.ndarray]:
     """Returns the leaves of a state by path, copied.
 
     Copies, because a NumPy view of a device buffer cancels its donation and so doubles the memory of the next rounds.
     """
-
-    def copy(leaf):
-        if isinstance(leaf, jax.Array) and _is_key(leaf):
-            leaf = jax.random.key_data(leaf)
-        return np.array(leaf, copy=True)
-
-    return {leaf_name(path): copy(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)}
+    return {name: np.array(leaf, copy=True) for name, leaf in named(run).items()}
 
 
 def from_leaves(leaves: dict[str, np.ndarray], template):
@@ -82,21 +86,14 @@ def from_leaves(leaves: dict[str, np.ndarray], template):
     return jax.tree.unflatten(treedef, values)
 
 
-_MARKED = {f"table.{name}" for name in Mark._fields if name != "total"}
-
-
-def _mark(leaves: dict[str, np.ndarray]) -> Mark | None:
-    """Returns what names the rows of a checkpoint in a file; None where it holds them itself."""
-    return Mark(*(leaves[f"table.{name}"] for name in Mark._fields)) if leaves.keys() >= _MARKED else None
-
-
-def checksum(leaves: dict[str, np.ndarray]) -> str:
+def checksum(leaves: dict[str, Any]) -> str:
     """Returns a hash over names, shapes, dtypes and bytes."""
     h = hashlib.blake2b(digest_size=16)
     for name in sorted(leaves):
-        value = np.ascontiguousarray(leaves[name])
-        h.update(f"{name}{value.dtype}{value.shape}".encode())
-        h.update(value.reshape(-1).view(np.uint8).data)
+        value = leaves[name]
+        h.update(f"{name}{value.dtype}{value.shape or (1,)}".encode())
+        for block in blocks(value):
+            h.update(block.reshape(-1).view(np.uint8).data)
     return h.hexdigest()
 
 
@@ -144,16 +141,20 @@ class Checkpoints:
           run: the state.
           extra: small JSON data that belongs to it.
         """
-        leaves = leaves_of(run)
+        leaves = named(run)
+        large = {name: value for name, value in leaves.items() if is_large(value)}
+        small = {name: np.array(value, copy=True) for name, value in leaves.items() if name not in large}
         # orbax refuses arrays without elements: their shapes say all.
-        empty = {name: [list(value.shape), value.dtype.str] for name, value in leaves.items() if not value.size}
-        number = FORMAT if _mark(leaves) else WITHOUT_FILES
+        empty = {name: [list(value.shape), value.dtype.str] for name, value in small.items() if not value.size}
+        number = FORMAT if large else WITH_ROWS if mark_among(leaves) else WITHOUT_FILES
         about = {"format": number, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
-        kept = {name: value for name, value in leaves.items() if name not in empty}
-        items = ocp.args.Composite(run=ocp.args.StandardSave(kept), about=ocp.args.JsonSave(sealed(about)))
+        about |= {"large": described(large)} if large else {}
+        kept = {name: value for name, value in small.items() if name not in empty}
+        items = {"run": ocp.args.StandardSave(kept), "about": ocp.args.JsonSave(sealed(about))}
+        items |= {LARGE: LargeSave(large)} if large else {}
         with writing(self.shown), quiet(), abandoned_saves_muted():
             try:
-                self._writer().save(round, args=items, force=True)
+                self._writer().save(round, args=ocp.args.Composite(**items), force=True)
                 self._writer().wait_until_finished()
             except Exception as error:  # tensorstore has errors of its own for a full disk
                 for unfinished in self.directory.glob("*.orbax-checkpoint-tmp"):
@@ -161,8 +162,8 @@ class Checkpoints:
                 reason = error.strerror if isinstance(error, OSError) else None
                 raise OSError(None, reason or reason_of(error)) from error
 
-    def load(self, round: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Returns (leaves, extra) of one checkpoint.
+    def load(self, round: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns (leaves, extra) of one checkpoint; large leaves stay in their files (residence.lazy.Stored).
 
         Raises:
           UserError: it can't be read, was altered, or is of a later version.
@@ -175,9 +176,10 @@ class Checkpoints:
             )
             with quiet(), ocp.Checkpointer(handler, multiprocessing_options=alone()) as reader:
                 items = reader.restore(self.directory / str(round), args=wanted)
-            leaves = {name: np.array(value, copy=True) for name, value in items["run"].items()}
+            leaves: dict[str, Any] = {name: np.array(value, copy=True) for name, value in items["run"].items()}
             about = dict(items["about"])
             leaves |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in about["empty"].items()}
+            leaves |= stored(self.directory / str(round), about.get("large", {}))
         except Exception as error:  # orbax and tensorstore raise many kinds; all mean the same here
             raise UserError(f"checkpoint {where} can't be read ({type(error).__name__}); delete it.") from error
         if about.get("format", 1) > FORMAT:
@@ -190,17 +192,17 @@ class Checkpoints:
 
     def _with_rows(self, leaves: dict[str, Any], where: pathlib.Path) -> dict[str, Any]:
         """Returns the leaves with rows that are in a file, and read from it on access, in place of what names them."""
-        mark = _mark(leaves)
+        mark = mark_among(leaves)
         if mark is None:
             return leaves
         try:
             rows = Generation(self.directory / ROWS, mark).leaves()
         except UserError as error:
             raise UserError(f"checkpoint {where} can't be used: {str(error).rstrip('.')}; delete it.") from error
-        kept = {name: value for name, value in leaves.items() if name not in _MARKED}
+        kept = {name: value for name, value in leaves.items() if name not in MARKED}
         return kept | rows
 
-    def latest(self, check=lambda round, about: None) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    def latest(self, check=lambda round, about: None) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Returns the newest usable checkpoint, or None; warns about those that it skips and moves them aside.
 
         Args:

@@ -1,10 +1,8 @@
-"""What a run needs in memory, from shapes alone, and what this machine has: nothing is allocated to find out."""
+"""What a run needs in memory, from shapes alone: nothing is allocated to find out."""
 
 import dataclasses
 import math
-import os
-import pathlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -13,14 +11,19 @@ from fedwin.engine import validation
 from fedwin.engine.evaluate import test_bytes
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
+from fedwin.residence.blocks import BLOCK_BYTES, nbytes
 from fedwin.residence.examples import residence_bytes, should_stream
 from fedwin.residence.first_rows import row_shapes
-from fedwin.residence.rows import HOST_COPIES, rows_kind
+from fedwin.residence.rows import rows_kind
 from fedwin.runs.build import Trial
+from fedwin.runs.large import is_large
+from fedwin.runs.memory import Memory, total_memory
 
 GIB = 1 << 30
 # Arrays of parameters that a client in training has at a time: its model, the gradient, the step made of them.
 COPIES_IN_TRAINING = 3
+# Times that a small array is in main memory while it is saved: copied, in orbax's buffer, compressed.
+COPIES_IN_SAVING = 3
 # Bytes per round and client of a dispatch: id, row and slot on the device; the block they are cut from on the host.
 COHORT_BYTES = 24
 # Bytes per client of the index of rows in a file: record and checksum.
@@ -30,18 +33,6 @@ TABLE_REMEDIES = {
     "host": "set --table=file",
     "file": "lower --rounds_per_dispatch or --clients_per_round, or choose a smaller --model",
 }
-
-
-class Memory(NamedTuple):
-    """Bytes that are available; None where the system does not say.
-
-    Attributes:
-      host: main memory.
-      device: memory of one accelerator; None also where devices are CPUs, which use main memory.
-    """
-
-    host: int | None
-    device: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,49 +89,6 @@ def _gib(size: int) -> str:
     return f"{size / GIB:,.1f} GiB"
 
 
-def available() -> Memory:
-    """Returns what this machine has now: of main memory, and of the first device if that has memory of its own."""
-    limits = [limit for limit in (_system_memory(), _group_memory()) if limit is not None]
-    stats = None if jax.default_backend() == "cpu" else jax.local_devices()[0].memory_stats()
-    return Memory(min(limits, default=None), (stats or {}).get("bytes_limit"))
-
-
-def _system_memory() -> int | None:
-    try:
-        for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:  # all there is, where nothing says what is free of it
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
-def _total_memory() -> int | None:
-    """All the main memory that this process may ever have: the same whenever it is asked for."""
-    limits = []
-    try:
-        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        limits.append(int((pathlib.Path("/sys/fs/cgroup") / "memory.max").read_text()))
-    except (AttributeError, ValueError, OSError):
-        pass
-    return min(limits, default=None)
-
-
-def _group_memory(root: str = "/sys/fs/cgroup") -> int | None:
-    """What a container may still take; pages of files that it holds are given back on demand."""
-    folder = pathlib.Path(root)
-    try:
-        limit = (folder / "memory.max").read_text().strip()
-        used = int((folder / "memory.current").read_text())
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        return None if limit == "max" else max(int(limit) - used + int(stat.get("inactive_file", 0)), 0)
-    except (OSError, ValueError):
-        return None
-
-
 def _participants(trial: Trial) -> int:
     """The most clients that can take part in a run."""
     return min(trial.setting.num_clients, trial.config.num_rounds * trial.config.clients_per_round)
@@ -156,7 +104,7 @@ def table_slots(trial: Trial, strategy: Strategy, rounds: int) -> tuple[int, str
     """
     clients, config = trial.setting.num_clients, trial.config
     params = jax.eval_shape(trial.model.init, jax.random.key(0)).params
-    kind = rows_kind(trial.algorithm, params, clients, config.table, (_participants(trial), _total_memory()))
+    kind = rows_kind(trial.algorithm, params, clients, config.table, (_participants(trial), total_memory()))
     if kind == "device":
         return clients, kind
     return min(rounds * strategy.multiple(config.clients_per_round), clients), kind
@@ -183,6 +131,14 @@ def _in_training(trial: Trial, federation, strategy: Strategy, model: Any) -> tu
     return together * copies, together * (order + solver.batch_size * example)
 
 
+def _saving(run) -> int:
+    """Bytes that writing a checkpoint takes: small arrays are copied, large ones pass by in blocks."""
+    leaves = jax.tree.leaves(run._replace(key=()))
+    small = sum(nbytes(leaf) for leaf in leaves if not is_large(leaf))
+    blocks = [max(BLOCK_BYTES, nbytes(leaf) // max(leaf.shape[0], 1)) for leaf in leaves if is_large(leaf)]
+    return COPIES_IN_SAVING * small + max(blocks, default=0)
+
+
 def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estimate:
     """Returns what one seed of a run needs.
 
@@ -202,7 +158,8 @@ def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estim
         name: _held(getattr(run, name), placed and getattr(placed, name)) for name in ("table", "state", "observers")
     }
     model = jax.eval_shape(trial.model.init, jax.random.key(0))
-    row = tree.nbytes(row_shapes(trial.algorithm, model.params))
+    one_row = row_shapes(trial.algorithm, model.params)
+    row = tree.nbytes(one_row)
     training, batches = _in_training(trial, federation, strategy, model)
     width = strategy.multiple(per_round)
     device = {
@@ -217,14 +174,16 @@ def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estim
         "observers": held["observers"],
         "cohorts": COHORT_BYTES * rounds * width,
     }
-    host = {"client table": 0, "checkpoint": tree.nbytes(run._replace(key=()))}
+    host, saved = {"client table": 0}, run
     if kind == "host":
         host["client table"] = row * _participants(trial)
-        host["checkpoint"] += (HOST_COPIES - 1) * row * _participants(trial)
+        taken = lambda leaf: jax.ShapeDtypeStruct((_participants(trial), *leaf.shape), leaf.dtype)
+        saved = run._replace(table=jax.tree.map(taken, one_row))
     elif kind == "file":
         # The dispatch that is written back and the one that is read ahead.
         host["client table"] = 2 * slots * row + INDEX_BYTES * trial.setting.num_clients
-        host["checkpoint"] = tree.nbytes(run._replace(key=(), table=()))
+        saved = run._replace(table=())
+    host["checkpoint"] = _saving(saved)
     return Estimate(device, host, copies, _remedies(trial, strategy, kind, should_stream(federation, config.examples)))
 
 

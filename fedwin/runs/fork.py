@@ -8,10 +8,10 @@ import numpy as np
 
 from fedwin import core, engine
 from fedwin.errors import UserError
-from fedwin.residence.rows import DeviceRows
+from fedwin.residence.rows import DeviceRows, holds_everyone
 from fedwin.runs import directory as directories
 from fedwin.runs.build import Trial
-from fedwin.runs.checkpoint import Checkpoints, from_leaves, leaves_of
+from fedwin.runs.checkpoint import Checkpoints, from_leaves, named
 from fedwin.runs.config import Config
 from fedwin.runs.rings import fitted
 from fedwin.wrappers import unwrapped_names
@@ -56,13 +56,13 @@ def check_fork(trial: Trial) -> None:
         blank = jax.tree.map(
             lambda s: np.zeros(s.shape, s.dtype), fresh._replace(key=jax.ShapeDtypeStruct((2,), np.uint32))
         )
-        own = leaves_of(DeviceRows(1).saved(blank))
+        own = named(DeviceRows(1).saved(blank))
         for name, value in _taken(trial.config, _saved(trial.config, seed), own).items():
             if _field(name) != "table" and (value.shape != own[name].shape or value.dtype != own[name].dtype):
                 raise _mismatch(name)
 
 
-def forked(trial: Trial, seed: int, run: engine.RunState, slots: int, rows, say) -> engine.RunState:
+def forked(trial: Trial, seed: int, run: engine.RunState, rows, say) -> engine.RunState:
     """Starts a fresh state from the checkpoint that --fork_from names, server and client states included.
 
     A wrapper's own state (a window, an average) begins with the model that is taken if the other run did not have it,
@@ -72,7 +72,6 @@ def forked(trial: Trial, seed: int, run: engine.RunState, slots: int, rows, say)
       trial: what is run.
       seed: whose checkpoint.
       run: a fresh state.
-      slots: rows of its client table.
       rows: the residence of its client rows.
       say: prints a line.
 
@@ -85,13 +84,15 @@ def forked(trial: Trial, seed: int, run: engine.RunState, slots: int, rows, say)
         say(f"seed {seed}: the observers begin at round {round}; {directory} observed something else")
     leaves = _saved(config, seed)
 
-    def begun(run: engine.RunState) -> engine.RunState:
-        taken = _taken(config, leaves, leaves_of(rows.saved(run)))
-        return rows.restored(from_leaves(taken, rows.template(run, taken)), run)
+    def found(run: engine.RunState) -> engine.RunState:
+        taken = _taken(config, leaves, named(rows.saved(run)))
+        return from_leaves(taken, rows.template(run, taken))
 
-    same = begun(run)
+    same = found(run)
     # An average that is new here begins with the model of the fork, not with that of round 0.
-    return begun(trial.start(seed, slots, core.Variables(same.params, same.stats)))
+    replaced = isinstance(rows, DeviceRows) and holds_everyone(leaves, rows.num_clients)
+    run = trial.start(seed, 1 if replaced else rows.slots, core.Variables(same.params, same.stats))
+    return rows.restored(found(run), run)
 
 
 def _same_observers(config: Config, directory: pathlib.Path) -> bool:

@@ -186,5 +186,5 @@ def initial_of(config: Config, model: Model) -> dict[int, Initial]:
         other = _seed_of(source, seed)
         found = _load(source, other)
         _check_fit(source, model, wanted, found)
-        taken[seed] = Initial(source, other, {name: found[name] for name in wanted})
+        taken[seed] = Initial(source, other, {name: np.asarray(found[name]) for name in wanted})
     return taken

@@ -61,8 +61,9 @@ class _Laps:
         seed = trial.config.seeds[0]
         schedule = trial.schedule.with_dispatches_of(examples.rounds)
         slots, kind = program.slots(schedule.rounds_per_dispatch)
-        run = trial.start(seed, slots)
+        run = trial.start(seed, 1)
         self.rows = program.rows(seed, run, slots, kind, checkpoints)
+        run = program.with_table(seed, run, slots)
         self.run = strategy.place(run, strategy.placement(run))
         self.program, self.examples = program, examples
         self.cohorts = CohortSchedule(trial.federations[seed], schedule, strategy, seed)

@@ -1,8 +1,10 @@
 """The compiled part of a run, shared by its seeds."""
 
+import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from fedwin import engine, hosts, tree
 from fedwin.engine import evaluate, validation
@@ -11,7 +13,7 @@ from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.examples import Resident, examples_of
 from fedwin.residence.file_rows import FileRows
-from fedwin.residence.first_rows import FirstRows, row_shapes
+from fedwin.residence.first_rows import FirstRows, init_rows, row_shapes
 from fedwin.residence.generations import layout_of
 from fedwin.residence.lent_rows import LentRows
 from fedwin.residence.rows import DeviceRows, HostRows
@@ -92,6 +94,12 @@ class Program:
         """
         return table_slots(self.trial, self.strategy, rounds)
 
+    def with_table(self, seed: int, run: engine.RunState, slots: int) -> engine.RunState:
+        """Returns a seed's fresh state with the first rows of so many clients, made on the devices that hold them."""
+        ids, key = jnp.arange(slots, dtype=jnp.int32), seed_keys(seed)["init"]
+        make = functools.partial(init_rows, self.trial.algorithm, run.params, ids, key)
+        return run._replace(table=make(shardings=self.strategy.table_placement(jax.eval_shape(make))))
+
     def rows(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
         """Returns the residence of a seed's client rows.
 
@@ -103,6 +111,7 @@ class Program:
           checkpoints: the seed's; a file of rows is beside them. Of several processes the first one's only.
         """
         clients, strategy = self.trial.setting.num_clients, self.strategy
+        algorithm, key = self.trial.algorithm, seed_keys(seed)["init"]
         if kind == "device":
             return DeviceRows(clients)
 
@@ -110,7 +119,6 @@ class Program:
             table = hosts.from_first(table)
             return strategy.place(table, None if strategy.mesh is None else strategy.placement(run).table)
 
-        algorithm, key = self.trial.algorithm, seed_keys(seed)["init"]
         if not hosts.is_first():
             return LentRows(row_shapes(algorithm, run.params), slots, place)
         if kind == "host":

@@ -16,12 +16,13 @@ from fedwin.runs.beginning import beginning
 from fedwin.runs.build import Trial, prepare
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.estimate import available, estimate
+from fedwin.runs.estimate import estimate
 from fedwin.runs.fork import check_fork
 from fedwin.runs.journal import Journal
 from fedwin.runs.lock import check_free
 from fedwin.runs.logbook import Logbook, read_lines
 from fedwin.runs.loop import Parts, Result, train_seed
+from fedwin.runs.memory import available
 from fedwin.runs.objects import check_objects
 from fedwin.runs.program import Program
 from fedwin.runs.schedule import CohortSchedule
@@ -197,9 +198,10 @@ def _trained(program: Program, seed: int, examples, checkpoints, logbook: Logboo
     schedule = trial.schedule.with_dispatches_of(examples.rounds)
     slots, kind = program.slots(schedule.rounds_per_dispatch)
     say(f"seed {seed}: {estimate(trial, strategy, seed)}")
-    run = trial.start(seed, slots)
+    # What a checkpoint may replace is not made: one row says what all are like.
+    run = trial.start(seed, 1 if kind == "device" else slots)
     rows = closed.enter_context(contextlib.closing(program.rows(seed, run, slots, kind, checkpoints)))
-    run, saved, _ = beginning(program, seed, slots, rows, checkpoints, logbook, run, say)
+    run, saved, _ = beginning(program, seed, rows, checkpoints, logbook, run, say)
     about = saved or {}
     run = strategy.place(run, strategy.placement(run))
     down, up = (config.clients_per_round * each for each in program.bytes_per_client)

@@ -15,7 +15,8 @@ from fedwin.residence.addresses import distinct, places
 from fedwin.residence.examples import examples_of
 from fedwin.runs.build import Trial
 from fedwin.runs.config import Config
-from fedwin.runs.estimate import available, estimate
+from fedwin.runs.estimate import estimate
+from fedwin.runs.memory import available
 
 # Rounds that are timed.
 ROUNDS = 2

@@ -15,11 +15,12 @@ from fedwin.core import Variables
 from fedwin.data import Dataset
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
+from fedwin.residence.blocks import placed
 from fedwin.residence.examples import examples_of
 from fedwin.residence.file_rows import rows_of
 from fedwin.residence.first_rows import FirstRows
 from fedwin.residence.generations import FiledLeaf
-from fedwin.residence.rows import DeviceRows, Rows, check_total, rows_template
+from fedwin.residence.rows import DeviceRows, Rows, check_total, holds_everyone, rows_template
 from fedwin.runs import directory as directories
 from fedwin.runs.build import Trial, prepare, seed_keys
 from fedwin.runs.checkpoint import Checkpoints, from_leaves
@@ -116,13 +117,13 @@ def _state(trial: Trial, seed: int, leaves: dict[str, Any]) -> engine.RunState:
     """
     clients = trial.setting.num_clients
     filed = any(isinstance(leaf, FiledLeaf) for leaf in leaves.values())
-    run = trial.start(seed, 1 if filed else clients)
+    run = trial.start(seed, 1 if filed or holds_everyone(leaves, clients) else clients)
     if filed:
         found = from_leaves(leaves, rows_template(run, leaves))
         check_total(found.table, clients)
-        return found
+        return placed(found._replace(table=()))._replace(table=found.table)
     rows = DeviceRows(clients)
-    return rows.restored(from_leaves(leaves, rows.template(run, leaves)), run)
+    return placed(rows.restored(from_leaves(leaves, rows.template(run, leaves)), run))
 
 
 def _rows_of(trained: Trained, ids: np.ndarray):

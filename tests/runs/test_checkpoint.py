@@ -8,7 +8,7 @@ import pytest
 
 import fedwin
 from fedwin.errors import UserError
-from fedwin.runs import checkpoint, quiet
+from fedwin.runs import checkpoint, large, quiet
 from fedwin.runs.config import Config
 from fedwin.testing import federations
 
@@ -73,6 +73,27 @@ def test_a_damaged_checkpoint_falls_back_aloud(tmp_path, capsys, damage):
     said = capsys.readouterr().err
     assert "10" in said and "Falling back" in said
     assert (tmp_path / "c" / "damaged_10").is_dir()  # moved aside, not deleted
+
+
+def test_large_arrays_have_files_of_their_own_and_the_same_checks(tmp_path, monkeypatch):
+    run, store = some_run(), checkpoint.Checkpoints(tmp_path / "c")
+    store.save(5, run, {})
+    before = store.load(5)[1]["digest"]
+    monkeypatch.setattr(large, "LARGE_BYTES", 64)
+    store.save(10, run, {})
+    leaves, about = store.load(10)
+    assert about["large"] and about["digest"] == before
+    for name, value in checkpoint.leaves_of(run).items():
+        np.testing.assert_array_equal(leaves[name], value)
+    victim = largest_file(tmp_path / "c" / "10" / "large")
+    data = bytearray(victim.read_bytes())
+    victim.write_bytes(data[:-4])
+    with pytest.raises(UserError, match="can't be read"):
+        store.load(10)
+    data[-1] ^= 1
+    victim.write_bytes(data)
+    with pytest.raises(UserError, match="damaged"):
+        store.load(10)
 
 
 def test_what_a_checkpoint_says_of_itself_is_checked_too(tmp_path):

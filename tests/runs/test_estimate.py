@@ -12,7 +12,8 @@ from fedwin.residence.first_rows import row_shapes
 from fedwin.residence.rows import HOST_TABLE_BYTES, rows_kind
 from fedwin.runs.build import prepare
 from fedwin.runs.config import Config
-from fedwin.runs.estimate import Estimate, Memory, _group_memory, available, estimate
+from fedwin.runs.estimate import Estimate, estimate
+from fedwin.runs.memory import Memory, _group_memory, available
 
 BASE = Config(dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=4, num_rounds=50)
 

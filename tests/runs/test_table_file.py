@@ -15,8 +15,12 @@ import pytest
 
 import fedwin
 from fedwin import client_models
+from fedwin.engine import placement
 from fedwin.errors import UserError
+from fedwin.residence import blocks
 from fedwin.residence.generations import FiledLeaf
+from fedwin.residence.lazy import Stored
+from fedwin.runs import large
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
@@ -73,13 +77,16 @@ def same(mine, theirs):
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
     folder = tmp_path_factory.mktemp("table")
-    return {table: run(folder / table, table=table) for table in ("device", "file")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large, "LARGE_BYTES", 64)
+        return {table: run(folder / table, table=table) for table in ("device", "file")}
 
 
 def test_a_file_gives_the_bits_of_memory_and_holds_who_took_part(places):
     same(places["file"], places["device"])
     kept = leaves(places["file"], 12)
     assert all(isinstance(kept[name], FiledLeaf) for name in kept if name.startswith("table.rows"))
+    assert isinstance(leaves(places["device"], 12)[_a_row(places["device"])], Stored)
     assert len(kept["table.ids"]) < 40 == len(leaves(places["device"], 12)["table.ids"])
 
 
@@ -92,6 +99,21 @@ def test_a_run_goes_on_with_its_rows_elsewhere(places, tmp_path):
         run(copy, table=table)
         assert isinstance(leaves(copy, 12)[_a_row(copy)], FiledLeaf) == (table == "file")
         same(copy, places["device"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["chunked:k=1", "sharded:devices=2,k=1"])
+def test_a_table_in_files_of_its_own_goes_everywhere(strategy, places, tmp_path, monkeypatch):
+    whole = places["device"] if strategy == SMALL.strategy else run(tmp_path / "whole", strategy=strategy)
+    monkeypatch.setattr(placement, "LARGE_TABLE_BYTES", 0)
+    monkeypatch.setattr(large, "LARGE_BYTES", 64)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 4000)
+    copy = run(tmp_path / "run", strategy=strategy)
+    for table in ("device", "host", "device", "file"):
+        shutil.rmtree(copy / "checkpoints" / "seed_0" / "12")
+        (copy / "summary.json").unlink()
+        run(copy, table=table, strategy=strategy)
+        same(copy, whole)
 
 
 def _a_row(directory) -> str:

@@ -1,0 +1,63 @@
+"""How much memory a run takes whose client table is the largest thing in it: that table, once."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+# 100 clients with 3.9 MB each.
+FLAGS = [
+    "--dataset=digits",
+    "--num_clients=100",
+    "--model=digits_mlp:hidden=13000",
+    "--num_rounds=4",
+    "--clients_per_round=2",
+    "--local_epochs=1",
+    "--rounds_per_dispatch=2",
+    "--checkpoint_every=2",
+    "--eval_every=4",
+]
+# Of what is announced: the table, the rows of a cohort, blocks on their way to and from the disk.
+SHARE = 1.3
+
+
+def peak(directory, devices: int, *more: str) -> tuple[int, str]:
+    """Returns the largest resident set of a run in a process of its own, in bytes, and what it printed."""
+    log = directory.with_suffix(".txt")
+    with open(log, "w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "experiments.train", *FLAGS, f"--out_dir={directory}", *more],
+            cwd=ROOT,
+            env=os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+        largest = 0
+        while process.poll() is None:
+            found = re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{process.pid}/status").read_text())
+            largest = max(largest, int(found[1]) * 1024 if found else 0)
+            time.sleep(0.02)
+    assert process.returncode == 0, log.read_text()
+    return largest, log.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not pathlib.Path("/proc/self/status").exists(), reason="the system does not say")
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_client_table_is_in_memory_once(devices, tmp_path):
+    without, _ = peak(tmp_path / "fedavg", devices, "--algorithm=fedavg")
+    begun, said = peak(tmp_path / "fedhbm", devices, "--algorithm=fedhbm")
+    announced = float(re.search(r"client table ([0-9.]+) MB", said)[1]) * 1e6
+    assert announced > 390e6
+    shutil.rmtree(tmp_path / "fedhbm" / "checkpoints" / "seed_0" / "4")
+    (tmp_path / "fedhbm" / "summary.json").unlink()
+    resumed, said = peak(tmp_path / "fedhbm", devices, "--algorithm=fedhbm")
+    assert "resuming after round 2" in said
+    print(f"{devices} devices: {[(x - without) / announced for x in (begun, resumed)]} of {announced / 1e6:.0f} MB")
+    assert max(begun, resumed) - without <= SHARE * announced
