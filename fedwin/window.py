@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedwin import ring as rings
 from fedwin.errors import UserError
 
 # Vectors are padded to a multiple of this, so that a ring divides evenly over the devices of a mesh.
@@ -96,14 +97,14 @@ class Window(NamedTuple):
     """The last W + 1 vectors and one running sum for every window size that is asked for.
 
     Attributes:
-      ring: [W + 1, P].
+      ring: [W + 1, P], or those of it that a dispatch needs (ring.Lent).
       count: vectors pushed so far, int32 [].
       sums: one [P] per size.
       compensation: by how much each sum is too large, one [P] per size.
       spoiled: `count` after the newest vector whose norm is not finite or beyond `LARGEST`, 0 = none, int32 [].
     """
 
-    ring: jax.Array
+    ring: Any
     count: jax.Array  # type: ignore[assignment]  # a tuple has a method of this name
     sums: tuple[jax.Array, ...]
     compensation: tuple[jax.Array, ...]
@@ -125,7 +126,7 @@ def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32) -> Window:
         check_size("window", w)
     zeros = lambda: tuple(jnp.zeros(size, dtype) for _ in sizes)
     none = lambda: jnp.zeros((), jnp.int32)
-    return Window(jnp.zeros((max(sizes) + 1, size), dtype), none(), zeros(), zeros(), none())
+    return Window(rings.make(tuple(sizes), size, dtype), none(), zeros(), zeros(), none())
 
 
 def check_size(name: str, size) -> None:
@@ -166,13 +167,11 @@ def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
       vector: v_t [P].
       sizes: those that `init` was given.
     """
-    slots = window.ring.shape[0]
     vector = vector.astype(window.ring.dtype)
-    ring = lax.dynamic_update_index_in_dim(window.ring, vector, window.count % slots, 0)
+    ring = rings.write(window.ring, window.count, vector)
     sums, compensation = [], []
-    for total, excess, w in zip(window.sums, window.compensation, sizes):
-        # Slots not filled yet hold zeros.
-        leaving = lax.dynamic_index_in_dim(ring, (window.count - w) % slots, 0, keepdims=False)
+    for number, (total, excess, w) in enumerate(zip(window.sums, window.compensation, sizes)):
+        leaving = rings.read(ring, window.count, number, w)
         given = (vector, leaving, total, excess)
         # Behind a barrier the second result is computed anew: XLA:CPU would write what both need to memory.
         sums.append(_moved(*given)[0])
@@ -204,12 +203,12 @@ class Delay(NamedTuple):
     """A delay line.
 
     Attributes:
-      ring: [tau, P].
+      ring: [tau, P], or those of it that a dispatch needs (ring.Lent).
       count: vectors pushed so far, int32 [].
       oldest: the vector pushed tau pushes ago (0 before that), [P].
     """
 
-    ring: jax.Array
+    ring: Any
     count: jax.Array  # type: ignore[assignment]  # a tuple has a method of this name
     oldest: jax.Array
 
@@ -226,13 +225,13 @@ def delay(size: int, tau: int, dtype=jnp.float32) -> Delay:
       UserError: for tau < 1.
     """
     check_size("tau", tau)
-    return Delay(jnp.zeros((tau, size), dtype), jnp.zeros((), jnp.int32), jnp.zeros(size, dtype))
+    return Delay(rings.make((tau - 1,), size, dtype), jnp.zeros((), jnp.int32), jnp.zeros(size, dtype))
 
 
 def shift(line: Delay, vector) -> Delay:
     """Pushes a vector; `oldest` becomes the one pushed tau - 1 pushes before it, i.e. tau ago at the next push."""
     tau = line.ring.shape[0]
-    ring = lax.dynamic_update_index_in_dim(line.ring, vector.astype(line.ring.dtype), line.count % tau, 0)
+    ring = rings.write(line.ring, line.count, vector.astype(line.ring.dtype))
     count = line.count + 1
-    oldest = lax.dynamic_index_in_dim(ring, count % tau, 0, keepdims=False)
+    oldest = rings.read(ring, line.count, 0, tau - 1)
     return Delay(ring, count, jnp.where(count >= tau, oldest, 0))

@@ -15,7 +15,7 @@ WINGS = (
     ("choices", "papers", "tree"),
     ("checks", "hosts", "listing"),
     ("registry",),
-    ("keys", "means"),
+    ("keys", "means", "ring"),
     ("core",),
     ("window", "schedules", "rules", "losses", "augment", "batches"),
     ("local",),

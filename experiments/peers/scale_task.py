@@ -79,9 +79,9 @@ class _Run:
         strategy = strategy_choice.resolve(trial.config.strategy, request["cohort"])
         program = Program(trial, strategy, held_out(dataset, 0), bytes_per_client)
         self.examples = program.examples(0)
-        self.schedule = trial.schedule.with_dispatches_of(self.examples.rounds)
-        slots, kind = program.slots(self.schedule.rounds_per_dispatch)
-        state = trial.start(0, slots)
+        self.schedule = program.schedule(self.examples)
+        slots, kind = program.slots(self.schedule.longest)
+        state = trial.start(0, slots, window_rounds=self.schedule.window_rounds)
         self.rows = program.rows(0, state, slots, kind, Checkpoints(self.scratch.name))
         self.run = strategy.place(state, strategy.placement(state))
         self.program, self.strategy, self.federation, self.done = program, strategy, trial.federations[0], 0

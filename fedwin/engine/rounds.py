@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedwin import tree
+from fedwin import ring, tree
 from fedwin.core import Algorithm, Observer, Variables
 from fedwin.data.store import Split, Store
 from fedwin.engine.cohort import Own, Shared, each, work
@@ -51,7 +51,13 @@ class RunState(NamedTuple):
 
 
 def init(
-    algorithm: Algorithm, observers: dict[str, Observer], model: Variables, num_slots: int, key, init_key=None
+    algorithm: Algorithm,
+    observers: dict[str, Observer],
+    model: Variables,
+    num_slots: int,
+    key,
+    init_key=None,
+    window_rounds: int | None = None,
 ) -> RunState:
     """Returns the state of a run before its first round.
 
@@ -62,13 +68,15 @@ def init(
       num_slots: rows of the client table (K where it lives on the device).
       key: base key of everything random inside rounds.
       init_key: draws what server and client states begin with; `key` by default.
+      window_rounds: of a dispatch for which windows have room on the device; None: all of their vectors are there.
     """
     params, stats = model
     init_key = key if init_key is None else init_key
-    state = algorithm.init(params, init_key)
+    with ring.lent(window_rounds):
+        state = algorithm.init(params, init_key)
+        watched = algorithm.eval_model(model, state)
+        seen = {name: observer.init(watched) for name, observer in observers.items()}
     table = init_rows(algorithm, params, jnp.arange(num_slots, dtype=jnp.int32), init_key)
-    watched = algorithm.eval_model(model, state)
-    seen = {name: observer.init(watched) for name, observer in observers.items()}
     run = RunState(params, stats, state, table, seen, jnp.zeros((), jnp.int32), key)
     # Every leaf gets a buffer of its own: a donated buffer may occur only once in the tree.
     return jax.tree.map(jnp.copy, run)

@@ -1,1 +1,1 @@
-"""Where examples and client rows live while a run needs them: on the device, on the host, in files."""
+"""Where examples, client rows and windows live while a run needs them: on the device, on the host, in files."""

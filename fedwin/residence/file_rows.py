@@ -1,6 +1,5 @@
 """Clients' rows in a file: those of the next dispatch are read while one trains, and written back in order."""
 
-import concurrent.futures
 from typing import Any
 
 import jax
@@ -10,6 +9,7 @@ from fedwin import hosts
 from fedwin.residence.addresses import distinct, places
 from fedwin.residence.first_rows import FirstRows
 from fedwin.residence.generations import FiledLeaf, Generation, layout_of
+from fedwin.residence.lending import Lender
 from fedwin.residence.rows import Rows, check_total, rows_template
 
 
@@ -45,8 +45,6 @@ def rows_of(table: Rows, ids: np.ndarray, first: FirstRows):
 class FileRows:
     """Rows of the clients that have taken part, in a file; memory holds those of two dispatches.
 
-    Only one thread touches the file, so rows are written and read in the order in which that was asked for.
-
     Args:
       store: the file (runs.row_file.RowFile).
       first: makes the rows that clients begin with.
@@ -58,65 +56,37 @@ class FileRows:
     def __init__(self, store, first: FirstRows, num_clients: int, slots: int, place=lambda table, run: table):
         self.store, self.first, self.num_clients, self.slots, self.place = store, first, num_clients, slots, place
         self.layout = layout_of(first.shapes)
-        self._thread = concurrent.futures.ThreadPoolExecutor(1)
-        self._expected: tuple[bytes, concurrent.futures.Future] | None = None
-        self._written: concurrent.futures.Future | None = None
+        self._lender = Lender(store, self.layout, slots)
         self._lent = np.zeros(0, np.int64)
-        # Rows that came back last, and may be on their way into the file.
-        self._back: list[np.ndarray] = self.layout.blank(0)
 
     def expect(self, ids: np.ndarray) -> None:
         """Starts to read the rows of a dispatch's clients, except those that the present one changes."""
-        self._expected = ids.tobytes(), self._thread.submit(self._read, distinct(ids), self._lent)
+        self._lender.expect(distinct(ids))
 
     def take(self, run, ids: np.ndarray):
         """Returns the state with the rows of these clients, and every client's row of its table."""
-        clients, expected = distinct(ids), self._expected
-        if expected is None or expected[0] != ids.tobytes():
-            self.expect(ids)
-            expected = self._expected
-        assert expected is not None
-        rows, read = expected[1].result()
-        self._expected = None
-        again = np.isin(clients, self._lent) & ~read
-        for leaf, back in zip(rows, self._back, strict=True):
-            leaf[: len(clients)][again] = back[np.searchsorted(self._lent, clients[again])]
-        new = np.flatnonzero(~read & ~again)
+        self._lent = clients = distinct(ids)
+        rows, known = self._lender.take(clients, clients)
+        new = np.flatnonzero(~known)
         self.first.into(clients[new], rows, new)
         for leaf in rows:  # padding reads the last slot
             leaf[len(clients) :][-1:] = leaf[:1]
-        self._lent, self._back = clients, self.layout.blank(0)
         table = jax.tree.unflatten(jax.tree.structure(self.first.shapes), rows)
         return run._replace(table=self.place(table, run)), places(ids, clients, self.slots)
 
-    def _read(self, clients: np.ndarray, changing: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-        """Reads what the file has of these clients' rows; returns arrays [slots, ...], and whose rows are in them."""
-        rows = self.layout.blank(self.slots)
-        read = self.store.known(clients) & ~np.isin(clients, changing)
-        self.store.read(clients[read], rows, np.flatnonzero(read))
-        return rows, read
-
     def give(self, run) -> None:
         """Starts to write the rows back after a dispatch."""
-        self._finish()
         # Views: this table is not donated, `take` puts another in its place.
-        self._back = [np.asarray(leaf)[: len(self._lent)] for leaf in jax.tree.leaves(hosts.whole(run.table))]
-        self._written = self._thread.submit(self.store.write, self._lent, self._back)
-
-    def _finish(self) -> None:
-        """Waits until rows that came back are written; raises what went wrong."""
-        if self._written is not None:
-            self._written.result()
-            self._written = None
+        table = jax.tree.leaves(hosts.whole(run.table))
+        self._lender.give(self._lent, [np.asarray(leaf)[: len(self._lent)] for leaf in table])
 
     def checkpointed(self, run):
         """Ends a generation of rows; returns the state with what names it in place of its table."""
-        self._finish()
-        return run._replace(table=self._thread.submit(self.store.commit, int(run.round)).result())
+        return run._replace(table=self._lender.commit(int(run.round)))
 
     def keep(self) -> None:
         """Gives room to new rows that only checkpoints needed which are gone."""
-        self._thread.submit(self.store.keep).result()
+        self._lender.keep()
 
     def saved(self, run):
         """Returns a fresh state in the form of a checkpoint that holds rows: it has none yet."""
@@ -143,5 +113,4 @@ class FileRows:
 
     def close(self) -> None:
         """Stops the thread and closes the file."""
-        self._thread.shutdown(cancel_futures=True)
-        self.store.close()
+        self._lender.close()

@@ -97,12 +97,6 @@ class Mark(NamedTuple):
 
 
 # What a checkpoint calls its leaves, which take the place of rows.
-MARKED = {f"table.{name}" for name in Mark._fields if name != "total"}
-
-
-def mark_among(leaves: dict[str, Any]) -> Mark | None:
-    """Returns what names the rows of a checkpoint in a file; None where it holds them itself."""
-    return Mark(*(leaves[f"table.{name}"] for name in Mark._fields)) if leaves.keys() >= MARKED else None
 
 
 def hash_of(layout: Layout) -> Any:

@@ -7,6 +7,7 @@ import jax
 
 from fedwin import hosts
 from fedwin.residence.rows import DeviceRows, holds_everyone
+from fedwin.residence.windows import table_of
 from fedwin.runs.checkpoint import from_leaves
 from fedwin.runs.fork import fork_round, forked
 from fedwin.runs.logbook import Logbook
@@ -54,7 +55,7 @@ def beginning(
     if is_fresh:
         return found
     # Rows that are not on the devices stay with their owner.
-    kept = found.run if isinstance(rows, DeviceRows) else found.run._replace(table=())
+    kept = found.run if isinstance(table_of(rows), DeviceRows) else found.run._replace(table=())
     run = hosts.from_first(kept)
     return Beginning(run if kept is found.run else run._replace(table=fresh.table), about, False)
 

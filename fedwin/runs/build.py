@@ -67,22 +67,24 @@ class Trial:
         if not ALGORITHMS[name].__module__.startswith("fedwin."):
             check_round(ALGORITHMS.build(self.config.algorithm, self.setting, self.solver), model, store, n_max)
 
-    def start(self, seed: int, slots: int, model: core.Variables | None = None) -> engine.RunState:
+    def start(
+        self, seed: int, slots: int, model: core.Variables | None = None, window_rounds: int | None = None
+    ) -> engine.RunState:
         """Returns the state of a seed before its first round; may be traced.
 
         Args:
           seed: whose state.
           slots: rows of the client table.
           model: what it begins with; None: the seed's own, or what --init_from names.
+          window_rounds: as in engine.init.
         """
         keys = seed_keys(seed)
         given = model is not None
         model = model if model is not None else self.model.init(keys["init"])
-        if given or not self.initial:
-            return engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"])
-        model = self.initial[seed].into(model)
-        run = engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"])
-        return run._replace(state=self.initial[seed].into_state(run.state, model))
+        taken = None if given else self.initial.get(seed)
+        model = model if taken is None else taken.into(model)
+        run = engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"], window_rounds)
+        return run if taken is None else run._replace(state=taken.into_state(run.state, model))
 
     def rehearse(self) -> Bytes:
         """Traces a round and every read-out, computes nothing; returns what a client receives and sends in a round.

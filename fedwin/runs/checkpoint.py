@@ -15,7 +15,7 @@ import orbax.checkpoint as ocp
 from fedwin import hosts
 from fedwin.errors import UserError
 from fedwin.residence.blocks import blocks
-from fedwin.residence.generations import MARKED, Generation, mark_among
+from fedwin.runs.filed import has_rings, has_rows, read_on_access
 from fedwin.runs.large import LARGE, LargeSave, described, is_large, stored
 from fedwin.runs.migrations import migrated
 from fedwin.runs.quiet import abandoned_saves_muted, quiet
@@ -24,13 +24,12 @@ from fedwin.runs.storage import reason_of, sealed, writing
 from fedwin.runs.together import alone
 
 # Format of a checkpoint; 1 had no number, 2 has it, in 3 windows know which of their vectors have no mean, in 4 rows of
-# clients may be in a file, in 5 large arrays may have files of their own. A checkpoint without such files is written in
-# the last format that had none, which older versions read.
-FORMAT = 5
+# clients may be in a file, in 5 large arrays may have files of their own, in 6 windows may be in a file. A checkpoint
+# without such files is written in the last format that had none, which older versions read.
+FORMAT = 6
+WITH_LARGE = 5
 WITH_ROWS = 4
 WITHOUT_FILES = 3
-# Where rows are, in the folder of a seed's checkpoints.
-ROWS = "rows"
 
 
 def _warn(line: str) -> None:
@@ -146,7 +145,8 @@ class Checkpoints:
         small = {name: np.array(value, copy=True) for name, value in leaves.items() if name not in large}
         # orbax refuses arrays without elements: their shapes say all.
         empty = {name: [list(value.shape), value.dtype.str] for name, value in small.items() if not value.size}
-        number = FORMAT if large else WITH_ROWS if mark_among(leaves) else WITHOUT_FILES
+        number = WITH_LARGE if large else WITH_ROWS if has_rows(leaves) else WITHOUT_FILES
+        number = FORMAT if has_rings(leaves) else number
         about = {"format": number, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
         about |= {"large": described(large)} if large else {}
         kept = {name: value for name, value in small.items() if name not in empty}
@@ -188,19 +188,10 @@ class Checkpoints:
             )
         if about.get("digest") != checksum(leaves) or ("seal" in about and about != sealed(about)):
             raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
-        return self._with_rows(migrated(leaves, about.get("format", 1), FORMAT), where), about
-
-    def _with_rows(self, leaves: dict[str, Any], where: pathlib.Path) -> dict[str, Any]:
-        """Returns the leaves with rows that are in a file, and read from it on access, in place of what names them."""
-        mark = mark_among(leaves)
-        if mark is None:
-            return leaves
         try:
-            rows = Generation(self.directory / ROWS, mark).leaves()
+            return read_on_access(migrated(leaves, about.get("format", 1), FORMAT), self.directory), about
         except UserError as error:
             raise UserError(f"checkpoint {where} can't be used: {str(error).rstrip('.')}; delete it.") from error
-        kept = {name: value for name, value in leaves.items() if name not in MARKED}
-        return kept | rows
 
     def latest(self, check=lambda round, about: None) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Returns the newest usable checkpoint, or None; warns about those that it skips and moves them aside.

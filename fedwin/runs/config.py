@@ -142,6 +142,13 @@ class Config:
         words=("auto", "device", "host", "file"),
         operational=True,
     )
+    window: str = option(
+        "auto",
+        "running",
+        "Where models of windows and delays live: device, host, file, auto.",
+        words=("auto", "device", "host", "file"),
+        operational=True,
+    )
     examples: str = option(
         "auto",
         "running",

@@ -18,6 +18,7 @@ from fedwin.residence.rows import rows_kind
 from fedwin.runs.build import Trial
 from fedwin.runs.large import is_large
 from fedwin.runs.memory import Memory, total_memory
+from fedwin.runs.window_choice import remedies, window_plan
 
 GIB = 1 << 30
 # Arrays of parameters that a client in training has at a time: its model, the gradient, the step made of them.
@@ -44,12 +45,14 @@ class Estimate:
       host: part -> bytes in main memory.
       devices: how many devices there are.
       remedies: part -> what makes it smaller.
+      disk: part -> bytes of files, checkpoints not among them.
     """
 
     device: dict[str, int]
     host: dict[str, int]
     devices: int
     remedies: dict[str, str]
+    disk: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def parts(self) -> dict[str, int]:
@@ -58,8 +61,9 @@ class Estimate:
         return {name: self.device.get(name, 0) * self.devices + self.host.get(name, 0) for name in names}
 
     def __str__(self) -> str:
-        shown = (f"{name} {size / 1e6:.1f} MB" for name, size in self.parts.items() if size >= 50_000)
-        return f"memory: {', '.join(shown)}"
+        told = lambda parts: ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in parts.items() if size >= 50_000)
+        disk = told(self.disk)
+        return f"memory: {told(self.parts)}" + (f"; disk: {disk}" if disk else "")
 
     def fits(self, memory: Memory) -> bool:
         """Whether the run has room."""
@@ -151,8 +155,9 @@ def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estim
     seed = config.seeds[0] if seed is None else seed
     federation, per_round = trial.federations[seed], config.clients_per_round
     examples, rounds = residence_bytes(federation, config.examples, strategy, per_round, config.rounds_per_dispatch)
-    slots, kind = table_slots(trial, strategy, rounds)
-    run = jax.eval_shape(lambda: trial.start(seed, slots))
+    windows = window_plan(trial, rounds)
+    slots, kind = table_slots(trial, strategy, min(rounds, windows.rounds or rounds))
+    run = jax.eval_shape(lambda: trial.start(seed, slots, window_rounds=windows.rounds))
     placed = strategy.placement(run)
     held = {
         name: _held(getattr(run, name), placed and getattr(placed, name)) for name in ("table", "state", "observers")
@@ -174,7 +179,8 @@ def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estim
         "observers": held["observers"],
         "cohorts": COHORT_BYTES * rounds * width,
     }
-    host, saved = {"client table": 0}, run
+    host, saved = {"client table": 0, "windows": windows.host_bytes}, run
+    disk = {"client table": row * _participants(trial) if kind == "file" else 0, "windows": windows.disk_bytes}
     if kind == "host":
         host["client table"] = row * _participants(trial)
         taken = lambda leaf: jax.ShapeDtypeStruct((_participants(trial), *leaf.shape), leaf.dtype)
@@ -184,7 +190,8 @@ def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estim
         host["client table"] = 2 * slots * row + INDEX_BYTES * trial.setting.num_clients
         saved = run._replace(table=())
     host["checkpoint"] = _saving(saved)
-    return Estimate(device, host, copies, _remedies(trial, strategy, kind, should_stream(federation, config.examples)))
+    told = _remedies(trial, strategy, kind, should_stream(federation, config.examples)) | remedies(trial, windows)
+    return Estimate(device, host, copies, told, disk)
 
 
 def _remedies(trial: Trial, strategy: Strategy, kind: str, streamed: bool) -> dict[str, str]:
@@ -198,8 +205,5 @@ def _remedies(trial: Trial, strategy: Strategy, kind: str, streamed: bool) -> di
         "clients in training": (f"set {chunked}" if together else "choose ") + "a smaller --model",
         "local batches": (f"set {chunked}" if together else "set ") + "a smaller --batch_size or --local_epochs",
         "client table": TABLE_REMEDIES[kind],
-        "algorithm": f"shorten the windows of --algorithm={config.algorithm}"
-        + "".join(f" or --wrap={text}" for text in config.wrap),
-        "observers": f"shorten the windows of --observe={','.join(config.observe)}",
         "cohorts": f"lower --rounds_per_dispatch={config.rounds_per_dispatch}",
     }

@@ -8,7 +8,9 @@ import numpy as np
 
 from fedwin import core, engine
 from fedwin.errors import UserError
+from fedwin.residence.lazy import Lazy
 from fedwin.residence.rows import DeviceRows, holds_everyone
+from fedwin.residence.windows import lent_rounds, table_of, unfilled
 from fedwin.runs import directory as directories
 from fedwin.runs.build import Trial
 from fedwin.runs.checkpoint import Checkpoints, from_leaves, named
@@ -52,9 +54,10 @@ def fork_round(config: Config) -> int:
 def check_fork(trial: Trial) -> None:
     """Raises UserError where --fork_from cannot be what the run begins with; traces shapes, computes nothing."""
     for seed in trial.config.seeds:
-        fresh = jax.eval_shape(functools.partial(trial.start, seed, 1))
+        fresh = jax.eval_shape(functools.partial(trial.start, seed, 1, window_rounds=1))
         blank = jax.tree.map(
-            lambda s: np.zeros(s.shape, s.dtype), fresh._replace(key=jax.ShapeDtypeStruct((2,), np.uint32))
+            lambda s: s if isinstance(s, Lazy) else np.zeros(s.shape, s.dtype),
+            unfilled(fresh._replace(key=jax.ShapeDtypeStruct((2,), np.uint32))),
         )
         own = named(DeviceRows(1).saved(blank))
         for name, value in _taken(trial.config, _saved(trial.config, seed), own).items():
@@ -90,8 +93,9 @@ def forked(trial: Trial, seed: int, run: engine.RunState, rows, say) -> engine.R
 
     same = found(run)
     # An average that is new here begins with the model of the fork, not with that of round 0.
-    replaced = isinstance(rows, DeviceRows) and holds_everyone(leaves, rows.num_clients)
-    run = trial.start(seed, 1 if replaced else rows.slots, core.Variables(same.params, same.stats))
+    replaced = isinstance(table_of(rows), DeviceRows) and holds_everyone(leaves, trial.setting.num_clients)
+    model = core.Variables(same.params, same.stats)
+    run = trial.start(seed, 1 if replaced else rows.slots, model, window_rounds=lent_rounds(run))
     return rows.restored(found(run), run)
 
 

@@ -59,9 +59,9 @@ class _Laps:
     def __init__(self, program: Program, examples, checkpoints: Checkpoints):
         trial, strategy = program.trial, program.strategy
         seed = trial.config.seeds[0]
-        schedule = trial.schedule.with_dispatches_of(examples.rounds)
-        slots, kind = program.slots(schedule.rounds_per_dispatch)
-        run = trial.start(seed, 1)
+        schedule = program.schedule(examples)
+        slots, kind = program.slots(schedule.longest)
+        run = trial.start(seed, 1, window_rounds=schedule.window_rounds)
         self.rows = program.rows(seed, run, slots, kind, checkpoints)
         run = program.with_table(seed, run, slots)
         self.run = strategy.place(run, strategy.placement(run))

@@ -16,11 +16,16 @@ from fedwin.residence.file_rows import FileRows
 from fedwin.residence.first_rows import FirstRows, init_rows, row_shapes
 from fedwin.residence.generations import layout_of
 from fedwin.residence.lent_rows import LentRows
+from fedwin.residence.ring_store import RingMemory, layout_of_ring
 from fedwin.residence.rows import DeviceRows, HostRows
+from fedwin.residence.windows import Outside
 from fedwin.runs.build import Trial, seed_keys
-from fedwin.runs.checkpoint import ROWS, Checkpoints
+from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.estimate import table_slots
+from fedwin.runs.filed import ROWS, folder_of
 from fedwin.runs.row_file import RowFile
+from fedwin.runs.schedule import Schedule
+from fedwin.runs.window_choice import WindowPlan, window_plan
 
 # First rows that are made at a time, where rows live in a file.
 FIRST_BYTES = 64 << 20
@@ -86,6 +91,15 @@ class Program:
             self._examples = found.store.examples
         return found
 
+    @functools.cached_property
+    def windows(self) -> WindowPlan:
+        """Where windows live."""
+        return window_plan(self.trial, self.trial.config.rounds_per_dispatch)
+
+    def schedule(self, examples) -> Schedule:
+        """Returns the schedule with dispatches for which the device has room; `examples` is their residence."""
+        return self.trial.schedule.with_dispatches_of(examples.rounds).with_windows_of(self.windows.rounds)
+
     def slots(self, rounds: int) -> tuple[int, str]:
         """Returns the rows of the client table in the state, and where all rows live: 'device', 'host' or 'file'.
 
@@ -101,15 +115,33 @@ class Program:
         return run._replace(table=make(shardings=self.strategy.table_placement(jax.eval_shape(make))))
 
     def rows(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
-        """Returns the residence of a seed's client rows.
+        """Returns the residence of a seed's client rows, and of its windows where they are not on the device.
 
         Args:
           seed: whose rows.
           run: its state before the first round.
           slots: rows of the table in the state.
           kind: where all rows live: 'device', 'host' or 'file'.
-          checkpoints: the seed's; a file of rows is beside them. Of several processes the first one's only.
+          checkpoints: the seed's; files are beside them. Of several processes the first one's only.
         """
+        rows = self._rows(seed, run, slots, kind, checkpoints)
+        if self.windows.rounds is None:
+            return rows
+
+        def place(ring, sharding):
+            return self.strategy.place(hosts.from_first(ring), sharding)
+
+        def store(name, ring):
+            if not hosts.is_first():
+                return None
+            if self.windows.kind == "host":
+                return RingMemory(*ring.shape, ring.dtype)
+            layout = layout_of_ring(ring.shape[1], ring.dtype)
+            return RowFile(checkpoints.directory / folder_of(f"{name}.ring"), layout, ring.slots, checkpoints.rounds)
+
+        return Outside(rows, run, store, place, self.strategy.placement)
+
+    def _rows(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
         clients, strategy = self.trial.setting.num_clients, self.strategy
         algorithm, key = self.trial.algorithm, seed_keys(seed)["init"]
         if kind == "device":

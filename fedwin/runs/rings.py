@@ -1,8 +1,12 @@
 """Rings of checkpoints whose run had another number of rounds, or was written when rings were longer than any run."""
 
+from typing import Any
+
 import numpy as np
 
-Leaves = dict[str, np.ndarray]
+from fedwin.residence.ring_store import FiledRing
+
+Leaves = dict[str, Any]
 
 
 def fitted(leaves: Leaves, shapes: dict[str, tuple[int, ...]]) -> Leaves:
@@ -24,7 +28,11 @@ def fitted(leaves: Leaves, shapes: dict[str, tuple[int, ...]]) -> Leaves:
         kept = min(len(ring), wanted[0])
         # A delay line has a slot per round that it spans; a window has one more, for the vector that leaves it.
         room = kept if f"{head}oldest" in leaves else kept - 1
-        if leaves[f"{head}count"] <= room:
+        if leaves[f"{head}count"] > room:
+            continue
+        if isinstance(ring, FiledRing):
+            changed[name] = ring.of_length(wanted[0])
+        else:
             changed[name] = np.zeros(wanted, ring.dtype)
             changed[name][:kept] = ring[:kept]
     return leaves | changed

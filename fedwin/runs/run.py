@@ -195,11 +195,11 @@ def _seed(
 
 def _trained(program: Program, seed: int, examples, checkpoints, logbook: Logbook | None, quiet, say, closed) -> Result:
     trial, config, strategy = program.trial, program.trial.config, program.strategy
-    schedule = trial.schedule.with_dispatches_of(examples.rounds)
-    slots, kind = program.slots(schedule.rounds_per_dispatch)
+    schedule = program.schedule(examples)
+    slots, kind = program.slots(schedule.longest)
     say(f"seed {seed}: {estimate(trial, strategy, seed)}")
     # What a checkpoint may replace is not made: one row says what all are like.
-    run = trial.start(seed, 1 if kind == "device" else slots)
+    run = trial.start(seed, 1 if kind == "device" else slots, window_rounds=schedule.window_rounds)
     rows = closed.enter_context(contextlib.closing(program.rows(seed, run, slots, kind, checkpoints)))
     run, saved, _ = beginning(program, seed, rows, checkpoints, logbook, run, say)
     about = saved or {}

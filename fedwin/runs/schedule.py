@@ -26,6 +26,7 @@ class Schedule:
       rounds_per_dispatch: the most rounds that one dispatch may hold.
       stop_on_divergence: end at the first NaN or inf.
       keep_rounds: further rounds with a checkpoint.
+      window_rounds: a bound of its own on the rounds of a dispatch, where windows are not on the device.
     """
 
     num_rounds: int
@@ -36,6 +37,7 @@ class Schedule:
     rounds_per_dispatch: int = 50
     stop_on_divergence: bool = True
     keep_rounds: tuple[int, ...] = ()
+    window_rounds: int | None = None
 
     def evaluated(self, completed: int) -> bool:
         """Whether the model after `completed` rounds is evaluated."""
@@ -64,14 +66,23 @@ class Schedule:
         alone, and a resumed run computes the same bits.
         """
         block = self.rounds_per_dispatch
-        ends = [self.num_rounds, completed + wish, (completed // block + 1) * block]
+        ends = [self.num_rounds, completed + min(wish, self.window_rounds or wish), (completed // block + 1) * block]
         if self.checkpoint_every:
             ends.append((completed // self.checkpoint_every + 1) * self.checkpoint_every)
         return min([*ends, *(round for round in self.keep_rounds if round > completed)])
 
+    @property
+    def longest(self) -> int:
+        """The most rounds that a dispatch ever has."""
+        return min(self.rounds_per_dispatch, self.window_rounds or self.rounds_per_dispatch)
+
     def with_dispatches_of(self, rounds: int | None) -> "Schedule":
         """Returns the schedule with dispatches of at most `rounds` rounds (None: as they are)."""
         return self if rounds is None else dataclasses.replace(self, rounds_per_dispatch=rounds)
+
+    def with_windows_of(self, rounds: int | None) -> "Schedule":
+        """Returns the schedule with dispatches cut to `rounds` rounds, whatever they are padded to (None: uncut)."""
+        return dataclasses.replace(self, window_rounds=rounds)
 
 
 class CohortSchedule:

@@ -115,7 +115,7 @@ def _seconds_per_round(trial: Trial, strategy: Strategy) -> float:
     ids[:, :clients] = sampling.cohorts(seed, 0, ROUNDS, federation.num_clients, clients)
     # A few rounds need no more of a large federation than their own clients.
     held = distinct(ids)
-    run = trial.start(seed, len(held))._replace(observers={})
+    run = trial.start(seed, len(held), window_rounds=ROUNDS)._replace(observers={})
     run = strategy.place(run, strategy.placement(run))
     examples = examples_of(federation, trial.config.examples, strategy, clients, ROUNDS)
     store, rows = examples.take(ids)

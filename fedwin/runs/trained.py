@@ -20,7 +20,9 @@ from fedwin.residence.examples import examples_of
 from fedwin.residence.file_rows import rows_of
 from fedwin.residence.first_rows import FirstRows
 from fedwin.residence.generations import FiledLeaf
+from fedwin.residence.ring_store import FiledRing
 from fedwin.residence.rows import DeviceRows, Rows, check_total, holds_everyone, rows_template
+from fedwin.residence.windows import blank, unfilled, windows_of, with_rings
 from fedwin.runs import directory as directories
 from fedwin.runs.build import Trial, prepare, seed_keys
 from fedwin.runs.checkpoint import Checkpoints, from_leaves
@@ -117,13 +119,22 @@ def _state(trial: Trial, seed: int, leaves: dict[str, Any]) -> engine.RunState:
     """
     clients = trial.setting.num_clients
     filed = any(isinstance(leaf, FiledLeaf) for leaf in leaves.values())
-    run = trial.start(seed, 1 if filed or holds_everyone(leaves, clients) else clients)
+    slots = 1 if filed or holds_everyone(leaves, clients) else clients
+    # Windows that no round follows need no room.
+    run = unfilled(trial.start(seed, slots, window_rounds=1))
     if filed:
         found = from_leaves(leaves, rows_template(run, leaves))
         check_total(found.table, clients)
-        return placed(found._replace(table=()))._replace(table=found.table)
+        return _placed(found._replace(table=()))._replace(table=found.table)
     rows = DeviceRows(clients)
-    return placed(rows.restored(from_leaves(leaves, rows.template(run, leaves)), run))
+    return _placed(rows.restored(from_leaves(leaves, rows.template(run, leaves)), run))
+
+
+def _placed(run: engine.RunState) -> engine.RunState:
+    """Returns a state on the device, but for rings in files, which stay there and are read on access."""
+    filed = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, FiledRing)}
+    without = with_rings(run, lambda name, node: () if name in filed else node.ring)
+    return with_rings(placed(without), lambda name, node: filed.get(name, node.ring))
 
 
 def _rows_of(trained: Trained, ids: np.ndarray):
@@ -215,6 +226,6 @@ def client_models(
         after, _ = engine.one_round(algorithm, {}, Strategy(), n_max, state, store, ids, rows[0], slots)
         return after.table.model
 
-    found = jax.device_get(jax.jit(trained_models)(trained.run._replace(table=()), own, store))
+    found = jax.device_get(jax.jit(trained_models)(blank(trained.run._replace(table=())), own, store))
     examples.close()
     return [tree.map(lambda leaf: leaf[k], found) for k in range(len(ids))]

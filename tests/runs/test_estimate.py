@@ -62,7 +62,10 @@ def test_rows_go_where_there_is_room_for_them():
 def test_the_largest_part_is_named_with_its_remedy():
     found = of(observe=["wima:window=40"])
     assert found.fits(Memory(10**10)) and found.fits(Memory(None)) and not found.fits(Memory(10**6))
-    with pytest.raises(UserError, match="observers: .* GiB of the .* are available; shorten the windows of --observe"):
+    with pytest.raises(
+        UserError,
+        match="observers: .* GiB of the .* are available; set --window=file, or shorten the windows of --observe",
+    ):
         found.check(Memory(10**6))
     with pytest.raises(UserError, match="device memory"):
         found.check(Memory(10**10, 10**6))

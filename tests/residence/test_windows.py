@@ -1,0 +1,107 @@
+"""Rings beside the device: whatever dispatches are made of, what leaves a window is what leaves it on the device."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedwin import engine, ring, window
+from fedwin.errors import UserError
+from fedwin.residence.ring_store import FiledRing, RingMemory, layout_of_ring
+from fedwin.residence.rows import DeviceRows
+from fedwin.residence.windows import Outside, blank, lent_rounds, unfilled, windows_of
+from fedwin.runs.row_file import RowFile
+
+SIZES, TAU, LENGTH, ROUNDS = (2, 9, 4), 6, 8, 5
+
+
+def begin() -> engine.RunState:
+    state = {"delay": window.delay(LENGTH, TAU), "one": window.delay(LENGTH, 1)}
+    watching = {"w": window.init(LENGTH, SIZES), "short": window.init(LENGTH, (2,))}
+    return engine.RunState((), (), state, (), watching, jnp.int32(0), ())
+
+
+@jax.jit
+def pushed(run, vector):
+    delays = {name: window.shift(line, vector) for name, line in run.state.items()}
+    sizes = {"w": SIZES, "short": (2,)}
+    watching = {name: window.push(seen, vector, sizes[name]) for name, seen in run.observers.items()}
+    return run._replace(state=delays, observers=watching)
+
+
+def outside(kind: str, root, rounds: list[int]) -> tuple[Outside, engine.RunState]:
+    def store(name, lent):
+        if kind == "host":
+            return RingMemory(*lent.shape, lent.dtype)
+        return RowFile(root / name, layout_of_ring(LENGTH, lent.dtype), lent.slots, lambda: rounds)
+
+    with ring.lent(ROUNDS):
+        run = begin()
+    return Outside(DeviceRows(1), run, store, lambda values, where: jax.device_put(values), lambda run: None), run
+
+
+def clients(count: int) -> np.ndarray:
+    """A dispatch of so many rounds."""
+    return np.where(np.arange(ROUNDS)[:, None] < count, 0, -1)
+
+
+def assert_equal(mine: engine.RunState, theirs: engine.RunState) -> None:
+    for name, node in windows_of(theirs).items():
+        a, b = (side._replace(ring=()) for side in (windows_of(mine)[name], node))
+        jax.tree.map(functools.partial(np.testing.assert_array_equal, err_msg=name), a, b)
+
+
+@pytest.mark.parametrize("kind", ["host", "file"])
+@pytest.mark.parametrize("expected", [True, False])
+def test_any_dispatches_give_the_bits_of_the_device(kind, expected, tmp_path):
+    rng = np.random.default_rng(0)
+    residence, run = outside(kind, tmp_path, [])
+    whole, counts = begin(), [int(n) for n in rng.integers(1, ROUNDS + 1, 20)]
+    for now, following in zip(counts, counts[1:]):
+        run, _ = residence.take(run, clients(now))
+        if expected:
+            residence.expect(clients(following))
+        # Not every round pushes: what was read ahead for the next dispatch is then not all that it needs.
+        for _ in range(now if rng.random() < 0.7 else now - 1):
+            vector = jnp.asarray(rng.standard_normal(LENGTH), jnp.float32)
+            run, whole = pushed(run, vector), pushed(whole, vector)
+            assert_equal(run, whole)
+        residence.give(run)
+    saved = residence.checkpointed(run._replace(round=np.int32(3)))
+    if kind == "host":
+        for name, node in windows_of(whole).items():
+            np.testing.assert_array_equal(windows_of(saved)[name].ring, node.ring)
+    residence.close()
+
+
+def test_a_window_that_is_pushed_to_twice_a_round_is_refused(tmp_path):
+    residence, run = outside("host", tmp_path, [])
+    run, _ = residence.take(run, clients(ROUNDS))
+    for _ in range(ROUNDS + 1):
+        run = pushed(run, jnp.ones(LENGTH))
+    with pytest.raises(UserError, match="more than once a round; keep it on the device, --window=device"):
+        residence.give(run)
+    residence.close()
+
+
+def test_room_is_that_of_the_vectors_which_leave():
+    for ages in ((1,), (0,), (9,), (2, 9, 4), (3, 3)):
+        for rounds in (1, 4, 12):
+            most = max(len(ring.needed(base, rounds, ages)) for base in range(40))
+            assert most + 1 <= ring.room(rounds, ages) <= max(ages) + 1
+
+
+def test_states_without_vectors():
+    with ring.lent(3):
+        run = begin()
+    assert lent_rounds(run) == 3 and lent_rounds(begin()) is None
+    shapes = {name: node.ring.shape for name, node in windows_of(begin()).items()}
+    empty = unfilled(run)
+    assert {name: node.ring.shape for name, node in windows_of(empty).items()} == shapes
+    assert all(
+        isinstance(node.ring, FiledRing) and not np.asarray(node.ring).any() for node in windows_of(empty).values()
+    )
+    # Such a state can be traced as one with vectors.
+    jax.eval_shape(pushed, blank(empty), jnp.ones(LENGTH))
