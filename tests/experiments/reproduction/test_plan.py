@@ -6,7 +6,7 @@ import pytest
 
 from experiments.papers.catalogue import catalogue, item
 from experiments.papers.scales import SCALES
-from experiments.reproduction import dry_run, places, plan
+from experiments.reproduction import dry_run, places, plan, shelf
 from fedwin.runs.pace import Pace
 
 
@@ -91,3 +91,9 @@ def test_what_is_left_counts_the_last_rounds_of_every_seed_and_a_fork_from_where
     (whole.directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert whole.completed() == [8, 4] and whole.rounds_left() == 4
     assert dry_run.seconds(config, pace, whole.completed()) == 10 + 4 * 1.0 + 3 * 0.5
+
+
+@pytest.mark.parametrize("scale", ["trend", "paper"])
+def test_every_kept_curve_belongs_to_a_table_or_figure(scale):
+    kept = {path.name.partition("-seed")[0] for path in (shelf.KEPT / scale).glob("*.jsonl.gz")}
+    assert kept and kept <= plan.everything(scale).keys()
