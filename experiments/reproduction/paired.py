@@ -53,7 +53,8 @@ def columns(shelf: Shelf, item: Item, found: list[Value]) -> list[list[Any]]:
 
 def costs(shelf: Shelf, item: Item, found: list[Value]) -> str:
     """Returns in Markdown what every method runs with, and what its clients receive and send, in megabytes a seed."""
-    sent = {(v.cell.row.name, v.cell.column.name): megabytes(shelf, v) for v in found}
+    ended = [v for v in found if v.mean is not None]  # not what diverged on the way
+    sent = {(v.cell.row.name, v.cell.column.name): megabytes(shelf, v) for v in ended}
     by_row = {v.cell.row.name: v.run.config() for v in found}
     alike: dict[tuple, list[str]] = {}  # columns that cost the same stand together
     for column in item.columns:

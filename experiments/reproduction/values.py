@@ -24,6 +24,7 @@ class Value:
       rounds: that have been trained of how many, of the seed that is furthest behind.
       chosen: which of the cell's runs; None: its grid is still being searched.
       scale: smoke, trend or paper; only the paper's own compares with what is printed.
+      diverged: whether a seed met NaN or infinity.
     """
 
     cell: Cell
@@ -31,6 +32,7 @@ class Value:
     rounds: tuple[int, int]
     chosen: int | None = 0
     scale: str = "paper"
+    diverged: bool = False
 
     @property
     def run(self) -> Run:
@@ -100,7 +102,7 @@ def value(shelf: Shelf, cell: Cell, scale: str) -> Value:
         if len(curve.rounds)
     }
     done = min((int(curve.rounds[-1]) for curve in own.values()), default=0)
-    return Value(cell, each, (done, total), number, scale)
+    return Value(cell, each, (done, total), number, scale, any(curve.diverged for curve in own.values()))
 
 
 def values(shelf: Shelf, item: Item, scale: str) -> list[Value]:

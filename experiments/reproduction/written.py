@@ -81,6 +81,7 @@ def shown(value: Value) -> str:
     digits = DIGITS.get(value.cell.measure.unit, 2)
     ended = value.rounds[0] == value.rounds[1]
     ours = "never" if value.each and ended and value.mean is None else number(value.mean, digits)
+    ours = "diverged" if value.mean is None and value.diverged else ours
     if value.std is not None:
         ours += f" +- {value.std:.{digits}f}"
     if value.mean is not None and 0 < value.rounds[0] < value.rounds[1]:
@@ -118,7 +119,7 @@ def section(item: Item, scale: str, shelf: Shelf, found: list[Value], drawn: Ite
       found: its numbers.
       drawn: paths of its pictures, as the report names them.
     """
-    done = [value for value in found if value.mean is not None]
+    done = [value for value in found if value.mean is not None or value.diverged]
     blocks = [f"### {item.name} ({scale}): {item.title}"]
     if scale != "paper" and item.standin:
         blocks.append(f"{'Setting' if item.paired else 'Stand-in'}: {item.standin}")
