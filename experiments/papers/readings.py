@@ -17,7 +17,7 @@ TOO_EARLY = (
     "Too early for FedHBM: 70 % of the centralised accuracy is reached within 20 rounds cross-silo and 30 "
     "cross-device, when a client has taken part twice and once. Before its second turn there is no momentum at "
     "all. In the paper the same target takes 770 and 1,950 rounds, 77 and 20 turns. At 90 % of the centralised "
-    "accuracy FedHBM needs about half of FedAvg's rounds cross-silo (see the table)."
+    "accuracy FedHBM needs 28 rounds cross-silo on average, FedAvg 47 and SCAFFOLD 25."
 )
 COARSE = (
     "FedHBM, AdaBest and FedAvgM all reach 60 % in round 25: there is one evaluation in five rounds, and a client "

@@ -170,7 +170,7 @@ class Order:
 
     def _write(self, one: Item, cells: list[Cell]) -> None:
         numbers = [value(self.shelf, cell, self.scale) for cell in cells]
-        if not any(number.mean is not None for number in numbers):
+        if not any(number.each for number in numbers):  # a target that is never reached is a result
             print(f"{one.name}: nothing has been trained at scale {self.scale}.")
             return
         drawn = pictures.draw(one, self.scale, self.shelf, numbers, self.tables)

@@ -75,7 +75,8 @@ def blocks(shelf: Shelf, item: Item, found: list[Value]) -> list[str]:
         "Mean and 95 % half width over seeds in per cent; in parentheses the difference to the model of "
         f"{item.rows[0].title} in the same column, seed by seed, and its 95 % interval. What has none has one seed."
     )
-    return [legend, grid(item, found), costs(shelf, item, found)]
+    ended = [value for value in found if value.mean is not None or value.diverged]
+    return [legend, grid(item, ended), costs(shelf, item, ended)]
 
 
 def grid(item: Item, found: list[Value]) -> str:

@@ -111,7 +111,7 @@ def _shelf(scale: str) -> Kept:
 
 
 def _trained(number: Value) -> bool:
-    return number.mean is not None and number.rounds[1] > 0
+    return bool(number.each) and number.rounds[1] > 0
 
 
 def _claims() -> str:

@@ -119,7 +119,7 @@ def section(item: Item, scale: str, shelf: Shelf, found: list[Value], drawn: Ite
       found: its numbers.
       drawn: paths of its pictures, as the report names them.
     """
-    done = [value for value in found if value.mean is not None or value.diverged]
+    done = [value for value in found if value.each]
     blocks = [f"### {item.name} ({scale}): {item.title}"]
     if scale != "paper" and item.standin:
         blocks.append(f"{'Setting' if item.paired else 'Stand-in'}: {item.standin}")
