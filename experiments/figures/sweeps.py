@@ -14,7 +14,7 @@ from .sources import Series
 
 KIND = "sweeps"
 # Beyond this ratio of the largest to the smallest value a logarithmic axis reads better.
-WIDE = 25
+WIDE = 15
 
 
 def compute(
