@@ -26,7 +26,7 @@ from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 
-from . import binary, commands, comparison, config_flags, processes, report, table_files
+from . import binary, commands, comparison, config_flags, dry_run, processes, report, table_files
 
 # Rates and coefficients from a coarse search on this task (seed 100), momentum methods with a smaller step.
 METHODS = (
@@ -169,6 +169,7 @@ def compare(methods, base: Config) -> dict[str, dict]:
 def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     """Defines the flags of `fedwin train` and --methods."""
     groups = config_flags.define(known) | processes.define(known)
+    dry_run.define(groups, known)
     told = (
         "A method, e.g. fedavg or 'fedcm:alpha=0.1 --client_lr=0.3'; repeats. Without any: every algorithm, on digits."
     )
@@ -183,6 +184,9 @@ def main(argv: list[str]) -> None:
     usual: dict[str, Any] = {"out_dir": SETTING["out_dir"]} if flags.FLAGS.methods else SETTING
     changes = {name: value for name, value in usual.items() if name not in config_flags.given()}
     base = dataclasses.replace(config_flags.config_from_flags(), **changes)
+    if dry_run.asked_for():
+        dry_run.show_all(planned(methods, base))
+        return
     summaries = compare(methods, base)
     print("\n" + report.table(summaries))
     if len(summaries) > 1:

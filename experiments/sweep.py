@@ -19,7 +19,7 @@ from fedwin.errors import UserError
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config
 
-from . import binary, config_flags, grid, processes, sweep_files, sweeping, table_files
+from . import binary, config_flags, dry_run, grid, processes, sweep_files, sweeping, table_files
 from .comparison_rows import PLAIN
 from .sweep_files import METRICS, Sweep
 
@@ -29,6 +29,7 @@ MAX_RUNS = 200
 def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     """Defines the flags of `fedwin train` and those of the grid."""
     groups = config_flags.define(known) | processes.define(known)
+    dry_run.define(groups, known)
     axis = (
         "An axis, FLAG=VALUE,VALUE, with ';' between values that hold commas; repeats. 'wrap' and 'observe' know none."
     )
@@ -84,6 +85,9 @@ def main(argv: list[str]) -> None:
     select, base = selected(given.select, config_flags.config_from_flags(), axes)
     folder, configs = planned(base, axes, given.max_runs)
     sweeping.check(configs, given.readout)
+    if dry_run.asked_for():
+        dry_run.show_all(configs)
+        return
     sweep = Sweep(axes, configs, sweeping.run(configs), select, given.readout)
     if not hosts.is_first():
         return

@@ -25,9 +25,7 @@ def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     groups = config_flags.define(known) | processes.define(known)
     told = "Print every algorithm with its hyper-parameters and costs, and stop; also `fedwin list algorithms`."
     flags.DEFINE_bool("list_algorithms", False, told, flag_values=known)
-    told = "Time a few rounds, print what the run would need (memory, rounds, hours), and stop; nothing is written."
-    flags.DEFINE_bool("dry_run", False, told, flag_values=known)
-    groups["running"].append("dry_run")
+    dry_run.define(groups, known)
     return groups
 
 
@@ -44,7 +42,7 @@ def main(argv: list[str]) -> None:
         print(ALGORITHMS.table("plain"))
         return
     config = config_flags.config_from_flags()
-    if flags.FLAGS.dry_run:
+    if dry_run.asked_for():
         for one in [config] if says_what_to_run() else main_job.configs(config).values():
             dry_run.show(one)
         return

@@ -2,9 +2,11 @@
 
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.pace import Pace, pace
+from fedwin.runs.needs import needs
+from fedwin.runs.pace import Pace
 from fedwin.runs.schedule import Schedule
 
+from ..dry_run import disk_line, memory_line
 from ..papers.trajectories import Run
 from ..text import columns
 from .data_there import missing
@@ -28,7 +30,9 @@ def seconds(config: Config, known: Pace, completed: list[int]) -> float:
 
 
 def table(units: list[Unit], data_dir: str) -> str:
-    """Returns a line per run directory; a few rounds are timed of every kind of work, nothing is kept of them.
+    """Returns a line per run directory, and the memory and disk that every kind of work takes.
+
+    A few rounds are timed of each kind; nothing is kept of them.
 
     Args:
       units: run directories.
@@ -38,11 +42,12 @@ def table(units: list[Unit], data_dir: str) -> str:
     rows = [("run", "algorithm", "data", "seeds", "rounds left", "time", "fills")]
     total, unknown = 0.0, 0
     lacking: dict[str, str] = {}
+    takes: list[str] = []
     for unit in units:
         config = unit.task.run.config(**unit.task.fields(), data_dir=data_dir)
         left = unit.rounds_left()
         fills = ", ".join(f"{name} ({count})" for name, count in sorted(unit.task.uses.items())) or "forks"
-        told = _told(config, unit.completed(), shape(unit.task.run), paces, lacking) if left else "done"
+        told = _told(unit, config, paces, lacking, takes) if left else "done"
         if isinstance(told, float):
             total, told = total + told, readable(told)
         elif left:
@@ -58,20 +63,23 @@ def table(units: list[Unit], data_dir: str) -> str:
         )
         rows.append(cells)
     lines = [columns(rows), f"in all about {readable(total)}" + (f", {unknown} run(s) unknown" if unknown else "")]
-    lines += [f"{dataset}: {reason}" for dataset, reason in lacking.items()]
+    lines += takes + [f"{dataset}: {reason}" for dataset, reason in lacking.items()]
     return "\n".join(lines)
 
 
-def _told(config: Config, completed: list[int], work: tuple, paces: dict, lacking: dict[str, str]) -> float | str:
-    """Returns the seconds that are left to run, or why they are not known."""
+def _told(unit: Unit, config: Config, paces: dict, lacking: dict[str, str], takes: list[str]) -> float | str:
+    """Returns the seconds that are left to run, or why they are not known; adds what such work takes."""
+    work = shape(unit.task.run)
     reason = missing(config.dataset, config.data_dir)
     if reason:
         lacking[config.dataset] = reason
         return "data missing"
     if work not in paces:
         try:
-            paces[work] = pace(config)
+            found = needs(config)
+            takes += [f"{unit.task.run.key}: {line}" for line in (memory_line(found), disk_line(found))]
+            paces[work] = found.pace
         except UserError as error:
             paces[work] = str(error)
     known = paces[work]
-    return known if isinstance(known, str) else seconds(config, known, completed)
+    return known if isinstance(known, str) else seconds(config, known, unit.completed())

@@ -60,7 +60,7 @@ class Dispatch:
         self.algorithm, self.observers, self.strategy, self.probe = algorithm, observers, strategy, probe
         self.compiler_options = compiler_options
         self.traces: list[int] = []
-        self._compiled: Callable | None = None
+        self._compiled: Any = None
 
     def _measure(self, run: RunState, test):
         return self.probe(read_out(self.algorithm, self.observers, run), test) if self.probe else ()
@@ -114,6 +114,13 @@ class Dispatch:
         """
         if isinstance(cohorts.ids, np.ndarray):
             check_cohort(cohorts.ids)
+        return self._jitted(run)(run, store, cohorts, test, n, flags, n_max=n_max)
+
+    def compiled(self, run, store, cohorts: Cohorts, test, n: int, flags, n_max: int) -> Any:
+        """Returns the compiled program, which says what it needs; arguments as in a call, or their shapes."""
+        return self._jitted(run).lower(run, store, cohorts, test, n, flags, n_max=n_max).compile()
+
+    def _jitted(self, run) -> Any:
         if self._compiled is None:
             # On a mesh, outputs must come back placed as inputs are, or the next dispatch would be compiled anew.
             mesh = self.strategy.mesh
@@ -127,4 +134,4 @@ class Dispatch:
                 compiler_options=self.compiler_options,
                 **placed,
             )
-        return self._compiled(run, store, cohorts, test, n, flags, n_max=n_max)
+        return self._compiled

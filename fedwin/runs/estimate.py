@@ -65,6 +65,15 @@ class Estimate:
         disk = told(self.disk)
         return f"memory: {told(self.parts)}" + (f"; disk: {disk}" if disk else "")
 
+    def with_activations(self, temporaries: int) -> "Estimate":
+        """Returns the estimate with a part for activations and what else the compiler makes room for.
+
+        Args:
+          temporaries: bytes of a compiled dispatch on one device; models and batches in training are among them.
+        """
+        known = self.device["clients in training"] + self.device["local batches"]
+        return dataclasses.replace(self, device=self.device | {"activations": max(temporaries - known, 0)})
+
     def fits(self, memory: Memory) -> bool:
         """Whether the run has room."""
         try:
@@ -93,8 +102,8 @@ def _gib(size: int) -> str:
     return f"{size / GIB:,.1f} GiB"
 
 
-def _participants(trial: Trial) -> int:
-    """The most clients that can take part in a run."""
+def participants(trial: Trial) -> int:
+    """Returns the most clients that can take part in a run."""
     return min(trial.setting.num_clients, trial.config.num_rounds * trial.config.clients_per_round)
 
 
@@ -108,7 +117,7 @@ def table_slots(trial: Trial, strategy: Strategy, rounds: int) -> tuple[int, str
     """
     clients, config = trial.setting.num_clients, trial.config
     params = jax.eval_shape(trial.model.init, jax.random.key(0)).params
-    kind = rows_kind(trial.algorithm, params, clients, config.table, (_participants(trial), total_memory()))
+    kind = rows_kind(trial.algorithm, params, clients, config.table, (participants(trial), total_memory()))
     if kind == "device":
         return clients, kind
     return min(rounds * strategy.multiple(config.clients_per_round), clients), kind
@@ -180,10 +189,10 @@ def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estim
         "cohorts": COHORT_BYTES * rounds * width,
     }
     host, saved = {"client table": 0, "windows": windows.host_bytes}, run
-    disk = {"client table": row * _participants(trial) if kind == "file" else 0, "windows": windows.disk_bytes}
+    disk = {"client table": row * participants(trial) if kind == "file" else 0, "windows": windows.disk_bytes}
     if kind == "host":
-        host["client table"] = row * _participants(trial)
-        taken = lambda leaf: jax.ShapeDtypeStruct((_participants(trial), *leaf.shape), leaf.dtype)
+        host["client table"] = row * participants(trial)
+        taken = lambda leaf: jax.ShapeDtypeStruct((participants(trial), *leaf.shape), leaf.dtype)
         saved = run._replace(table=jax.tree.map(taken, one_row))
     elif kind == "file":
         # The dispatch that is written back and the one that is read ahead.
@@ -204,6 +213,7 @@ def _remedies(trial: Trial, strategy: Strategy, kind: str, streamed: bool) -> di
         "model": "choose a smaller --model",
         "clients in training": (f"set {chunked}" if together else "choose ") + "a smaller --model",
         "local batches": (f"set {chunked}" if together else "set ") + "a smaller --batch_size or --local_epochs",
+        "activations": (f"set {chunked}" if together else "set ") + "a smaller --batch_size",
         "client table": TABLE_REMEDIES[kind],
         "cohorts": f"lower --rounds_per_dispatch={config.rounds_per_dispatch}",
     }

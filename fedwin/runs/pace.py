@@ -3,6 +3,7 @@
 import contextlib
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -102,15 +103,31 @@ class _Laps:
         self.rows.close()
 
 
-def pace_of(trial: Trial, strategy: Strategy, bytes_per_client: Bytes, rounds=ROUNDS, seconds=SECONDS) -> Pace:
-    """Returns the pace of what is built already; arguments as of `Program` and `pace`."""
+def pace_of(
+    trial: Trial,
+    strategy: Strategy,
+    bytes_per_client: Bytes,
+    rounds=ROUNDS,
+    seconds=SECONDS,
+    look: Callable[[Program, Any], None] = lambda program, examples: None,
+) -> Pace:
+    """Returns the pace of what is built already; arguments as of `Program` and `pace`.
+
+    Before a state is made, `look` is called with the program and the first seed's examples; it may raise.
+    """
     begun = time.monotonic()
     program = Program(trial, strategy, held_out(trial.dataset, trial.config.eval_examples), bytes_per_client)
     with (
         contextlib.closing(program.examples(trial.config.seeds[0])) as examples,
         tempfile.TemporaryDirectory() as scratch,  # for rows that live in a file
-        contextlib.closing(_Laps(program, examples, Checkpoints(scratch))) as laps,
     ):
+        look(program, examples)
+        return _timed(_Laps(program, examples, Checkpoints(scratch)), begun, rounds, seconds)
+
+
+def _timed(made: _Laps, begun: float, rounds: int, seconds: float) -> Pace:
+    """Times rounds of what has been made since `begun`, and closes it."""
+    with contextlib.closing(made) as laps:
         laps.lap(1)
         started, laps.compiling = time.monotonic(), 0.0
         timed, took = laps.lap(1)

@@ -2,12 +2,16 @@
 
 import itertools
 import math
+import types
 
 import pytest
 
 from experiments import dry_run
 from fedwin.errors import UserError
+from fedwin.runs import needs
+from fedwin.runs import pace as pace_module
 from fedwin.runs.config import Config
+from fedwin.runs.memory import Memory
 from fedwin.runs.pace import Pace, _Laps, pace
 from fedwin.runs.run import run
 from fedwin.runs.schedule import Schedule
@@ -65,6 +69,9 @@ def test_a_dry_run_prints_and_writes_nothing(tmp_path, monkeypatch):
     for part in (
         "fedavg on digits",
         "memory: examples",
+        " MB are available\n",
+        "disk: 6 checkpoints ",
+        " MB are free\n",
         "rounds: 70,000 and 799 evaluations for each of the seeds 0,1\n",
         " s a round, ",
         "expected: ",
@@ -80,6 +87,32 @@ def test_a_dry_run_counts_what_is_done(tmp_path, capsys):
     before = tree_of(tmp_path)
     assert dry_run.show(config) == 0.0
     assert "for seed 0; done: 2\n" in capsys.readouterr().out and tree_of(tmp_path) == before
+
+
+def test_several_runs_are_examined_once_for_each_kind_of_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [f"--{name}={value}" for name, value in SMALL.items() if name != "algorithm"]
+    words += ["--num_rounds=3", "--methods=fedavg", "--methods=fedavg --client_lr=0.2", "--dry_run"]
+    ended = called("compare", *words)
+    assert ended.status == 0 and not ended.lines, ended
+    assert ended.out.count("memory: ") == 1 and "[2/2] fedavg --client_lr=0.2\nas fedavg\n" in ended.out, ended.out
+    assert "in all: " in ended.out and not tree_of(tmp_path)
+
+
+def test_what_does_not_fit_is_said_before_anything_is_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = Config(**SMALL, num_rounds=3)
+    found = needs.needs(config, rounds=1)
+    assert found.memory.device["activations"] > 0
+    total = sum(found.memory.parts.values())
+    monkeypatch.setattr(pace_module, "_Laps", None)
+    monkeypatch.setattr(needs, "available", lambda: Memory(total - 1))
+    with pytest.raises(UserError, match="of memory that this run needs, and .* are available; "):
+        needs.needs(config)
+    monkeypatch.setattr(needs.shutil, "disk_usage", lambda path: types.SimpleNamespace(free=1000))
+    with pytest.raises(UserError, match=r"^\d checkpoints: .* are free; lower --keep_checkpoints, or choose another"):
+        needs.needs(config)
+    assert not tree_of(tmp_path)
 
 
 def test_a_refused_dry_run_is_a_line(tmp_path, monkeypatch):
