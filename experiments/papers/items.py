@@ -6,7 +6,7 @@ import itertools
 from .claims import Claim
 from .measures import MeanLast, Measure
 from .printed_cells import KEY, Printed, of_table
-from .scales import shrunk, shrunk_read
+from .scales import shrunk, shrunk_read, shrunk_wrap
 from .trajectories import Fields, Run, Source
 
 
@@ -196,7 +196,9 @@ class Item:
             begun = Run(shrunk(shared) if scale == "smoke" else shared, _beginning(scale, entries))
             if not parting:
                 return begun
-            return begun.forked(parting[0].fork or 0.0, _merged(scale, parting), parting[0].lead)
+            fields = _merged(scale, parting)
+            fields = shrunk_wrap(fields) if scale == "smoke" else fields
+            return begun.forked(parting[0].fork or 0.0, fields, parting[0].lead)
 
         grids = [entry.grid for entry in entries if entry.grid] if scale == "paper" else []
         # The last grid is the most particular one: an override's replaces the row's.

@@ -51,6 +51,16 @@ def shrunk(fields: Mapping[str, Any]) -> Fields:
     return Fields(fields) | small
 
 
+def shrunk_wrap(fields: Mapping[str, Any]) -> Fields:
+    """Returns the fields of a fork with windows that a smoke run's few rounds can fill."""
+    choices = [parse(text) for text in fields.get("wrap", [])]
+    small = [
+        str(choice.with_params(window=min(choice.params["window"], SMOKE_SPAN))) if "window" in choice.params else text
+        for choice, text in zip(choices, fields.get("wrap", []), strict=True)
+    ]
+    return Fields(fields) | ({"wrap": small} if small else {})
+
+
 def shrunk_read(read: str) -> str:
     """Returns the read-out of a smoke run: windows that its few rounds can fill."""
     if not read or parse(read).name != "wima":
