@@ -99,8 +99,10 @@ def main(argv: list[str]) -> None:
     devices, options = numbers(flags.FLAGS.devices), flags.FLAGS
     checks.number("scaling", 1, MOST_CLIENTS, clients_per_device=options.clients_per_device)
     checks.number("scaling", 0, open_least=True, client_seconds=options.client_seconds)
-    jax.config.update("jax_num_cpu_devices", max(devices))
     names = options.algorithms or [entry.instances[0] for entry in ALGORITHMS.entries.values()]
+    for name in names:
+        ALGORITHMS.check(name)
+    jax.config.update("jax_num_cpu_devices", max(devices))
     heads = [cell for name in MACHINES for cell in (f"{name}: weak", "strong")]
     rows = [line(name, number) for name in names for number in devices]
     print(columns([("algorithm", "devices", "all-reduces", "all-gathers", "others", "MB on a wire", *heads), *rows]))

@@ -29,6 +29,10 @@ COPIES_IN_SAVING = 3
 COHORT_BYTES = 24
 # Bytes per client of the index of rows in a file: record and checksum.
 INDEX_BYTES = 12
+DISK_REMEDIES = {
+    "client table": "lower --num_rounds or --clients_per_round",
+    "windows": "shorten the windows",
+}
 TABLE_REMEDIES = {
     "device": "set --table=host",
     "host": "set --table=file",
@@ -96,6 +100,20 @@ class Estimate:
                     f"{largest}: {_gib(parts[largest])} of the {_gib(needed)} of {name} that this run needs, and "
                     f"{_gib(available)} are available; {self.remedies[largest]}."
                 )
+
+    def check_disk(self, free: int) -> None:
+        """Raises UserError, naming the largest part and what makes it smaller, unless files of this size have room.
+
+        Args:
+          free: bytes that are free on the disk.
+        """
+        needed = sum(self.disk.values())
+        if needed > free:
+            largest = max(self.disk, key=lambda part: self.disk[part])
+            raise UserError(
+                f"{largest}: {_gib(self.disk[largest])} of the {_gib(needed)} in files that this run needs, and "
+                f"{_gib(free)} are free on the disk; {DISK_REMEDIES[largest]}, or choose another --out_dir."
+            )
 
 
 def _gib(size: int) -> str:

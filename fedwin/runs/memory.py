@@ -1,7 +1,8 @@
-"""What memory this machine has."""
+"""What memory this machine has, and what room on the disk."""
 
 import os
 import pathlib
+import shutil
 from typing import NamedTuple
 
 import jax
@@ -24,6 +25,12 @@ def available() -> Memory:
     limits = [limit for limit in (_system_memory(), _group_memory()) if limit is not None]
     stats = None if jax.default_backend() == "cpu" else jax.local_devices()[0].memory_stats()
     return Memory(min(limits, default=None), (stats or {}).get("bytes_limit"))
+
+
+def free_disk(directory) -> int:
+    """Returns the bytes that are free where a directory is, or would be made."""
+    where = pathlib.Path(directory).absolute()
+    return shutil.disk_usage(next(place for place in (where, *where.parents) if os.path.exists(place))).free
 
 
 def _system_memory() -> int | None:

@@ -1,8 +1,6 @@
 """All that a run needs of this machine: memory part by part, room on the disk, time. Nothing is written."""
 
-import os
 import pathlib
-import shutil
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +14,7 @@ from fedwin.runs import strategy_choice
 from fedwin.runs.build import Trial
 from fedwin.runs.config import Config
 from fedwin.runs.estimate import Estimate, estimate, participants, table_slots
-from fedwin.runs.memory import Memory, available
+from fedwin.runs.memory import Memory, available, free_disk
 from fedwin.runs.pace import ROUNDS, SECONDS, Pace, pace_of
 from fedwin.runs.program import Program
 from fedwin.runs.run import Checked, checked
@@ -162,5 +160,4 @@ def disk_of(trial: Trial, strategy: Strategy, directory: pathlib.Path) -> Disk:
         parts[ROWS] = len(config.seeds) * row * (taking_part + kept * changed)
     if windows.disk_bytes:
         parts[WINDOWS] = len(config.seeds) * windows.disk_bytes
-    place = next(each for each in (directory.absolute(), *directory.absolute().parents) if os.path.exists(each))
-    return Disk(parts, shutil.disk_usage(place).free)
+    return Disk(parts, free_disk(directory))

@@ -22,7 +22,7 @@ from fedwin.runs.journal import Journal
 from fedwin.runs.lock import check_free
 from fedwin.runs.logbook import Logbook, read_lines
 from fedwin.runs.loop import Parts, Result, train_seed
-from fedwin.runs.memory import available
+from fedwin.runs.memory import available, free_disk
 from fedwin.runs.objects import check_objects
 from fedwin.runs.program import Program
 from fedwin.runs.schedule import CohortSchedule
@@ -135,7 +135,10 @@ def checked(config: Config, dataset: Dataset | None, model: Any) -> Checked:
     directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
     known = directories.load(config, directory) if hosts.is_first() else None
     bytes_per_client = trial.rehearse()
-    estimate(trial, strategy_choice.planned(config, known)).check(available())
+    needed = estimate(trial, strategy_choice.planned(config, known))
+    needed.check(available())
+    if known is None and hosts.is_first():  # of a run that has begun, they are there
+        needed.check_disk(free_disk(directory))
     if known is None and config.fork_from and hosts.is_first():
         check_fork(trial)
     return Checked(trial, directory, known, imports, bytes_per_client)

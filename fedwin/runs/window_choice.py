@@ -8,7 +8,7 @@ from fedwin import ring as rings
 from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES
 from fedwin.residence.windows import windows_of
 from fedwin.runs.build import Trial
-from fedwin.runs.memory import total_memory
+from fedwin.runs.memory import free_disk, total_memory
 
 # What windows beyond the device may have there: the vectors of a dispatch.
 DISPATCH_BYTES = 192 << 20
@@ -63,6 +63,8 @@ def window_plan(trial: Trial, rounds: int) -> WindowPlan:
         memory = total_memory()
         beyond = "file" if memory is not None and size > HOST_SHARE * memory else "host"
         kind = "device" if size <= HOST_TABLE_BYTES else beyond
+        if kind == "file" and size > free_disk(trial.config.out_dir or "."):
+            kind = "device"  # which refuses it, and says what to shorten
     if not found or kind == "device":
         return WindowPlan("device", None, size, 0)
     most = next((n for n in range(rounds, 1, -1) if _lent_bytes(found, n) <= DISPATCH_BYTES), 1)

@@ -86,6 +86,7 @@ SIZES = [
     ),
     ("--observe=wima:window=10000000000000", "window=10000000000000 | 2147483647"),
     ("--observe=wima:window=2147483647", "window=2147483647 | at most"),
+    ("--window=file --observe=wima:window=1000000000 --num_rounds=2000000000", "windows | GiB | free on the disk"),
     ("--wrap=ima:window=1000000000", "window=1000000000 | never begin | num_rounds=3"),
     ("--wrap=ima:window=1000000000 --num_rounds=2000000000", "algorithm | GiB | ima:window=1000000000"),
     ("--algorithm=ghb:tau=1000000000", "tau=1000000000 | never begin | num_rounds=3"),
