@@ -110,6 +110,16 @@ def _shelf(scale: str) -> Kept:
     return Kept(scale)
 
 
+# What is said of several claims.
+OF_SEVERAL = {
+    "holds": "hold",
+    "shows in part": "show in part",
+    "does not show": "do not show",
+    "too close to tell": "are too close to tell",
+    "not tested": "were not tested",
+}
+
+
 def _trained(number: Value) -> bool:
     return bool(number.each) and number.rounds[1] > 0
 
@@ -123,8 +133,10 @@ def _claims() -> str:
             words.update(one.word for one in by_scale["trend"])
             for number, claim in enumerate(item.claims):
                 rows.append((item.name, claim.text, *(str(by_scale[scale][number]) for scale in by_scale)))
-    told = ", ".join(f"{count} {word}" for word, count in words.most_common())
-    return f"At trend scale, of {words.total()}: {told}.\n\n" + markdown(("item", "claim", "trend", "paper"), rows)
+    told = ", ".join(f"{count} {OF_SEVERAL.get(word, word)}" for word, count in words.most_common())
+    return f"At trend scale, of {words.total()} claims: {told}.\n\n" + markdown(
+        ("item", "claim", "trend", "paper"), rows
+    )
 
 
 def progress(place: Place) -> tuple[int, int]:

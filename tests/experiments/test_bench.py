@@ -120,6 +120,7 @@ class Alone:
         return worker.Worker([sys.executable, "-c", PEER])
 
 
+@pytest.mark.slow
 def test_scale_is_measured_in_processes_of_their_own():
     crew = Alone()
     records = studies.scale(crew, measure.Effort(2, 0.02, 10), [100, 1000], [10, 200], lambda line: None)

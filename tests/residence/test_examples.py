@@ -125,6 +125,7 @@ def test_the_capacity_is_one_where_sizes_are_alike_and_a_bound_where_not():
     assert usual < bound / 5
 
 
+@pytest.mark.slow
 def test_a_run_over_several_capacities_computes_what_a_resident_one_does(tmp_path, monkeypatch):
     fed = skewed([150] + [6] * 39)
     monkeypatch.setattr(

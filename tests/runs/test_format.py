@@ -44,9 +44,10 @@ def test_its_leaves_load_bit_equal(name, tmp_path):
         assert all(np.isfinite(value).all() for value in leaves.values() if value.dtype.kind == "f")
 
 
-# Quick: all observers, both kinds of wrappers and rows on the device; rows on the host.
+# Quick: all observers, both kinds of wrappers and rows on the device.
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("fedadam", "ghb"))) for name in RUNS]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("fedadam", "fedhbm_host", "ghb"))) for name in RUNS],
 )
 def test_it_goes_on_to_the_numbers_that_it_had(name, tmp_path):
     directory = unpacked(name, tmp_path)

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import types
 
 import pytest
 
@@ -109,7 +108,7 @@ def test_what_does_not_fit_is_said_before_anything_is_made(tmp_path, monkeypatch
     monkeypatch.setattr(needs, "available", lambda: Memory(total - 1))
     with pytest.raises(UserError, match="of memory that this run needs, and .* are available; "):
         needs.needs(config)
-    monkeypatch.setattr(needs.shutil, "disk_usage", lambda path: types.SimpleNamespace(free=1000))
+    monkeypatch.setattr(needs, "free_disk", lambda directory: 1000)
     with pytest.raises(UserError, match=r"^\d checkpoints: .* are free; lower --keep_checkpoints, or choose another"):
         needs.needs(config)
     assert not tree_of(tmp_path)

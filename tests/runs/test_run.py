@@ -200,6 +200,7 @@ def test_a_fork_continues_anothers_prefix(finished, tmp_path):
     assert not (tmp_path / "none").exists() and not (tmp_path / "late").exists()
 
 
+@pytest.mark.slow
 def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, tmp_path, capsys):
     """Windows of 3 and of 2 have states of other shapes, those of {2, 3} and {3, 2} have not: neither is taken over."""
     directory, _ = finished
@@ -321,7 +322,7 @@ def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, c
     "precision, dtype, model, changes",
     [
         ("float64", "float64", "digits_mlp", {}),
-        ("bfloat16", "float32", "digits_mlp", PLAIN),
+        pytest.param("bfloat16", "float32", "digits_mlp", PLAIN, marks=pytest.mark.slow),
         pytest.param("bfloat16", "float32", "digits_mlp", {}, marks=pytest.mark.slow),
         pytest.param("bfloat16", "float32", "digits_cnn", {}, marks=pytest.mark.slow),
     ],
