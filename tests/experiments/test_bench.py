@@ -136,6 +136,7 @@ def dispatches_of(report):
     assert found["dispatches_per_round"] < 0.1 and found["compiled_later"] == 0 and found["traces"] == 1
 
 
+@pytest.mark.slow
 def test_quick_run(tmp_path):
     path = tmp_path / "bench.json"
     done = run("--quick", "--cases=", "--studies=dispatches", f"--json={path}")

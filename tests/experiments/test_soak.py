@@ -16,6 +16,7 @@ def clean(found):
     return not found.failures and found.counts["runs compared"] + found.counts["refused"] > 0
 
 
+@pytest.mark.slow
 def test_a_short_soak_finds_nothing(tmp_path):
     found = soak.soak(0, seed=18, jobs=1, place=tmp_path, runs=1)
     assert clean(found), found.failures

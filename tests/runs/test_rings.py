@@ -93,6 +93,7 @@ def lengthened(directory, round, slots):
     store.close()
 
 
+@pytest.mark.slow
 def test_checkpoints_with_longer_rings_go_on_to_the_same_bits(tmp_path):
     whole = run(tmp_path / "run")
     end = Checkpoints(tmp_path / "run" / "checkpoints" / "seed_0").load(6)[0]

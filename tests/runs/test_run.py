@@ -303,7 +303,8 @@ def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_
     assert not (tmp_path / "large").exists()
 
 
-@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2])
 def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys, monkeypatch, devices):
     candidates = strategy_choice.candidates
     monkeypatch.setattr(strategy_choice, "candidates", lambda clients, _: candidates(clients, devices))
@@ -321,8 +322,8 @@ def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, c
 @pytest.mark.parametrize(
     "precision, dtype, model, changes",
     [
-        ("float64", "float64", "digits_mlp", {}),
-        pytest.param("bfloat16", "float32", "digits_mlp", PLAIN, marks=pytest.mark.slow),
+        pytest.param("float64", "float64", "digits_mlp", {}, marks=pytest.mark.slow),
+        ("bfloat16", "float32", "digits_mlp", PLAIN),
         pytest.param("bfloat16", "float32", "digits_mlp", {}, marks=pytest.mark.slow),
         pytest.param("bfloat16", "float32", "digits_cnn", {}, marks=pytest.mark.slow),
     ],

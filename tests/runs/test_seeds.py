@@ -63,7 +63,8 @@ def test_seeds_whose_partitions_differ_in_clients_are_refused_in_one_line():
         PARTITIONS.pop("by_seed")
 
 
-@pytest.mark.parametrize("algorithm", ["fedhbm:first=random", pytest.param("fedfa", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["fedhbm:first=random", "fedfa"])
 def test_what_a_method_draws_differs_by_seed_and_the_program_does_not(tmp_path, algorithm):
     config = dataclasses.replace(SMALL, algorithm=algorithm)
     together = run(dataclasses.replace(config, out_dir=str(tmp_path / "together")), quiet=True)
