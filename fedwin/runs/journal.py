@@ -115,7 +115,8 @@ class Journal:
         self.checkpoints.save(completed, self.rows.checkpointed(hosts.whole(run)), about)
         self.rows.keep()
         self._saved = completed
-        if (watch := interruption.active()) is not None:
+        # One of several processes ends after a dispatch, when all have agreed to: the others would lose it elsewhere.
+        if (watch := interruption.active()) is not None and hosts.count() == 1:
             watch.saved()
 
     def unsaved(self) -> None:
