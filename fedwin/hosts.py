@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from fedwin import tree
 from fedwin.errors import UserError
 
 
@@ -38,12 +39,8 @@ def check_devices() -> None:
         )
 
 
-def _is_key(leaf) -> bool:
-    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def _placed(leaf, sharding):
-    if _is_key(leaf):
+    if tree.is_key(leaf):
         return jax.random.wrap_key_data(_placed(jax.random.key_data(leaf), sharding))
     values = np.asarray(leaf)
     return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
@@ -87,11 +84,11 @@ def from_first(values):
 
     def bits(leaf):
         # Sums of integers carry every bit: -0.0 + 0.0 would lose a sign, and halves of float64 are not rounded.
-        found = np.ascontiguousarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf).reshape(-1)
+        found = np.ascontiguousarray(jax.random.key_data(leaf) if tree.is_key(leaf) else leaf).reshape(-1)
         return found.view(np.uint32 if found.dtype.itemsize % 4 == 0 else np.uint8)
 
     def like(found, leaf):
-        if _is_key(leaf):
+        if tree.is_key(leaf):
             return jax.random.wrap_key_data(found.reshape(jax.random.key_data(leaf).shape))
         return found.view(leaf.dtype).reshape(leaf.shape)
 

@@ -57,3 +57,8 @@ def nbytes(a) -> int:
 def is_empty(a) -> bool:
     """Whether a tree has no leaf: () stands for 'no state', 'no statistics'."""
     return not jax.tree.leaves(a)
+
+
+def is_key(leaf) -> bool:
+    """Whether an array is one of PRNG keys, which have no bytes of their own."""
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -96,9 +96,6 @@ class Mark(NamedTuple):
     digest: Any
 
 
-# What a checkpoint calls its leaves, which take the place of rows.
-
-
 def hash_of(layout: Layout) -> Any:
     """Returns a hash that has taken in the layout, and shall take in entries."""
     return hashlib.blake2b(layout.text.encode(), digest_size=16)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
-from fedwin import hosts
+from fedwin import hosts, tree
 from fedwin.errors import UserError
 from fedwin.residence.blocks import blocks
 from fedwin.runs.filed import has_rings, has_rows, read_on_access
@@ -41,13 +41,9 @@ def leaf_name(path) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
 
 
-def _is_key(leaf) -> bool:
-    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def named(run) -> dict[str, Any]:
     """Returns the leaves of a state by path, where they are."""
-    plain = lambda leaf: jax.random.key_data(leaf) if isinstance(leaf, jax.Array) and _is_key(leaf) else leaf
+    plain = lambda leaf: jax.random.key_data(leaf) if isinstance(leaf, jax.Array) and tree.is_key(leaf) else leaf
     return {leaf_name(path): plain(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)}
 
 
@@ -75,13 +71,13 @@ def from_leaves(leaves: dict[str, np.ndarray], template):
     values = []
     for name, like in wanted.items():
         value = leaves[name]
-        expected = jax.random.key_data(like) if _is_key(like) else like
+        expected = jax.random.key_data(like) if tree.is_key(like) else like
         if value.shape != expected.shape or value.dtype != expected.dtype:
             raise UserError(
                 f"the checkpoint's '{name}' is {value.dtype}{list(value.shape)}, the run's is "
                 f"{expected.dtype}{list(expected.shape)}: it belongs to another model or algorithm."
             )
-        values.append(jax.random.wrap_key_data(jnp.asarray(value)) if _is_key(like) else value)
+        values.append(jax.random.wrap_key_data(jnp.asarray(value)) if tree.is_key(like) else value)
     return jax.tree.unflatten(treedef, values)
 
 

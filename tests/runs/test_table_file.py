@@ -1,13 +1,8 @@
 """Whole runs whose client rows live in a file: the same bits as in memory, wherever they were before or go next."""
 
 import dataclasses
-import os
 import pathlib
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import jax
 import numpy as np
@@ -24,6 +19,7 @@ from fedwin.runs import large
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.logbook import read_lines
+from tests.runs.killing import killed_after
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = Config(
@@ -151,19 +147,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_bits(tmp_path):
     changes = dict(table="file", num_rounds=400, num_clients=100, checkpoint_every=7, keep_rounds=[70])
     whole = run(tmp_path / "whole", **changes)
     config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"), **changes)
-    code = f"import fedwin\nfrom fedwin.runs.config import Config\nfedwin.run({config!r}, quiet=True)"
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    rng, kills = np.random.default_rng(0), 0
-    for wanted in (0, 28, 70, 140, 280):
-        process = subprocess.Popen([sys.executable, "-c", code], env=environment)
-        target = tmp_path / "run" / "checkpoints" / "seed_0" / str(wanted)
-        while not target.exists() and process.poll() is None:
-            time.sleep(0.005)
-        time.sleep(rng.uniform(0, 0.3))
-        kills += process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert kills >= 3
+    assert killed_after(config, (0, 28, 70, 140, 280)) >= 3
     run(tmp_path / "run", **changes)
     assert lines(tmp_path / "run") == lines(whole)
     for round in (70, 399, 400):
