@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax import lax
 from jax.nn import initializers
 
 from fedwin.errors import UserError
@@ -14,6 +13,7 @@ from fedwin.models.building import build_network, check_size
 from fedwin.models.layers import haiku_kernel, torch_dense, torch_kernel
 from fedwin.models.model import Model
 from fedwin.models.precision import compute_dtype
+from fedwin.models.recurrence import lstm
 from fedwin.models.registry import MODELS
 
 
@@ -23,12 +23,7 @@ def uniform(bound: float):
 
 
 class LSTM(nn.Module):
-    """A layer of long short-term memory over whole sequences (Hochreiter and Schmidhuber, 1997).
-
-        i, g, f, o = x_t W_x + h_{t-1} W_h + b,  c_t = s(f + forget) c_{t-1} + s(i) tanh(g),  h_t = s(o) tanh(c_t)
-
-    One bias vector: 4 H (in + H + 1) parameters. x_t W_x does not depend on the recurrence, so it is one product for
-    all time steps before the loop.
+    """A layer of `fedwin.models.recurrence.lstm`. One bias vector: 4 H (in + H + 1) parameters.
 
     Attributes:
       hidden: H.
@@ -43,7 +38,7 @@ class LSTM(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        """x [B, T, in] -> h [B, T, H], starting from zeros."""
+        """x [T, B, in] -> h [T, B, H], starting from zeros."""
         size, width = x.shape[-1], self.hidden
         if self.initialiser == "haiku":
             kernel = initializers.truncated_normal((size + width) ** -0.5)
@@ -53,18 +48,8 @@ class LSTM(nn.Module):
         w_x = self.param("input_kernel", kernel, (size, 4 * width)).astype(self.dtype)
         w_h = self.param("hidden_kernel", kernel, (width, 4 * width)).astype(self.dtype)
         bias = self.param("bias", bias_init, (4 * width,)).astype(self.dtype)
-        drive = jnp.swapaxes(x.astype(self.dtype), 0, 1) @ w_x + bias
-
-        def step(carry, driven):
-            h, c = carry
-            i, g, f, o = jnp.split(driven + h @ w_h, 4, axis=-1)
-            c = nn.sigmoid(f + self.forget_bias) * c + nn.sigmoid(i) * jnp.tanh(g)
-            h = nn.sigmoid(o) * jnp.tanh(c)
-            return (h, c), h
-
-        zeros = jnp.zeros_like(drive[0, :, :width])
-        _, h = lax.scan(step, (zeros, zeros), drive)
-        return jnp.swapaxes(h, 0, 1)
+        bias = bias.at[2 * width : 3 * width].add(self.forget_bias) if self.forget_bias else bias
+        return lstm(x.astype(self.dtype), w_x, w_h, bias)
 
 
 class LanguageModel(nn.Module):
@@ -97,16 +82,18 @@ class LanguageModel(nn.Module):
     dtype: Any = jnp.float32
 
     @nn.compact
-    def __call__(self, x):
-        tokens = x
+    def __call__(self, tokens):
         haiku = self.initialiser == "haiku"
         embedding = initializers.truncated_normal(1.0) if haiku else initializers.normal(1.0)
-        x = nn.Embed(self.vocab, self.embed, embedding_init=embedding, dtype=self.dtype, name="embedding")(x)
+        embed = nn.Embed(self.vocab, self.embed, embedding_init=embedding, dtype=self.dtype, name="embedding")
+        x = embed(tokens.T)  # time first, as the recurrence takes it
         for i in range(self.layers):
             x = LSTM(self.hidden, 1.0 if haiku else 0.0, self.initialiser, self.dtype, name=f"lstm{i + 1}")(x)
             x = jnp.tanh(x) if self.tanh else x
         if self.predict == "last":
-            x = jnp.take_along_axis(x, last_target(tokens)[:, None, None], 1)[:, 0] if self.padded else x[:, -1]
+            x = jnp.take_along_axis(x, last_target(tokens)[None, :, None], 0)[0] if self.padded else x[-1]
+        else:
+            x = jnp.swapaxes(x, 0, 1)
         if haiku:
             dense = lambda x, width, name: nn.Dense(width, kernel_init=haiku_kernel, dtype=self.dtype, name=name)(x)
         else:
