@@ -116,7 +116,8 @@ class Progress:
             pace = ""
             if self._rounds:
                 rate = self._rounds / max(self._seconds, 1e-9)
-                pace = f"  {rate:.1f} rounds/s  {(self.total - done) / max(rate, 1e-9):.0f} s left"
+                speed = f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s a round"
+                pace = f"  {speed}  {(self.total - done) / rate:.0f} s left"
             print(f"{self.label}: round {done}/{self.total}{pace}  {note}", file=sys.stderr, flush=True)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """IMA, Figure 10: the plane through three clients' models, Fashion-MNIST, CNN, two shards per client."""
 
-from .pictures import of_column, through_clients
+from .pictures import POINTS, of_column, through_clients
 from .settings import FMNIST_SHARDS
 
 ITEM = through_clients(
@@ -8,6 +8,6 @@ ITEM = through_clients(
     of_column(FMNIST_SHARDS),
     "late",
     "Fashion-MNIST, CNN, two shards per client",
-    "Fashion-MNIST itself, two layers of 200, 100 rounds; 15 points along an axis.",
+    f"Fashion-MNIST itself, two layers of 200, 100 rounds; {POINTS}",
     "a run of 400 rounds",
 )

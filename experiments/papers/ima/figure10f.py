@@ -1,13 +1,13 @@
 """IMA, Figure 10: the plane through three clients' models, CIFAR-10, ResNet-18, Dirichlet shares."""
 
-from .pictures import of_column, through_clients
-from .settings import RESNET_DIRICHLET
+from .pictures import RESIDUAL, RESIDUAL_STANDIN, of_column, through_clients
+from .settings import DIRICHLET, FEW, RESNET_DIRICHLET
 
 ITEM = through_clients(
     "ima/figure10f",
-    of_column(RESNET_DIRICHLET),
+    of_column(RESNET_DIRICHLET, RESIDUAL | {"partition": DIRICHLET + FEW}),
     "late",
     "CIFAR-10, ResNet-18, Dirichlet shares",
-    "Nothing.",
+    RESIDUAL_STANDIN,
     "a run of 400 rounds",
 )
