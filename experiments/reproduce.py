@@ -7,23 +7,25 @@
   fedwin reproduce --queue --data_dir=DIR --budget=8h --keep
   fedwin reproduce --page
 
-Runs are shared by all tables and figures that read them; the same command goes on where it was interrupted, and
-several processes may work on the same --out_dir.
+Runs are shared by all tables and figures that read them; the same command goes on where it was interrupted, and may be
+started several times on the same --out_dir: its processes share the runs. With --distributed they compute every run
+together.
 """
 
 from absl import flags
 
+from fedwin import hosts
 from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
-from . import binary
+from . import binary, processes
 from .papers.analyses import Analysis, Sketch
 from .papers.catalogue import catalogue, item
 from .papers.flag_files import flag_text
 from .papers.items import Cell, Item
 from .papers.scales import SCALES
-from .reproduction import orders, overview, queue_work, results_page
+from .reproduction import orders, overview, queue_work, results_page, together
 
 TAKES_WORDS = True
 FLAGS = flags.FLAGS
@@ -52,7 +54,7 @@ def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
         "what is reproduced": ["list", "scale", "rows", "columns", "variants", "seeds"],
         "how": ["dry_run", "budget", "data_dir", "out_dir", "from_results", "keep", "afresh", "queue", "page"],
         "one cell": ["print_flags", "row", "column", "variant"],
-    }
+    } | processes.define(known)
 
 
 def asked(words: list[str]) -> list[Item | Analysis | Sketch]:
@@ -92,8 +94,16 @@ def selected(one: Item, scale: str) -> list[Cell]:
 
 
 def main(argv: list[str]) -> None:
-    """Does what the flags say."""
+    """Does what the flags say; of several processes the first one does, and the others train with it."""
     devices.use_every_core()
+    if not hosts.is_first():
+        together.follow(FLAGS.data_dir)
+        return
+    with together.leading():
+        _do(argv)
+
+
+def _do(argv: list[str]) -> None:
     order = orders.Order.from_flags(FLAGS)
     if FLAGS.list:
         print(overview.table(order.scale, order.shelf, order.data_dir))

@@ -76,7 +76,8 @@ def outcome(directory: pathlib.Path) -> tuple[dict, list, dict]:
     leaves: dict[str, np.ndarray] = {}
     for place in sorted((directory / "checkpoints").iterdir()):
         store = Checkpoints(place)
-        leaves |= {f"{place.name} {name}": value for name, value in store.load(store.rounds()[-1])[0].items()}
+        found = store.load(store.rounds()[-1])[0]
+        leaves |= {f"{place.name} {name}": np.asarray(value) for name, value in found.items()}  # large ones are lazy
     lines = [{k: v for k, v in line.items() if k != "seconds"} for line in read_lines(directory / "metrics.jsonl")]
     summary: dict[str, Any] = json.loads((directory / "summary.json").read_text())
     del summary["traces"]
@@ -135,7 +136,10 @@ def run_of(flags_: list[str], whole: tuple, place: pathlib.Path, cache: pathlib.
         for _ in range(rng.randint(1, 4)):
             if not disturb(training, disk if allowed else None, len(whole[1]), rng, found):
                 return
-        check_ending("the last process", training, training.run(), (0,), found)
+        last = training.run()
+        check_ending("the last process", training, last, (0,), found)
+        if last.status:
+            return
         mine = outcome(training.directory)
     found.counts["runs compared"] += 1
     if number := differing_bytes(mine[0], whole[0]):

@@ -1,4 +1,4 @@
-"""What the soak trains: small runs with a random algorithm, wrapper, observer, residence and strategy."""
+"""What the soak trains: small runs with a random algorithm, wrapper, observer, residences and strategy."""
 
 import random
 import shlex
@@ -49,6 +49,7 @@ def drawn(rng: random.Random) -> list[str]:
         f"--strategy={rng.choice(STRATEGIES)}",
         f"--examples={rng.choice(('device', 'stream'))}",
         f"--table={rng.choice(('device', 'host', 'file'))}",
+        f"--window={rng.choice(('device', 'host', 'file'))}",
         f"--seeds={rng.choice(('0', '1', '0,1'))}",
         f"--eval_every={rng.randint(1, 8)}",
         f"--final_evals={rng.randint(1, 20)}",

@@ -2,13 +2,13 @@
 
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.needs import needs
 from fedwin.runs.pace import Pace
 from fedwin.runs.schedule import Schedule
 
 from ..dry_run import disk_line, memory_line
 from ..papers.trajectories import Run
 from ..text import columns
+from . import together
 from .data_there import missing
 from .places import Unit
 from .work import readable
@@ -76,7 +76,7 @@ def _told(unit: Unit, config: Config, paces: dict, lacking: dict[str, str], take
         return "data missing"
     if work not in paces:
         try:
-            found = needs(config)
+            found = together.estimated(config)
             takes += [f"{unit.task.run.key}: {line}" for line in (memory_line(found), disk_line(found))]
             paces[work] = found.pace
         except UserError as error:

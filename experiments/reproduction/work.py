@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 
-import fedwin
 from fedwin.errors import UserError
 from fedwin.runs import interruption
 from fedwin.runs.lock import InUse
 
+from . import together
 from .places import Unit
 
 # Seconds between two looks at what other processes are training.
@@ -94,7 +94,7 @@ def _train(unit: Unit, data_dir: str, outcome: Outcome, spent: threading.Event) 
     if spent.is_set():
         raise BudgetSpent
     try:
-        fedwin.run(unit.config(data_dir=data_dir), quiet=False)
+        together.run(unit.config(data_dir=data_dir))
     except InUse:
         return False
     except UserError as error:

@@ -201,6 +201,26 @@ def test_a_sweep_of_two_processes_is_one_sweep(tmp_path):
     assert len(list((tmp_path / "sweep").glob("*/summary.json"))) == 2 and (tmp_path / "sweep" / "sweep.csv").exists()
 
 
+@pytest.mark.slow
+def test_two_processes_reproduce_what_one_does(tmp_path):
+    line = [sys.executable, "-m", "experiments", "reproduce", "ima/figure5", "--scale=smoke", "--afresh"]
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"--coordinator_address=localhost:{free.getsockname()[1]}"
+    layouts = {"one": [[]], "two": [[address, "--num_processes=2", f"--process_id={n}"] for n in (0, 1)]}
+    found = {}
+    for name, processes in layouts.items():
+        more = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(2 // len(processes))}
+        started = [
+            subprocess.Popen([*line, f"--out_dir={tmp_path / name}", *own], cwd=ROOT, env=os.environ | more)
+            for own in processes
+        ]
+        assert [process.wait(300) for process in started] == [0] * len(started)
+        directories = sorted(path.parent for path in (tmp_path / name).rglob("metrics.jsonl"))
+        found[name] = {path.relative_to(tmp_path / name): lines(path) for path in directories}
+    assert len(found["one"]) == 2 and found["two"] == found["one"]  # a run, and the one with IMA that parts from it
+
+
 def test_what_one_process_refuses_ends_all_with_one_line(tmp_path):
     started = Processes(2, tmp_path / "run", own={1: ["--client_lr=3"]}, cluster=True)
     assert started.ended() == [2, 2]
