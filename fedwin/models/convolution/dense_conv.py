@@ -9,6 +9,7 @@ A kernel per client must not reach `lax.conv_general_dilated`: vmap would make a
 vmap all three are batched products of patches. Otherwise, on a CPU, lax's forward pass, which packs patches on the fly,
 gives the values and, of the cotangent and the turned kernel, the gradient of x; the gradient of K, which XLA:CPU would
 leave to a slow loop, is a sum of products of patches, made for a few images at a time so that they stay in the cache.
+Where windows are wide, lax's packing is slow inside a network: values and the gradient of x are made of patches, too.
 """
 
 import math
@@ -23,8 +24,10 @@ from jax.interpreters import ad, batching, mlir
 
 from fedwin.models.convolution.patches import pad, patches, product
 
-# Patches that are made at a time for the gradient of a kernel: about half of a core's second-level cache.
+# Patches that are made at a time: about half of a core's second-level cache.
 BLOCK_BYTES = 1 << 20
+# Windows of so many places are wide: 5 x 5 is, 3 x 3 is not. Measured in whole training steps, see BUILD_NOTES.md.
+WIDE = 16
 # Images of fewer channels (grey, colour) suit lax's packing badly: their patches are made unless larger than this.
 FEW_CHANNELS, FEW_BYTES = 8, 4 << 20
 _NHWC = ("NHWC", "HWIO", "NHWC")
@@ -98,12 +101,68 @@ def _plain_of_kernel(x, dy, g: _Geometry):
 # --------------------------------------------------------------------------------------------------- one kernel
 
 
+def _is_wide(kernel, g: _Geometry) -> bool:
+    dense = all(step == 1 for step in (*g.strides, *g.inside, *g.dilation))
+    return dense and math.prod(g.window) >= WIDE and kernel.shape[-2] >= FEW_CHANNELS
+
+
+def _in_blocks(images: int, bytes_each: int) -> int:
+    """Returns how many images make a block: the most that fit and divide them all."""
+    fitting = BLOCK_BYTES // bytes_each
+    return next(n for n in range(max(1, min(fitting, images)), 0, -1) if images % n == 0)
+
+
+def _split(a, each: int):
+    return a.reshape(len(a) // each, each, *a.shape[1:])
+
+
+def _over_blocks(made, images, each: int):
+    """Returns `made` of blocks of images, one after the other."""
+    found = lax.scan(lambda _, block: (None, made(block)), None, _split(images, each))[1]
+    return found.reshape(len(images), *found.shape[2:])
+
+
+def _patch_bytes(positions: tuple, kernel) -> int:
+    return math.prod(positions) * math.prod(kernel.shape[:-1]) * kernel.dtype.itemsize
+
+
+def _values_by_blocks(x, kernel, g: _Geometry):
+    x = pad(x, g.padding)
+    out = [n - k + 1 for n, k in zip(x.shape[1:-1], g.window, strict=True)]
+    each = _in_blocks(len(x), _patch_bytes(out, kernel))
+    return _over_blocks(lambda x: product(x, kernel, g.strides, g.dilation, g.precision), x, each)
+
+
+def _of_input_by_blocks(dy, kernel, g: _Geometry):
+    """dy K^T, every window's part added where the window was."""
+    height, width = g.window
+    rows, columns = dy.shape[1:-1]
+    channels = kernel.shape[-2]
+    flat = kernel.reshape(-1, kernel.shape[-1]).T
+
+    def made(dy):
+        parts = jnp.matmul(dy, flat, precision=g.precision).reshape(*dy.shape[:-1], -1, channels)
+        x = jnp.zeros((len(dy), rows + height - 1, columns + width - 1, channels), dy.dtype)
+        for n in range(height * width):
+            i, j = divmod(n, width)
+            there = lax.slice(x, (0, i, j, 0), (len(dy), i + rows, j + columns, channels))
+            x = lax.dynamic_update_slice(x, there + parts[..., n, :], (0, i, j, 0))
+        (top, _), (left, _) = g.padding
+        return x[:, top : top + g.image[0], left : left + g.image[1]]
+
+    return _over_blocks(made, dy, _in_blocks(len(dy), _patch_bytes((rows, columns), kernel)))
+
+
 def _fast_values(x, kernel, g: _Geometry):
+    if _is_wide(kernel, g):
+        return _values_by_blocks(x, kernel, g)
     return lax.conv_general_dilated(x, kernel, g.strides, g.padding, g.inside, g.dilation, _NHWC, precision=g.precision)
 
 
 def _fast_of_input(dy, kernel, g: _Geometry):
     """The cotangent, spread out by the strides, convolved with the kernel turned around."""
+    if _is_wide(kernel, g):
+        return _of_input_by_blocks(dy, kernel, g)
     padding = []
     for n, out, k, s, a, d, (low, _) in zip(
         g.image, dy.shape[1:-1], g.window, g.strides, g.inside, g.dilation, g.padding, strict=True
@@ -124,11 +183,10 @@ def _fast_of_kernel(x, dy, g: _Geometry):
         # dy comes first: the product with the longer rows on the right is the faster one.
         return lax.dot_general(dy, columns, (((0, 1, 2), (0, 1, 2)), ((), ())), precision=g.precision)
 
-    fitting = BLOCK_BYTES // (math.prod(dy.shape[1:-1]) * depth * x.dtype.itemsize)
-    each = next(n for n in range(max(1, min(fitting, images)), 0, -1) if images % n == 0)
-    split = lambda a: a.reshape(images // each, each, *a.shape[1:])
+    each = _in_blocks(images, math.prod(dy.shape[1:-1]) * depth * x.dtype.itemsize)
     zeros = jnp.zeros((dy.shape[-1], depth), x.dtype)
-    total = lax.scan(lambda total, part: (total + block(*part), None), zeros, (split(x), split(dy)))[0]
+    blocks = (_split(x, each), _split(dy, each))
+    total = lax.scan(lambda total, part: (total + block(*part), None), zeros, blocks)[0]
     # The barrier keeps XLA from turning the product of a single block around again.
     return lax.optimization_barrier(total).T.reshape(*g.window, x.shape[-1], dy.shape[-1])
 
