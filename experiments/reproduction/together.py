@@ -36,6 +36,11 @@ def estimated(config: Config) -> Needs:
     return _all("needs", config)
 
 
+def wait() -> None:
+    """Has the other processes wait on; called by the first one before theirs runs out, which is after half an hour."""
+    hosts.said_by_first(["", {}])
+
+
 @contextlib.contextmanager
 def leading() -> Iterator[None]:
     """Tells the other processes, in the end, that there is no more to do; around all that the first one does."""
@@ -56,6 +61,8 @@ def follow(data_dir: str) -> None:
     """
     while (told := hosts.said_by_first(None)) is not None:
         action, fields = told
+        if not action:
+            continue
         # What ends a run here ends it in the first process too, which knows what comes next.
         with contextlib.suppress(UserError, Interrupted):
             _ACTIONS[action](Config(**fields | {"data_dir": data_dir}))

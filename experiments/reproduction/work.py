@@ -109,6 +109,7 @@ def _train(unit: Unit, data_dir: str, outcome: Outcome, spent: threading.Event) 
 
 
 def _wait(spent: threading.Event) -> None:
+    together.wait()
     if spent.wait(PATIENCE):
         raise BudgetSpent
 

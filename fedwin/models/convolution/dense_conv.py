@@ -6,10 +6,11 @@ Values, gradient of x and gradient of K are the three faces of one trilinear for
 here whose derivatives are the other two, so that derivatives of any order stay fast.
 
 A kernel per client must not reach `lax.conv_general_dilated`: vmap would make a grouped convolution of it. So under
-vmap all three are batched products of patches. Otherwise, on a CPU, lax's forward pass, which packs patches on the fly,
-gives the values and, of the cotangent and the turned kernel, the gradient of x; the gradient of K, which XLA:CPU would
-leave to a slow loop, is a sum of products of patches, made for a few images at a time so that they stay in the cache.
-Where windows are wide, lax's packing is slow inside a network: values and the gradient of x are made of patches, too.
+vmap all three are batched products of patches. Otherwise accelerators have lax's, which is their vendor's. On a CPU
+lax's forward pass, which packs patches on the fly, gives the values and, of the cotangent and the turned kernel, the
+gradient of x; the gradient of K, which XLA:CPU would leave to a slow loop, is a sum of products of patches, made for a
+few images at a time so that they stay in the cache. Where windows are wide, lax's packing is slow inside a network:
+values and the gradient of x are made of patches, too. Few channels and other types than float32 are patches altogether.
 """
 
 import math
@@ -74,11 +75,14 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
     y = jax.eval_shape(lambda x, kernel: _plain_values(x, kernel, g), x, kernel)
     patch_bytes = y.size // y.shape[-1] * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
     narrow = x.shape[-1] < FEW_CHANNELS and patch_bytes < FEW_BYTES
-    # lax on a CPU is fast for images in float32 only.
-    image = len(g.window) == 2 and x.dtype == kernel.dtype == jnp.float32
-    if narrow or not image or math.prod(g.window) == 1:
+    if len(g.window) != 2 or math.prod(g.window) == 1:
         return _plain_values(x, kernel, g)
-    return _values.bind(x, kernel, geometry=g)
+    bound = lambda x, kernel: _values.bind(x, kernel, geometry=g)
+    # lax on a CPU is fast for images in float32 only.
+    if narrow or not x.dtype == kernel.dtype == jnp.float32:
+        plain = lambda x, kernel: _plain_values(x, kernel, g)
+        return lax.platform_dependent(x, kernel, cpu=plain, default=bound)
+    return bound(x, kernel)
 
 
 # ------------------------------------------------------------------------------------------------- under vmap
@@ -98,7 +102,24 @@ def _plain_of_kernel(x, dy, g: _Geometry):
     return jax.linear_transpose(lambda kernel: _plain_values(x, kernel, g), kernel)(dy)[0]
 
 
-# --------------------------------------------------------------------------------------------------- one kernel
+# ------------------------------------------------------------------------------------- one kernel, accelerators
+
+
+def _lax_values(x, kernel, g: _Geometry):
+    return lax.conv_general_dilated(x, kernel, g.strides, g.padding, g.inside, g.dilation, _NHWC, precision=g.precision)
+
+
+def _lax_of_input(dy, kernel, g: _Geometry):
+    x = jax.ShapeDtypeStruct((dy.shape[0], *g.image, kernel.shape[-2]), dy.dtype)
+    return jax.linear_transpose(lambda x: _lax_values(x, kernel, g), x)(dy)[0]
+
+
+def _lax_of_kernel(x, dy, g: _Geometry):
+    kernel = jax.ShapeDtypeStruct((*g.window, x.shape[-1], dy.shape[-1]), dy.dtype)
+    return jax.linear_transpose(lambda kernel: _lax_values(x, kernel, g), kernel)(dy)[0]
+
+
+# -------------------------------------------------------------------------------------------- one kernel, a CPU
 
 
 def _is_wide(kernel, g: _Geometry) -> bool:
@@ -128,7 +149,7 @@ def _patch_bytes(positions: tuple, kernel) -> int:
 
 def _values_by_blocks(x, kernel, g: _Geometry):
     x = pad(x, g.padding)
-    out = [n - k + 1 for n, k in zip(x.shape[1:-1], g.window, strict=True)]
+    out = tuple(n - k + 1 for n, k in zip(x.shape[1:-1], g.window, strict=True))
     each = _in_blocks(len(x), _patch_bytes(out, kernel))
     return _over_blocks(lambda x: product(x, kernel, g.strides, g.dilation, g.precision), x, each)
 
@@ -156,7 +177,7 @@ def _of_input_by_blocks(dy, kernel, g: _Geometry):
 def _fast_values(x, kernel, g: _Geometry):
     if _is_wide(kernel, g):
         return _values_by_blocks(x, kernel, g)
-    return lax.conv_general_dilated(x, kernel, g.strides, g.padding, g.inside, g.dilation, _NHWC, precision=g.precision)
+    return _lax_values(x, kernel, g)
 
 
 def _fast_of_input(dy, kernel, g: _Geometry):
@@ -194,12 +215,12 @@ def _fast_of_kernel(x, dy, g: _Geometry):
 # --------------------------------------------------------------------------------------------------- primitives
 
 
-def _primitive(name: str, fast: Callable, plain: Callable) -> Primitive:
-    """A bilinear map of two arrays: `fast` on a CPU, `plain` on accelerators and under vmap."""
+def _primitive(name: str, fast: Callable, vendor: Callable, plain: Callable) -> Primitive:
+    """A bilinear map of two arrays: `fast` on a CPU, `vendor` on accelerators, `plain` under vmap."""
 
     def run(a, b, *, geometry):
         return lax.platform_dependent(
-            a, b, cpu=lambda a, b: fast(a, b, geometry), default=lambda a, b: plain(a, b, geometry)
+            a, b, cpu=lambda a, b: fast(a, b, geometry), default=lambda a, b: vendor(a, b, geometry)
         )
 
     def shape(a, b, *, geometry):
@@ -217,9 +238,9 @@ def _primitive(name: str, fast: Callable, plain: Callable) -> Primitive:
     return primitive
 
 
-_values = _primitive("values", _fast_values, _plain_values)
-_of_input = _primitive("of_input", _fast_of_input, _plain_of_input)
-_of_kernel = _primitive("of_kernel", _fast_of_kernel, _plain_of_kernel)
+_values = _primitive("values", _fast_values, _lax_values, _plain_values)
+_of_input = _primitive("of_input", _fast_of_input, _lax_of_input, _plain_of_input)
+_of_kernel = _primitive("of_kernel", _fast_of_kernel, _lax_of_kernel, _plain_of_kernel)
 
 # Rules of (cotangent, first, second): the derivative along the one that is not known.
 ad.defbilinear(
