@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from fedwin.errors import UserError
 
@@ -58,6 +57,8 @@ def mean_interval(values: Mapping[Any, float | None], confidence: float = CONFID
         return Interval(None, None, 0, len(values))
     half = None
     if count > 1:
+        from scipy.special import stdtrit  # a third of a second, which no start should wait for
+
         half = float(stdtrit(count - 1, (1 + confidence) / 2) * np.std(kept, ddof=1) / math.sqrt(count))
     return Interval(float(np.mean(kept)), half, count, len(values))
 
