@@ -1,6 +1,6 @@
-"""Times fedwin against FedJAX, PyTorch and pfl-research on the same work: one table, interleaved runs.
+"""Times fedwin against FedJAX, PyTorch, pfl-research and Flower on the same work: one table, interleaved runs.
 
-  fedwin bench
+  fedwin bench --install_peers
   fedwin bench --cases=mlp,cifar_cnn --python_torch=/path/to/venv/bin/python
   fedwin bench --cases= --studies=algorithms
 
@@ -29,7 +29,7 @@ from fedwin.errors import UserError
 from fedwin.registry import nearest
 
 from . import bench_tables, binary
-from .peers import studies
+from .peers import environment, studies
 from .peers.cases import CASES, scaled
 from .peers.crew import Crew
 from .peers.measure import Effort
@@ -39,7 +39,7 @@ STUDIES = ("dispatches", "windows", "tables", "scale", "algorithms")
 MOST_CORES = 1024
 # Bytes of examples that a case may have: peers hold them all, several copies of them.
 MOST_BYTES = 16 << 30
-PEERS = ("fedjax", "torch", "pfl")
+PEERS = ("fedjax", "torch", "pfl", "flower")
 WITH_ROWS = ["scaffold", "fedhbm", "feddyn", "adabest"]
 
 
@@ -50,9 +50,11 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_list("peers", list(PEERS), "Peers to compare with; those that are not installed are left out.")
     flags.DEFINE_list("studies", list(STUDIES[:3]), f"What else to measure: {', '.join(STUDIES)}; empty = nothing.")
     flags.DEFINE_string(
-        "python_torch", os.environ.get("FEDWIN_PYTHON_TORCH", sys.executable),
-        "Interpreter that has torch and pfl; also the variable FEDWIN_PYTHON_TORCH.",
+        "python_torch", os.environ.get("FEDWIN_PYTHON_TORCH", ""),
+        "Interpreter that has torch, pfl and flwr; also the variable FEDWIN_PYTHON_TORCH; empty = what --install_peers "
+        "has made, else this one.",
     )  # fmt: skip
+    flags.DEFINE_bool("install_peers", False, "Make an environment with torch, pfl and flwr in the cache directory.")
     flags.DEFINE_integer("cores", 0, "CPU devices of the sharded strategy; 0 = as `fedwin train` would use.")
     flags.DEFINE_integer("turns", 7, "How often every contestant has its turn.")
     flags.DEFINE_float("turn_seconds", 1.0, "How long a turn lasts (one round at least).")
@@ -60,7 +62,10 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string("json", "", "Also write all figures to this file.")
     flags.DEFINE_bool("quick", False, "A short run on tiny cohorts, to see that everything works.")
     what = ["cases", "cohort", "peers", "studies", "quick"]
-    return {"what is measured": what, "how": ["python_torch", "cores", "turns", "turn_seconds", "case_seconds", "json"]}
+    return {
+        "what is measured": what,
+        "how": ["install_peers", "python_torch", "cores", "turns", "turn_seconds", "case_seconds", "json"],
+    }
 
 
 def chosen(name: str, known: Iterable[str]) -> list[str]:
@@ -97,10 +102,10 @@ def check(options) -> None:
     checks.number("bench", 1, 100_000, turns=options.turns)
     checks.number("bench", 0, open_least=True, turn_seconds=options.turn_seconds, case_seconds=options.case_seconds)
     checks.number("bench", 0, MOST_CORES, cores=options.cores)
-    if {"torch", "pfl"} & set(chosen("peers", PEERS)) and not shutil.which(options.python_torch):
+    if set(PEERS[1:]) & set(chosen("peers", PEERS)) and not shutil.which(options.python_torch or sys.executable):
         raise UserError(
-            f"python_torch={options.python_torch}: there is no such program; name the interpreter that has torch and "
-            f"pfl, or omit them, --peers=fedjax."
+            f"python_torch={options.python_torch}: there is no such program; name the interpreter that has torch, pfl "
+            f"and flwr, or omit them, --peers=fedjax."
         )
     path = pathlib.Path(options.json)
     if options.json and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
@@ -160,7 +165,9 @@ def main(argv: list[str]) -> None:
     say = lambda line: print(f"[{time.monotonic() - begun:5.0f} s] {line}", file=sys.stderr, flush=True)
     write = lambda: options.json and pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
     cores = options.cores or min(num_cores(), MOST_CPU_DEVICES)
-    crew = Crew(chosen("peers", PEERS), options.python_torch, cores, say, flags.FLAGS["import"].value or ())
+    made = environment.make(say) if options.install_peers else environment.interpreter()
+    python_torch = options.python_torch or made or sys.executable
+    crew = Crew(chosen("peers", PEERS), python_torch, cores, say, flags.FLAGS["import"].value or ())
     try:
         measure(crew, report, Effort(2, 0.05, 5) if options.quick else effort, say, write)
     finally:

@@ -24,6 +24,7 @@ class Case:
       epochs: passes over the examples.
       lr: local learning rate.
       targets: (peer, how many times faster than it fedwin should be on two CPU cores).
+      vocabulary: of ids that the examples are rows of; 0: they are numbers.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Case:
     epochs: int = 1
     lr: float = 0.01
     targets: tuple[tuple[str, float], ...] = ()
+    vocabulary: int = 0
 
     @property
     def steps(self) -> int:
@@ -52,13 +54,15 @@ class Case:
         return f"{self.clients} clients x {self.steps} steps x {self.batch}"
 
 
+_PYTORCH = (("torch", 1.5), ("pfl", 1.5), ("flower", 1.5))
 _all = (
-    Case("digits", "digits_cnn", (8, 8, 1), 10, 100, 3, 14, 10, epochs=3, targets=(("fedjax", 3.0),)),
-    Case("mlp", "mlp", (784,), 10, 100, 100, 60, 10, targets=(("fedjax", 4.0), ("pfl", 5.0))),
-    Case("cifar_cnn", "pfl_cnn", (32, 32, 3), 10, 50, 50, 50, 10, targets=(("fedjax", 1.9), ("pfl", 1.1))),
+    Case("digits", "digits_cnn", (8, 8, 1), 10, 100, 3, 14, 10, epochs=3, targets=(("fedjax", 5.0),)),
+    Case("mlp", "mlp", (784,), 10, 100, 100, 60, 10, targets=(("fedjax", 4.0), ("pfl", 10.0))),
+    Case("cifar_cnn", "pfl_cnn", (32, 32, 3), 10, 50, 50, 50, 10, targets=(("fedjax", 1.9), *_PYTORCH)),
     Case("emnist_cnn", "emnist_cnn", (28, 28, 1), 62, 10, 10, 200, 10, targets=(("fedjax", 1.5),)),
-    Case("lenet5", "lenet5", (32, 32, 3), 10, 10, 10, 512, 64, targets=(("fedjax", 1.5), ("torch", 2.0))),
-    Case("resnet20", "resnet20", (32, 32, 3), 10, 2, 2, 64, 32, targets=(("fedjax", 1.2),)),
+    Case("lenet5", "lenet5", (32, 32, 3), 10, 10, 10, 512, 64, targets=(("fedjax", 1.5), ("torch", 1.0))),
+    Case("resnet20", "resnet20", (32, 32, 3), 10, 2, 2, 64, 32, targets=(("fedjax", 1.2), ("torch", 1.1))),
+    Case("leaf_lstm", "leaf_lstm", (80,), 80, 4, 4, 200, 100, lr=0.5, targets=(("torch", 1.2),), vocabulary=80),
 )
 CASES = {case.name: case for case in _all}
 
@@ -78,9 +82,11 @@ def from_fields(fields: dict) -> Case:
 
 
 def examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Returns x float32 [total, examples, *shape] and y int32 [total, examples], the same in every peer."""
+    """Returns x float32, or ids int32, [total, examples, *shape] and y int32 [total, examples], equal in every peer."""
     generator = np.random.default_rng(0)
-    x = generator.standard_normal((case.total, case.examples, *case.shape), np.float32)
+    shape = (case.total, case.examples, *case.shape)
+    ids = lambda: generator.integers(0, case.vocabulary, shape).astype(np.int32)
+    x: np.ndarray = ids() if case.vocabulary else generator.standard_normal(shape, np.float32)
     return x, generator.integers(0, case.classes, (case.total, case.examples)).astype(np.int32)
 
 

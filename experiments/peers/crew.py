@@ -26,8 +26,8 @@ class Crew:
     """The workers of one benchmark, started on first use.
 
     Args:
-      peers: which of fedjax, torch, pfl to run.
-      python_torch: interpreter for torch and pfl.
+      peers: which of fedjax, torch, pfl, flower to run.
+      python_torch: interpreter for torch, pfl and flower.
       cores: CPU devices of fedwin's sharded strategy.
       say: where news go.
       imports: the user's own code, for fedwin's workers.
@@ -101,10 +101,12 @@ class Crew:
             fedwin("fedwin chunked:k=1", self.fedwin(1), "chunked:k=1"),
             fedwin("fedwin vmapped", self.fedwin(1), "vmapped"),
         ]
-        for name in ("fedjax", "torch", "pfl", "fedjax gpu"):
-            # pfl ends every epoch with a short batch: only where there is none is it the same work.
-            if (name != "pfl" or case.even) and (worker := self.peer(name)) is not None:
+        for name in ("fedjax", "torch", "pfl", "flower", "fedjax gpu"):
+            # These end every epoch with a short batch: only where there is none is it the same work.
+            if (name not in ("pfl", "flower") or case.even) and (worker := self.peer(name)) is not None:
                 tasks.append(Task(name, worker, request))
+                if name == "torch" and len(case.shape) == 3:
+                    tasks.append(Task("torch channels-last", worker, request | {"channels_last": True}))
         if self.gpu:
             tasks += [fedwin(f"fedwin {s} gpu", self._workers["fedwin gpu"], s) for s in ("vmapped", "chunked:k=1")]
         return tasks

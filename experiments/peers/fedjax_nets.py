@@ -47,6 +47,14 @@ def _resnet20(x, classes):
     return hk.Linear(classes)(x.mean((1, 2)))
 
 
+def _leaf_lstm(x, classes):
+    x = hk.Embed(classes, 8)(x)
+    for _ in range(2):
+        core = hk.LSTM(100)
+        x, _ = hk.dynamic_unroll(core, x, core.initial_state(x.shape[0]), time_major=False)
+    return hk.Linear(classes)(x[:, -1])
+
+
 def build(model: str, shape: tuple[int, ...], classes: int) -> fedjax.Model:
     """Returns the network of a case as a fedjax.Model."""
     if model == "emnist_cnn":
@@ -62,11 +70,14 @@ def build(model: str, shape: tuple[int, ...], classes: int) -> fedjax.Model:
             return _conv_stack((64, 64), (384, 192), classes, 5, "VALID")(x)
         if model == "pfl_cnn":
             return _dropout_cnn(x, classes, is_train)
+        if model == "leaf_lstm":
+            return _leaf_lstm(x, classes)
         return _resnet20(x, classes)
 
+    kind = jnp.int32 if model == "leaf_lstm" else jnp.float32
     return fedjax.create_model_from_haiku(
         hk.transform(forward),
-        {"x": jnp.zeros((1, *shape)), "y": jnp.zeros(1, jnp.int32)},
+        {"x": jnp.zeros((1, *shape), kind), "y": jnp.zeros(1, jnp.int32)},
         lambda batch, logits: fedjax.metrics.unreduced_cross_entropy_loss(batch["y"], logits),
         train_kwargs={"is_train": True},
         eval_kwargs={"is_train": False},

@@ -32,7 +32,8 @@ def count_compilations(event: str, duration_secs: float, **_: str | int) -> None
 
 def step_flops(solver, model, case, params) -> float:
     """Returns what XLA counts for one local step, compiled by itself."""
-    batch = {"x": jnp.zeros((case.batch, *case.shape)), "y": jnp.zeros(case.batch, jnp.int32)}
+    kind = jnp.int32 if case.vocabulary else jnp.float32
+    batch = {"x": jnp.zeros((case.batch, *case.shape), kind), "y": jnp.zeros(case.batch, jnp.int32)}
 
     def step(params, batch):
         loss = lambda p: solver.loss(p, (), batch, jax.random.key(0), {})[0]

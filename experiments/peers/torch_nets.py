@@ -63,6 +63,19 @@ def _resnet20(channels, classes):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
 
 
+class LeafLSTM(nn.Module):
+    """LEAF's character model: embedding 8, two LSTMs of 100, the last step."""
+
+    def __init__(self, classes: int):
+        super().__init__()
+        self.embedding = nn.Embedding(classes, 8)
+        self.lstm = nn.LSTM(8, 100, num_layers=2, batch_first=True)
+        self.classifier = nn.Linear(100, classes)
+
+    def forward(self, x):
+        return self.classifier(self.lstm(self.embedding(x))[0][:, -1])
+
+
 def build(model: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Returns the network of a case; shape is that of one example, channels last."""
     channels = shape[-1]
@@ -73,11 +86,13 @@ def build(model: str, shape: tuple[int, ...], classes: int) -> nn.Module:
         "emnist_cnn": lambda: _dropout_cnn(channels, classes, shape[0]),
         "lenet5": lambda: _lenet5(channels, classes),
         "resnet20": lambda: _resnet20(channels, classes),
+        "leaf_lstm": lambda: LeafLSTM(classes),
     }
     return builders[model]()
 
 
 def tensors(x, y) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns examples as PyTorch wants them: images with channels first, labels int64."""
+    """Returns examples as PyTorch wants them: images with channels first, ids and labels int64."""
     x = torch.from_numpy(x)
+    x = x if x.is_floating_point() else x.long()
     return (x.movedim(-1, 2).contiguous() if x.ndim == 5 else x), torch.from_numpy(y).long()

@@ -9,13 +9,20 @@ from . import cases, torch_nets, worker
 
 
 def prepare(request):
-    """Returns (run, facts) for FedAvg on one case: run(n) trains n rounds and returns their seconds."""
+    """Returns (run, facts) for FedAvg on one case: run(n) trains n rounds and returns their seconds.
+
+    Fields: case; device; channels_last: whether images and kernels are laid out so in memory.
+    """
     case = cases.from_fields(request["case"])
     device = request.get("device", "cpu")
     torch.manual_seed(0)
     generator = np.random.default_rng(0)
     x, y = (t.to(device) for t in torch_nets.tensors(*cases.examples(case)))
     model = torch_nets.build(case.model, case.shape, case.classes).to(device)
+    if request.get("channels_last"):
+        model = model.to(memory_format=torch.channels_last)
+        each = x.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        x = each.unflatten(0, x.shape[:2])
     params = list(model.parameters())
 
     def one_round():
