@@ -20,11 +20,9 @@ TOO_EARLY = (
     "accuracy FedHBM needs 28 rounds cross-silo on average, FedAvg 47 and SCAFFOLD 25."
 )
 COARSE = (
-    "FedHBM, AdaBest and FedAvgM all reach 60 % in round 25: there is one evaluation in five rounds, and a client "
-    "has taken part 2.5 times. MIME and its forms do not learn at the rates of the digits."
-)
-SAME_ERRORS = (
-    "Both networks end at 97.73 % on the digits: at the ceiling they err on equally many of the few test images."
+    "FedHBM, AdaBest and FedAvgM all reach 60 % in round 25, with every seed: there is one evaluation in five rounds, "
+    "and a client has taken part 2.5 times. 80 % comes after 75 rounds for FedHBM, 84 for AdaBest and 90 for FedAvgM. "
+    "MIME and its forms do not learn at the rates of the digits."
 )
 JUMPS = (
     "FedAvg on Fashion-MNIST's shards: the model's accuracy jumps between 67.1 and 84.8 % within the last ten "
@@ -82,7 +80,6 @@ READINGS = {(name, "trend"): CEILING for name in DIGITS_ONLY} | {
     ("ghb/table2", "trend"): TOO_EARLY,
     ("ghb/table4", "trend"): FEW_TURNS,
     ("ghb/table5", "trend"): f"{CEILING} {FEW_TURNS}",
-    ("ghb/table6", "trend"): SAME_ERRORS,
     ("ghb/table9", "trend"): COARSE,
     ("ghb/figure8", "trend"): DECAY,
     ("wsm/table3_1", "trend"): FEW_IMAGES,
