@@ -135,7 +135,6 @@ BENCH = [
     ("bench --cohort=lenet5=99999999999x2x2", "cohort=lenet5=99999999999x2x2 | GiB | smaller"),
     ("bench --python_torch=/nonexistent", "python_torch=/nonexistent | no such program | --peers=fedjax"),
     ("bench --python_torch=./afile", "python_torch=./afile | no such program"),
-    ("bench --python_torch=", "python_torch= | no such program"),
     ("bench --json=gone/x.json", "json=gone/x.json | can't be written"),
     ("bench --json=strangers", "json=strangers | can't be written"),
     ("bench --turns=0", "turns=0 | [1, "),

@@ -15,7 +15,6 @@ values and the gradient of x are made of patches, too. Few channels and other ty
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,37 +22,13 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from fedwin.models.convolution.patches import pad, patches, product
+from fedwin.models.convolution import by_blocks
+from fedwin.models.convolution.geometry import Geometry
+from fedwin.models.convolution.patches import pad, product
 
-# Patches that are made at a time: about half of a core's second-level cache.
-BLOCK_BYTES = 1 << 20
-# Windows of so many places are wide: 5 x 5 is, 3 x 3 is not. Measured in whole training steps, see BUILD_NOTES.md.
-WIDE = 16
 # Images of fewer channels (grey, colour) suit lax's packing badly: their patches are made unless larger than this.
-FEW_CHANNELS, FEW_BYTES = 8, 4 << 20
+FEW_BYTES = 4 << 20
 _NHWC = ("NHWC", "HWIO", "NHWC")
-
-
-class _Geometry(NamedTuple):
-    """What a convolution looks like, per spatial axis.
-
-    Attributes:
-      image: sizes of x.
-      window: sizes of K.
-      strides: of the window.
-      padding: (low, high).
-      inside: dilation of x, 1 for none.
-      dilation: of K, 1 for none.
-      precision: of the products.
-    """
-
-    image: tuple
-    window: tuple
-    strides: tuple
-    padding: tuple
-    inside: tuple
-    dilation: tuple
-    precision: Any
 
 
 def convolve(x, kernel, strides, padding, inside, dilation, precision):
@@ -71,10 +46,10 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
     Returns:
       y [B, *out, C_out].
     """
-    g = _Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
+    g = Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
     y = jax.eval_shape(lambda x, kernel: _plain_values(x, kernel, g), x, kernel)
     patch_bytes = y.size // y.shape[-1] * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
-    narrow = x.shape[-1] < FEW_CHANNELS and patch_bytes < FEW_BYTES
+    narrow = x.shape[-1] < by_blocks.FEW_CHANNELS and patch_bytes < FEW_BYTES
     if len(g.window) != 2 or math.prod(g.window) == 1:
         return _plain_values(x, kernel, g)
     bound = lambda x, kernel: _values.bind(x, kernel, geometry=g)
@@ -88,16 +63,16 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
 # ------------------------------------------------------------------------------------------------- under vmap
 
 
-def _plain_values(x, kernel, g: _Geometry):
+def _plain_values(x, kernel, g: Geometry):
     return product(pad(x, g.padding, tuple(i - 1 for i in g.inside)), kernel, g.strides, g.dilation, g.precision)
 
 
-def _plain_of_input(dy, kernel, g: _Geometry):
+def _plain_of_input(dy, kernel, g: Geometry):
     x = jax.ShapeDtypeStruct((dy.shape[0], *g.image, kernel.shape[-2]), dy.dtype)
     return jax.linear_transpose(lambda x: _plain_values(x, kernel, g), x)(dy)[0]
 
 
-def _plain_of_kernel(x, dy, g: _Geometry):
+def _plain_of_kernel(x, dy, g: Geometry):
     kernel = jax.ShapeDtypeStruct((*g.window, x.shape[-1], dy.shape[-1]), dy.dtype)
     return jax.linear_transpose(lambda kernel: _plain_values(x, kernel, g), kernel)(dy)[0]
 
@@ -105,16 +80,16 @@ def _plain_of_kernel(x, dy, g: _Geometry):
 # ------------------------------------------------------------------------------------- one kernel, accelerators
 
 
-def _lax_values(x, kernel, g: _Geometry):
+def _lax_values(x, kernel, g: Geometry):
     return lax.conv_general_dilated(x, kernel, g.strides, g.padding, g.inside, g.dilation, _NHWC, precision=g.precision)
 
 
-def _lax_of_input(dy, kernel, g: _Geometry):
+def _lax_of_input(dy, kernel, g: Geometry):
     x = jax.ShapeDtypeStruct((dy.shape[0], *g.image, kernel.shape[-2]), dy.dtype)
     return jax.linear_transpose(lambda x: _lax_values(x, kernel, g), x)(dy)[0]
 
 
-def _lax_of_kernel(x, dy, g: _Geometry):
+def _lax_of_kernel(x, dy, g: Geometry):
     kernel = jax.ShapeDtypeStruct((*g.window, x.shape[-1], dy.shape[-1]), dy.dtype)
     return jax.linear_transpose(lambda kernel: _lax_values(x, kernel, g), kernel)(dy)[0]
 
@@ -122,68 +97,16 @@ def _lax_of_kernel(x, dy, g: _Geometry):
 # -------------------------------------------------------------------------------------------- one kernel, a CPU
 
 
-def _is_wide(kernel, g: _Geometry) -> bool:
-    dense = all(step == 1 for step in (*g.strides, *g.inside, *g.dilation))
-    return dense and math.prod(g.window) >= WIDE and kernel.shape[-2] >= FEW_CHANNELS
-
-
-def _in_blocks(images: int, bytes_each: int) -> int:
-    """Returns how many images make a block: the most that fit and divide them all."""
-    fitting = BLOCK_BYTES // bytes_each
-    return next(n for n in range(max(1, min(fitting, images)), 0, -1) if images % n == 0)
-
-
-def _split(a, each: int):
-    return a.reshape(len(a) // each, each, *a.shape[1:])
-
-
-def _over_blocks(made, images, each: int):
-    """Returns `made` of blocks of images, one after the other."""
-    found = lax.scan(lambda _, block: (None, made(block)), None, _split(images, each))[1]
-    return found.reshape(len(images), *found.shape[2:])
-
-
-def _patch_bytes(positions: tuple, kernel) -> int:
-    return math.prod(positions) * math.prod(kernel.shape[:-1]) * kernel.dtype.itemsize
-
-
-def _values_by_blocks(x, kernel, g: _Geometry):
-    x = pad(x, g.padding)
-    out = tuple(n - k + 1 for n, k in zip(x.shape[1:-1], g.window, strict=True))
-    each = _in_blocks(len(x), _patch_bytes(out, kernel))
-    return _over_blocks(lambda x: product(x, kernel, g.strides, g.dilation, g.precision), x, each)
-
-
-def _of_input_by_blocks(dy, kernel, g: _Geometry):
-    """dy K^T, every window's part added where the window was."""
-    height, width = g.window
-    rows, columns = dy.shape[1:-1]
-    channels = kernel.shape[-2]
-    flat = kernel.reshape(-1, kernel.shape[-1]).T
-
-    def made(dy):
-        parts = jnp.matmul(dy, flat, precision=g.precision).reshape(*dy.shape[:-1], -1, channels)
-        x = jnp.zeros((len(dy), rows + height - 1, columns + width - 1, channels), dy.dtype)
-        for n in range(height * width):
-            i, j = divmod(n, width)
-            there = lax.slice(x, (0, i, j, 0), (len(dy), i + rows, j + columns, channels))
-            x = lax.dynamic_update_slice(x, there + parts[..., n, :], (0, i, j, 0))
-        (top, _), (left, _) = g.padding
-        return x[:, top : top + g.image[0], left : left + g.image[1]]
-
-    return _over_blocks(made, dy, _in_blocks(len(dy), _patch_bytes((rows, columns), kernel)))
-
-
-def _fast_values(x, kernel, g: _Geometry):
-    if _is_wide(kernel, g):
-        return _values_by_blocks(x, kernel, g)
+def _fast_values(x, kernel, g: Geometry):
+    if by_blocks.is_wide(kernel, g):
+        return by_blocks.values(x, kernel, g)
     return _lax_values(x, kernel, g)
 
 
-def _fast_of_input(dy, kernel, g: _Geometry):
+def _fast_of_input(dy, kernel, g: Geometry):
     """The cotangent, spread out by the strides, convolved with the kernel turned around."""
-    if _is_wide(kernel, g):
-        return _of_input_by_blocks(dy, kernel, g)
+    if by_blocks.is_wide(kernel, g):
+        return by_blocks.of_input(dy, kernel, g)
     padding = []
     for n, out, k, s, a, d, (low, _) in zip(
         g.image, dy.shape[1:-1], g.window, g.strides, g.inside, g.dilation, g.padding, strict=True
@@ -192,24 +115,6 @@ def _fast_of_input(dy, kernel, g: _Geometry):
         padding.append((span - low, low + (n - 1) * a - (out - 1) * s))
     turned = kernel[::-1, ::-1].swapaxes(-1, -2)
     return lax.conv_general_dilated(dy, turned, g.inside, padding, g.strides, g.dilation, _NHWC, precision=g.precision)
-
-
-def _fast_of_kernel(x, dy, g: _Geometry):
-    """patches(x)^T dy, summed over blocks of images."""
-    x = pad(x, g.padding, tuple(i - 1 for i in g.inside))
-    images, depth = len(dy), math.prod(g.window) * x.shape[-1]
-
-    def block(x, dy):
-        columns = patches(x, g.window, g.strides, g.dilation)
-        # dy comes first: the product with the longer rows on the right is the faster one.
-        return lax.dot_general(dy, columns, (((0, 1, 2), (0, 1, 2)), ((), ())), precision=g.precision)
-
-    each = _in_blocks(images, math.prod(dy.shape[1:-1]) * depth * x.dtype.itemsize)
-    zeros = jnp.zeros((dy.shape[-1], depth), x.dtype)
-    blocks = (_split(x, each), _split(dy, each))
-    total = lax.scan(lambda total, part: (total + block(*part), None), zeros, blocks)[0]
-    # The barrier keeps XLA from turning the product of a single block around again.
-    return lax.optimization_barrier(total).T.reshape(*g.window, x.shape[-1], dy.shape[-1])
 
 
 # --------------------------------------------------------------------------------------------------- primitives
@@ -240,7 +145,7 @@ def _primitive(name: str, fast: Callable, vendor: Callable, plain: Callable) -> 
 
 _values = _primitive("values", _fast_values, _lax_values, _plain_values)
 _of_input = _primitive("of_input", _fast_of_input, _lax_of_input, _plain_of_input)
-_of_kernel = _primitive("of_kernel", _fast_of_kernel, _lax_of_kernel, _plain_of_kernel)
+_of_kernel = _primitive("of_kernel", by_blocks.of_kernel, _lax_of_kernel, _plain_of_kernel)
 
 # Rules of (cotangent, first, second): the derivative along the one that is not known.
 ad.defbilinear(
