@@ -33,7 +33,7 @@ def convolutions(program):
     return len(re.findall(r"stablehlo\.convolution", program))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
 def test_one_network_has_the_vendors_convolutions_and_no_patches(platform, dtype):
     evaluated, trained = programs(platform, dtype=dtype)
