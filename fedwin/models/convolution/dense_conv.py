@@ -13,6 +13,7 @@ few images at a time so that they stay in the cache. Where windows are wide, lax
 values and the gradient of x are made of patches, too. Few channels and other types than float32 are patches altogether.
 """
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -60,6 +61,18 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
     return bound(x, kernel)
 
 
+def _transposed_to_input(values: Callable, dy, kernel, g: Geometry):
+    """The gradient of x of a convolution that `values` computes."""
+    x = jax.ShapeDtypeStruct((dy.shape[0], *g.image, kernel.shape[-2]), dy.dtype)
+    return jax.linear_transpose(lambda x: values(x, kernel, g), x)(dy)[0]
+
+
+def _transposed_to_kernel(values: Callable, x, dy, g: Geometry):
+    """The gradient of the kernel of a convolution that `values` computes."""
+    kernel = jax.ShapeDtypeStruct((*g.window, x.shape[-1], dy.shape[-1]), dy.dtype)
+    return jax.linear_transpose(lambda kernel: values(x, kernel, g), kernel)(dy)[0]
+
+
 # ------------------------------------------------------------------------------------------------- under vmap
 
 
@@ -67,14 +80,8 @@ def _plain_values(x, kernel, g: Geometry):
     return product(pad(x, g.padding, tuple(i - 1 for i in g.inside)), kernel, g.strides, g.dilation, g.precision)
 
 
-def _plain_of_input(dy, kernel, g: Geometry):
-    x = jax.ShapeDtypeStruct((dy.shape[0], *g.image, kernel.shape[-2]), dy.dtype)
-    return jax.linear_transpose(lambda x: _plain_values(x, kernel, g), x)(dy)[0]
-
-
-def _plain_of_kernel(x, dy, g: Geometry):
-    kernel = jax.ShapeDtypeStruct((*g.window, x.shape[-1], dy.shape[-1]), dy.dtype)
-    return jax.linear_transpose(lambda kernel: _plain_values(x, kernel, g), kernel)(dy)[0]
+_plain_of_input = functools.partial(_transposed_to_input, _plain_values)
+_plain_of_kernel = functools.partial(_transposed_to_kernel, _plain_values)
 
 
 # ------------------------------------------------------------------------------------- one kernel, accelerators
@@ -84,14 +91,8 @@ def _lax_values(x, kernel, g: Geometry):
     return lax.conv_general_dilated(x, kernel, g.strides, g.padding, g.inside, g.dilation, _NHWC, precision=g.precision)
 
 
-def _lax_of_input(dy, kernel, g: Geometry):
-    x = jax.ShapeDtypeStruct((dy.shape[0], *g.image, kernel.shape[-2]), dy.dtype)
-    return jax.linear_transpose(lambda x: _lax_values(x, kernel, g), x)(dy)[0]
-
-
-def _lax_of_kernel(x, dy, g: Geometry):
-    kernel = jax.ShapeDtypeStruct((*g.window, x.shape[-1], dy.shape[-1]), dy.dtype)
-    return jax.linear_transpose(lambda kernel: _lax_values(x, kernel, g), kernel)(dy)[0]
+_lax_of_input = functools.partial(_transposed_to_input, _lax_values)
+_lax_of_kernel = functools.partial(_transposed_to_kernel, _lax_values)
 
 
 # -------------------------------------------------------------------------------------------- one kernel, a CPU
