@@ -3,6 +3,7 @@
   fedwin bench --install_peers
   fedwin bench --cases=mlp,cifar_cnn --python_torch=/path/to/venv/bin/python
   fedwin bench --cases= --studies=algorithms
+  fedwin bench --suite=accelerator --data_dir=DIR --minutes=20
 
 Every peer is a process of its own and trains a few rounds in its turn, A B C A B C ...; a value is the median over
 turns, with the quartiles beside it. Close other programs first.
@@ -29,6 +30,7 @@ from fedwin.errors import UserError
 from fedwin.registry import nearest
 
 from . import bench_tables, binary
+from .accelerator import command as accelerator
 from .peers import environment, studies
 from .peers.cases import CASES, scaled
 from .peers.crew import Crew
@@ -62,9 +64,11 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string("json", "", "Also write all figures to this file.")
     flags.DEFINE_bool("quick", False, "A short run on tiny cohorts, to see that everything works.")
     what = ["cases", "cohort", "peers", "studies", "quick"]
+    own = accelerator.define_flags()
     return {
-        "what is measured": what,
+        "what is measured": ["suite", *what],
         "how": ["install_peers", "python_torch", "cores", "turns", "turn_seconds", "case_seconds", "json"],
+        **own,
     }
 
 
@@ -156,6 +160,7 @@ def main(argv: list[str]) -> None:
         chosen(name, known)  # before anything is started
     cohorts()
     check(options)
+    accelerator.check(options)
     effort = Effort(options.turns, options.turn_seconds, options.case_seconds)
     report: dict[str, Any] = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
@@ -167,7 +172,11 @@ def main(argv: list[str]) -> None:
     cores = options.cores or min(num_cores(), MOST_CPU_DEVICES)
     made = environment.make(say) if options.install_peers else environment.interpreter()
     python_torch = options.python_torch or made or sys.executable
-    crew = Crew(chosen("peers", PEERS), python_torch, cores, say, flags.FLAGS["import"].value or ())
+    imports = flags.FLAGS["import"].value or []
+    if options.suite == "accelerator":
+        print(accelerator.start(options, chosen("peers", PEERS), python_torch, imports, say))
+        return
+    crew = Crew(chosen("peers", PEERS), python_torch, cores, say, imports)
     try:
         measure(crew, report, Effort(2, 0.05, 5) if options.quick else effort, say, write)
     finally:

@@ -1,4 +1,7 @@
-"""Peer: FedJAX's own federated averaging on its jit backend."""
+"""Peer: FedJAX's own federated averaging on its jit backend.
+
+Arguments, both optional: platform (cpu, or anything for jax's default), precision of products as jax calls it.
+"""
 
 import importlib.metadata
 import sys
@@ -9,9 +12,9 @@ import jax
 # FedJAX still calls a function that jax has removed; only this process gets it back.
 if not hasattr(jax, "tree_map"):
     vars(jax)["tree_map"] = jax.tree.map
-if sys.argv[1:] == ["cpu"]:
+if sys.argv[1:2] == ["cpu"]:
     jax.config.update("jax_platforms", "cpu")
-jax.config.update("jax_default_matmul_precision", "highest")
+jax.config.update("jax_default_matmul_precision", (*sys.argv[2:], "highest")[0])
 
 import fedjax  # noqa: E402
 from fedjax.core import for_each_client  # noqa: E402
@@ -33,6 +36,7 @@ def prepare(request):
     )
     sampler = fedjax.client_samplers.UniformGetClientSampler(clients, case.clients, seed=0)
     state = algorithm.init(model.init(jax.random.PRNGKey(0)))
+    facts = {"parameters": sum(p.size for p in jax.tree.leaves(state.params))}
 
     def run(rounds):
         nonlocal state
@@ -43,9 +47,10 @@ def prepare(request):
             state, _ = algorithm.apply(state, cohort)
             jax.block_until_ready(state.params)
             seconds += time.perf_counter() - begun
+        facts["device_peak_bytes"] = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
         return seconds
 
-    return run, {"parameters": sum(p.size for p in jax.tree.leaves(state.params))}
+    return run, facts
 
 
 if __name__ == "__main__":

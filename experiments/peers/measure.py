@@ -74,23 +74,39 @@ class Timing:
         }  # fmt: skip
 
 
-def interleaved(tasks: list[Task], effort: Effort, say: Callable[[str], None]) -> dict[str, Timing]:
+def interleaved(
+    tasks: list[Task], effort: Effort, say: Callable[[str], None], failed: dict[str, str] | None = None
+) -> dict[str, Timing]:
     """Prepares, warms up and times the tasks in turn; tasks that fail are named and left out.
+
+    Args:
+      tasks: to time.
+      effort: how long to measure.
+      say: where news go.
+      failed: label -> reason of those that were left out, filled here; such tasks may fail at any time. None: a task
+        that fails once it has begun ends the comparison.
 
     Returns:
       label -> Timing.
+
+    Raises:
+      PeerFailed: a task failed in its turn, and there is no `failed`.
     """
     rounds: dict[str, int] = {}
     pace: dict[str, float] = {}
     timings: dict[str, Timing] = {}
-    for task in list(tasks):
+    lost = {} if failed is None else failed
+
+    def leave_out(task, error):
+        lost[task.label] = str(error)
+        timings.pop(task.label, None)
+        say(f"  {task.label}: left out ({error})")
+
+    for task in tasks:
         try:
-            task.worker.ask(task=task.label, prepare=task.request)
-            first = task.worker.ask(task=task.label, rounds=1)["seconds"]  # compiles
-            pace[task.label] = task.worker.ask(task=task.label, rounds=1)["seconds"]
+            first, pace[task.label] = _prepared(task)
         except PeerFailed as error:
-            say(f"  {task.label}: left out ({error})")
-            tasks = [other for other in tasks if other is not task]
+            leave_out(task, error)
             continue
         rounds[task.label] = max(1, min(MOST_ROUNDS, int(effort.turn_seconds / max(pace[task.label], 1e-9))))
         timings[task.label] = Timing([], [], {})
@@ -98,18 +114,31 @@ def interleaved(tasks: list[Task], effort: Effort, say: Callable[[str], None]) -
     lap = sum(rounds[label] * pace[label] + PAUSE for label in timings)
     turns = max(min(3, effort.turns), min(effort.turns, int(effort.case_seconds / max(lap, 1e-9))))
     for turn in range(turns):
-        for task in tasks:
+        for task in (task for task in tasks if task.label not in lost):
             time.sleep(PAUSE)
             n = rounds[task.label]
-            answer = task.worker.ask(task=task.label, rounds=n)
+            try:
+                answer = task.worker.ask(task=task.label, rounds=n)
+            except PeerFailed as error:
+                if failed is None:
+                    raise
+                leave_out(task, error)
+                continue
             timings[task.label].seconds.append(answer["seconds"] / n)
             timings[task.label].cpu.append(answer["cpu"] / n)
         done = "  ".join(f"{label} {t.seconds[-1] * 1e3:.1f}" for label, t in timings.items())
         say(f"  turn {turn + 1}/{turns}, ms per round: {done}")
-    for task in tasks:
+    for task in (task for task in tasks if task.label not in lost):
         timings[task.label].facts = task.worker.ask(facts=task.label)
         task.worker.ask(drop=task.label)
     return timings
+
+
+def _prepared(task: Task) -> tuple[float, float]:
+    """Returns the seconds of the first round, which compiles, and of the second."""
+    task.worker.ask(task=task.label, prepare=task.request)
+    first = task.worker.ask(task=task.label, rounds=1)["seconds"]
+    return first, task.worker.ask(task=task.label, rounds=1)["seconds"]
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -4,6 +4,7 @@ The parent prepares named tasks in a child and then asks for rounds of them in t
 children alternate on one machine while everything that only happens once (imports, compilation) stays outside.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -58,7 +59,8 @@ class Worker:
 
     def close(self) -> None:
         """Ends the child."""
-        self._questions.close()
+        with contextlib.suppress(BrokenPipeError):  # it is dead already, and a question was never read
+            self._questions.close()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
