@@ -36,12 +36,13 @@ from .peers.cases import CASES, scaled
 from .peers.crew import Crew
 from .peers.measure import Effort
 
-STUDIES = ("dispatches", "windows", "tables", "scale", "algorithms")
+STUDIES = ("dispatches", "evaluation", "windows", "tables", "scale", "algorithms")
 # More CPU devices than this only replicate the model.
 MOST_CORES = 1024
 # Bytes of examples that a case may have: peers hold them all, several copies of them.
 MOST_BYTES = 16 << 30
 PEERS = ("fedjax", "torch", "pfl", "flower")
+EVALUATED = ("lenet5", "resnet20", "emnist_cnn")
 WITH_ROWS = ["scaffold", "fedhbm", "feddyn", "adabest"]
 
 
@@ -50,7 +51,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_list("cases", list(CASES), f"Cases to compare with the peers: {', '.join(CASES)}; empty = none.")
     flags.DEFINE_multi_string("cohort", [], "Another cohort for a case: CASE=CLIENTSxSTEPSxBATCH, e.g. lenet5=2x2x32.")
     flags.DEFINE_list("peers", list(PEERS), "Peers to compare with; those that are not installed are left out.")
-    flags.DEFINE_list("studies", list(STUDIES[:3]), f"What else to measure: {', '.join(STUDIES)}; empty = nothing.")
+    flags.DEFINE_list("studies", list(STUDIES[:4]), f"What else to measure: {', '.join(STUDIES)}; empty = nothing.")
     flags.DEFINE_string(
         "python_torch", os.environ.get("FEDWIN_PYTHON_TORCH", ""),
         "Interpreter that has torch, pfl and flwr; also the variable FEDWIN_PYTHON_TORCH; empty = what --install_peers "
@@ -136,6 +137,9 @@ def measure(crew: Crew, report: dict[str, Any], effort: Effort, say: Callable[[s
         write()  # a long run that is stopped keeps what it has
     if "dispatches" in wanted:
         report["dispatches"] = studies.dispatches(crew, 50 if quick else 200)
+    if "evaluation" in wanted:
+        some = [known[name] for name in EVALUATED[: 1 if quick else None]]
+        report["evaluation"] = studies.evaluation(crew, some, 20 if quick else 2000, short, say)
     if "windows" in wanted:
         sizes: list[tuple[int, ...]] = [(), (2,), (5,)] if quick else [(), (5,), (100,), (5, 10, 20, 50, 100)]
         report["windows"] = studies.windows(crew, short, sizes, say)

@@ -7,6 +7,7 @@ from .peers.measure import table
 
 # Studies with a small table, and its first columns.
 SMALL = {
+    "evaluation": ["case", "who"],
     "windows": ["windows"],
     "tables": ["algorithm", "clients"],
     "scale": ["algorithm", "clients", "cohort", "start s", "MB"],

@@ -90,6 +90,11 @@ def examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return x, generator.integers(0, case.classes, (case.total, case.examples)).astype(np.int32)
 
 
+def test_examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Returns all clients' examples in one row, x [N, *shape] and y [N]."""
+    return tuple(part.reshape(-1, *part.shape[2:]) for part in examples(case))
+
+
 def cohort(case: Case, generator: np.random.Generator) -> np.ndarray:
     """Returns the clients of one round for peers without a sampler of their own."""
     return generator.choice(case.total, case.clients, replace=False)

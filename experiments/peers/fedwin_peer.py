@@ -11,13 +11,16 @@ import jax
 import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 import fedwin
 from fedwin import core, engine, local, losses, models, observers, plugins, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data.store import make_store
-from fedwin.engine import devices, sampling
+from fedwin.engine import devices, evaluate, sampling
+from fedwin.engine.placement import AXIS
 from fedwin.runs import strategy_choice
+from fedwin.runs.config import Config
 
 from . import cases, scale_task, worker
 
@@ -116,6 +119,26 @@ def prepare_windows(request):
     return runner(algorithm, watching, strategy_choice.resolve("default"), store, run, case, 50)
 
 
+def prepare_evaluation(request):
+    """Loss and accuracy of one model on the examples of a case: a round is one pass over them."""
+    case = cases.from_fields(request["case"])
+    model = models.build(case.model, case.shape, case.classes)
+    strategy = strategy_choice.resolve("default")
+    probe = strategy.jit(evaluate.make_probe(model, lambda batch: batch, evaluate.classification(), strategy))
+    x, y = cases.test_examples(case)
+    batches = evaluate.batches({"x": x, "y": y}, Config.eval_batch_size, strategy.num_devices)
+    over = None if strategy.mesh is None else NamedSharding(strategy.mesh, PartitionSpec(AXIS))
+    test, asked = strategy.place(batches, over), strategy.place({"model": jax.jit(model.init)(jax.random.key(0))})
+
+    def rounds(n):
+        begun = time.perf_counter()
+        for _ in range(n):
+            jax.block_until_ready(probe(asked, test))
+        return time.perf_counter() - begun
+
+    return rounds, {"strategy": str(strategy)}
+
+
 def prepare_gemm(request):
     """The machine's matrix product in float32: a round is one product of two [size, size] matrices."""
     size = request["size"]
@@ -131,7 +154,10 @@ def prepare_gemm(request):
     return rounds, {"flops": 2.0 * size**3}
 
 
-KINDS = {"rounds": prepare_rounds, "windows": prepare_windows, "gemm": prepare_gemm, "scale": scale_task.prepare_scale}
+KINDS = {
+    "rounds": prepare_rounds, "windows": prepare_windows, "gemm": prepare_gemm, "scale": scale_task.prepare_scale,
+    "evaluation": prepare_evaluation,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

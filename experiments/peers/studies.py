@@ -60,6 +60,24 @@ def dispatches(crew: Crew, rounds: int) -> dict:
     }
 
 
+def evaluation(crew: Crew, some: list[Case], images: int, effort: Effort, say: Callable) -> list[dict]:
+    """Times one pass of a model over test images, here and in PyTorch."""
+    records = []
+    for each in some:
+        say(f"evaluation: {each.name}, {images:,} images")
+        fields = dataclasses.asdict(dataclasses.replace(each, total=1, clients=1, examples=images))
+        request = {"kind": "evaluation", "case": fields}
+        tasks = [Task("fedwin", crew.fedwin(), request)]
+        if (worker := crew.peer("torch")) is not None:
+            tasks += [Task("torch", worker, request)]
+            tasks += [Task("torch channels-last", worker, request | {"channels_last": True})]
+        timings = interleaved(tasks, effort, say)
+        for who, timing in timings.items():
+            ratio = timing.ratio(timings["fedwin"])
+            records.append({"case": each.name, "who": who, "times_fedwin": ratio} | timing.summary())
+    return records
+
+
 def windows(crew: Crew, effort: Effort, sizes: list[tuple[int, ...]], say: Callable) -> list[dict]:
     """Times window read-outs beside training that costs next to nothing, on LeNet-5's 0.8 M parameters."""
     say("windows: 0.8 M parameters, trivial training")

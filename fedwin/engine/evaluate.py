@@ -15,6 +15,7 @@ from fedwin.core import Mean, Variables
 from fedwin.data.dataset import Dataset
 from fedwin.data.integrity import check_arrays
 from fedwin.data.reader import ExampleSource, Images
+from fedwin.engine.blockwise import in_blocks
 from fedwin.engine.strategy import AXIS, Strategy
 from fedwin.errors import UserError
 
@@ -198,8 +199,11 @@ def make_probe(model, normalise: Callable, measure: Callable, strategy: Strategy
     """
 
     def one(variables: Variables, test):
+        def logits(batch):
+            return model.apply(variables, normalise(batch), None, False).logits
+
         def sums(batch):
-            return measure(model.apply(variables, normalise(batch), None, False).logits, batch)
+            return measure(lax.platform_dependent(batch, cpu=in_blocks(logits), default=logits), batch)
 
         shapes = jax.eval_shape(sums, tree.map(lambda x: x[0], test))
         zeros = tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)

@@ -11,7 +11,7 @@ from fedwin import data
 from fedwin.core import Variables
 from fedwin.data import cache, integrity
 from fedwin.data.dataset import Dataset
-from fedwin.engine import evaluate
+from fedwin.engine import blockwise, evaluate
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.errors import UserError
 from fedwin.models.model import Model, Output
@@ -124,6 +124,19 @@ def test_accuracy_over_domains_is_their_unweighted_mean(devices):
     # Domains of clients (FEMNIST's writers) are not domains of test examples.
     clients = dataclasses.replace(dataset, test=numbered(y))
     assert set(measured(clients, logits)) == {"loss", "accuracy"}
+
+
+@pytest.mark.parametrize("total, blocks", [(100, 2), (90, 2), (500, 10), (62, 2), (53, 1), (7, 1)])
+def test_logits_of_blocks_are_those_of_the_batch(total, blocks):
+    seen = []
+
+    def logits(batch):
+        seen.append(len(batch["x"]))
+        return batch["x"] * 2 + batch["mask"][:, None]
+
+    batch = {"x": jnp.arange(2.0 * total).reshape(total, 2), "mask": jnp.ones(total)}
+    np.testing.assert_array_equal(blockwise.in_blocks(logits)(batch), logits(batch))
+    assert seen[0] == total // blocks
 
 
 def test_padding_never_counts():
