@@ -17,9 +17,11 @@ given. Clients without examples take no part and are not reported. FedJAX's clie
 a program is its sampler's. Leave Solver.equal_size of a built algorithm unset unless all clients have that many
 examples.
 
-A round is engine.one_round on a store that holds this cohort alone. Rows live in the server state, keyed by FedJAX's
-client ids; they travel through a small table with one slot per client of the cohort, beside the client's rng and what
-is reported of it.
+Rows live in the server state, keyed by FedJAX's client ids, on the device that trained them. Rows of absent clients
+stay where they are; jax.device_get(state) is as good a state. On one device a round is a program per chunk of clients
+(one client each on a CPU) with their rows as arguments and results: clients that a cohort is padded with cost nothing.
+On several devices it is engine.one_round on a store that holds this cohort alone, and rows travel through a table with
+one slot per client of the cohort. In either, the client's rng and what is reported of it lie beside its row.
 """
 
 from fedwin.fedjax_bridge.bridge import as_fedjax

@@ -22,9 +22,9 @@ class Capacity:
 
     The first cohort gets room for twice its examples. What is outgrown grows together with all else, or one dimension
     after the other would compile: examples by 4 the first time and by 16 from then on; clients, whose padding costs
-    most, by 3, and only if their number varies at all. What was promised stays unless it is broken. Of 1,000 simulated
-    programs (200 rounds, 2,000 log-normal clients, 10 or Bernoulli or 1 to 20 of them a round), at most 4 compiled more
-    than three times at sigma <= 1.5, and 41 at sigma = 2.
+    most where they are mapped at once, by 3, and only if their number varies at all. What was promised stays unless it
+    is broken. Of 1,000 simulated programs (200 rounds, 2,000 log-normal clients, 10 or Bernoulli or 1 to 20 of them a
+    round), at most 4 compiled more than three times at sigma <= 1.5, and 41 at sigma = 2.
 
     >>> capacity = Capacity(max_clients=3, largest=10, total=None)
     >>> capacity.hold(Padding(clients=2, largest=7, total=12))

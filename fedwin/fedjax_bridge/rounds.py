@@ -1,6 +1,5 @@
 """Rounds of an algorithm in a FedJAX program: what `init` and `apply` do."""
 
-import functools
 import zlib
 from typing import Any, NamedTuple
 
@@ -12,9 +11,11 @@ from fedwin import engine, tree
 from fedwin.core import Algorithm, Observer, Variables
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
+from fedwin.fedjax_bridge.at_once import AtOnce
 from fedwin.fedjax_bridge.capacity import Capacity, Padding
+from fedwin.fedjax_bridge.one_by_one import OneByOne
 from fedwin.fedjax_bridge.packing import members, need, pack
-from fedwin.fedjax_bridge.rows import REPORTED, Row, in_rows, split, stacked
+from fedwin.fedjax_bridge.rows import Seat, in_rows
 
 
 class ServerState(NamedTuple):
@@ -24,7 +25,7 @@ class ServerState(NamedTuple):
       params: the model to evaluate.
       run: the engine's RunState without its table; its `params` are those that train, its `observers` what
         engine.read_out reads.
-      rows: client id -> row, of the clients seen so far.
+      rows: client id -> row, of the clients seen so far, each in buffers of its own.
       initial: the first params, which new rows are made from; () where clients keep nothing.
     """
 
@@ -48,6 +49,7 @@ class Rounds:
 
     Attributes:
       traces: the Padding of every compiled round.
+      step: how a round is computed: OneByOne, or AtOnce on several devices.
     """
 
     def __init__(
@@ -64,8 +66,12 @@ class Rounds:
         self.num_classes, self.total_examples = num_classes, total_examples
         self.traces: list[Padding] = []
         self._written: set[str] = set()
-        self._in_rows = in_rows(algorithm, num_classes is not None, total_examples is not None, self._written)
-        self._round = jax.jit(self._traced, static_argnames="padding", compiler_options=compiler_options)
+        with_rows = in_rows(algorithm, num_classes is not None, total_examples is not None, self._written)
+        self.step: OneByOne | AtOnce
+        if strategy.mesh is None:
+            self.step = OneByOne(with_rows, observers, strategy.chunk, self.traces, compiler_options)
+        else:
+            self.step = AtOnce(with_rows, observers, strategy, self.traces, compiler_options)
 
     def init(self, params) -> ServerState:
         """Returns the state before the first round; `params` may be Variables."""
@@ -84,35 +90,17 @@ class Rounds:
         if not isinstance(state, ServerState):
             raise UserError(f"as_fedjax: apply takes the state that init returns, not a {type(state).__name__}.")
         cohort = members(clients)
-        names = [member.name for member in cohort]
         padding = self.capacity.hold(need(cohort))
-        rows = stacked(state.rows, names, self._row(state.initial), padding.clients)
-        known, keys = np.zeros(padding.clients, bool), np.zeros((padding.clients, 2), np.uint32)
-        known[: len(names)] = [name in state.rows for name in names]
-        keys[: len(names)] = [member.key_data for member in cohort]
-        ids = np.full(padding.clients, -1, np.int32)
         # Numbers that depend on the names alone, not on who was seen before.
-        ids[: len(names)] = [zlib.crc32(name) & 0x7FFFFFFF for name in names]
+        number = lambda name: np.int32(zlib.crc32(name) & 0x7FFFFFFF)
+        seats = [Seat(number(member.name), member.key_data, state.rows.get(member.name)) for member in cohort]
         store = pack(cohort, padding, self.num_classes, self.total_examples)
-        inputs = self.strategy.place((state.run, state.initial, rows, known, keys, store, ids))
-        params, run, rows, report = self._round(*inputs, padding=padding)
-        rows, report = jax.device_get((rows, report))
-        told = {name: {key: float(report[key][k]) for key in sorted(self._written)} for k, name in enumerate(names)}
-        return ServerState(params, run, state.rows | split(rows, names), state.initial), told
+        params, run, results = self.step(state.run, state.initial, seats, store, padding)
+        rows = {} if tree.is_empty(results[0].row) else {m.name: r.row for m, r in zip(cohort, results)}
+        reports = jax.device_get([result.report for result in results])
+        told = {m.name: {key: float(r[key]) for key in sorted(self._written)} for m, r in zip(cohort, reports)}
+        return ServerState(params, run, state.rows | rows, state.initial), told
 
     def _row(self, params):
         """The shapes of a client's row."""
         return jax.eval_shape(self.algorithm.client_init, params, jnp.zeros((), jnp.int32), jax.random.key(0))
-
-    def _traced(self, run: engine.RunState, initial, rows, known, keys, store, ids, padding: Padding):
-        """One round on a table with a slot per client: (model to evaluate, RunState, rows, report)."""
-        self.traces.append(padding)  # once per trace
-        fresh = jax.vmap(self.algorithm.client_init, (None, 0, None))(initial, jnp.maximum(ids, 0), jax.random.key(0))
-        rows = jax.vmap(tree.where)(known, rows, fresh)
-        table = Row(rows, keys, {name: jnp.zeros(padding.clients) for name in REPORTED})
-        place = jnp.arange(padding.clients, dtype=jnp.int32)
-        slots = jnp.where(ids >= 0, place, padding.clients)
-        one_round = functools.partial(engine.one_round, self._in_rows, self.observers, self.strategy, padding.largest)
-        run, _ = one_round(run._replace(table=table), store, ids, place, slots)
-        model = self.algorithm.eval_model(Variables(run.params, run.stats), run.state)
-        return model.params, run._replace(table=()), run.table.row, run.table.report

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fedwin import core, tree
 from fedwin.core import Algorithm, Phase
@@ -25,6 +24,32 @@ class Row(NamedTuple):
 
     row: Any
     key: Any
+    report: dict[str, Any]
+
+
+class Seat(NamedTuple):
+    """A client of a cohort as a round takes it.
+
+    Attributes:
+      id: number that depends on the client's name alone, int32.
+      key: its rng, uint32 [2].
+      row: its row; None before its first round.
+    """
+
+    id: Any
+    key: Any
+    row: Any
+
+
+class Result(NamedTuple):
+    """What a round leaves of a client.
+
+    Attributes:
+      row: its new row.
+      report: name -> number that is reported.
+    """
+
+    row: Any
     report: dict[str, Any]
 
 
@@ -85,25 +110,3 @@ def report_of(update: core.Update) -> dict[str, jax.Array]:
     if step is not None:
         known["delta_l2_norm"] = tree.norm(step.value)
     return {name: jnp.asarray(value, jnp.float32) for name, value in known.items()}
-
-
-def stacked(rows: dict[bytes, Any], names: list[bytes], like, places: int):
-    """Returns the rows of a cohort, [places, ...], zeros where a client has none yet.
-
-    Args:
-      rows: client id -> row.
-      names: ids of the cohort, at most `places`.
-      like: shapes of a row.
-      places: clients that the cohort is padded to.
-    """
-    zero = tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
-    each = [rows.get(name, zero) for name in names] + [zero] * (places - len(names))
-    return tree.map(lambda *leaves: np.stack(leaves), *each)
-
-
-def split(rows, names: list[bytes]) -> dict[bytes, Any]:
-    """Returns client id -> row of stacked rows; nothing where rows are ()."""
-    if tree.is_empty(rows):
-        return {}
-    # Copies: a view of one row would keep the whole cohort's table alive.
-    return {name: tree.map(lambda leaf, k=k: np.array(leaf[k]), rows) for k, name in enumerate(names)}

@@ -1,0 +1,86 @@
+"""A round as one program, for a cohort that is spread over devices: rows travel through a table of its own."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedwin import engine, tree
+from fedwin.core import Algorithm, Observer, Variables
+from fedwin.data.store import Store
+from fedwin.engine.strategy import Strategy
+from fedwin.fedjax_bridge.capacity import Padding
+from fedwin.fedjax_bridge.rows import REPORTED, Result, Row, Seat
+
+
+class AtOnce:
+    """Rounds on a mesh: engine.one_round on a table with a slot per place of the padded cohort.
+
+    Args:
+      algorithm: any, its table rows being Row.
+      observers: name -> Observer.
+      strategy: how a cohort is mapped.
+      traces: gets the Padding of every compiled round.
+      compiler_options: handed to jax.jit.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        observers: dict[str, Observer],
+        strategy: Strategy,
+        traces: list[Padding],
+        compiler_options: dict | None = None,
+    ):
+        self.algorithm, self.observers, self.strategy, self.traces = algorithm, observers, strategy, traces
+        self._round = jax.jit(self._traced, static_argnames="padding", compiler_options=compiler_options)
+
+    def __call__(self, run: engine.RunState, initial, seats: list[Seat], store: Store, padding: Padding):
+        """Runs one round; arguments and results as those of OneByOne."""
+        number = len(seats)
+        like = jax.eval_shape(self.algorithm.client_init, initial, jnp.zeros((), jnp.int32), jax.random.key(0))
+        rows = stacked([seat.row for seat in seats], like, padding.clients)
+        known, keys = np.zeros(padding.clients, bool), np.zeros((padding.clients, 2), np.uint32)
+        known[:number] = [seat.row is not None for seat in seats]
+        keys[:number] = [seat.key for seat in seats]
+        ids = np.full(padding.clients, -1, np.int32)
+        ids[:number] = [seat.id for seat in seats]
+        inputs = self.strategy.place((run, initial, rows, known, keys, store, ids))
+        params, run, rows, report = self._round(*inputs, padding=padding)
+        rows, report = jax.device_get((rows, report))
+        each = [Result(split(rows, k), {name: report[name][k] for name in REPORTED}) for k in range(number)]
+        return params, run, each
+
+    def _traced(self, run: engine.RunState, initial, rows, known, keys, store, ids, padding: Padding):
+        """One round on a table with a slot per client: (model to evaluate, RunState, rows, report)."""
+        self.traces.append(padding)  # once per trace
+        fresh = jax.vmap(self.algorithm.client_init, (None, 0, None))(initial, jnp.maximum(ids, 0), jax.random.key(0))
+        rows = jax.vmap(tree.where)(known, rows, fresh)
+        table = Row(rows, keys, {name: jnp.zeros(padding.clients) for name in REPORTED})
+        place = jnp.arange(padding.clients, dtype=jnp.int32)
+        slots = jnp.where(ids >= 0, place, padding.clients)
+        one_round = functools.partial(engine.one_round, self.algorithm, self.observers, self.strategy, padding.largest)
+        run, _ = one_round(run._replace(table=table), store, ids, place, slots)
+        model = self.algorithm.eval_model(Variables(run.params, run.stats), run.state)
+        return model.params, run._replace(table=()), run.table.row, run.table.report
+
+
+def stacked(rows: list[Any], like, places: int):
+    """Returns the rows of a cohort, [places, ...], zeros where a client has none yet.
+
+    Args:
+      rows: of its clients, None for one that has none; at most `places`.
+      like: shapes of a row.
+      places: clients that the cohort is padded to.
+    """
+    zero = tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
+    each = [zero if row is None else row for row in rows] + [zero] * (places - len(rows))
+    return tree.map(lambda *leaves: np.stack(leaves), *each)
+
+
+def split(rows, k: int):
+    """Returns row k of stacked rows."""
+    # A copy: a view of one row would keep the whole cohort's table alive.
+    return tree.map(lambda leaf: np.array(leaf[k]), rows)
