@@ -12,7 +12,7 @@ from fedwin.core import Algorithm, Observer, Variables
 from fedwin.data.store import Store
 from fedwin.engine.strategy import Strategy
 from fedwin.fedjax_bridge.capacity import Padding
-from fedwin.fedjax_bridge.rows import REPORTED, Result, Row, Seat
+from fedwin.fedjax_bridge.rows import REPORTED, Row, Seats
 
 
 class AtOnce:
@@ -37,28 +37,23 @@ class AtOnce:
         self.algorithm, self.observers, self.strategy, self.traces = algorithm, observers, strategy, traces
         self._round = jax.jit(self._traced, static_argnames="padding", compiler_options=compiler_options)
 
-    def __call__(self, run: engine.RunState, initial, seats: list[Seat], store: Store, padding: Padding):
+    def __call__(self, run: engine.RunState, initial, seats: Seats, rows: list[Any], store: Store, padding: Padding):
         """Runs one round; arguments and results as those of OneByOne."""
-        number = len(seats)
         like = jax.eval_shape(self.algorithm.client_init, initial, jnp.zeros((), jnp.int32), jax.random.key(0))
-        rows = stacked([seat.row for seat in seats], like, padding.clients)
-        known, keys = np.zeros(padding.clients, bool), np.zeros((padding.clients, 2), np.uint32)
-        known[:number] = [seat.row is not None for seat in seats]
-        keys[:number] = [seat.key for seat in seats]
-        ids = np.full(padding.clients, -1, np.int32)
-        ids[:number] = [seat.id for seat in seats]
-        inputs = self.strategy.place((run, initial, rows, known, keys, store, ids))
-        params, run, rows, report = self._round(*inputs, padding=padding)
-        rows, report = jax.device_get((rows, report))
-        each = [Result(split(rows, k), {name: report[name][k] for name in REPORTED}) for k in range(number)]
-        return params, run, each
+        known = np.zeros(padding.clients, bool)
+        known[: len(rows)] = [row is not None for row in rows]
+        inputs = self.strategy.place((run, initial, stacked(rows, like, padding.clients), known, seats, store))
+        params, run, table, reports = self._round(*inputs, padding=padding)
+        table, reports = jax.device_get((table, reports))
+        return params, run, [split(table, k) for k in range(len(rows))], reports
 
-    def _traced(self, run: engine.RunState, initial, rows, known, keys, store, ids, padding: Padding):
+    def _traced(self, run: engine.RunState, initial, rows, known, seats: Seats, store, padding: Padding):
         """One round on a table with a slot per client: (model to evaluate, RunState, rows, report)."""
         self.traces.append(padding)  # once per trace
+        ids = seats.ids
         fresh = jax.vmap(self.algorithm.client_init, (None, 0, None))(initial, jnp.maximum(ids, 0), jax.random.key(0))
         rows = jax.vmap(tree.where)(known, rows, fresh)
-        table = Row(rows, keys, {name: jnp.zeros(padding.clients) for name in REPORTED})
+        table = Row(rows, seats.keys, {name: jnp.zeros(padding.clients) for name in REPORTED})
         place = jnp.arange(padding.clients, dtype=jnp.int32)
         slots = jnp.where(ids >= 0, place, padding.clients)
         one_round = functools.partial(engine.one_round, self.algorithm, self.observers, self.strategy, padding.largest)

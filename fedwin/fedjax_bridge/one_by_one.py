@@ -1,7 +1,7 @@
 """A round as small programs, a chunk of clients each: no client is padded, and rows go straight in and out."""
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,19 @@ from fedwin.data.store import Store
 from fedwin.engine import RunState
 from fedwin.engine.cohort import Own, Shared, work
 from fedwin.fedjax_bridge.capacity import Padding
-from fedwin.fedjax_bridge.rows import REPORTED, Result, Row, Seat
+from fedwin.fedjax_bridge.rows import Row, Seats, no_reports
+
+
+class Sums(NamedTuple):
+    """What goes from chunk to chunk.
+
+    Attributes:
+      total: sum of what clients return; None before the first one.
+      reports: name -> number per client [C].
+    """
+
+    total: Any
+    reports: dict[str, Any]
 
 
 class OneByOne:
@@ -41,67 +53,78 @@ class OneByOne:
         self.algorithm, self.observers, self.chunk, self.traces = algorithm, observers, chunk, traces
         self._clients = {n: phase.client for n, phase in enumerate(algorithm.phases) if phase.client is not None}
         self._zeros: dict[tuple[int, Padding], Any] = {}
-        compiled = lambda function, **more: jax.jit(function, compiler_options=compiler_options, **more)
+        compiled = functools.partial(jax.jit, compiler_options=compiler_options)
         self._first_row = compiled(lambda initial, id: algorithm.client_init(initial, id, jax.random.key(0)))
         self._begin = compiled(self._traced_begin, static_argnames=("done", "number"))
-        # Only the running sum is given away: states, and with them rows, stay valid.
+        # Only running sums are given away: states, and with them rows, stay valid.
         self._train = compiled(self._traced_train, static_argnames=("number", "padding"), donate_argnums=0)
         self._end = compiled(self._traced_end, static_argnames="done")
 
-    def __call__(self, run: RunState, initial, seats: list[Seat], store: Store, padding: Padding):
-        """Runs one round: (model to evaluate, RunState, the clients' Results).
+    def __call__(self, run: RunState, initial, seats: Seats, rows: list[Any], store: Store, padding: Padding):
+        """Runs one round: (model to evaluate, RunState, new rows, name -> what is reported of the clients [C]).
 
         Args:
           run: the state without a table.
-          initial: what new rows are made from.
-          seats: the cohort.
-          store: its examples, padded.
+          initial: what new rows are made from; () where clients keep nothing.
+          seats: the padded cohort.
+          rows: of its clients, None for one that has none yet.
+          store: their examples, padded.
           padding: what they are padded to.
         """
-        store = jax.device_put(store)
-        nothing = dict.fromkeys(REPORTED, np.zeros((), np.float32))
-        rows = [self._first_row(initial, seat.id) if seat.row is None else seat.row for seat in seats]
-        results = [Result(row, nothing) for row in rows]
-        done, total = -1, None
+        fresh = functools.partial(self._first_row, initial) if not tree.is_empty(initial) else lambda id: ()
+        rows = [fresh(seats.ids[k]) if row is None else row for k, row in enumerate(rows)]
+        size = self.chunk or padding.clients
+        store, seats, reports = jax.device_put((store, seats, no_reports(padding.clients)))
+        sums, done = Sums(None, reports), -1
         for number in self._clients:
-            begun, down = self._begin(run, total, done=done, number=number)
+            begun, down = self._begin(run, sums.total, done=done, number=number)
             run = run._replace(**begun)
             shared = Shared(down, run.stats, run.round, store)
-            done, total = number, None
-            size = self.chunk or padding.clients
-            for first in range(0, len(seats), size):
-                some = slice(first, first + size)
-                chunk = chunk_of(seats[some], results[some], first, size, padding.clients)
-                if total is None:
-                    total = self._nothing(shared, chunk, number, padding)
-                total, trained = self._train(total, shared, chunk, number=number, padding=padding)
-                results[some] = trained[: len(seats[some])]
-        params, run = self._end(run, total, done=done)
-        return params, run, results
+            sums, done = sums._replace(total=None), number
+            for first in range(0, len(rows), size):
+                there = rows[first : first + size]
+                some = there + there[:1] * (size - len(there))  # places that stay empty
+                part = np.int32(first), seats, some
+                if sums.total is None:
+                    sums = sums._replace(total=self._nothing(sums, shared, *part, number, padding))
+                sums, some = self._train(sums, shared, *part, number=number, padding=padding)
+                rows[first : first + size] = some[: len(there)]
+        params, run = self._end(run, sums.total, done=done)
+        return params, run, rows, jax.device_get(sums.reports)
 
-    def _nothing(self, shared: Shared, chunk: list[Own], number: int, padding: Padding):
+    def _nothing(self, sums: Sums, shared: Shared, first, seats: Seats, rows, number: int, padding: Padding):
         """Returns the sum over no client: zeros of a buffer each."""
         if (number, padding) not in self._zeros:
             part = functools.partial(self._chunk, number=number, largest=padding.largest)
-            shapes, _ = jax.eval_shape(part, shared, chunk)
+            shapes, _ = jax.eval_shape(part, shared, first, seats, rows, sums.reports)
             self._zeros[number, padding] = jax.jit(lambda: tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
         return self._zeros[number, padding]()
 
-    def _chunk(self, shared: Shared, chunk: list[Own], number: int, largest: int):
-        """What a chunk of clients does in a phase: (what is summed, their rows)."""
+    def _chunk(self, shared: Shared, first, seats: Seats, rows: list[Any], reports, number: int, largest: int):
+        """What a chunk of clients does in a phase: (what is summed, their Rows, [size, ...] of more than one)."""
         one = work(self._clients[number], self.algorithm.weighting, largest)
-        if len(chunk) == 1:  # without vmap: batched products of batch size 1 are slow
-            summed, row = one(shared, chunk[0])
-            return summed, [row]
-        summed, rows = jax.vmap(one, (None, 0))(shared, tree.map(lambda *leaves: jnp.stack(leaves), *chunk))
-        summed = tree.map(lambda x: jnp.sum(x, 0), summed)
-        return summed, [tree.map(lambda leaf, k=k: leaf[k], rows) for k in range(len(chunk))]
+        # A client alone runs without vmap: batched products of batch size 1 are slow.
+        alone = len(rows) == 1
+        place = first if alone else first + jnp.arange(len(rows), dtype=jnp.int32)
+        id, key = seats.ids[place], seats.keys[place]
+        slot = jnp.where(id >= 0, place, len(seats.ids))
+        row = rows[0] if alone else tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+        own = Own(id, place, slot, key, Row(row, key, tree.map(lambda leaf: leaf[place], reports)))
+        if alone:
+            return one(shared, own)
+        summed, new = jax.vmap(one, (None, 0))(shared, own)
+        return tree.map(lambda x: jnp.sum(x, 0), summed), new
 
-    def _traced_train(self, total, shared: Shared, chunk: list[Own], *, number: int, padding: Padding):
+    def _traced_train(self, sums: Sums, shared: Shared, first, seats: Seats, rows, *, number: int, padding: Padding):
         if number == min(self._clients):
             self.traces.append(padding)  # once per trace
-        summed, rows = self._chunk(shared, chunk, number, padding.largest)
-        return tree.add(total, summed), [Result(row.row, row.report) for row in rows]
+        summed, new = self._chunk(shared, first, seats, rows, sums.reports, number, padding.largest)
+        place = first if len(rows) == 1 else first + jnp.arange(len(rows), dtype=jnp.int32)
+        reports = tree.map(lambda leaf, value: leaf.at[place].set(value), sums.reports, new.report)
+        split = (
+            [new.row] if len(rows) == 1 else [tree.map(lambda leaf, k=k: leaf[k], new.row) for k in range(len(rows))]
+        )
+        return Sums(tree.add(sums.total, summed), reports), split
 
     def _served(self, run: RunState, total, done: int) -> dict[str, Any]:
         """What the server makes of a cohort's sum, up to the next phase of clients: fields of RunState that change."""
@@ -129,24 +152,3 @@ class OneByOne:
         model = self.algorithm.eval_model(Variables(run.params, run.stats), run.state)
         seen = {name: self.observers[name].update(run.round, model, s) for name, s in run.observers.items()}
         return model.params, run._replace(observers=seen, round=run.round + 1)
-
-
-def chunk_of(seats: list[Seat], results: list[Result], first: int, size: int, beyond: int) -> list[Own]:
-    """Returns what the clients of a chunk are handed, `size` of them; who is missing is the first one with id -1.
-
-    Args:
-      seats: the clients.
-      results: of the phase before.
-      first: their first row of the store.
-      size: clients per chunk.
-      beyond: a slot that does not exist.
-    """
-    number = lambda value: np.asarray(value, np.int32)
-    chunk = []
-    for k in range(size):
-        there = k < len(seats)
-        seat, (row, report) = (seats[k], results[k]) if there else (seats[0], results[0])
-        place = number(first + k if there else first)
-        slot = place if there else number(beyond)
-        chunk.append(Own(number(seat.id if there else -1), place, slot, seat.key, Row(row, seat.key, report)))
-    return chunk

@@ -14,8 +14,8 @@ from fedwin.errors import UserError
 from fedwin.fedjax_bridge.at_once import AtOnce
 from fedwin.fedjax_bridge.capacity import Capacity, Padding
 from fedwin.fedjax_bridge.one_by_one import OneByOne
-from fedwin.fedjax_bridge.packing import members, need, pack
-from fedwin.fedjax_bridge.rows import Seat, in_rows
+from fedwin.fedjax_bridge.packing import Member, members, need, pack
+from fedwin.fedjax_bridge.rows import Seats, in_rows
 
 
 class ServerState(NamedTuple):
@@ -91,16 +91,23 @@ class Rounds:
             raise UserError(f"as_fedjax: apply takes the state that init returns, not a {type(state).__name__}.")
         cohort = members(clients)
         padding = self.capacity.hold(need(cohort))
-        # Numbers that depend on the names alone, not on who was seen before.
-        number = lambda name: np.int32(zlib.crc32(name) & 0x7FFFFFFF)
-        seats = [Seat(number(member.name), member.key_data, state.rows.get(member.name)) for member in cohort]
+        names = [member.name for member in cohort]
         store = pack(cohort, padding, self.num_classes, self.total_examples)
-        params, run, results = self.step(state.run, state.initial, seats, store, padding)
-        rows = {} if tree.is_empty(results[0].row) else {m.name: r.row for m, r in zip(cohort, results)}
-        reports = jax.device_get([result.report for result in results])
-        told = {m.name: {key: float(r[key]) for key in sorted(self._written)} for m, r in zip(cohort, reports)}
-        return ServerState(params, run, state.rows | rows, state.initial), told
+        rows = [state.rows.get(name) for name in names]
+        params, run, rows, reports = self.step(state.run, state.initial, seats(cohort, padding), rows, store, padding)
+        told = {name: {key: float(reports[key][k]) for key in sorted(self._written)} for k, name in enumerate(names)}
+        kept = {} if tree.is_empty(state.initial) else dict(zip(names, rows, strict=True))
+        return ServerState(params, run, state.rows | kept, state.initial), told
 
     def _row(self, params):
         """The shapes of a client's row."""
         return jax.eval_shape(self.algorithm.client_init, params, jnp.zeros((), jnp.int32), jax.random.key(0))
+
+
+def seats(cohort: list[Member], padding: Padding) -> Seats:
+    """Returns numbers and rngs of a cohort, padded."""
+    ids, keys = np.full(padding.clients, -1, np.int32), np.zeros((padding.clients, 2), np.uint32)
+    # Numbers that depend on the names alone, not on who was seen before.
+    ids[: len(cohort)] = [zlib.crc32(member.name) & 0x7FFFFFFF for member in cohort]
+    keys[: len(cohort)] = [member.key_data for member in cohort]
+    return Seats(ids, keys)

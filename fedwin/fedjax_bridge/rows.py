@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedwin import core, tree
 from fedwin.core import Algorithm, Phase
@@ -27,30 +28,21 @@ class Row(NamedTuple):
     report: dict[str, Any]
 
 
-class Seat(NamedTuple):
-    """A client of a cohort as a round takes it.
+class Seats(NamedTuple):
+    """The clients of a cohort as a round takes them, padded to C.
 
     Attributes:
-      id: number that depends on the client's name alone, int32.
-      key: its rng, uint32 [2].
-      row: its row; None before its first round.
+      ids: numbers that depend on their names alone, int32 [C]; -1 = padding.
+      keys: their rngs, uint32 [C, 2].
     """
 
-    id: Any
-    key: Any
-    row: Any
+    ids: Any
+    keys: Any
 
 
-class Result(NamedTuple):
-    """What a round leaves of a client.
-
-    Attributes:
-      row: its new row.
-      report: name -> number that is reported.
-    """
-
-    row: Any
-    report: dict[str, Any]
+def no_reports(places: int) -> dict[str, np.ndarray]:
+    """Returns name -> [places] before anything is reported."""
+    return {name: np.zeros(places, np.float32) for name in REPORTED}
 
 
 class ClientWithoutWeight(core.Client):
