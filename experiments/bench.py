@@ -36,7 +36,7 @@ from .peers.cases import CASES, scaled
 from .peers.crew import Crew
 from .peers.measure import Effort
 
-STUDIES = ("dispatches", "evaluation", "windows", "tables", "scale", "algorithms")
+STUDIES = ("dispatches", "evaluation", "windows", "tables", "places", "scale", "algorithms")
 # More CPU devices than this only replicate the model.
 MOST_CORES = 1024
 # Bytes of examples that a case may have: peers hold them all, several copies of them.
@@ -146,6 +146,8 @@ def measure(crew: Crew, report: dict[str, Any], effort: Effort, say: Callable[[s
     if "tables" in wanted:
         totals = [10, 100] if quick else [100, 1000, 10000]
         report["tables"] = studies.tables(crew, short, WITH_ROWS[:1] if quick else WITH_ROWS, totals, say)
+    if "places" in wanted:
+        report["places"] = studies.places(crew, effort, quick, say)
     if "scale" in wanted:
         totals, grown = ([10, 1000], [10, 100]) if quick else ([100, 10**4, 10**6], [10, 100, 1000, 10**4])
         report["scale"] = studies.scale(crew, short, totals, grown, say)

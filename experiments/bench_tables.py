@@ -10,6 +10,7 @@ SMALL = {
     "evaluation": ["case", "who"],
     "windows": ["windows"],
     "tables": ["algorithm", "clients"],
+    "places": ["window"],
     "scale": ["algorithm", "clients", "cohort", "start s", "MB"],
     "algorithms": ["case", "algorithm"],
 }

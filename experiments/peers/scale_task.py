@@ -33,24 +33,22 @@ FAR = 10**6
 def _config(request) -> fedwin.Config:
     return fedwin.Config(
         algorithm=request["algorithm"],
-        model="digits_mlp",
         dataset="many",
         partition="iid",
         num_clients=request["clients"],
         clients_per_round=request["cohort"],
         num_rounds=FAR,
-        batch_size=EXAMPLES,
         eval_every=FAR,
         strategy=request["strategy"],
-        table=request["table"],
+        **{"model": "digits_mlp", "batch_size": EXAMPLES} | request.get("config", {}),
     )
 
 
-def _dataset(clients: int):
-    y = np.resize(np.arange(10, dtype=np.int32), EXAMPLES * clients)
-    x = np.zeros((len(y), 8, 8, 1), np.uint8)
+def _dataset(clients: int, examples: int, shape: tuple[int, ...]):
+    y = np.resize(np.arange(10, dtype=np.int32), examples * clients)
+    x = np.zeros((len(y), *shape), np.uint8)
     x[np.arange(len(y)), y % 8, y // 2] = 16
-    return from_arrays(x, y, x[:100], y[:100], name="many")
+    return from_arrays(x, y, x[:1], y[:1], name="many")  # the last round of every call is evaluated
 
 
 def peak_bytes() -> int:
@@ -63,14 +61,18 @@ class _Run:
     """One seed of a run that goes on round by round; it evaluates nothing and keeps nothing.
 
     Args:
-      request: algorithm, clients (K), cohort, strategy, table.
+      request: algorithm, clients (K), cohort, strategy; further: config, other fields of the Config; shape and examples
+        of a client; before, rounds that are trained before any is timed; least, clients that are trained at least
+        whenever rounds are asked for.
 
     Attributes:
       facts: what it took to begin, without compilation, and the most memory so far.
     """
 
     def __init__(self, request):
-        dataset, compiled = _dataset(request["clients"]), compile_seconds()
+        examples, shape = request.get("examples", EXAMPLES), request.get("shape", (8, 8, 1))
+        dataset, compiled = _dataset(request["clients"], examples, shape), compile_seconds()
+        self.least = -(-request.get("least", CLIENTS) // request["cohort"])
         begun = time.perf_counter()
         self.scratch = tempfile.TemporaryDirectory()  # for rows that live in a file
         trial = prepare(_config(request), dataset)
@@ -89,10 +91,12 @@ class _Run:
         self._train(1)
         took = time.perf_counter() - begun - (compile_seconds() - compiled)
         self.facts |= {"strategy": str(strategy), "table": kind, "start_seconds": took}
+        if request.get("before"):
+            self._train(request["before"])
 
     def __call__(self, rounds: int) -> float:
         """Returns the seconds of so many rounds; trains more where they would be too few for whole dispatches."""
-        trained = max(rounds, -(-CLIENTS // self.schedule.clients_per_round))
+        trained = max(rounds, self.least)
         return self._train(trained) * rounds / trained
 
     def _train(self, rounds: int) -> float:

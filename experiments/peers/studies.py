@@ -123,7 +123,8 @@ def scale(crew: Crew, effort: Effort, totals: list[int], cohorts: list[int], say
     for runs in (*(fixed[i : i + len(totals)] for i in range(0, len(fixed), len(totals))), grown):
         tasks = []
         for name, total, cohort, strategy, table in runs:
-            request = {"algorithm": name, "clients": total, "cohort": cohort, "strategy": strategy, "table": table}
+            request = {"algorithm": name, "clients": total, "cohort": cohort, "strategy": strategy}
+            request["config"] = {"table": table}
             label = f"{name}, {total} clients, {cohort} per round"
             worker = crew.fedwin(devices if runs is grown else 0, alone=label)
             tasks.append(Task(label, worker, {"kind": "scale"} | request))
@@ -136,6 +137,36 @@ def scale(crew: Crew, effort: Effort, totals: list[int], cohorts: list[int], say
                 | {"times_first": timing.ratio(first)}
                 | timing.summary()
             )
+            task.worker.close()
+    return records
+
+
+def places(crew: Crew, effort: Effort, quick: bool, say: Callable) -> list[dict]:
+    """Times full windows on the device, on the host and in a file beside none, with LeNet-5."""
+    window, clients = (3, 2) if quick else (100, 4)
+    kinds = [{"window": kind} for kind in ("device", "host", "file")]
+    observed = [{"observe": [f"wima:window={window}"]} | kind for kind in kinds]
+    momentum = [{"algorithm": f"ghb:tau={window}"} | kind for kind in kinds]
+    records = []
+    for none, others in (({}, observed), ({"algorithm": "ghb:tau=1"}, momentum)):
+        tasks = []
+        for config in (none, *others):
+            config = {"model": "lenet5", "batch_size": 32, "rounds_per_dispatch": 20} | config
+            what = config.get("observe", [config.get("algorithm", "no window")])[0]
+            label = what + (f", {config['window']}" if "window" in config else "")
+            request = {
+                "kind": "scale",
+                "algorithm": config.pop("algorithm", "fedavg"),
+                "clients": 100,
+                "cohort": clients,
+            }
+            request |= {"strategy": "default", "config": config, "shape": [32, 32, 3], "examples": 8 if quick else 64}
+            request |= {"before": window + 1, "least": clients}
+            tasks.append(Task(label, crew.fedwin(1, alone=label), request))
+        say(f"places of windows: {tasks[0].label} and more")
+        for task, timing in zip(tasks, (timings := interleaved(tasks, effort, say)).values()):
+            ratio = timing.ratio(next(iter(timings.values())))
+            records.append({"window": task.label, "times_none": ratio} | timing.summary())
             task.worker.close()
     return records
 
