@@ -13,7 +13,7 @@ from .budget import Clock, Done, go_through
 from .machine import in_words
 from .pieces import Piece, groups
 from .records import Records, Setup
-from .table4 import NAME, Training
+from .table4 import LEAST, NAME, Training
 from .team import Team
 
 # Of the time, where there is anything to train.
@@ -78,7 +78,7 @@ class Suite:
         records = Records(self.out_dir / "pieces", setup, self.again)
         asked = groups(self.names, self.peers, self.tiny)
         training = self._training()
-        reserved = FOR_TRAINING * self.clock.left() if training is not None else 0.0
+        reserved = 0.0 if training is None else LEAST if self.tiny else FOR_TRAINING * self.clock.left()
         done = go_through(asked, records, lambda some: team.measure(some, missing), self.clock, reserved)
         rounds, seconds = (0, 0.0) if training is None else training.go_on(self.clock)
         if rounds:

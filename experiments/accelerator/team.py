@@ -4,7 +4,10 @@ import dataclasses
 import sys
 import threading
 from collections.abc import Callable
+from concurrent import futures
 from typing import Any
+
+import jax
 
 from ..peers.crew import PEERS, ROOT, START
 from ..peers.measure import Effort, Task, Timing, interleaved
@@ -95,6 +98,8 @@ class Team:
             python, module, arguments = self.python_torch, "torch_peer", []
         # The packages of this environment are none of another interpreter's business.
         path = {"PYTHONPATH": str(ROOT)} if python == sys.executable else {}
+        kept = jax.config.values["jax_compilation_cache_dir"]
+        path |= {"JAX_COMPILATION_CACHE_DIR": kept} if kept else {}
         return TimedWorker([python, "-c", START, str(PEERS), module, *arguments], SHARED | path, self.left)
 
     def about(self, names: list[str]) -> dict[str, dict[str, Any]]:
@@ -152,8 +157,8 @@ class Team:
             return interleaved(tasks, self.effort, self.say, failed)
         finally:
             late |= {label for label, worker in workers.items() if worker.out_of_time}
-            for worker in workers.values():
-                worker.close()
+            with futures.ThreadPoolExecutor(len(jobs)) as together:  # each waits for its process to end
+                list(together.map(TimedWorker.close, workers.values()))
 
     def _device(self, piece: Piece) -> Record:
         return {"device": "cpu" if self.platform == "cpu" else "cuda"} if piece.who == "torch" else {}
