@@ -92,7 +92,8 @@ def examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 def test_examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
     """Returns all clients' examples in one row, x [N, *shape] and y [N]."""
-    return tuple(part.reshape(-1, *part.shape[2:]) for part in examples(case))
+    x, y = examples(case)
+    return x.reshape(-1, *case.shape), y.reshape(-1)
 
 
 def cohort(case: Case, generator: np.random.Generator) -> np.ndarray:
