@@ -17,6 +17,11 @@ from fedwin.errors import UserError
 MAX_BUCKETS = 3
 
 
+def buckets_below(largest: int) -> tuple[int, ...]:
+    """Returns the sizes that clients of up to `largest` examples are padded to: it, its half and its quarter."""
+    return tuple(sorted({-(-largest // (1 << i)) for i in range(MAX_BUCKETS)}))
+
+
 @dataclasses.dataclass(frozen=True)
 class Federation:
     """Clients, their training examples and the common test set.
@@ -57,12 +62,16 @@ class Federation:
         largest = int(self.sizes.max())
         if self.equal_size is not None:
             return (largest,)
-        return tuple(sorted({-(-largest // (1 << i)) for i in range(MAX_BUCKETS)}))
+        return buckets_below(largest)
+
+    def most(self, ids) -> int:
+        """Returns the examples of the largest client of `ids` (-1 = padding)."""
+        ids = np.asarray(ids)
+        return int(self.sizes[ids[ids >= 0]].max(initial=1))
 
     def bucket(self, ids) -> int:
         """Returns the smallest bucket that holds every client of `ids` (-1 = padding)."""
-        ids = np.asarray(ids)
-        most = self.sizes[ids[ids >= 0]].max(initial=1)
+        most = self.most(ids)
         return next(b for b in self.buckets if b >= most)
 
     def store(self) -> Store:

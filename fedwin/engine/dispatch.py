@@ -67,11 +67,11 @@ class Dispatch:
 
     def rounds(self, run: RunState, store: Store | Split, cohorts: Cohorts, test, n, flags, n_max: int):
         """The traced function, for lowering it by other means (jax.export); arguments as in a call."""
+        self.traces.append(n_max)  # runs once per trace, so that recompilations can be counted
         with windows.on_mesh(self.strategy.everywhere):
             return self._rounds(run, store, cohorts, test, n, flags, n_max)
 
     def _rounds(self, run, store, cohorts, test, n, flags, n_max):
-        self.traces.append(n_max)  # runs once per trace, so that recompilations can be counted
         strategy, rounds_max = self.strategy, cohorts.ids.shape[0]
 
         def step(run, c):
@@ -113,7 +113,7 @@ class Dispatch:
           UserError: a client that is given twice in one round.
         """
         if isinstance(cohorts.ids, np.ndarray):
-            check_cohort(cohorts.ids)
+            check_cohort(cohorts.ids.reshape(-1, cohorts.ids.shape[-1]))
         return self._jitted(run)(run, store, cohorts, test, n, flags, n_max=n_max)
 
     def compiled(self, run, store, cohorts: Cohorts, test, n: int, flags, n_max: int) -> Any:

@@ -129,6 +129,13 @@ class Config:
         False, "read-outs", "Evaluate on the examples that --val_fraction holds out, too: val_accuracy, val_loss."
     )
     seeds: list[int] = option([0], "running", "Random seeds, one run each: 0,1,2.")
+    seeds_at_once: int = option(
+        1,
+        "running",
+        "Seeds that train in one compiled program, for accelerators that one small model can't fill; 1: one seed after "
+        "the other. Numbers differ by rounding.",
+        least=1,
+    )
     strategy: str = option(
         "default",
         "running",

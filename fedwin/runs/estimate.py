@@ -15,6 +15,7 @@ from fedwin.residence.blocks import BLOCK_BYTES, nbytes
 from fedwin.residence.examples import residence_bytes, should_stream
 from fedwin.residence.first_rows import row_shapes
 from fedwin.residence.rows import rows_kind
+from fedwin.runs import groups
 from fedwin.runs.build import Trial
 from fedwin.runs.large import is_large
 from fedwin.runs.memory import Memory, total_memory
@@ -171,7 +172,7 @@ def _saving(run) -> int:
 
 
 def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estimate:
-    """Returns what one seed of a run needs.
+    """Returns what one seed of a run needs, or all of a group that trains at once.
 
     Args:
       trial: what runs.
@@ -217,6 +218,8 @@ def estimate(trial: Trial, strategy: Strategy, seed: int | None = None) -> Estim
         host["client table"] = 2 * slots * row + INDEX_BYTES * trial.setting.num_clients
         saved = run._replace(table=())
     host["checkpoint"] = _saving(saved)
+    index = tree.nbytes(federation.shapes()._replace(examples=()))
+    device = groups.in_lanes(config, device, index)
     told = _remedies(trial, strategy, kind, should_stream(federation, config.examples)) | remedies(trial, windows)
     return Estimate(device, host, copies, told, disk)
 

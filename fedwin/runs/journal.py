@@ -26,6 +26,7 @@ class Journal:
 
     Attributes:
       lines: the evaluations of this process.
+      saved_round: of its newest checkpoint of this process, or None.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Journal:
         self.steady = (steady[0], steady[1])
         self.lines: list[dict[str, Any]] = []
         self._hash = LinesHash(logbook.lines(seed) if logbook is not None else ())
-        self._saved: int | None = None
+        self.saved_round: int | None = None
 
     def took(self, rounds: int, seconds: float, compiling: float) -> None:
         """Adds up what a dispatch took, and how much of it was compilation."""
@@ -103,6 +104,14 @@ class Journal:
         """Makes a checkpoint of the state after so many rounds; its evaluations reach the disk first."""
         if self.checkpoints is None:
             return
+        self.write(completed, run)
+        # One of several processes ends after a dispatch, when all have agreed to: the others would lose it elsewhere.
+        if (watch := interruption.active()) is not None and hosts.count() == 1:
+            watch.saved()
+
+    def write(self, completed: int, run) -> None:
+        """Makes a checkpoint without telling that everything is saved: other seeds' states may not be."""
+        assert self.checkpoints is not None
         self.flush()
         about = {
             "seconds": self.seconds,
@@ -114,10 +123,7 @@ class Journal:
         }
         self.checkpoints.save(completed, self.rows.checkpointed(hosts.whole(run)), about)
         self.rows.keep()
-        self._saved = completed
-        # One of several processes ends after a dispatch, when all have agreed to: the others would lose it elsewhere.
-        if (watch := interruption.active()) is not None and hosts.count() == 1:
-            watch.saved()
+        self.saved_round = completed
 
     def unsaved(self) -> None:
         """Tells that rounds have been computed since the last checkpoint."""
@@ -139,7 +145,7 @@ class Journal:
         watch.ask(heard)
         if ended:  # by divergence: such a state is no place to resume from
             raise interruption.Interrupted(heard, "interrupted; the same command resumes.")
-        if self._saved != completed:
+        if self.saved_round != completed:
             self.save(completed, run)
         raise interruption.Interrupted(
             heard, f"interrupted; saved after round {completed}, the same command resumes there."
@@ -158,6 +164,11 @@ class Journal:
 
     def note(self, loss: float) -> str:
         """Returns loss and latest accuracies for the progress line."""
-        latest = self.lines[-1] if self.lines else {}
-        accuracies = (f"  {name} {found['accuracy']:.4f}" for name, found in latest.items() if isinstance(found, dict))
-        return f"loss {loss:.4f}" + "".join(accuracies)
+        return noted(loss, self.lines[-1:])
+
+
+def noted(loss: float, latest: list[dict[str, Any]]) -> str:
+    """Returns loss and accuracies for the progress line, the means of some evaluations of the same read-outs."""
+    names = [name for name, found in latest[0].items() if isinstance(found, dict)] if latest else []
+    means = (f"  {name} {np.mean([line[name]['accuracy'] for line in latest]):.4f}" for name in names)
+    return f"loss {loss:.4f}" + "".join(means)

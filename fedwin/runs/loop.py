@@ -10,7 +10,6 @@ import numpy as np
 from fedwin import engine
 from fedwin.runs.journal import Journal
 from fedwin.runs.progress import Pace, Progress, compile_seconds
-from fedwin.runs.schedule import CohortSchedule
 
 
 @dataclasses.dataclass
@@ -45,14 +44,14 @@ class Parts:
       test: placed batches that the probe evaluates on.
       examples: a residence of examples (take, expect).
       rows: a residence of clients' rows (take, expect, give).
-      cohorts: who takes part.
+      cohorts: who takes part (CohortSchedule, LaneCohorts).
     """
 
     dispatch: Any
     test: Any
     examples: Any
     rows: Any
-    cohorts: CohortSchedule
+    cohorts: Any
 
 
 def _flags(schedule, completed: int, end: int, length: int) -> np.ndarray:
@@ -71,21 +70,51 @@ def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str 
       journal: where evaluations and checkpoints go.
       label: what begins progress lines; None = show no progress.
     """
-    schedule, cohorts = parts.cohorts.schedule, parts.cohorts
-    completed, dispatches = int(run.round), 0
+    until = parts.cohorts.schedule.num_rounds
+    run, dispatches = train(run, parts, journal, label, completed=int(run.round), until=until)
+    journal.ended()
+    return result_of(journal, run, dispatches)
+
+
+def result_of(journal: Journal, run: engine.RunState | None, dispatches: int) -> Result:
+    """Returns what became of a seed.
+
+    Args:
+      journal: its own.
+      run: its final state.
+      dispatches: those of this process.
+    """
+    return Result(
+        run, journal.lines, journal.diverged_at, journal.seconds, journal.compile_seconds, journal.steady, dispatches
+    )
+
+
+def train(
+    run: engine.RunState, parts: Parts, journal: Any, label: str | None, *, completed: int, until: int
+) -> tuple[engine.RunState, int]:
+    """Trains until a round, or until the journal says that nothing is left to train; returns (state, dispatches).
+
+    Args:
+      run: a placed state (donated), of one seed or of several lanes.
+      parts: what the loop works with.
+      journal: a Journal, or those of several lanes (runs.journals).
+      label: what begins progress lines; None = show no progress.
+      completed: rounds that the state has completed.
+      until: the round.
+    """
+    schedule, cohorts, dispatches = parts.cohorts.schedule, parts.cohorts, 0
     progress = Progress(label, schedule.num_rounds, completed)
     pace = Pace(schedule.rounds_per_dispatch, progress.patience)
-    compiled = compile_seconds()
     finished = lambda: journal.diverged_at is not None and schedule.stop_on_divergence
-    end = schedule.dispatch_end(completed, pace.wish())
-    while completed < schedule.num_rounds and not finished():
+    end = schedule.dispatch_end(completed, min(pace.wish(), until - completed))
+    while completed < until and not finished():
         ids, n_max = cohorts.ids(completed, end)
         flags = _flags(schedule, completed, end, len(ids))
-        begun = time.monotonic()
+        begun, compiled = time.monotonic(), compile_seconds()
         store, rows = parts.examples.take(ids)
         run, slots = parts.rows.take(run, ids)
-        following = schedule.dispatch_end(end, pace.wish())
-        if end < schedule.num_rounds:
+        following = schedule.dispatch_end(end, min(pace.wish(), until - end))
+        if end < until:
             # Asked for before the launch, because not every backend returns from that at once.
             coming = cohorts.ids(end, following)[0]
             parts.examples.expect(coming)
@@ -99,7 +128,7 @@ def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str 
         metrics, probes = jax.device_get((metrics, probes))
         parts.rows.give(run)
         took = time.monotonic() - begun
-        compiling, compiled = compile_seconds() - compiled, compile_seconds()
+        compiling = compile_seconds() - compiled
         journal.took(end - completed, took, compiling)
         pace.took(end - completed, took - compiling)
         dispatches += 1
@@ -111,7 +140,4 @@ def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str 
             journal.save(completed, run)
         journal.end_if_interrupted(completed, run, ended=finished())
     progress.close()
-    journal.ended()
-    return Result(
-        run, journal.lines, journal.diverged_at, journal.seconds, journal.compile_seconds, journal.steady, dispatches
-    )
+    return run, dispatches

@@ -14,6 +14,8 @@ from fedwin.runs import strategy_choice
 from fedwin.runs.build import Trial
 from fedwin.runs.config import Config
 from fedwin.runs.estimate import Estimate, estimate, participants, table_slots
+from fedwin.runs.groups import groups
+from fedwin.runs.lanes import Lanes
 from fedwin.runs.memory import Memory, available, free_disk
 from fedwin.runs.pace import ROUNDS, SECONDS, Pace, pace_of
 from fedwin.runs.program import Program
@@ -125,12 +127,16 @@ def temporaries(program: Program, examples) -> int:
     if strategy.mesh is not None:
         placed = lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
         run = jax.tree.map(placed, run, strategy.placement(run))
-    ids, n_max = CohortSchedule(trial.federations[seed], schedule, strategy, seed).ids(0, 1)
+    drawn: Any = CohortSchedule(trial.federations[seed], schedule, strategy, seed)
+    evaluated_on = program.evaluated_on(seed)
+    if program.lanes > 1:
+        working = Lanes(program, groups(trial.config)[0])
+        run, examples, drawn = jax.eval_shape(working.filled, run), working.examples, working.cohorts
+        evaluated_on = working.evaluated_on
+    ids, n_max = drawn.ids(0, 1)
     store, rows = examples.take(ids)
     cohorts = engine.Cohorts(ids, rows, np.zeros_like(rows))
-    compiled = program.dispatch.compiled(
-        run, store, cohorts, program.evaluated_on(seed), 1, np.zeros(len(ids), bool), n_max
-    )
+    compiled = program.dispatch.compiled(run, store, cohorts, evaluated_on, 1, np.zeros(len(ids), bool), n_max)
     return compiled.memory_analysis().temp_size_in_bytes
 
 

@@ -18,6 +18,8 @@ from fedwin.runs import strategy_choice
 from fedwin.runs.build import Trial
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
+from fedwin.runs.groups import groups
+from fedwin.runs.lanes import Lanes
 from fedwin.runs.program import Program
 from fedwin.runs.progress import compile_seconds
 from fedwin.runs.run import checked
@@ -31,9 +33,9 @@ class Pace(NamedTuple):
     """What a run takes on this machine; checkpoints, which are few, are not counted.
 
     Attributes:
-      seconds_per_round: of training.
+      seconds_per_round: of training one seed; of several at once, its share.
       compile_seconds: before the first round: compilation, placing of examples.
-      seconds_per_evaluation: of all read-outs.
+      seconds_per_evaluation: of all read-outs, as well.
     """
 
     seconds_per_round: float
@@ -67,10 +69,14 @@ class _Laps:
         run = program.with_table(seed, run, slots)
         self.run = strategy.place(run, strategy.placement(run))
         self.program, self.examples = program, examples
-        self.cohorts = CohortSchedule(trial.federations[seed], schedule, strategy, seed)
-        self.completed, self.compiling = 0, 0.0
+        self.cohorts: Any = CohortSchedule(trial.federations[seed], schedule, strategy, seed)
+        self.completed, self.compiling, self.seeds = 0, 0.0, 1
         self.evaluated_on = program.evaluated_on(seed)
         program.first_evaluation(self.run, self.evaluated_on)  # a program of its own
+        if program.lanes > 1:
+            working = Lanes(program, groups(trial.config)[0])
+            self.examples, self.cohorts, self.evaluated_on = working.examples, working.cohorts, working.evaluated_on
+            self.run, self.seeds = working.filled(self.run), program.lanes
 
     def lap(self, wish: int, evaluated: bool = False) -> tuple[int, float]:
         """Runs a dispatch of at most so many rounds, the last of which may be evaluated.
@@ -137,9 +143,9 @@ def _timed(made: _Laps, begun: float, rounds: int, seconds: float) -> Pace:
             room = (seconds - (time.monotonic() - started)) * timed / max(took, 1e-9)
             more, lasted = laps.lap(max(1, min(rounds - timed - 1, int(room))))
             timed, took = timed + more, took + lasted
-    per_round = took / timed
+    per_round = took / timed / laps.seeds
     # Clients of other sizes may have needed another program.
-    return Pace(per_round, before + laps.compiling, max(evaluating - one * per_round, 0.0))
+    return Pace(per_round, before + laps.compiling, max(evaluating / laps.seeds - one * per_round, 0.0))
 
 
 def pace(

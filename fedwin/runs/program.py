@@ -1,6 +1,7 @@
 """The compiled part of a run, shared by its seeds."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from fedwin.residence.lent_rows import LentRows
 from fedwin.residence.ring_store import RingMemory, layout_of_ring
 from fedwin.residence.rows import DeviceRows, HostRows
 from fedwin.residence.windows import Outside
+from fedwin.runs import groups
 from fedwin.runs.build import Trial, seed_keys
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.estimate import table_slots
@@ -42,6 +44,8 @@ class Program:
 
     Attributes:
       dispatch: the loop over rounds.
+      lanes: seeds that it trains at once.
+      apart: whether they differ in who holds which examples.
       test: placed test batches.
     """
 
@@ -52,7 +56,13 @@ class Program:
             probe = validation.make_probe(trial.model, trial.normalise, dataset, strategy)
         else:
             probe = evaluate.make_probe(trial.model, trial.normalise, evaluate.measure_of(dataset), strategy)
-        self.dispatch = engine.Dispatch(trial.algorithm, trial.observers, strategy, probe)
+        parts = (trial.algorithm, trial.observers, strategy, probe)
+        self.lanes = groups.lanes_of(config)
+        self.apart = self.lanes > 1 and groups.dealt_apart(trial.federations)
+        self.dispatch = engine.Dispatch(*parts)
+        if self.lanes > 1:
+            pools = (None, 0) if config.eval_val and self.apart else None
+            self.dispatch = engine.Lockstep(*parts, apart=self.apart, test_axes=pools)
         self._read_out = strategy.jit(lambda run: engine.read_out(trial.algorithm, trial.observers, run))
         self._probe = strategy.jit(probe)
         batches = evaluate.batches(test, config.eval_batch_size, strategy.num_devices)
@@ -75,6 +85,13 @@ class Program:
             return self.test
         batches = validation.pool(self.trial.federations, seed, config.eval_batch_size, strategy.num_devices)
         return self.test, strategy.place(batches, _batch_sharding(strategy))
+
+    def evaluated_in_lanes(self, seeds: Sequence[int]):
+        """Returns what the seeds of all lanes are evaluated on; of pools that differ there is one for each lane."""
+        if not (self.trial.config.eval_val and self.apart):
+            return self.evaluated_on(seeds[0])
+        pools = [self.evaluated_on(seed)[1] for seed in seeds]
+        return self.test, jax.tree.map(lambda *leaves: jnp.stack(leaves), *pools)
 
     def examples(self, seed: int):
         """Returns the residence of a seed's examples; those on the device are shared by all seeds."""

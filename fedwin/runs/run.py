@@ -11,24 +11,20 @@ from fedwin.engine.communication import Bytes
 from fedwin.engine.evaluate import held_out
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
-from fedwin.runs import identity, strategy_choice, together
-from fedwin.runs.beginning import beginning
+from fedwin.runs import group_check, identity, strategy_choice, together
 from fedwin.runs.build import Trial, prepare
-from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.estimate import estimate
 from fedwin.runs.fork import check_fork
-from fedwin.runs.journal import Journal
 from fedwin.runs.lock import check_free
 from fedwin.runs.logbook import Logbook, read_lines
-from fedwin.runs.loop import Parts, Result, train_seed
+from fedwin.runs.loop import Result
 from fedwin.runs.memory import available, free_disk
 from fedwin.runs.objects import check_objects
 from fedwin.runs.program import Program
-from fedwin.runs.schedule import CohortSchedule
+from fedwin.runs.seeds import Seeds
 from fedwin.runs.storage import write_json
 from fedwin.runs.summary import summarise
-from fedwin.runs.together import Elsewhere
 
 Say = Callable[[str], None]
 
@@ -60,7 +56,7 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
         together.check_identity(about.fingerprint)
         _introduce(directory, trial, str(strategy), about.fingerprint, say)
         program = Program(trial, strategy, test, bytes_per_client)
-        results = {seed: _seed(program, seed, directory, logbook, quiet, say) for seed in config.seeds}
+        results = Seeds(program, directory, logbook, quiet, say).train()
         summary = hosts.agreed(lambda: _summary(program, results, directory, about.fingerprint))
     return hosts.said_by_first(summary)
 
@@ -130,12 +126,15 @@ def checked(config: Config, dataset: Dataset | None, model: Any) -> Checked:
     if config.out_dir and hosts.is_first():
         check_free(config.out_dir)
     strategy_choice.check(config.strategy)
+    group_check.check_processes(config)
     trial = prepare(config, dataset, model)
     config = trial.config
     directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
     known = directories.load(config, directory) if hosts.is_first() else None
     bytes_per_client = trial.rehearse()
-    needed = estimate(trial, strategy_choice.planned(config, known))
+    strategy = strategy_choice.planned(config, known)
+    group_check.check(trial, strategy)
+    needed = estimate(trial, strategy)
     needed.check(available())
     if known is None and hosts.is_first():  # of a run that has begun, they are there
         needed.check_disk(free_disk(directory))
@@ -177,52 +176,3 @@ def _introduce(directory, trial: Trial, strategy: str, fingerprint: str, say: Sa
         f"{directory}: {config.algorithm} on {config.dataset}, {clients} clients, strategy {strategy}, "
         f"fingerprint {fingerprint}"
     )
-
-
-def _seed(
-    program: Program, seed: int, directory: pathlib.Path, logbook: Logbook | None, quiet: bool, say: Say
-) -> Result:
-    """Trains one seed, from its newest checkpoint if there is one."""
-    config = program.trial.config
-    where = directory / "checkpoints" / f"seed_{seed}"
-    with contextlib.ExitStack() as closed:
-        examples = closed.enter_context(contextlib.closing(program.examples(seed)))
-        own = Checkpoints(where, config.keep_checkpoints, config.keep_rounds) if hosts.is_first() else Elsewhere()
-        checkpoints = closed.enter_context(contextlib.closing(own))
-        result = _trained(program, seed, examples, checkpoints, logbook, quiet, say, closed)
-    if examples.waited:
-        say(f"seed {seed}: {examples.waited:.2f} s of {result.seconds:.1f} s were spent waiting for examples")
-    result.run = None  # the next seed needs its memory
-    return result
-
-
-def _trained(program: Program, seed: int, examples, checkpoints, logbook: Logbook | None, quiet, say, closed) -> Result:
-    trial, config, strategy = program.trial, program.trial.config, program.strategy
-    schedule = program.schedule(examples)
-    slots, kind = program.slots(schedule.longest)
-    say(f"seed {seed}: {estimate(trial, strategy, seed)}")
-    # What a checkpoint may replace is not made: one row says what all are like.
-    run = trial.start(seed, 1 if kind == "device" else slots, window_rounds=schedule.window_rounds)
-    rows = closed.enter_context(contextlib.closing(program.rows(seed, run, slots, kind, checkpoints)))
-    run, saved, _ = beginning(program, seed, rows, checkpoints, logbook, run, say)
-    about = saved or {}
-    run = strategy.place(run, strategy.placement(run))
-    down, up = (config.clients_per_round * each for each in program.bytes_per_client)
-    journal = Journal(
-        seed,
-        logbook,
-        checkpoints,
-        rows,
-        bytes_per_round=(down, up),
-        seconds=about.get("seconds", 0.0),
-        compile_seconds=about.get("compile_seconds", 0.0),
-        steady=about.get("steady", (0, 0.0)),
-        diverged_at=about.get("diverged_at"),
-    )
-    evaluated_on = program.evaluated_on(seed)
-    if saved is None:
-        journal.evaluated(int(run.round), program.first_evaluation(run, evaluated_on), None)
-        journal.save(int(run.round), run)
-    cohorts = CohortSchedule(trial.federations[seed], schedule, strategy, seed)
-    parts = Parts(program.dispatch, evaluated_on, examples, rows, cohorts)
-    return train_seed(run, parts, journal, None if quiet else f"seed {seed}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -117,7 +118,33 @@ class CohortSchedule:
     def ids(self, completed: int, end: int) -> tuple[np.ndarray, int]:
         """Returns (ids [R_max, width], n_max) of rounds completed .. end - 1; unused rows are -1."""
         ids, first = self.block(completed)
-        mine = np.full_like(ids, -1)
-        mine[: end - completed] = ids[completed - first : end - first]
         # The bucket is that of the whole block, so that it does not depend on where a dispatch was cut.
-        return mine, self.federation.bucket(ids)
+        return _cut(ids, first, completed, end), self.federation.bucket(ids)
+
+
+def _cut(ids: np.ndarray, first: int, completed: int, end: int) -> np.ndarray:
+    mine = np.full_like(ids, -1)
+    mine[: end - completed] = ids[completed - first : end - first]
+    return mine
+
+
+class LaneCohorts:
+    """Who takes part in a dispatch of several lanes, each of which is a seed's.
+
+    Args:
+      members: of each lane's seed.
+      buckets: client sizes that cohorts are padded to, ascending.
+    """
+
+    def __init__(self, members: Sequence[CohortSchedule], buckets: Sequence[int]):
+        self.members, self.schedule, self.buckets = members, members[0].schedule, buckets
+
+    def ids(self, completed: int, end: int) -> tuple[np.ndarray, int]:
+        """Returns (ids [R_max, lanes, width], n_max) of rounds completed .. end - 1; unused rows are -1.
+
+        All lanes count, also those that nobody reads any more: the program that a seed trains in is always the same.
+        """
+        blocks = [member.block(completed) for member in self.members]
+        most = max(member.federation.most(ids) for member, (ids, _) in zip(self.members, blocks, strict=True))
+        ids = np.stack([_cut(ids, first, completed, end) for ids, first in blocks], 1)
+        return ids, next(bucket for bucket in self.buckets if bucket >= most)
