@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import core, engine, observers, window
+from fedwin import core, engine, observers, tree, window
 from fedwin.engine.strategy import Strategy
 from fedwin.residence import lanes
 from fedwin.residence.windows import windows_of
@@ -58,8 +58,8 @@ def go(seeds, seen=watching):
     return dispatch(run, store, cohorts, federations.evaluation_set(FED), ROUNDS, flags, n_max=N_MAX)
 
 
-def plain(tree):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+def plain(values):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(values)]
 
 
 def test_a_lane_computes_what_its_seed_would_alone():
@@ -104,7 +104,7 @@ def choosy():
     def update(round, model, state):
         held, last = state
         now = model.params["hidden"][0, 0]
-        return core.tree.where(now > last, window.push(held, window.flat(model).pack(model), (2,)), held), now
+        return tree.where(now > last, window.push(held, window.flat(model).pack(model), (2,)), held), now
 
     return {"choosy": core.Observer(init, update, lambda model, state: {"choosy": model})}
 
