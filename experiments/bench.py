@@ -36,7 +36,7 @@ from .peers.cases import CASES, scaled
 from .peers.crew import Crew
 from .peers.measure import Effort
 
-STUDIES = ("dispatches", "evaluation", "windows", "tables", "places", "scale", "algorithms")
+STUDIES = ("dispatches", "evaluation", "windows", "tables", "places", "scale", "algorithms", "fedjax_program")
 # More CPU devices than this only replicate the model.
 MOST_CORES = 1024
 # Bytes of examples that a case may have: peers hold them all, several copies of them.
@@ -151,6 +151,10 @@ def measure(crew: Crew, report: dict[str, Any], effort: Effort, say: Callable[[s
     if "scale" in wanted:
         totals, grown = ([10, 1000], [10, 100]) if quick else ([100, 10**4, 10**6], [10, 100, 1000, 10**4])
         report["scale"] = studies.scale(crew, short, totals, grown, say)
+    if "fedjax_program" in wanted:
+        program = dataclasses.replace(CASES["emnist_cnn"], total=60, clients=12, examples=200, batch=20)
+        program = dataclasses.replace(program, clients=3, examples=10, batch=5) if quick else program
+        report["fedjax_program"] = studies.fedjax_program(crew, program, effort, say)
     if "algorithms" in wanted:
         every = [instance for entry in ALGORITHMS.entries.values() for instance in entry.instances[:1]]
         some = [known["digits"]] if quick else [known["digits"], scaled(CASES["lenet5"], "2x2x32")]

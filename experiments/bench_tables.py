@@ -13,6 +13,7 @@ SMALL = {
     "places": ["window"],
     "scale": ["algorithm", "clients", "cohort", "start s", "MB"],
     "algorithms": ["case", "algorithm"],
+    "fedjax_program": ["algorithm"],
 }
 
 
@@ -27,7 +28,7 @@ def report_text(report: dict[str, Any]) -> str:
             "digits, {rounds} rounds without evaluation: {dispatches_per_round:.3f} dispatches per round, "
             "{traces} trace(s), {compiled_later} compilation(s) after the first dispatch".format(**report["dispatches"])
         )
-    parts += [small_table(report[name], *columns) for name, columns in SMALL.items() if name in report]
+    parts += [small_table(report[name], *columns) for name, columns in SMALL.items() if report.get(name)]
     return "\n\n".join(parts)
 
 

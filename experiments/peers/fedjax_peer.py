@@ -19,7 +19,7 @@ jax.config.update("jax_default_matmul_precision", (*sys.argv[2:], "highest")[0])
 import fedjax  # noqa: E402
 from fedjax.core import for_each_client  # noqa: E402
 
-from . import cases, fedjax_nets, worker  # noqa: E402
+from . import cases, fedjax_nets, fedjax_program, worker  # noqa: E402
 
 
 def prepare(request):
@@ -56,4 +56,8 @@ def prepare(request):
 if __name__ == "__main__":
     for_each_client.set_for_each_client_backend("jit")
     version = f"fedjax {importlib.metadata.version('fedjax')}, jax {jax.__version__}"
-    worker.serve(prepare, {"version": version, "backend": jax.default_backend()})
+    kinds = {"program": fedjax_program.prepare}
+    worker.serve(
+        lambda request: kinds.get(request.get("kind", ""), prepare)(request),
+        {"version": version, "backend": jax.default_backend()},
+    )

@@ -12,6 +12,9 @@ from .measure import Effort, Task, interleaved
 DEFAULT = "fedwin default"
 # Algorithms of the study of scale, and where their clients' rows live.
 SCALED = (("fedavg", "auto"), ("scaffold", "file"), ("fedhbm", "file"))
+# A FedJAX program's algorithms: FedJAX's, and fedwin's in its place.
+OWN = "FedJAX's FedAvg"
+BRIDGED = ("fedavg", "scaffold", "fedhbm")
 
 
 def case(crew: Crew, case: Case, effort: Effort, gemm_size: int, say: Callable) -> list[dict]:
@@ -76,6 +79,27 @@ def evaluation(crew: Crew, some: list[Case], images: int, effort: Effort, say: C
             ratio = timing.ratio(timings["fedwin"])
             records.append({"case": each.name, "who": who, "times_fedwin": ratio} | timing.summary())
     return records
+
+
+def fedjax_program(crew: Crew, case: Case, effort: Effort, say: Callable) -> list[dict]:
+    """Times a FedJAX program with cohorts of changing size: FedJAX's own FedAvg, and fedwin.as_fedjax in its place.
+
+    Args:
+      crew: the peers.
+      case: its clients are the most of a cohort, its examples the most of a client.
+      effort: how long to measure; a turn is one round, so that all have the same cohort.
+      say: where news go.
+    """
+    say(f"a FedJAX program on {case.name}, at most {case}")
+    worker = crew.peer("fedjax")
+    if worker is None:
+        return []
+    request = {"kind": "program", "case": dataclasses.asdict(case)}
+    tasks = [Task(OWN, worker, request | {"algorithm": ""})]
+    tasks += [Task(f"as_fedjax {name}", worker, request | {"algorithm": name}) for name in BRIDGED]
+    timings = interleaved(tasks, dataclasses.replace(effort, turn_seconds=0), say)
+    faster = lambda timing: timings[OWN].ratio(timing) if OWN in timings else float("nan")
+    return [{"algorithm": who, "times_faster": faster(timing)} | timing.summary() for who, timing in timings.items()]
 
 
 def windows(crew: Crew, effort: Effort, sizes: list[tuple[int, ...]], say: Callable) -> list[dict]:

@@ -109,6 +109,26 @@ def test_a_case_becomes_records_and_a_table(toy_worker):
     assert "fedwin is faster" in text and "2.00 x" in text and "(toy)" in text
 
 
+class Fedjax:
+    """A crew of FedJAX alone, or of nobody."""
+
+    def __init__(self, worker):
+        self.worker = worker
+
+    def peer(self, name):
+        return self.worker
+
+
+def test_a_fedjax_program_is_timed_beside_fedjax(toy_worker):
+    case = cases.CASES["emnist_cnn"]
+    records = studies.fedjax_program(Fedjax(toy_worker), case, measure.Effort(3, 5.0, 10), lambda line: None)
+    assert [record["algorithm"] for record in records] == [studies.OWN, *(f"as_fedjax {n}" for n in studies.BRIDGED)]
+    assert all(record["times_faster"] == pytest.approx(1) and record["turns"] == 3 for record in records)
+    columns = bench_tables.SMALL["fedjax_program"]
+    assert "times faster" in bench_tables.small_table(records, *columns)
+    assert studies.fedjax_program(Fedjax(None), case, measure.Effort(3, 5.0, 10), lambda line: None) == []
+
+
 class Alone:
     """A crew of a worker for each task."""
 
