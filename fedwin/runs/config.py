@@ -133,7 +133,7 @@ class Config:
         1,
         "running",
         "Seeds that train in one compiled program, for accelerators that one small model can't fill; 1: one seed after "
-        "the other. Numbers differ by rounding.",
+        "the other. Numbers differ from those by rounding; killed and resumed, a run ends with its own bits.",
         least=1,
     )
     strategy: str = option(
