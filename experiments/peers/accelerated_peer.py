@@ -25,15 +25,6 @@ from . import cases, fedwin_peer, products, worker
 ROUNDS = 50
 
 
-class SeedsDispatch(engine.Dispatch):
-    """Rounds of several seeds at once: states and cohorts have a leading axis of seeds, the examples are shared."""
-
-    def rounds(self, run, store, cohorts, test, n, flags, n_max):
-        """See engine.Dispatch."""
-        one = super().rounds
-        return jax.vmap(lambda run, cohorts: one(run, store, cohorts, test, n, flags, n_max))(run, cohorts)
-
-
 def _problem(request):
     """Returns (case, solver, algorithm, start): start(seed) is the state before the first round."""
     case = cases.from_fields(request["case"])
@@ -55,7 +46,7 @@ def prepare_seeds(request):
     """Several seeds of a case in one program, a round is one of each: fields case, strategy, seeds."""
     case, _, algorithm, start = _problem(request)
     strategy, seeds = resolve(request["strategy"]), range(request["seeds"])
-    dispatch = SeedsDispatch(algorithm, {}, strategy)
+    dispatch = engine.Lockstep(algorithm, {}, strategy, apart=False)
     held = [jax.jit(jax.vmap(start))(jnp.arange(len(seeds)))]
     store = strategy.place(fedwin_peer.store_of(*cases.examples(case), case.classes))
     width, flags = strategy.multiple(case.clients), np.zeros(ROUNDS, bool)
@@ -63,12 +54,12 @@ def prepare_seeds(request):
     facts["parameters"] = sum(p.size for p in jax.tree.leaves(held[0].params)) // len(seeds)
 
     def cohorts(count):
-        ids = np.full((len(seeds), ROUNDS, width), -1, np.int32)
+        ids = np.full((ROUNDS, len(seeds), width), -1, np.int32)
         for seed in seeds:
             drawn = sampling.cohorts(seed, facts["rounds"], count, case.total, case.clients)
-            ids[seed, :count, : case.clients] = drawn
+            ids[:count, seed, : case.clients] = drawn
         slots = np.where(ids >= 0, ids, case.total).astype(np.int32)
-        return jax.tree.map(jnp.asarray, engine.Cohorts(ids, np.maximum(ids, 0), slots))
+        return engine.Cohorts(ids, np.maximum(ids, 0), slots)
 
     def rounds(n):
         begun = time.perf_counter()

@@ -8,17 +8,14 @@ import sys
 import time
 
 import jax
-import numpy as np
 import pytest
 
 from experiments.accelerator import pieces, table4, tables, team
 from experiments.accelerator.budget import FIRST_GUESS, Clock, go_through
 from experiments.accelerator.records import Records, Setup
-from experiments.peers import accelerated_peer, cases, fedwin_peer, measure, products
+from experiments.peers import accelerated_peer, cases, measure, products
 from experiments.peers.worker import PeerFailed
-from fedwin import engine
-from fedwin.engine import sampling
-from fedwin.engine.strategy import Strategy
+from fedwin import models
 from tests.misuse.calls import refused
 
 SETUP = Setup("1 x toy", {"fedwin": "fedwin 1", "fedjax": "fedjax 1", "torch": "missing: no torch"})
@@ -193,22 +190,14 @@ def test_a_piece_that_fails_in_its_turn_stops_no_other(monkeypatch):
 
 
 @pytest.mark.slow
-def test_seeds_at_once_train_what_each_would():
+def test_seeds_at_once_are_timed_in_one_program():
     case = cases.scaled(dataclasses.replace(cases.CASES["digits"], model="digits_mlp", total=4), "2x2x5")
-    _, _, algorithm, start = accelerated_peer._problem({"case": dataclasses.asdict(case)})
-    store = fedwin_peer.store_of(*cases.examples(case), case.classes)
-    ids = np.stack([sampling.cohorts(seed, 0, 3, case.total, case.clients) for seed in (0, 1)])
-    flags, told = np.zeros(3, bool), {"n_max": case.examples}
-    both = accelerated_peer.SeedsDispatch(algorithm, {}, Strategy(None))
-    cohorts = jax.tree.map(jax.numpy.asarray, engine.Cohorts(ids, ids, ids))
-    runs, *_ = both(jax.vmap(start)(jax.numpy.arange(2)), store, cohorts, (), 3, flags, **told)
-    one = engine.Dispatch(algorithm, {}, Strategy(None))
-    for seed in (0, 1):
-        alone, *_ = one(start(seed), store, engine.Cohorts(*[ids[seed]] * 3), (), 3, flags, **told)
-        moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), alone.params, start(seed).params)
-        assert max(jax.tree.leaves(moved)) > 1e-3
-        for a, b in zip(jax.tree.leaves(runs.params), jax.tree.leaves(alone.params), strict=True):
-            np.testing.assert_allclose(a[seed], b, atol=1e-6)
+    request = {"case": dataclasses.asdict(case), "strategy": "vmapped", "seeds": 2}
+    run, facts = accelerated_peer.prepare_seeds(request)
+    assert run(2) > 0 and run(accelerated_peer.ROUNDS + 1) > 0
+    assert facts["traces"] == 1 and facts["rounds"] == accelerated_peer.ROUNDS + 3 and facts["dispatches"] == 3
+    model = models.build(case.model, case.shape, case.classes)
+    assert facts["parameters"] == sum(p.size for p in jax.tree.leaves(model.init(jax.random.key(0)).params))
 
 
 def test_products_are_counted_in_loops_branches_and_gradients():
