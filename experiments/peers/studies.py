@@ -167,7 +167,7 @@ def scale(crew: Crew, effort: Effort, totals: list[int], cohorts: list[int], say
 
 def places(crew: Crew, effort: Effort, quick: bool, say: Callable) -> list[dict]:
     """Times full windows on the device, on the host and in a file beside none, with LeNet-5."""
-    window, clients = (3, 2) if quick else (100, 4)
+    window, clients, stretch = (3, 2, 2) if quick else (100, 2, 80)
     kinds = [{"window": kind} for kind in ("device", "host", "file")]
     observed = [{"observe": [f"wima:window={window}"]} | kind for kind in kinds]
     momentum = [{"algorithm": f"ghb:tau={window}"} | kind for kind in kinds]
@@ -184,8 +184,9 @@ def places(crew: Crew, effort: Effort, quick: bool, say: Callable) -> list[dict]
                 "clients": 100,
                 "cohort": clients,
             }
-            request |= {"strategy": "default", "config": config, "shape": [32, 32, 3], "examples": 8 if quick else 64}
-            request |= {"before": window + 1, "least": clients}
+            request |= {"strategy": "default", "config": config, "shape": [32, 32, 3], "examples": 8 if quick else 32}
+            # A stretch of rounds as long as a run has: dispatches grow, and what the next one needs is read ahead.
+            request |= {"before": window + 1, "least": clients * stretch}
             tasks.append(Task(label, crew.fedwin(1, alone=label), request))
         say(f"places of windows: {tasks[0].label} and more")
         for task, timing in zip(tasks, (timings := interleaved(tasks, effort, say)).values()):

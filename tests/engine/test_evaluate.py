@@ -107,7 +107,7 @@ def test_a_model_of_the_last_position_is_measured_on_it():
     assert found["loss"] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_accuracy_over_domains_is_their_unweighted_mean(devices):
     y = RNG.integers(0, 3, 23)
     domain = np.array([0] * 15 + [1] * 6 + [2] * 2, np.int32)  # and no example of the fourth

@@ -1,5 +1,6 @@
 """The loop over rounds lowers for GPU and TPU on a machine that has neither, to the program that is wanted there."""
 
+import itertools
 import re
 
 import jax
@@ -12,8 +13,17 @@ from fedwin.engine.strategy import STRATEGIES
 from fedwin.testing import federations
 
 
-@pytest.mark.parametrize("platform", ["tpu", "cuda"])
-@pytest.mark.parametrize("name", ["vmapped", "chunked:k=1", "sharded:devices=2,k=0"])
+STRATEGY_NAMES = "vmapped", "chunked:k=1", "sharded:devices=2,k=0"
+QUICK = {("tpu", "vmapped"), ("cuda", "chunked:k=1"), ("cuda", "sharded:devices=2,k=0")}
+
+
+@pytest.mark.parametrize(
+    "platform, name",
+    [
+        pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow)
+        for case in itertools.product(("tpu", "cuda"), STRATEGY_NAMES)
+    ],
+)
 def test_lowers(platform, name):
     strategy = STRATEGIES.build(name)
     fed = federations.federation(equal=False)

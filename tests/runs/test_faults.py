@@ -265,6 +265,7 @@ def test_a_checkpoint_of_another_seed_and_a_truncated_one_are_a_line_each(copied
 # Seeds that diverge
 
 
+@pytest.mark.slow
 def test_a_run_that_diverged_is_reported_alike_when_it_is_run_again(tmp_path):
     first = run(tmp_path / "run", client_lr=1e7, checkpoint_every=2)
     again = run(tmp_path / "run", client_lr=1e7, checkpoint_every=2)

@@ -94,7 +94,7 @@ def final(directory, seed=0):
     return Checkpoints(directory / "checkpoints" / f"seed_{seed}").latest()[0]
 
 
-@pytest.mark.parametrize("keep", [-1, 5, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("keep", [5, *(pytest.param(n, marks=pytest.mark.slow) for n in (-1, 10))])
 def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
     """Everything after the checkpoint of round `keep` (-1: every one) is lost, but some lines after it were written."""
     directory, _ = finished
@@ -132,6 +132,7 @@ def test_methods_with_one_seed_are_paired(tmp_path):
     np.testing.assert_array_equal(order(fixed, 0), order(fixed, 1))
 
 
+@pytest.mark.slow
 def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path):
     directory, _ = finished
     fedwin.run(config(tmp_path / "bare", observe=[], eval_every=12, final_evals=0), quiet=True)
@@ -224,6 +225,7 @@ def test_a_fork_before_an_average_begins_is_the_whole_run(finished, tmp_path, wr
     assert own == other
 
 
+@pytest.mark.slow
 def test_an_average_that_begins_with_a_fork_begins_with_its_model(finished, tmp_path):
     directory, _ = finished
     fedwin.run(config(tmp_path / "swa", fork_from=f"{directory}@10", wrap=["swa:start=10,cycle=9"]), quiet=True)
@@ -231,6 +233,7 @@ def test_an_average_that_begins_with_a_fork_begins_with_its_model(finished, tmp_
     assert lines(tmp_path / "swa")[0]["model"] == lines(tmp_path / "plain")[0]["model"]
 
 
+@pytest.mark.slow
 def test_a_fork_may_put_the_table_elsewhere(finished, tmp_path):
     directory, _ = finished
     fedwin.run(config(tmp_path / "host", fork_from=f"{directory}@5", table="host"), quiet=True)
@@ -287,6 +290,7 @@ def test_ragged_clients_stream_and_resume_alike(tmp_path):
     assert lines(tmp_path / "stream") == lines(tmp_path / "device")
 
 
+@pytest.mark.slow
 def test_a_fixed_part_of_the_test_set(tmp_path):
     fedwin.run(config(tmp_path / "part", eval_examples=50, num_rounds=2, **PLAIN), quiet=True)
     accuracy = lines(tmp_path / "part")[-1]["model"]["accuracy"]

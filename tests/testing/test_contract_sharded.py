@@ -22,6 +22,7 @@ def run(devices, *choices):
     return [line.split()[0] for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_eight_devices():
     # What there is of state that is split: the server's, the clients' and a ring. Whole, on two devices: test_contract.
     assert run(8, "adabest", "ghb:tau=2") == ["adabest", "ghb:tau=2"]

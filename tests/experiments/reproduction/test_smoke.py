@@ -47,7 +47,7 @@ def reproduced(out_dir, one, few=None):
     [
         ("wima/figure3", 4, {"csv", "md", "png"}),  # a sweep
         ("wima/figure1", 2, {"csv", "md", "png"}),  # curves
-        ("ima/figure5b", None, {"gz", "png"}),  # a look into trained models
+        pytest.param("ima/figure5b", None, {"gz", "png"}, marks=pytest.mark.slow),  # a look into trained models
         ("wsm/figure3_1", None, {"gz", "png"}),  # needs no run
     ],
 )
