@@ -10,7 +10,10 @@ MOST_AT_ONCE, LEAST_AT_ONCE = 50, 25
 
 
 def in_blocks(logits: Callable) -> Callable:
-    """Returns `logits`, batch -> [B, ...], computed for a few examples at a time where they divide a batch evenly."""
+    """Returns `logits`, batch -> [B, ...], on a CPU computed for a few examples at a time where they divide a batch."""
+    # Asked here, since lax.platform_dependent would trace the network once for every platform.
+    if jax.default_backend() != "cpu":
+        return logits
 
     def blockwise(batch):
         total = len(batch["mask"])

@@ -12,7 +12,6 @@ from fedwin import engine, observers
 from fedwin.engine.strategy import STRATEGIES
 from fedwin.testing import federations
 
-
 STRATEGY_NAMES = "vmapped", "chunked:k=1", "sharded:devices=2,k=0"
 QUICK = {("tpu", "vmapped"), ("cuda", "chunked:k=1"), ("cuda", "sharded:devices=2,k=0")}
 

@@ -66,7 +66,7 @@ def test_many_rounds_in_one_dispatch_equal_single_rounds_bitwise_with_one_trace(
 
 
 MAPPINGS = "vmapped", "chunked:k=2", "chunked:k=3", "sharded:devices=2,k=1", "sharded:devices=2,k=0", "pmap:devices=2"
-QUICK = {("vmapped", True)} | {(name, False) for name in ("vmapped", "chunked:k=2", MAPPINGS[3])}
+QUICK = {(name, False) for name in ("vmapped", "chunked:k=2", MAPPINGS[3])}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_collectives_are_found_with_the_bytes_of_their_results():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("algorithm, gathers", [("fedavg", 0), ("scaffold", 1)])
+@pytest.mark.parametrize("algorithm, gathers", [pytest.param("fedavg", 0, marks=pytest.mark.slow), ("scaffold", 1)])
 def test_a_round_of_a_small_model_exchanges_its_sums_once_and_its_rows_once(algorithm, gathers):
     config = Config(
         dataset="digits", model="digits_mlp", algorithm=algorithm, num_clients=8, clients_per_round=4, num_rounds=2
@@ -43,7 +43,7 @@ def test_the_model_of_a_round():
     assert collectives.round_seconds([gathered], 10, 4, 2.0, 100.0, 0.5) == pytest.approx(6 + 1.5 + 6)
 
 
-@pytest.mark.parametrize("algorithm, gathers", [("fedavg", 0), ("ghb:tau=2", 1)])
+@pytest.mark.parametrize("algorithm, gathers", [pytest.param("fedavg", 0, marks=pytest.mark.slow), ("ghb:tau=2", 1)])
 def test_windows_that_are_split_are_not_exchanged_leaf_by_leaf(algorithm, gathers, monkeypatch):
     monkeypatch.setattr(placement, "LONG_VECTOR", 0)
     config = Config(

@@ -186,7 +186,7 @@ def as_clients(fed, ids, key, round):
         pytest.param("fedavg", ("swa:start=1,cycle=2",), marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("strategy", ["chunked:k=1", "sharded:devices=2"])
+@pytest.mark.parametrize("strategy", ["chunked:k=1", pytest.param("sharded:devices=2", marks=pytest.mark.slow)])
 def test_equals_the_engine(name, wrap, strategy):
     if strategy != "chunked:k=1" and name != "scaffold":
         pytest.skip("one algorithm is enough for the second strategy")

@@ -94,6 +94,7 @@ def metrics(directory) -> list[dict]:
     return [{k: v for k, v in json.loads(line).items() if k in ("round", "model")} for line in lines]
 
 
+@pytest.mark.slow
 def test_a_batch_larger_than_every_client_is_that_of_the_largest(tmp_path):
     """B = 100,000 gives the same metrics as B = 70, from the same program."""
     for size in (70, 100_000):

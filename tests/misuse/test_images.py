@@ -89,6 +89,7 @@ def test_a_folder_that_may_not_be_entered_is_named(odd, refused, monkeypatch):
     refused("shut/ | Permission denied | --data_dir", *TRAIN, f"--dataset={LANDMARKS}", "--data_dir=shut")
 
 
+@pytest.mark.slow
 def test_an_image_that_breaks_the_run_under_way_is_mended_and_the_run_goes_on(tmp_path, monkeypatch):
     """Of a large set, a few rows are read before the first round: a broken one is met when its client takes part."""
     monkeypatch.setattr(feature_digest, "WHOLE_BYTES", 0)

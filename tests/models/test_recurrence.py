@@ -45,6 +45,7 @@ def test_values_and_gradients_are_those_of_the_definition(length):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), found, expected)
 
 
+@pytest.mark.slow
 def test_clients_with_weights_of_their_own_are_mapped():
     towards = jnp.ones((LENGTH, BATCH, HIDDEN))
     several = arguments(leading=(3,))

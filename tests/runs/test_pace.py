@@ -33,12 +33,10 @@ def test_what_is_left_to_run():
     assert Pace(2.0, 5.0, 0.5).expected(schedule, [100, 100]) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
-    [
-        pytest.param(dict(num_rounds=2), marks=pytest.mark.slow),
-        dict(num_rounds=500, algorithm="scaffold", table="host", examples="stream"),
-    ],
+    [dict(num_rounds=2), dict(num_rounds=500, algorithm="scaffold", table="host", examples="stream")],
 )
 def test_a_few_rounds_are_timed_and_nothing_is_written(changes, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

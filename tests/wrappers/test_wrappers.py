@@ -187,7 +187,8 @@ def test_wrapped_states_nest():
 # --------------------------------------------------------------------------------------------------- local BatchNorm
 
 
-@pytest.mark.parametrize("strategies", [(), pytest.param(None, marks=pytest.mark.slow)], ids=["one", "every"])
+@pytest.mark.slow
+@pytest.mark.parametrize("strategies", [(), None], ids=["one", "every"])
 def test_local_statistics_pass_the_contract(strategies):
     # Two round trips, the first of which returns no statistics.
     testing.check_algorithm("mime", wrappers=("local_bn",), strategies=strategies)
