@@ -224,7 +224,8 @@ class Disk:
     def full(self, training: Training, rng: random.Random) -> Ended:
         """Trains with a random amount of room, and makes room afterwards."""
         used = shutil.disk_usage(self.place).used // 4096 * 4096
-        self.mount(f"remount,size={used + rng.randint(0, 60) * 4096}")
+        # A size of 0 would be no limit, which can't be taken back.
+        self.mount(f"remount,size={max(used + rng.randint(0, 60) * 4096, 4096)}")
         try:
             return training.run()
         finally:

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import jax
 
+# What is free where nobody says how much there is.
+MOST_BYTES = 1 << 62
+
 
 class Memory(NamedTuple):
     """Bytes that are available; None where the system does not say.
@@ -28,9 +31,11 @@ def available() -> Memory:
 
 
 def free_disk(directory) -> int:
-    """Returns the bytes that are free where a directory is, or would be made."""
+    """Returns the bytes that are free where a directory is, or would be made; a disk without a limit has MOST_BYTES."""
     where = pathlib.Path(directory).absolute()
-    return shutil.disk_usage(next(place for place in (where, *where.parents) if os.path.exists(place))).free
+    found = shutil.disk_usage(next(place for place in (where, *where.parents) if os.path.exists(place)))
+    # A tmpfs without a limit says that it has no blocks at all.
+    return found.free if found.total else MOST_BYTES
 
 
 def _system_memory() -> int | None:

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import dry_run
 from fedwin.errors import UserError
-from fedwin.runs import needs
+from fedwin.runs import memory, needs
 from fedwin.runs import pace as pace_module
 from fedwin.runs.config import Config
 from fedwin.runs.memory import Memory
@@ -121,3 +121,10 @@ def test_a_refused_dry_run_is_a_line(tmp_path, monkeypatch):
 @pytest.mark.parametrize("seconds, said", [(0.2, "0.2 s"), (200, "3.3 minutes"), (20_000, "5.6 hours")])
 def test_times_in_words(seconds, said):
     assert dry_run.duration(seconds) == said
+
+
+def test_a_disk_without_a_limit_is_not_full(monkeypatch, tmp_path):
+    """A tmpfs that was mounted with size=0 reports no blocks, free or not."""
+    unlimited = type("Usage", (), {"total": 0, "used": 0, "free": 0})
+    monkeypatch.setattr(memory.shutil, "disk_usage", lambda place: unlimited)
+    assert memory.free_disk(tmp_path / "new") > 1 << 60
