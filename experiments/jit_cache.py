@@ -14,6 +14,7 @@ import platform
 import jax
 
 from fedwin.data.places import cache_dir
+from fedwin.processor import instructions
 
 # More than this is pruned at the next start, what was unused for longest first.
 MOST_BYTES = 1 << 30
@@ -41,11 +42,8 @@ def keep_programs() -> None:
 
 def processor() -> str:
     """Returns a name of the instruction set of this machine's processor."""
-    flags: str = platform.processor()
-    with contextlib.suppress(OSError):  # Linux only
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-        flags = next((line for line in lines if line.lower().startswith(("flags", "features"))), flags)
-    return f"{platform.machine()}-{hashlib.blake2b(flags.encode(), digest_size=6).hexdigest()}"
+    known = " ".join(instructions())
+    return f"{platform.machine()}-{hashlib.blake2b(known.encode(), digest_size=6).hexdigest()}"
 
 
 def prune(folder: pathlib.Path, most: int = MOST_BYTES) -> None:

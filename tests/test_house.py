@@ -12,8 +12,8 @@ MOST_LINES_OF_A_MODULE = 250
 # From bottom to top; a module imports from its own wing and from those below it.
 WINGS = (
     ("errors",),
-    ("choices", "papers", "tree"),
-    ("checks", "hosts", "listing"),
+    ("choices", "papers", "processor", "tree"),
+    ("checks", "hosts", "keeping", "listing"),
     ("registry",),
     ("keys", "means", "ring"),
     ("core",),

@@ -7,16 +7,13 @@ accelerator.
 import math
 
 import jax
-from jax.extend import core
+
+from fedwin.models.convolution.lowering import jaxprs_in
 
 
 def _inside(eqn):
     """Yields (how often it runs, jaxpr) of what an equation carries; of branches the largest counts."""
-    found = [
-        item for value in eqn.params.values() for item in (value if isinstance(value, (tuple, list)) else (value,))
-    ]
-    jaxprs = [item.jaxpr if isinstance(item, core.ClosedJaxpr) else item for item in found]
-    jaxprs = [item for item in jaxprs if isinstance(item, core.Jaxpr)]
+    jaxprs = [jaxpr for _, jaxpr in jaxprs_in(eqn)]
     if eqn.primitive.name == "cond" and jaxprs:
         jaxprs = [max(jaxprs, key=_of)]
     times = eqn.params["length"] if eqn.primitive.name == "scan" else 1

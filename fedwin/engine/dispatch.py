@@ -16,6 +16,7 @@ from fedwin.engine.placement import replicated
 from fedwin.engine.rounds import Cohorts, RunState, one_round, read_out
 from fedwin.engine.sampling import check_cohort
 from fedwin.engine.strategy import Strategy
+from fedwin.keeping import unkept
 
 
 def _nothing(shape):
@@ -114,11 +115,13 @@ class Dispatch:
         """
         if isinstance(cohorts.ids, np.ndarray):
             check_cohort(cohorts.ids.reshape(-1, cohorts.ids.shape[-1]))
-        return self._jitted(run)(run, store, cohorts, test, n, flags, n_max=n_max)
+        with unkept():
+            return self._jitted(run)(run, store, cohorts, test, n, flags, n_max=n_max)
 
     def compiled(self, run, store, cohorts: Cohorts, test, n: int, flags, n_max: int) -> Any:
         """Returns the compiled program, which says what it needs; arguments as in a call, or their shapes."""
-        return self._jitted(run).lower(run, store, cohorts, test, n, flags, n_max=n_max).compile()
+        with unkept():
+            return self._jitted(run).lower(run, store, cohorts, test, n, flags, n_max=n_max).compile()
 
     def _jitted(self, run) -> Any:
         if self._compiled is None:

@@ -13,6 +13,8 @@ from fedwin.data.store import Store
 from fedwin.engine.strategy import Strategy
 from fedwin.fedjax_bridge.capacity import Padding
 from fedwin.fedjax_bridge.rows import REPORTED, Row, Seats
+from fedwin.keeping import unkept
+from fedwin.residence.first_rows import row_shapes
 
 
 class AtOnce:
@@ -35,11 +37,12 @@ class AtOnce:
         compiler_options: dict | None = None,
     ):
         self.algorithm, self.observers, self.strategy, self.traces = algorithm, observers, strategy, traces
-        self._round = jax.jit(self._traced, static_argnames="padding", compiler_options=compiler_options)
+        round = jax.jit(self._traced, static_argnames="padding", compiler_options=compiler_options)
+        self._round = unkept()(round)
 
     def __call__(self, run: engine.RunState, initial, seats: Seats, rows: list[Any], store: Store, padding: Padding):
         """Runs one round; arguments and results as those of OneByOne."""
-        like = jax.eval_shape(self.algorithm.client_init, initial, jnp.zeros((), jnp.int32), jax.random.key(0))
+        like = row_shapes(self.algorithm, initial)
         known = np.zeros(padding.clients, bool)
         known[: len(rows)] = [row is not None for row in rows]
         inputs = self.strategy.place((run, initial, stacked(rows, like, padding.clients), known, seats, store))

@@ -14,6 +14,7 @@ from fedwin.engine import RunState
 from fedwin.engine.cohort import Own, Shared, work
 from fedwin.fedjax_bridge.capacity import Padding
 from fedwin.fedjax_bridge.rows import Row, Seats, no_reports
+from fedwin.keeping import unkept
 
 
 class Sums(NamedTuple):
@@ -57,7 +58,8 @@ class OneByOne:
         self._first_row = compiled(lambda initial, id: algorithm.client_init(initial, id, jax.random.key(0)))
         self._begin = compiled(self._traced_begin, static_argnames=("done", "number"))
         # Only running sums are given away: states, and with them rows, stay valid.
-        self._train = compiled(self._traced_train, static_argnames=("number", "padding"), donate_argnums=0)
+        train = compiled(self._traced_train, static_argnames=("number", "padding"), donate_argnums=0)
+        self._train = unkept()(train)
         self._end = compiled(self._traced_end, static_argnames="done")
 
     def __call__(self, run: RunState, initial, seats: Seats, rows: list[Any], store: Store, padding: Padding):

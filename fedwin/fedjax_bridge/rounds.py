@@ -16,6 +16,7 @@ from fedwin.fedjax_bridge.capacity import Capacity, Padding
 from fedwin.fedjax_bridge.one_by_one import OneByOne
 from fedwin.fedjax_bridge.packing import Member, members, need, pack
 from fedwin.fedjax_bridge.rows import Seats, in_rows
+from fedwin.residence.first_rows import row_shapes
 
 
 class ServerState(NamedTuple):
@@ -81,7 +82,7 @@ class Rounds:
         # Rows are made when a client is first seen.
         without_rows = self.algorithm._replace(client_init=lambda params, id, key: ())
         run = engine.init(without_rows, self.observers, model, 1, jax.random.PRNGKey(0), jax.random.key(0))
-        stateless = tree.is_empty(self._row(model.params))
+        stateless = tree.is_empty(row_shapes(self.algorithm, model.params))
         initial = () if stateless else jax.tree.map(jnp.copy, model.params)
         return ServerState(self.algorithm.eval_model(model, run.state).params, run, {}, initial)
 
@@ -98,10 +99,6 @@ class Rounds:
         told = {name: {key: float(reports[key][k]) for key in sorted(self._written)} for k, name in enumerate(names)}
         kept = {} if tree.is_empty(state.initial) else dict(zip(names, rows, strict=True))
         return ServerState(params, run, state.rows | kept, state.initial), told
-
-    def _row(self, params):
-        """The shapes of a client's row."""
-        return jax.eval_shape(self.algorithm.client_init, params, jnp.zeros((), jnp.int32), jax.random.key(0))
 
 
 def seats(cohort: list[Member], padding: Padding) -> Seats:

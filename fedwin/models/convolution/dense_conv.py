@@ -23,8 +23,8 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from fedwin.models.convolution import by_blocks
-from fedwin.models.convolution.geometry import Geometry
+from fedwin.models.convolution import by_blocks, onednn
+from fedwin.models.convolution.geometry import Geometry, crops
 from fedwin.models.convolution.patches import pad, product
 
 # Images of fewer channels (grey, colour) suit lax's packing badly: their patches are made unless larger than this.
@@ -47,10 +47,11 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
     Returns:
       y [B, *out, C_out].
     """
+    if crops(padding):  # some of XLA's versions are wrong about it
+        x, padding, inside = pad(x, padding, tuple(i - 1 for i in inside)), ((0, 0),) * len(padding), (1,) * len(inside)
     g = Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
-    y = jax.eval_shape(lambda x, kernel: _plain_values(x, kernel, g), x, kernel)
-    patch_bytes = y.size // y.shape[-1] * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
-    narrow = x.shape[-1] < by_blocks.FEW_CHANNELS and patch_bytes < FEW_BYTES
+    patch_bytes = len(x) * math.prod(g.out) * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
+    narrow = x.shape[-1] < by_blocks.FEW_CHANNELS and patch_bytes < FEW_BYTES and not _by_onednn(x, kernel, g)
     if len(g.window) != 2 or math.prod(g.window) == 1:
         return _plain_values(x, kernel, g)
     bound = lambda x, kernel: _values.bind(x, kernel, geometry=g)
@@ -98,7 +99,14 @@ _lax_of_kernel = functools.partial(_transposed_to_kernel, _lax_values)
 # -------------------------------------------------------------------------------------------- one kernel, a CPU
 
 
+def _by_onednn(x, kernel, g: Geometry) -> bool:
+    """Whether oneDNN convolves x, or its cotangent of the same number of images, with the kernel."""
+    return onednn.at_hand() and onednn.suits(len(x), kernel.shape[-2:], g, x.dtype)
+
+
 def _fast_values(x, kernel, g: Geometry):
+    if _by_onednn(x, kernel, g):
+        return onednn.values(x, kernel, g)
     if by_blocks.is_wide(kernel, g):
         return by_blocks.values(x, kernel, g)
     return _lax_values(x, kernel, g)
@@ -106,6 +114,8 @@ def _fast_values(x, kernel, g: Geometry):
 
 def _fast_of_input(dy, kernel, g: Geometry):
     """The cotangent, spread out by the strides, convolved with the kernel turned around."""
+    if _by_onednn(dy, kernel, g):
+        return onednn.of_input(dy, kernel, g)
     if by_blocks.is_wide(kernel, g):
         return by_blocks.of_input(dy, kernel, g)
     padding = []
@@ -114,8 +124,16 @@ def _fast_of_input(dy, kernel, g: Geometry):
     ):
         span = (k - 1) * d
         padding.append((span - low, low + (n - 1) * a - (out - 1) * s))
+    if crops(padding):
+        return _plain_of_input(dy, kernel, g)
     turned = kernel[::-1, ::-1].swapaxes(-1, -2)
     return lax.conv_general_dilated(dy, turned, g.inside, padding, g.strides, g.dilation, _NHWC, precision=g.precision)
+
+
+def _fast_of_kernel(x, dy, g: Geometry):
+    if onednn.at_hand() and onednn.suits(len(x), (x.shape[-1], dy.shape[-1]), g, x.dtype):
+        return onednn.of_kernel(x, dy, g)
+    return by_blocks.of_kernel(x, dy, g)
 
 
 # --------------------------------------------------------------------------------------------------- primitives
@@ -146,7 +164,7 @@ def _primitive(name: str, fast: Callable, vendor: Callable, plain: Callable) -> 
 
 _values = _primitive("values", _fast_values, _lax_values, _plain_values)
 _of_input = _primitive("of_input", _fast_of_input, _lax_of_input, _plain_of_input)
-_of_kernel = _primitive("of_kernel", by_blocks.of_kernel, _lax_of_kernel, _plain_of_kernel)
+_of_kernel = _primitive("of_kernel", _fast_of_kernel, _lax_of_kernel, _plain_of_kernel)
 
 # Rules of (cotangent, first, second): the derivative along the one that is not known.
 ad.defbilinear(

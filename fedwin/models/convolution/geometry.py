@@ -3,6 +3,11 @@
 from typing import Any, NamedTuple
 
 
+def crops(padding) -> bool:
+    """Whether anything is cut off instead of added."""
+    return any(edge < 0 for edges in padding for edge in edges)
+
+
 class Geometry(NamedTuple):
     """What a convolution looks like, per spatial axis.
 
@@ -23,3 +28,13 @@ class Geometry(NamedTuple):
     inside: tuple
     dilation: tuple
     precision: Any
+
+    @property
+    def out(self) -> tuple:
+        """Sizes of y."""
+        return tuple(
+            ((n - 1) * a + 1 + low + high - (k - 1) * d - 1) // s + 1
+            for n, k, s, (low, high), a, d in zip(
+                self.image, self.window, self.strides, self.padding, self.inside, self.dilation, strict=True
+            )
+        )

@@ -16,7 +16,7 @@ from fedwin.models.convolution.pooling import max_pool
 _TARGETS = ("conv_general_dilated", "reduce_window_max")
 
 
-def _inner(eqn):
+def jaxprs_in(eqn):
     """Yields (parameter, jaxpr) for each jaxpr that an equation carries."""
     for name, value in eqn.params.items():
         for item in value if isinstance(value, (tuple, list)) else (value,):
@@ -29,7 +29,7 @@ def _inner(eqn):
 def _concerned(jaxpr) -> bool:
     """Whether a convolution or max-pool is anywhere inside."""
     return any(
-        eqn.primitive.name in _TARGETS or any(_concerned(inner) for _, inner in _inner(eqn)) for eqn in jaxpr.eqns
+        eqn.primitive.name in _TARGETS or any(_concerned(inner) for _, inner in jaxprs_in(eqn)) for eqn in jaxpr.eqns
     )
 
 
@@ -95,7 +95,7 @@ def _evaluate(jaxpr, consts, *args):
             out = _convolution(*values, eqn.params)
         elif name == "reduce_window_max":
             out = _max_pool(*values, eqn.params)
-        elif any(_concerned(inner) for _, inner in _inner(eqn)):
+        elif any(_concerned(inner) for _, inner in jaxprs_in(eqn)):
             out = _nested(eqn, values)
         if out is None:
             bound = eqn.primitive.get_bind_params(eqn.params)

@@ -1,0 +1,50 @@
+"""Programs that jax's persistent cache must not keep."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from fedwin import keeping
+
+
+def least_seconds():
+    return jax.config.jax_persistent_cache_min_compile_time_secs
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A cache of its own for the length of a test."""
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    jax.experimental.compilation_cache.compilation_cache.reset_cache()
+    yield tmp_path
+    jax.config.update("jax_compilation_cache_dir", before)
+    jax.experimental.compilation_cache.compilation_cache.reset_cache()
+
+
+def test_where_programs_are_kept_only_unkept_ones_may_do_without(folder):
+    assert not keeping.may_be_unkept()
+    with keeping.unkept():
+        assert keeping.may_be_unkept()
+    jax.config.update("jax_compilation_cache_dir", None)
+    assert keeping.may_be_unkept()
+
+
+def test_nothing_is_kept_from_the_wish_to_the_end_of_the_context(folder):
+    def said(x):
+        keeping.do_not_keep()
+        return x * 3
+
+    usual = least_seconds()
+    with keeping.unkept():
+        with keeping.unkept():
+            jax.jit(lambda x: x * 2)(jnp.ones(3))
+            kept = set(folder.iterdir())
+            assert kept and least_seconds() == usual
+        jax.jit(said)(jnp.ones(3))
+        assert least_seconds() == math.inf
+    assert least_seconds() == usual and set(folder.iterdir()) == kept
+    keeping.unkept()(jax.jit(lambda x: x * 5))(jnp.ones(3))
+    assert set(folder.iterdir()) > kept
