@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from ..peers.crew import PEERS, ROOT, START
+from ..peers.crew import command
 from ..peers.measure import Effort, Task, Timing, interleaved
 from ..peers.worker import PeerFailed, Worker
 from .pieces import Piece
@@ -96,11 +96,10 @@ class Team:
             module, arguments = "fedjax_peer", [self.platform, JAX_PRECISION.get(precision, "highest")]
         elif who == "torch":
             python, module, arguments = self.python_torch, "torch_peer", []
-        # The packages of this environment are none of another interpreter's business.
-        path = {"PYTHONPATH": str(ROOT)} if python == sys.executable else {}
+        started, environment = command(python, module, *arguments)
         kept = jax.config.values["jax_compilation_cache_dir"]
-        path |= {"JAX_COMPILATION_CACHE_DIR": kept} if kept else {}
-        return TimedWorker([python, "-c", START, str(PEERS), module, *arguments], SHARED | path, self.left)
+        environment |= SHARED | ({"JAX_COMPILATION_CACHE_DIR": kept} if kept else {})
+        return TimedWorker(started, environment, self.left)
 
     def about(self, names: list[str]) -> dict[str, dict[str, Any]]:
         """Returns what fedwin and the named peers tell of themselves; {'missing': reason} where one did not start."""

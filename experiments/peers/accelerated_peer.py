@@ -3,6 +3,7 @@
 Arguments: platform, precision as in `fedwin train --precision`, what `--import` named.
 """
 
+import functools
 import hashlib
 import pathlib
 import sys
@@ -13,9 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedwin
-from fedwin import core, engine, local, losses, models, plugins, tree
-from fedwin.algorithms import ALGORITHMS
-from fedwin.engine import sampling
+from fedwin import engine, plugins
 from fedwin.runs.build import set_precision
 from fedwin.runs.strategy_choice import resolve
 
@@ -25,73 +24,34 @@ from . import cases, fedwin_peer, products, worker
 ROUNDS = 50
 
 
-def _problem(request):
-    """Returns (case, solver, algorithm, start): start(seed) is the state before the first round."""
-    case = cases.from_fields(request["case"])
-    model = models.build(case.model, case.shape, case.classes)
-    solver = local.Solver(
-        losses.cross_entropy(model), case.lr, case.batch, case.epochs, batching="repeat", equal_size=case.examples
-    )
-    setting = core.Setting(case.total, case.clients, 1000, init_fn=lambda key: model.init(key).params, model=model)
-    algorithm = ALGORITHMS.build("fedavg", setting, solver)
-
-    def start(seed):
-        init, run = jax.random.split(jax.random.key(seed))
-        return engine.init(algorithm, {}, model.init(init), case.total, run, init)
-
-    return case, solver, algorithm, start
+def _start(asked: fedwin_peer.Problem, seed):
+    """Returns the state of a seed before the first round."""
+    init, run = jax.random.split(jax.random.key(seed))
+    return engine.init(asked.algorithm, {}, asked.model.init(init), asked.case.total, run, init)
 
 
 def prepare_seeds(request):
     """Several seeds of a case in one program, a round is one of each: fields case, strategy, seeds."""
-    case, _, algorithm, start = _problem(request)
-    strategy, seeds = resolve(request["strategy"]), range(request["seeds"])
-    dispatch = engine.Lockstep(algorithm, {}, strategy, apart=False)
-    held = [jax.jit(jax.vmap(start))(jnp.arange(len(seeds)))]
+    asked = fedwin_peer.problem(request)
+    case, strategy, seeds = asked.case, resolve(request["strategy"]), range(request["seeds"])
+    run = jax.jit(jax.vmap(functools.partial(_start, asked)))(jnp.arange(len(seeds)))
     store = strategy.place(fedwin_peer.store_of(*cases.examples(case), case.classes))
-    width, flags = strategy.multiple(case.clients), np.zeros(ROUNDS, bool)
-    facts = {"strategy": str(strategy), "rounds": 0, "dispatches": 0, "traces": 0, "compiled_later": 0}
-    facts["parameters"] = sum(p.size for p in jax.tree.leaves(held[0].params)) // len(seeds)
+    width = strategy.multiple(case.clients)
 
-    def cohorts(count):
-        ids = np.full((ROUNDS, len(seeds), width), -1, np.int32)
-        for seed in seeds:
-            drawn = sampling.cohorts(seed, facts["rounds"], count, case.total, case.clients)
-            ids[:count, seed, : case.clients] = drawn
-        slots = np.where(ids >= 0, ids, case.total).astype(np.int32)
-        return engine.Cohorts(ids, np.maximum(ids, 0), slots)
+    def ids_of(first, count):
+        return np.stack([fedwin_peer.drawn(case, width, ROUNDS, first, count, seed) for seed in seeds], axis=1)
 
-    def rounds(n):
-        begun = time.perf_counter()
-        for first in range(0, n, ROUNDS):
-            count = min(ROUNDS, n - first)
-            before = len(fedwin_peer.compilations)
-            held[0], _, _ = dispatch(held[0], store, cohorts(count), (), count, flags, n_max=case.examples)
-            facts["compiled_later"] += len(fedwin_peer.compilations) - before if facts["dispatches"] else 0
-            facts["rounds"] += count
-            facts["dispatches"] += 1
-        jax.block_until_ready(held[0])
-        seconds = time.perf_counter() - begun
-        facts["traces"] = len(dispatch.traces)
-        return seconds
-
+    dispatch = engine.Lockstep(asked.algorithm, {}, strategy, apart=False)
+    rounds, facts = fedwin_peer.counted(dispatch, run, store, ids_of, case, ROUNDS)
+    facts["parameters"] = sum(p.size for p in jax.tree.leaves(run.params)) // len(seeds)
     return rounds, facts
 
 
 def round_flops(request) -> int:
     """Returns the operations of the matrix products of a case's round, gradients included; nothing is computed."""
-    case, solver, _, start = _problem(request)
-    params = jax.eval_shape(start, 0).params
-    kind = jnp.int32 if case.vocabulary else jnp.float32
-    shape = lambda shape, dtype: jax.ShapeDtypeStruct(shape, dtype)
-    batch = {"x": shape((case.batch, *case.shape), kind), "y": shape((case.batch,), jnp.int32)}
-
-    def step(params, batch):
-        loss = lambda p: solver.loss(p, (), batch, jax.random.key(0), {})[0]
-        return tree.axpy(-case.lr, jax.grad(loss)(params), params)
-
-    one = jax.tree.map(lambda leaf: shape((1, *leaf.shape), leaf.dtype), params)
-    return case.clients * case.steps * products.flops(jax.vmap(step, (0, None)), one, batch)
+    asked = fedwin_peer.problem(request)
+    step, shapes = fedwin_peer.mapped_step(asked, jax.eval_shape(functools.partial(_start, asked), 0).params)
+    return asked.case.clients * asked.case.steps * products.flops(step, *shapes)
 
 
 def prepare_product(request):

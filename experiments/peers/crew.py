@@ -22,6 +22,13 @@ runpy.run_module("peers." + sys.argv.pop(1), run_name="__main__", alter_sys=True
 """
 
 
+def command(python: str, module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """Returns (command, environment) that start a peer's process with an interpreter."""
+    # The packages of this environment are none of another interpreter's business.
+    environment = {"PYTHONPATH": str(ROOT)} if python == sys.executable else {}
+    return [python, "-c", START, str(PEERS), module, *arguments], environment
+
+
 class Crew:
     """The workers of one benchmark, started on first use.
 
@@ -48,9 +55,7 @@ class Crew:
 
     def _start(self, name: str, python: str, module: str, *arguments: str) -> Worker | None:
         if name not in self._workers:
-            # The packages of this environment are none of another interpreter's business.
-            environment = {"PYTHONPATH": str(ROOT)} if python == sys.executable else {}
-            worker = Worker([python, "-c", START, str(PEERS), module, *arguments], environment)
+            worker = Worker(*command(python, module, *arguments))
             try:
                 about = worker.ask()
             except PeerFailed as error:

@@ -3,9 +3,10 @@
 Arguments: platform, CPU devices, what `--import` named.
 """
 
+import functools
 import sys
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.monitoring
@@ -33,38 +34,84 @@ def count_compilations(event: str, duration_secs: float, **_: str | int) -> None
         compilations.append(event)
 
 
-def step_flops(solver, model, case, params) -> float:
-    """Returns what XLA counts for one local step, compiled by itself."""
+class Problem(NamedTuple):
+    """What a case trains.
+
+    Attributes:
+      case: the case.
+      model: its network.
+      solver: a client's work.
+      algorithm: what is run.
+    """
+
+    case: cases.Case
+    model: models.Model
+    solver: local.Solver
+    algorithm: core.Algorithm
+
+
+def problem(request) -> Problem:
+    """Returns what a request trains: fields case, algorithm (federated averaging if there is none)."""
+    case = cases.from_fields(request["case"])
+    model = models.build(case.model, case.shape, case.classes)
+    solver = local.Solver(
+        losses.cross_entropy(model), case.lr, case.batch, case.epochs, batching="repeat", equal_size=case.examples
+    )
+    setting = core.Setting(case.total, case.clients, 1000, init_fn=lambda key: model.init(key).params, model=model)
+    return Problem(case, model, solver, ALGORITHMS.build(request.get("algorithm", "fedavg"), setting, solver))
+
+
+def mapped_step(asked: Problem, params):
+    """Returns (a local step mapped over one client, shapes of its arguments).
+
+    Mapped, convolutions are plain products: XLA counts the body of a loop over images only once.
+    """
+    case, shape = asked.case, jax.ShapeDtypeStruct
     kind = jnp.int32 if case.vocabulary else jnp.float32
-    batch = {"x": jnp.zeros((case.batch, *case.shape), kind), "y": jnp.zeros(case.batch, jnp.int32)}
+    batch = {"x": shape((case.batch, *case.shape), kind), "y": shape((case.batch,), jnp.int32)}
 
     def step(params, batch):
-        loss = lambda p: solver.loss(p, (), batch, jax.random.key(0), {})[0]
+        loss = lambda p: asked.solver.loss(p, (), batch, jax.random.key(0), {})[0]
         return tree.axpy(-case.lr, jax.grad(loss)(params), params)
 
-    # Mapped over one client, convolutions are plain products: XLA counts the body of a loop over images only once.
-    one = jax.tree.map(lambda leaf: leaf[None], params)
-    costs: Any = jax.jit(jax.vmap(step, (0, None))).lower(one, batch).compile().cost_analysis()
+    one = jax.tree.map(lambda leaf: shape((1, *leaf.shape), leaf.dtype), params)
+    return jax.vmap(step, (0, None)), (one, batch)
+
+
+def step_flops(asked: Problem, params) -> float:
+    """Returns what XLA counts for one local step, compiled by itself."""
+    step, shapes = mapped_step(asked, params)
+    costs: Any = jax.jit(step).lower(*shapes).compile().cost_analysis()
     return float(costs["flops"])
 
 
-def runner(algorithm, watching, strategy, store, run, case, rounds_max):
-    """Returns (run, facts): run(n) trains n rounds, at most rounds_max per dispatch, and returns their seconds."""
-    dispatch = engine.Dispatch(algorithm, watching, strategy)
-    run, store = strategy.place(run, strategy.placement(run)), strategy.place(store)
-    width = strategy.multiple(case.clients)
-    flags = np.zeros(rounds_max, bool)
-    facts = {"strategy": str(strategy), "rounds": 0, "dispatches": 0, "traces": 0, "compiled_later": 0}
-    held = [run]
+def drawn(case, width: int, rounds_max: int, first: int, count: int, seed: int = 0):
+    """Returns ids [rounds_max, width] of `count` cohorts from a round on; -1: nobody."""
+    ids = np.full((rounds_max, width), -1, np.int32)
+    ids[:count, : case.clients] = sampling.cohorts(seed, first, count, case.total, case.clients)
+    return ids
+
+
+def counted(dispatch, run, store, ids_of, case, rounds_max: int):
+    """Returns (run, facts): run(n) trains n rounds and returns their seconds.
+
+    Args:
+      dispatch: the compiled loop.
+      run: the placed state (donated).
+      store: the placed examples.
+      ids_of: (first round, count) -> ids of the cohorts of a dispatch, padded to rounds_max.
+      case: the case.
+      rounds_max: rounds of a dispatch at most.
+    """
+    facts = {"strategy": str(dispatch.strategy), "rounds": 0, "dispatches": 0, "traces": 0, "compiled_later": 0}
+    held, flags = [run], np.zeros(rounds_max, bool)
 
     def rounds(n):
         begun = time.perf_counter()
         for first in range(0, n, rounds_max):
             count = min(rounds_max, n - first)
-            ids = np.full((rounds_max, width), -1, np.int32)
-            ids[:count, : case.clients] = sampling.cohorts(0, facts["rounds"], count, case.total, case.clients)
-            slots = np.where(ids >= 0, ids, case.total).astype(np.int32)
-            cohorts = engine.Cohorts(ids, np.maximum(ids, 0), slots)
+            ids = ids_of(facts["rounds"], count)
+            cohorts = engine.Cohorts(ids, np.maximum(ids, 0), np.where(ids >= 0, ids, case.total).astype(np.int32))
             before = len(compilations)
             held[0], metrics, _ = dispatch(held[0], store, cohorts, (), count, flags, n_max=case.examples)
             facts["compiled_later"] += len(compilations) - before if facts["dispatches"] else 0
@@ -78,6 +125,14 @@ def runner(algorithm, watching, strategy, store, run, case, rounds_max):
     return rounds, facts
 
 
+def runner(algorithm, watching, strategy, store, run, case, rounds_max):
+    """Returns (run, facts) of one seed, see `counted`."""
+    dispatch = engine.Dispatch(algorithm, watching, strategy)
+    run, store = strategy.place(run, strategy.placement(run)), strategy.place(store)
+    ids_of = functools.partial(drawn, case, strategy.multiple(case.clients), rounds_max)
+    return counted(dispatch, run, store, ids_of, case, rounds_max)
+
+
 def store_of(x, y, classes) -> engine.Store:
     clients, each = y.shape
     counts = np.stack([np.bincount(labels, minlength=classes) for labels in y]).astype(np.int32)
@@ -87,21 +142,15 @@ def store_of(x, y, classes) -> engine.Store:
 
 def prepare_rounds(request):
     """An algorithm on a case: fields case, strategy, algorithm; flops: also count them."""
-    case = cases.from_fields(request["case"])
-    model = models.build(case.model, case.shape, case.classes)
-    solver = local.Solver(
-        losses.cross_entropy(model), case.lr, case.batch, case.epochs, batching="repeat", equal_size=case.examples
-    )
-    variables = jax.jit(model.init)(jax.random.key(0))
-    setting = core.Setting(case.total, case.clients, 1000, init_fn=lambda key: model.init(key).params, model=model)
-    algorithm = ALGORITHMS.build(request.get("algorithm", "fedavg"), setting, solver)
-    run = engine.init(algorithm, {}, variables, case.total, jax.random.key(1), jax.random.key(2))
+    asked = problem(request)
+    case, variables = asked.case, jax.jit(asked.model.init)(jax.random.key(0))
+    run = engine.init(asked.algorithm, {}, variables, case.total, jax.random.key(1), jax.random.key(2))
     strategy = strategy_choice.resolve(request.get("strategy", "default"))
     store = store_of(*cases.examples(case), case.classes)
-    rounds, facts = runner(algorithm, {}, strategy, store, run, case, request.get("rounds_max", 50))
+    rounds, facts = runner(asked.algorithm, {}, strategy, store, run, case, request.get("rounds_max", 50))
     facts["parameters"] = sum(p.size for p in jax.tree.leaves(variables.params))
     if request.get("flops"):
-        facts["flops"] = case.clients * case.steps * step_flops(solver, model, case, variables.params)
+        facts["flops"] = case.clients * case.steps * step_flops(asked, variables.params)
     return rounds, facts
 
 

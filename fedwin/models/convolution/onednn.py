@@ -34,6 +34,8 @@ from fedwin.processor import instructions
 TRIED = (0, 8, 1), (0, 13)
 # Multiply-adds; a call costs some 30 us, in which XLA does smaller convolutions itself.
 LEAST_WORK = 4_000_000
+# Networks for tiny images do without, however many these are: that their program is kept between starts is worth more.
+LEAST_WORK_PER_IMAGE = 100_000
 SWITCH = "FEDWIN_ONEDNN"
 
 
@@ -60,8 +62,9 @@ def suits(images: int, channels: tuple[int, int], g: Geometry, dtype) -> bool:
       dtype: of all arrays.
     """
     dense = all(step == 1 for step in (*g.inside, *g.dilation)) and not crops(g.padding)
-    work = images * math.prod(g.out) * math.prod(g.window) * math.prod(channels)
-    return dtype == jnp.float32 and len(g.window) == 2 and dense and work >= LEAST_WORK
+    each = math.prod(g.out) * math.prod(g.window) * math.prod(channels)
+    worth = each >= LEAST_WORK_PER_IMAGE and images * each >= LEAST_WORK
+    return dtype == jnp.float32 and len(g.window) == 2 and dense and worth
 
 
 def _call(x, kernel, layout: str, shape, padding, strides=(1, 1), dilation=(1, 1)):

@@ -102,6 +102,7 @@ def test_calls_are_made_where_the_program_need_not_be_kept_and_nobody_said_no(mo
     "change",
     [
         dict(images=2),
+        dict(images=5000, channels=(1, 8)),
         dict(dtype=jnp.bfloat16),
         dict(g=dict(dilation=(2, 2))),
         dict(g=dict(inside=(2, 1))),
