@@ -150,6 +150,8 @@ def each(one: Callable, shared, own, strategy: Strategy):
             return tree.map(lambda x: jnp.sum(x, 0), sums), rows
 
         split = tree.map(lambda x: x.reshape(size // chunk, chunk, *x.shape[1:]), own)
+    # Needed for shapes and in the loop: jit traces it once, and leaves no trace of itself.
+    several = jax.jit(several, inline=True)
     first = tree.map(lambda x: x[0], split)
     zeros = tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(several, shared, first)[0])
 

@@ -75,22 +75,26 @@ class Dispatch:
     def _rounds(self, run, store, cohorts, test, n, flags, n_max):
         strategy, rounds_max = self.strategy, cohorts.ids.shape[0]
 
-        def step(run, c):
-            return one_round(self.algorithm, self.observers, strategy, n_max, run, store, *c)
+        # Each is needed twice, for shapes and in the loop; jit traces it once, and leaves no trace of itself.
+        step = jax.jit(
+            lambda run, store, c: one_round(self.algorithm, self.observers, strategy, n_max, run, store, *c),
+            inline=True,
+        )
+        measure = jax.jit(self._measure, inline=True)
 
-        run_shape, metric_shape = jax.eval_shape(step, run, jax.tree.map(lambda x: x[0], cohorts))
-        probe_shape = jax.eval_shape(self._measure, run, test)
+        run_shape, metric_shape = jax.eval_shape(step, run, store, jax.tree.map(lambda x: x[0], cohorts))
+        probe_shape = jax.eval_shape(measure, run, test)
         kept = strategy.placement(run)
 
         def body(r, loop):
             run, metrics, probes = loop
             now = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, r, 0, keepdims=False), cohorts)
-            run, values = step(run, now)
+            run, values = step(run, store, now)
             run = strategy.constrain(run, kept)
             metrics = _put(metrics, values, r)
             if self.probe:
                 skipped = lambda run, test: tree.map(_nothing, probe_shape)
-                probes = _put(probes, lax.cond(flags[r], self._measure, skipped, run, test), r)
+                probes = _put(probes, lax.cond(flags[r], measure, skipped, run, test), r)
             return run, metrics, probes
 
         start = (run, _buffers(metric_shape, rounds_max), _buffers(probe_shape, rounds_max))
