@@ -7,10 +7,11 @@ here whose derivatives are the other two, so that derivatives of any order stay 
 
 A kernel per client must not reach `lax.conv_general_dilated`: vmap would make a grouped convolution of it. So under
 vmap all three are batched products of patches. Otherwise accelerators have lax's, which is their vendor's. On a CPU
-lax's forward pass, which packs patches on the fly, gives the values and, of the cotangent and the turned kernel, the
-gradient of x; the gradient of K, which XLA:CPU would leave to a slow loop, is a sum of products of patches, made for a
-few images at a time so that they stay in the cache. Where windows are wide, lax's packing is slow inside a network:
-values and the gradient of x are made of patches, too. Few channels and other types than float32 are patches altogether.
+larger ones are oneDNN's where that is at hand (`onednn.py`). Else lax's forward pass, which packs patches on the fly,
+gives the values and, of the cotangent and the turned kernel, the gradient of x; the gradient of K, which XLA:CPU would
+leave to a slow loop, is a sum of products of patches, made for a few images at a time so that they stay in the cache.
+Where windows are wide, lax's packing is slow inside a network: values and the gradient of x are made of patches, too.
+Few channels and other types than float32 are patches altogether.
 """
 
 import functools

@@ -31,7 +31,7 @@ from fedwin.models.convolution.patches import pad
 from fedwin.processor import instructions
 
 # jaxlib's versions, from this one on and before that one, whose custom call was tried.
-TRIED = (0, 8, 1), (0, 13)
+TRIED = (0, 8, 1), (0, 12, 1)
 # Multiply-adds; a call costs some 30 us, in which XLA does smaller convolutions itself.
 LEAST_WORK = 4_000_000
 # Networks for tiny images do without, however many these are: that their program is kept between starts is worth more.
@@ -63,7 +63,7 @@ def suits(images: int, channels: tuple[int, int], g: Geometry, dtype) -> bool:
     """
     dense = all(step == 1 for step in (*g.inside, *g.dilation)) and not crops(g.padding)
     each = math.prod(g.out) * math.prod(g.window) * math.prod(channels)
-    worth = each >= LEAST_WORK_PER_IMAGE and images * each >= LEAST_WORK
+    worth = min(g.out) > 0 and each >= LEAST_WORK_PER_IMAGE and images * each >= LEAST_WORK
     return dtype == jnp.float32 and len(g.window) == 2 and dense and worth
 
 
