@@ -51,7 +51,9 @@ def both(case):
     )
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith("as AlexNet")) for name in CASES]
+)
 def test_convolution_equals_lax(name):
     ours, theirs = both(CASES[name])
     x, w = arrays(CASES[name]["x"], CASES[name]["w"])
@@ -92,7 +94,7 @@ def test_convolution_under_vmap(name, axes):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["valid", "wide input"])
+@pytest.mark.parametrize("name", ["valid", pytest.param("wide input", marks=pytest.mark.slow)])
 def test_second_derivatives(name):
     ours, theirs = both(CASES[name])
     x, w = arrays(CASES[name]["x"], CASES[name]["w"])

@@ -22,6 +22,8 @@ CASES = {
     "stride over the edge": ((7, 6, 8, 1), (2, 2, 3), (3, 3), NONE),
     "padding wider than the window": ((2, 5, 5, 2), (3, 3, 3), (1, 1), ((3, 3), (4, 0))),
 }
+QUICK = ("uneven, stride 2", "one image, one channel", "padding wider than the window")
+EACH = [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in CASES]
 
 
 def problem(name):
@@ -34,7 +36,7 @@ def problem(name):
 
 
 @needs_onednn
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EACH)
 def test_values_and_derivatives_equal_products_of_patches(name):
     g, x, kernel, dy = problem(name)
     faces = (
@@ -48,7 +50,7 @@ def test_values_and_derivatives_equal_products_of_patches(name):
             np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=5e-5)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EACH)
 def test_the_gradient_of_the_image_is_the_transpose(name, monkeypatch):
     """<y(x, K), dy> = <x, dx>, without oneDNN, too; XLA is wrong about padding that cuts off (jaxlib 0.10)."""
     monkeypatch.setenv(onednn.SWITCH, "off")
