@@ -52,7 +52,9 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
         x, padding, inside = pad(x, padding, tuple(i - 1 for i in inside)), ((0, 0),) * len(padding), (1,) * len(inside)
     g = Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
     patch_bytes = len(x) * math.prod(g.out) * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
-    narrow = x.shape[-1] < by_blocks.FEW_CHANNELS and patch_bytes < FEW_BYTES and not _by_onednn(x, kernel, g)
+    narrow = (
+        x.shape[-1] < by_blocks.FEW_CHANNELS and patch_bytes < FEW_BYTES and not _by_onednn(x, kernel.shape[-2:], g)
+    )
     if len(g.window) != 2 or math.prod(g.window) == 1:
         return _plain_values(x, kernel, g)
     bound = lambda x, kernel: _values.bind(x, kernel, geometry=g)
@@ -100,13 +102,13 @@ _lax_of_kernel = functools.partial(_transposed_to_kernel, _lax_values)
 # -------------------------------------------------------------------------------------------- one kernel, a CPU
 
 
-def _by_onednn(x, kernel, g: Geometry) -> bool:
-    """Whether oneDNN convolves x, or its cotangent of the same number of images, with the kernel."""
-    return onednn.at_hand() and onednn.suits(len(x), kernel.shape[-2:], g, x.dtype)
+def _by_onednn(images, channels: tuple[int, int], g: Geometry) -> bool:
+    """Whether oneDNN computes a face; `images` are x or dy, `channels` those of both."""
+    return onednn.suits(len(images), channels, g, images.dtype) and onednn.at_hand()
 
 
 def _fast_values(x, kernel, g: Geometry):
-    if _by_onednn(x, kernel, g):
+    if _by_onednn(x, kernel.shape[-2:], g):
         return onednn.values(x, kernel, g)
     if by_blocks.is_wide(kernel, g):
         return by_blocks.values(x, kernel, g)
@@ -115,16 +117,11 @@ def _fast_values(x, kernel, g: Geometry):
 
 def _fast_of_input(dy, kernel, g: Geometry):
     """The cotangent, spread out by the strides, convolved with the kernel turned around."""
-    if _by_onednn(dy, kernel, g):
+    if _by_onednn(dy, kernel.shape[-2:], g):
         return onednn.of_input(dy, kernel, g)
     if by_blocks.is_wide(kernel, g):
         return by_blocks.of_input(dy, kernel, g)
-    padding = []
-    for n, out, k, s, a, d, (low, _) in zip(
-        g.image, dy.shape[1:-1], g.window, g.strides, g.inside, g.dilation, g.padding, strict=True
-    ):
-        span = (k - 1) * d
-        padding.append((span - low, low + (n - 1) * a - (out - 1) * s))
+    padding = g.turned_padding
     if crops(padding):
         return _plain_of_input(dy, kernel, g)
     turned = kernel[::-1, ::-1].swapaxes(-1, -2)
@@ -132,7 +129,7 @@ def _fast_of_input(dy, kernel, g: Geometry):
 
 
 def _fast_of_kernel(x, dy, g: Geometry):
-    if onednn.at_hand() and onednn.suits(len(x), (x.shape[-1], dy.shape[-1]), g, x.dtype):
+    if _by_onednn(x, (x.shape[-1], dy.shape[-1]), g):
         return onednn.of_kernel(x, dy, g)
     return by_blocks.of_kernel(x, dy, g)
 

@@ -38,3 +38,13 @@ class Geometry(NamedTuple):
                 self.image, self.window, self.strides, self.padding, self.inside, self.dilation, strict=True
             )
         )
+
+    @property
+    def turned_padding(self) -> tuple:
+        """(low, high) of the cotangent, spread out by the strides, under the kernel turned around: that gives dx."""
+        return tuple(
+            ((k - 1) * d - low, low + (n - 1) * a - (out - 1) * s)
+            for n, out, k, s, a, d, (low, _) in zip(
+                self.image, self.out, self.window, self.strides, self.inside, self.dilation, self.padding, strict=True
+            )
+        )

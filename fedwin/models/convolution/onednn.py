@@ -49,7 +49,9 @@ def brought_along() -> bool:
 
 def at_hand() -> bool:
     """Whether a program that is being traced now may call oneDNN."""
-    return brought_along() and os.environ.get(SWITCH) != "off" and keeping.may_be_unkept()
+    asked = brought_along() and os.environ.get(SWITCH) != "off" and keeping.may_be_unkept()
+    # What is for a CPU is traced for accelerators, too, whose programs are to be kept.
+    return asked and jax.default_backend() == "cpu"
 
 
 def suits(images: int, channels: tuple[int, int], g: Geometry, dtype) -> bool:
@@ -97,11 +99,9 @@ def values(x, kernel, g: Geometry):
 
 def of_input(dy, kernel, g: Geometry):
     """The cotangent, spread out by the strides, convolved with the kernel turned around."""
-    edges = []
-    for n, out, k, s, (low, _) in zip(g.image, g.out, g.window, g.strides, g.padding, strict=True):
-        edges.append((k - 1 - low, low + n - 1 - (out - 1) * s))
+    edges = g.turned_padding
     if max(g.strides) > 1 or crops(edges):
-        dy, edges = pad(dy, edges, tuple(s - 1 for s in g.strides)), [(0, 0)] * 2
+        dy, edges = pad(dy, edges, tuple(s - 1 for s in g.strides)), ((0, 0), (0, 0))
     return _call(dy, kernel[::-1, ::-1], "HWOI", (len(dy), *g.image, kernel.shape[-2]), edges)
 
 

@@ -100,6 +100,14 @@ def test_calls_are_made_where_the_program_need_not_be_kept_and_nobody_said_no(mo
         assert "onednn" not in lowered()
 
 
+@needs_onednn
+def test_programs_of_an_accelerator_are_kept(monkeypatch):
+    with keeping.unkept():
+        assert onednn.at_hand()
+        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+        assert not onednn.at_hand()
+
+
 @pytest.mark.parametrize(
     "change",
     [
