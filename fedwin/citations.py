@@ -2,13 +2,13 @@
 
 from fedwin.algorithms import ALGORITHMS
 from fedwin.augment import AUGMENTATIONS
-from fedwin.choices import as_choice
 from fedwin.data import DATASETS, PARTITIONS
 from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.models import MODELS
 from fedwin.observers import OBSERVERS
 from fedwin.registry import Choice, Entry, Registry, nearest
+from fedwin.registry.choices import as_choice
 from fedwin.runs.config import Config
 from fedwin.wrappers import WRAPPERS
 

@@ -1,23 +1,114 @@
-"""The vocabulary: what one client sees, what it returns, and what an algorithm is.
+"""Functions whose last argument, a PRNG key, their author may leave out."""
 
-One round of every algorithm reads
-
-    down = broadcast(params, state)                what a client may see, and nothing else
-    u_i  = client(down, client_i)  for i in cohort
-    params, state = server(params, state, sum_i u_i.message, round)
-
-Everything is a pure function of pytrees; the engine decides how the cohort is mapped.
-"""
-
+import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from fedwin.errors import UserError
-from fedwin.keys import taking_key
-from fedwin.means import Mean, MeanStep, OfStep, mean, mean_step, mean_step_of, with_mean_step
+from fedwin import tree
+from fedwin.errors import UserError, deprecated
+
+
+@dataclasses.dataclass(frozen=True)
+class WithoutKey:
+    """A function that does not ask for the key, which is called with one as its last argument."""
+
+    function: Callable
+
+    def __call__(self, *args):
+        return self.function(*args[:-1])
+
+
+def taking_key(function: Callable, count: int) -> Callable:
+    """Returns a function of `count` arguments, the last of them a key; `function` may take one less.
+
+    What cannot tell its parameters is taken to want no key.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return WithoutKey(function)
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    asks = sum(p.default is p.empty for p in positional) >= count
+    return function if asks else WithoutKey(function)
+
+
+PyTree = Any
+
+
+class Mean(NamedTuple):
+    """A weighted mean before the division: a sum that carries its weight, so that sums of it are sums.
+
+        value = sum_i w_i x_i / sum_i w_i
+
+    Attributes:
+      total: sum of w_i x_i.
+      weight: sum of w_i, [].
+    """
+
+    total: PyTree
+    weight: jax.Array
+
+    @property
+    def value(self) -> PyTree:
+        return tree.map(lambda x: x / self.weight.astype(x.dtype), self.total)
+
+
+def mean(values: PyTree, weight) -> Mean:
+    """Returns values as one client's part of a weighted mean.
+
+    Args:
+      values: x_i.
+      weight: w_i, [].
+    """
+    return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), values), jnp.asarray(weight, float))
+
+
+class MeanStep(Mean):
+    """A Mean of the clients' steps y_i - x from the server model: what wrappers bound or average, under any key."""
+
+    __slots__ = ()
+
+
+class DerivedFromStep(NamedTuple):
+    """A part of a message that follows from the client's step y_i - x alone, such as a plain sum of steps or of signs.
+
+    A wrapper that bounds the step has bounded it, too; whatever else is in a message may hold anything.
+
+    Attributes:
+      value: the part.
+    """
+
+    value: PyTree
+
+
+def mean_step(step: PyTree, weight) -> MeanStep:
+    """Returns a client's step as its part of the cohort's mean step.
+
+    Args:
+      step: y_i - x.
+      weight: w_i, [].
+    """
+    return MeanStep(*mean(step, weight))
+
+
+def _is_mean_step(x) -> bool:
+    return isinstance(x, MeanStep)
+
+
+def mean_step_of(message: PyTree) -> MeanStep | None:
+    """Returns the one mean step in a message, or None where there is none or more than one."""
+    found = [x for x in jax.tree.leaves(message, is_leaf=_is_mean_step) if _is_mean_step(x)]
+    return found[0] if len(found) == 1 else None
+
+
+def with_mean_step(message: PyTree, step: Mean) -> PyTree:
+    """Returns the message with its mean step replaced."""
+    return jax.tree.map(lambda x: MeanStep(*step) if _is_mean_step(x) else x, message, is_leaf=_is_mean_step)
+
 
 __all__ = [
     "Algorithm",
@@ -25,7 +116,7 @@ __all__ = [
     "Mean",
     "MeanStep",
     "Observer",
-    "OfStep",
+    "DerivedFromStep",
     "Phase",
     "PyTree",
     "Setting",
@@ -36,12 +127,10 @@ __all__ = [
     "mean",
     "mean_step",
     "mean_step_of",
-    "nothing_fades",
+    "nothing_resettable",
     "weight",
     "with_mean_step",
 ]
-
-PyTree = Any
 
 
 class Variables(NamedTuple):
@@ -124,8 +213,8 @@ class Phase(NamedTuple):
     wire: Callable = all_on_the_wire
 
 
-def nothing_fades(node) -> bool:
-    """The default of Algorithm.fades."""
+def nothing_resettable(node) -> bool:
+    """Returns False: the default of Algorithm.resettable."""
     return False
 
 
@@ -138,7 +227,7 @@ class Algorithm(NamedTuple):
       client_init: (initial params, id, key) -> row of the client table; () for stateless clients.
       eval_model: (Variables, state) -> Variables that are evaluated, observed and released.
       weighting: 'samples' (p_i = N_i / sum N) or 'uniform' (p_i = 1 / |S|).
-      fades: node of the server state -> whether it is made of moments that forget (Adam's), which may be reset.
+      resettable: node of the server state -> whether it holds decaying moments (Adam's), which wrappers may reset.
     """
 
     init: Callable
@@ -146,7 +235,13 @@ class Algorithm(NamedTuple):
     client_init: Callable
     eval_model: Callable
     weighting: str = "samples"
-    fades: Callable[[Any], bool] = nothing_fades
+    resettable: Callable[[Any], bool] = nothing_resettable
+
+    @property
+    def fades(self) -> Callable[[Any], bool]:
+        """Deprecated name of `resettable`."""
+        deprecated("core.Algorithm.fades", "core.Algorithm.resettable")
+        return self.resettable
 
 
 class Observer(NamedTuple):
@@ -223,7 +318,8 @@ def algorithm(
     eval_model=lambda model, state: model,
     weighting="samples",
     wire=all_on_the_wire,
-    fades=nothing_fades,
+    resettable=nothing_resettable,
+    fades=None,
 ) -> Algorithm:
     """Builds a one-phase algorithm; the defaults are FedAvg's (broadcast params, no state).
 
@@ -239,7 +335,21 @@ def algorithm(
       eval_model: (Variables, state) -> Variables that are evaluated, observed and released.
       weighting: 'samples' or 'uniform'.
       wire: (down, message) -> (down, up), what the protocol really transmits.
-      fades: node of the server state -> whether it is made of moments that forget.
+      resettable: node of the server state -> whether it holds decaying moments, which wrappers may reset.
+      fades: deprecated name of `resettable`.
     """
+    if fades is not None:
+        deprecated("core.algorithm(fades=...)", "core.algorithm(resettable=...)")
+        resettable = fades
     phase = Phase(broadcast, client, server, wire)
-    return Algorithm(taking_key(init, 2), (phase,), taking_key(client_init, 3), eval_model, weighting, fades)
+    return Algorithm(taking_key(init, 2), (phase,), taking_key(client_init, 3), eval_model, weighting, resettable)
+
+
+_RENAMED = {"OfStep": "DerivedFromStep", "nothing_fades": "nothing_resettable"}
+
+
+def __getattr__(name: str):
+    if name in _RENAMED:
+        deprecated(f"core.{name}", f"core.{_RENAMED[name]}")
+        return globals()[_RENAMED[name]]
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

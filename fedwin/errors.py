@@ -2,6 +2,7 @@
 
 import contextlib
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 
 
@@ -44,3 +45,15 @@ def running(function: Callable, what: str) -> Iterator[None]:
         if function.__module__.startswith("fedwin."):
             raise
         raise UserError(f"{what}: {fault(error)}") from error
+
+
+def deprecated(old: str, new: str, until: str = "0.3", stacklevel: int = 3) -> None:
+    """Warns that a public name has changed.
+
+    Args:
+      old: the name as it was used.
+      new: what to write instead.
+      until: version that no longer accepts the old name.
+      stacklevel: frames between the user's line and this function.
+    """
+    warnings.warn(f"{old} is deprecated until fedwin {until}; use {new}.", DeprecationWarning, stacklevel=stacklevel)

@@ -3,10 +3,9 @@
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
-from fedwin import checks
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.registry import Registry
+from fedwin.registry import Registry, checks
 
 LOSSES = Registry("loss")
 

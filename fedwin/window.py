@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedwin import ring as rings
+from fedwin import ring_buffer as rings
 from fedwin.errors import UserError
 
 # Vectors are padded to a multiple of this, so that a ring divides evenly over the devices of a mesh.

@@ -5,7 +5,7 @@ import platform
 
 import pytest
 
-from fedwin.processor import instructions
+from fedwin.models.convolution.processor import instructions
 
 LISTED = pathlib.Path("/proc/cpuinfo")
 

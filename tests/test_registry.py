@@ -1,9 +1,9 @@
 import pytest
 
-from fedwin.choices import Choice, literal, parse
 from fedwin.errors import UserError
-from fedwin.papers import Paper
 from fedwin.registry import Registry
+from fedwin.registry.choices import Choice, literal, parse
+from fedwin.registry.papers import Paper
 
 
 def make():

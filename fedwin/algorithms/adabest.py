@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from fedwin import checks, core, local, tree
-from fedwin.algorithms import parts
+from fedwin import core, local, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
+from fedwin.registry import checks
 
 
 class State(NamedTuple):
@@ -56,7 +57,7 @@ def adabest(setting, solve, *, mu=0.02, beta=0.8, server_lr=1.0, weighting="samp
 
     Source: https://arxiv.org/abs/2204.13170.
     """
-    parts.check("adabest", server_lr, weighting)
+    common.check("adabest", server_lr, weighting)
     checks.number("adabest", 0, mu=mu)
     checks.number("adabest", 0, 1, beta=beta)
     checks.one_of("adabest", "eval_model", eval_model, ("server", "average"))

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from fedwin import checks, core, tree
-from fedwin.algorithms import parts
+from fedwin import core, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry import checks
 
 
 class Moments(NamedTuple):
@@ -67,11 +68,11 @@ def server_step(second_moment, server_lr, b1, tau, v0=0.0):
 
 
 def _adaptive(name, second_moment, solve, server_lr, b1, tau, v0, weighting, fades=is_moments):
-    parts.check(name, server_lr, weighting)
+    common.check(name, server_lr, weighting)
     checks.number(name, 0, 1, open_most=True, b1=b1)
     checks.number(name, 0, tau=tau, v0=v0)
     init, server = server_step(second_moment, server_lr, b1, tau, v0)
-    return core.algorithm(parts.send_step(solve, weighting), server, init=init, weighting=weighting, fades=fades)
+    return core.algorithm(common.send_step(solve, weighting), server, init=init, weighting=weighting, fades=fades)
 
 
 @ALGORITHMS.register(
@@ -149,4 +150,6 @@ def fedadagrad(setting, solve, *, server_lr=0.1, b1=0.0, tau=1e-9, v0=0.0, weigh
 
     Source: https://arxiv.org/abs/2003.00295.
     """
-    return _adaptive("fedadagrad", adagrad_moment, solve, server_lr, b1, tau, v0, weighting, fades=core.nothing_fades)
+    return _adaptive(
+        "fedadagrad", adagrad_moment, solve, server_lr, b1, tau, v0, weighting, fades=core.nothing_resettable
+    )

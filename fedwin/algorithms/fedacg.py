@@ -11,9 +11,10 @@ Kim et al., Communication-Efficient Federated Learning with Accelerated Client G
 https://arxiv.org/abs/2201.03172.
 """
 
-from fedwin import checks, core, local, tree
-from fedwin.algorithms import parts
+from fedwin import core, local, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry import checks
 
 
 @ALGORITHMS.register(
@@ -38,7 +39,7 @@ def fedacg(setting, solve, *, lam=0.85, beta=0.01, server_lr=1.0, weighting="sam
 
     Source: https://arxiv.org/abs/2201.03172.
     """
-    parts.check("fedacg", server_lr, weighting)
+    common.check("fedacg", server_lr, weighting)
     checks.number("fedacg", 0, 1, open_most=True, lam=lam)
     checks.number("fedacg", 0, beta=beta)
 

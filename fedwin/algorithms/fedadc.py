@@ -12,9 +12,10 @@ Ozfatura et al., FedADC: Accelerated Federated Learning with Drift Control, 2021
 
 import jax.numpy as jnp
 
-from fedwin import checks, core, local, tree
-from fedwin.algorithms import parts
+from fedwin import core, local, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry import checks
 
 
 @ALGORITHMS.register(
@@ -41,13 +42,13 @@ def fedadc(setting, solve, *, beta_global=0.9, beta_local=None, server_lr=1.0, w
     Source: https://arxiv.org/abs/2012.09102.
     """
     beta_local = beta_global if beta_local is None else beta_local
-    parts.check("fedadc", server_lr, weighting)
+    common.check("fedadc", server_lr, weighting)
     checks.number("fedadc", 0, 1, beta_global=beta_global, beta_local=beta_local)
 
     def client(down, c):
         params, m = down
         y = solve(params, c, local.shift(lambda s: tree.scale(beta_local / s.steps, m)))
-        return y.update({"delta": parts.mean_step(y, params, c, weighting)})
+        return y.update({"delta": common.mean_step(y, params, c, weighting)})
 
     def server(params, m, total, round):
         lr = solve.rate(round)

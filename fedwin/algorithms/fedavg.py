@@ -8,7 +8,7 @@ https://arxiv.org/abs/1602.05629.
 """
 
 from fedwin import core
-from fedwin.algorithms import parts
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
 
 
@@ -30,5 +30,5 @@ def fedavg(setting, solve, *, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/1602.05629.
     """
-    parts.check("fedavg", server_lr, weighting)
-    return core.algorithm(parts.send_step(solve, weighting), parts.add_step(server_lr), weighting=weighting)
+    common.check("fedavg", server_lr, weighting)
+    return core.algorithm(common.send_step(solve, weighting), common.add_step(server_lr), weighting=weighting)

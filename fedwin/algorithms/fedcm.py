@@ -11,9 +11,10 @@ Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021, https://a
 
 import jax.numpy as jnp
 
-from fedwin import checks, core, local, tree
-from fedwin.algorithms import parts
+from fedwin import core, local, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry import checks
 
 
 def client_momentum(alpha, d):
@@ -52,13 +53,13 @@ def fedcm(setting, solve, *, alpha=0.1, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/2106.10874.
     """
-    parts.check("fedcm", server_lr, weighting)
+    common.check("fedcm", server_lr, weighting)
     checks.number("fedcm", 0, 1, open_least=True, alpha=alpha)
 
     def client(down, c):
         params, d = down
         y = solve(params, c, client_momentum(alpha, d))
-        return y.update({"delta": parts.mean_step(y, params, c, weighting)})
+        return y.update({"delta": common.mean_step(y, params, c, weighting)})
 
     def server(params, d, total, round):
         delta = total["delta"].value  # = -Delta

@@ -12,10 +12,11 @@ Acar et al., Federated Learning Based on Dynamic Regularization, 2021, https://a
 
 from typing import Any, NamedTuple
 
-from fedwin import checks, core, local, tree
-from fedwin.algorithms import parts
+from fedwin import core, local, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
+from fedwin.registry import checks
 
 
 class State(NamedTuple):
@@ -50,7 +51,7 @@ def feddyn(
 
     Source: https://arxiv.org/abs/2111.04263.
     """
-    parts.check("feddyn", server_lr, weighting)
+    common.check("feddyn", server_lr, weighting)
     checks.number("feddyn", 0, alpha=alpha)
     checks.one_of("feddyn", "eval_model", eval_model, ("server", "average"))
     checks.one_of("feddyn", "client_alpha", client_alpha, ("common", "by_size"))
@@ -60,7 +61,7 @@ def feddyn(
         a = alpha if client_alpha == "common" else alpha / (setting.num_clients * c.weight)
         y = solve(params, c, local.proximal(a, inner=local.shift(tree.scale(a, c.state))))
         delta = tree.sub(y.params, params)
-        message = {"delta": core.mean_step(delta, core.weight(c, weighting)), "moved": core.OfStep(delta)}
+        message = {"delta": core.mean_step(delta, core.weight(c, weighting)), "moved": core.DerivedFromStep(delta)}
         return y.update(message, state=tree.add(c.state, delta))
 
     def server(params, state, total, round):

@@ -18,11 +18,12 @@ import dataclasses
 
 import optax
 
-from fedwin import checks, core
-from fedwin.algorithms import parts
+from fedwin import core
+from fedwin.algorithms import common
 from fedwin.algorithms.anchors import Anchoring
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
+from fedwin.registry import checks
 from fedwin.schedules import first_round
 
 
@@ -64,7 +65,7 @@ def fedfa(
 
     Source: https://arxiv.org/abs/2211.09299.
     """
-    parts.check("fedfa", server_lr, weighting)
+    common.check("fedfa", server_lr, weighting)
     checks.number("fedfa", 0, lam=lam, calibrate_lr=calibrate_lr, anchor_from=anchor_from)
     if calibrate_from is not None:
         checks.number("fedfa", 0, calibrate_from=calibrate_from)
@@ -79,7 +80,7 @@ def fedfa(
     anchoring = Anchoring(setting.model, lam, beta, divide, anchors_start, calibration_start, adam)
 
     def server(params, anchors, total, round):
-        return parts.moved(params, total, server_lr), total["anchors"].value
+        return common.moved(params, total, server_lr), total["anchors"].value
 
     return core.algorithm(
         _client(solve, anchoring, weighting),
@@ -101,7 +102,7 @@ def _client(solve, anchoring: Anchoring, weighting: str):
         carry, on_step = anchoring.begin(params, anchors), anchoring.on_step(anchors, c)
         y = solve_anchored(params, c, carry=carry, on_step=on_step)
         message = {
-            "delta": parts.mean_step(y, params, c, weighting),
+            "delta": common.mean_step(y, params, c, weighting),
             "anchors": core.mean(y.carry.anchors, core.weight(c, weighting)),
         }
         return y.update(message)

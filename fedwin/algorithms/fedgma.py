@@ -13,9 +13,10 @@ Tenison et al., Gradient Masked Averaging for Federated Learning, 2022, https://
 
 import jax.numpy as jnp
 
-from fedwin import checks, core, local, tree
-from fedwin.algorithms import parts
+from fedwin import core, local, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry import checks
 
 # The default threshold of every mode.
 THRESHOLDS = {"soft": 0.4, "hard": 0.4, "extra_step": 0.8}
@@ -52,7 +53,7 @@ def fedgma(setting, solve, *, threshold=None, mode="soft", extra_lr=1e-4, server
 
     Source: https://arxiv.org/abs/2201.11986.
     """
-    parts.check("fedgma", server_lr, weighting)
+    common.check("fedgma", server_lr, weighting)
     checks.one_of("fedgma", "mode", mode, tuple(THRESHOLDS))
     threshold = THRESHOLDS[mode] if threshold is None else threshold
     checks.number("fedgma", 0, 1, threshold=threshold)
@@ -66,7 +67,7 @@ def fedgma(setting, solve, *, threshold=None, mode="soft", extra_lr=1e-4, server
             sums["up"] = tree.map(lambda d: jnp.maximum(d, 0), delta)
             sums["down"] = tree.map(lambda d: jnp.minimum(d, 0), delta)
             sums["moving"] = tree.map(lambda d: jnp.abs(jnp.sign(d)), delta)
-        return y.update({"delta": core.mean_step(delta, core.weight(c, weighting)), "sums": core.OfStep(sums)})
+        return y.update({"delta": core.mean_step(delta, core.weight(c, weighting)), "sums": core.DerivedFromStep(sums)})
 
     def masked(params, total):
         sums = total["sums"].value

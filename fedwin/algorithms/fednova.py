@@ -16,10 +16,11 @@ https://arxiv.org/abs/2007.07481.
 
 import jax.numpy as jnp
 
-from fedwin import checks, core, local, tree
-from fedwin.algorithms import parts
+from fedwin import core, local, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
+from fedwin.registry import checks
 
 
 def is_sgd(optimizer) -> bool:
@@ -78,7 +79,7 @@ def fednova(setting, solve, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="sa
 
     Source: https://arxiv.org/abs/2007.07481.
     """
-    parts.check("fednova", server_lr, weighting)
+    common.check("fednova", server_lr, weighting)
     checks.number("fednova", 0, mu=mu)
     checks.one_of("fednova", "tau_eff", tau_eff, ("a", "steps"))
     if not is_sgd(solve.optimizer):

@@ -12,10 +12,11 @@ https://arxiv.org/abs/1909.06335.
 
 import optax
 
-from fedwin import checks, core, tree
-from fedwin.algorithms import parts
+from fedwin import core, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.adaptive import adagrad_moment, adam_moment, is_moments, server_step, yogi_moment
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry import checks
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "yogi", "adagrad")
 
@@ -36,7 +37,7 @@ def _named(optimizer: str, server_lr, momentum, nesterov, b1, b2, eps, bias_corr
     eps = {"adagrad": 0.01}.get(optimizer, 0.1) if eps is None else eps
     if optimizer == "adagrad":
         # Not optax's, whose eps is inside the root and whose v starts at 0.1.
-        return server_step(adagrad_moment, server_lr, 0.0, eps), core.nothing_fades
+        return server_step(adagrad_moment, server_lr, 0.0, eps), core.nothing_resettable
     if optimizer in ("adam", "yogi") and not bias_correction:
         moment = adam_moment if optimizer == "adam" else yogi_moment
         return server_step(moment(b2), server_lr, b1, eps), is_moments
@@ -104,7 +105,7 @@ def fedopt(
 
     Source: https://arxiv.org/abs/2003.00295.
     """
-    parts.check("fedopt", server_lr, weighting)
+    common.check("fedopt", server_lr, weighting)
     checks.number("fedopt", 0, 1, open_most=True, momentum=momentum, b1=b1, b2=b2)
     checks.flag("fedopt", nesterov=nesterov, bias_correction=bias_correction)
     if eps is not None:
@@ -114,7 +115,7 @@ def fedopt(
     else:
         checks.one_of("fedopt", "optimizer", optimizer, OPTIMIZERS)
         (init, server), fades = _named(optimizer, server_lr, momentum, nesterov, b1, b2, eps, bias_correction)
-    return core.algorithm(parts.send_step(solve, weighting), server, init=init, weighting=weighting, fades=fades)
+    return core.algorithm(common.send_step(solve, weighting), server, init=init, weighting=weighting, fades=fades)
 
 
 @ALGORITHMS.register(
@@ -140,7 +141,7 @@ def fedavgm(setting, solve, *, beta=0.9, server_lr=1.0, nesterov=False, weightin
 
     Source: https://arxiv.org/abs/1909.06335.
     """
-    parts.check("fedavgm", server_lr, weighting)
+    common.check("fedavgm", server_lr, weighting)
     checks.number("fedavgm", 0, 1, open_most=True, beta=beta)
     checks.flag("fedavgm", nesterov=nesterov)
 
@@ -149,4 +150,4 @@ def fedavgm(setting, solve, *, beta=0.9, server_lr=1.0, nesterov=False, weightin
         v = tree.axpy(beta, v, delta)
         return tree.axpy(server_lr, tree.axpy(beta, v, delta) if nesterov else v, params), v
 
-    return core.algorithm(parts.send_step(solve, weighting), server, init=tree.zeros_like, weighting=weighting)
+    return core.algorithm(common.send_step(solve, weighting), server, init=tree.zeros_like, weighting=weighting)

@@ -8,9 +8,10 @@ The factor of the pull is mu, as in the paper; some code bases use mu/2.
 Li et al., Federated Optimization in Heterogeneous Networks, 2020, https://arxiv.org/abs/1812.06127.
 """
 
-from fedwin import checks, core, local
-from fedwin.algorithms import parts
+from fedwin import core, local
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry import checks
 
 
 @ALGORITHMS.register(
@@ -35,7 +36,7 @@ def fedprox(setting, solve, *, mu=0.01, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/1812.06127.
     """
-    parts.check("fedprox", server_lr, weighting)
+    common.check("fedprox", server_lr, weighting)
     checks.number("fedprox", 0, mu=mu)
-    client = parts.send_step(solve, weighting, local.proximal(mu))
-    return core.algorithm(client, parts.add_step(server_lr), weighting=weighting)
+    client = common.send_step(solve, weighting, local.proximal(mu))
+    return core.algorithm(client, common.add_step(server_lr), weighting=weighting)

@@ -15,9 +15,10 @@ https://arxiv.org/abs/2206.02618.
 import jax
 import jax.numpy as jnp
 
-from fedwin import checks, core, local, tree
-from fedwin.algorithms import parts
+from fedwin import core, local, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry import checks
 
 # Last part of a parameter's path, in flax and in haiku.
 BIASES = ("bias", "b", "offset")
@@ -67,10 +68,10 @@ def fedsam(setting, solve, *, rho=0.1, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/2203.11834.
     """
-    parts.check("fedsam", server_lr, weighting)
+    common.check("fedsam", server_lr, weighting)
     checks.number("fedsam", 0, rho=rho)
-    client = parts.send_step(solve, weighting, sharpness_aware(rho))
-    return core.algorithm(client, parts.add_step(server_lr), weighting=weighting)
+    client = common.send_step(solve, weighting, sharpness_aware(rho))
+    return core.algorithm(client, common.add_step(server_lr), weighting=weighting)
 
 
 @ALGORITHMS.register(
@@ -95,7 +96,7 @@ def fedasam(setting, solve, *, rho=0.7, eta=0.2, server_lr=1.0, weighting="sampl
 
     Source: https://arxiv.org/abs/2203.11834.
     """
-    parts.check("fedasam", server_lr, weighting)
+    common.check("fedasam", server_lr, weighting)
     checks.number("fedasam", 0, rho=rho, eta=eta)
-    client = parts.send_step(solve, weighting, sharpness_aware(rho, eta))
-    return core.algorithm(client, parts.add_step(server_lr), weighting=weighting)
+    client = common.send_step(solve, weighting, sharpness_aware(rho, eta))
+    return core.algorithm(client, common.add_step(server_lr), weighting=weighting)

@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedwin import checks, core, rules, tree, window
-from fedwin.algorithms import parts
+from fedwin import core, rules, tree, window
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
+from fedwin.registry import checks
 
 FIRST = ("unset", "shared", "random", "pretrained")
 
@@ -34,7 +35,7 @@ FIRST = ("unset", "shared", "random", "pretrained")
     paper="zaccone2023communication",
     instances=("ghb:tau=2,beta=0.5", "ghb:beta=0.5,nesterov=true"),
     degenerate={"beta": 0},
-    spans="tau",
+    warmup_horizon="tau",
     down="2",
     up="1",
     reported="1.5x",
@@ -59,7 +60,7 @@ def ghb(setting, solve, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, we
         tau = max(1, round(1 / setting.participation))
         # A line longer than the run would never be read: what it holds then is of no use.
         tau = min(tau, setting.most_rounds or tau)
-    parts.check("ghb", server_lr, weighting)
+    common.check("ghb", server_lr, weighting)
     checks.number("ghb", 0, beta=beta)
     checks.flag("ghb", nesterov=nesterov)
     window.check_size("ghb: tau", tau)
@@ -76,12 +77,12 @@ def ghb(setting, solve, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, we
     def client(down, c):
         params, momentum = down
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta / s.steps, momentum), nesterov))
-        return y.update({"delta": parts.mean_step(y, params, c, weighting)})
+        return y.update({"delta": common.mean_step(y, params, c, weighting)})
 
     def server(params, line, total, round):
         # The line stores the models that rounds started from.
         line = window.shift(line, window.flat(params).pack(params))
-        return parts.add_step(server_lr)(params, line, total, round)
+        return common.add_step(server_lr)(params, line, total, round)
 
     return core.algorithm(client, server, broadcast=broadcast, init=init, weighting=weighting)
 
@@ -109,7 +110,7 @@ def first_anchor(setting, first):
 
 
 def _check(name, beta, first, nesterov, server_lr, weighting):
-    parts.check(name, server_lr, weighting)
+    common.check(name, server_lr, weighting)
     checks.number(name, 0, beta=beta)
     checks.flag(name, nesterov=nesterov)
     checks.one_of(name, "first", first, FIRST)
@@ -155,11 +156,11 @@ def local_ghb(
             # A given anchor has no age: the first participation has C, as FedHBM's has.
             factor = jnp.where(last >= 0, 1 / (c.round - last).astype(float), factor)
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
-        message = {"delta": parts.mean_step(y, params, c, weighting)}
+        message = {"delta": common.mean_step(y, params, c, weighting)}
         return y.update(message, state=Row(params, c.round))
 
     client_init = first_anchor(setting, first)
-    return core.algorithm(client, parts.add_step(server_lr), client_init=client_init, weighting=weighting)
+    return core.algorithm(client, common.add_step(server_lr), client_init=client_init, weighting=weighting)
 
 
 @ALGORITHMS.register(
@@ -198,8 +199,8 @@ def fedhbm(setting, solve, *, beta=1.0, first="unset", nesterov=False, server_lr
             return tree.scale(beta * setting.participation / s.steps, momentum)
 
         y = solve(params, c, rules.heavy_ball(move, nesterov))
-        message = {"delta": parts.mean_step(y, params, c, weighting)}
+        message = {"delta": common.mean_step(y, params, c, weighting)}
         return y.update(message, state=Row(y.params, c.round))
 
     client_init = first_anchor(setting, first)
-    return core.algorithm(client, parts.add_step(server_lr), client_init=client_init, weighting=weighting)
+    return core.algorithm(client, common.add_step(server_lr), client_init=client_init, weighting=weighting)

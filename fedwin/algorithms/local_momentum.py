@@ -13,9 +13,10 @@ import dataclasses
 
 import optax
 
-from fedwin import checks, core
-from fedwin.algorithms import parts
+from fedwin import core
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry import checks
 
 
 @ALGORITHMS.register(
@@ -42,16 +43,16 @@ def local_momentum(setting, solve, *, momentum=0.9, server_lr=1.0, weighting="sa
 
     Source: https://doi.org/10.1016/0041-5553(64)90137-5.
     """
-    parts.check("local_momentum", server_lr, weighting)
+    common.check("local_momentum", server_lr, weighting)
     checks.number("local_momentum", 0, 1, open_most=True, momentum=momentum)
     optimizer = optax.chain(optax.trace(momentum), solve.optimizer) if momentum else solve.optimizer
     solve = dataclasses.replace(solve, optimizer=optimizer)
 
     def client(params, c):
         y = solve(params, c, optimizer=c.state)
-        return y.update({"delta": parts.mean_step(y, params, c, weighting)}, state=y.optimizer)
+        return y.update({"delta": common.mean_step(y, params, c, weighting)}, state=y.optimizer)
 
     def client_init(params, id):
         return optimizer.init(params)
 
-    return core.algorithm(client, parts.add_step(server_lr), client_init=client_init, weighting=weighting)
+    return core.algorithm(client, common.add_step(server_lr), client_init=client_init, weighting=weighting)

@@ -15,9 +15,10 @@ https://arxiv.org/abs/2008.03606.
 
 from typing import Any, NamedTuple
 
-from fedwin import checks, core, rules, tree
-from fedwin.algorithms import parts
+from fedwin import core, rules, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry import checks
 
 
 class State(NamedTuple):
@@ -49,7 +50,7 @@ def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/2008.03606.
     """
-    parts.check("mime", server_lr, weighting)
+    common.check("mime", server_lr, weighting)
     checks.number("mime", 0, 1, open_most=True, beta=beta)
 
     def gradient(params, c):
@@ -62,11 +63,11 @@ def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
         params, state = down
         shift = tree.axpy(beta, state.m, state.c) if beta else state.c
         y = solve(params, c, rules.svrg(params, shift))
-        return y.update({"delta": parts.mean_step(y, params, c, weighting)})
+        return y.update({"delta": common.mean_step(y, params, c, weighting)})
 
     def server(params, state, total, round):
         m = tree.axpy(beta, state.m, state.c) if beta else ()
-        return parts.moved(params, total, server_lr), State(m, state.c)
+        return common.moved(params, total, server_lr), State(m, state.c)
 
     def init(params, key):
         zeros = tree.zeros_like(params)
@@ -110,7 +111,7 @@ def mimelite(setting, solve, *, beta=0.9, server_lr=1.0, weighting="samples"):
 
     Source: https://arxiv.org/abs/2008.03606.
     """
-    parts.check("mimelite", server_lr, weighting)
+    common.check("mimelite", server_lr, weighting)
     checks.number("mimelite", 0, 1, open_most=True, beta=beta)
 
     def client(down, c):
@@ -118,14 +119,14 @@ def mimelite(setting, solve, *, beta=0.9, server_lr=1.0, weighting="samples"):
         gradient = solve.gradient(params, c)
         y = solve(params, c, rules.shift(tree.scale(beta, state.m)))
         message = {
-            "delta": parts.mean_step(y, params, c, weighting),
+            "delta": common.mean_step(y, params, c, weighting),
             "gradient": core.mean(gradient, core.weight(c, weighting)),
         }
         return y.update(message)
 
     def server(params, state, total, round):
         m = tree.axpy(beta, state.m, total["gradient"].value)
-        return parts.moved(params, total, server_lr), State(m)
+        return common.moved(params, total, server_lr), State(m)
 
     return core.algorithm(
         client,

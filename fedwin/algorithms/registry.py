@@ -20,5 +20,5 @@ ALGORITHMS = Registry(
     server="?",
     client="?",
     degenerate=None,
-    spans="",
+    warmup_horizon="",
 )

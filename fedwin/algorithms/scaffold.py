@@ -13,9 +13,10 @@ Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Lear
 https://arxiv.org/abs/1910.06378.
 """
 
-from fedwin import checks, core, local, tree
-from fedwin.algorithms import parts
+from fedwin import core, local, tree
+from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry import checks
 
 
 @ALGORITHMS.register(
@@ -40,7 +41,7 @@ def scaffold(setting, solve, *, option="II", server_lr=1.0, weighting="samples",
 
     Source: https://arxiv.org/abs/1910.06378.
     """
-    parts.check("scaffold", server_lr, weighting)
+    common.check("scaffold", server_lr, weighting)
     checks.one_of("scaffold", "option", option, ("I", "II"))
     checks.one_of("scaffold", "control_weighting", control_weighting, ("uniform", "samples"))
 
@@ -50,13 +51,13 @@ def scaffold(setting, solve, *, option="II", server_lr=1.0, weighting="samples",
         renewed = y.grad if option == "II" else solve.gradient(params, c)
         share = 1 / setting.num_clients if control_weighting == "uniform" else c.weight
         message = {
-            "delta": parts.mean_step(y, params, c, weighting),
+            "delta": common.mean_step(y, params, c, weighting),
             "drift": tree.scale(share, tree.sub(renewed, c.state)),
         }
         return y.update(message, state=renewed)
 
     def server(params, control, total, round):
-        return parts.moved(params, total, server_lr), tree.add(control, total["drift"])
+        return common.moved(params, total, server_lr), tree.add(control, total["drift"])
 
     return core.algorithm(
         client,

@@ -7,17 +7,16 @@ inputs are; nothing takes part in training. `evaluate` is always the caller's: m
     line(first, second, lambda variables: probe({"it": variables}, test)["it"])      # {'loss': [41], 'accuracy': [41]}
 """
 
+from fedwin.analysis.batch_norm import recomputed
 from fedwin.analysis.cka import linear_cka, mean_cka
 from fedwin.analysis.curves import mean_last, round_to_round_std, rounds_to_target, speedup, traffic
-from fedwin.analysis.factors import Factors, by_ownership, client_losses, factors
+from fedwin.analysis.factors import Factors, by_ownership, client_losses, factors, locality
 from fedwin.analysis.forgetting import forgetting, mean_forgetting, per_model
+from fedwin.analysis.intervals import Interval, mean_interval, paired_interval
 from fedwin.analysis.line import line
-from fedwin.analysis.locality import locality
 from fedwin.analysis.mixtures import mixtures
 from fedwin.analysis.models import mix, vector
-from fedwin.analysis.pairs import Interval, mean_interval, paired_interval
 from fedwin.analysis.plane import Place, Plane, corners, grid, landscape, place, plane, point
-from fedwin.analysis.statistics import recomputed
 
 __all__ = [
     "Factors", "Interval", "Place", "Plane", "by_ownership", "client_losses", "corners", "factors", "forgetting",

@@ -6,8 +6,6 @@ seed)` says which client holds which examples.
 
 import warnings
 
-from fedwin import checks
-from fedwin.choices import MOST
 from fedwin.data import cache, integrity, places
 from fedwin.data.check import check
 from fedwin.data.dataset import Dataset, Examples, Partition
@@ -18,6 +16,8 @@ from fedwin.data.sources.arrays import from_arrays
 from fedwin.data.sources.fedjax_data import from_fedjax
 from fedwin.data.validation import split_validation
 from fedwin.errors import UserError
+from fedwin.registry import checks
+from fedwin.registry.choices import MOST
 
 __all__ = [
     "DATASETS",

@@ -16,7 +16,7 @@ from fedwin.engine.placement import replicated
 from fedwin.engine.rounds import Cohorts, RunState, one_round, read_out
 from fedwin.engine.sampling import check_cohort
 from fedwin.engine.strategy import Strategy
-from fedwin.keeping import unkept
+from fedwin.models.convolution.program_cache import unkept
 
 
 def _nothing(shape):

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin.residence import blocks
 from fedwin.residence.lazy import Lazy
 from fedwin.window import ALIGNMENT
@@ -60,11 +60,11 @@ def place(values, mesh, shardings=None):
     if mesh is None:
         return jax.device_put(blocks.placed(values))
     shardings = replicated(mesh) if shardings is None else shardings
-    if hosts.count() == 1 and any(isinstance(leaf, Lazy) for leaf in jax.tree.leaves(values)):
+    if multi_process.count() == 1 and any(isinstance(leaf, Lazy) for leaf in jax.tree.leaves(values)):
         values = jax.tree.map(
             lambda leaf, to: blocks.place(leaf, to) if isinstance(leaf, Lazy) else leaf, values, shardings
         )
-    return hosts.place(values, shardings)
+    return multi_process.place(values, shardings)
 
 
 def placement(run, mesh) -> Any:

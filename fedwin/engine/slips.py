@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from fedwin.core import WithoutKey
 from fedwin.errors import UserError
-from fedwin.keys import WithoutKey
 
 # Every client runs one traced program: nothing in it may depend on a value by Python's own means.
 _BY_VALUE = (

@@ -6,12 +6,12 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin import window as windows
 from fedwin.engine import placement
 from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
-from fedwin.keeping import unkept
+from fedwin.models.convolution.program_cache import unkept
 from fedwin.registry import Registry
 
 STRATEGIES = Registry("strategy")
@@ -52,7 +52,7 @@ class Strategy(NamedTuple):
 
     def table_placement(self, table):
         """Returns where the leaves of a client table are made; None: each process makes its own, to be placed."""
-        return None if self.mesh is None or hosts.count() > 1 else placement.table_placement(table, self.mesh)
+        return None if self.mesh is None or multi_process.count() > 1 else placement.table_placement(table, self.mesh)
 
     def constrain(self, run, shardings):
         """Keeps a traced RunState where `shardings` (from `placement`) put it."""
@@ -109,9 +109,9 @@ def make_mesh(devices: int | None = None):
     devices = devices or len(available)
     if devices < 0:
         raise UserError(f"strategy: devices={devices} must be at least 1, or 0 for all.")
-    if hosts.count() > 1 and devices != len(available):
+    if multi_process.count() > 1 and devices != len(available):
         raise UserError(
-            f"strategy: devices={devices}, but the {hosts.count()} processes have {len(available)} together; "
+            f"strategy: devices={devices}, but the {multi_process.count()} processes have {len(available)} together; "
             f"several processes use all of them."
         )
     if devices > len(available):

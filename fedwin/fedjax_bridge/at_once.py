@@ -13,7 +13,7 @@ from fedwin.data.store import Store
 from fedwin.engine.strategy import Strategy
 from fedwin.fedjax_bridge.capacity import Padding
 from fedwin.fedjax_bridge.rows import REPORTED, Row, Seats
-from fedwin.keeping import unkept
+from fedwin.models.convolution.program_cache import unkept
 from fedwin.residence.first_rows import row_shapes
 
 

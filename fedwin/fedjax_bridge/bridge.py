@@ -7,14 +7,13 @@ import fedjax
 import jax
 import optax
 
-from fedwin import checks
 from fedwin.core import Algorithm, Observer
 from fedwin.engine import strategy as strategies
 from fedwin.errors import UserError
 from fedwin.fedjax_bridge import building
 from fedwin.fedjax_bridge.capacity import Capacity
 from fedwin.fedjax_bridge.rounds import Rounds
-from fedwin.registry import Choice
+from fedwin.registry import Choice, checks
 
 
 def as_fedjax(

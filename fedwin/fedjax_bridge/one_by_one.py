@@ -14,7 +14,7 @@ from fedwin.engine import RunState
 from fedwin.engine.cohort import Own, Shared, work
 from fedwin.fedjax_bridge.capacity import Padding
 from fedwin.fedjax_bridge.rows import Row, Seats, no_reports
-from fedwin.keeping import unkept
+from fedwin.models.convolution.program_cache import unkept
 
 
 class Sums(NamedTuple):

@@ -2,9 +2,10 @@
 
 import jax.numpy as jnp
 
-from fedwin import checks, tree
+from fedwin import tree
 from fedwin.core import Observer, Setting
 from fedwin.observers.registry import OBSERVERS, Average
+from fedwin.registry import checks
 
 
 @OBSERVERS.register("ema", paper="polyak1992acceleration")

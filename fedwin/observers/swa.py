@@ -2,10 +2,11 @@
 
 import jax.numpy as jnp
 
-from fedwin import checks, tree
+from fedwin import tree
 from fedwin.core import Observer, Setting
 from fedwin.errors import UserError
 from fedwin.observers.registry import OBSERVERS, Average
+from fedwin.registry import checks
 from fedwin.schedules import first_round
 
 

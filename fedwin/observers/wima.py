@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 import jax
 
-from fedwin import checks, tree
+from fedwin import tree
 from fedwin import window as windows
 from fedwin.core import Observer, Setting, Variables
 from fedwin.errors import UserError
 from fedwin.observers.registry import OBSERVERS, Shared
+from fedwin.registry import checks
 
 PARTS = ("all", "classifier", "features")
 

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin.residence.addresses import distinct, places
 from fedwin.residence.first_rows import FirstRows
 from fedwin.residence.generations import FiledLeaf, Generation, layout_of
@@ -77,7 +77,7 @@ class FileRows:
     def give(self, run) -> None:
         """Starts to write the rows back after a dispatch."""
         # Views: this table is not donated, `take` puts another in its place.
-        table = jax.tree.leaves(hosts.whole(run.table))
+        table = jax.tree.leaves(multi_process.whole(run.table))
         self._lender.give(self._lent, [np.asarray(leaf)[: len(self._lent)] for leaf in table])
 
     def checkpointed(self, run):

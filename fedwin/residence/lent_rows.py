@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin.residence.addresses import distinct, places
 
 
@@ -36,7 +36,7 @@ class LentRows:
 
     def give(self, run) -> None:
         """Leaves them to their owner, and takes part where they have to be gathered."""
-        hosts.whole(run.table)
+        multi_process.whole(run.table)
 
     def checkpointed(self, run):
         """Returns the state as it is: another process saves it."""

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import hosts
-from fedwin import ring as rings
+from fedwin import multi_process
+from fedwin import ring_buffer as rings
 from fedwin.errors import UserError
 from fedwin.residence.lending import Lender
 from fedwin.residence.ring_store import FiledRing, RingMemory, copied, layout_of_ring
@@ -73,7 +73,7 @@ class BorrowedRing:
         entered = node.ring.entered
         # A view on a CPU, of an array object of its own, which remembers it and then would not be donated.
         view = jax.default_backend() == "cpu" and entered.is_fully_replicated
-        self._entered(np.asarray(entered.addressable_data(0) if view else hosts.whole(entered))[:pushed])
+        self._entered(np.asarray(entered.addressable_data(0) if view else multi_process.whole(entered))[:pushed])
         self._spare, self._written = self._written, entered
 
     def commit(self, round: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedwin import hosts, tree
+from fedwin import multi_process, tree
 from fedwin.core import Algorithm
 from fedwin.errors import UserError
 from fedwin.residence.addresses import distinct, places
@@ -163,7 +163,9 @@ class HostRows(_InMemory):
     def give(self, run) -> None:
         """Writes the rows back after a dispatch."""
         write_rows(
-            self.rows, self._lent, jax.tree.map(lambda leaf: np.array(leaf)[: len(self._lent)], hosts.whole(run.table))
+            self.rows,
+            self._lent,
+            jax.tree.map(lambda leaf: np.array(leaf)[: len(self._lent)], multi_process.whole(run.table)),
         )
 
     def _gather(self, clients: np.ndarray):

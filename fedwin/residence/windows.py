@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedwin import ring as rings
+from fedwin import ring_buffer as rings
 from fedwin import window
 from fedwin.residence.outside_ring import outside_ring
 from fedwin.residence.ring_store import FiledRing

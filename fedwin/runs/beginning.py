@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin.residence.rows import DeviceRows, holds_everyone
 from fedwin.residence.windows import table_of
 from fedwin.runs.checkpoint import from_leaves
@@ -46,17 +46,17 @@ def beginning(
     Raises:
       UserError: there are checkpoints and none can be used, or the other run does not fit.
     """
-    if hosts.count() > 1:
+    if multi_process.count() > 1:
         fresh = _whole(program, seed, rows, fresh)
-    found = hosts.agreed(lambda: _found(program, seed, rows, checkpoints, logbook, fresh, say))
-    if hosts.count() == 1:
+    found = multi_process.agreed(lambda: _found(program, seed, rows, checkpoints, logbook, fresh, say))
+    if multi_process.count() == 1:
         return found
-    about, is_fresh = hosts.said_by_first((found.about, found.fresh))
+    about, is_fresh = multi_process.said_by_first((found.about, found.fresh))
     if is_fresh:
         return found
     # Rows that are not on the devices stay with their owner.
     kept = found.run if isinstance(table_of(rows), DeviceRows) else found.run._replace(table=())
-    run = hosts.from_first(kept)
+    run = multi_process.from_first(kept)
     return Beginning(run if kept is found.run else run._replace(table=fresh.table), about, False)
 
 

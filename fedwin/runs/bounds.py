@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from fedwin.algorithms import ALGORITHMS
-from fedwin.batches import Batches
 from fedwin.errors import UserError
+from fedwin.local import Batches
 from fedwin.observers import OBSERVERS
 from fedwin.registry import Choice
 from fedwin.runs.choices import Choices
@@ -46,7 +46,7 @@ def check_training(choices: Choices, num_rounds: int) -> None:
     """Checks that whatever changes training is given once, and that it and what observes begin before the run ends.
 
     Args:
-      choices: the run's; the fact `spans` of an algorithm or wrapper names the parameter that says how many rounds it
+      choices: the run's; the fact `warmup_horizon` of an algorithm or wrapper names the parameter that says how many rounds it
         needs before it begins. (Observers' windows may be longer than the run: they are means of what there is.)
       num_rounds: T.
 
@@ -58,7 +58,7 @@ def check_training(choices: Choices, num_rounds: int) -> None:
     watching = ((OBSERVERS, choice) for choice in choices.observers)
     for registry, choice in ((ALGORITHMS, choices.algorithm), *around, *watching):
         who, params = f"{registry.kind} '{choice.name}'", registry.options(choice.name) | choice.params
-        name = registry.entries[choice.name].facts.get("spans", "")
+        name = registry.entries[choice.name].facts.get("warmup_horizon", "")
         span, start = params.get(name), params.get("start")
         if isinstance(span, int) and span >= num_rounds + (name == "window"):
             raise UserError(

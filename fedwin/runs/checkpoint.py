@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
-from fedwin import hosts, tree
+from fedwin import multi_process, tree
 from fedwin.errors import UserError
 from fedwin.residence.blocks import blocks
 from fedwin.runs.filed import has_rings, has_rows, read_on_access
@@ -114,7 +114,7 @@ class Checkpoints:
             self.directory.mkdir(parents=True, exist_ok=True)
             options = ocp.CheckpointManagerOptions(
                 preservation_policy=stays,
-                create=hosts.count() == 1,
+                create=multi_process.count() == 1,
                 cleanup_tmp_directories=True,
                 enable_async_checkpointing=False,
                 multiprocessing_options=alone(),

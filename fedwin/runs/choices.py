@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 from fedwin.algorithms import ALGORITHMS
 from fedwin.augment import AUGMENTATIONS
-from fedwin.choices import Choice
 from fedwin.data import PARTITIONS
 from fedwin.errors import UserError
 from fedwin.losses import LOSSES
 from fedwin.models import MODELS
 from fedwin.observers import OBSERVERS
+from fedwin.registry.choices import Choice
 from fedwin.runs.config import Config
 from fedwin.wrappers import WRAPPERS
 

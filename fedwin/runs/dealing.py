@@ -1,10 +1,10 @@
 """The data set of a run, dealt to clients for every seed."""
 
 from fedwin import data
-from fedwin.choices import Choice
 from fedwin.data.federation import Federation, federate
 from fedwin.engine import validation
 from fedwin.errors import UserError
+from fedwin.registry.choices import Choice
 from fedwin.runs.config import Config
 
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedwin.checks import one_of
 from fedwin.errors import UserError
+from fedwin.registry.checks import one_of
 
 # Counts live in int32 on the device.
 MOST = 2**31 - 1

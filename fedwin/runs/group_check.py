@@ -2,7 +2,7 @@
 
 import jax
 
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.examples import should_stream
@@ -17,8 +17,8 @@ def check_processes(config: Config) -> None:
     """Raises UserError where several processes would have to train several seeds at once, or strategies be timed."""
     if groups.lanes_of(config) == 1:
         return
-    if hosts.count() > 1:
-        raise _refused(config, f"works in one process, and there are {hosts.count()}", "leave it out")
+    if multi_process.count() > 1:
+        raise _refused(config, f"works in one process, and there are {multi_process.count()}", "leave it out")
     if config.strategy == "auto":
         raise _refused(config, "does not go with strategy=auto, which times one seed", "name one: --strategy=vmapped")
 

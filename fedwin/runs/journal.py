@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin.runs import interruption
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.logbook import LinesHash, Logbook
@@ -106,7 +106,7 @@ class Journal:
             return
         self.write(completed, run)
         # One of several processes ends after a dispatch, when all have agreed to: the others would lose it elsewhere.
-        if (watch := interruption.active()) is not None and hosts.count() == 1:
+        if (watch := interruption.active()) is not None and multi_process.count() == 1:
             watch.saved()
 
     def write(self, completed: int, run) -> None:
@@ -121,7 +121,7 @@ class Journal:
             "diverged_at": self.diverged_at,
             "evaluations": self._hash.value,
         }
-        self.checkpoints.save(completed, self.rows.checkpointed(hosts.whole(run)), about)
+        self.checkpoints.save(completed, self.rows.checkpointed(multi_process.whole(run)), about)
         self.rows.keep()
         self.saved_round = completed
 
@@ -139,7 +139,7 @@ class Journal:
           ended: the seed ends here because it diverged.
         """
         watch = interruption.active()
-        heard = int(hosts.numbers(0 if watch is None else watch.requested or 0).max())
+        heard = int(multi_process.numbers(0 if watch is None else watch.requested or 0).max())
         if watch is None or not heard or self.checkpoints is None:
             return
         watch.ask(heard)

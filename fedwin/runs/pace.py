@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedwin import checks, engine
+from fedwin import engine
 from fedwin.data import Dataset
 from fedwin.engine.communication import Bytes
 from fedwin.engine.evaluate import held_out
 from fedwin.engine.strategy import Strategy
+from fedwin.registry import checks
 from fedwin.runs import strategy_choice
 from fedwin.runs.build import Trial
 from fedwin.runs.checkpoint import Checkpoints

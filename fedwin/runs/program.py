@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedwin import engine, hosts, tree
+from fedwin import engine, multi_process, tree
 from fedwin.engine import evaluate, validation
 from fedwin.engine.communication import Bytes
 from fedwin.engine.placement import AXIS
@@ -146,10 +146,10 @@ class Program:
             return rows
 
         def place(ring, sharding):
-            return self.strategy.place(hosts.from_first(ring), sharding)
+            return self.strategy.place(multi_process.from_first(ring), sharding)
 
         def store(name, ring):
-            if not hosts.is_first():
+            if not multi_process.is_first():
                 return None
             if self.windows.kind == "host":
                 return RingMemory(*ring.shape, ring.dtype)
@@ -165,10 +165,10 @@ class Program:
             return DeviceRows(clients)
 
         def place(table, run):
-            table = hosts.from_first(table)
+            table = multi_process.from_first(table)
             return strategy.place(table, None if strategy.mesh is None else strategy.placement(run).table)
 
-        if not hosts.is_first():
+        if not multi_process.is_first():
             return LentRows(row_shapes(algorithm, run.params), slots, place)
         if kind == "host":
             return HostRows(algorithm, run.params, clients, slots, key, place)

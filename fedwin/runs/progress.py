@@ -5,7 +5,7 @@ import time
 
 import jax.monitoring
 
-from fedwin import hosts
+from fedwin import multi_process
 
 # Seconds that a dispatch may last on a terminal, whose bar should move, and elsewhere: a process that is told to end
 # within 30 s, as by SLURM's SIGTERM, can finish it and save.
@@ -61,7 +61,7 @@ class Pace:
         mine = 1
         if self._per_round:
             mine = max(1, min(self.most, int(PLANNED * self.patience / max(*self._per_round, 1e-9))))
-        return int(hosts.numbers(mine)[0, 0])
+        return int(multi_process.numbers(mine)[0, 0])
 
     def took(self, rounds: int, seconds: float) -> None:
         """Tells how long a dispatch took without compilation."""

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fedwin import hosts, plugins
+from fedwin import multi_process, plugins
 from fedwin.data import Dataset
 from fedwin.engine.communication import Bytes
 from fedwin.engine.evaluate import held_out
@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, model: Any = None) -> dict[str, Any]:
     """Starts the run of a Config, or resumes it, and returns its summary, which is also written to summary.json.
 
-    Of several processes (fedwin.joining) all call this with the same flags; the first one has the directory.
+    Of several processes (fedwin.multi_process) all call this with the same flags; the first one has the directory.
 
     Args:
       config: what to run.
@@ -43,29 +43,29 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
     Raises:
       UserError: anything wrong in it, before compilation.
     """
-    quiet = quiet or not hosts.is_first()
+    quiet = quiet or not multi_process.is_first()
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
     together.check_flags(config)
-    trial, directory, known, imports, bytes_per_client = hosts.agreed(lambda: checked(config, dataset, model))
+    trial, directory, known, imports, bytes_per_client = multi_process.agreed(lambda: checked(config, dataset, model))
     config = trial.config
-    test = hosts.agreed(lambda: held_out(trial.dataset, config.eval_examples))
+    test = multi_process.agreed(lambda: held_out(trial.dataset, config.eval_examples))
     with contextlib.ExitStack() as held:
-        logbook, known = hosts.agreed(lambda: _entered(config, directory, held))
+        logbook, known = multi_process.agreed(lambda: _entered(config, directory, held))
         strategy = strategy_choice.chosen(config, trial, known, say)
-        about = hosts.agreed(lambda: _settled(directory, trial, known, str(strategy), imports, say))
+        about = multi_process.agreed(lambda: _settled(directory, trial, known, str(strategy), imports, say))
         together.check_identity(about.fingerprint)
         _introduce(directory, trial, str(strategy), about.fingerprint, say)
         program = Program(trial, strategy, test, bytes_per_client)
         results = Seeds(program, directory, logbook, quiet, say).train()
-        summary = hosts.agreed(lambda: _summary(program, results, directory, about.fingerprint))
-    return hosts.said_by_first(summary)
+        summary = multi_process.agreed(lambda: _summary(program, results, directory, about.fingerprint))
+    return multi_process.said_by_first(summary)
 
 
 def _entered(
     config: Config, directory: pathlib.Path, held: contextlib.ExitStack
 ) -> tuple[Logbook | None, directories.Known | None]:
     """Opens the run's directory in the process that has it; returns its logbook and what config.json says."""
-    if not hosts.is_first():
+    if not multi_process.is_first():
         return None, None
     held.enter_context(directories.opened(directory))
     logbook = held.enter_context(contextlib.closing(Logbook(directory)))
@@ -73,7 +73,7 @@ def _entered(
 
 
 def _summary(program: Program, results: dict[int, Result], directory: pathlib.Path, fingerprint: str) -> dict[str, Any]:
-    if not hosts.is_first():
+    if not multi_process.is_first():
         return {}
     lines = read_lines(directory / "metrics.jsonl")
     summary = summarise(program.trial.config, results, lines, fingerprint, len(program.dispatch.traces))
@@ -123,22 +123,22 @@ def checked(config: Config, dataset: Dataset | None, model: Any) -> Checked:
     """
     check_objects(config, dataset, model)
     imports = plugins.load(config.imports)
-    if config.out_dir and hosts.is_first():
+    if config.out_dir and multi_process.is_first():
         check_free(config.out_dir)
     strategy_choice.check(config.strategy)
     group_check.check_processes(config)
     trial = prepare(config, dataset, model)
     config = trial.config
     directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
-    known = directories.load(config, directory) if hosts.is_first() else None
+    known = directories.load(config, directory) if multi_process.is_first() else None
     bytes_per_client = trial.rehearse()
     strategy = strategy_choice.planned(config, known)
     group_check.check(trial, strategy)
     needed = estimate(trial, strategy)
     needed.check(available())
-    if known is None and hosts.is_first():  # of a run that has begun, they are there
+    if known is None and multi_process.is_first():  # of a run that has begun, they are there
         needed.check_disk(free_disk(directory))
-    if known is None and config.fork_from and hosts.is_first():
+    if known is None and config.fork_from and multi_process.is_first():
         check_fork(trial)
     return Checked(trial, directory, known, imports, bytes_per_client)
 
@@ -149,7 +149,7 @@ def _settled(directory, trial: Trial, known, strategy: str, imports: dict[str, s
     hashes = identity.data_hashes(trial.federations)
     initial = {str(seed): taken.digest for seed, taken in trial.initial.items()}
     about = identity.identity(config, hashes, strategy, imports, initial)
-    if not hosts.is_first():
+    if not multi_process.is_first():
         return about
     if known is None:
         directories.write_config(directory, config, about, trial.dataset.verified, trial.model.name)

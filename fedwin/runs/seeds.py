@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin.runs import groups
 from fedwin.runs.beginning import beginning
 from fedwin.runs.checkpoint import Checkpoints
@@ -94,7 +94,9 @@ class Seeds:
         """
         program, trial, strategy = self.program, self.program.trial, self.program.strategy
         config, where = trial.config, self.directory / "checkpoints" / f"seed_{seed}"
-        own = Checkpoints(where, config.keep_checkpoints, config.keep_rounds) if hosts.is_first() else Elsewhere()
+        own = (
+            Checkpoints(where, config.keep_checkpoints, config.keep_rounds) if multi_process.is_first() else Elsewhere()
+        )
         checkpoints: Any = closed.enter_context(contextlib.closing(own))
         slots, kind = program.slots(schedule.longest)
         # What a checkpoint may replace is not made: one row says what all are like.

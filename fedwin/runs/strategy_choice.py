@@ -6,7 +6,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from fedwin import engine, hosts
+from fedwin import engine, multi_process
 from fedwin.engine import sampling
 from fedwin.engine.strategy import STRATEGIES, Strategy, default_name
 from fedwin.errors import UserError
@@ -42,12 +42,12 @@ def resolve(name: str, clients_per_round: int | None = None) -> Strategy:
     if name == "default":
         # A device without a client would only hold another copy of everything; but no process can be left out.
         devices = jax.device_count()
-        if hosts.count() == 1:
+        if multi_process.count() == 1:
             devices = min(devices, clients_per_round or devices)
         name = default_name(jax.default_backend(), devices)
     strategy = STRATEGIES.build(name)
-    if hosts.count() > 1 and strategy.mesh is None:
-        raise UserError(f"strategy={name} uses one device; {hosts.count()} processes need --strategy=sharded.")
+    if multi_process.count() > 1 and strategy.mesh is None:
+        raise UserError(f"strategy={name} uses one device; {multi_process.count()} processes need --strategy=sharded.")
     return strategy
 
 
@@ -55,7 +55,7 @@ def planned(config: Config, known) -> Strategy:
     """Returns what `chosen` will, without timing; for 'auto' the strategy that needs the least memory."""
     if known is not None:
         return _resumed(config, known.identity.strategy)
-    one_by_one = "chunked:k=1" if hosts.count() == 1 else "sharded:k=1"
+    one_by_one = "chunked:k=1" if multi_process.count() == 1 else "sharded:k=1"
     return resolve(one_by_one if config.strategy == "auto" else config.strategy, config.clients_per_round)
 
 
@@ -76,17 +76,17 @@ def chosen(config: Config, trial: Trial, known, say: Callable[[str], None]) -> S
       known: the contents of config.json, None for a new run, and in processes that have no run directory.
       say: prints a line.
     """
-    began = hosts.said_by_first(None if known is None else known.identity.strategy)
+    began = multi_process.said_by_first(None if known is None else known.identity.strategy)
     if began is not None:
         return _resumed(config, began)
-    name = hosts.said_by_first(fastest(trial, say)) if config.strategy == "auto" else config.strategy
+    name = multi_process.said_by_first(fastest(trial, say)) if config.strategy == "auto" else config.strategy
     return resolve(name, config.clients_per_round)
 
 
 def candidates(clients: int, devices: int) -> list[str]:
     """Returns the strategies worth timing for cohorts of so many clients."""
     names = ["chunked:k=1", "vmapped"] + [f"chunked:k={k}" for k in (4, 16) if k < clients]
-    if hosts.count() > 1:
+    if multi_process.count() > 1:
         names = []
     if devices > 1:
         names += [f"sharded:devices={devices},k=1", f"sharded:devices={devices},k=0"]

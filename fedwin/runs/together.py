@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 
@@ -18,10 +18,10 @@ PLACES = ("data_dir", "out_dir", "imports")
 
 def check_flags(config: Config) -> None:
     """Raises UserError in all processes unless all were started with the same flags; a collective."""
-    if hosts.count() == 1:
+    if multi_process.count() == 1:
         return
     mine = {name: value for name, value in dataclasses.asdict(config).items() if name not in PLACES}
-    everyone = [json.loads(text) for text in hosts.texts(json.dumps(mine, default=str))]
+    everyone = [json.loads(text) for text in multi_process.texts(json.dumps(mine, default=str))]
     for process, theirs in enumerate(everyone):
         for name, value in theirs.items():
             if value != everyone[0][name]:
@@ -33,7 +33,7 @@ def check_flags(config: Config) -> None:
 
 def check_identity(fingerprint: str) -> None:
     """Raises UserError in all processes unless all hold the same data and run the same code; a collective."""
-    everyone = hosts.texts(fingerprint)
+    everyone = multi_process.texts(fingerprint)
     for process, theirs in enumerate(everyone):
         if theirs != everyone[0]:
             raise UserError(
@@ -44,7 +44,7 @@ def check_identity(fingerprint: str) -> None:
 
 def alone() -> ocp.options.MultiprocessingOptions:
     """Returns what orbax must know where other processes compute the same run: this one reads and writes alone."""
-    if hosts.count() == 1:
+    if multi_process.count() == 1:
         return ocp.options.MultiprocessingOptions()
     me = jax.process_index()
     return ocp.options.MultiprocessingOptions(primary_host=me, active_processes={me})

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fedwin import ring as rings
+from fedwin import ring_buffer as rings
 from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES
 from fedwin.residence.windows import windows_of
 from fedwin.runs.build import Trial

@@ -14,7 +14,7 @@ from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.errors import UserError
 from fedwin.testing.families import classification
 from fedwin.testing.problems import Problem, build, compile_options
-from fedwin.testing.values import check_values
+from fedwin.testing.value_checks import check_values
 from fedwin.wrappers import WRAPPERS
 
 

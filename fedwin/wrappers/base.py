@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedwin import checks, core, tree
+from fedwin import core, tree
 from fedwin.core import Algorithm, Phase, Variables
 from fedwin.errors import UserError
-from fedwin.registry import Registry
+from fedwin.registry import Registry, checks
 from fedwin.schedules import as_schedule
 
 # builder(setting, *, option=...) -> Wrapper
 # spans: the parameter that says how many rounds a wrapper needs before it begins.
-WRAPPERS = Registry("wrapper", rule="rule", spans="")
+WRAPPERS = Registry("wrapper", rule="rule", warmup_horizon="")
 
 # What becomes of fading moments when averaging before the server starts.
 RESETS = ("none", "at_start", "one_round_only")
@@ -138,7 +138,7 @@ def only_round_trip(algorithm: Algorithm, name: str) -> Phase:
     return phases[0]
 
 
-def with_fading(flag, state, source, fades: Callable[[Any], bool]):
+def with_moments_of(flag, state, source, fades: Callable[[Any], bool]):
     """Returns a state whose fading nodes are those of another one, if a flag holds.
 
     Args:
@@ -176,11 +176,11 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
         own, delta = update(state.own, params, mean.value, round)
         inner, now = state.inner, round == start
         if reset != "none":
-            inner = with_fading(now, inner, algorithm.init(params, jax.random.key(0)), algorithm.fades)
+            inner = with_moments_of(now, inner, algorithm.init(params, jax.random.key(0)), algorithm.fades)
         seen = core.with_mean_step(total, core.Mean(delta, jnp.ones((), mean.weight.dtype)))
         params, inner = phase.server(params, inner, seen, round)
         if reset == "one_round_only":
-            inner = with_fading(now, inner, state.inner, algorithm.fades)
+            inner = with_moments_of(now, inner, state.inner, algorithm.fades)
         return params, Wrapped(inner, own)
 
     return algorithm._replace(

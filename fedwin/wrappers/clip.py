@@ -2,14 +2,15 @@
 
 import jax
 
-from fedwin import checks, core, tree
+from fedwin import core, tree
 from fedwin.errors import UserError
+from fedwin.registry import checks
 from fedwin.wrappers.base import WRAPPERS, Wrapper, only_round_trip
 
 
 def _parts_beside_the_step(message) -> list[str]:
     """Returns the names of the parts of a message that do not follow from the client's step."""
-    follows = lambda x: isinstance(x, (core.MeanStep, core.OfStep))
+    follows = lambda x: isinstance(x, (core.MeanStep, core.DerivedFromStep))
     leaves = jax.tree_util.tree_leaves_with_path(message, is_leaf=follows)
     return sorted({jax.tree_util.keystr(path[:1]).strip("[]") for path, x in leaves if not follows(x)})
 
@@ -25,7 +26,7 @@ def _checked(phase: core.Phase) -> core.Phase:
         if unbounded:
             raise UserError(
                 f"clip: beside their mean step, clients of this algorithm send {', '.join(unbounded)}, which a bound "
-                f"on the step does not bound; omit --wrap=clip (in your own method, core.OfStep marks what follows "
+                f"on the step does not bound; omit --wrap=clip (in your own method, core.DerivedFromStep marks what follows "
                 f"from the step)."
             )
         return update

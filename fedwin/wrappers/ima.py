@@ -10,9 +10,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedwin import checks, tree
+from fedwin import tree
 from fedwin import window as windows
 from fedwin.core import Variables
+from fedwin.registry import checks
 from fedwin.schedules import as_schedule, first_round
 from fedwin.wrappers.base import RESETS, WRAPPERS, Wrapper, after, before, initial_stats, unchanged
 from fedwin.wrappers.ima_rate import SCHEDULES, dropped_epochs, ima_rate
@@ -97,7 +98,7 @@ def _check(window, period, placement, schedule, reset, decay, low):
     checks.number("ima", 0, open_least=True, low=low)
 
 
-@WRAPPERS.register("ima", paper="zhou2023understanding", spans="window")
+@WRAPPERS.register("ima", paper="zhou2023understanding", warmup_horizon="window")
 def ima(
     setting,
     *,

@@ -2,9 +2,9 @@
 
 import jax.numpy as jnp
 
-from fedwin import checks
 from fedwin.core import Variables
 from fedwin.observers.swa import swa as swa_observer
+from fedwin.registry import checks
 from fedwin.schedules import as_schedule, first_round
 from fedwin.wrappers.base import WRAPPERS, Wrapper, after, initial_stats, unchanged
 

@@ -13,7 +13,7 @@ from fedwin.algorithms.anchors import anchor_loss, calibration_loss, class_means
 from fedwin.algorithms.fedgma import agreement_mask
 from fedwin.algorithms.fednova import counter
 from fedwin.algorithms.fedsam import perturbation
-from fedwin.batches import Batches
+from fedwin.local import Batches
 from tests.algorithms.given import DATA, array, given, quick, visited, xs
 
 pytestmark = pytest.mark.usefixtures("precision")

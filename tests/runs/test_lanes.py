@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedwin
-from fedwin import core, hosts, tree
+from fedwin import core, multi_process, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
@@ -189,7 +189,7 @@ def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, changes, wor
 
 
 def test_several_processes_are_refused(monkeypatch):
-    monkeypatch.setattr(hosts, "count", lambda: 2)
+    monkeypatch.setattr(multi_process, "count", lambda: 2)
     with pytest.raises(UserError, match="one process, and there are 2"):
         group_check.check_processes(SMALL)
 

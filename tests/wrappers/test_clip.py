@@ -108,6 +108,6 @@ def test_a_users_method_says_what_follows_from_the_step():
 
     p = testing.classification()
     clip = WRAPPERS.build("clip:norm=1.0", p.setting)
-    testing.trajectory(p, p.build(builder(core.OfStep), clip), 1)
+    testing.trajectory(p, p.build(builder(core.DerivedFromStep), clip), 1)
     with pytest.raises(UserError, match="send 1, which"):
         testing.trajectory(p, p.build(builder(lambda x: x), clip), 1)

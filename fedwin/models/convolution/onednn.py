@@ -10,7 +10,7 @@ In the second line x' is x with columns and channels in one axis and the images 
 H x W places, C s apart along that axis. No patches are made, and a product has K C rows.
 
 A call that XLA cannot make sense of ends the process, so only versions that were seen to work are trusted; jaxlib
-cannot write programs with such calls down (see fedwin.keeping); and without AVX-512 XLA's own convolutions are as fast.
+cannot write programs with such calls down (see fedwin.models.convolution.program_cache); and without AVX-512 XLA's own convolutions are as fast.
 FEDWIN_ONEDNN=off in the environment leaves everything to XLA.
 """
 
@@ -25,10 +25,10 @@ import jax
 import jax.numpy as jnp
 from jaxlib import version as jaxlib_version
 
-from fedwin import keeping
+from fedwin.models.convolution import program_cache
 from fedwin.models.convolution.geometry import Geometry, crops
 from fedwin.models.convolution.patches import pad
-from fedwin.processor import instructions
+from fedwin.models.convolution.processor import instructions
 
 # jaxlib's versions, from this one on and before that one, whose custom call was tried.
 TRIED = (0, 8, 1), (0, 12, 1)
@@ -49,7 +49,7 @@ def brought_along() -> bool:
 
 def at_hand() -> bool:
     """Whether a program that is being traced now may call oneDNN."""
-    asked = brought_along() and os.environ.get(SWITCH) != "off" and keeping.may_be_unkept()
+    asked = brought_along() and os.environ.get(SWITCH) != "off" and program_cache.may_be_unkept()
     # What is for a CPU is traced for accelerators, too, whose programs are to be kept.
     return asked and jax.default_backend() == "cpu"
 
@@ -71,7 +71,7 @@ def suits(images: int, channels: tuple[int, int], g: Geometry, dtype) -> bool:
 
 def _call(x, kernel, layout: str, shape, padding, strides=(1, 1), dilation=(1, 1)):
     """The convolution of x [B, H, W, C] with a kernel of the layout ("HWIO" or the like); `shape` is the result's."""
-    keeping.do_not_keep()
+    program_cache.do_not_keep()
     images = {"batch_dim": 0, "feature_dim": 3, "spatial_dims": [1, 2]}
     own = {"input_feature_dim": layout.index("I"), "output_feature_dim": layout.index("O")}
     low, high = zip(*padding, strict=True)

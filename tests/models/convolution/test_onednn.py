@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from fedwin import keeping
-from fedwin.models.convolution import conv_general_dilated, dense_conv, onednn
+from fedwin.models.convolution import conv_general_dilated, dense_conv, onednn, program_cache
 from fedwin.models.convolution.geometry import Geometry
 
 needs_onednn = pytest.mark.skipif(not onednn.brought_along(), reason="needs jaxlib's oneDNN and AVX-512")
@@ -44,7 +43,7 @@ def test_values_and_derivatives_equal_products_of_patches(name):
         (onednn.of_input, dense_conv._plain_of_input, (dy, kernel)),
         (onednn.of_kernel, dense_conv._plain_of_kernel, (x, dy)),
     )
-    with keeping.unkept():
+    with program_cache.unkept():
         for called, patches, operands in faces:
             found, wanted = (jax.jit(lambda *pair, f=f: f(*pair, g))(*operands) for f in (called, patches))
             np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=5e-5)
@@ -80,7 +79,7 @@ def test_a_large_convolution_and_its_second_derivatives_equal_lax():
             lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME", **numbers),
         )
     )
-    with keeping.unkept():
+    with program_cache.unkept():
         found, text = ours(kernel), ours.lower(kernel).as_text()
     assert text.count("__onednn$convolution") >= 4 and "stablehlo.convolution" not in text
     wanted = theirs(kernel)
@@ -94,7 +93,7 @@ def test_calls_are_made_where_the_program_need_not_be_kept_and_nobody_said_no(mo
         jax.jit(lambda x: dense_conv.convolve(x, kernel, (1, 1), NONE, (1, 1), (1, 1), None)).lower(x).as_text()
     )
     assert "onednn" not in lowered()  # the tests keep their programs
-    with keeping.unkept():
+    with program_cache.unkept():
         assert "onednn" in lowered()
         monkeypatch.setenv(onednn.SWITCH, "off")
         assert "onednn" not in lowered()
@@ -102,7 +101,7 @@ def test_calls_are_made_where_the_program_need_not_be_kept_and_nobody_said_no(mo
 
 @needs_onednn
 def test_programs_of_an_accelerator_are_kept(monkeypatch):
-    with keeping.unkept():
+    with program_cache.unkept():
         assert onednn.at_hand()
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
         assert not onednn.at_hand()

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from fedwin.choices import MOST, nearest, shown
 from fedwin.errors import UserError
+from fedwin.registry.choices import MOST, nearest, shown
 
 
 def number(

@@ -3,7 +3,7 @@
 import inspect
 import textwrap
 
-from fedwin.choices import shown
+from fedwin.registry.choices import shown
 
 WIDTH = 120
 

@@ -10,10 +10,10 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fedwin import listing, papers
-from fedwin.choices import Choice, as_choice, check_entry, check_size, literal, nearest, parse
-from fedwin.errors import UserError, running
-from fedwin.papers import Paper
+from fedwin.errors import UserError, deprecated, running
+from fedwin.registry import listing, papers
+from fedwin.registry.choices import Choice, as_choice, check_entry, check_size, literal, nearest, parse
+from fedwin.registry.papers import Paper
 
 __all__ = ["Choice", "Entry", "Hyperparameter", "Paper", "Registry", "import_all", "literal", "nearest", "parse"]
 
@@ -105,6 +105,9 @@ class Registry(dict):
         """
         if builder is None:
             return lambda function: self.register(name, function, paper=paper, instances=instances, **facts)
+        if "spans" in facts and "warmup_horizon" in self.facts:
+            deprecated("register(spans=...)", "register(warmup_horizon=...)")
+            facts["warmup_horizon"] = facts.pop("spans")
         check_entry(self.kind, name, builder)
         if name in self and not _same(self[name], builder):
             raise UserError(f"{self.kind} '{name}' is registered already, by {_place(self[name])}; take another name.")

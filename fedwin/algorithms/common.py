@@ -1,6 +1,7 @@
 """What most algorithms share: the hyper-parameters that all have, and the two halves of FedAvg."""
 
-from fedwin import checks, core, local, tree
+from fedwin import core, local, tree
+from fedwin.registry import checks
 
 
 def check(owner: str, server_lr, weighting) -> None:

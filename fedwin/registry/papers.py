@@ -61,5 +61,7 @@ def find(paper: "str | Paper") -> Paper:
             raise UserError(f"paper='{paper.strip()[:40]}...' is not one BibTeX entry that ends with a line '}}'.")
         return entries[0]
     if paper not in shipped():
-        raise UserError(f"paper='{paper}' is not a key of papers.bib; give a BibTeX entry or fedwin.papers.Paper(...).")
+        raise UserError(
+            f"paper='{paper}' is not a key of papers.bib; give a BibTeX entry or fedwin.registry.papers.Paper(...)."
+        )
     return shipped()[paper]
