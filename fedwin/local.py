@@ -12,7 +12,7 @@ from jax import lax
 from fedwin import core, tree
 from fedwin.errors import UserError
 from fedwin.registry import checks
-from fedwin.rules import Gradient, Step, mix, proximal, sgd, shift
+from fedwin.rules import Gradient, Rule, RuleOutput, Step, as_output, mix, proximal, sgd, shift
 from fedwin.schedules import exponential
 
 
@@ -121,7 +121,20 @@ class Batches:
         return jnp.sum(batch["mask"]) if "mask" in batch else jnp.asarray(float(self.batch_size))
 
 
-__all__ = ["Gradient", "Local", "Solver", "Step", "exponential", "mix", "proximal", "sgd", "shift", "shuffled"]
+__all__ = [
+    "Gradient",
+    "Local",
+    "Rule",
+    "RuleOutput",
+    "Solver",
+    "Step",
+    "exponential",
+    "mix",
+    "proximal",
+    "sgd",
+    "shift",
+    "shuffled",
+]
 
 
 class Local(NamedTuple):
@@ -229,7 +242,7 @@ class Solver:
         return self.batches.plan(c, jnp.asarray(self.epochs(c.round), jnp.int32), self.max_epochs)
 
     def __call__(
-        self, params, c: core.Client, rule=sgd, *, grad=False, carry=(), on_step=None, optimizer=None
+        self, params, c: core.Client, rule: Rule = sgd, *, grad=False, carry=(), on_step=None, optimizer=None
     ) -> Local:
         """Trains from `params` on the client's examples.
 
@@ -258,14 +271,15 @@ class Solver:
             augment_key, key = jax.random.split(jax.random.fold_in(step_key, j))
             batch = self.prepare(batches.take(c, positions, j, batches.always_full), augment_key)
             s = Step(loop.params, params, batch, key, j, float_steps, lr, decay)
-            direction, displacement, seen = rule(self._gradient_at(loop.stats, batch, key, c.info), s)
-            new, optimizer = self._moved(s, direction, displacement, loop.optimizer)
-            total = tree.add(loop.total, seen.value) if grad else ()
+            output = as_output(rule(self._gradient_at(loop.stats, batch, key, c.info), s))
+            new, optimizer = self._moved(s, output.direction, output.displacement, loop.optimizer)
+            first = output.gradient
+            total = tree.add(loop.total, first.value) if grad else ()
             carry = loop.carry
             if on_step is not None:
                 carry, new = on_step(carry, new, s, (j + 1) % per_pass == 0)
             count = batches.count(batch)
-            return _Loop(new, optimizer, seen.stats, total, carry, loop.loss + seen.loss * count, loop.seen + count)
+            return _Loop(new, optimizer, first.stats, total, carry, loop.loss + first.loss * count, loop.seen + count)
 
         zero = jnp.zeros((), lr.dtype)
         total = tree.zeros_like(params) if grad else ()

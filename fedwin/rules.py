@@ -1,36 +1,40 @@
-"""Rules: what turns a mini-batch gradient into a local step.
+"""Local update rules: turn a mini-batch gradient into the direction and the displacement of a local step.
 
-A rule is a function `(grad, Step) -> (direction, displacement, seen)`, where `grad(params)` is the mini-batch Gradient
-at `params`, and the step taken is
+A rule is a function `rule(grad, step) -> RuleOutput`, where `grad(params)` returns the mini-batch Gradient at `params`.
+The solver (fedwin.local.Solver) then takes the step
 
-    y <- y - lr * optimiser(direction + weight_decay * y) + displacement.
+    y <- y - lr * optimizer(direction + weight_decay * y) + displacement.
 
-Displacements move outside the learning rate (the heavy-ball family) and may be None; everything else belongs into the
-direction. `seen` is the Gradient whose loss and statistics count, the first one of the step.
+The displacement is not scaled by the learning rate (the heavy-ball family uses it); it may be None. Everything else
+belongs into the direction.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 from fedwin import tree
+from fedwin.errors import deprecated
+
+PyTree = Any
 
 
 class Step(NamedTuple):
-    """What a rule may see of local step j = 0, 1, ..., J - 1.
+    """Local step j = 0, 1, ..., J - 1 as a rule sees it.
 
     Attributes:
       params: y before the step.
-      start: the model that local training began from.
-      batch: of this step, augmented once.
-      key: of this step; it serves every gradient of the step.
-      j: int32 [].
-      steps: the true J_i, float [].
-      lr: the client learning rate of this round, float [].
-      weight_decay: float, 0 where it is part of the loss.
+      start: the model that local training started from.
+      batch: the mini-batch, augmented once.
+      key: PRNG key of the step, shared by all gradients that the step takes.
+      j: index of the step, int32 [].
+      steps: J_i, the number of steps that the client really takes, float [].
+      lr: client learning rate of the round, float [].
+      weight_decay: float, 0 where weight decay is part of the loss.
     """
 
-    params: Any
-    start: Any
-    batch: Any
+    params: PyTree
+    start: PyTree
+    batch: PyTree
     key: Any
     j: Any
     steps: Any
@@ -39,76 +43,218 @@ class Step(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """A mini-batch gradient and what was seen on the way.
+    """A mini-batch gradient, with the loss and the statistics of the same forward pass.
 
     Attributes:
       value: the gradient, like params.
-      loss: mean over the batch, [].
+      loss: mean over the batch, float [].
       stats: updated model statistics.
     """
 
-    value: Any
+    value: PyTree
     loss: Any = None
-    stats: Any = ()
+    stats: PyTree = ()
 
 
-def sgd(grad, s: Step):
-    """direction = g(y)."""
+class RuleOutput(NamedTuple):
+    """Result of a rule.
+
+    Attributes:
+      direction: like params; the optimizer and the learning rate apply to it.
+      displacement: like params, added to the model as it is; None for none.
+      gradient: the Gradient whose value, loss and statistics are recorded, by convention the step's first one.
+    """
+
+    direction: PyTree
+    displacement: PyTree | None
+    gradient: Gradient
+
+
+GradientFn = Callable[[PyTree], Gradient]
+
+
+class Rule(Protocol):
+    """Signature of a rule: (grad, step) -> RuleOutput."""
+
+    def __call__(self, grad: GradientFn, s: Step, /) -> RuleOutput: ...
+
+
+def as_output(result: RuleOutput | tuple[PyTree, PyTree | None, Gradient]) -> RuleOutput:
+    """Returns a rule's result as a RuleOutput; plain tuples of three are deprecated.
+
+    Args:
+      result: what a rule returned.
+
+    Returns:
+      The RuleOutput.
+    """
+    if isinstance(result, RuleOutput):
+        return result
+    deprecated("a local rule that returns a plain tuple", "rules.RuleOutput(direction, displacement, gradient)")
+    return RuleOutput(*result)
+
+
+def sgd(grad: GradientFn, s: Step) -> RuleOutput:
+    """Plain SGD.
+
+        direction = g(y)
+
+    Args:
+      grad: params -> Gradient.
+      s: the step.
+
+    Returns:
+      RuleOutput.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> square = lambda y: Gradient(2 * y)  # the gradient of y^2
+      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+      >>> float(sgd(square, step).direction)
+      6.0
+    """
     g = grad(s.params)
-    return g.value, None, g
+    return RuleOutput(g.value, None, g)
 
 
-def shift(c):
-    """direction = g(y) + c; `c` may be a function of the Step (SCAFFOLD, AdaBest, FedDyn's linear term)."""
+def shift(c) -> Rule:
+    """Returns SGD with a term added to the gradient (SCAFFOLD, AdaBest, FedDyn's linear term).
 
-    def rule(grad, s: Step):
+        direction = g(y) + c
+
+    Args:
+      c: like params, or a function Step -> like params.
+
+    Returns:
+      The rule.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> square = lambda y: Gradient(2 * y)
+      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+      >>> float(shift(1.0)(square, step).direction), float(shift(lambda s: s.steps)(square, step).direction)
+      (7.0, 10.0)
+    """
+
+    def rule(grad: GradientFn, s: Step) -> RuleOutput:
         g = grad(s.params)
-        return tree.add(g.value, c(s) if callable(c) else c), None, g
+        return RuleOutput(tree.add(g.value, c(s) if callable(c) else c), None, g)
 
     return rule
 
 
-def mix(a, m):
-    """direction = a g(y) + (1 - a) m; `m` may be a function of the Step (FedCM divides by lr J)."""
+def mix(a, m) -> Rule:
+    """Returns SGD on a convex combination of the gradient and a momentum (FedCM).
 
-    def rule(grad, s: Step):
+        direction = a g(y) + (1 - a) m
+
+    Args:
+      a: weight of the gradient, in [0, 1].
+      m: like params, or a function Step -> like params (FedCM divides by lr J).
+
+    Returns:
+      The rule.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> square = lambda y: Gradient(2 * y)
+      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+      >>> float(mix(0.25, jnp.float32(1))(square, step).direction)
+      2.25
+    """
+
+    def rule(grad: GradientFn, s: Step) -> RuleOutput:
         g = grad(s.params)
-        return tree.lerp(1 - a, g.value, m(s) if callable(m) else m), None, g
+        return RuleOutput(tree.lerp(1 - a, g.value, m(s) if callable(m) else m), None, g)
 
     return rule
 
 
-def proximal(mu, centre=None, inner=sgd):
-    """direction = inner + mu (y - centre); the centre is the model that training started from unless given."""
+def proximal(mu, centre=None, inner: Rule = sgd) -> Rule:
+    """Returns a rule with a quadratic pull towards a centre (FedProx, FedDyn, FedACG).
 
-    def rule(grad, s: Step):
+        direction = inner + mu (y - centre)
+
+    Args:
+      mu: strength of the pull.
+      centre: like params; None is the model that local training started from.
+      inner: the rule that the pull is added to.
+
+    Returns:
+      The rule.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> square = lambda y: Gradient(2 * y)
+      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+      >>> float(proximal(0.5)(square, step).direction)
+      7.0
+    """
+
+    def rule(grad: GradientFn, s: Step) -> RuleOutput:
         direction, displacement, g = inner(grad, s)
         pull = tree.sub(s.params, s.start if centre is None else centre)
-        return tree.axpy(mu, pull, direction), displacement, g
+        return RuleOutput(tree.axpy(mu, pull, direction), displacement, g)
 
     return rule
 
 
-def heavy_ball(move, nesterov=False):
-    """y <- y - lr g(y) + move(Step); Nesterov: g at y + move."""
+def heavy_ball(move: Callable[[Step], PyTree], nesterov: bool = False) -> Rule:
+    """Returns SGD with a displacement that is not scaled by the learning rate (GHB, LOCAL-GHB, FedHBM).
 
-    def rule(grad, s: Step):
+        y <- y - lr g(y) + move(step)           or, with Nesterov's form,
+        y <- y - lr g(y + move(step)) + move(step)
+
+    Args:
+      move: Step -> displacement, like params.
+      nesterov: take the gradient at y + move.
+
+    Returns:
+      The rule.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> square = lambda y: Gradient(2 * y)
+      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+      >>> output = heavy_ball(lambda s: jnp.float32(0.5), nesterov=True)(square, step)
+      >>> float(output.direction), float(output.displacement)
+      (7.0, 0.5)
+    """
+
+    def rule(grad: GradientFn, s: Step) -> RuleOutput:
         displacement = move(s)
         if not nesterov:
             g = grad(s.params)
-            return g.value, displacement, g
+            return RuleOutput(g.value, displacement, g)
         g = grad(tree.add(s.params, displacement))
         # Weight decay belongs to where the gradient is taken; the solver adds it at y.
-        return tree.axpy(s.weight_decay, displacement, g.value), displacement, g
+        return RuleOutput(tree.axpy(s.weight_decay, displacement, g.value), displacement, g)
 
     return rule
 
 
-def svrg(anchor, shift):
-    """direction = g(y) - g(anchor) + shift, both gradients on the same mini-batch."""
+def svrg(anchor: PyTree, shift: PyTree) -> Rule:
+    """Returns SGD with a variance-reduced gradient (MIME).
 
-    def rule(grad, s: Step):
+        direction = g(y) - g(anchor) + shift, both gradients on the same mini-batch
+
+    Args:
+      anchor: the model at which the control gradient is taken, like params.
+      shift: the control gradient's mean, like params.
+
+    Returns:
+      The rule.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> square = lambda y: Gradient(2 * y)
+      >>> step = Step(jnp.float32(3), jnp.float32(1), None, None, j=0, steps=4.0, lr=0.1, weight_decay=0.0)
+      >>> float(svrg(jnp.float32(1), 0.5)(square, step).direction)
+      4.5
+    """
+
+    def rule(grad: GradientFn, s: Step) -> RuleOutput:
         g = grad(s.params)
-        return tree.add(tree.sub(g.value, grad(anchor).value), shift), None, g
+        return RuleOutput(tree.add(tree.sub(g.value, grad(anchor).value), shift), None, g)
 
     return rule

@@ -25,8 +25,7 @@ def client_momentum(alpha, d):
         moves = s.lr > 0
         m = tree.scale(jnp.where(moves, 1 / (s.lr * s.steps), 0), d)
         limit = tree.scale(jnp.where(moves, 0, (alpha - 1) / s.steps), d)
-        direction, _, seen = local.mix(alpha, m)(grad, s)
-        return direction, limit, seen
+        return local.mix(alpha, m)(grad, s)._replace(displacement=limit)
 
     return rule
 

@@ -24,7 +24,8 @@ from fedwin.testing.contract import (
     snapshot,
 )
 from fedwin.testing.families import classification, quadratic, regression
-from fedwin.testing.problems import Problem, build, compile_options, pack, problem, trajectory
+from fedwin.testing.problems import Problem, build, compile_options, mean_loss, pack, problem, trajectory
+from fedwin.testing.rounds import run_rounds, two_quadratics
 
 __all__ = [
     "Bench",
@@ -41,11 +42,14 @@ __all__ = [
     "compile_options",
     "default_strategies",
     "federations",
+    "mean_loss",
     "pack",
     "problem",
     "quadratic",
     "regression",
     "revive",
+    "run_rounds",
     "snapshot",
     "trajectory",
+    "two_quadratics",
 ]

@@ -1,7 +1,5 @@
 """The contract suite: what any federated method must pass."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +11,7 @@ from fedwin.engine.check import check_built, check_round
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.errors import UserError
 from fedwin.testing.families import classification
-from fedwin.testing.problems import Problem, build, compile_options
+from fedwin.testing.problems import Problem, build, compile_options, mean_loss
 from fedwin.testing.value_checks import check_values
 from fedwin.wrappers import WRAPPERS
 
@@ -200,22 +198,14 @@ def check_loop(bench: Bench) -> None:
     bench.dispatch(given, *bench.arguments(ids, 1), n_max=bench.problem.n_max)
     kept = [leaf for leaf in jax.tree.leaves((given.params, given.state, given.table)) if not leaf.is_deleted()]
     assert not kept, f"{len(kept)} buffers were copied instead of updated in place"
-    first, last = (_mean_loss(bench, run) for run in (bench.begin, bench.whole))
+    first, last = (_evaluated_loss(bench, run) for run in (bench.begin, bench.whole))
     assert last < first, f"the loss does not fall: {first:.4f} before, {last:.4f} after"
 
 
-@functools.lru_cache(maxsize=8)
-def _loss_program(loss):
-    value = lambda params, stats, batch, info: loss(params, stats, batch, jax.random.key(0), info)[0]
-    return jax.jit(value, compiler_options=compile_options())
-
-
-def _mean_loss(bench, host) -> float:
-    """The loss of the evaluated model over everybody's examples."""
-    store = bench.problem.store
+def _evaluated_loss(bench, host) -> float:
+    """Returns the loss of the evaluated model over all clients' examples."""
     model = bench.algorithm.eval_model(Variables(host.params, host.stats), host.state)
-    info = jax.tree.map(lambda leaf: leaf[0], store.info)
-    return float(_loss_program(bench.problem.solve.loss)(*model, store.examples, info))
+    return mean_loss(bench.problem, model)
 
 
 def check_padding(bench: Bench) -> None:

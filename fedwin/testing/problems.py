@@ -182,3 +182,23 @@ def trajectory(p: Problem, algorithm, rounds: int, observers=None, run=None) -> 
         run, _ = step(run, p.store, ids, ids, slots)
         runs.append(run)
     return runs
+
+
+@functools.lru_cache(maxsize=8)
+def _loss_program(loss):
+    value = lambda params, stats, batch, info: loss(params, stats, batch, jax.random.key(0), info)[0]
+    return jax.jit(value, compiler_options=compile_options())
+
+
+def mean_loss(p: Problem, model: Variables) -> float:
+    """Returns the loss of a model over all clients' examples.
+
+    Args:
+      p: the problem.
+      model: the parameters and statistics to evaluate.
+
+    Returns:
+      The mean over examples; Client.info is that of client 0.
+    """
+    info = jax.tree.map(lambda leaf: leaf[0], p.store.info)
+    return float(_loss_program(p.solve.loss)(*model, p.store.examples, info))
