@@ -13,8 +13,7 @@ MOST_LINES_OF_A_MODULE = 500
 LAYERS = (
     ("errors",),
     ("tree",),
-    ("registry", "multi_process"),
-    ("ring_buffer",),
+    ("files", "registry", "multi_process"),
     ("core",),
     ("window", "schedules", "rules", "losses", "augment"),
     ("local",),
@@ -137,12 +136,19 @@ def test_no_import_of_the_package_inside_a_function():
     assert not inside, "\n".join(sorted(inside))
 
 
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Returns the lines of a function without its docstring: documentation is not what makes a function long."""
+    first = function.body[0]
+    documentation = first.end_lineno - first.lineno + 1 if ast.get_docstring(function) is not None else 0
+    return function.end_lineno - function.lineno + 1 - documentation
+
+
 def test_functions_are_short():
     long = [
-        f"{place(module, f.lineno)}: {f.name} has {f.end_lineno - f.lineno + 1} lines"
+        f"{place(module, f.lineno)}: {f.name} has {code_lines(f)} lines"
         for module, tree in TREES.items()
         for f in functions(tree)
-        if f.end_lineno - f.lineno + 1 > MOST_LINES_OF_A_FUNCTION
+        if code_lines(f) > MOST_LINES_OF_A_FUNCTION
     ]
     assert not long, "\n".join(long)
 
