@@ -23,11 +23,10 @@ from typing import Any
 
 from absl import flags
 
-from fedwin import checks
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.devices import MOST_CPU_DEVICES, num_cores
 from fedwin.errors import UserError
-from fedwin.registry import nearest
+from fedwin.registry import checks, nearest
 
 from . import bench_tables, binary
 from .accelerator import command as accelerator

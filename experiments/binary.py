@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from absl import app, flags, logging
 
 import fedwin
-from fedwin import joining, plugins
+from fedwin import multi_process, plugins
 from fedwin.engine import devices
 from fedwin.errors import StorageError, UserError
-from fedwin.runs import interruption
-from fedwin.runs.storage import FULL
+from fedwin.files import RECOVERABLE_ERRNOS
+from fedwin.runs import signals
 
 from . import flag_errors, helptext, jit_cache, presets, processes
 
@@ -86,7 +86,7 @@ def failed(error: Exception, status: int = 2) -> int:
 
 def end(status: int) -> None:
     """Ends the process, without waiting for others that compute the same run."""
-    joining.leave_at_once(status)
+    multi_process.leave_at_once(status)
     sys.exit(status)
 
 
@@ -98,7 +98,7 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
             logging.set_verbosity(logging.WARNING)  # orbax tells every file that it touches
         warnings.showwarning = one_line(warnings.showwarning)
         try:
-            with interruption.watched():
+            with signals.watched():
                 jit_cache.keep_programs()
                 processes.join()
                 if flags.FLAGS["import"].value:
@@ -112,21 +112,21 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
         except BrokenPipeError:
             raise
         except OSError as error:  # a picture, a table, standard output
-            if error.errno not in FULL:
+            if error.errno not in RECOVERABLE_ERRNOS:
                 raise
             _mute_output()
             place = f"{error.filename} can't" if error.filename else "the output can't"
             end(failed(StorageError(f"{place} be written ({error.strerror})."), status=1))
-        except interruption.Interrupted as error:
+        except signals.Interrupted as error:
             print(error, file=sys.stderr)
             end(error.status)
         except Exception as error:
-            if joining.is_lost(error):
-                joining.tell_lost()
+            if multi_process.is_lost(error):
+                multi_process.tell_lost()
                 end(1)
-            if joining.is_joined():
+            if multi_process.is_joined():
                 traceback.print_exc()
-                joining.leave_at_once(1)
+                multi_process.leave_at_once(1)
             raise
 
     return run

@@ -20,7 +20,7 @@ from typing import Any
 from absl import flags
 
 import fedwin
-from fedwin import hosts, registry
+from fedwin import multi_process, registry
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine import devices
 from fedwin.errors import UserError
@@ -152,16 +152,18 @@ def compare(methods, base: Config) -> dict[str, dict]:
     Writes comparison.csv, comparison.md and comparison.png there.
     """
     summaries, configs = {}, planned(methods, base)
-    hosts.agreed(lambda: table_files.check_folder(pathlib.Path(base.out_dir)) if hosts.is_first() else None)
+    multi_process.agreed(
+        lambda: table_files.check_folder(pathlib.Path(base.out_dir)) if multi_process.is_first() else None
+    )
     for method, config in configs.items():
         try:
-            hosts.agreed(functools.partial(fedwin.check, config))
+            multi_process.agreed(functools.partial(fedwin.check, config))
         except UserError as error:
             raise UserError(f"method '{method}': {error}") from error
     for number, (method, config) in enumerate(configs.items()):
         print(f"[{number + 1}/{len(configs)}]", end=" ", flush=True)
         summaries[method] = fedwin.run(config)
-    if hosts.is_first():
+    if multi_process.is_first():
         comparison.write(pathlib.Path(base.out_dir), summaries, configs)
     return summaries
 

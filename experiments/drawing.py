@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-from fedwin.runs.storage import writing
+from fedwin.files import writing
 
 # Okabe and Ito's palette without its yellow, which is too pale for lines on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

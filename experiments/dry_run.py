@@ -12,8 +12,8 @@ from absl import flags
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.fork import fork_round
-from fedwin.runs.needs import Needs, needs
+from fedwin.runs.dry_run import Needs, needs
+from fedwin.runs.warm_start import fork_round
 
 _MINUTE, _HOUR = 60, 3600
 _MB = 1e6

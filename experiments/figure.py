@@ -19,7 +19,7 @@ from absl import flags
 
 from fedwin.engine import devices
 from fedwin.errors import UserError
-from fedwin.runs.fields import MOST
+from fedwin.runs.config import MOST
 
 from . import binary
 from .figures import kept, orders, style

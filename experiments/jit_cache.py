@@ -14,7 +14,7 @@ import platform
 import jax
 
 from fedwin.data.places import cache_dir
-from fedwin.processor import instructions
+from fedwin.models.convolution.processor import instructions
 
 # More than this is pruned at the next start, what was unused for longest first.
 MOST_BYTES = 1 << 30

@@ -7,9 +7,9 @@ import pathlib
 from typing import Any
 
 import fedwin
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin.runs.config import Config
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 
 from . import report
 from .figures.sources import Series
@@ -78,7 +78,7 @@ def main(config: Config) -> None:
     root = pathlib.Path(config.out_dir or "runs/digits")
     print("Handwritten digits, 100 clients with one class each, 3 per round, 3 local epochs; seeds 0, 1, 2.")
     summaries = {name: fedwin.run(one) for name, one in configs(config).items()}
-    if not hosts.is_first():
+    if not multi_process.is_first():
         return
     path = picture(root)
     print("\n" + report.table(summaries))

@@ -7,7 +7,7 @@ import numpy as np
 from absl import flags
 
 from fedwin import data
-from fedwin.runs.fields import MOST
+from fedwin.runs.config import MOST
 
 from . import binary
 from .figures import style

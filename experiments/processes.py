@@ -5,7 +5,7 @@ import sys
 
 from absl import flags
 
-from fedwin import hosts, joining
+from fedwin import multi_process
 from fedwin.engine import devices
 
 TITLE = "several processes"
@@ -35,8 +35,8 @@ def join(known: flags.FlagValues = flags.FLAGS) -> None:
     if not known["distributed"].value and (address, number, process) == (None, None, None):
         return
     devices.set_collective_timeouts()
-    joining.join(address, number, process)
+    multi_process.join(address, number, process)
     devices.use_every_core()
-    hosts.check_devices()
-    if not hosts.is_first():
+    multi_process.check_devices()
+    if not multi_process.is_first():
         sys.stdout = open(os.devnull, "w")  # one process tells what happens

@@ -14,7 +14,7 @@ together.
 
 from absl import flags
 
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.registry import nearest
@@ -96,7 +96,7 @@ def selected(one: Item, scale: str) -> list[Cell]:
 def main(argv: list[str]) -> None:
     """Does what the flags say; of several processes the first one does, and the others train with it."""
     devices.use_every_core()
-    if not hosts.is_first():
+    if not multi_process.is_first():
         together.follow(FLAGS.data_dir)
         return
     with together.leading():

@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from fedwin.errors import UserError
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 
 from .text import columns
 

@@ -11,9 +11,9 @@ from collections import Counter
 import jax
 from absl import flags
 
-from fedwin import checks
 from fedwin.algorithms import ALGORITHMS
 from fedwin.errors import UserError
+from fedwin.registry import checks
 from fedwin.runs.config import Config
 
 from . import binary

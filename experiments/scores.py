@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedwin.runs.config import Config
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 
 MEGABYTE = 1e6
 

@@ -25,9 +25,9 @@ import numpy as np
 from absl import flags
 
 from fedwin.errors import UserError
-from fedwin.runs import interruption
+from fedwin.runs import signals
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 
 from . import binary, soak_faults, soak_settings
 from .soak_faults import Disk, Ended, Training
@@ -203,7 +203,7 @@ def main(argv: list[str]) -> None:
         raise UserError("the soak needs Linux.")
     known = flags.FLAGS
     place = pathlib.Path(tempfile.mkdtemp(prefix="fedwin-soak-"))
-    interruption.before_exit(lambda: shutil.rmtree(place, ignore_errors=True))
+    signals.before_exit(lambda: shutil.rmtree(place, ignore_errors=True))
     found = soak(known.minutes, known.seed, known.jobs, place)
     print(found.table())
     shutil.rmtree(place, ignore_errors=True)

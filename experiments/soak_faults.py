@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from fedwin.runs import interruption
+from fedwin.runs import signals
 
 ROOT = pathlib.Path(__file__).parents[1]
 HANG_SECONDS = 300.0
@@ -83,7 +83,7 @@ class Training:
                 command, cwd=ROOT, env=environment, stdout=out, stderr=said, start_new_session=True, **more
             )
 
-            interruption.before_exit(process.kill)
+            signals.before_exit(process.kill)
 
             def wait() -> Ended:
                 try:
@@ -214,7 +214,7 @@ class Disk:
         allowed = self.mount("size=64m")
         unmount = lambda: subprocess.run(["umount", "--lazy", str(self.place)], capture_output=True)
         if allowed:
-            interruption.before_exit(unmount)
+            signals.before_exit(unmount)
         try:
             yield allowed
         finally:

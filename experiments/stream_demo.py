@@ -27,7 +27,7 @@ from fedwin.data import cache
 from fedwin.data.reader import Images
 from fedwin.errors import UserError
 from fedwin.models import MODELS
-from fedwin.runs import interruption
+from fedwin.runs import signals
 
 from . import binary
 
@@ -117,7 +117,7 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
     # A file, because a pipe that nobody reads would fill up and stop the run.
     with open(folder.parent / f"run_{name}.txt", "w+") as said:
         process = subprocess.Popen(command, stdout=said)
-        interruption.before_exit(process.kill)
+        signals.before_exit(process.kill)
         peak = peak_of(process)
         if process.returncode:
             sys.exit(process.returncode)
@@ -189,7 +189,7 @@ def main(argv: list[str]) -> None:
     root = pathlib.Path(flags.FLAGS.dir) / "stream_demo"
     check(root)
     if not flags.FLAGS.keep:
-        interruption.before_exit(lambda: shutil.rmtree(root, ignore_errors=True))
+        signals.before_exit(lambda: shutil.rmtree(root, ignore_errors=True))
     try:
         measure(root)
     finally:

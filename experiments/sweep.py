@@ -12,10 +12,10 @@ import pathlib
 
 from absl import flags
 
-from fedwin import hosts
-from fedwin.checks import one_of
+from fedwin import multi_process
 from fedwin.engine import devices
 from fedwin.errors import UserError
+from fedwin.registry.checks import one_of
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config
 
@@ -89,7 +89,7 @@ def main(argv: list[str]) -> None:
         dry_run.show_all(configs)
         return
     sweep = Sweep(axes, configs, sweeping.run(configs), select, given.readout)
-    if not hosts.is_first():
+    if not multi_process.is_first():
         return
     table_files.make_folder(folder)
     sweep_files.write(folder, sweep)

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import fedwin
-from fedwin import hosts
+from fedwin import multi_process
 from fedwin.analysis import Interval, mean_interval
 from fedwin.errors import UserError
+from fedwin.files import InUse, check_free
 from fedwin.registry import nearest
 from fedwin.runs.config import Config
-from fedwin.runs.finished import finished
-from fedwin.runs.lock import InUse, check_free
-from fedwin.runs.readouts import readout_names
+from fedwin.runs.directory import finished
+from fedwin.runs.dry_run import readout_names
 
 from . import scores
 from .comparison_rows import PLAIN
@@ -57,13 +57,13 @@ def _there(config: Config) -> dict[str, Any] | None:
     """
 
     def look():
-        if not hosts.is_first():
+        if not multi_process.is_first():
             return None
         if (summary := finished(config)) is None:
             check_free(config.out_dir)
         return summary
 
-    return hosts.said_by_first(hosts.agreed(look))
+    return multi_process.said_by_first(multi_process.agreed(look))
 
 
 def run(configs: Mapping[str, Config], say: Say = print, pause: float = PAUSE) -> dict[str, dict[str, Any]]:

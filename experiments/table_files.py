@@ -8,7 +8,7 @@ from typing import Any
 
 from fedwin.analysis import Interval
 from fedwin.errors import UserError
-from fedwin.runs.storage import replace_text, writing
+from fedwin.files import replace_text, writing
 
 NOTHING = "-"
 

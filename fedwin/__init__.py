@@ -30,8 +30,8 @@ _PLACES = {
     "as_fedjax": "fedwin.fedjax_bridge",
     "citation": "fedwin.citations",
     "check": "fedwin.runs.run",
-    "client_models": "fedwin.runs.trained",
-    "load": "fedwin.runs.trained",
+    "client_models": "fedwin.runs.load",
+    "load": "fedwin.runs.load",
     "run": "fedwin.runs.run",
 }
 # Functions that have another name where they are defined.

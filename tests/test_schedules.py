@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedwin.runs.build import prepare
 from fedwin.runs.config import Config
+from fedwin.runs.prepare import prepare
 from fedwin.schedules import cosine
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from absl import flags
 
-from fedwin import checks
 from fedwin.errors import UserError
+from fedwin.registry import checks
 
 from ..table_files import check_folder
 from .budget import Clock

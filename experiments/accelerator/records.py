@@ -5,8 +5,8 @@ import json
 import pathlib
 from typing import Any
 
-from fedwin.runs.identity import hash_of
-from fedwin.runs.storage import write_json, writing
+from fedwin.files import write_json, writing
+from fedwin.runs.fingerprint import hash_of
 
 from .pieces import Piece
 

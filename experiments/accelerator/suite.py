@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable
 
 from fedwin.errors import UserError
-from fedwin.runs.storage import replace_text, write_json
+from fedwin.files import replace_text, write_json
 
 from ..peers.measure import Effort
 from . import tables

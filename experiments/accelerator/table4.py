@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from fedwin.runs.logbook import read_lines
-from fedwin.runs.storage import write_json, writing
+from fedwin.files import write_json, writing
+from fedwin.runs.metrics_log import read_lines
 
 from ..papers.catalogue import item
 from ..papers.ghb.settings import LENET_DEVICE

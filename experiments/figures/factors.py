@@ -10,7 +10,7 @@ import numpy as np
 
 from fedwin import analysis
 from fedwin.errors import UserError
-from fedwin.runs.trained import Trained, client_models
+from fedwin.runs.load import TrainedModel, client_models
 
 from . import probing, style
 from .models import Address, loaded, rounds_of
@@ -79,7 +79,7 @@ def compute(
 
 
 def at_checkpoint(
-    trained: Trained, clients: Sequence[int] = (), replicas: int = 2, count: int = EXAMPLES
+    trained: TrainedModel, clients: Sequence[int] = (), replicas: int = 2, count: int = EXAMPLES
 ) -> dict[str, float]:
     """Returns the factors of one round after a checkpoint.
 
@@ -128,14 +128,14 @@ def at_checkpoint(
     }
 
 
-def _other_batches(trained: Trained, replica: int) -> Trained:
+def _other_batches(trained: TrainedModel, replica: int) -> TrainedModel:
     """Returns a run that goes on with other random numbers; replica 0 is the run itself."""
     if not replica:
         return trained
     return dataclasses.replace(trained, run=trained.run._replace(key=jax.random.fold_in(trained.run.key, replica)))
 
 
-def _of_clients(trained: Trained, ids: Sequence[int], count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def _of_clients(trained: TrainedModel, ids: Sequence[int], count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Returns training examples of clients in equal shares of `count`, and whose each is (a position in ids)."""
     partition = trained.trial.federations[trained.seed].partition
     most = max(count // len(ids), 1)

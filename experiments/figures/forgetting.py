@@ -9,7 +9,7 @@ import numpy as np
 from fedwin import analysis
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.runs.trained import client_models
+from fedwin.runs.load import client_models
 
 from . import probing, style
 from .models import Address, loaded, rounds_of

@@ -6,8 +6,8 @@ from types import ModuleType
 from typing import Any
 
 from fedwin.errors import UserError
+from fedwin.files import replace_text
 from fedwin.registry import nearest
-from fedwin.runs.storage import replace_text
 
 from . import curves, factors, forgetting, labels, line, plane, smoothness, sweeps, targets
 

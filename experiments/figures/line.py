@@ -8,7 +8,7 @@ import numpy as np
 
 from fedwin import analysis
 from fedwin.errors import UserError
-from fedwin.runs.trained import Trained
+from fedwin.runs.load import TrainedModel
 
 from . import probing, style
 
@@ -20,7 +20,7 @@ LOOKS = {"train": style.look(1), "test": style.look(0)}
 
 
 def compute(
-    trained: Trained,
+    trained: TrainedModel,
     ends: Mapping[str, Any],
     s: Sequence[float] | None = None,
     *,

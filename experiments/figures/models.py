@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.trained import Trained, load
+from fedwin.runs.load import TrainedModel, load
 
 from .trials import config_of
 
@@ -64,7 +64,7 @@ def rounds_of(directory: str | pathlib.Path, seed: int = 0) -> list[int]:
     return rounds
 
 
-def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = None) -> list[Trained]:
+def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = None) -> list[TrainedModel]:
     """Returns trained models; a data set that several runs share is read once.
 
     Args:
@@ -75,7 +75,7 @@ def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = N
     Raises:
       UserError: a run, checkpoint or read-out that is not there, or models of several networks.
     """
-    out: list[Trained] = []
+    out: list[TrainedModel] = []
     datasets: dict[Any, Any] = {}
     for one in addresses:
         config = config_of(one.directory)
@@ -86,7 +86,7 @@ def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = N
     return out
 
 
-def labelled(addresses: Sequence[Address], found: Sequence[Trained]) -> dict[str, Trained]:
+def labelled(addresses: Sequence[Address], found: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
     """Returns label -> model; labels say what tells the models apart.
 
     Raises:
@@ -108,6 +108,6 @@ def labelled(addresses: Sequence[Address], found: Sequence[Trained]) -> dict[str
     return dict(zip(names, found))
 
 
-def variables(models: Mapping[str, Trained]) -> dict[str, Any]:
+def variables(models: Mapping[str, TrainedModel]) -> dict[str, Any]:
     """Returns label -> parameters and statistics."""
     return {label: model.variables for label, model in models.items()}

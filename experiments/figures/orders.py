@@ -10,7 +10,7 @@ import numpy as np
 from fedwin import data
 from fedwin.errors import UserError
 from fedwin.registry import nearest
-from fedwin.runs.trained import client_models
+from fedwin.runs.load import client_models
 
 from . import factors, forgetting, labels, line, models, plane, smoothness, sources, sweeps, targets, trials
 

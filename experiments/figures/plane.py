@@ -8,7 +8,7 @@ import numpy as np
 
 from fedwin import analysis
 from fedwin.errors import UserError
-from fedwin.runs.trained import Trained
+from fedwin.runs.load import TrainedModel
 
 from . import probing, style
 
@@ -21,7 +21,7 @@ MOST_OBLONG = 2.2
 
 
 def compute(
-    trained: Trained,
+    trained: TrainedModel,
     corners: Mapping[str, Any],
     further: Mapping[str, Any] | None = None,
     *,

@@ -12,12 +12,12 @@ from fedwin.analysis import recomputed
 from fedwin.data.reader import ExampleSource
 from fedwin.engine import evaluate, sampling
 from fedwin.errors import UserError
-from fedwin.runs.trained import Trained
+from fedwin.runs.load import TrainedModel
 
 SPLITS = ("train", "test")
 
 
-def examples(trained: Trained, split: str = "test", count: int = 0) -> dict[str, np.ndarray]:
+def examples(trained: TrainedModel, split: str = "test", count: int = 0) -> dict[str, np.ndarray]:
     """Returns examples of a run's data set, one fixed draw.
 
     Args:
@@ -34,7 +34,7 @@ def examples(trained: Trained, split: str = "test", count: int = 0) -> dict[str,
     return gathered(trained, dealt)
 
 
-def gathered(trained: Trained, rows: np.ndarray) -> dict[str, np.ndarray]:
+def gathered(trained: TrainedModel, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the training examples of these rows, in their order."""
     names = ("x", "y", "domain") if trained.trial.dataset.domain_names else ("x", "y")
     with ExampleSource(
@@ -44,7 +44,7 @@ def gathered(trained: Trained, rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def probe(
-    trained: Trained, splits: Sequence[str] = ("test",), count: int = 0, recompute: int = 0
+    trained: TrainedModel, splits: Sequence[str] = ("test",), count: int = 0, recompute: int = 0
 ) -> tuple[Callable, dict[str, Any]]:
     """Returns (evaluate, batches) for `analysis.mixtures`: evaluate(variables, batches) -> split -> loss, accuracy ...
 
@@ -70,7 +70,7 @@ def probe(
     return measured, batches
 
 
-def _batches(trained: Trained, found: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+def _batches(trained: TrainedModel, found: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     """Returns prepared batches as the network reads them."""
     size = trained.trial.config.eval_batch_size
     packed = evaluate.batches(found, min(size, len(found["y"])))
@@ -78,7 +78,7 @@ def _batches(trained: Trained, found: dict[str, np.ndarray]) -> list[dict[str, A
     return [dict(trained.normalise(pick(i))) for i in range(len(packed["mask"]))]
 
 
-def logits(trained: Trained, models: Sequence, x) -> np.ndarray:
+def logits(trained: TrainedModel, models: Sequence, x) -> np.ndarray:
     """Returns the outputs of several models on the same examples [M, N, C], in one compiled program.
 
     Args:
@@ -106,7 +106,7 @@ def logits(trained: Trained, models: Sequence, x) -> np.ndarray:
     return found.reshape(len(models), -1, found.shape[-1])[:, : len(x)]
 
 
-def cohort(trained: Trained, clients: Sequence[int] = (), most: int = 10) -> list[int]:
+def cohort(trained: TrainedModel, clients: Sequence[int] = (), most: int = 10) -> list[int]:
     """Returns the clients that were asked for, else those of the round after the checkpoint, `most` of them."""
     if clients:
         return list(clients)

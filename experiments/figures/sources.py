@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fedwin.errors import UserError
 from fedwin.registry import nearest
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 
 from .trials import config_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedwin.choices import parse
 from fedwin.errors import UserError
+from fedwin.registry.choices import parse
 
 from . import curves, style
 from .sources import Series

@@ -9,8 +9,8 @@ from fedwin import plugins
 from fedwin.analysis import traffic
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
-from fedwin.runs.build import Trial, prepare
 from fedwin.runs.config import Config
+from fedwin.runs.prepare import PreparedRun, prepare
 
 
 def config_of(directory: str | pathlib.Path) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def config_of(directory: str | pathlib.Path) -> dict[str, Any]:
     return directories.read(pathlib.Path(directory)).config
 
 
-def trial_of(directory: str | pathlib.Path, data_dir: str | None = None) -> Trial:
+def trial_of(directory: str | pathlib.Path, data_dir: str | None = None) -> PreparedRun:
     """Returns what a run's configuration means: data set, partition, network.
 
     Args:

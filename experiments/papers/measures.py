@@ -7,7 +7,7 @@ import numpy as np
 
 from fedwin.algorithms import ALGORITHMS
 from fedwin.analysis import rounds_to_target, speedup
-from fedwin.choices import parse
+from fedwin.registry.choices import parse
 
 from .trajectories import Fields
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedwin.choices import parse
+from fedwin.registry.choices import parse
 
 from .trajectories import Fields
 

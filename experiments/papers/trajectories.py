@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwin.runs.config import Config, default_of
-from fedwin.runs.identity import hash_of, jsonable, set_fields
+from fedwin.runs.fingerprint import hash_of, jsonable, set_fields
 
 # Fields that decide what is seen of a run, or how it is executed, but not the models that it trains. Numbers from
 # other test examples are other numbers: --eval_examples is not among them.

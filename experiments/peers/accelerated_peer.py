@@ -15,7 +15,7 @@ import numpy as np
 
 import fedwin
 from fedwin import engine, plugins
-from fedwin.runs.build import set_precision
+from fedwin.runs.prepare import set_precision
 from fedwin.runs.strategy_choice import resolve
 
 from . import cases, fedwin_peer, products, worker
@@ -41,7 +41,7 @@ def prepare_seeds(request):
     def ids_of(first, count):
         return np.stack([fedwin_peer.drawn(case, width, ROUNDS, first, count, seed) for seed in seeds], axis=1)
 
-    dispatch = engine.Lockstep(asked.algorithm, {}, strategy, apart=False)
+    dispatch = engine.VmappedDispatch(asked.algorithm, {}, strategy, apart=False)
     rounds, facts = fedwin_peer.counted(dispatch, run, store, ids_of, case, ROUNDS)
     facts["parameters"] = sum(p.size for p in jax.tree.leaves(run.params)) // len(seeds)
     return rounds, facts

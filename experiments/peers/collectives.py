@@ -20,8 +20,8 @@ import numpy as np
 from fedwin import engine, tree
 from fedwin.engine.placement import replicated
 from fedwin.engine.strategy import Strategy, make_mesh
-from fedwin.runs.build import prepare
 from fedwin.runs.config import Config
+from fedwin.runs.prepare import prepare
 
 # Operations of XLA that move data between devices; an asynchronous one is counted where it starts.
 _OPERATION = re.compile(

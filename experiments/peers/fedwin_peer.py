@@ -161,7 +161,7 @@ def prepare_windows(request):
     shrink = lambda params, c: core.Update({"delta": core.mean(tree.scale(-1e-3, params), c.size)})
     server = lambda params, state, total, round: (tree.add(params, total["delta"].value), state)
     algorithm = core.algorithm(shrink, server)
-    readings = tuple(observers.Reading(f"wima{w}", w) for w in request["windows"])
+    readings = tuple(observers.ReadOut(f"wima{w}", w) for w in request["windows"])
     watching = {"wima": observers.wima(readings)} if readings else {}
     run = engine.init(algorithm, watching, variables, case.total, jax.random.key(1), jax.random.key(2))
     store = store_of(np.zeros((case.total, 1, 1), np.float32), np.zeros((case.total, 1), np.int32), case.classes)

@@ -13,14 +13,14 @@ import fedwin
 from fedwin.data import from_arrays
 from fedwin.engine.evaluate import held_out
 from fedwin.runs import strategy_choice
-from fedwin.runs.build import prepare
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.identity import data_hashes
+from fedwin.runs.fingerprint import data_hashes
 from fedwin.runs.journal import Journal
-from fedwin.runs.loop import Parts, train_seed
+from fedwin.runs.prepare import prepare
 from fedwin.runs.program import Program
 from fedwin.runs.progress import compile_seconds
 from fedwin.runs.schedule import CohortSchedule
+from fedwin.runs.train import Parts, train_seed
 
 # Examples of a client.
 EXAMPLES = 2

@@ -2,7 +2,7 @@
 
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.pace import Pace
+from fedwin.runs.dry_run import Pace
 from fedwin.runs.schedule import Schedule
 
 from ..dry_run import disk_line, memory_line

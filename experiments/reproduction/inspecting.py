@@ -7,8 +7,8 @@ from typing import Any
 
 from fedwin import data
 from fedwin.errors import UserError
-from fedwin.runs.storage import writing
-from fedwin.runs.trained import Trained, client_models
+from fedwin.files import writing
+from fedwin.runs.load import TrainedModel, client_models
 
 from ..figures import factors, forgetting, kept, labels, line, models, plane, probing
 from ..papers.analyses import Analysis
@@ -69,7 +69,7 @@ def _named(labels_: list[str], rounds: tuple[int, ...], found) -> dict[str, Any]
     return dict(zip(names, found, strict=True))
 
 
-def _plane(trained: Trained, shown: list[tuple[str, Any]], clients: int = 0, **options) -> dict[str, Any]:
+def _plane(trained: TrainedModel, shown: list[tuple[str, Any]], clients: int = 0, **options) -> dict[str, Any]:
     """Returns the plane through the first three models, or through what some clients make of the first one."""
     if clients:
         ids = probing.cohort(trained, most=clients)

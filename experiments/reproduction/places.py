@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from fedwin.runs.config import Config
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 
 from ..papers.trajectories import Source
 from .plan import Selection, Task

@@ -5,7 +5,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator
 
-from fedwin.runs.identity import hash_of
+from fedwin.runs.fingerprint import hash_of
 
 from ..papers.analyses import Analysis, Sketch
 from ..papers.catalogue import catalogue

@@ -5,7 +5,7 @@ import functools
 import pathlib
 from collections.abc import Iterable
 
-from fedwin.runs.storage import replace_text
+from fedwin.files import replace_text
 
 from ..papers.analyses import Analysis, Sketch
 from ..papers.catalogue import catalogue

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedwin.errors import UserError
-from fedwin.runs.logbook import read_lines
-from fedwin.runs.storage import writing
+from fedwin.files import writing
+from fedwin.runs.metrics_log import read_lines
 
 from ..papers.measures import Curve
 from ..papers.observing import MODEL, name_of

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import fedwin
-from fedwin import hosts, joining
+from fedwin import multi_process
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.interruption import Interrupted
-from fedwin.runs.needs import Needs, needs
+from fedwin.runs.dry_run import Needs, needs
+from fedwin.runs.signals import Interrupted
 
 
 def _run(config: Config) -> dict[str, Any]:
@@ -22,7 +22,7 @@ _ACTIONS: dict[str, Callable[[Config], Any]] = {"run": _run, "needs": needs}
 
 def _all(action: str, config: Config) -> Any:
     """Does what the first process says, in all; called by the first one."""
-    hosts.said_by_first([action, dataclasses.asdict(config)])
+    multi_process.said_by_first([action, dataclasses.asdict(config)])
     return _ACTIONS[action](config)
 
 
@@ -38,7 +38,7 @@ def estimated(config: Config) -> Needs:
 
 def wait() -> None:
     """Has the other processes wait on; called by the first one before theirs runs out, which is after half an hour."""
-    hosts.said_by_first(["", {}])
+    multi_process.said_by_first(["", {}])
 
 
 @contextlib.contextmanager
@@ -47,10 +47,10 @@ def leading() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not joining.is_lost(error):
-            hosts.said_by_first(None)
+        if not multi_process.is_lost(error):
+            multi_process.said_by_first(None)
         raise
-    hosts.said_by_first(None)
+    multi_process.said_by_first(None)
 
 
 def follow(data_dir: str) -> None:
@@ -59,7 +59,7 @@ def follow(data_dir: str) -> None:
     Args:
       data_dir: folder of the data sets' files on this host.
     """
-    while (told := hosts.said_by_first(None)) is not None:
+    while (told := multi_process.said_by_first(None)) is not None:
         action, fields = told
         if not action:
             continue

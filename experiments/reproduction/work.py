@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 from fedwin.errors import UserError
-from fedwin.runs import interruption
-from fedwin.runs.lock import InUse
+from fedwin.files import InUse
+from fedwin.runs import signals
 
 from . import together
 from .places import Unit
@@ -100,7 +100,7 @@ def _train(unit: Unit, data_dir: str, outcome: Outcome, spent: threading.Event) 
     except UserError as error:
         outcome.refused[str(unit.directory)] = str(error)
         return True
-    except interruption.Interrupted:
+    except signals.Interrupted:
         if spent.is_set():
             raise BudgetSpent from None
         raise
@@ -157,7 +157,7 @@ class _alarm:
 
     def _ring(self) -> None:
         self.event.set()
-        watch = interruption.active()
+        watch = signals.active()
         if watch is not None:
             watch.ask(signal.SIGTERM)
 

@@ -51,7 +51,7 @@ def adagrad_moment(v, d):
     return v + d**2
 
 
-def server_step(second_moment, server_lr, b1, tau, v0=0.0):
+def adaptive_server(second_moment, server_lr, b1, tau, v0=0.0):
     """Returns (init, server) for a rule `second_moment(v, d) -> v`, coordinate by coordinate."""
 
     def init(params):
@@ -71,8 +71,8 @@ def _adaptive(name, second_moment, solve, server_lr, b1, tau, v0, weighting, fad
     common.check(name, server_lr, weighting)
     checks.number(name, 0, 1, open_most=True, b1=b1)
     checks.number(name, 0, tau=tau, v0=v0)
-    init, server = server_step(second_moment, server_lr, b1, tau, v0)
-    return core.algorithm(common.send_step(solve, weighting), server, init=init, weighting=weighting, fades=fades)
+    init, server = adaptive_server(second_moment, server_lr, b1, tau, v0)
+    return core.algorithm(common.fedavg_client(solve, weighting), server, init=init, weighting=weighting, fades=fades)
 
 
 @ALGORITHMS.register(

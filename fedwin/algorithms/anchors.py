@@ -36,7 +36,7 @@ class Epoch(NamedTuple):
     adam: Any
 
 
-def members(labels, mask, num_classes):
+def class_membership(labels, mask, num_classes):
     """Returns [B, C]: 1 where an example is real and of a class."""
     one_hot = jax.nn.one_hot(labels, num_classes)
     return one_hot if mask is None else one_hot * mask[:, None]
@@ -44,7 +44,7 @@ def members(labels, mask, num_classes):
 
 def anchor_loss(features, labels, anchors, mask=None):
     """(1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2: features [B, d], labels [B], anchors [C, d] -> []."""
-    belongs = members(labels, mask, anchors.shape[0])
+    belongs = class_membership(labels, mask, anchors.shape[0])
     distance = jnp.sum((features - anchors[labels]) ** 2, -1)
     distance = distance if mask is None else jnp.where(mask > 0, distance, 0)
     return jnp.mean(distance @ belongs / jnp.maximum(jnp.sum(belongs, 0), 1))
@@ -52,13 +52,13 @@ def anchor_loss(features, labels, anchors, mask=None):
 
 def class_means(features, labels, num_classes, mask=None):
     """Returns (mean feature of each class in the batch, 0 if absent [C, d]; whether it is present [C])."""
-    belongs = members(labels, mask, num_classes)
+    belongs = class_membership(labels, mask, num_classes)
     count = jnp.sum(belongs, 0)
     features = features if mask is None else jnp.where(mask[:, None] > 0, features, 0)
     return belongs.T @ features / jnp.maximum(count, 1)[:, None], (count > 0).astype(features.dtype)
 
 
-def moved_anchors(anchors, sums, present, batches, beta, divide="all"):
+def updated_anchors(anchors, sums, present, batches, beta, divide="all"):
     """Returns A_i after an epoch; classes that did not occur keep their row."""
     divisor = batches if divide == "all" else jnp.maximum(present, 1)[:, None]
     return jnp.where(present[:, None] > 0, beta * anchors + (1 - beta) * sums / divisor, anchors)
@@ -77,18 +77,18 @@ def initial_anchors(key, num_classes, width, dtype=jnp.float32):
     return rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def below(params, path):
+def subtree(params, path):
     """Returns the subtree at a path of keys."""
     for name in path:
         params = params[name]
     return params
 
 
-def replaced(params, path, part):
+def replace_subtree(params, path, part):
     """Returns the tree with another subtree at a path of keys."""
     if not path:
         return part
-    return {**params, path[0]: replaced(params[path[0]], path[1:], part)}
+    return {**params, path[0]: replace_subtree(params[path[0]], path[1:], part)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Anchoring:
         Raises:
           UserError: when the classifier is not one dense layer.
         """
-        kernels = [leaf for leaf in jax.tree.leaves(below(params, self.path)) if leaf.ndim == 2]
+        kernels = [leaf for leaf in jax.tree.leaves(subtree(params, self.path)) if leaf.ndim == 2]
         if len(kernels) != 1:
             raise UserError("fedfa: the classifier must be one dense layer.")
         width, dtype = kernels[0].shape[0], kernels[0].dtype
@@ -147,17 +147,19 @@ class Anchoring:
 
     def calibrated(self, params, state, anchors, round):
         """Returns (params after one Adam step of the classifier alone, Adam's state); unchanged before the start."""
-        layer = below(params, self.path)
-        value = lambda layer: calibration_loss(self.model.classifier, replaced(params, self.path, layer), anchors)
+        layer = subtree(params, self.path)
+        value = lambda layer: calibration_loss(
+            self.model.classifier, replace_subtree(params, self.path, layer), anchors
+        )
         updates, new_state = self.adam.update(jax.grad(value)(layer), state, layer)
         now = round >= self.calibration_start
         layer = tree.where(now, tree.add(layer, updates), layer)
-        return replaced(params, self.path, layer), tree.where(now, new_state, state)
+        return replace_subtree(params, self.path, layer), tree.where(now, new_state, state)
 
     def begin(self, params, anchors) -> Epoch:
         """Returns what local training starts to carry."""
         zero = jnp.zeros((), anchors.dtype)
-        return Epoch(anchors, 0 * anchors, 0 * anchors[:, 0], zero, self.adam.init(below(params, self.path)))
+        return Epoch(anchors, 0 * anchors, 0 * anchors[:, 0], zero, self.adam.init(subtree(params, self.path)))
 
     def on_step(self, anchors, c: core.Client):
         """Returns the hook that follows every local step."""
@@ -169,7 +171,7 @@ class Anchoring:
             new, adam = self.calibrated(new, carry.adam, anchors, c.round)
             sums, present, batches = carry.sums + means, carry.present + present, carry.batches + 1
             ends = last | (s.j + 1 >= s.steps)
-            moved = moved_anchors(carry.anchors, sums, present, batches, self.beta, self.divide)
+            moved = updated_anchors(carry.anchors, sums, present, batches, self.beta, self.divide)
             kept = jnp.where(ends, 0, 1)
             carried = jnp.where(ends, moved, carry.anchors)
             return Epoch(carried, sums * kept, present * kept, batches * kept, adam), new

@@ -15,7 +15,7 @@ def mean_step(y: local.Local, params, c: core.Client, weighting: str) -> core.Me
     return core.mean_step(tree.sub(y.params, params), core.weight(c, weighting))
 
 
-def send_step(solve, weighting: str, rule=local.sgd):
+def fedavg_client(solve, weighting: str, rule=local.sgd):
     """Returns FedAvg's client half: train from the broadcast model, send y_i - x."""
 
     def client(params, c):
@@ -25,15 +25,15 @@ def send_step(solve, weighting: str, rule=local.sgd):
     return client
 
 
-def moved(params, total, server_lr):
+def add_mean_step(params, total, server_lr):
     """Returns x + server_lr sum_i p_i (y_i - x)."""
     return tree.axpy(server_lr, total["delta"].value, params)
 
 
-def add_step(server_lr):
+def fedavg_server(server_lr):
     """Returns FedAvg's server half: x <- x + server_lr sum_i p_i (y_i - x), the state untouched."""
 
     def server(params, state, total, round):
-        return moved(params, total, server_lr), state
+        return add_mean_step(params, total, server_lr), state
 
     return server

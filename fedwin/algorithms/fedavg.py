@@ -31,4 +31,4 @@ def fedavg(setting, solve, *, server_lr=1.0, weighting="samples"):
     Source: https://arxiv.org/abs/1602.05629.
     """
     common.check("fedavg", server_lr, weighting)
-    return core.algorithm(common.send_step(solve, weighting), common.add_step(server_lr), weighting=weighting)
+    return core.algorithm(common.fedavg_client(solve, weighting), common.fedavg_server(server_lr), weighting=weighting)

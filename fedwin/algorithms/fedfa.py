@@ -80,7 +80,7 @@ def fedfa(
     anchoring = Anchoring(setting.model, lam, beta, divide, anchors_start, calibration_start, adam)
 
     def server(params, anchors, total, round):
-        return common.moved(params, total, server_lr), total["anchors"].value
+        return common.add_mean_step(params, total, server_lr), total["anchors"].value
 
     return core.algorithm(
         _client(solve, anchoring, weighting),

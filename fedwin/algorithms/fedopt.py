@@ -14,7 +14,7 @@ import optax
 
 from fedwin import core, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.adaptive import adagrad_moment, adam_moment, is_moments, server_step, yogi_moment
+from fedwin.algorithms.adaptive import adagrad_moment, adam_moment, adaptive_server, is_moments, yogi_moment
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry import checks
 
@@ -37,20 +37,20 @@ def _named(optimizer: str, server_lr, momentum, nesterov, b1, b2, eps, bias_corr
     eps = {"adagrad": 0.01}.get(optimizer, 0.1) if eps is None else eps
     if optimizer == "adagrad":
         # Not optax's, whose eps is inside the root and whose v starts at 0.1.
-        return server_step(adagrad_moment, server_lr, 0.0, eps), core.nothing_resettable
+        return adaptive_server(adagrad_moment, server_lr, 0.0, eps), core.nothing_resettable
     if optimizer in ("adam", "yogi") and not bias_correction:
         moment = adam_moment if optimizer == "adam" else yogi_moment
-        return server_step(moment(b2), server_lr, b1, eps), is_moments
+        return adaptive_server(moment(b2), server_lr, b1, eps), is_moments
     made = {
         "sgd": lambda: optax.sgd(server_lr),
         "momentum": lambda: optax.sgd(server_lr, momentum, nesterov),
         "adam": lambda: optax.adam(server_lr, b1, b2, eps),
         "yogi": lambda: optax.yogi(server_lr, b1, b2, eps),
     }
-    return server_optimizer(made[optimizer]()), is_adams
+    return server_optimizer(made[optimizer]()), is_adam_state
 
 
-def is_adams(node) -> bool:
+def is_adam_state(node) -> bool:
     """Whether a node of a server state holds the moments of optax's Adam or Yogi."""
     return isinstance(node, optax.ScaleByAdamState)
 
@@ -111,11 +111,11 @@ def fedopt(
     if eps is not None:
         checks.number("fedopt", 0, eps=eps)
     if isinstance(optimizer, optax.GradientTransformation):
-        (init, server), fades = server_optimizer(optimizer), is_adams
+        (init, server), fades = server_optimizer(optimizer), is_adam_state
     else:
         checks.one_of("fedopt", "optimizer", optimizer, OPTIMIZERS)
         (init, server), fades = _named(optimizer, server_lr, momentum, nesterov, b1, b2, eps, bias_correction)
-    return core.algorithm(common.send_step(solve, weighting), server, init=init, weighting=weighting, fades=fades)
+    return core.algorithm(common.fedavg_client(solve, weighting), server, init=init, weighting=weighting, fades=fades)
 
 
 @ALGORITHMS.register(
@@ -150,4 +150,4 @@ def fedavgm(setting, solve, *, beta=0.9, server_lr=1.0, nesterov=False, weightin
         v = tree.axpy(beta, v, delta)
         return tree.axpy(server_lr, tree.axpy(beta, v, delta) if nesterov else v, params), v
 
-    return core.algorithm(common.send_step(solve, weighting), server, init=tree.zeros_like, weighting=weighting)
+    return core.algorithm(common.fedavg_client(solve, weighting), server, init=tree.zeros_like, weighting=weighting)

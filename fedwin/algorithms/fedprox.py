@@ -38,5 +38,5 @@ def fedprox(setting, solve, *, mu=0.01, server_lr=1.0, weighting="samples"):
     """
     common.check("fedprox", server_lr, weighting)
     checks.number("fedprox", 0, mu=mu)
-    client = common.send_step(solve, weighting, local.proximal(mu))
-    return core.algorithm(client, common.add_step(server_lr), weighting=weighting)
+    client = common.fedavg_client(solve, weighting, local.proximal(mu))
+    return core.algorithm(client, common.fedavg_server(server_lr), weighting=weighting)

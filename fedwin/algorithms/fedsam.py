@@ -70,8 +70,8 @@ def fedsam(setting, solve, *, rho=0.1, server_lr=1.0, weighting="samples"):
     """
     common.check("fedsam", server_lr, weighting)
     checks.number("fedsam", 0, rho=rho)
-    client = common.send_step(solve, weighting, sharpness_aware(rho))
-    return core.algorithm(client, common.add_step(server_lr), weighting=weighting)
+    client = common.fedavg_client(solve, weighting, sharpness_aware(rho))
+    return core.algorithm(client, common.fedavg_server(server_lr), weighting=weighting)
 
 
 @ALGORITHMS.register(
@@ -98,5 +98,5 @@ def fedasam(setting, solve, *, rho=0.7, eta=0.2, server_lr=1.0, weighting="sampl
     """
     common.check("fedasam", server_lr, weighting)
     checks.number("fedasam", 0, rho=rho, eta=eta)
-    client = common.send_step(solve, weighting, sharpness_aware(rho, eta))
-    return core.algorithm(client, common.add_step(server_lr), weighting=weighting)
+    client = common.fedavg_client(solve, weighting, sharpness_aware(rho, eta))
+    return core.algorithm(client, common.fedavg_server(server_lr), weighting=weighting)

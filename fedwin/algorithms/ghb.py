@@ -82,7 +82,7 @@ def ghb(setting, solve, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, we
     def server(params, line, total, round):
         # The line stores the models that rounds started from.
         line = window.shift(line, window.flat(params).pack(params))
-        return common.add_step(server_lr)(params, line, total, round)
+        return common.fedavg_server(server_lr)(params, line, total, round)
 
     return core.algorithm(client, server, broadcast=broadcast, init=init, weighting=weighting)
 
@@ -94,7 +94,7 @@ class Row(NamedTuple):
     last: Any
 
 
-def first_anchor(setting, first):
+def anchor_init(setting, first):
     """Returns client_init: the row of a client that has not taken part yet."""
     if first == "random" and setting.init_fn is None:
         raise UserError("first=random draws anchors from the model's initialiser: the setting needs init_fn.")
@@ -159,8 +159,8 @@ def local_ghb(
         message = {"delta": common.mean_step(y, params, c, weighting)}
         return y.update(message, state=Row(params, c.round))
 
-    client_init = first_anchor(setting, first)
-    return core.algorithm(client, common.add_step(server_lr), client_init=client_init, weighting=weighting)
+    client_init = anchor_init(setting, first)
+    return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)
 
 
 @ALGORITHMS.register(
@@ -202,5 +202,5 @@ def fedhbm(setting, solve, *, beta=1.0, first="unset", nesterov=False, server_lr
         message = {"delta": common.mean_step(y, params, c, weighting)}
         return y.update(message, state=Row(y.params, c.round))
 
-    client_init = first_anchor(setting, first)
-    return core.algorithm(client, common.add_step(server_lr), client_init=client_init, weighting=weighting)
+    client_init = anchor_init(setting, first)
+    return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)

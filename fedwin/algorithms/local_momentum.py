@@ -55,4 +55,4 @@ def local_momentum(setting, solve, *, momentum=0.9, server_lr=1.0, weighting="sa
     def client_init(params, id):
         return optimizer.init(params)
 
-    return core.algorithm(client, common.add_step(server_lr), client_init=client_init, weighting=weighting)
+    return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)

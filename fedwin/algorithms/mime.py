@@ -67,7 +67,7 @@ def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
 
     def server(params, state, total, round):
         m = tree.axpy(beta, state.m, state.c) if beta else ()
-        return common.moved(params, total, server_lr), State(m, state.c)
+        return common.add_mean_step(params, total, server_lr), State(m, state.c)
 
     def init(params, key):
         zeros = tree.zeros_like(params)
@@ -126,7 +126,7 @@ def mimelite(setting, solve, *, beta=0.9, server_lr=1.0, weighting="samples"):
 
     def server(params, state, total, round):
         m = tree.axpy(beta, state.m, total["gradient"].value)
-        return common.moved(params, total, server_lr), State(m)
+        return common.add_mean_step(params, total, server_lr), State(m)
 
     return core.algorithm(
         client,

@@ -57,7 +57,7 @@ def scaffold(setting, solve, *, option="II", server_lr=1.0, weighting="samples",
         return y.update(message, state=renewed)
 
     def server(params, control, total, round):
-        return common.moved(params, total, server_lr), tree.add(control, total["drift"])
+        return common.add_mean_step(params, total, server_lr), tree.add(control, total["drift"])
 
     return core.algorithm(
         client,

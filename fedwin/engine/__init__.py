@@ -1,9 +1,8 @@
 """Rounds: the complete state of a run, one round of it, and many rounds in one dispatch."""
 
 from fedwin.data.store import Store
-from fedwin.engine.dispatch import Dispatch
-from fedwin.engine.lockstep import Lockstep
+from fedwin.engine.dispatch import Dispatch, VmappedDispatch
 from fedwin.engine.rounds import Cohorts, RunState, init, one_round, read_out
-from fedwin.residence.first_rows import init_rows
+from fedwin.residence.client_table import init_rows
 
-__all__ = ["Cohorts", "Dispatch", "Lockstep", "RunState", "Store", "init", "init_rows", "one_round", "read_out"]
+__all__ = ["Cohorts", "Dispatch", "VmappedDispatch", "RunState", "Store", "init", "init_rows", "one_round", "read_out"]

@@ -6,8 +6,8 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fedwin import multi_process
-from fedwin.residence import blocks
-from fedwin.residence.lazy import Lazy
+from fedwin.residence import blockwise
+from fedwin.residence.blockwise import Lazy
 from fedwin.window import ALIGNMENT
 
 # The mesh axis that clients are spread over.
@@ -58,11 +58,11 @@ def place(values, mesh, shardings=None):
       shardings: where each leaf goes, or all of them; None = a copy on each device.
     """
     if mesh is None:
-        return jax.device_put(blocks.placed(values))
+        return jax.device_put(blockwise.placed(values))
     shardings = replicated(mesh) if shardings is None else shardings
     if multi_process.count() == 1 and any(isinstance(leaf, Lazy) for leaf in jax.tree.leaves(values)):
         values = jax.tree.map(
-            lambda leaf, to: blocks.place(leaf, to) if isinstance(leaf, Lazy) else leaf, values, shardings
+            lambda leaf, to: blockwise.place(leaf, to) if isinstance(leaf, Lazy) else leaf, values, shardings
         )
     return multi_process.place(values, shardings)
 

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedwin import ring_buffer, tree
+from fedwin import tree, window
 from fedwin.core import Algorithm, Observer, Variables
 from fedwin.data.store import Split, Store
 from fedwin.engine.cohort import Own, Shared, each, work
 from fedwin.engine.strategy import Strategy
-from fedwin.residence.first_rows import init_rows
+from fedwin.residence.client_table import init_rows
 
 
 class Cohorts(NamedTuple):
@@ -72,7 +72,7 @@ def init(
     """
     params, stats = model
     init_key = key if init_key is None else init_key
-    with ring_buffer.lent(window_rounds):
+    with window.lent(window_rounds):
         state = algorithm.init(params, init_key)
         watched = algorithm.eval_model(model, state)
         seen = {name: observer.init(watched) for name, observer in observers.items()}

@@ -14,7 +14,7 @@ from fedwin.engine.strategy import Strategy
 from fedwin.fedjax_bridge.capacity import Padding
 from fedwin.fedjax_bridge.rows import REPORTED, Row, Seats
 from fedwin.models.convolution.program_cache import unkept
-from fedwin.residence.first_rows import row_shapes
+from fedwin.residence.client_table import row_shapes
 
 
 class AtOnce:

@@ -16,7 +16,7 @@ from fedwin.fedjax_bridge.capacity import Capacity, Padding
 from fedwin.fedjax_bridge.one_by_one import OneByOne
 from fedwin.fedjax_bridge.packing import Member, members, need, pack
 from fedwin.fedjax_bridge.rows import Seats, in_rows
-from fedwin.residence.first_rows import row_shapes
+from fedwin.residence.client_table import row_shapes
 
 
 class ServerState(NamedTuple):

@@ -6,7 +6,7 @@
 ('mlp', 10)
 """
 
-from fedwin.models import networks as networks
+from fedwin.models import networks
 from fedwin.models.adapters import from_fedjax, from_flax, from_haiku
 from fedwin.models.adapters.classifier import shape_of
 from fedwin.models.compatibility import check

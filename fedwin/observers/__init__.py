@@ -4,9 +4,9 @@ A new file that registers an observer is found by itself.
 """
 
 from fedwin.observers.ema import ema
-from fedwin.observers.registry import OBSERVERS, Average, Shared, build_all
+from fedwin.observers.registry import OBSERVERS, Average, SharedObserver, build_all
 from fedwin.observers.swa import swa
-from fedwin.observers.wima import Reading, classifier_mask, select, wima, wima_reading
+from fedwin.observers.wima import ReadOut, classifier_mask, select, wima, wima_reading
 from fedwin.registry import import_all
 
 import_all(__name__, __path__)
@@ -14,8 +14,8 @@ import_all(__name__, __path__)
 __all__ = [
     "OBSERVERS",
     "Average",
-    "Reading",
-    "Shared",
+    "ReadOut",
+    "SharedObserver",
     "build_all",
     "classifier_mask",
     "ema",

@@ -25,7 +25,7 @@ class Average(NamedTuple):
     count: jax.Array  # type: ignore[assignment]  # a tuple has a method of this name
 
 
-class Shared(NamedTuple):
+class SharedObserver(NamedTuple):
     """What a builder returns that shares one observer, and thus one ring, with the others of its family.
 
     Attributes:
@@ -52,13 +52,13 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> dict[str, Ob
       UserError: when a choice is wrong, or given twice.
     """
     alone: dict[str, Observer] = {}
-    shared: dict[str, list[Shared]] = {}
+    shared: dict[str, list[SharedObserver]] = {}
     for choice in choices:
         built = OBSERVERS.build(choice, setting)
-        name = built.name if isinstance(built, Shared) else _name(choice)
+        name = built.name if isinstance(built, SharedObserver) else _name(choice)
         if name in alone or any(name == other.name for family in shared.values() for other in family):
             raise UserError(f"observe={choice}: '{name}' is given twice; keep one.")
-        if isinstance(built, Shared):
+        if isinstance(built, SharedObserver):
             shared.setdefault(built.family, []).append(built)
         else:
             alone[name] = built

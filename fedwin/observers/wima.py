@@ -8,13 +8,13 @@ from fedwin import tree
 from fedwin import window as windows
 from fedwin.core import Observer, Setting, Variables
 from fedwin.errors import UserError
-from fedwin.observers.registry import OBSERVERS, Shared
+from fedwin.observers.registry import OBSERVERS, SharedObserver
 from fedwin.registry import checks
 
 PARTS = ("all", "classifier", "features")
 
 
-class Reading(NamedTuple):
+class ReadOut(NamedTuple):
     """One read-out of a WIMA observer.
 
     Attributes:
@@ -51,7 +51,7 @@ def classifier_mask(params, path: tuple[str, ...]):
 
 
 def wima(
-    readings: tuple[Reading, ...], classifier_path: tuple[str, ...] = (), num_rounds: int | None = None
+    readings: tuple[ReadOut, ...], classifier_path: tuple[str, ...] = (), num_rounds: int | None = None
 ) -> Observer:
     """Window-based model averaging, any number of windows over one trajectory.
 
@@ -68,7 +68,7 @@ def wima(
     Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning, 2023,
     https://arxiv.org/abs/2310.01366.
     """
-    if not isinstance(readings, (tuple, list)) or not readings or not all(isinstance(r, Reading) for r in readings):
+    if not isinstance(readings, (tuple, list)) or not readings or not all(isinstance(r, ReadOut) for r in readings):
         raise UserError(
             f"wima: readings={readings!r} must be observers.Reading(name, window), one or more, in a tuple."
         )
@@ -108,7 +108,7 @@ def wima(
 
 
 @OBSERVERS.register("wima", paper="caldarola2023window")
-def wima_reading(setting: Setting, *, window: int, part: str = "all", warmup: str = "partial") -> Shared:
+def wima_reading(setting: Setting, *, window: int, part: str = "all", warmup: str = "partial") -> SharedObserver:
     """WIMA: w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}; all windows of a run share one ring.
 
     Args:
@@ -126,4 +126,4 @@ def wima_reading(setting: Setting, *, window: int, part: str = "all", warmup: st
     name = f"wima{window}" if part == "all" else f"wima{window}_{part}"
     path = setting.model.classifier_path if setting.model is not None else ()
     build = lambda readings: wima(readings, path, setting.most_rounds)
-    return Shared("wima", name, Reading(name, window, part, warmup), build)
+    return SharedObserver("wima", name, ReadOut(name, window, part, warmup), build)

@@ -17,7 +17,7 @@ from fedwin.data.federation import Federation
 from fedwin.data.integrity import check_arrays
 from fedwin.data.reader import ExampleSource, Images
 from fedwin.data.store import Split, Store, make_store, shares
-from fedwin.residence.addresses import distinct, places
+from fedwin.residence.client_table import distinct, places
 
 # Above this many bytes of examples a run streams, unless --examples says otherwise.
 RESIDENT_BYTES = 4 << 30

@@ -1,9 +1,14 @@
-"""Saving and restoring the complete state of a run with orbax: atomic, checked, the last few kept."""
+"""Keeping orbax and tensorstore from telling at length what a run tells in one line."""
 
+import contextlib
+import dataclasses
 import hashlib
+import logging
+import math
 import pathlib
 import shutil
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,14 +19,123 @@ import orbax.checkpoint as ocp
 
 from fedwin import multi_process, tree
 from fedwin.errors import UserError
-from fedwin.residence.blocks import blocks
-from fedwin.runs.filed import has_rings, has_rows, read_on_access
-from fedwin.runs.large import LARGE, LargeSave, described, is_large, stored
-from fedwin.runs.migrations import migrated
-from fedwin.runs.quiet import abandoned_saves_muted, quiet
-from fedwin.runs.rings import fitted
-from fedwin.runs.storage import reason_of, sealed, writing
-from fedwin.runs.together import alone
+from fedwin.files import reason_of, sealed, writing
+from fedwin.residence.blockwise import Stored, blocks, nbytes, write
+from fedwin.runs.checkpoint_format import fitted, has_rings, has_rows, migrated, read_on_access
+from fedwin.runs.consistency import alone
+
+# Those that orbax's threads and asyncio's tasks write to.
+LOGGERS = ("absl", "asyncio")
+
+
+@contextlib.contextmanager
+def quiet():
+    """Keeps orbax from logging tracebacks of what is reported in one line."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+@contextlib.contextmanager
+def abandoned_saves_muted():
+    """Keeps what a failed save leaves behind from being told a second time.
+
+    tensorstore's threads report to an event loop that is gone, and threads and tasks of orbax that nobody waits for any
+    more end with the same error. Both may happen later still: after a failure the hook and the filters stay.
+    """
+    show = sys.unraisablehook
+
+    def shown(unraisable):
+        error = unraisable.exc_value
+        if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed"):
+            show(unraisable)
+
+    sys.unraisablehook = shown
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(not_of_orbax)
+    yield
+    sys.unraisablehook = show
+    for name in LOGGERS:
+        logging.getLogger(name).removeFilter(not_of_orbax)
+
+
+def not_of_orbax(record: logging.LogRecord) -> bool:
+    """Whether a logged error was raised by other code than orbax's."""
+    trace = record.exc_info[2] if record.exc_info else None
+    return not any("orbax" in frame.f_code.co_filename for frame, _ in traceback.walk_tb(trace))
+
+
+# Arrays of more bytes have files of their own: orbax would hold each of them up to three times.
+LARGE_BYTES = 4 << 20
+# The folder of a checkpoint that holds them.
+LARGE = "large"
+
+
+def is_large(array) -> bool:
+    """Whether an array has a file of its own."""
+    return nbytes(array) > LARGE_BYTES
+
+
+def _file(directory, number: int) -> pathlib.Path:
+    return pathlib.Path(directory) / f"{number}.bin"
+
+
+def described(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Returns, as JSON, the names of arrays in the order of their files, with shapes and dtypes."""
+    return {name: [list(arrays[name].shape), np.dtype(arrays[name].dtype).name] for name in sorted(arrays)}
+
+
+def stored(checkpoint, said: dict[str, Any]) -> dict[str, Stored]:
+    """Returns the large arrays of a checkpoint, unread.
+
+    Args:
+      checkpoint: its directory.
+      said: what `described` said of them.
+
+    Raises:
+      OSError: a file is missing or has another length.
+    """
+    found = {}
+    for number, name in enumerate(sorted(said)):
+        shape, dtype = tuple(said[name][0]), np.dtype(said[name][1])
+        path = _file(pathlib.Path(checkpoint) / LARGE, number)
+        if path.stat().st_size != math.prod(shape) * dtype.itemsize:
+            raise OSError(f"{path} has another length")
+        found[name] = Stored(path, shape, dtype)
+    return found
+
+
+class LargeHandler(ocp.CheckpointHandler):
+    """Writes arrays into the folder that orbax gives it, and renames when all is written."""
+
+    def save(self, directory, args: "LargeSave") -> None:  # type: ignore[override]
+        """Writes the arrays.
+
+        Args:
+          directory: an empty folder.
+          args: what to write.
+        """
+        for number, name in enumerate(sorted(args.item)):
+            write(_file(directory, number), args.item[name])
+
+    def restore(self, directory, args: Any = None) -> None:  # type: ignore[override]
+        """Reads nothing: `stored` knows where everything is."""
+
+
+@ocp.args.register_with_handler(LargeHandler, for_save=True, for_restore=True)
+@dataclasses.dataclass
+class LargeSave(ocp.args.CheckpointArgs):
+    """What LargeHandler saves.
+
+    Attributes:
+      item: name -> array.
+    """
+
+    item: dict[str, Any]
+
 
 # Format of a checkpoint; 1 had no number, 2 has it, in 3 windows know which of their vectors have no mean, in 4 rows of
 # clients may be in a file, in 5 large arrays may have files of their own, in 6 windows may be in a file. A checkpoint

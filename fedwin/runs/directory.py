@@ -13,12 +13,12 @@ from typing import Any
 
 import jax
 
+from fedwin import plugins
 from fedwin.errors import StorageError, UserError
+from fedwin.files import RECOVERABLE_ERRNOS, locked, plain, sealed, write_json, writing
 from fedwin.runs.config import Config, default_of
-from fedwin.runs.identity import Identity, hash_of, jsonable, set_fields, versions
-from fedwin.runs.lock import locked
-from fedwin.runs.logbook import read_lines
-from fedwin.runs.storage import FULL, plain, sealed, write_json, writing
+from fedwin.runs.fingerprint import Identity, hash_of, jsonable, set_fields, versions
+from fedwin.runs.metrics_log import read_lines
 
 # Format of config.json; 1 had no number, 3 has a seal: a hash of all that it says.
 FORMAT = 3
@@ -54,7 +54,7 @@ def _writable(directory: pathlib.Path, remedy: str = "choose another --out_dir")
     try:
         yield
     except OSError as error:
-        if isinstance(error, StorageError) or error.errno in FULL:
+        if isinstance(error, StorageError) or error.errno in RECOVERABLE_ERRNOS:
             with writing(directory):
                 raise
         raise UserError(f"out_dir={directory} can't be written ({error.strerror}); {remedy}.") from error
@@ -229,3 +229,36 @@ def write_config(directory: pathlib.Path, config: Config, about: Identity, verif
         "device": f"{about.device} x{jax.device_count()}",
     }
     write_json(directory / "config.json", sealed(plain(said)))
+
+
+def finished(config: Config) -> dict[str, Any] | None:
+    """Returns what `run` returned for this Config, or None if its directory holds no finished run.
+
+    Reads two small files. A run whose imported code has changed since counts as unfinished: `run` says so.
+
+    Args:
+      config: what was run; without an out_dir, in the directory that `run` would choose.
+
+    Raises:
+      UserError: the directory holds another run.
+    """
+    directory = pathlib.Path(config.out_dir) if config.out_dir else default_directory(config)
+    path = directory / "summary.json"
+    if not path.is_file() or (known := load(config, directory)) is None:
+        return None
+    if known.identity.imports != plugins.load(config.imports):
+        return None
+    try:
+        summary = json.loads(path.read_bytes(), object_hook=_numbers)
+        seeds = {int(seed): found for seed, found in summary["seeds"].items()}
+        if list(seeds) != config.seeds or not isinstance(summary["over_seeds"], dict):
+            raise ValueError
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is not this run's; remove it, the same command writes it anew.") from error
+    return summary | {"seeds": seeds}
+
+
+def _numbers(found: dict[str, Any]) -> dict[str, Any]:
+    """Makes numbers of what `storage.plain` made of NaN and infinities."""
+    words = ("nan", "inf", "-inf")
+    return {name: float(value) if isinstance(value, str) and value in words else value for name, value in found.items()}

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from fedwin import multi_process
-from fedwin.runs import interruption
+from fedwin.runs import signals
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.logbook import LinesHash, Logbook
+from fedwin.runs.metrics_log import LinesHash, MetricsLog
 
 
 class Journal:
@@ -32,7 +32,7 @@ class Journal:
     def __init__(
         self,
         seed: int,
-        logbook: Logbook | None = None,
+        logbook: MetricsLog | None = None,
         checkpoints: Checkpoints | None = None,
         rows=None,
         *,
@@ -106,7 +106,7 @@ class Journal:
             return
         self.write(completed, run)
         # One of several processes ends after a dispatch, when all have agreed to: the others would lose it elsewhere.
-        if (watch := interruption.active()) is not None and multi_process.count() == 1:
+        if (watch := signals.active()) is not None and multi_process.count() == 1:
             watch.saved()
 
     def write(self, completed: int, run) -> None:
@@ -127,7 +127,7 @@ class Journal:
 
     def unsaved(self) -> None:
         """Tells that rounds have been computed since the last checkpoint."""
-        if self.checkpoints is not None and (watch := interruption.active()) is not None:
+        if self.checkpoints is not None and (watch := signals.active()) is not None:
             watch.unsaved()
 
     def end_if_interrupted(self, completed: int, run, ended: bool) -> None:
@@ -138,23 +138,21 @@ class Journal:
           run: the state.
           ended: the seed ends here because it diverged.
         """
-        watch = interruption.active()
+        watch = signals.active()
         heard = int(multi_process.numbers(0 if watch is None else watch.requested or 0).max())
         if watch is None or not heard or self.checkpoints is None:
             return
         watch.ask(heard)
         if ended:  # by divergence: such a state is no place to resume from
-            raise interruption.Interrupted(heard, "interrupted; the same command resumes.")
+            raise signals.Interrupted(heard, "interrupted; the same command resumes.")
         if self.saved_round != completed:
             self.save(completed, run)
-        raise interruption.Interrupted(
-            heard, f"interrupted; saved after round {completed}, the same command resumes there."
-        )
+        raise signals.Interrupted(heard, f"interrupted; saved after round {completed}, the same command resumes there.")
 
     def ended(self) -> None:
         """Tells that nothing is left to be saved."""
         self.flush()
-        if (watch := interruption.active()) is not None:
+        if (watch := signals.active()) is not None:
             watch.saved()
 
     def flush(self) -> None:

@@ -12,22 +12,17 @@ from fedwin.engine import evaluate, validation
 from fedwin.engine.communication import Bytes
 from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
+from fedwin.residence.client_table import DeviceRows, FirstRows, HostRows, LentRows, init_rows, row_shapes
+from fedwin.residence.client_table_file import FileRows
 from fedwin.residence.examples import Resident, examples_of
-from fedwin.residence.file_rows import FileRows
-from fedwin.residence.first_rows import FirstRows, init_rows, row_shapes
-from fedwin.residence.generations import layout_of
-from fedwin.residence.lent_rows import LentRows
-from fedwin.residence.ring_store import RingMemory, layout_of_ring
-from fedwin.residence.rows import DeviceRows, HostRows
-from fedwin.residence.windows import Outside
-from fedwin.runs import groups
-from fedwin.runs.build import Trial, seed_keys
+from fedwin.residence.offloaded_windows import Outside, RingMemory, layout_of_ring
+from fedwin.residence.record_store import RowFile, layout_of
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.estimate import table_slots
-from fedwin.runs.filed import ROWS, folder_of
-from fedwin.runs.row_file import RowFile
+from fedwin.runs.checkpoint_format import ROWS, folder_of
+from fedwin.runs.prepare import PreparedRun, seed_keys
+from fedwin.runs.resources import WindowPlan, table_slots, window_plan
 from fedwin.runs.schedule import Schedule
-from fedwin.runs.window_choice import WindowPlan, window_plan
+from fedwin.runs.seed_groups import group_size, partitions_differ
 
 # First rows that are made at a time, where rows live in a file.
 FIRST_BYTES = 64 << 20
@@ -49,7 +44,7 @@ class Program:
       test: placed test batches.
     """
 
-    def __init__(self, trial: Trial, strategy: Strategy, test: dict[str, Any], bytes_per_client: Bytes):
+    def __init__(self, trial: PreparedRun, strategy: Strategy, test: dict[str, Any], bytes_per_client: Bytes):
         self.trial, self.strategy, self.bytes_per_client = trial, strategy, bytes_per_client
         dataset, config = trial.dataset, trial.config
         if config.eval_val:
@@ -57,12 +52,12 @@ class Program:
         else:
             probe = evaluate.make_probe(trial.model, trial.normalise, evaluate.measure_of(dataset), strategy)
         parts = (trial.algorithm, trial.observers, strategy, probe)
-        self.lanes = groups.lanes_of(config)
-        self.apart = self.lanes > 1 and groups.dealt_apart(trial.federations)
+        self.lanes = group_size(config)
+        self.apart = self.lanes > 1 and partitions_differ(trial.federations)
         self.dispatch = engine.Dispatch(*parts)
         if self.lanes > 1:
             pools = (None, 0) if config.eval_val and self.apart else None
-            self.dispatch = engine.Lockstep(*parts, apart=self.apart, test_axes=pools)
+            self.dispatch = engine.VmappedDispatch(*parts, apart=self.apart, test_axes=pools)
         self._read_out = strategy.jit(lambda run: engine.read_out(trial.algorithm, trial.observers, run))
         self._probe = strategy.jit(probe)
         batches = evaluate.batches(test, config.eval_batch_size, strategy.num_devices)

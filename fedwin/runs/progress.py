@@ -41,7 +41,7 @@ def compile_seconds() -> float:
     return _clock[0].seconds
 
 
-class Pace:
+class DispatchLength:
     """How many rounds the next dispatch should hold, so that none lasts longer than `patience` seconds.
 
     A dispatch is planned while the one before it runs, so the first two hold one round each; later ones follow the

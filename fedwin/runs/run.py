@@ -10,21 +10,18 @@ from fedwin.data import Dataset
 from fedwin.engine.communication import Bytes
 from fedwin.engine.evaluate import held_out
 from fedwin.errors import UserError
+from fedwin.files import check_free, write_json
+from fedwin.runs import consistency, fingerprint, multi_seed, strategy_choice
 from fedwin.runs import directory as directories
-from fedwin.runs import group_check, identity, strategy_choice, together
-from fedwin.runs.build import Trial, prepare
 from fedwin.runs.config import Config
-from fedwin.runs.estimate import estimate
-from fedwin.runs.fork import check_fork
-from fedwin.runs.lock import check_free
-from fedwin.runs.logbook import Logbook, read_lines
-from fedwin.runs.loop import Result
-from fedwin.runs.memory import available, free_disk
-from fedwin.runs.objects import check_objects
+from fedwin.runs.metrics_log import MetricsLog, read_lines
+from fedwin.runs.multi_seed import SeedRunner
+from fedwin.runs.prepare import PreparedRun, check_objects, prepare
 from fedwin.runs.program import Program
-from fedwin.runs.seeds import Seeds
-from fedwin.runs.storage import write_json
+from fedwin.runs.resources import available, estimate, free_disk
+from fedwin.runs.restore import check_fork
 from fedwin.runs.summary import summarise
+from fedwin.runs.train import Result
 
 Say = Callable[[str], None]
 
@@ -45,7 +42,7 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
     """
     quiet = quiet or not multi_process.is_first()
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
-    together.check_flags(config)
+    consistency.check_flags(config)
     trial, directory, known, imports, bytes_per_client = multi_process.agreed(lambda: checked(config, dataset, model))
     config = trial.config
     test = multi_process.agreed(lambda: held_out(trial.dataset, config.eval_examples))
@@ -53,22 +50,22 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
         logbook, known = multi_process.agreed(lambda: _entered(config, directory, held))
         strategy = strategy_choice.chosen(config, trial, known, say)
         about = multi_process.agreed(lambda: _settled(directory, trial, known, str(strategy), imports, say))
-        together.check_identity(about.fingerprint)
+        consistency.check_identity(about.fingerprint)
         _introduce(directory, trial, str(strategy), about.fingerprint, say)
         program = Program(trial, strategy, test, bytes_per_client)
-        results = Seeds(program, directory, logbook, quiet, say).train()
+        results = SeedRunner(program, directory, logbook, quiet, say).train()
         summary = multi_process.agreed(lambda: _summary(program, results, directory, about.fingerprint))
     return multi_process.said_by_first(summary)
 
 
 def _entered(
     config: Config, directory: pathlib.Path, held: contextlib.ExitStack
-) -> tuple[Logbook | None, directories.Known | None]:
+) -> tuple[MetricsLog | None, directories.Known | None]:
     """Opens the run's directory in the process that has it; returns its logbook and what config.json says."""
     if not multi_process.is_first():
         return None, None
     held.enter_context(directories.opened(directory))
-    logbook = held.enter_context(contextlib.closing(Logbook(directory)))
+    logbook = held.enter_context(contextlib.closing(MetricsLog(directory)))
     return logbook, directories.load(config, directory)  # another process may have been there until just now
 
 
@@ -103,7 +100,7 @@ class Checked(NamedTuple):
       bytes_per_client: what a client receives and sends in a round.
     """
 
-    trial: Trial
+    trial: PreparedRun
     directory: pathlib.Path
     known: directories.Known | None
     imports: dict[str, str]
@@ -126,14 +123,14 @@ def checked(config: Config, dataset: Dataset | None, model: Any) -> Checked:
     if config.out_dir and multi_process.is_first():
         check_free(config.out_dir)
     strategy_choice.check(config.strategy)
-    group_check.check_processes(config)
+    multi_seed.check_processes(config)
     trial = prepare(config, dataset, model)
     config = trial.config
     directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
     known = directories.load(config, directory) if multi_process.is_first() else None
     bytes_per_client = trial.rehearse()
     strategy = strategy_choice.planned(config, known)
-    group_check.check(trial, strategy)
+    multi_seed.check(trial, strategy)
     needed = estimate(trial, strategy)
     needed.check(available())
     if known is None and multi_process.is_first():  # of a run that has begun, they are there
@@ -143,12 +140,14 @@ def checked(config: Config, dataset: Dataset | None, model: Any) -> Checked:
     return Checked(trial, directory, known, imports, bytes_per_client)
 
 
-def _settled(directory, trial: Trial, known, strategy: str, imports: dict[str, str], say: Say) -> identity.Identity:
+def _settled(
+    directory, trial: PreparedRun, known, strategy: str, imports: dict[str, str], say: Say
+) -> fingerprint.Identity:
     """Writes config.json of a new run; compares that of a resumed one with the data and versions of today."""
     config = trial.config
-    hashes = identity.data_hashes(trial.federations)
+    hashes = fingerprint.data_hashes(trial.federations)
     initial = {str(seed): taken.digest for seed, taken in trial.initial.items()}
-    about = identity.identity(config, hashes, strategy, imports, initial)
+    about = fingerprint.identity(config, hashes, strategy, imports, initial)
     if not multi_process.is_first():
         return about
     if known is None:
@@ -167,7 +166,7 @@ def _settled(directory, trial: Trial, known, strategy: str, imports: dict[str, s
     return about
 
 
-def _introduce(directory, trial: Trial, strategy: str, fingerprint: str, say: Say) -> None:
+def _introduce(directory, trial: PreparedRun, strategy: str, fingerprint: str, say: Say) -> None:
     partition = next(iter(trial.federations.values())).partition
     chosen_from = (partition.report or {}).get("chosen_from")
     clients = f"{partition.num_clients}" + (f" of {chosen_from}" if chosen_from else "")

@@ -128,7 +128,7 @@ def _cut(ids: np.ndarray, first: int, completed: int, end: int) -> np.ndarray:
     return mine
 
 
-class LaneCohorts:
+class VmappedCohorts:
     """Who takes part in a dispatch of several lanes, each of which is a seed's.
 
     Args:

@@ -11,12 +11,11 @@ from fedwin.engine import sampling
 from fedwin.engine.strategy import STRATEGIES, Strategy, default_name
 from fedwin.errors import UserError
 from fedwin.registry import nearest, parse
-from fedwin.residence.addresses import distinct, places
+from fedwin.residence.client_table import distinct, places
 from fedwin.residence.examples import examples_of
-from fedwin.runs.build import Trial
 from fedwin.runs.config import Config
-from fedwin.runs.estimate import estimate
-from fedwin.runs.memory import available
+from fedwin.runs.prepare import PreparedRun
+from fedwin.runs.resources import available, estimate
 
 # Rounds that are timed.
 ROUNDS = 2
@@ -67,7 +66,7 @@ def _resumed(config: Config, began: str) -> Strategy:
         return resolve("default" if config.strategy == "auto" else config.strategy, config.clients_per_round)
 
 
-def chosen(config: Config, trial: Trial, known, say: Callable[[str], None]) -> Strategy:
+def chosen(config: Config, trial: PreparedRun, known, say: Callable[[str], None]) -> Strategy:
     """Returns the strategy of a run: the one that it began with, else that of --strategy.
 
     Args:
@@ -93,7 +92,7 @@ def candidates(clients: int, devices: int) -> list[str]:
     return names
 
 
-def fastest(trial: Trial, say: Callable[[str], None]) -> str:
+def fastest(trial: PreparedRun, say: Callable[[str], None]) -> str:
     """Times a few rounds under every strategy that fits this machine and returns the name of the fastest."""
     seconds = {}
     room = available()
@@ -107,7 +106,7 @@ def fastest(trial: Trial, say: Callable[[str], None]) -> str:
     return min(seconds, key=lambda name: seconds[name])
 
 
-def _seconds_per_round(trial: Trial, strategy: Strategy) -> float:
+def _seconds_per_round(trial: PreparedRun, strategy: Strategy) -> float:
     clients, seed = trial.config.clients_per_round, trial.config.seeds[0]
     federation = trial.federations[seed]
     dispatch = engine.Dispatch(trial.algorithm, {}, strategy)

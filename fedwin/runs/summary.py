@@ -6,7 +6,7 @@ import numpy as np
 
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.loop import Result
+from fedwin.runs.train import Result
 
 
 def _read_outs(line: dict[str, Any]) -> dict[str, dict[str, float]]:

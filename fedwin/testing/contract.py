@@ -43,7 +43,7 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
     """
     _check_arguments(builder, p)
     p = classification(shuffle=False) if p is None else p
-    check_slips(builder, p, rounds)
+    check_user_errors(builder, p, rounds)
     bench = Bench(builder, p, wrappers, rounds)
     check_loop(bench)
     check_padding(bench)
@@ -64,7 +64,7 @@ def _check_arguments(builder, p) -> None:
         raise UserError(f"check_algorithm: p={p!r} must be a Problem, as testing.classification() returns.")
 
 
-def check_slips(builder, p: Problem, rounds: int = 6) -> None:
+def check_user_errors(builder, p: Problem, rounds: int = 6) -> None:
     """Traces one round and runs a few client by client, so that what does not fit is reported in its author's words.
 
     Args:
@@ -132,7 +132,7 @@ class Bench:
 
     def go(self, dispatch, host, ids, n, strategy=Strategy(1)):
         """Runs n rounds from a snapshot: (snapshot of the result, metrics)."""
-        run = revive(host)
+        run = restore(host)
         run = strategy.place(run, strategy.placement(run))
         store, *rest = strategy.place(self.arguments(ids, n))
         after, metrics, _ = dispatch(run, store, *rest, n_max=self.problem.n_max)
@@ -149,7 +149,7 @@ def snapshot(tree):
     return jax.tree.map(lambda x: np.array(raw(x), copy=True), tree)
 
 
-def revive(run: engine.RunState) -> engine.RunState:
+def restore(run: engine.RunState) -> engine.RunState:
     """Returns the RunState that a snapshot was taken of; every leaf gets a buffer of its own."""
     run = jax.tree.map(lambda x: jnp.array(x, copy=True), run)
     return run._replace(key=jax.random.wrap_key_data(run.key))
@@ -194,7 +194,7 @@ def check_loop(bench: Bench) -> None:
         bench.dispatch, half, np.roll(ids, -(bench.rounds // 2), axis=0), bench.rounds - bench.rounds // 2
     )
     _equal(rest, bench.whole, "resuming from host copies")
-    given = revive(bench.begin)
+    given = restore(bench.begin)
     bench.dispatch(given, *bench.arguments(ids, 1), n_max=bench.problem.n_max)
     kept = [leaf for leaf in jax.tree.leaves((given.params, given.state, given.table)) if not leaf.is_deleted()]
     assert not kept, f"{len(kept)} buffers were copied instead of updated in place"
@@ -231,7 +231,7 @@ def check_strategy(bench: Bench, strategy: Strategy, watched: bool = False) -> N
     """Mapping the cohort otherwise, with observers or without, gives the same to rounding."""
     clients = len(bench.problem.cohort(0))
     ids = bench.cohort_table(strategy.multiple(clients) - clients)
-    readings = (observers.Reading("wima2", 2),)
+    readings = (observers.ReadOut("wima2", 2),)
     watch = {"wima": observers.wima(readings), "ema": observers.ema(bench.problem.setting)} if watched else {}
     begin = snapshot(bench.problem.start(bench.algorithm, watch)) if watched else bench.begin
     run, _ = bench.go(bench.compiled(watch, strategy), begin, ids, bench.rounds, strategy)

@@ -91,7 +91,7 @@ def unwrapped_names(name: str) -> list[str]:
     return [field + k * ".inner" + rest for k in reversed(range(depth))]
 
 
-def _lifted(phase: Phase) -> Phase:
+def _on_inner_state(phase: Phase) -> Phase:
     """The phase of an algorithm whose state became Wrapped.inner."""
 
     def alone(params, state, stats, round):
@@ -125,12 +125,15 @@ def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Ca
         inner = algorithm.init(params, key)
         return Wrapped(inner, init(params, inner, key))
 
-    phases = (*map(_lifted, algorithm.phases), Phase(broadcast=lambda params, state: (), client=None, server=server))
+    phases = (
+        *map(_on_inner_state, algorithm.phases),
+        Phase(broadcast=lambda params, state: (), client=None, server=server),
+    )
     evaluate = eval_model or (lambda model, state: algorithm.eval_model(model, state.inner))
     return algorithm._replace(init=first, phases=phases, eval_model=evaluate)
 
 
-def only_round_trip(algorithm: Algorithm, name: str) -> Phase:
+def single_round_trip(algorithm: Algorithm, name: str) -> Phase:
     """Returns the one phase that clients take part in; raises UserError if there are more (MIME)."""
     phases = [phase for phase in algorithm.phases if phase.client]
     if len(phases) != 1:
@@ -167,7 +170,7 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
       UserError: when clients send anything else, or take part more than once in a round.
     """
     checks.one_of("", "reset", reset, RESETS)
-    phase = only_round_trip(algorithm, "placement=pre")
+    phase = single_round_trip(algorithm, "placement=pre")
 
     def server(params, state, total, round):
         mean = core.mean_step_of(total)
@@ -185,7 +188,9 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
 
     return algorithm._replace(
         init=lambda params, key: Wrapped(algorithm.init(params, key), init(params)),
-        phases=tuple(_lifted(p)._replace(server=server) if p.client else _lifted(p) for p in algorithm.phases),
+        phases=tuple(
+            _on_inner_state(p)._replace(server=server) if p.client else _on_inner_state(p) for p in algorithm.phases
+        ),
         eval_model=lambda model, state: algorithm.eval_model(model, state.inner),
     )
 

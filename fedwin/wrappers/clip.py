@@ -5,7 +5,7 @@ import jax
 from fedwin import core, tree
 from fedwin.errors import UserError
 from fedwin.registry import checks
-from fedwin.wrappers.base import WRAPPERS, Wrapper, only_round_trip
+from fedwin.wrappers.base import WRAPPERS, Wrapper, single_round_trip
 
 
 def _parts_beside_the_step(message) -> list[str]:
@@ -59,7 +59,7 @@ def clip(setting, *, norm) -> Wrapper:
         return tree.where(size > norm, tree.axpy(norm / size, step, start), y)
 
     def wrap(algorithm):
-        only_round_trip(algorithm, "clip")
+        single_round_trip(algorithm, "clip")
         phases = (_checked(phase) if phase.client else phase for phase in algorithm.phases)
         return algorithm._replace(phases=tuple(phases))
 

@@ -31,7 +31,7 @@ class Averaging(NamedTuple):
     on: jax.Array
 
 
-class _Mean(NamedTuple):
+class _WindowMean(NamedTuple):
     """The mean of the last `size` aggregates, in force from round `begin` on."""
 
     size: int
@@ -51,7 +51,7 @@ class _Mean(NamedTuple):
         return own, tree.where(round >= self.begin, mean, values)
 
 
-def _after_the_server(algorithm, mean: _Mean, stats):
+def _after_the_server(algorithm, mean: _WindowMean, stats):
     """Averages the new server models."""
 
     def smooth(own, model, inner, round):
@@ -68,7 +68,7 @@ def _after_the_server(algorithm, mean: _Mean, stats):
     return after(algorithm, init, smooth, None if mean.size == 1 else evaluated)
 
 
-def _before_the_server(algorithm, mean: _Mean, stats, reset: str):
+def _before_the_server(algorithm, mean: _WindowMean, stats, reset: str):
     """Averages the clients' means before the server optimiser, and the statistics after it."""
 
     def update(own, params, delta, round):
@@ -139,7 +139,7 @@ def ima(
     first = first_round(start, setting.num_rounds, "ima")
     _check(window, period, placement, schedule, reset, decay, low)
     # Averaging starts at full strength: not before the window is full.
-    mean = _Mean(window, max(first, window - 1))
+    mean = _WindowMean(window, max(first, window - 1))
 
     def wrap(algorithm):
         stats = jax.eval_shape(lambda key: initial_stats(setting, key), jax.random.key(0))

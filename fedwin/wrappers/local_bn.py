@@ -10,7 +10,7 @@ from fedwin.errors import UserError
 from fedwin.wrappers.base import WRAPPERS, Wrapper, initial_stats
 
 
-class Kept(NamedTuple):
+class LocalStatistics(NamedTuple):
     """A client's row.
 
     Attributes:
@@ -48,7 +48,7 @@ def local_bn(setting) -> Wrapper:
             # MIME's first round trip returns neither row nor statistics.
             inner = row.inner if tree.is_empty(update.state) else update.state
             stats = own if tree.is_empty(update.stats) else update.stats
-            return update._replace(state=Kept(inner, jnp.ones((), bool), stats))
+            return update._replace(state=LocalStatistics(inner, jnp.ones((), bool), stats))
 
         return phase._replace(client=client)
 
@@ -57,7 +57,7 @@ def local_bn(setting) -> Wrapper:
             raise UserError("local_bn: the model has no BatchNorm statistics to keep; omit --wrap=local_bn.")
         return algorithm._replace(
             phases=tuple(kept(phase) if phase.client else phase for phase in algorithm.phases),
-            client_init=lambda params, id, key: Kept(
+            client_init=lambda params, id, key: LocalStatistics(
                 algorithm.client_init(params, id, key), jnp.zeros((), bool), initial_stats(setting, key)
             ),
         )

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from fedwin import local, losses, testing, tree
-from fedwin.algorithms.anchors import anchor_loss, calibration_loss, class_means, moved_anchors
+from fedwin.algorithms.anchors import anchor_loss, calibration_loss, class_means, updated_anchors
 from fedwin.algorithms.fedgma import agreement_mask
 from fedwin.algorithms.fednova import counter
 from fedwin.algorithms.fedsam import perturbation
@@ -138,7 +138,7 @@ def test_golden_g08_fedfa(same):
     def epoch(first, second):
         batches = [class_means(first, labels, 3), class_means(second, jnp.zeros(2, int), 3)]
         sums, present = (sum(part) for part in zip(*batches))
-        moved = [moved_anchors(anchors, sums, present, 2, 0.5, divide) for divide in ("all", "present")]
+        moved = [updated_anchors(anchors, sums, present, 2, 0.5, divide) for divide in ("all", "present")]
         return sums / 2, sums / jnp.maximum(present, 1)[:, None], *moved
 
     names = ("batch_mean_all_batches", "batch_mean_batches_with_class", "anchors_after_epoch")

@@ -96,7 +96,7 @@ def test_golden_wima(base, precision):
     entry = DATA["golden_wima"]
     p, _ = problem(entry["problem"])
     size = entry["W"]
-    Reading = observers.Reading
+    Reading = observers.ReadOut
     readings = (
         Reading("partial", size),
         Reading("raw", size, warmup="raw"),

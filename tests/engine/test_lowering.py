@@ -27,7 +27,7 @@ def test_lowers(platform, name):
     strategy = STRATEGIES.build(name)
     fed = federations.federation(equal=False)
     algorithm = federations.build("fedhbm", fed)
-    watching = {"wima": observers.wima((observers.Reading("wima3", 3),))}
+    watching = {"wima": observers.wima((observers.ReadOut("wima3", 3),))}
     rounds = engine.Dispatch(algorithm, watching, strategy, federations.probe(strategy)).rounds
     run, store = federations.start(algorithm, watching, fed, strategy)
     test = federations.evaluation_set(fed, strategy)

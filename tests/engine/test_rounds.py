@@ -30,7 +30,7 @@ def assert_close(a, b):
 
 
 def watchers():
-    return {"wima": observers.wima((observers.Reading("wima3", 3),)), "ema": observers.ema(core.Setting(1, 1, 20))}
+    return {"wima": observers.wima((observers.ReadOut("wima3", 3),)), "ema": observers.ema(core.Setting(1, 1, 20))}
 
 
 def go(name="scaffold", equal=True, strategy=Strategy(), rounds=6, calls=(6,), seen=None, width=None, **options):

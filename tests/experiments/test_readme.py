@@ -52,7 +52,7 @@ def test_the_own_algorithm_is_short_and_passes_the_contract_suite(monkeypatch):
     finally:
         ALGORITHMS.pop("fedema")
     problem = testing.classification(shuffle=False)
-    testing.check_slips(checked[0], problem)
+    testing.check_user_errors(checked[0], problem)
     bench = testing.Bench(checked[0], problem)
     testing.check_loop(bench)
     testing.check_padding(bench)

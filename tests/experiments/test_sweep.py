@@ -11,12 +11,11 @@ import pytest
 from experiments import grid, sweep_files, sweep_picture, sweeping
 from fedwin.analysis import Interval
 from fedwin.errors import UserError
+from fedwin.files import InUse, locked, write_json
 from fedwin.runs.config import Config
-from fedwin.runs.finished import finished
-from fedwin.runs.lock import InUse, locked
-from fedwin.runs.logbook import read_lines
-from fedwin.runs.seeds import Seeds
-from fedwin.runs.storage import write_json
+from fedwin.runs.directory import finished
+from fedwin.runs.metrics_log import read_lines
+from fedwin.runs.multi_seed import SeedRunner
 from tests.misuse import calls
 
 FLAGS = (
@@ -161,8 +160,8 @@ def test_a_finished_sweep_trains_nothing_and_a_killed_one_only_the_rest(swept, m
     lines = read_lines(directory / "metrics.jsonl")
     shutil.rmtree(directory / "checkpoints" / "seed_1" / "3")
     begun = []
-    whole = Seeds.train
-    monkeypatch.setattr(Seeds, "train", lambda self: begun.append(self.program) or whole(self))
+    whole = SeedRunner.train
+    monkeypatch.setattr(SeedRunner, "train", lambda self: begun.append(self.program) or whole(self))
     resumed = calls.called("sweep", *words)
     assert resumed.status == 0 and len({id(program) for program in begun}) == 1
     plain = lambda lines: [{k: v for k, v in line.items() if k != "seconds"} for line in lines]

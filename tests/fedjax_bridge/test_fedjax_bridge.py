@@ -192,7 +192,7 @@ def test_equals_the_engine(name, wrap, strategy):
         pytest.skip("one algorithm is enough for the second strategy")
     fed = federations.federation(equal=False)
     algorithm = build(name, federations.network(), wrap)
-    watch = {"wima": observers.wima((observers.Reading("wima3", 3),))}
+    watch = {"wima": observers.wima((observers.ReadOut("wima3", 3),))}
     run, store = federations.start(algorithm, watch, fed)
     bridge = as_fedjax(algorithm, observers=watch, strategy=strategy, compiler_options=QUICK)
     state = bridge.init(federations.network().init(jax.random.key(0)))

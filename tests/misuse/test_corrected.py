@@ -12,8 +12,8 @@ import pytest
 import fedwin
 from fedwin.errors import UserError
 from fedwin.runs import run as runner
-from fedwin.runs.build import prepare
 from fedwin.runs.config import Config
+from fedwin.runs.prepare import prepare
 from tests.misuse import calls
 
 BASE = Config(

@@ -12,7 +12,7 @@ from fedwin import Config, data, models
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models import Model, Output
-from fedwin.runs.build import prepare
+from fedwin.runs.prepare import prepare
 
 SHAPE = (8, 8, 1)
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("double")
 )
 def test_wima_is_a_weighted_sum_of_server_steps(base):
     p, sizes = problem("partial"), (1, 2, 5)
-    watch = {"wima": observers.wima(tuple(observers.Reading(f"w{size}", size) for size in sizes))}
+    watch = {"wima": observers.wima(tuple(observers.ReadOut(f"w{size}", size) for size in sizes))}
     algorithm = p.build(base)
     reads = [engine.read_out(algorithm, watch, run) for run in testing.trajectory(p, algorithm, T, watch)]
     trace = np.concatenate([[META["theta0"]], models(base)])

@@ -17,12 +17,12 @@ from fedwin.data.federation import federate
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence import examples
-from fedwin.residence.rows import DeviceRows
+from fedwin.residence.client_table import DeviceRows
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
-from fedwin.runs.logbook import read_lines
-from fedwin.runs.loop import Parts, train_seed
+from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.schedule import CohortSchedule, Schedule
+from fedwin.runs.train import Parts, train_seed
 
 TEXT = "mnist_writers_synthetic:clients=12,n=200"
 SMALL = Config(

@@ -7,12 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import engine, ring_buffer, window
+from fedwin import engine, window
 from fedwin.errors import UserError
-from fedwin.residence.ring_store import FiledRing, RingMemory, layout_of_ring
-from fedwin.residence.rows import DeviceRows
-from fedwin.residence.windows import Outside, blank, lent_rounds, unfilled, windows_of
-from fedwin.runs.row_file import RowFile
+from fedwin.residence.client_table import DeviceRows
+from fedwin.residence.offloaded_windows import (
+    FiledRing,
+    Outside,
+    RingMemory,
+    blank,
+    layout_of_ring,
+    lent_rounds,
+    unfilled,
+    windows_of,
+)
+from fedwin.residence.record_store import RowFile
 
 SIZES, TAU, LENGTH, ROUNDS = (2, 9, 4), 6, 8, 5
 
@@ -37,7 +45,7 @@ def outside(kind: str, root, rounds: list[int]) -> tuple[Outside, engine.RunStat
             return RingMemory(*lent.shape, lent.dtype)
         return RowFile(root / name, layout_of_ring(LENGTH, lent.dtype), lent.slots, lambda: rounds)
 
-    with ring_buffer.lent(ROUNDS):
+    with window.lent(ROUNDS):
         run = begin()
     return Outside(DeviceRows(1), run, store, lambda values, where: jax.device_put(values), lambda run: None), run
 
@@ -89,12 +97,12 @@ def test_a_window_that_is_pushed_to_twice_a_round_is_refused(tmp_path):
 def test_room_is_that_of_the_vectors_which_leave():
     for ages in ((1,), (0,), (9,), (2, 9, 4), (3, 3)):
         for rounds in (1, 4, 12):
-            most = max(len(ring_buffer.needed(base, rounds, ages)) for base in range(40))
-            assert most + 1 <= ring_buffer.room(rounds, ages) <= max(ages) + 1
+            most = max(len(window.needed(base, rounds, ages)) for base in range(40))
+            assert most + 1 <= window.room(rounds, ages) <= max(ages) + 1
 
 
 def test_states_without_vectors():
-    with ring_buffer.lent(3):
+    with window.lent(3):
         run = begin()
     assert lent_rounds(run) == 3 and lent_rounds(begin()) is None
     shapes = {name: node.ring.shape for name, node in windows_of(begin()).items()}

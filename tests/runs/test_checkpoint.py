@@ -8,7 +8,7 @@ import pytest
 
 import fedwin
 from fedwin.errors import UserError
-from fedwin.runs import checkpoint, large, quiet
+from fedwin.runs import checkpoint
 from fedwin.runs.config import Config
 from fedwin.testing import federations
 
@@ -79,7 +79,7 @@ def test_large_arrays_have_files_of_their_own_and_the_same_checks(tmp_path, monk
     run, store = some_run(), checkpoint.Checkpoints(tmp_path / "c")
     store.save(5, run, {})
     before = store.load(5)[1]["digest"]
-    monkeypatch.setattr(large, "LARGE_BYTES", 64)
+    monkeypatch.setattr(checkpoint, "LARGE_BYTES", 64)
     store.save(10, run, {})
     leaves, about = store.load(10)
     assert about["large"] and about["digest"] == before
@@ -118,8 +118,8 @@ def test_only_errors_of_abandoned_saves_are_left_untold():
         except ValueError as error:
             return error
 
-    assert not quiet.not_of_orbax(record(raised("/somewhere/orbax/checkpoint/handlers.py")))
-    assert quiet.not_of_orbax(record(raised("/somewhere/else.py")))
+    assert not checkpoint.not_of_orbax(record(raised("/somewhere/orbax/checkpoint/handlers.py")))
+    assert checkpoint.not_of_orbax(record(raised("/somewhere/else.py")))
 
 
 def test_a_foreign_checkpoint_is_refused():

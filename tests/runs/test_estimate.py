@@ -8,12 +8,10 @@ import pytest
 from fedwin import tree
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.residence.first_rows import row_shapes
-from fedwin.residence.rows import HOST_TABLE_BYTES, rows_kind
-from fedwin.runs.build import prepare
+from fedwin.residence.client_table import HOST_TABLE_BYTES, row_shapes, rows_kind
 from fedwin.runs.config import Config
-from fedwin.runs.estimate import Estimate, estimate
-from fedwin.runs.memory import Memory, _group_memory, available
+from fedwin.runs.prepare import prepare
+from fedwin.runs.resources import Estimate, Memory, _group_memory, available, estimate
 
 BASE = Config(dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=4, num_rounds=50)
 

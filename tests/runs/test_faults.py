@@ -18,12 +18,12 @@ from experiments import report, run_list
 from experiments.soak import outcome
 from experiments.soak_faults import Disk
 from fedwin.errors import StorageError, UserError
+from fedwin.files import locked
 from fedwin.runs import run as runner
 from fedwin.runs import summary as summaries
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
-from fedwin.runs.lock import locked
-from fedwin.runs.loop import Result
+from fedwin.runs.train import Result
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = Config(
@@ -98,7 +98,7 @@ def test_readers_take_no_lock(copied, tmp_path):
 
 
 def test_a_dead_process_holds_nothing(copied, whole):
-    code = f"import time\nfrom fedwin.runs.lock import locked\nwith locked({str(copied)!r}):\n print(1, flush=True)\n"
+    code = f"import time\nfrom fedwin.files import locked\nwith locked({str(copied)!r}):\n print(1, flush=True)\n"
     holder = subprocess.Popen([sys.executable, "-c", f"{code} time.sleep(99)"], cwd=ROOT, stdout=subprocess.PIPE)
     holder.stdout.read(1)
     with pytest.raises(UserError, match=f"in use by process {holder.pid} on {socket.gethostname()}"):

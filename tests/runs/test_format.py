@@ -13,9 +13,9 @@ from fedwin import window
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import FORMAT, Checkpoints, leaves_of
+from fedwin.runs.checkpoint_format import migrated
 from fedwin.runs.config import Config
-from fedwin.runs.logbook import read_lines
-from fedwin.runs.migrations import migrated
+from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.run import run
 
 FOLDER = pathlib.Path(__file__).parent / "format_1"

@@ -13,11 +13,11 @@ from fedwin import data
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.observers.registry import Average
-from fedwin.runs.build import prepare, seed_keys
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.identity import Identity
-from fedwin.runs.initial import Initial, source_of
+from fedwin.runs.fingerprint import Identity
+from fedwin.runs.prepare import prepare, seed_keys
+from fedwin.runs.warm_start import WarmStart, parse_init_from
 from fedwin.wrappers import Wrapped
 
 SMALL = Config(
@@ -141,7 +141,7 @@ def test_what_does_not_fit_is_refused_and_writes_nothing(text, changes, words, o
 def test_averages_of_a_wrapper_begin_with_the_statistics_too():
     model = Variables({"w": np.ones(2)}, {"mean": np.full(2, 3.0)})
     state = Wrapped({"m": np.zeros(2)}, Average(Variables(model.params, {"mean": np.zeros(2)}), np.int32(0)))
-    found = Initial(source_of("a@1"), 0, {}).into_state(state, model)
+    found = WarmStart(parse_init_from("a@1"), 0, {}).into_state(state, model)
     np.testing.assert_array_equal(found.own.model.stats["mean"], [3.0, 3.0])
     np.testing.assert_array_equal(found.inner["m"], [0.0, 0.0])
 
@@ -153,5 +153,5 @@ def test_fingerprints_of_other_runs_stay():
 
 
 def test_a_directory_may_have_any_name():
-    found = source_of("runs/a@3:part=all/b@12:part=classifier")
+    found = parse_init_from("runs/a@3:part=all/b@12:part=classifier")
     assert (str(found.directory), found.round, found.part) == ("runs/a@3:part=all/b", 12, "classifier")

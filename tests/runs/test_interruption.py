@@ -10,7 +10,7 @@ import time
 import pytest
 
 from experiments.soak_faults import hears
-from fedwin.runs.progress import Pace
+from fedwin.runs.progress import DispatchLength
 
 ROOT = pathlib.Path(__file__).parents[2]
 FLAGS = (
@@ -86,7 +86,7 @@ def test_ctrl_c_while_it_imports_is_one_line(tmp_path):
 
 @pytest.mark.parametrize("per_round", [0.001, 0.4, 3.0, 25.0])
 def test_dispatches_last_ten_seconds_at_most_unless_a_round_is_longer(per_round):
-    pace = Pace(10**6, 10.0)
+    pace = DispatchLength(10**6, 10.0)
     planned = [1, pace.wish()]  # a dispatch is planned while the one before it runs
     for k in range(40):
         seconds = planned[k] * per_round * (1.4 if k % 3 == 1 else 1.0)  # some are slower

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 
 ROOT = pathlib.Path(__file__).parents[2]
 FLAGS = [

@@ -13,10 +13,10 @@ from fedwin import core, multi_process, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.runs import build, estimate, group_check, interruption
+from fedwin.runs import multi_seed, prepare, resources, signals
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 
 SEEDS = [1, 0, 2]
 SMALL = Config(
@@ -152,9 +152,9 @@ def test_seeds_that_a_kill_left_behind_catch_up_to_the_same_bits(runs, killed, t
 @pytest.mark.slow
 def test_a_signal_saves_all_seeds(runs, tmp_path):
     config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"), checkpoint_every=0)
-    with interruption.watched() as watch:
+    with signals.watched() as watch:
         watch.ask(signal.SIGTERM)
-        with pytest.raises(interruption.Interrupted, match="saved after round 1,"):
+        with pytest.raises(signals.Interrupted, match="saved after round 1,"):
             fedwin.run(config, quiet=True)
     assert [saved(tmp_path / "run", seed).rounds() for seed in SEEDS] == [[0, 1]] * 3
     fedwin.run(config, quiet=True)
@@ -191,14 +191,14 @@ def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, changes, wor
 def test_several_processes_are_refused(monkeypatch):
     monkeypatch.setattr(multi_process, "count", lambda: 2)
     with pytest.raises(UserError, match="one process, and there are 2"):
-        group_check.check_processes(SMALL)
+        multi_seed.check_processes(SMALL)
 
 
 def test_the_estimate_counts_every_lane():
-    trial = build.prepare(SMALL)
-    one = build.prepare(dataclasses.replace(SMALL, seeds_at_once=1))
+    trial = prepare.prepare(SMALL)
+    one = prepare.prepare(dataclasses.replace(SMALL, seeds_at_once=1))
     strategy = Strategy(1)
-    mine, alone = (estimate.estimate(found, strategy).device for found in (trial, one))
+    mine, alone = (resources.estimate(found, strategy).device for found in (trial, one))
     assert mine["clients in training"] == 3 * alone["clients in training"]
     assert mine["observers"] == 4 * alone["observers"]  # and the one that is being saved
     assert alone["examples"] < mine["examples"] < 1.2 * alone["examples"]

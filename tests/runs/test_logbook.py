@@ -1,7 +1,7 @@
 import json
 
-from fedwin.runs.logbook import Logbook, read_lines
-from fedwin.runs.storage import plain, write_json
+from fedwin.files import plain, write_json
+from fedwin.runs.metrics_log import MetricsLog, read_lines
 
 
 def line(seed, round):
@@ -30,7 +30,7 @@ def events(directory, seed):
 
 
 def test_lines_are_cut_by_seed_and_round_and_half_lines_go(tmp_path):
-    book = Logbook(tmp_path)
+    book = MetricsLog(tmp_path)
     book.truncate_after(0, -1)
     for round in (5, 10, 15):
         book.write(line(0, round))
@@ -39,7 +39,7 @@ def test_lines_are_cut_by_seed_and_round_and_half_lines_go(tmp_path):
     book.close()
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"seed": 1, "round": 10, "mod')  # a kill in the middle of a write
-    book = Logbook(tmp_path)
+    book = MetricsLog(tmp_path)
     book.truncate_after(0, 10)
     book.truncate_after(1, 5)
     book.write(line(1, 10))

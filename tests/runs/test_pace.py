@@ -5,13 +5,13 @@ import math
 
 import pytest
 
-from experiments import dry_run
+from experiments import dry_run as dry_run_command
 from fedwin.errors import UserError
-from fedwin.runs import memory, needs
-from fedwin.runs import pace as pace_module
+from fedwin.runs import dry_run, resources
+
 from fedwin.runs.config import Config
-from fedwin.runs.memory import Memory
-from fedwin.runs.pace import Pace, _Laps, pace
+from fedwin.runs.dry_run import Pace, _Laps, pace
+from fedwin.runs.resources import Memory
 from fedwin.runs.run import run
 from fedwin.runs.schedule import Schedule
 from tests.misuse.calls import called, tree_of
@@ -82,7 +82,7 @@ def test_a_dry_run_counts_what_is_done(tmp_path, capsys):
     config = Config(**SMALL, num_rounds=2, out_dir=str(tmp_path / "run"))
     run(config, quiet=True)
     before = tree_of(tmp_path)
-    assert dry_run.show(config) == 0.0
+    assert dry_run_command.show(config) == 0.0
     assert "for seed 0; done: 2\n" in capsys.readouterr().out and tree_of(tmp_path) == before
 
 
@@ -99,16 +99,16 @@ def test_several_runs_are_examined_once_for_each_kind_of_work(tmp_path, monkeypa
 def test_what_does_not_fit_is_said_before_anything_is_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = Config(**SMALL, num_rounds=3)
-    found = needs.needs(config, rounds=1)
+    found = dry_run.needs(config, rounds=1)
     assert found.memory.device["activations"] > 0
     total = sum(found.memory.parts.values())
-    monkeypatch.setattr(pace_module, "_Laps", None)
-    monkeypatch.setattr(needs, "available", lambda: Memory(total - 1))
+    monkeypatch.setattr(dry_run, "_Laps", None)
+    monkeypatch.setattr(dry_run, "available", lambda: Memory(total - 1))
     with pytest.raises(UserError, match="of memory that this run needs, and .* are available; "):
-        needs.needs(config)
-    monkeypatch.setattr(needs, "free_disk", lambda directory: 1000)
+        dry_run.needs(config)
+    monkeypatch.setattr(dry_run, "free_disk", lambda directory: 1000)
     with pytest.raises(UserError, match=r"^\d checkpoints: .* are free; lower --keep_checkpoints, or choose another"):
-        needs.needs(config)
+        dry_run.needs(config)
     assert not tree_of(tmp_path)
 
 
@@ -120,11 +120,11 @@ def test_a_refused_dry_run_is_a_line(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("seconds, said", [(0.2, "0.2 s"), (200, "3.3 minutes"), (20_000, "5.6 hours")])
 def test_times_in_words(seconds, said):
-    assert dry_run.duration(seconds) == said
+    assert dry_run_command.duration(seconds) == said
 
 
 def test_a_disk_without_a_limit_is_not_full(monkeypatch, tmp_path):
     """A tmpfs that was mounted with size=0 reports no blocks, free or not."""
     unlimited = type("Usage", (), {"total": 0, "used": 0, "free": 0})
-    monkeypatch.setattr(memory.shutil, "disk_usage", lambda place: unlimited)
-    assert memory.free_disk(tmp_path / "new") > 1 << 60
+    monkeypatch.setattr(resources.shutil, "disk_usage", lambda place: unlimited)
+    assert resources.free_disk(tmp_path / "new") > 1 << 60

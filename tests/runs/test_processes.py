@@ -13,7 +13,7 @@ import pytest
 
 import fedwin
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 
 ROOT = pathlib.Path(__file__).parents[2]
 SETTING = dict(

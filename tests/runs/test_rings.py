@@ -11,12 +11,12 @@ import fedwin
 from fedwin import testing, tree
 from fedwin import window as windows
 from fedwin.core import Variables
-from fedwin.observers import Reading, wima
-from fedwin.runs.build import prepare
+from fedwin.observers import ReadOut, wima
 from fedwin.runs.checkpoint import Checkpoints, leaves_of
+from fedwin.runs.checkpoint_format import fitted
 from fedwin.runs.config import Config
-from fedwin.runs.logbook import read_lines
-from fedwin.runs.rings import fitted
+from fedwin.runs.metrics_log import read_lines
+from fedwin.runs.prepare import prepare
 from tests.runs.test_format import config_of, unpacked
 
 SMALL = Config(
@@ -42,7 +42,7 @@ def run(directory, **changes):
 @pytest.mark.parametrize("warmup", ["partial", "raw"])
 def test_a_window_longer_than_the_run_reads_the_same_to_the_bit(warmup):
     rounds = 5
-    readings = tuple(Reading(f"w{size}", size, warmup=warmup) for size in (2, 5, 6, 40, 1))
+    readings = tuple(ReadOut(f"w{size}", size, warmup=warmup) for size in (2, 5, 6, 40, 1))
     states = {}
     for num_rounds in (None, rounds):
         observer = wima(readings, (), num_rounds)

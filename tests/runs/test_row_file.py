@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fedwin.errors import StorageError, UserError
-from fedwin.residence.generations import ENTRY, Generation, layout_of
-from fedwin.runs.row_file import RowFile
+from fedwin.residence.record_store import ENTRY, Generation, RowFile, layout_of
 
 CLIENTS = 30
 SHAPES = {

@@ -9,9 +9,9 @@ import pytest
 
 import fedwin
 from fedwin.errors import UserError
-from fedwin.runs import build, strategy_choice
+from fedwin.runs import prepare, strategy_choice
 from fedwin.runs.config import Config
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 
 SMALL = Config(
     dataset="digits",
@@ -123,12 +123,12 @@ def test_the_same_flags_give_the_same_numbers_and_another_seed_others(finished, 
 
 
 def test_methods_with_one_seed_are_paired(tmp_path):
-    one = build.prepare(config(tmp_path, algorithm="fedavg", seeds=["0", "1"]))
-    two = build.prepare(config(tmp_path, algorithm="fedprox:mu=0.1", num_rounds=30))
+    one = prepare.prepare(config(tmp_path, algorithm="fedavg", seeds=["0", "1"]))
+    two = prepare.prepare(config(tmp_path, algorithm="fedprox:mu=0.1", num_rounds=30))
     order = lambda prepared, seed: prepared.federations[seed].partition.order
     np.testing.assert_array_equal(order(one, 0), order(two, 0))
     assert not np.array_equal(order(one, 0), order(one, 1))
-    fixed = build.prepare(config(tmp_path, partition_seed=7, seeds=["0", "1"]))
+    fixed = prepare.prepare(config(tmp_path, partition_seed=7, seeds=["0", "1"]))
     np.testing.assert_array_equal(order(fixed, 0), order(fixed, 1))
 
 

@@ -10,8 +10,8 @@ from fedwin import core, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data import PARTITIONS, Partition
 from fedwin.errors import UserError
-from fedwin.runs.build import prepare
 from fedwin.runs.config import Config
+from fedwin.runs.prepare import prepare
 from fedwin.runs.run import run
 
 SMALL = Config(

@@ -12,13 +12,13 @@ import fedwin
 from fedwin import client_models
 from fedwin.engine import placement
 from fedwin.errors import UserError
-from fedwin.residence import blocks
-from fedwin.residence.generations import FiledLeaf
-from fedwin.residence.lazy import Stored
-from fedwin.runs import large
+from fedwin.residence import blockwise
+from fedwin.residence.blockwise import Stored
+from fedwin.residence.record_store import FiledLeaf
+from fedwin.runs import checkpoint
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 from tests.runs.killing import killed_after
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -74,7 +74,7 @@ def same(mine, theirs):
 def places(tmp_path_factory):
     folder = tmp_path_factory.mktemp("table")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large, "LARGE_BYTES", 64)
+        patch.setattr(checkpoint, "LARGE_BYTES", 64)
         return {table: run(folder / table, table=table) for table in ("device", "file")}
 
 
@@ -102,8 +102,8 @@ def test_a_run_goes_on_with_its_rows_elsewhere(places, tmp_path):
 def test_a_table_in_files_of_its_own_goes_everywhere(strategy, places, tmp_path, monkeypatch):
     whole = places["device"] if strategy == SMALL.strategy else run(tmp_path / "whole", strategy=strategy)
     monkeypatch.setattr(placement, "LARGE_TABLE_BYTES", 0)
-    monkeypatch.setattr(large, "LARGE_BYTES", 64)
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(checkpoint, "LARGE_BYTES", 64)
+    monkeypatch.setattr(blockwise, "BLOCK_BYTES", 4000)
     copy = run(tmp_path / "run", strategy=strategy)
     for table in ("device", "host", "device", "file"):
         shutil.rmtree(copy / "checkpoints" / "seed_0" / "12")

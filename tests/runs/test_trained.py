@@ -11,9 +11,9 @@ from fedwin.core import Variables
 from fedwin.engine import sampling
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.load import client_models, load
+from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.run import run
-from fedwin.runs.trained import client_models, load
 
 SMALL = Config(
     dataset="digits",

@@ -8,10 +8,10 @@ import pytest
 import fedwin
 from fedwin.engine import evaluate, validation
 from fedwin.errors import UserError
-from fedwin.runs.build import prepare
 from fedwin.runs.config import Config
-from fedwin.runs.logbook import read_lines
-from fedwin.runs.pace import pace
+from fedwin.runs.dry_run import pace
+from fedwin.runs.metrics_log import read_lines
+from fedwin.runs.prepare import prepare
 
 SMALL = Config(
     dataset="digits",

@@ -11,10 +11,10 @@ import pytest
 import fedwin
 from fedwin import client_models
 from fedwin.errors import UserError
-from fedwin.residence.ring_store import FiledRing
+from fedwin.residence.offloaded_windows import FiledRing
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 from tests.runs.killing import killed_after
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -1,6 +1,6 @@
-"""Table 7 of the heavy-ball paper: what every method was run with, network by network."""
+"""Hyper-parameters of every method in the heavy-ball paper (its Table 7), by network, and claims that compare them."""
 
-from ..items import Entry, Override
+from ..items import Claim, Override, Setting
 from ..trajectories import Fields
 from ..wima.settings import METHODS as OF_WIMA
 
@@ -93,3 +93,24 @@ STACKOVERFLOW = (
     _where(_WORDS, "mime_momentum", f"mime:beta=*,server_lr=1{MIME}", client_lr=0.1),
     _where(_WORDS, "mimelite", f"mimelite:beta=*,server_lr=1{MIME}", client_lr=0.1),
 )
+
+
+def most_accurate(rows: tuple[Entry, ...], columns: tuple[Entry, ...], best: str = "fedhbm") -> tuple[Claim, ...]:
+    """Returns the claims that a method is more accurate than every other.
+
+    Args:
+      rows: of the table.
+      columns: in which this is claimed.
+      best: name of the method's row.
+    """
+    title = next(row.title for row in rows if row.name == best)
+    return tuple(
+        Claim(
+            f"{title} is more accurate than {row.title}: {column.title}.",
+            (("row", best), ("column", column.name)),
+            (("row", row.name), ("column", column.name)),
+        )
+        for column in columns
+        for row in rows
+        if row.name != best
+    )

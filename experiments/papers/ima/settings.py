@@ -1,4 +1,4 @@
-"""What the IMA paper's tables and figures share: data, networks, methods, and IMA itself."""
+"""Settings shared by the IMA paper's tables and figures: data sets, networks, methods, IMA itself."""
 
 import dataclasses
 
@@ -219,3 +219,15 @@ ASSUMED = (
     "released code; its moments begin anew when averaging begins.",
 )
 STANDIN = "Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds"
+
+FEDAVG = Setting("fedavg", "FedAvg", Fields(algorithm="fedavg"))
+# The plain runs of Figures 1, 5 and 9: two shards per client, no decay of the rate.
+PLAIN = Setting(
+    "plain",
+    paper=BASE.paper | CNN_SHARDS.paper | {"lr_decay": 0.0},
+    trend=DIGITS | {"partition": SHARDS, "lr_decay": 0.0},
+)
+# The sweeps of Figures 6 and 7: CIFAR-10 with Dirichlet shares and the CNN, as in Tables II and III.
+SWEPT = Setting(
+    "swept", paper=BASE.paper | CNN_DIRICHLET.paper, trend=(BASE.trend or Fields()) | (CNN_DIRICHLET.trend or Fields())
+)

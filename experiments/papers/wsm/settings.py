@@ -1,4 +1,4 @@
-"""What the tables and figures of re-weighted softmax (WSM) share."""
+"""Settings shared by the tables and figures of the re-weighted softmax (WSM): data sets, networks, losses."""
 
 from ..items import Entry
 from ..measures import MeanLast
@@ -101,3 +101,30 @@ ASSUMED = (
     "The seed, and how many there were, is not stated.",
 )
 STANDIN = "Fashion-MNIST, two layers of 200 without normalisation, 10 of 100 clients, 60 rounds"
+
+
+def at_alpha(alpha: float) -> Setting:
+    """Returns the column of a Dirichlet parameter."""
+    fields = Fields(partition=f"dirichlet:alpha={alpha:g},prior=symmetric")
+    return Setting(f"alpha{alpha:g}".replace(".", ""), f"alpha = {alpha:g}", fields)
+
+
+# Networks with GroupNorm or BatchNorm alone, of Table 3.3 and Figures 3.4 and 3.5. At trend scale: the rate of the
+# figures, and a ResNet-18 with an eighth of its channels on the digits.
+NORM_RATE = "0.05"
+NORM_ROUNDS, NORM_WIDTH = 60, 8
+NORM_STANDIN = (
+    f"Digits, ResNet-18 with an eighth of its channels, 4 of 40 clients, {NORM_ROUNDS} rounds, rate {NORM_RATE}."
+)
+
+
+def of_norm(norm: str, label: str) -> Setting:
+    """Returns the column of a norm, 'gn' or 'bn'."""
+    keys = (("dataset", "CIFAR-10"), ("partition", PARTITION), ("model", f"ResNet-18-{norm.upper()}"))
+    fields = CIFAR10_FIELDS | {"model": f"resnet18:variant=wsm,norm={norm}"}
+    model = f"resnet18:variant=plain,norm={norm},width={NORM_WIDTH}"
+    narrow = Fields(model=model, num_rounds=NORM_ROUNDS, augment="none")
+    return Setting(norm, label, fields, DIGITS | narrow, printed=keys)
+
+
+NORM_COLUMNS = (of_norm("gn", "GroupNorm"), of_norm("bn", "BatchNorm"))

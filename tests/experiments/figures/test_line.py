@@ -5,7 +5,7 @@ import pytest
 
 from experiments.figures import line, models
 from fedwin.errors import UserError
-from fedwin.runs.logbook import read_lines
+from fedwin.runs.metrics_log import read_lines
 from tests.experiments.figures.common import drawn
 
 

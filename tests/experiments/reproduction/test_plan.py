@@ -7,7 +7,7 @@ import pytest
 from experiments.papers.catalogue import catalogue, item
 from experiments.papers.scales import SCALES
 from experiments.reproduction import dry_run, places, plan, shelf
-from fedwin.runs.pace import Pace
+from fedwin.runs.dry_run import Pace
 
 
 def keys(name, scale="paper"):

@@ -10,7 +10,7 @@ import pytest
 from experiments.papers.catalogue import item
 from experiments.reproduction import keeping, places, plan, shelf, values, work, written
 from fedwin.errors import UserError
-from fedwin.runs.lock import locked
+from fedwin.files import locked
 
 
 def cells(name, *rows):

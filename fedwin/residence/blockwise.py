@@ -1,0 +1,275 @@
+"""Arrays whose rows are read or made when they are asked for."""
+
+import dataclasses
+import functools
+import math
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+
+class Lazy:
+    """An array whose rows are read or made when they are asked for."""
+
+    # Of the array.
+    shape: Any
+    dtype: Any
+
+    def _rows(self, start: int, stop: int) -> np.ndarray:
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key):
+        if isinstance(key, slice) and key.step in (None, 1):
+            start, stop, _ = key.indices(len(self))
+            return self._rows(start, max(start, stop))
+        if isinstance(key, np.ndarray) and key.ndim == 1 and key.dtype.kind == "i":
+            return np.concatenate([self._rows(0, 0), *(self._rows(k, k + 1) for k in key.tolist())])
+        return np.asarray(self)[key]
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.asarray(self._rows(0, len(self)), dtype)
+
+    def tobytes(self) -> bytes:
+        """Returns the bytes of the array."""
+        return np.asarray(self).tobytes()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Picked(Lazy):
+    """Some rows of an array in main memory.
+
+    Attributes:
+      source: the array [K, ...].
+      ids: which rows [n].
+    """
+
+    source: np.ndarray
+    ids: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (len(self.ids), *self.source.shape[1:])
+
+    @property
+    def dtype(self):  # type: ignore[override]
+        return self.source.dtype
+
+    def _rows(self, start: int, stop: int) -> np.ndarray:
+        return self.source[self.ids[start:stop]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stored(Lazy):
+    """An array in a file that holds its bytes in C order and nothing else.
+
+    Attributes:
+      path: the file.
+      shape: of the array.
+      dtype: of the array.
+    """
+
+    path: pathlib.Path
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def _rows(self, start: int, stop: int) -> np.ndarray:
+        row = math.prod(self.shape[1:])
+        read = np.fromfile(self.path, self.dtype, (stop - start) * row, offset=start * row * self.dtype.itemsize)
+        return read.reshape(stop - start, *self.shape[1:])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cut(Lazy):
+    """What one device holds of an array.
+
+    Attributes:
+      source: the array.
+      index: the slices of it, one per axis.
+    """
+
+    source: Any
+    index: tuple[slice, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(len(range(*cut.indices(n))) for cut, n in zip(self.index, self.source.shape, strict=True))
+
+    @property
+    def dtype(self):  # type: ignore[override]
+        return self.source.dtype
+
+    def _rows(self, start: int, stop: int) -> np.ndarray:
+        low = self.index[0].indices(self.source.shape[0])[0]
+        return self.source[low + start : low + stop][(slice(None), *self.index[1:])]
+
+
+# Bytes that are held at a time; a block has at least one row.
+BLOCK_BYTES = 4 << 20
+# What is written at a time; if it is all zeros it becomes a hole of the file.
+PIECE_BYTES = 1 << 20
+
+
+def nbytes(array) -> int:
+    """Returns the bytes of an array."""
+    return math.prod(array.shape) * array.dtype.itemsize
+
+
+def _spans(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[int, int]]:
+    """Yields (start, stop) of blocks of rows."""
+    rows = max(1, BLOCK_BYTES // max(1, math.prod(shape[1:]) * itemsize))
+    for start in range(0, shape[0], rows):
+        yield start, min(start + rows, shape[0])
+
+
+def _parts(array: jax.Array) -> list[tuple[tuple[slice, ...], Any]]:
+    """Returns (where, values) of the pieces that together make an array; on a CPU they are views, dropped after use."""
+    pieces = {str(shard.index): (shard.index, shard.data) for shard in array.addressable_shards}
+    on_cpu = next(iter(array.devices())).platform == "cpu"
+    return [(index, np.asarray(data) if on_cpu else data) for index, data in pieces.values()]
+
+
+def _cut(values, start: int, stop: int) -> np.ndarray:
+    # Sliced on the device, from a traced start: one program serves all blocks.
+    return values[start:stop] if isinstance(values, np.ndarray) else np.asarray(_slice(values, start, stop - start))
+
+
+def _joined(parts, start: int, stop: int, shape: tuple[int, ...], dtype) -> np.ndarray:
+    """Returns rows start to stop of an array that lies in parts."""
+    if len(parts) == 1:
+        return _cut(parts[0][1], start, stop)
+    rows = np.empty((stop - start, *shape[1:]), dtype)
+    for (first, *others), values in parts:
+        low, high, _ = first.indices(shape[0])
+        begin, end = max(start, low), min(stop, high)
+        if begin < end:
+            rows[(slice(begin - start, end - start), *others)] = _cut(values, begin - low, end - low)
+    return rows
+
+
+def blocks(array) -> Iterator[np.ndarray]:
+    """Yields an array's rows in order, a block at a time, as NumPy arrays in C order.
+
+    Args:
+      array: [n, ...], or a scalar, which is one block.
+    """
+    if not len(array.shape):
+        yield np.asarray(array).reshape(1)
+        return
+    parts = _parts(array) if isinstance(array, jax.Array) else None
+    for start, stop in _spans(array.shape, array.dtype.itemsize):
+        rows = array[start:stop] if parts is None else _joined(parts, start, stop, array.shape, array.dtype)
+        yield np.ascontiguousarray(rows)
+
+
+def copy_rows(target: np.ndarray, ids: np.ndarray, rows) -> None:
+    """Writes rows [n, ...] to places of an array [K, ...].
+
+    Args:
+      target: written in place.
+      ids: the places [n].
+      rows: what is written.
+    """
+    at = 0
+    for block in blocks(rows):
+        target[ids[at : at + len(block)]] = block
+        at += len(block)
+
+
+def set_rows(array, ids: np.ndarray, rows) -> jax.Array:
+    """Returns an array on its devices with some rows changed.
+
+    Args:
+      array: [K, ...], donated.
+      ids: which rows [n].
+      rows: what they become [n, ...].
+    """
+    at = 0
+    for block in blocks(rows):
+        array = _set(array, ids[at : at + len(block)], block)
+        at += len(block)
+    return array
+
+
+def write(path, array) -> None:
+    """Writes an array's bytes to a file; zeros take no room where the file system knows holes."""
+    with open(path, "wb", buffering=0) as file:
+        for block in blocks(array):
+            values = block.reshape(-1).view(np.uint8).data
+            for at in range(0, len(values), PIECE_BYTES):
+                _write_piece(file, values[at : at + PIECE_BYTES])
+        file.truncate(file.tell())
+        os.fsync(file.fileno())
+
+
+def _write_piece(file, piece: memoryview) -> None:
+    if not np.frombuffer(piece, np.uint8).any():
+        file.seek(len(piece), os.SEEK_CUR)
+        return
+    while piece:
+        piece = piece[file.write(piece) :]  # a disk that is nearly full takes a part
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _put(whole, rows, start):
+    return lax.dynamic_update_slice_in_dim(whole, rows, start, 0)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _set(whole, ids, rows):
+    return whole.at[ids].set(rows)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _slice(values, start, size: int):
+    return lax.dynamic_slice_in_dim(values, start, size)
+
+
+def _filled(part, device=None) -> jax.Array:
+    """Returns an array on one device, filled block by block."""
+    whole = jnp.zeros(part.shape, part.dtype, device=device)
+    at = 0
+    for rows in blocks(part):
+        whole = _put(whole, jax.device_put(rows, device), at)
+        at += len(rows)
+    return whole
+
+
+def placed(values):
+    """Returns a tree of arrays with those that are lazy on the default device."""
+    return jax.tree.map(lambda leaf: place(leaf) if isinstance(leaf, Lazy) else leaf, values)
+
+
+def place(array: Lazy, sharding=None) -> jax.Array:
+    """Returns an array on its devices.
+
+    Args:
+      array: [n, ...].
+      sharding: which device holds what; None = the default device, all.
+    """
+    if sharding is None:
+        return _filled(array)
+    where = sharding.addressable_devices_indices_map(array.shape)
+    filled = [_filled(Cut(array, index), device) for device, index in where.items()]
+    return jax.make_array_from_single_device_arrays(array.shape, sharding, filled)

@@ -1,0 +1,193 @@
+"""Evaluations as TensorBoard events."""
+
+import contextlib
+import hashlib
+import json
+import math
+import pathlib
+import shutil
+import socket
+import struct
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.record_writer import masked_crc32c
+from tensorboardX.summary import scalar
+
+from fedwin.errors import UserError
+from fedwin.files import AppendFile, plain, replace_text, writing
+
+
+class Events:
+    """The event file of one seed.
+
+    Written by the calling thread: tensorboardX's SummaryWriter has a thread of its own, and waits for it for ever once
+    that has died of a full disk.
+
+    Args:
+      directory: created on the first event.
+    """
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        self._file: AppendFile | None = None
+
+    def rewrite(self, lines: list[dict[str, Any]]) -> None:
+        """Replaces all events; event files can't be cut in place."""
+        self.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        for line in lines:
+            self.write(line)
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Writes a line of metrics.jsonl as scalars `model/accuracy` ..."""
+        now = time.time()
+        if self._file is None:
+            with writing(self.directory):
+                self.directory.mkdir(parents=True, exist_ok=True)
+            self._file = AppendFile(self.directory / f"events.out.tfevents.{int(now)}.{socket.gethostname()}")
+            self._file.write(_record(Event(wall_time=now, file_version="brain.Event:2")))
+        for tag, value in _scalars(line):
+            self._file.write(_record(Event(wall_time=now, step=line["round"], summary=scalar(tag, value))))
+
+    def flush(self) -> None:
+        """Brings the events to the disk."""
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _record(event: Event) -> bytes:
+    """Returns an event as it stands in a file: its length, the event, a checksum of each."""
+    data = event.SerializeToString()
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
+
+
+def _scalars(line: dict[str, Any]):
+    for key, value in line.items():
+        for tag, number in (
+            ((f"{key}/{m}", v) for m, v in value.items()) if isinstance(value, dict) else ((key, value),)
+        ):
+            # TensorBoard can't draw NaN and inf; metrics.jsonl keeps them.
+            if key not in ("seed", "round") and number is not None and math.isfinite(float(number)):
+                yield tag, float(number)
+
+
+def read_lines(path) -> list[dict[str, Any]]:
+    """Reads metrics.jsonl; a half-written last line is left out.
+
+    Raises:
+      UserError: it can't be read, or a line is not an evaluation.
+    """
+    path = pathlib.Path(path)
+    try:
+        texts = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(f"{path} can't be read ({error.strerror}); restore it, or choose another --out_dir.") from error
+    lines = []
+    for number, text in enumerate(texts):
+        if not text:
+            continue
+        try:
+            line = json.loads(text)
+            if not (isinstance(line["seed"], int) and isinstance(line["round"], int) and line["round"] >= 0):
+                raise ValueError
+        except (ValueError, KeyError, TypeError) as error:
+            if number == len(texts) - 1:  # killed while it wrote: a whole line ends with a newline
+                break
+            raise UserError(
+                f"{path}, line {number + 1}: not an evaluation; remove what doesn't belong there, "
+                f"or choose another --out_dir."
+            ) from error
+        lines.append(line)
+    return lines
+
+
+class LinesHash:
+    """A hash of a seed's evaluations, which a checkpoint that counts on them remembers.
+
+    Args:
+      lines: the first of them.
+    """
+
+    def __init__(self, lines: Iterable[dict[str, Any]] = ()):
+        self._hash = hashlib.blake2b(digest_size=16)
+        for line in lines:
+            self.add(line)
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Adds the next evaluation."""
+        self._hash.update(json.dumps(plain(line)).encode() + b"\n")
+
+    @property
+    def value(self) -> str:
+        """The hash of all so far."""
+        return self._hash.hexdigest()
+
+
+class MetricsLog:
+    """Appends evaluations of one or several seeds to `directory`.
+
+    metrics.jsonl holds one line per evaluation; tensorboard/seed_<s>/ the same as events.
+
+    Args:
+      directory: the run's.
+    """
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        self.path = self.directory / "metrics.jsonl"
+        self._file: AppendFile | None = None
+        self._events: dict[int, Events] = {}
+
+    def lines(self, seed: int) -> list[dict[str, Any]]:
+        """Returns what has been written of a seed."""
+        return [line for line in read_lines(self.path) if line["seed"] == seed]
+
+    def truncate_after(self, seed: int, round: int) -> None:
+        """Removes everything of `seed` after `round` (-1: all of it), events too, and any half-written line."""
+        self._close_file()
+        lines = [line for line in read_lines(self.path) if line["seed"] != seed or line["round"] <= round]
+        replace_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
+        self._events_of(seed).rewrite([line for line in lines if line["seed"] == seed])
+
+    def _events_of(self, seed: int) -> Events:
+        return self._events.setdefault(seed, Events(self.directory / "tensorboard" / f"seed_{seed}"))
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Appends one evaluation."""
+        line = plain(line)
+        if self._file is None:
+            self._file = AppendFile(self.path)
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._events_of(line["seed"]).write(line)
+
+    def flush(self) -> None:
+        """Brings what was written to the disk; called before a checkpoint that counts on it."""
+        if self._file is not None:
+            self._file.flush()
+        for events in self._events.values():
+            events.flush()
+
+    def _close_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        """Closes all files, also where one of them can't be written."""
+        with contextlib.ExitStack() as stack:
+            for events in self._events.values():
+                stack.callback(events.close)
+            stack.callback(self._close_file)
+            self._events = {}

@@ -1,0 +1,309 @@
+"""Whether what `fedwin.run` is handed from Python is what it takes."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedwin import augment, core, data, engine, local, models, observers, wrappers
+from fedwin.algorithms import ALGORITHMS
+from fedwin.data import Dataset
+from fedwin.data.federation import Federation, federate
+from fedwin.engine import sampling, validation
+from fedwin.engine.check import check_round
+from fedwin.engine.communication import Bytes, communication
+from fedwin.engine.strategy import Strategy
+from fedwin.errors import UserError
+from fedwin.losses import LOSSES
+from fedwin.models import MODELS, Model
+from fedwin.registry import Choice, parse
+from fedwin.runs.choices import Choices, batch_size, check_training, choices_of
+from fedwin.runs.config import Config
+from fedwin.runs.schedule import Schedule
+from fedwin.runs.warm_start import WarmStart, warm_starts
+from fedwin.schedules import cosine, exponential
+
+# First part of the module that an object's class comes from -> what makes a Model of it.
+_ADAPTERS = {"haiku": "models.from_haiku(transform, sample_batch)", "fedjax": "models.from_fedjax(model, sample_batch)"}
+
+
+def check_objects(config: Any, dataset: Any, model: Any) -> None:
+    """Checks the types of a run's arguments, and of all fields of its Config.
+
+    Args:
+      config: should be a Config.
+      dataset: should be a Dataset or None.
+      model: should be a Model or None.
+
+    Raises:
+      UserError: names the one that is something else, and what makes the right thing of it.
+    """
+    if not isinstance(config, Config):
+        raise UserError(f"config is a {_kind(config)}; give fedwin.Config(algorithm=..., dataset=..., ...).")
+    if dataset is not None and not isinstance(dataset, Dataset):
+        maker = (
+            "data.from_fedjax(train, test)" if hasattr(dataset, "clients") else "data.from_arrays(x, y, test_x, test_y)"
+        )
+        raise UserError(
+            f"dataset is a {_kind(dataset)}, not a fedwin.data.Dataset; make one with fedwin.{maker}, or name a data "
+            f"set in Config(dataset=...)."
+        )
+    if model is not None and not isinstance(model, Model):
+        origin = type(model).__module__.partition(".")[0]
+        maker = _ADAPTERS.get(origin, "models.from_flax(module, input_shape)")
+        raise UserError(
+            f"model is a {_kind(model)}, not a fedwin.models.Model; make one with fedwin.{maker}, or name a network in "
+            f"Config(model=...)."
+        )
+    config.check()
+
+
+def _kind(value: Any) -> str:
+    return f"class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def federations_of(config: Config, partition: Choice | None, dataset: data.Dataset) -> dict[int, Federation]:
+    """Returns seed -> the data set as it is dealt for that seed.
+
+    Args:
+      config: seeds, clients and what they hold out.
+      partition: who holds what; None for the data set's own.
+      dataset: what is dealt.
+
+    Raises:
+      UserError: seeds differ in the number of clients: they share one compiled program.
+    """
+    federations = {seed: _federation(config, partition, dataset, seed) for seed in config.seeds}
+    numbers = {seed: federation.num_clients for seed, federation in federations.items()}
+    if len(set(numbers.values())) > 1:
+        told = ", ".join(f"{count} with seed {seed}" for seed, count in numbers.items())
+        raise UserError(
+            f"the partition makes different numbers of clients ({told}); set --partition_seed, or run the seeds "
+            f"one by one."
+        )
+    return federations
+
+
+def _federation(config: Config, partition: Choice | None, dataset: data.Dataset, seed: int) -> Federation:
+    """Deals the data set for one seed."""
+    partition_seed = seed if config.partition_seed < 0 else config.partition_seed
+    dealt = data.deal(dataset, str(partition) if partition else None, config.num_clients or None, partition_seed)
+    held = None
+    if config.val_fraction:
+        dealt, held = data.split_validation(dealt, config.val_fraction, partition_seed)
+    federation = federate(dataset, dealt, held)
+    if config.eval_val:
+        validation.check(federation, seed)
+    return federation
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparedRun:
+    """All that one Config means, except its seeds' states. Built once, before anything is compiled.
+
+    Attributes:
+      config: the flags.
+      dataset: the examples.
+      model: the network.
+      schedule: when what happens.
+      setting: what builders know of the run.
+      algorithm: with its wrappers; the same for all seeds.
+      algorithm_of: local solver -> such an algorithm.
+      observers: name -> Observer.
+      federations: seed -> the data set as it is dealt for that seed.
+      solver: local training.
+      normalise: batch -> batch, the preparation of what is tested on.
+      initial: seed -> what it takes from another run, {} without --init_from.
+    """
+
+    config: Config
+    dataset: data.Dataset
+    model: Any
+    schedule: Schedule
+    setting: core.Setting
+    algorithm: core.Algorithm
+    algorithm_of: Callable[[local.Solver], core.Algorithm]
+    observers: dict[str, core.Observer]
+    federations: dict[int, Federation]
+    solver: local.Solver
+    normalise: Callable
+    initial: dict[int, WarmStart] = dataclasses.field(default_factory=dict)
+
+    def _check_users_own(self, model, store, n_max: int) -> None:
+        """Traces a user-defined algorithm function by function, so that slips are named in its author's words."""
+        name = parse(self.config.algorithm).name
+        if not ALGORITHMS[name].__module__.startswith("fedwin."):
+            check_round(ALGORITHMS.build(self.config.algorithm, self.setting, self.solver), model, store, n_max)
+
+    def start(
+        self, seed: int, slots: int, model: core.Variables | None = None, window_rounds: int | None = None
+    ) -> engine.RunState:
+        """Returns the state of a seed before its first round; may be traced.
+
+        Args:
+          seed: whose state.
+          slots: rows of the client table.
+          model: what it begins with; None: the seed's own, or what --init_from names.
+          window_rounds: as in engine.init.
+        """
+        keys = seed_keys(seed)
+        given = model is not None
+        model = model if model is not None else self.model.init(keys["init"])
+        taken = None if given else self.initial.get(seed)
+        model = model if taken is None else taken.into(model)
+        run = engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"], window_rounds)
+        return run if taken is None else run._replace(state=taken.into_state(run.state, model))
+
+    def rehearse(self) -> Bytes:
+        """Traces a round and every read-out, computes nothing; returns what a client receives and sends in a round.
+
+        Raises:
+          UserError: model, loss, data and wrappers don't go together.
+        """
+        seed, federation = next(iter(self.federations.items()))
+        store, n_max = federation.shapes(), federation.buckets[-1]
+        one = jax.ShapeDtypeStruct((1,), jnp.int32)
+        model = jax.eval_shape(self.model.init, seed_keys(seed)["init"])
+        self._check_users_own(model, store, n_max)
+
+        def rehearse(store, who):
+            run = self.start(seed, 1)
+            run, _ = engine.one_round(self.algorithm, self.observers, Strategy(), n_max, run, store, who, who, who)
+            return engine.read_out(self.algorithm, self.observers, run)
+
+        jax.eval_shape(rehearse, store, one)
+        return communication(self.algorithm, model.params, store, n_max, model.stats)
+
+
+def seed_keys(seed: int) -> dict[str, jax.Array]:
+    """Returns the keys that a seed stands for: 'init' draws the model, 'run' everything inside rounds."""
+    base = jax.random.key(seed, impl="threefry2x32")
+    return {"init": jax.random.fold_in(base, 0), "run": jax.random.fold_in(base, 1)}
+
+
+def set_precision(precision: str) -> None:
+    """Makes products of float32 true float32 on every device ('tf32' keeps the device's fast default)."""
+    jax.config.update("jax_enable_x64", precision == "float64")
+    jax.config.update("jax_default_matmul_precision", None if precision == "tf32" else "highest")
+
+
+def client_optimizer(config: Config) -> tuple[optax.GradientTransformation, float]:
+    """Returns an optax transformation at unit learning rate, and the weight decay that is left to the local solver.
+
+    adamw decays weights itself, apart from its moments; every other optimiser sees lambda y as part of the direction.
+    """
+    if config.client_optimizer == "sgd":
+        return optax.sgd(1.0, config.client_momentum or None), config.weight_decay
+    if config.client_optimizer == "adamw":
+        own = 0.0 if config.wd_in_loss else config.weight_decay
+        return optax.adamw(1.0, weight_decay=own), config.weight_decay - own
+    return getattr(optax, config.client_optimizer)(1.0), config.weight_decay
+
+
+def _rate(config: Config) -> Callable:
+    """Returns the clients' learning rate, a function of the round."""
+    if config.lr_schedule == "cosine":
+        return cosine(config.client_lr, config.num_rounds)
+    return exponential(config.client_lr, config.lr_decay)
+
+
+def _solver(config: Config, choices: Choices, model, federations, prepare: Callable) -> local.Solver:
+    optimizer, weight_decay = client_optimizer(config)
+    # All seeds share one compiled program, which may count on equal sizes only if all of them have these.
+    sizes = {federation.equal_size for federation in federations.values()}
+    largest = max(federation.buckets[-1] for federation in federations.values())
+    return local.Solver(
+        loss=LOSSES.build(choices.loss, model),
+        lr=_rate(config),
+        batch_size=batch_size(config, largest),
+        epochs=config.local_epochs,
+        max_epochs=config.local_epochs,
+        batching=config.batching,
+        shuffle=config.shuffle,
+        optimizer=optimizer,
+        prepare=prepare,
+        weight_decay=weight_decay,
+        wd_in_loss=config.wd_in_loss,
+        clip_norm=config.clip_norm or None,
+        equal_size=sizes.pop() if len(sizes) == 1 else None,
+    )
+
+
+def _schedule(config: Config) -> Schedule:
+    return Schedule(
+        config.num_rounds,
+        config.clients_per_round,
+        config.eval_every,
+        config.final_evals,
+        config.checkpoint_every,
+        config.rounds_per_dispatch,
+        config.stop_on_divergence,
+        tuple(config.keep_rounds),
+    )
+
+
+def _algorithm(choice: Choice, around, setting: core.Setting, solver: local.Solver) -> core.Algorithm:
+    built = ALGORITHMS.build(choice, setting, solver)
+    if not isinstance(built, core.Algorithm):
+        raise UserError(
+            f"algorithm '{choice.name}': its builder returns {type(built).__name__}, not core.algorithm(...)."
+        )
+    return wrappers.wrapped(built, around)
+
+
+def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = None) -> PreparedRun:
+    """Reads the data and builds everything.
+
+    Args:
+      config: what to run.
+      dataset: takes the place of the one that it names.
+      model: takes the place of the one that it names.
+
+    Raises:
+      UserError: anything that is wrong, before compilation.
+    """
+    if dataset is not None:
+        config = dataclasses.replace(config, dataset=dataset.name)
+    if model is not None:
+        config = dataclasses.replace(config, model=model.name)
+    config.check()
+    choices = choices_of(config, named_model=model is None)
+    set_precision(config.precision)
+    dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
+    augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
+    shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
+    if choices.model is not None:
+        model = MODELS.build(choices.model, shape, dataset.num_classes)
+    x, y = dataset.train["x"], dataset.train["y"]
+    models.check(model, shape, dataset.num_classes, input_dtype=x.dtype, label_shape=y.shape[1:])
+    federations = federations_of(config, choices.partition, dataset)
+    num_clients = next(iter(federations.values())).num_clients
+    sampling.check_clients_per_round(config.clients_per_round, num_clients)
+    setting = core.Setting(
+        num_clients, config.clients_per_round, config.num_rounds, lambda key: model.init(key).params, model
+    )
+    around = wrappers.build_all(choices.wrappers, setting)
+    preparation = augment.train_preparation(dataset.mean, dataset.std, augmentation)
+    solver = wrappers.wrapped_solver(_solver(config, choices, model, federations, preparation), around)
+    algorithm_of = functools.partial(_algorithm, choices.algorithm, around, setting)
+    watching = observers.build_all(choices.observers, setting)
+    check_training(choices, config.num_rounds)
+    normalise = augment.normaliser(dataset.mean, dataset.std, augmentation)
+    return PreparedRun(
+        config,
+        dataset,
+        model,
+        _schedule(config),
+        setting,
+        algorithm_of(solver),
+        algorithm_of,
+        watching,
+        federations,
+        solver,
+        normalise,
+        warm_starts(config, model),
+    )

@@ -1,0 +1,132 @@
+"""The rounds of several lanes in one program."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedwin import core, engine, observers, tree, window
+from fedwin.engine.strategy import Strategy
+from fedwin.residence.offloaded_windows import windows_of
+from fedwin.runs import multi_seed
+from fedwin.testing import federations, problems
+
+LANES, ROUNDS, WINDOW = 3, 4, 7
+FED = federations.federation(equal=False)
+N_MAX = int(FED.sizes.max())
+
+
+def watching():
+    return {"wima": observers.wima((observers.ReadOut("wima", WINDOW),))}
+
+
+def state(algorithm, seen, seed):
+    return federations.start(algorithm, seen, FED, seed=seed)[0]
+
+
+def stacked(runs):
+    several = multi_seed.broadcast_state(runs[0], len(runs))
+    for lane, run in enumerate(runs):
+        several = multi_seed.set_seed_state(several, run, lane)
+    return several
+
+
+def inputs(algorithm, seen, seeds):
+    """Returns the states, the store, the cohorts and the flags of lanes with these seeds."""
+    plans = [federations.cohorts(FED, ROUNDS, seed=seed) for seed in seeds]
+    cohorts = engine.Cohorts(*(np.stack(tables, 1) for tables in zip(*plans, strict=True)))
+    store = federations.start(algorithm, seen, FED)[1]
+    return stacked([state(algorithm, seen, seed) for seed in seeds]), store, cohorts, np.array([0, 1, 0, 1], bool)
+
+
+@functools.cache
+def program(seen):
+    """Returns (algorithm, observers, dispatch) of a program of lanes whose clients hold the same."""
+    algorithm = federations.build("scaffold", FED)
+    return algorithm, seen(), engine.VmappedDispatch(*arguments(algorithm, seen()), apart=False)
+
+
+def arguments(algorithm, seen):
+    return algorithm, seen, Strategy(), federations.probe(), problems.compile_options()
+
+
+def go(seeds, seen=watching):
+    algorithm, watched, dispatch = program(seen)
+    run, store, cohorts, flags = inputs(algorithm, watched, seeds)
+    return dispatch(run, store, cohorts, federations.evaluation_set(FED), ROUNDS, flags, n_max=N_MAX)
+
+
+def plain(values):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(values)]
+
+
+def test_a_lane_computes_what_its_seed_would_alone():
+    algorithm, seen, dispatch = program(watching)
+    together = go((0, 1, 2))
+    again = go((2, 1, 0))
+    alone = engine.Dispatch(*arguments(algorithm, seen))
+    test, flags = federations.evaluation_set(FED), np.array([0, 1, 0, 1], bool)
+    for lane, seed in enumerate((0, 1, 2)):
+        run, store = federations.start(algorithm, seen, FED, seed=seed)
+        found = alone(run, store, federations.cohorts(FED, ROUNDS, seed=seed), test, ROUNDS, flags, n_max=N_MAX)
+        own = (multi_seed.seed_state(together[0], lane), *jax.tree.map(lambda leaf, k=lane: leaf[:, k], together[1:]))
+        for mine, theirs in zip(
+            plain((own[0]._replace(key=()), *own[1:])), plain((found[0]._replace(key=()), *found[1:]))
+        ):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    # Whoever is in the other lanes, the bits are the same.
+    for mine, theirs in zip(
+        plain(multi_seed.seed_state(together[0], 1).params),
+        plain(multi_seed.seed_state(again[0], 1).params),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+    assert dispatch.traces == [N_MAX]
+
+
+def test_the_rings_are_written_in_place():
+    algorithm, seen, dispatch = program(watching)
+    run, store, cohorts, flags = inputs(algorithm, seen, (0, 1, 2))
+    test = federations.evaluation_set(FED)
+    text = dispatch.compiled(run, store, cohorts, test, ROUNDS, flags, N_MAX).as_text()
+    ring = "f32[{},{},{}]".format(*run.observers["wima"].ring.shape)
+    lines = [line for line in text.splitlines() if ring in line]
+    assert [line for line in lines if "dynamic-update-slice" in line]
+    assert not [line for line in lines if " copy(" in line or " scatter(" in line]
+
+
+def choosy():
+    """An observer that takes in a model when its first value has risen, which differs by lane."""
+
+    def init(model):
+        return window.init(window.flat(model).size, (2,)), model.params["hidden"][0, 0]
+
+    def update(round, model, state):
+        held, last = state
+        now = model.params["hidden"][0, 0]
+        return tree.where(now > last, window.push(held, window.flat(model).pack(model), (2,)), held), now
+
+    return {"choosy": core.Observer(init, update, lambda model, state: {"choosy": model})}
+
+
+@pytest.mark.slow
+def test_windows_that_are_pushed_by_what_a_lane_computes_have_counts_of_their_own():
+    run, _, _ = go((0, 1, 2), choosy)
+    counts = next(iter(windows_of(run).values())).count
+    assert len(set(counts.tolist())) > 1
+    for lane, seed in enumerate((0, 1, 2)):
+        algorithm, seen, _ = program(choosy)
+        alone = engine.Dispatch(algorithm, seen, Strategy())
+        own, store = federations.start(algorithm, seen, FED, seed=seed)
+        found, _, _ = alone(
+            own, store, federations.cohorts(FED, ROUNDS, seed=seed), (), ROUNDS, np.zeros(ROUNDS, bool), n_max=N_MAX
+        )
+        assert next(iter(windows_of(found).values())).count == counts[lane]
+        np.testing.assert_allclose(
+            jnp.concatenate([x.ravel() for x in jax.tree.leaves(found.params)]),
+            jnp.concatenate([x[lane].ravel() for x in jax.tree.leaves(run.params)]),
+            rtol=1e-5,
+            atol=1e-6,
+        )
