@@ -20,10 +20,9 @@ from fedwin.errors import UserError
 from fedwin.registry import nearest
 
 from . import binary, processes
-from .papers.analyses import Analysis, Sketch
 from .papers.catalogue import catalogue, item
 from .papers.flag_files import flag_text
-from .papers.items import Cell, Item
+from .papers.items import Analysis, Cell, Item, Sketch
 from .papers.scales import SCALES
 from .reproduction import orders, overview, queue_work, results_page, together
 

@@ -1,4 +1,4 @@
-"""All tables and figures, found in the folders beside this file."""
+"""Finds all tables and figures: the ITEMS of the modules in the papers' packages."""
 
 import functools
 import importlib
@@ -8,27 +8,38 @@ from fedwin.errors import UserError
 from fedwin.registry import nearest
 
 from . import ghb, ima, survey, wima, wsm
-from .analyses import Analysis, Sketch
-from .items import Item
+from .items import AnyItem
 
 PAPERS = (wima, ima, ghb, wsm, survey)
 
 
+def _order(item: AnyItem) -> tuple[bool, str]:
+    """Returns the sorting key within a paper: tables first, then by name."""
+    name = item.name.rpartition("/")[2]
+    return name.startswith("figure"), name
+
+
 @functools.cache
-def catalogue() -> dict[str, Item | Analysis | Sketch]:
-    """Returns name -> table or figure, in the papers' order."""
-    found: dict[str, Item | Analysis | Sketch] = {}
+def catalogue() -> dict[str, AnyItem]:
+    """Returns name -> table or figure, paper by paper."""
+    items: dict[str, AnyItem] = {}
     for paper in PAPERS:
-        for module in sorted(pkgutil.iter_modules(paper.__path__), key=lambda m: (m.name.startswith("figure"), m.name)):
-            if module.name.startswith(("table", "figure")):
-                item = importlib.import_module(f"{paper.__name__}.{module.name}").ITEM
-                found[item.name] = item
-    return found
+        modules = [importlib.import_module(f"{paper.__name__}.{m.name}") for m in pkgutil.iter_modules(paper.__path__)]
+        own = [item for module in modules for item in getattr(module, "ITEMS", ())]
+        items |= {item.name: item for item in sorted(own, key=_order)}
+    return items
 
 
-def item(name: str) -> Item | Analysis | Sketch:
-    """Returns a table or figure; raises UserError if there is none of that name."""
-    known = catalogue()
-    if name not in known:
-        raise UserError(f"'{name}' is no table or figure.{nearest(name, known)} `fedwin reproduce --list` names all.")
-    return known[name]
+def item(name: str) -> AnyItem:
+    """Returns a table or figure.
+
+    Args:
+      name: such as 'wima/table2'.
+
+    Raises:
+      UserError: no item has this name.
+    """
+    items = catalogue()
+    if name not in items:
+        raise UserError(f"unknown table or figure '{name}'.{nearest(name, items)} `fedwin reproduce --list` shows all.")
+    return items[name]

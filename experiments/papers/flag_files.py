@@ -12,9 +12,8 @@ from fedwin.registry import nearest
 from fedwin.runs.config import Config
 
 from ..commands import flags_of
-from .analyses import Analysis, Sketch
 from .catalogue import item
-from .items import Cell, Entry, Item
+from .items import Analysis, Cell, Item, Setting, Sketch
 
 FOLDER = pathlib.Path(__file__).parent.parent / "flags"
 WIDTH = 118
@@ -65,7 +64,7 @@ PRESETS = {
 }
 
 
-def _named(kind: str, name: str, entries: tuple[Entry, ...], one: Item) -> Entry:
+def _named(kind: str, name: str, entries: tuple[Setting, ...], one: Item) -> Setting:
     known = [entry.name for entry in entries]
     if name not in known:
         raise UserError(
@@ -96,7 +95,7 @@ def cell_of(one: Item | Analysis | Sketch, row: str, column: str, variant: str =
     asked = [("row", row, one.rows), ("column", column, one.columns), ("variant", variant, one.variants)]
     chosen = [_named(kind, name, entries, one).name if name else "" for kind, name, entries in asked]
     for cell in one.cells("paper"):
-        if all(name in ("", there) for name, there in zip(chosen, cell.place, strict=True)):
+        if all(name in ("", there) for name, there in zip(chosen, cell.position, strict=True)):
             return cell
     raise UserError(f"{one.name} prints nothing at {', '.join(name for name in chosen if name)}; choose another cell.")
 
@@ -140,7 +139,7 @@ def _wrapped(remark: str) -> list[str]:
 
 def _expected(one: Item, cell: Cell) -> list[str]:
     """Returns what the paper prints in this column; rows whose variant sets another wrapper are told apart."""
-    adaptive = {name for o in one.overrides if o.entry.fork is not None for name in o.rows}
+    adaptive = {name for o in one.overrides if o.setting.fork is not None for name in o.rows}
     usual = [row for row in one.rows if row.name not in adaptive]
     told = [f"Expected: paper: {'; '.join(_printed(one, cell, usual))}."]
     others = [row for row in one.rows if row.name in adaptive]
@@ -151,7 +150,7 @@ def _expected(one: Item, cell: Cell) -> list[str]:
     return told
 
 
-def _printed(one: Item, cell: Cell, rows: list[Entry]) -> list[str]:
+def _printed(one: Item, cell: Cell, rows: list[Setting]) -> list[str]:
     """Returns 'FedAvg 64.37 -> 69.95' for every row that has numbers in a cell's column."""
     metrics = dict(cell.variant.printed).get("metric", "")
     found = []

@@ -1,45 +1,65 @@
-"""Tables and figures as data: rows, columns and variants, each with what it changes in the configuration."""
+"""Tables and figures as data: axes of settings, cells, claims, and analyses of trained models."""
 
 import dataclasses
 import itertools
 
-from .claims import Claim
 from .measures import MeanLast, Measure
 from .printed_cells import KEY, Printed, of_table
 from .scales import shrunk, shrunk_read, shrunk_wrap
-from .trajectories import Fields, Run, Source
+from .trajectories import Checkpoint, Fields, Run
+
+# Tolerance of a claim that something is at least as good, in percentage points.
+AT_LEAST = -0.5
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
-    """A row, a column or a variant of a table: what it is called, and what it changes.
+class Claim:
+    """A statement of a paper about its numbers, in a form that can be checked.
+
+    Attributes:
+      text: the statement.
+      better: (axis, name) of the cells that should be better; axes are 'row', 'column' and 'variant', those that are
+        not named are free.
+      worse: (axis, name) of the cells that they are compared with; other axes as in `better`.
+      by: required difference in percentage points.
+    """
+
+    text: str
+    better: tuple[tuple[str, str], ...]
+    worse: tuple[tuple[str, str], ...]
+    by: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Named changes to the configuration: a row, column or variant of a table, or the base that all cells share.
 
     Attributes:
       name: on the command line.
       label: in tables and legends; empty: the name.
-      paper: fields of Config as the paper has them.
-      trend: fields instead of those at trend scale (then smoke is made of these too); None: the same.
-      alone: whether `trend` stands alone; otherwise it comes on top of `paper`.
+      paper: fields of Config at paper scale.
+      trend: fields at trend scale, from which smoke scale is derived, too; None: the same as `paper`.
+      trend_replaces: whether `trend` replaces `paper`; otherwise it is merged into it.
       absent: why there is nothing at trend scale; empty: there is.
-      grid: alternatives of which the paper searched the best without printing it, each a set of fields.
-      printed: columns of the printed cells -> what stands there; the parts of a variant are joined by ';'.
-      read: what is read off, an observer's text; empty: the trained model.
-      trend_read: the same at trend scale; None: the same.
-      metric: which of a read-out's numbers counts at paper scale; empty: accuracy.
-      fork: share of the rounds from which this differs from the run without it; None: from the start.
-      lead: rounds that it must see before, such as a window's; it is forked so much earlier.
-      measure: what is read off the curve.
-      begins: (a run of its own, a part): training starts with that part of the run's last model; None: afresh.
-      x: where it is on the axis of a sweep.
+      grid: alternatives that the paper searched without printing the best one, each a set of fields.
+      printed: (column of the CSV of printed numbers, value there); several values for `variant` are joined by ';'.
+      read: the read-out, an observer's text; empty: the trained model.
+      trend_read: the read-out at trend scale; None: the same as `read`.
+      metric: which of a read-out's metrics counts at paper scale; empty: accuracy.
+      fork: share of the rounds from which the run differs from the one without this setting; None: from the start.
+      lead_rounds: how many rounds before `fork` the checkpoint is taken, for a window to fill.
+      measure: how a number is computed from the curve.
+      warm_start: (setting of another run, part): training starts with that part of the run's last model.
+      x: position on the axis of a sweep.
       group: the panel of a sweep that it belongs to.
-      ours: whether it stands beside the printed ones without being among them.
+      ours: whether it is an addition to the printed ones.
     """
 
     name: str
     label: str = ""
     paper: Fields = Fields()
     trend: Fields | None = None
-    alone: bool = False
+    trend_replaces: bool = False
     absent: str = ""
     grid: tuple[Fields, ...] = ()
     printed: tuple[tuple[str, str], ...] = ()
@@ -47,26 +67,26 @@ class Entry:
     trend_read: str | None = None
     metric: str = ""
     fork: float | None = None
-    lead: int = 0
+    lead_rounds: int = 0
     measure: Measure = MeanLast()
-    begins: tuple["Entry", str] | None = None
+    warm_start: tuple["Setting", str] | None = None
     x: float | None = None
     group: str = ""
     ours: bool = False
 
     @property
     def title(self) -> str:
-        """What tables and legends call it."""
+        """Its name in tables and legends."""
         return self.label or self.name
 
     def fields(self, scale: str) -> Fields:
-        """Returns what it changes at a scale; smoke is made of the trend, or where there is none of the paper's."""
+        """Returns the fields of Config at a scale; smoke scale is that of the trend, or else of the paper."""
         if scale == "paper" or self.trend is None or self.absent:
             return self.paper
-        return self.trend if self.alone else self.paper | self.trend
+        return self.trend if self.trend_replaces else self.paper | self.trend
 
-    def reading(self, scale: str) -> str:
-        """Returns its read-out at a scale."""
+    def readout(self, scale: str) -> str:
+        """Returns the read-out at a scale, an observer's text; '' for the trained model."""
         if scale == "paper" or (self.absent and scale != "smoke"):
             return self.read
         read = self.read if self.trend_read is None else self.trend_read
@@ -75,24 +95,24 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Override:
-    """What some cells change besides their row, column and variant.
+    """Changes of some cells besides those of their row, column and variant.
 
     Attributes:
-      entry: what they change.
-      rows: names of their rows; empty: all.
-      columns: names of their columns; empty: all.
-      variants: names of their variants; empty: all.
+      setting: the changes.
+      rows: names of the rows; empty: all.
+      columns: names of the columns; empty: all.
+      variants: names of the variants; empty: all.
     """
 
-    entry: Entry
+    setting: Setting
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
 
-    def meets(self, row: Entry, column: Entry, variant: Entry) -> bool:
-        """Whether a cell is one of them."""
-        asked = ((self.rows, row), (self.columns, column), (self.variants, variant))
-        return all(not names or entry.name in names for names, entry in asked)
+    def applies_to(self, row: Setting, column: Setting, variant: Setting) -> bool:
+        """Whether a cell is changed."""
+        axes = ((self.rows, row), (self.columns, column), (self.variants, variant))
+        return all(not names or setting.name in names for names, setting in axes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,18 +120,18 @@ class Cell:
     """One number of a table, or one curve of a figure.
 
     Attributes:
-      row, column, variant: where it is.
-      runs: what it is read off: one run, or the candidates of a grid.
+      row, column, variant: its position.
+      runs: the run that it is read from, or the candidates of a grid.
       read: the read-out, an observer's text; empty: the trained model.
-      measure: what is read off its curve.
-      reference: run that the measure needs besides (a target's, a speed-up's); None: none.
-      printed: what the paper prints there; None: nothing.
-      metric: which of the read-out's numbers counts.
+      measure: how the number is computed from the curve.
+      reference: another run that the measure needs (for a speed-up); None: none.
+      printed: the paper's number; None: none is printed.
+      metric: which of the read-out's metrics counts.
     """
 
-    row: Entry
-    column: Entry
-    variant: Entry
+    row: Setting
+    column: Setting
+    variant: Setting
     runs: tuple[Run, ...]
     read: str
     measure: Measure
@@ -120,41 +140,41 @@ class Cell:
     metric: str = "accuracy"
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def position(self) -> tuple[str, str, str]:
         """Names of row, column and variant."""
         return self.row.name, self.column.name, self.variant.name
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A table, or a figure whose content are curves or accuracies against a parameter.
+    """A table, or a figure that shows curves or accuracies against a parameter.
 
     Attributes:
       name: such as 'wima/table2'.
       title: what it shows, one line.
-      base: what all cells share.
-      rows: entries of the first axis.
-      columns: entries of the second.
-      variants: entries of the third, within a cell.
-      overrides: what single cells change.
+      base: settings that all cells share.
+      rows: settings of the first axis.
+      columns: settings of the second axis.
+      variants: settings of the third axis, within a cell.
+      overrides: changes of single cells.
       draw: 'table', 'curves' (a panel per column) or 'sweep' (a line per row and variant, columns on the axis).
-      axis: name of a sweep's axis.
-      table: (paper, table) of the printed cells; None: nothing is printed.
+      axis: label of a sweep's axis.
+      table: (paper, table) of the printed numbers; None: nothing is printed.
       seeds: at paper scale.
       trend_seeds: at trend scale.
       paired: whether it is a table of our own, with 95 % intervals and paired differences to the first row.
-      claims: what the paper says of it.
-      assumed: what the paper does not state, and what is taken instead.
-      standin: what takes the place of data and networks at trend scale, and what else is smaller there.
+      claims: statements of the paper about it.
+      assumed: what the paper does not state, and what is used instead.
+      standin: data and networks at trend scale, and what else is smaller there.
       cost: at paper scale, in words.
     """
 
     name: str
     title: str
-    base: Entry
-    rows: tuple[Entry, ...]
-    columns: tuple[Entry, ...]
-    variants: tuple[Entry, ...] = (Entry("base"),)
+    base: Setting
+    rows: tuple[Setting, ...]
+    columns: tuple[Setting, ...]
+    variants: tuple[Setting, ...] = (Setting("base"),)
     overrides: tuple[Override, ...] = ()
     draw: str = "table"
     axis: str = ""
@@ -168,69 +188,160 @@ class Item:
     cost: str = ""
 
     def cells(self, scale: str) -> list[Cell]:
-        """Returns the cells that there are at a scale; of a printed table, those that are printed, and our own."""
-        known = of_table(*self.table) if self.table else {}
+        """Returns the cells at a scale; of a printed table those with a printed number, and our own additions."""
+        printed_cells = of_table(*self.table) if self.table else {}
         cells = []
         for row, column, variant in itertools.product(self.rows, self.columns, self.variants):
-            printed = known.get(self.printed_key(row, column, variant))
-            entries = [self.base, column, row, variant]
-            entries += [o.entry for o in self.overrides if o.meets(row, column, variant)]
-            ours = any(entry.ours for entry in (row, column, variant))
-            absent = scale == "trend" and any(entry.absent for entry in entries)
+            printed = printed_cells.get(self.printed_key(row, column, variant))
+            settings = [self.base, column, row, variant]
+            settings += [o.setting for o in self.overrides if o.applies_to(row, column, variant)]
+            ours = any(setting.ours for setting in (row, column, variant))
+            absent = scale == "trend" and any(setting.absent for setting in settings)
             if absent or (self.table and printed is None and not ours):
                 continue
-            cells.append(self._cell(scale, row, column, variant, entries, printed))
+            cells.append(self._cell(scale, row, column, variant, settings, printed))
         return cells
 
-    def printed_key(self, row: Entry, column: Entry, variant: Entry) -> tuple[str, ...]:
-        """Returns the key of a printed cell: the values of KEY."""
-        found: dict[str, str] = dict(zip(("paper", "table"), self.table or ("", ""), strict=True))
+    def printed_key(self, row: Setting, column: Setting, variant: Setting) -> tuple[str, ...]:
+        """Returns the key of a printed number: its values of KEY."""
+        values: dict[str, str] = dict(zip(("paper", "table"), self.table or ("", ""), strict=True))
         for name, text in (*self.base.printed, *column.printed, *variant.printed, *row.printed):
-            found[name] = f"{found[name]};{text}" if name == "variant" and found.get(name) else text
-        return tuple(found.get(name, "") for name in KEY)
+            values[name] = f"{values[name]};{text}" if name == "variant" and values.get(name) else text
+        return tuple(values.get(name, "") for name in KEY)
 
-    def _cell(self, scale, row, column, variant, entries: list[Entry], printed) -> Cell:
-        def run(grid: Fields) -> Run:
-            parting = [entry for entry in entries if entry.fork is not None]
-            shared = _merged(scale, [entry for entry in entries if entry not in parting]) | grid
-            begun = Run(shrunk(shared) if scale == "smoke" else shared, _beginning(scale, entries))
-            if not parting:
-                return begun
-            fields = _merged(scale, parting)
+    def _cell(self, scale: str, row, column, variant, settings: list[Setting], printed) -> Cell:
+        def run(grid_fields: Fields) -> Run:
+            forking = [setting for setting in settings if setting.fork is not None]
+            shared = _merged(scale, [setting for setting in settings if setting not in forking]) | grid_fields
+            unforked = Run(shrunk(shared) if scale == "smoke" else shared, _warm_start(scale, settings))
+            if not forking:
+                return unforked
+            fields = _merged(scale, forking)
             fields = shrunk_wrap(fields) if scale == "smoke" else fields
-            return begun.forked(parting[0].fork or 0.0, fields, parting[0].lead)
+            return unforked.forked(forking[0].fork or 0.0, fields, forking[0].lead_rounds)
 
-        grids = [entry.grid for entry in entries if entry.grid] if scale == "paper" else []
-        # The last grid is the most particular one: an override's replaces the row's.
+        grids = [setting.grid for setting in settings if setting.grid] if scale == "paper" else []
+        # The last grid is the most specific one: an override's replaces the row's.
         runs = tuple(run(fields) for fields in (grids[-1] if grids else (Fields(),)))
-        read = next((entry.reading(scale) for entry in reversed(entries) if entry.read or entry.trend_read), "")
-        measure = next((e.measure for e in reversed(entries) if e.measure != MeanLast()), MeanLast())
-        metric = next((e.metric for e in reversed(entries) if e.metric and scale == "paper"), "accuracy")
-        reference = self._reference(scale, entries, measure)
+        read = next((s.readout(scale) for s in reversed(settings) if s.read or s.trend_read), "")
+        measure = next((s.measure for s in reversed(settings) if s.measure != MeanLast()), MeanLast())
+        metric = next((s.metric for s in reversed(settings) if s.metric and scale == "paper"), "accuracy")
+        reference = self._reference(scale, settings, measure)
         return Cell(row, column, variant, runs, read, measure, reference, printed, metric)
 
     @staticmethod
-    def _reference(scale: str, entries: list[Entry], measure: Measure) -> Run | None:
+    def _reference(scale: str, settings: list[Setting], measure: Measure) -> Run | None:
         if measure.reference is None:
             return None
-        fields = _merged(scale, entries[:2]) | measure.reference
+        fields = _merged(scale, settings[:2]) | measure.reference
         return Run(shrunk(fields) if scale == "smoke" else fields)
 
 
-def _beginning(scale: str, entries: list[Entry]) -> Source | None:
-    """Returns what a run begins with: a part of another run's last model, or None for a fresh one."""
-    found = next((entry.begins for entry in reversed(entries) if entry.begins), None)
-    if found is None:
+def _warm_start(scale: str, settings: list[Setting]) -> Checkpoint | None:
+    """Returns the checkpoint of another run whose parameters a run starts with; None for random ones."""
+    warm_start = next((setting.warm_start for setting in reversed(settings) if setting.warm_start), None)
+    if warm_start is None:
         return None
-    entry, part = found
-    fields = entry.fields(scale)
+    setting, part = warm_start
+    fields = setting.fields(scale)
     run = Run(shrunk(fields) if scale == "smoke" else fields)
-    return Source(run, run.num_rounds, part)
+    return Checkpoint(run, run.num_rounds, part)
 
 
-def _merged(scale: str, entries: list[Entry]) -> Fields:
-    """Returns the fields of several entries; later ones win."""
+def _merged(scale: str, settings: list[Setting]) -> Fields:
+    """Returns the fields of several settings; later ones win."""
     merged = Fields()
-    for entry in entries:
-        merged |= entry.fields(scale)
+    for setting in settings:
+        merged |= setting.fields(scale)
     return merged
+
+
+@dataclasses.dataclass(frozen=True)
+class Analysis:
+    """A figure computed from the checkpoints of one or several runs.
+
+    Attributes:
+      name: such as 'ima/figure1'.
+      title: what it shows, one line.
+      kind: of the picture, a module of experiments.figures: plane, line, factors, forgetting, labels.
+      base: settings that all runs share.
+      runs: changes of each run; their names are those of panels or curves.
+      at: checkpoints that are analysed, as shares of the rounds in (0, 1].
+      ends: further checkpoints, counted back from the last round.
+      options: of the picture's kind.
+      trend_options: options at trend and smoke scale; None: the same.
+      shows: which panels of its kind are drawn; empty: all.
+      seeds: at every scale.
+      assumed: what the paper does not state, and what is used instead.
+      standin: data and networks at trend scale.
+      cost: at paper scale, in words.
+    """
+
+    name: str
+    title: str
+    kind: str
+    base: Setting
+    runs: tuple[Setting, ...]
+    at: tuple[float, ...] = (1.0,)
+    ends: tuple[int, ...] = ()
+    options: Fields = Fields()
+    trend_options: Fields | None = None
+    shows: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = (0,)
+    assumed: tuple[str, ...] = ()
+    standin: str = ""
+    cost: str = ""
+
+    def trajectories(self, scale: str) -> dict[str, Run]:
+        """Returns name -> run at a scale, without those that are absent there."""
+        runs = {}
+        for setting in self.runs:
+            if scale == "trend" and (setting.absent or self.base.absent):
+                continue
+            own = setting.fields(scale)
+            shared = self.base.fields(scale) | (own if setting.fork is None else Fields())
+            run = Run(shrunk(shared) if scale == "smoke" else shared)
+            forked = setting.fork is not None
+            runs[setting.name] = run.forked(setting.fork or 0.0, own, setting.lead_rounds) if forked else run
+        return runs
+
+    def checkpoints(self, scale: str) -> tuple[int, ...]:
+        """Returns the rounds whose checkpoints are analysed; none where all runs are absent."""
+        runs = list(self.trajectories(scale).values())
+        if not runs:
+            return ()
+        rounds = runs[0].num_rounds
+        chosen = {max(1, round(share * rounds)) for share in self.at} | {rounds - back for back in self.ends}
+        return tuple(sorted(chosen))
+
+    def options_at(self, scale: str) -> Fields:
+        """Returns the options of its kind at a scale."""
+        return self.options if scale == "paper" or self.trend_options is None else self.trend_options
+
+
+@dataclasses.dataclass(frozen=True)
+class Sketch:
+    """An illustration, which needs no computation.
+
+    Attributes:
+      name: such as 'ghb/figure5'.
+      title: what it shows.
+      why: there is nothing to reproduce.
+    """
+
+    name: str
+    title: str
+    why: str
+
+
+# Whatever the catalogue contains.
+AnyItem = Item | Analysis | Sketch
+
+
+def file_stem(item: AnyItem) -> str:
+    """Returns the name of an item's files, without their suffix.
+
+    >>> file_stem(Sketch("ghb/figure5", "", ""))
+    'ghb_figure5'
+    """
+    return item.name.replace("/", "_")

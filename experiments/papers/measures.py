@@ -1,4 +1,4 @@
-"""What is read off a curve: mean of the last rounds, rounds to a target, speed-up, communication."""
+"""Numbers computed from an accuracy curve: mean of the last rounds, rounds to a target, speed-up, communication."""
 
 import dataclasses
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from .trajectories import Fields
 
 
 class Curve(NamedTuple):
-    """Accuracy of one read-out of one seed.
+    """Accuracy of one read-out of one seed over the rounds.
 
     Attributes:
-      rounds: of its evaluations [n], growing.
+      rounds: rounds of the evaluations, increasing [n].
       accuracy: in [0, 1] [n].
       last: how many rounds at the end are averaged.
       num_rounds: of the run.
-      diverged: whether the seed met NaN or infinity.
+      diverged: whether the loss became NaN or infinite.
     """
 
     rounds: np.ndarray
@@ -31,25 +31,25 @@ class Curve(NamedTuple):
 
     @property
     def final(self) -> float | None:
-        """Mean accuracy of the last rounds; None for a seed that diverged or has not ended."""
+        """Mean accuracy of the last rounds; None if the seed diverged or has not finished."""
         if self.diverged or not len(self.rounds) or self.rounds[-1] < self.num_rounds:
             return None
         return float(self.accuracy[self.rounds > self.num_rounds - self.last].mean())
 
 
-# Units of accuracies.
+# Units of accuracy.
 PERCENT, SHARE = "%", "fraction"
 
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """How a number of a table comes from a curve.
+    """How a number of a table is computed from a curve.
 
     Attributes:
       unit: of the number.
-      name: what axes call it.
-      reference: fields, on top of base and column, of another run that is needed; None: none.
-      same_method: whether the reference is the run itself, or, of a fork, the one that it parted from.
+      name: on axes.
+      reference: fields, merged into those of base and column, of another run that is needed; None: none.
+      same_method: whether the reference is the run itself or, for a fork, its parent.
     """
 
     unit: str = ""
@@ -58,17 +58,17 @@ class Measure:
     same_method: bool = False
 
     def value(self, curve: Curve, other: Curve | None, scale: str) -> float | None:
-        """Returns the number of one seed; None where there is none.
+        """Returns the number of one seed; None if it is undefined.
 
         Args:
-          curve: what is measured.
-          other: of the reference's model, same seed.
+          curve: of the read-out.
+          other: of the reference run's model, same seed.
           scale: smoke, trend or paper.
         """
         raise NotImplementedError
 
     def constant(self, algorithm: str) -> float | None:
-        """Returns the number that needs no run; None where one is needed."""
+        """Returns the number of an algorithm that needs no run; None if a run is needed."""
         return None
 
 
@@ -80,7 +80,7 @@ class MeanLast(Measure):
 
     @property
     def factor(self) -> int:
-        """What a share in [0, 1] is multiplied by."""
+        """Factor from an accuracy in [0, 1] to the unit."""
         return 100 if self.unit == PERCENT else 1
 
     def value(self, curve, other, scale):
@@ -111,7 +111,7 @@ class RoundsTo(Measure):
 
 @dataclasses.dataclass(frozen=True)
 class Speedup(Measure):
-    """Rounds that the reference, the base method, needs for a target over those that this method needs.
+    """Rounds to a target of the reference method, divided by those of this method.
 
     Attributes:
       percent: the target at paper scale.
@@ -132,10 +132,7 @@ class Speedup(Measure):
 
 @dataclasses.dataclass(frozen=True)
 class Gain(Measure):
-    """Percentage points of the last rounds' mean accuracy above that of the reference.
-
-    The reference is the same run's trained model.
-    """
+    """Mean accuracy of the last rounds minus that of the same run's trained model, in percentage points."""
 
     unit: str = "pp"
     same_method: bool = True
@@ -149,17 +146,17 @@ class Gain(Measure):
 
 @dataclasses.dataclass(frozen=True)
 class Overhead(Measure):
-    """Models that are sent per client and round, over FedAvg's two, as the papers count them."""
+    """Models sent per client and round, divided by FedAvg's two, as the papers count them."""
 
     unit: str = "x"
 
     def constant(self, algorithm):
-        """Returns the factor of an algorithm's text."""
+        """Returns the factor of an algorithm, given as its text."""
         return reported_overhead(algorithm)
 
 
 def reported_overhead(algorithm: str) -> float | None:
-    """Returns the factor that the GHB paper prints for a method, from the registry of algorithms.
+    """Returns the communication factor that the GHB paper prints for a method, from the registry of algorithms.
 
     >>> reported_overhead("mime:beta=0.9")
     3.0

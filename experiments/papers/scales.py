@@ -1,4 +1,4 @@
-"""Three sizes of every experiment: `paper` as printed, `trend` in minutes on a laptop, `smoke` in seconds."""
+"""Scales of every experiment: `paper` as printed, `trend` in minutes on a laptop, `smoke` in seconds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from .trajectories import Fields
 
 SCALES = ("smoke", "trend", "paper")
 
-# What every smoke run is: a few rounds of a tiny network on the digits that come with scikit-learn.
+# Every smoke run: a few rounds of a tiny network on the digits that come with scikit-learn.
 SMOKE = Fields(
     dataset="digits",
     data_dir="",
@@ -25,44 +25,44 @@ SMOKE = Fields(
     client_lr=0.05,
 )
 SMOKE_CLIENTS, SMOKE_COHORT = 20, 4
-# Of a data set's own clients, and of domains, there are none on the digits.
+# The digits have neither clients of their own nor domains: this replaces the partitions that need them.
 SMOKE_PARTITION = "dirichlet:alpha=0.3"
 OWN_CLIENTS = ("natural", "pachinko", "domain", "csv")
-# Largest window, and largest span of a heavy-ball momentum, that fit into the rounds of a smoke run.
-SMOKE_WINDOW, SMOKE_SPAN = 4, 4
+# Largest window, and largest tau of a heavy-ball momentum, that fit into the rounds of a smoke run.
+SMOKE_WINDOW, SMOKE_TAU = 4, 4
 
 
 def shrunk(fields: Mapping[str, Any]) -> Fields:
-    """Returns the smoke run of an experiment: the same method on a tiny task.
+    """Returns the fields of an experiment at smoke scale: the same method on a tiny task.
 
     Args:
-      fields: those of the experiment at trend or paper scale.
+      fields: of the experiment at trend or paper scale.
     """
     clients = min(fields.get("num_clients") or 100, SMOKE_CLIENTS)
-    everyone = fields.get("clients_per_round", 10) == fields.get("num_clients")
-    cohort = clients if everyone else min(fields.get("clients_per_round", 10), SMOKE_COHORT)
+    full = fields.get("clients_per_round", 10) == fields.get("num_clients")
+    cohort = clients if full else min(fields.get("clients_per_round", 10), SMOKE_COHORT)
     partition = fields.get("partition", "iid") or "natural"
     if parse(partition).name in OWN_CLIENTS:
         partition = SMOKE_PARTITION
     small = SMOKE | {"num_clients": clients, "clients_per_round": cohort, "partition": partition}
     algorithm = parse(fields.get("algorithm", "fedavg"))
     if algorithm.params.get("tau") and algorithm.name == "ghb":
-        small |= {"algorithm": str(algorithm.with_params(tau=min(algorithm.params["tau"], SMOKE_SPAN)))}
+        small |= {"algorithm": str(algorithm.with_params(tau=min(algorithm.params["tau"], SMOKE_TAU)))}
     return Fields(fields) | small
 
 
 def shrunk_wrap(fields: Mapping[str, Any]) -> Fields:
-    """Returns the fields of a fork with windows that a smoke run's few rounds can fill."""
+    """Returns the fields of a fork, with windows that fit into the few rounds of a smoke run."""
     choices = [parse(text) for text in fields.get("wrap", [])]
     small = [
-        str(choice.with_params(window=min(choice.params["window"], SMOKE_SPAN))) if "window" in choice.params else text
+        str(choice.with_params(window=min(choice.params["window"], SMOKE_TAU))) if "window" in choice.params else text
         for choice, text in zip(choices, fields.get("wrap", []), strict=True)
     ]
     return Fields(fields) | ({"wrap": small} if small else {})
 
 
 def shrunk_read(read: str) -> str:
-    """Returns the read-out of a smoke run: windows that its few rounds can fill."""
+    """Returns a read-out at smoke scale, with a window that fits into its few rounds."""
     if not read or parse(read).name != "wima":
         return read
     choice = parse(read)

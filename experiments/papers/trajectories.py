@@ -1,4 +1,4 @@
-"""One training run of an experiment: what decides it, whatever is read off it."""
+"""Training runs of tables and figures, identified by a hash of the fields that determine the trained models."""
 
 import dataclasses
 import functools
@@ -9,16 +9,16 @@ from typing import Any
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.fingerprint import hash_of, jsonable, set_fields
 
-# Fields that decide what is seen of a run, or how it is executed, but not the models that it trains. Numbers from
-# other test examples are other numbers: --eval_examples is not among them.
-READING = ("observe", "eval_every", "final_evals", "eval_batch_size", "eval_val")
+# Fields that determine what is evaluated of a run, or how it is executed, but not the models that it trains.
+# --eval_examples is not among them: other test examples give other numbers.
+EVALUATION = ("observe", "eval_every", "final_evals", "eval_batch_size", "eval_val")
 EXECUTION = ("seeds", "strategy", "rounds_per_dispatch", "stop_on_divergence", "fork_from", "init_from")
 
 _NUMBERS = {field.name for field in dataclasses.fields(Config) if isinstance(default_of(field), float)}
 
 
 class Fields(dict):
-    """Fields of Config that differ from its defaults; `|` makes new ones. Hashable, and so never changed."""
+    """Fields of Config that differ from its defaults; hashable and immutable by convention, `|` returns a new one."""
 
     def __hash__(self):  # type: ignore[override]
         return hash(hash_of(self))
@@ -28,13 +28,13 @@ class Fields(dict):
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """Where a trajectory begins, if not at a fresh model.
+class Checkpoint:
+    """A checkpoint of another trajectory, which a trajectory starts from.
 
     Attributes:
-      run: another trajectory.
-      round: whose checkpoint.
-      part: None goes on from there (--fork_from); else only these parameters are taken (--init_from).
+      run: the other trajectory.
+      round: of the checkpoint.
+      part: None for a fork (--fork_from); otherwise a warm start with these parameters alone (--init_from).
     """
 
     run: "Run"
@@ -50,19 +50,19 @@ class Run:
 
     Attributes:
       fields: what differs from Config's defaults.
-      source: where it begins; None: at a fresh model.
+      parent: the checkpoint that it starts from; None: random parameters.
     """
 
     fields: Fields
-    source: Source | None = None
+    parent: Checkpoint | None = None
 
     @functools.cached_property
     def key(self) -> str:
-        """A hash of what decides the trained models, the seeds apart."""
-        skipped = {*READING, *EXECUTION}
+        """A hash of what determines the trained models, apart from the seeds."""
+        skipped = {*EVALUATION, *EXECUTION}
         decisive = {name: value for name, value in self.config().decisive().items() if name not in skipped}
-        came = None if self.source is None else (self.source.run.key, self.source.round, self.source.part)
-        return hash_of(jsonable([set_fields(decisive), came]), size=6)
+        start = None if self.parent is None else (self.parent.run.key, self.parent.round, self.parent.part)
+        return hash_of(jsonable([set_fields(decisive), start]), size=6)
 
     @property
     def num_rounds(self) -> int:
@@ -70,22 +70,22 @@ class Run:
         return self.config().num_rounds
 
     def config(self, **more: Any) -> Config:
-        """Returns the Config of the run; whole numbers count as numbers where a field is one.
+        """Returns the Config of the run; integers become floats where the field is one.
 
         Args:
-          **more: fields on top: seeds, out_dir, observe ...
+          **more: further fields, which win: seeds, out_dir, observe ...
         """
         values: dict[str, Any] = {**self.fields, **more}
         values |= {name: float(value) for name, value in values.items() if name in _NUMBERS}
         return Config(**values)
 
-    def forked(self, share: float, fields: Mapping[str, Any], lead: int = 0) -> "Run":
-        """Returns the run that goes on from this one with other fields.
+    def forked(self, share: float, fields: Mapping[str, Any], lead_rounds: int = 0) -> "Run":
+        """Returns the run that resumes this one with other fields.
 
         Args:
-          share: of the rounds after which they part.
-          fields: what is different from there on.
-          lead: how many rounds earlier the other run's checkpoint is taken; they are trained alike.
+          share: of the rounds after which they differ.
+          fields: what differs from there on.
+          lead_rounds: how many rounds earlier the checkpoint is taken; in these both train the same models.
         """
-        parting = math.floor(share * self.num_rounds + 1e-9)
-        return Run(self.fields | fields, Source(self, max(parting - lead, 0)))
+        fork_round = math.floor(share * self.num_rounds + 1e-9)
+        return Run(self.fields | fields, Checkpoint(self, max(fork_round - lead_rounds, 0)))

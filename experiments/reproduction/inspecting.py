@@ -11,7 +11,7 @@ from fedwin.files import writing
 from fedwin.runs.load import TrainedModel, client_models
 
 from ..figures import factors, forgetting, kept, labels, line, models, plane, probing
-from ..papers.analyses import Analysis
+from ..papers.items import Analysis
 from .places import Unit
 
 # Partitions of a histogram are drawn from this seed.
@@ -27,7 +27,7 @@ def compute(item: Analysis, scale: str, units: dict[str, Unit], data_dir: str) -
       units: name of a run -> its finished directory.
       data_dir: folder of the data sets' files.
     """
-    options = dict(item.settings(scale))
+    options = dict(item.options_at(scale))
     titles = {entry.name: entry.title for entry in item.runs}
     directories = {titles[name]: unit.directory for name, unit in units.items()}
     seed, rounds = _seed(item, units), item.checkpoints(scale)

@@ -37,7 +37,7 @@ def _plain(config: dict[str, Any], source: str) -> dict[str, Any]:
 def record_of(unit: Unit) -> Record:
     """Returns what is kept of a finished run: configuration, versions, machine, seconds, and rounded evaluations."""
     found = read_directory(unit.directory, unit.task.run.key)
-    source = unit.task.run.source
+    source = unit.task.run.parent
     config = _plain(found.header["config"], source.run.key if source else "")
     begins = {name: config[name] for name in ("fork_from", "init_from") if name in config}
     again = unit.task.run.config(**unit.task.fields(), seeds=list(unit.seeds), **begins)

@@ -9,8 +9,7 @@ from typing import Any
 
 from fedwin.errors import UserError
 
-from ..papers.analyses import Analysis, Sketch
-from ..papers.items import Cell, Item
+from ..papers.items import Analysis, Cell, Item, Sketch
 from ..table_files import check_folder
 from . import dry_run, inspecting, pictures, written
 from .keeping import keep

@@ -1,8 +1,7 @@
 """All tables and figures: how many cells, how far they are, what they cost, what is missing."""
 
-from ..papers.analyses import Sketch
 from ..papers.catalogue import catalogue
-from ..papers.items import Item
+from ..papers.items import Item, Sketch
 from ..text import columns
 from .data_there import missing
 from .plan import Selection, needs, plan, seeds_of

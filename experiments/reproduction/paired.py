@@ -31,7 +31,7 @@ def megabytes(shelf: Shelf, value: Value) -> float | None:
 
 def intervals(item: Item, found: list[Value]) -> dict[tuple[str, str, str], tuple[Interval, Interval | None]]:
     """Returns place -> (mean, difference to the first row's model; None for that model itself)."""
-    by_place = {value.cell.place: value for value in found}
+    by_place = {value.cell.position: value for value in found}
     told = {}
     for place, value in by_place.items():
         first = _first(item, value, by_place)
@@ -45,7 +45,7 @@ def columns(shelf: Shelf, item: Item, found: list[Value]) -> list[list[Any]]:
     known = intervals(item, found)
     rows = []
     for value in found:
-        mean, difference = known[value.cell.place]
+        mean, difference = known[value.cell.position]
         other = (difference.mean, difference.half_width) if difference else (None, None)
         rows.append([mean.mean, mean.half_width, *other, f"{mean.seeds} of {mean.of_seeds}", megabytes(shelf, value)])
     return rows

@@ -8,7 +8,7 @@ from typing import Any
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 
-from ..papers.trajectories import Source
+from ..papers.trajectories import Checkpoint
 from .plan import Selection, Task
 from .shelf import home
 
@@ -42,7 +42,7 @@ class Unit:
     @property
     def ready(self) -> bool:
         """Whether what it begins with is there."""
-        source = self.task.run.source
+        source = self.task.run.parent
         if source is None or self.parent is None:
             return True
         where = [self.parent / "checkpoints" / f"seed_{seed}" / str(source.round) for seed in self.seeds]
@@ -51,7 +51,7 @@ class Unit:
     @property
     def begins_at(self) -> int:
         """The round that its training begins at: 0, or that of the fork."""
-        source = self.task.run.source
+        source = self.task.run.parent
         return source.round if source is not None and source.part is None else 0
 
     def completed(self) -> list[int]:
@@ -74,12 +74,12 @@ class Unit:
           **more: operational fields such as data_dir.
         """
         fields = {**self.task.fields(), "seeds": list(self.seeds), "out_dir": str(self.directory)}
-        if self.parent is not None and self.task.run.source is not None:
-            fields |= _begins(self.task.run.source, self.parent, self.directory)
+        if self.parent is not None and self.task.run.parent is not None:
+            fields |= _begins(self.task.run.parent, self.parent, self.directory)
         return self.task.run.config(**fields, **more)
 
 
-def _begins(source: Source, parent: pathlib.Path, directory: pathlib.Path) -> dict[str, str]:
+def _begins(source: Checkpoint, parent: pathlib.Path, directory: pathlib.Path) -> dict[str, str]:
     """Returns --fork_from or --init_from; a directory that has begun keeps its own, wherever it has been moved to."""
     name = "init_from" if source.part else "fork_from"
     text = f"{parent}@{source.round}" + (f":part={source.part}" if source.part else "")
@@ -143,15 +143,15 @@ def _grouped(task: Task, seeds: list[int], placed, alone: bool) -> list[tuple[in
         return [(seed,) for seed in seeds]
     groups: dict[Any, list[int]] = {}
     for seed in seeds:
-        parent = placed[task.run.source.run.key][seed].directory if task.run.source else None
+        parent = placed[task.run.parent.run.key][seed].directory if task.run.parent else None
         groups.setdefault(parent, []).append(seed)
     return [tuple(group) for group in groups.values()]
 
 
 def _place(task: Task, seeds: tuple[int, ...], folder: pathlib.Path, placed, found: list[Unit]) -> None:
     parent = None
-    if task.run.source is not None:
-        above = placed[task.run.source.run.key]
+    if task.run.parent is not None:
+        above = placed[task.run.parent.run.key]
         parent = above[seeds[0]].directory if seeds[0] in above else None
     unit = Unit(task, seeds, folder, parent)
     placed[task.run.key] |= dict.fromkeys(seeds, unit)

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from fedwin.runs.fingerprint import hash_of
 
-from ..papers.analyses import Analysis, Sketch
 from ..papers.catalogue import catalogue
-from ..papers.items import Cell, Item
+from ..papers.items import Analysis, Cell, Item, Sketch
 from ..papers.observing import MODEL
 from ..papers.trajectories import Run
 from .shelf import Kept, Shelf
@@ -100,8 +99,8 @@ def everything(scale: str) -> dict[str, Task]:
 
 
 def _add(tasks: dict[str, Task], run: Run, read: str, rounds: set[int]) -> None:
-    if run.source is not None:
-        _add(tasks, run.source.run, "", {run.source.round})
+    if run.parent is not None:
+        _add(tasks, run.parent.run, "", {run.parent.round})
     task = tasks.setdefault(run.key, Task(run))
     config = run.config()
     if read and read != MODEL:
@@ -172,8 +171,8 @@ def without_kept(tasks: list[Task], kept: Kept, looked_into: Iterable[str] = ())
         seeds = (task.seeds - told) | needed.get(key, set())
         if seeds:
             left[key] = dataclasses.replace(task, seeds=seeds)
-            if task.run.source is not None:
-                needed.setdefault(task.run.source.run.key, set()).update(seeds)
+            if task.run.parent is not None:
+                needed.setdefault(task.run.parent.run.key, set()).update(seeds)
     return [left[task.run.key] for task in tasks if task.run.key in left]
 
 
@@ -190,4 +189,4 @@ def _of_cell(cell: Cell, seeds: tuple[int, ...], shelf: Shelf | None) -> Iterato
 
 def _line(run: Run) -> list[Run]:
     """Returns a run after all that it comes from."""
-    return [*(_line(run.source.run) if run.source else []), run]
+    return [*(_line(run.parent.run) if run.parent else []), run]

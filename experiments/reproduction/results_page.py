@@ -7,10 +7,9 @@ from collections.abc import Iterable
 
 from fedwin.files import replace_text
 
-from ..papers.analyses import Analysis, Sketch
 from ..papers.catalogue import catalogue
 from ..papers.errata import ERRATA
-from ..papers.items import Item
+from ..papers.items import Analysis, Item, Sketch
 from ..papers.queue import QUEUE, Place
 from ..papers.scales import SCALES
 from ..table_files import markdown

@@ -174,7 +174,7 @@ def curves(shelf: Shelf, run: Run, read: str = "", metric: str = "accuracy") -> 
             curve = _curve(record, seed, name, metric)
             if curve is not None and (seed not in found or _end(curve) > _end(found[seed])):
                 found[seed] = curve
-    source = run.source
+    source = run.parent
     if source is None or source.part is not None:
         return found
     before = curves(shelf, source.run, metric=metric)

@@ -5,7 +5,7 @@ import functools
 from fedwin.engine.validation import PREFIX
 
 from ..papers.items import Cell
-from ..papers.trajectories import Run, Source
+from ..papers.trajectories import Checkpoint, Run
 from .shelf import Shelf, curves
 
 # Share of every client's examples that is held out while a grid is searched, with the first seed.
@@ -17,8 +17,8 @@ METRIC = f"{PREFIX}accuracy"
 def trial_of(run: Run) -> Run:
     """Returns the run that tries a point of a grid: the same, but trained without what is held out."""
     fields = run.fields | {"val_fraction": run.fields.get("val_fraction") or HELD_OUT, "eval_val": True}
-    source = run.source
-    return Run(fields, None if source is None else Source(trial_of(source.run), source.round, source.part))
+    source = run.parent
+    return Run(fields, None if source is None else Checkpoint(trial_of(source.run), source.round, source.part))
 
 
 def scores(shelf: Shelf, cell: Cell) -> list[float | None]:

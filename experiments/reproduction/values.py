@@ -93,7 +93,7 @@ def value(shelf: Shelf, cell: Cell, scale: str) -> Value:
     own = curves(shelf, run, cell.read, cell.metric)
     reference = cell.reference
     if cell.measure.same_method:
-        reference = run.source.run if run.source is not None else run
+        reference = run.parent.run if run.parent is not None else run
     others = curves(shelf, reference, metric=cell.metric) if reference is not None else {}
     total = run.num_rounds
     each = {

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..papers.claims import Claim
-from ..papers.items import Item
+from ..papers.items import Claim, Item
 from ..papers.measures import MeanLast, RoundsTo
 from .values import Value
 
@@ -80,7 +79,7 @@ def verdicts(item: Item, found: list[Value]) -> list[Verdict]:
 
 def verdict(claim: Claim, found: list[Value]) -> Verdict:
     """Returns whether a claim shows in the numbers of a table."""
-    by_place = {value.cell.place: value for value in found}
+    by_place = {value.cell.position: value for value in found}
     pairs, in_rounds = [], False
     for one, other in _compared(claim, by_place):
         kind = type(one.cell.measure)
@@ -113,7 +112,7 @@ def _points(one: Value, other: Value) -> Pair | None:
     common = sorted(mine.keys() & others.keys())
     first, second = ([each[s] for s in common] or list(each.values()) for each in (mine, others))
     gain = 100 / factor * float(np.mean(first) - np.mean(second))
-    return Pair(one.cell.place, gain, len(common) or min(len(mine), len(others)))
+    return Pair(one.cell.position, gain, len(common) or min(len(mine), len(others)))
 
 
 def _sooner(one: Value, other: Value) -> Pair | None:
@@ -123,7 +122,7 @@ def _sooner(one: Value, other: Value) -> Pair | None:
     if not ended or not common:
         return None
     first, second = ([float(v.each[s] or v.rounds[1]) for s in common] for v in (one, other))
-    return Pair(one.cell.place, 100 * (1 - float(np.mean(first) / np.mean(second))), len(common))
+    return Pair(one.cell.position, 100 * (1 - float(np.mean(first) / np.mean(second))), len(common))
 
 
 # What can be compared, and how.

@@ -49,7 +49,7 @@ def csv_rows(shelf: Shelf, found: Iterable[Value]) -> list[list[Any]]:
         printed = cell.printed
         rows.append(
             [
-                *cell.place,
+                *cell.position,
                 cell.read or "model",
                 cell.measure.unit,
                 printed.value if printed else None,
@@ -97,7 +97,7 @@ def grid(item: Item, found: list[Value]) -> str:
     titles = {(v.cell.column.name, v.cell.variant.name): _heading(item, v.cell) for v in found}
     places = itertools.product((c.name for c in item.columns), (v.name for v in item.variants))
     columns = [place for place in places if place in titles]
-    by_place = {v.cell.place: v for v in found}
+    by_place = {v.cell.position: v for v in found}
     rows = []
     for row in dict.fromkeys(v.cell.row for v in found):
         cells = [by_place.get((row.name, column, variant)) for column, variant in columns]

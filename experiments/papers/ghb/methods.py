@@ -15,7 +15,7 @@ def _grid(text: str, **more) -> tuple[Fields, ...]:
     return tuple(Fields(algorithm=text.replace("*", beta), **more) for beta in BETAS)
 
 
-def method(name: str, label: str, algorithm: str, trend: Fields | None = None, **more) -> Entry:
+def method(name: str, label: str, algorithm: str, trend: Fields | None = None, **more) -> Setting:
     """Returns the row of a method.
 
     Args:
@@ -26,12 +26,12 @@ def method(name: str, label: str, algorithm: str, trend: Fields | None = None, *
       **more: further fields.
     """
     grid = _grid(algorithm, **more)
-    return Entry(
+    return Setting(
         name,
         label,
         grid[0],
         TREND[name] if trend is None else trend,
-        alone=True,
+        trend_replaces=True,
         grid=grid if "*" in algorithm else (),
         printed=(("algorithm", label),),
     )
@@ -57,7 +57,7 @@ NESTEROV = "fedhbm:beta=1,nesterov=true"
 BY_NAME = {entry.name: entry for entry in (*METHODS, LOCAL_GHB)}
 
 
-def picked(*names: str) -> tuple[Entry, ...]:
+def picked(*names: str) -> tuple[Setting, ...]:
     """Returns some of the rows, in the order in which they are named."""
     return tuple(BY_NAME[name] for name in names)
 
@@ -68,7 +68,7 @@ def _where(columns: tuple[str, ...], row: str, algorithm: str = "", **more) -> O
     fields = grid[0] if grid else Fields(**more)
     name = "_".join((row, *columns)) or row
     return Override(
-        Entry(name, paper=fields, trend=Fields(), alone=True, grid=grid if "*" in algorithm else ()),
+        Setting(name, paper=fields, trend=Fields(), trend_replaces=True, grid=grid if "*" in algorithm else ()),
         rows=(row,),
         columns=columns,
     )
@@ -95,7 +95,7 @@ STACKOVERFLOW = (
 )
 
 
-def most_accurate(rows: tuple[Entry, ...], columns: tuple[Entry, ...], best: str = "fedhbm") -> tuple[Claim, ...]:
+def most_accurate(rows: tuple[Setting, ...], columns: tuple[Setting, ...], best: str = "fedhbm") -> tuple[Claim, ...]:
     """Returns the claims that a method is more accurate than every other.
 
     Args:

@@ -2,14 +2,14 @@
 
 import dataclasses
 
-from ..items import Entry, Override
+from ..items import Override, Setting
 from ..trajectories import Fields
 from ..wima.settings import FASHION
 
 # Mean of the last 10 rounds; the paper does not state its seeds, the released code has this one.
 SEEDS = (2023,)
 TREND_SEEDS = (0, 1, 2)
-BASE = Entry(
+BASE = Setting(
     "ima",
     paper=Fields(
         num_clients=100,
@@ -43,7 +43,7 @@ SHARDS, DIRICHLET = "shards:per_client=2", "yurochkin:alpha=0.1"
 MANY = "eight methods with and without IMA on a further data set take more than five minutes on two cores"
 
 
-def column(name, label, fields: Fields, printed: tuple[str, str, str], trend: Fields | None = None) -> Entry:
+def column(name, label, fields: Fields, printed: tuple[str, str, str], trend: Fields | None = None) -> Setting:
     """Returns a column of Table I.
 
     Args:
@@ -55,7 +55,9 @@ def column(name, label, fields: Fields, printed: tuple[str, str, str], trend: Fi
     """
     dataset, partition, model = printed
     keys = (("dataset", dataset), ("partition", partition), ("model", model))
-    return Entry(name, label, fields, trend, alone=True, absent="" if trend is not None else MANY, printed=keys)
+    return Setting(
+        name, label, fields, trend, trend_replaces=True, absent="" if trend is not None else MANY, printed=keys
+    )
 
 
 def _pair(name: str, label: str, fields: Fields, printed: tuple[str, str], trends: tuple = (None, None)):
@@ -129,9 +131,9 @@ def grid_of(name: str, values: tuple[str, ...], more: str = "") -> tuple[Fields,
     return tuple(Fields(algorithm=f"{name}={value}{more}") for value in values)
 
 
-def method(name: str, label: str, grid: tuple[Fields, ...]) -> Entry:
+def method(name: str, label: str, grid: tuple[Fields, ...]) -> Setting:
     """Returns the row of a method; one alternative: nothing was searched."""
-    return Entry(name, label, grid[0], grid=grid if len(grid) > 1 else (), printed=(("algorithm", label),))
+    return Setting(name, label, grid[0], grid=grid if len(grid) > 1 else (), printed=(("algorithm", label),))
 
 
 def alone(text: str) -> tuple[Fields, ...]:
@@ -153,9 +155,9 @@ METHODS = (
 ADAPTIVE = ("fedadam", "fedyogi")
 # Hyper-parameters that depend on the network or on the skew.
 SPECIAL = (
-    Override(Entry("asam_deep", paper=Fields(algorithm="fedasam:rho=0.2,eta=0.05")), rows=("fedasam",), columns=DEEP),
+    Override(Setting("asam_deep", paper=Fields(algorithm="fedasam:rho=0.2,eta=0.05")), rows=("fedasam",), columns=DEEP),
     Override(
-        Entry("anchors_of_domains", grid=grid_of("fedfa:lam", ANCHORS, ",beta=0.9")),
+        Setting("anchors_of_domains", grid=grid_of("fedfa:lam", ANCHORS, ",beta=0.9")),
         rows=("fedfa",),
         columns=OF_DOMAINS,
     ),
@@ -176,7 +178,7 @@ def averaging(
     earlier: float = EARLIER,
     more: str = "",
     **about,
-) -> Entry:
+) -> Setting:
     """Returns a variant that averages.
 
     Args:
@@ -186,13 +188,13 @@ def averaging(
       start: share of the rounds from which it averages.
       earlier: share of the rounds before that in which the window is filled.
       more: further parameters of the wrapper, with a comma before them.
-      **about: of the Entry.
+      **about: of the Setting.
     """
     wrap = Fields(wrap=[f"ima:window={window},start={start}{more}"])
-    return Entry(name, label, wrap, fork=round(start - earlier, 6), **about)
+    return Setting(name, label, wrap, fork=round(start - earlier, 6), **about)
 
 
-def before_adaptive_servers(variants: tuple[Entry, ...]) -> tuple[Override, ...]:
+def before_adaptive_servers(variants: tuple[Setting, ...]) -> tuple[Override, ...]:
     """Returns what makes FedAdam and FedYogi average before the server's optimiser.
 
     Args:

@@ -1,6 +1,6 @@
 """Settings shared by the tables and figures of the re-weighted softmax (WSM): data sets, networks, losses."""
 
-from ..items import Entry
+from ..items import Setting
 from ..measures import MeanLast
 from ..trajectories import Fields
 from ..wima.settings import FASHION as OF_WIMA
@@ -9,7 +9,7 @@ SEEDS = (0,)
 TREND_SEEDS = (0,)
 SKEW = "dirichlet:alpha=0.1,prior=symmetric"
 # Accuracies are printed as fractions; the mean of the last 100 rounds.
-BASE = Entry(
+BASE = Setting(
     "wsm",
     paper=Fields(
         partition=SKEW,
@@ -46,7 +46,7 @@ FEWER = "five of the nine rates fit into five minutes on two cores"
 TREND_RATES = ("0.7", "0.3", "0.1", "0.03", "0.01")
 
 
-def column(name: str, label: str, fields: Fields, printed: tuple[str, ...], trend: Fields | None) -> Entry:
+def column(name: str, label: str, fields: Fields, printed: tuple[str, ...], trend: Fields | None) -> Setting:
     """Returns the column of a data set.
 
     Args:
@@ -57,7 +57,7 @@ def column(name: str, label: str, fields: Fields, printed: tuple[str, ...], tren
       trend: what stands in for it; None: nothing does.
     """
     keys = tuple(zip(("dataset", "partition", "model"), printed, strict=True))
-    return Entry(name, label, fields, trend, absent="" if trend is not None else ONE, printed=keys)
+    return Setting(name, label, fields, trend, absent="" if trend is not None else ONE, printed=keys)
 
 
 PARTITION, MODEL = "dirichlet_sym:alpha=0.1;K=100", "ResNet-18-mixedBNGN"
@@ -80,16 +80,18 @@ FEMNIST = column(
     DIGITS,
 )
 VARIANTS = (
-    Entry("base", "cross-entropy", printed=(("variant", "base"),)),
-    Entry("wsm", "WSM", Fields(loss="wsm"), printed=(("variant", "+wsm"),)),
+    Setting("base", "cross-entropy", printed=(("variant", "base"),)),
+    Setting("wsm", "WSM", Fields(loss="wsm"), printed=(("variant", "+wsm"),)),
 )
 
 
-def at_rate(rate: str) -> Entry:
+def at_rate(rate: str) -> Setting:
     """Returns the row of a learning rate."""
     name = f"lr{rate}".replace(".", "")
     absent = "" if rate in TREND_RATES else FEWER
-    return Entry(name, f"lr {rate}", Fields(client_lr=float(rate)), absent=absent, printed=(("variant", f"lr={rate}"),))
+    return Setting(
+        name, f"lr {rate}", Fields(client_lr=float(rate)), absent=absent, printed=(("variant", f"lr={rate}"),)
+    )
 
 
 ASSUMED = (

@@ -2,9 +2,8 @@
 
 import pytest
 
-from experiments.papers.analyses import Analysis
 from experiments.papers.catalogue import catalogue, item
-from experiments.papers.items import Item
+from experiments.papers.items import Analysis, Item
 from experiments.papers.scales import SCALES
 from fedwin.data import DATASETS
 from fedwin.runs.choices import choices_of
@@ -20,12 +19,12 @@ def runs_of(one, scale):
     else:
         cells = one.cells(scale)
         found = [run for cell in cells for run in (*cell.runs, *([cell.reference] if cell.reference else []))]
-    return found + [run.source.run for run in found if run.source]
+    return found + [run.parent.run for run in found if run.parent]
 
 
 def cell(name, *place, scale="paper"):
     """Returns a cell by the names of its row, column and variant."""
-    return next(found for found in item(name).cells(scale) if found.place == place)
+    return next(found for found in item(name).cells(scale) if found.position == place)
 
 
 def test_every_table_and_figure_is_there():
@@ -60,7 +59,7 @@ def test_claims_name_cells_and_items_say_what_they_take(name):
         for claim in one.claims:
             for side in (claim.better, claim.worse):
                 axes = ("row", "column", "variant")
-                places = [dict(zip(axes, found.place)) for found in one.cells("paper")]
+                places = [dict(zip(axes, found.position)) for found in one.cells("paper")]
                 assert any(dict(side).items() <= place.items() for place in places), (claim.text, side)
 
 
@@ -69,7 +68,7 @@ def test_an_average_parts_from_the_run_without_it():
         for method in ("fedavg", "fedadam"):
             base = cell("ima/table1", method, "cifar10_cnn_shards", "base", scale=scale)
             own = cell("ima/table1", method, "cifar10_cnn_shards", "ima", scale=scale)
-            assert own.runs[0].source.run.key == base.runs[0].key and not base.runs[0].fields.get("wrap")
+            assert own.runs[0].parent.run.key == base.runs[0].key and not base.runs[0].fields.get("wrap")
 
 
 def test_the_window_is_full_when_averaging_begins():
@@ -79,7 +78,7 @@ def test_the_window_is_full_when_averaging_begins():
                 for text in run.config().wrap:
                     wrap = WRAPPERS.check(text).params
                     begins = int(wrap["start"] * run.num_rounds + 1e-9)
-                    assert run.source.round + wrap["window"] - 1 <= begins, (name, text, run.source.round)
+                    assert run.parent.round + wrap["window"] - 1 <= begins, (name, text, run.parent.round)
 
 
 def test_adaptive_servers_average_before_the_optimiser():
@@ -116,6 +115,6 @@ def test_a_search_of_the_cell_goes_before_that_of_its_row():
 
 def test_a_backbone_is_another_tables_run():
     pretrained = cell("ghb/figure4b", "fedhbm", "cifar10_noniid_pretrained", "base").runs[0]
-    assert pretrained.source.part == "features"
-    assert pretrained.source.run.key == cell("ghb/table6", "sgd", "cifar100_lenet5", "base").runs[0].key
+    assert pretrained.parent.part == "features"
+    assert pretrained.parent.run.key == cell("ghb/table6", "sgd", "cifar100_lenet5", "base").runs[0].key
     assert pretrained.key != cell("ghb/table3", "fedhbm", "cifar10_noniid", "base").runs[0].key

@@ -39,13 +39,13 @@ def test_a_fork_comes_after_the_run_it_goes_on_from_and_shares_it_with_the_table
     tasks = plan.plan([item("ima/table1")], scale)
     seen = {}
     for task in tasks:
-        source = task.run.source
+        source = task.run.parent
         if source is not None:
             parent = seen[source.run.key]
             assert "wrap" not in parent.run.fields and task.run.fields["wrap"]
             assert source.round in parent.stays
         seen[task.run.key] = task
-    assert any(task.run.source for task in tasks)
+    assert any(task.run.parent for task in tasks)
 
 
 def test_a_run_that_shows_more_than_is_asked_for_serves(tmp_path):
@@ -76,7 +76,7 @@ def test_at_paper_scale_every_seed_can_be_taken_by_another_process(tmp_path):
 
 
 def test_what_is_left_counts_the_last_rounds_of_every_seed_and_a_fork_from_where_it_begins(tmp_path):
-    tasks = {bool(task.run.source): task for task in plan.plan([item("ima/figure5")], "smoke", (0, 1))}
+    tasks = {bool(task.run.parent): task for task in plan.plan([item("ima/figure5")], "smoke", (0, 1))}
     whole, fork = (
         next(u for u in places.units(list(tasks.values()), tmp_path, "smoke") if u.task is tasks[forked])
         for forked in (False, True)

@@ -3,9 +3,8 @@
 import pytest
 from matplotlib import image
 
-from experiments.papers.analyses import Analysis, Sketch
 from experiments.papers.catalogue import catalogue, item
-from experiments.papers.items import Item
+from experiments.papers.items import Analysis, Item, Sketch
 from experiments.reproduction import orders
 from experiments.reproduction.places import stem_of
 from fedwin.errors import UserError
@@ -22,8 +21,8 @@ def covering(one):
     chosen, seen = [], set()
     for cell in one.cells("smoke"):
         entries = (cell.row, cell.column, cell.variant)
-        met = {("override", override.entry.name) for override in one.overrides if override.meets(*entries)}
-        shown = met | set(zip(("row", "column", "variant"), cell.place, strict=True))
+        met = {("override", override.setting.name) for override in one.overrides if override.applies_to(*entries)}
+        shown = met | set(zip(("row", "column", "variant"), cell.position, strict=True))
         if not shown <= seen:
             chosen.append(cell)
             seen |= shown

@@ -43,7 +43,7 @@ def test_a_forks_curve_goes_on_from_the_run_it_parts_from(trained):
     out_dir, (base, fork) = trained
     where = shelf.Directories(out_dir, "smoke")
     whole, parted = (shelf.curves(where, unit.task.run)[0] for unit in (base, fork))
-    split = fork.task.run.source.round
+    split = fork.task.run.parent.round
     assert 0 < split < fork.task.run.num_rounds
     assert parted.rounds[0] == 0 and parted.rounds[-1] == whole.rounds[-1]
     before = parted.rounds < split

@@ -1,0 +1,164 @@
+"""IMA, Figures 5 (c), 6 and 7 (a, b): accuracy over rounds, and FedAvg with and without IMA against one parameter."""
+
+from typing import Any
+
+from ..items import Claim, Item, Setting
+from ..trajectories import Fields
+from .settings import (
+    EARLIER,
+    FEDAVG,
+    FEW,
+    PLAIN,
+    SEEDS,
+    STANDIN,
+    SWEPT,
+    TREND_SEEDS,
+    averaging,
+)
+from .tables import STARTS
+
+# Figure 5 (c)
+FIGURE5 = Item(
+    name="ima/figure5",
+    title="Accuracy over rounds with and without IMA, two shards per client, without decay of the rate",
+    base=PLAIN,
+    rows=(FEDAVG,),
+    columns=(Setting("shards", "two shards per client"),),
+    variants=(Setting("base", "model"), averaging("ima", "IMA")),
+    draw="curves",
+    seeds=SEEDS,
+    trend_seeds=TREND_SEEDS,
+    claims=(Claim("IMA is above the method without it at the end.", (("variant", "ima"),), (("variant", "base"),)),),
+    assumed=("Panel (a) is a sketch; panel (b) is ima/figure5b.", "Averaging begins at 75 % of the rounds."),
+    standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
+    cost="Figure 1's run, and a fork of its last quarter",
+)
+
+# Figures 6 and 7: one parameter along the axis.
+METHOD_NOT_STATED = "Which methods the figure shows is not stated: FedAvg."
+
+
+def _sweep(name: str, title: str, axis: str, columns: tuple[Setting, ...], assumed: str, **more: Any) -> Item:
+    """Returns a sweep of FedAvg on CIFAR-10 with Dirichlet shares.
+
+    Args:
+      name: of the item.
+      title: what it shows.
+      axis: the parameter, in words.
+      columns: its values.
+      assumed: what the paper does not state of it.
+      **more: further fields of the Item.
+    """
+    return Item(
+        name=name,
+        title=title,
+        base=SWEPT,
+        rows=(FEDAVG,),
+        columns=columns,
+        draw="sweep",
+        axis=axis,
+        seeds=SEEDS,
+        trend_seeds=TREND_SEEDS,
+        assumed=(METHOD_NOT_STATED, assumed),
+        **more,
+    )
+
+
+# The two lines of every panel of Figure 6.
+COMPARED: dict[str, Any] = {
+    "variants": (Setting("base", "without IMA"), averaging("ima", "with IMA")),
+    "claims": (
+        Claim(
+            "IMA is more accurate than the method without it, wherever the parameter is.",
+            (("variant", "ima"),),
+            (("variant", "base"),),
+        ),
+    ),
+}
+
+ALPHAS = (0.05, 0.1, 0.3, 0.5, 1.0)
+# So few examples need larger shares, if every client is to have some.
+TREND_ALPHAS = {0.05: 0.08}
+
+
+def _at_alpha(alpha: float) -> Setting:
+    """Returns the column of a Dirichlet parameter."""
+    trend = Fields(partition=f"yurochkin:alpha={TREND_ALPHAS.get(alpha, alpha)}{FEW}")
+    paper = Fields(partition=f"yurochkin:alpha={alpha}")
+    return Setting(f"alpha{alpha:g}", f"alpha = {alpha:g}", paper, trend, x=alpha)
+
+
+FIGURE6A = _sweep(
+    "ima/figure6a",
+    "FedAvg with and without IMA, by the Dirichlet parameter",
+    "Dirichlet alpha",
+    tuple(_at_alpha(alpha) for alpha in ALPHAS),
+    f"The values of alpha are not stated: {', '.join(f'{alpha:g}' for alpha in ALPHAS)}.",
+    standin=f"{STANDIN}; alpha = 0.08 in place of 0.05, with which so few images can't be dealt.",
+    cost="five runs of CIFAR-10, CNN, 400 rounds, and a fork of each",
+    **COMPARED,
+)
+
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
+# Clients at paper and at trend scale.
+CLIENTS, TREND_CLIENTS = 100, 40
+
+
+def _at_share(share: float) -> Setting:
+    """Returns the column of a share of clients per round."""
+    paper = Fields(clients_per_round=round(share * CLIENTS))
+    trend = Fields(clients_per_round=round(share * TREND_CLIENTS))
+    return Setting(f"share{round(100 * share)}", f"{share:.0%}", paper, trend, x=share)
+
+
+FIGURE6B = _sweep(
+    "ima/figure6b",
+    "FedAvg with and without IMA, by the share of clients that take part",
+    "share of clients per round",
+    tuple(_at_share(share) for share in SHARES),
+    f"The shares are not stated: {', '.join(f'{share:g}' for share in SHARES)}.",
+    standin=f"{STANDIN}.",
+    cost="five runs of CIFAR-10, CNN, 400 rounds of 10 to 50 clients, and a fork of each",
+    **COMPARED,
+)
+
+EPOCHS = (3, 5, 7, 9, 11, 13, 15, 17)
+FIGURE6C = _sweep(
+    "ima/figure6c",
+    "FedAvg with and without IMA, by local epochs",
+    "local epochs",
+    tuple(Setting(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
+    "Local epochs go from 3 to 17; every second number is taken.",
+    standin=f"{STANDIN}.",
+    cost="eight runs of CIFAR-10, CNN, 400 rounds of 3 to 17 local epochs, and a fork of each",
+    **COMPARED,
+)
+
+FIGURE7A = _sweep(
+    "ima/figure7a",
+    "FedAvg with IMA, by the round that averaging begins at",
+    "first averaged round of 400",
+    tuple(averaging(f"start{start}", f"from {start}", start=share, x=float(start)) for start, share in STARTS.items()),
+    "The rounds are those of Table II.",
+    standin=f"{STANDIN}; averaging from the same shares of the rounds.",
+    cost="Table II's runs of FedAvg",
+)
+
+WINDOWS = (1, 3, 5, 10, 20)
+# Large windows take longer to fill, as a share of the few rounds at trend scale.
+FILLING = {10: 0.2, 20: 0.2}
+FIGURE7B = _sweep(
+    "ima/figure7b",
+    "FedAvg with IMA, by the size of its window",
+    "window P",
+    tuple(
+        averaging(f"w{size}", f"P = {size}", window=size, earlier=FILLING.get(size, EARLIER), x=float(size))
+        for size in WINDOWS
+    ),
+    f"The windows are lost: {', '.join(map(str, WINDOWS))}; the rate decays alike with all of them.",
+    claims=(Claim("A window of 5 is better than none (P = 1).", (("column", "w5"),), (("column", "w1"),)),),
+    standin=f"{STANDIN}.",
+    cost="Table I's run of FedAvg, and five forks of its last third",
+)
+
+ITEMS = (FIGURE5, FIGURE6A, FIGURE6B, FIGURE6C, FIGURE7A, FIGURE7B)

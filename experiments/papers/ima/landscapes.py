@@ -1,0 +1,277 @@
+"""IMA, figures of trained models: planes (1, 8, 9, 10), factors of the loss (2 to 4) and lines (5 b, 7 c)."""
+
+import dataclasses
+from typing import Any
+
+from ..items import Analysis, Setting
+from ..trajectories import Fields
+from .settings import (
+    BASE,
+    CNN_DIRICHLET,
+    CNN_SHARDS,
+    DIGITS,
+    DIRICHLET,
+    FEDAVG,
+    FEW,
+    FMNIST_DIRICHLET,
+    FMNIST_SHARDS,
+    PLAIN,
+    RESNET_DIRICHLET,
+    RESNET_SHARDS,
+    SEEDS,
+    SHARDS,
+    SMALL_FASHION,
+    STANDIN,
+    SWEPT,
+    averaging,
+)
+
+# Every one of 10 clients in every round.
+ALL_OF_TEN = Fields(num_clients=10, clients_per_round=10)
+CROSS_SILO = Setting("cross_silo", paper=PLAIN.paper | ALL_OF_TEN, trend=(PLAIN.trend or Fields()) | ALL_OF_TEN)
+# Figure 8 has half as many rounds.
+CROSS_SILO_HALF = Setting(
+    "cross_silo_half",
+    paper=CROSS_SILO.paper | {"num_rounds": 200},
+    trend=(CROSS_SILO.trend or Fields()) | {"num_rounds": 60},
+)
+# Shares of the rounds.
+STAGES = {"early": 0.05, "middle": 0.5, "late": 1.0}
+# With `clients`, models of that many clients of the next round define the plane; without it, three checkpoints do.
+CHECKPOINTS = Fields(split="test", points=21, margin=0.2)
+CLIENTS = CHECKPOINTS | {"clients": 3}
+COARSE = {"points": 15}
+POINTS = "15 points along an axis."
+PLANE_STANDIN = f"{STANDIN}; {POINTS}"
+EVALUATED = "441 evaluations of 10,000 images"
+
+
+def _through_clients(panel: str, base: Setting, stage: str, federation: str, standin: str, cost: str) -> Analysis:
+    """Returns the plane through three clients' models of one round.
+
+    Args:
+      panel: figure and panel, such as '1a'.
+      base: what is trained.
+      stage: a key of STAGES.
+      federation: data and clients, in words.
+      standin: what takes their place at trend scale.
+      cost: at paper scale.
+    """
+    return Analysis(
+        name=f"ima/figure{panel}",
+        title=f"Loss and error on the plane through three clients' models, {stage}; {federation}",
+        kind="plane",
+        base=base,
+        runs=(FEDAVG,),
+        at=(STAGES[stage],),
+        options=CLIENTS,
+        trend_options=CLIENTS | COARSE,
+        seeds=SEEDS,
+        assumed=(
+            "Which rounds are early, middle and late is not stated: 5 %, 50 % and 100 % of them.",
+            "The rate does not decay, as the figures' settings say.",
+        ),
+        standin=standin,
+        cost=f"{cost}; {EVALUATED}",
+    )
+
+
+def _through_checkpoints(panel: str, title: str, base: Setting, **more: Any) -> Analysis:
+    """Returns the plane through three global models of one run.
+
+    Args:
+      panel: figure and panel, such as '1d'.
+      title: what it shows.
+      base: what is trained.
+      **more: further fields of the Analysis.
+    """
+    return Analysis(
+        name=f"ima/figure{panel}",
+        title=title,
+        kind="plane",
+        base=base,
+        options=CHECKPOINTS,
+        trend_options=CHECKPOINTS | COARSE,
+        seeds=SEEDS,
+        standin=PLANE_STANDIN,
+        **more,
+    )
+
+
+# Figures 1 and 8: the same plane at three stages; 10 clients that all take part in Figure 8.
+FIGURE1 = tuple(
+    _through_clients(
+        f"1{panel}",
+        PLAIN,
+        stage,
+        "CIFAR-10, two shards per client",
+        PLANE_STANDIN,
+        "a run of CIFAR-10, CNN, 400 rounds",
+    )
+    for panel, stage in zip("abc", STAGES, strict=True)
+)
+FIGURE8 = tuple(
+    _through_clients(
+        f"8{panel}",
+        CROSS_SILO_HALF,
+        stage,
+        "CIFAR-10, two shards each, all of 10 clients",
+        f"Digits, a hidden layer of 64, all of 10 clients, 60 rounds; {POINTS}",
+        "a run of CIFAR-10, CNN, 10 clients, 200 rounds",
+    )
+    for panel, stage in zip("abc", STAGES, strict=True)
+)
+FIGURE1D = _through_checkpoints(
+    "1d",
+    "Loss and error on the plane through the global models of the last three rounds",
+    PLAIN,
+    # Forked, so that the run that other figures need keeps checkpoints of few rounds.
+    runs=(Setting("fedavg", "FedAvg", fork=0.7),),
+    ends=(2, 1),
+    cost=f"a fork of the last third of Figure 1's run; {EVALUATED}",
+)
+FIGURE9 = _through_checkpoints(
+    "9",
+    "Loss and error on the plane through the global models of an early, a middle and a late round",
+    PLAIN,
+    runs=(FEDAVG,),
+    at=tuple(STAGES.values()),
+    assumed=(
+        "It shows the error where Figure 1 shows the loss; both are drawn there, so here the plane through the global "
+        "models of the three stages is added.",
+    ),
+    cost=f"Figure 1's run; {EVALUATED}",
+)
+
+# Figure 10: the same plane on six columns of Table I.
+ON_FASHION = f"Fashion-MNIST itself, two layers of 200, 100 rounds; {POINTS}"
+# A residual network with GroupNorm that two cores can train.
+RESIDUAL = DIGITS | {"model": "resnet20"}
+RESIDUAL_STANDIN = f"Digits, ResNet-20 with GroupNorm, 4 of 40 clients, 120 rounds; {POINTS}"
+
+
+def _of_column(column: Setting, standin: Fields | None = None) -> Setting:
+    """Returns a base of Figure 10: a column of Table I without decay of the rate, 400 rounds.
+
+    Args:
+      column: of Table I.
+      standin: fields at trend scale; None: those of Table I.
+    """
+    constant = {"lr_decay": 0.0}
+    trend = BASE.fields("trend") | (standin or column.trend or Fields()) | constant
+    return Setting(column.name, paper=BASE.paper | column.paper | constant | {"num_rounds": 400}, trend=trend)
+
+
+# Panel -> (what is trained, data and clients in words, what stands in).
+PANELS = {
+    "a": (_of_column(FMNIST_SHARDS), "Fashion-MNIST, CNN, two shards per client", ON_FASHION),
+    "b": (
+        _of_column(FMNIST_DIRICHLET, SMALL_FASHION | {"partition": DIRICHLET}),
+        "Fashion-MNIST, CNN, Dirichlet shares",
+        ON_FASHION,
+    ),
+    "c": (_of_column(CNN_SHARDS), "CIFAR-10, CNN, two shards per client", PLANE_STANDIN),
+    "d": (_of_column(CNN_DIRICHLET), "CIFAR-10, CNN, Dirichlet shares", PLANE_STANDIN),
+    "e": (
+        _of_column(RESNET_SHARDS, RESIDUAL | {"partition": SHARDS}),
+        "CIFAR-10, ResNet-18, two shards per client",
+        RESIDUAL_STANDIN,
+    ),
+    "f": (
+        _of_column(RESNET_DIRICHLET, RESIDUAL | {"partition": DIRICHLET + FEW}),
+        "CIFAR-10, ResNet-18, Dirichlet shares",
+        RESIDUAL_STANDIN,
+    ),
+}
+FIGURE10 = tuple(
+    _through_clients(f"10{panel}", base, "late", federation, standin, "a run of 400 rounds")
+    for panel, (base, federation, standin) in PANELS.items()
+)
+
+
+# Figures 2 to 4: five factors of the loss, with and without decay of the rate.
+def _factors(number: int, title: str, *panels: str) -> Analysis:
+    """Returns one of the three figures, which show different factors of the same runs.
+
+    Args:
+      number: of the figure.
+      title: what it shows.
+      *panels: which factors are drawn.
+    """
+    return Analysis(
+        name=f"ima/figure{number}",
+        title=f"{title}, with and without decay of the rate",
+        kind="factors",
+        base=CROSS_SILO,
+        runs=(
+            Setting("decay0", "without decay", Fields(algorithm="fedavg")),
+            Setting("decay1", "decay 0.01", Fields(algorithm="fedavg", lr_decay=0.01)),
+        ),
+        at=tuple(number / 20 for number in range(1, 21)),
+        options=Fields(replicas=2, count=2000),
+        trend_options=Fields(replicas=2, count=300),
+        shows=panels,
+        seeds=SEEDS,
+        assumed=(
+            "Factors are measured on softmax outputs against one-hot labels; only distance and CKA are defined.",
+            "Variance is between two local trainings with other batches; CKA is between logits on test data.",
+        ),
+        standin="Digits, a hidden layer of 64, all of 10 clients with two shards each, 120 rounds.",
+        cost="two runs of CIFAR-10, CNN, 10 clients, 400 rounds; 20 checkpoints, whose clients train twice",
+    )
+
+
+FACTORS = (
+    _factors(
+        2,
+        "Bias and error of clients' models on their own and on others' data",
+        "bias (squared error)",
+        "error (%)",
+    ),
+    _factors(
+        3,
+        "Locality of clients' models, and the test loss of their mean",
+        r"locality $\|w_k - w\|_2$",
+        "test loss of the mean",
+    ),
+    _factors(
+        4,
+        "Variance of clients' models, and the covariance between them",
+        "variance",
+        "covariance (linear CKA)",
+    ),
+)
+
+# Figures 5 (b) and 7 (c): all test images, and as many training images, one fixed draw.
+LINE = Fields(count=10_000)
+FIGURE5B = Analysis(
+    name="ima/figure5b",
+    title="Loss and accuracy between the global models of two rounds",
+    kind="line",
+    base=PLAIN,
+    runs=(FEDAVG,),
+    at=(0.75, 1.0),
+    options=LINE,
+    trend_options=Fields(),
+    seeds=SEEDS,
+    assumed=("Which two rounds is not stated: 300 and 400 of 400; s runs from -0.5 to 1.5 at 41 points.",),
+    standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
+    cost="Figure 1's run; 41 evaluations",
+)
+FIGURE7C = Analysis(
+    name="ima/figure7c",
+    title="Loss and accuracy between the final models of FedAvg without and with IMA",
+    kind="line",
+    base=dataclasses.replace(
+        SWEPT, paper=SWEPT.paper | FEDAVG.paper, trend=SWEPT.trend | FEDAVG.paper if SWEPT.trend else None
+    ),
+    runs=(dataclasses.replace(FEDAVG, label="without IMA"), averaging("ima", "with IMA")),
+    options=LINE,
+    trend_options=Fields(),
+    seeds=SEEDS,
+    assumed=("The end without IMA is the final model of a run of its own with the same seed.",),
+    standin=f"{STANDIN}.",
+    cost="Table I's two runs of FedAvg; 41 evaluations",
+)
+
+ITEMS = (*FIGURE1, FIGURE1D, *FACTORS, FIGURE5B, FIGURE7C, *FIGURE8, FIGURE9, *FIGURE10)

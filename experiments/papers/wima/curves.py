@@ -1,0 +1,102 @@
+"""WIMA, Figures 1 to 3: accuracy over rounds with a window, beside SWA, and against more clients per round."""
+
+import dataclasses
+
+from ..items import AT_LEAST, Claim, Item, Setting
+from ..trajectories import Fields
+from .settings import BASE, CIFAR10_0, CIFAR10_005, CIFAR100_0, METHODS, TREND_WINDOW, WINDOW
+
+WITH_AND_WITHOUT = (Setting("base", "model"), Setting("wima", "WIMA", read=WINDOW, trend_read=TREND_WINDOW))
+ON_FASHION = "Fashion-MNIST, two layers of 200, 100 rounds, W = 20."
+
+# Figure 1
+SHOWN = ("fedavg", "mime", "scaffold")
+FIGURE1 = Item(
+    name="wima/figure1",
+    title="Accuracy over rounds with and without WIMA, CIFAR-100, one class per client",
+    base=BASE,
+    rows=tuple(row for row in METHODS if row.name in SHOWN),
+    columns=(CIFAR100_0,),
+    variants=WITH_AND_WITHOUT,
+    draw="curves",
+    assumed=("Which methods are drawn is known of FedAvg, MIME SGD and SCAFFOLD only.",),
+    standin=ON_FASHION,
+    cost="read off Table 2's runs",
+)
+
+# Figure 2
+STARTS = (0.25, 0.5, 0.75)
+
+
+def _swa(start: float, cycle: int) -> Setting:
+    """Returns the variant with SWA from a share of the rounds on."""
+    wrap = Fields(wrap=[f"swa:start={start},cycle={cycle}"])
+    name, label = f"swa{round(100 * start)}_c{cycle}", f"SWA from {start:.0%}, c = {cycle}"
+    return Setting(name, label, wrap, fork=start, lead_rounds=1)
+
+
+FIGURE2 = Item(
+    name="wima/figure2",
+    title="WIMA beside SWA from different rounds on, CIFAR-100, one class per client",
+    base=BASE,
+    rows=METHODS[:1],
+    columns=(CIFAR100_0,),
+    variants=(*WITH_AND_WITHOUT, *(_swa(start, 10) for start in STARTS), _swa(0.75, 20)),
+    draw="curves",
+    assumed=(f"SWA's starts are not stated: {', '.join(f'{start:.0%}' for start in STARTS)}; its second rate is 1 %.",),
+    standin=ON_FASHION,
+    cost="Table 2's FedAvg run, and four forks of it",
+)
+
+# Figure 3
+CLIENTS = (10, 15, 20, 50)
+
+
+def _column(alpha: Setting, clients: int) -> Setting:
+    """Returns a column of CIFAR-10 with another number of clients per round."""
+    more = Fields(clients_per_round=clients)
+    return dataclasses.replace(
+        alpha,
+        name=f"{alpha.name}_m{clients}",
+        label=f"{alpha.label}, m = {clients}",
+        paper=alpha.paper | more,
+        trend=(alpha.trend or Fields()) | more,
+        x=float(clients),
+        group=alpha.label,
+    )
+
+
+FIGURE3 = Item(
+    name="wima/figure3",
+    title="FedAvg with more clients a round against WIMA with fewer",
+    base=BASE,
+    rows=(Setting("fedavg", "FedAvg", Fields(algorithm="fedavg", batch_size=20), Fields()),),
+    columns=tuple(_column(alpha, clients) for alpha in (CIFAR10_0, CIFAR10_005) for clients in CLIENTS),
+    variants=WITH_AND_WITHOUT,
+    draw="sweep",
+    axis="clients per round",
+    trend_seeds=(0, 1, 2),
+    claims=(
+        Claim(
+            "alpha = 0: WIMA with 10 clients is at least as good as FedAvg with 15.",
+            (("column", "cifar10_alpha0_m10"), ("variant", "wima")),
+            (("column", "cifar10_alpha0_m15"), ("variant", "base")),
+            by=AT_LEAST,
+        ),
+        Claim(
+            "alpha = 0.05: WIMA with 10 clients is at least as good as FedAvg with 20.",
+            (("column", "cifar10_alpha005_m10"), ("variant", "wima")),
+            (("column", "cifar10_alpha005_m20"), ("variant", "base")),
+            by=AT_LEAST,
+        ),
+        Claim(
+            "alpha = 0.05: WIMA with 20 clients is better than FedAvg with 50.",
+            (("column", "cifar10_alpha005_m20"), ("variant", "wima")),
+            (("column", "cifar10_alpha005_m50"), ("variant", "base")),
+        ),
+    ),
+    standin="Digits, a hidden layer of 64, 150 rounds, W = 20.",
+    cost="3 seeds x 10,000 rounds of 10 to 50 clients of ResNet-20: for a GPU",
+)
+
+ITEMS = (FIGURE1, FIGURE2, FIGURE3)

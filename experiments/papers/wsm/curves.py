@@ -1,0 +1,155 @@
+"""WSM, Figures 3.2 to 3.5: accuracy over rounds, and with and without WSM against one parameter."""
+
+import dataclasses
+
+from ..items import Claim, Item, Override, Setting
+from ..trajectories import Fields
+from .settings import (
+    ASSUMED,
+    BASE,
+    CIFAR10,
+    CIFAR100,
+    FEMNIST,
+    NORM_COLUMNS,
+    NORM_RATE,
+    NORM_STANDIN,
+    SEEDS,
+    STANDIN,
+    TREND_SEEDS,
+    VARIANTS,
+    at_alpha,
+)
+
+# Figure 3.2: column and loss -> the best rate as printed in Table 3.1, and that at trend scale.
+BEST = {
+    ("cifar10", "base"): (0.07, 0.1),
+    ("cifar10", "wsm"): (0.1, 0.1),
+    ("cifar100", "base"): (0.03, 0.1),
+    ("cifar100", "wsm"): (0.07, 0.1),
+    ("femnist", "base"): (0.01, 0.3),
+    ("femnist", "wsm"): (0.03, 0.3),
+}
+FIGURE3_2 = Item(
+    name="wsm/figure3_2",
+    title="Accuracy over rounds with and without WSM, each at its best learning rate",
+    base=BASE,
+    rows=(Setting("fedavg", "FedAvg"),),
+    columns=(CIFAR10, CIFAR100, FEMNIST),
+    variants=VARIANTS,
+    overrides=tuple(
+        Override(
+            Setting(f"best_{column}_{variant}", paper=Fields(client_lr=rate), trend=Fields(client_lr=trend)),
+            columns=(column,),
+            variants=(variant,),
+        )
+        for (column, variant), (rate, trend) in BEST.items()
+    ),
+    draw="curves",
+    seeds=SEEDS,
+    trend_seeds=TREND_SEEDS,
+    claims=(Claim("WSM ends above cross-entropy.", (("variant", "wsm"),), (("variant", "base"),)),),
+    assumed=ASSUMED,
+    standin=f"CIFAR-10: {STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 rounds.",
+    cost="read off Table 3.1's runs",
+)
+
+# Figure 3.3: CIFAR-10, one parameter along the axis.
+FEWER = "fewer values fit into five minutes on two cores"
+SWEPT = Setting(
+    "swept",
+    paper=BASE.paper | CIFAR10.paper,
+    trend=(BASE.trend or Fields()) | (CIFAR10.trend or Fields()),
+    measure=BASE.measure,
+)
+
+
+def _sweep(panel: str, title: str, axis: str, columns: tuple[Setting, ...], assumed: tuple[str, ...] = ()) -> Item:
+    """Returns a panel of Figure 3.3.
+
+    Args:
+      panel: its letter.
+      title: what it shows.
+      axis: the parameter, in words.
+      columns: its values.
+      assumed: what the thesis does not state of it.
+    """
+    return Item(
+        name=f"wsm/figure3_3{panel}",
+        title=f"FedAvg with and without WSM, by {title}, CIFAR-10",
+        base=SWEPT,
+        rows=(Setting("fedavg", "FedAvg"),),
+        columns=columns,
+        variants=VARIANTS,
+        draw="sweep",
+        axis=axis,
+        seeds=SEEDS,
+        trend_seeds=TREND_SEEDS,
+        claims=(Claim("WSM is more accurate throughout.", (("variant", "wsm"),), (("variant", "base"),)),),
+        assumed=(*ASSUMED, *assumed, "The rate is 0.1."),
+        standin=f"{STANDIN}.",
+        cost=f"{2 * len(columns)} runs of 4,000 rounds of ResNet-18: for a GPU",
+    )
+
+
+ALPHAS, TREND_ALPHAS = (0.01, 0.1, 0.2, 0.5, 1, 10, 100), (0.01, 0.1, 0.5, 10)
+SHARES, TREND_SHARES = (0.01, 0.05, 0.1, 0.2, 0.4, 0.6), (0.01, 0.05, 0.1, 0.2)
+EPOCHS = (1, 3, 5, 10)
+CLIENTS = 100
+SWEEPS = (
+    _sweep(
+        "a",
+        "the Dirichlet parameter",
+        "Dirichlet alpha",
+        tuple(
+            dataclasses.replace(at_alpha(alpha), absent="" if alpha in TREND_ALPHAS else FEWER, x=float(alpha))
+            for alpha in ALPHAS
+        ),
+    ),
+    _sweep(
+        "b",
+        "the share of clients that take part",
+        "share of clients per round",
+        tuple(
+            Setting(
+                f"share{round(100 * share)}",
+                f"{share:.0%}",
+                Fields(clients_per_round=round(share * CLIENTS)),
+                absent="" if share in TREND_SHARES else FEWER,
+                x=share,
+            )
+            for share in SHARES
+        ),
+        (f"The shares between 1 and 60 % are not stated: {', '.join(f'{share:g}' for share in SHARES)}.",),
+    ),
+    _sweep(
+        "c",
+        "local epochs",
+        "local epochs",
+        tuple(Setting(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
+        (f"The numbers of local epochs are not stated: {', '.join(map(str, EPOCHS))}.",),
+    ),
+)
+
+# Figures 3.4 and 3.5: Table 3.3's networks. The rate is the best one of GroupNorm with cross-entropy, and of BatchNorm
+# with WSM.
+RATE = float(NORM_RATE)
+
+
+def _over_rounds(number: int, rounds: int) -> Item:
+    """Returns Figure 3.4 or 3.5, which differ in their number of rounds."""
+    return Item(
+        name=f"wsm/figure3_{number}",
+        title=f"Accuracy over {rounds:,} rounds with GroupNorm and BatchNorm, with and without WSM",
+        base=dataclasses.replace(BASE, paper=BASE.paper | {"num_rounds": rounds}),
+        rows=(Setting("fedavg", "FedAvg", Fields(client_lr=RATE)),),
+        columns=NORM_COLUMNS,
+        variants=VARIANTS,
+        draw="curves",
+        seeds=SEEDS,
+        assumed=(*ASSUMED, f"The rate of the curves is not stated: {RATE}."),
+        standin=NORM_STANDIN,
+        cost=f"four runs of {rounds:,} rounds of ResNet-18: for a GPU",
+    )
+
+
+ITEMS = (FIGURE3_2, *SWEEPS, _over_rounds(4, 4000), _over_rounds(5, 8000))
