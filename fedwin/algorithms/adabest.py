@@ -1,4 +1,4 @@
-"""AdaBest: client drift corrected with estimates that fade with the time since they were made.
+"""AdaBest: client drift corrected with estimates that decay with the time since the client's last participation.
 
     client   y <- y - lr (g(y) - h_i)
              h_i <- h_i / (t - t_i) + mu (x - y_i),   t_i <- t   t_i: round of the client's last participation
@@ -21,13 +21,22 @@ from fedwin.registry import checks
 
 
 class State(NamedTuple):
-    """average: a^t, the clients' last mean."""
+    """State of AdaBest's server.
+
+    Attributes:
+      average: a^t, the clients' mean of the last round, like params.
+    """
 
     average: Any
 
 
 class Row(NamedTuple):
-    """h: the client's estimate; last: int32 [], round of its last participation, -1 before the first."""
+    """State of one of AdaBest's clients.
+
+    Attributes:
+      h: h_i, the estimate of its drift, like params.
+      last: t_i, 0-based round of its last participation, -1 before the first, int32 [].
+    """
 
     h: Any
     last: Any
@@ -47,15 +56,30 @@ class Row(NamedTuple):
 def adabest(setting, solve, *, mu=0.02, beta=0.8, server_lr=1.0, weighting="samples", eval_model="server"):
     """AdaBest: direction g(y) - h_i, x = a^t + beta (a^t - a^{t-1}).
 
+        y <- y - lr (g(y) - h_i),   h_i <- h_i / (t - t_i) + mu (x - y_i),   a^t = sum_i p_i y_i
+        x <- x + server_lr (a^t + beta (a^t - a^{t-1}) - x)
+
     Args:
-      mu: how much of a client's step enters its estimate.
-      beta: extrapolation of the server (1 is for tests only).
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      mu: weight of the client's last step in its estimate, >= 0.
+      beta: extrapolation of the server, in [0, 1] (1 is for tests only).
       eval_model: 'server' evaluates x, 'average' evaluates a^t.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2204.13170.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("adabest:mu=0.2,eval_model=average")
+      {'model': [3.916, 3.088, 3.019]}
     """
     common.check("adabest", server_lr, weighting)
     checks.number("adabest", 0, mu=mu)
@@ -66,7 +90,7 @@ def adabest(setting, solve, *, mu=0.02, beta=0.8, server_lr=1.0, weighting="samp
         h, last = c.state
         y = solve(params, c, local.shift(tree.scale(-1, h)))
         delta = tree.sub(y.params, params)
-        # At the first participation h is 0, so its divisor does not matter as long as it is not 0.
+        # At the first participation h is 0, so any divisor but 0 will do.
         age = jnp.where(last < 0, 1, c.round - last)
         h = tree.axpy(-mu, delta, tree.scale(1 / age.astype(float), h))
         message = {"delta": core.mean_step(delta, core.weight(c, weighting))}

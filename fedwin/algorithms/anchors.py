@@ -1,4 +1,4 @@
-"""FedFA's anchors, one per class in the space of features, and what they do in local training.
+"""FedFA's feature anchors, one per class: their loss, their update and the calibration of the classifier.
 
     loss       (1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2
     anchors    A[c] <- beta A[c] + (1 - beta) (1/batches) sum_batches mean_{y_i = c} h_i, after each local epoch
@@ -19,13 +19,13 @@ from fedwin.errors import UserError
 
 
 class Epoch(NamedTuple):
-    """What a client carries through local training.
+    """State that a client carries through local training.
 
     Attributes:
       anchors: A_i [C, d].
       sums: sum over the epoch's batches of the class means [C, d].
-      present: batches that held a class [C].
-      batches: of the epoch so far.
+      present: number of batches that contained a class [C].
+      batches: number of batches of the epoch so far, [].
       adam: state of the classifier's Adam.
     """
 
@@ -37,40 +37,111 @@ class Epoch(NamedTuple):
 
 
 def class_membership(labels, mask, num_classes):
-    """Returns [B, C]: 1 where an example is real and of a class."""
+    """Returns 1 where an example is real and belongs to a class, else 0.
+
+    Args:
+      labels: int [B].
+      mask: 1 for real examples [B]; None: all are real.
+      num_classes: C.
+
+    Returns:
+      float [B, C].
+    """
     one_hot = jax.nn.one_hot(labels, num_classes)
     return one_hot if mask is None else one_hot * mask[:, None]
 
 
 def anchor_loss(features, labels, anchors, mask=None):
-    """(1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2: features [B, d], labels [B], anchors [C, d] -> []."""
-    belongs = class_membership(labels, mask, anchors.shape[0])
+    """Computes the anchor loss of a batch.
+
+        (1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2
+
+    Args:
+      features: h [B, d].
+      labels: y, int [B].
+      anchors: A [C, d].
+      mask: 1 for real examples [B]; None: all are real.
+
+    Returns:
+      float [].
+
+    Example:
+      >>> import numpy as np
+      >>> float(anchor_loss(np.ones((2, 3)), np.array([0, 1]), np.zeros((2, 3))))
+      3.0
+    """
+    membership = class_membership(labels, mask, anchors.shape[0])
     distance = jnp.sum((features - anchors[labels]) ** 2, -1)
     distance = distance if mask is None else jnp.where(mask > 0, distance, 0)
-    return jnp.mean(distance @ belongs / jnp.maximum(jnp.sum(belongs, 0), 1))
+    return jnp.mean(distance @ membership / jnp.maximum(jnp.sum(membership, 0), 1))
 
 
 def class_means(features, labels, num_classes, mask=None):
-    """Returns (mean feature of each class in the batch, 0 if absent [C, d]; whether it is present [C])."""
-    belongs = class_membership(labels, mask, num_classes)
-    count = jnp.sum(belongs, 0)
+    """Computes the mean feature of every class in a batch.
+
+    Args:
+      features: h [B, d].
+      labels: y, int [B].
+      num_classes: C.
+      mask: 1 for real examples [B]; None: all are real.
+
+    Returns:
+      (means [C, d], 0 for absent classes; 1 for present classes, else 0 [C]).
+    """
+    membership = class_membership(labels, mask, num_classes)
+    count = jnp.sum(membership, 0)
     features = features if mask is None else jnp.where(mask[:, None] > 0, features, 0)
-    return belongs.T @ features / jnp.maximum(count, 1)[:, None], (count > 0).astype(features.dtype)
+    return membership.T @ features / jnp.maximum(count, 1)[:, None], (count > 0).astype(features.dtype)
 
 
 def updated_anchors(anchors, sums, present, batches, beta, divide="all"):
-    """Returns A_i after an epoch; classes that did not occur keep their row."""
+    """Computes A_i after an epoch; classes without examples keep their row.
+
+        A_i[c] <- beta A_i[c] + (1 - beta) sums[c] / divisor
+
+    Args:
+      anchors: A_i [C, d].
+      sums: sum of the class means over the epoch's batches [C, d].
+      present: number of batches that contained a class [C].
+      batches: number of batches, [].
+      beta: memory of the anchors.
+      divide: the divisor: 'all' batches, or those in which the class is 'present'.
+
+    Returns:
+      [C, d].
+    """
     divisor = batches if divide == "all" else jnp.maximum(present, 1)[:, None]
     return jnp.where(present[:, None] > 0, beta * anchors + (1 - beta) * sums / divisor, anchors)
 
 
 def calibration_loss(classifier, params, anchors):
-    """(1/C) sum_c CE(classifier(A[c]), c), over all classes."""
+    """Computes the cross-entropy of the classifier on the anchors of all classes.
+
+        (1/C) sum_c CE(classifier(A[c]), c)
+
+    Args:
+      classifier: (params, features) -> logits.
+      params: of the model.
+      anchors: A [C, d].
+
+    Returns:
+      float [].
+    """
     return jnp.mean(losses.nll(classifier(params, anchors), jnp.arange(anchors.shape[0])))
 
 
 def initial_anchors(key, num_classes, width, dtype=jnp.float32):
-    """Returns C distinct random rows of the identity if C <= d, else unit-norm Gaussian rows, [C, d]."""
+    """Draws the anchors that a run starts from.
+
+    Args:
+      key: PRNG key.
+      num_classes: C.
+      width: d.
+      dtype: of the anchors.
+
+    Returns:
+      C distinct random rows of the identity matrix if C <= d, else Gaussian rows of unit norm, [C, d].
+    """
     if num_classes <= width:
         return jnp.eye(width, dtype=dtype)[jax.random.permutation(key, width)[:num_classes]]
     rows = jax.random.normal(key, (num_classes, width), dtype)
@@ -78,14 +149,14 @@ def initial_anchors(key, num_classes, width, dtype=jnp.float32):
 
 
 def subtree(params, path):
-    """Returns the subtree at a path of keys."""
+    """Returns the subtree of params at a path of keys."""
     for name in path:
         params = params[name]
     return params
 
 
 def replace_subtree(params, path, part):
-    """Returns the tree with another subtree at a path of keys."""
+    """Returns params with another subtree `part` at a path of keys."""
     if not path:
         return part
     return {**params, path[0]: replace_subtree(params[path[0]], path[1:], part)}
@@ -93,16 +164,16 @@ def replace_subtree(params, path, part):
 
 @dataclasses.dataclass(frozen=True)
 class Anchoring:
-    """What anchors do in local training; the losses use the received anchors during the whole round.
+    """Local training with anchors; its losses use the received anchors during the whole round.
 
     Attributes:
-      model: the network, whose last layer is known.
+      model: the network, which must name its last layer (models.Model).
       lam: weight of the anchor loss.
       beta: memory of the anchors.
-      divide: what an epoch's class means are divided by, 'all' batches or those in which the class is 'present'.
-      anchors_start: first round with the anchor loss.
-      calibration_start: first round with calibration.
-      adam: optimiser of the classifier.
+      divide: divisor of an epoch's class means: 'all' batches, or those in which the class is 'present'.
+      anchors_start: first round with the anchor loss, 0-based.
+      calibration_start: first round with calibration, 0-based.
+      adam: optimizer of the classifier.
     """
 
     model: Any
@@ -115,11 +186,18 @@ class Anchoring:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where the classifier is in params."""
+        """Path of the classifier in params."""
         return tuple(self.model.classifier_path)
 
     def initial(self, params, key):
-        """Returns the anchors before the first round, [C, d].
+        """Returns the anchors before the first round.
+
+        Args:
+          params: of the model.
+          key: PRNG key.
+
+        Returns:
+          [C, d].
 
         Raises:
           UserError: when the classifier is not one dense layer.
@@ -135,45 +213,74 @@ class Anchoring:
         return self.model.apply(Variables(params, stats), batch, key, True).features
 
     def loss(self, base, anchors, round):
-        """Returns the local loss `base` with the anchor loss on top."""
+        """Returns the local loss plus lam times the anchor loss.
+
+        Args:
+          base: the local loss, (params, stats, batch, key, info) -> (loss, stats).
+          anchors: the received anchors [C, d].
+          round: int32 [].
+
+        Returns:
+          A loss with the signature of `base`.
+        """
 
         def loss(params, stats, batch, key, info):
             value, new_stats = base(params, stats, batch, key, info)
-            # The same forward pass as inside `base`: the compiler makes it one.
-            pull = anchor_loss(self.features(params, stats, batch, key), batch["y"], anchors, batch.get("mask"))
-            return value + jnp.where(round >= self.anchors_start, self.lam, 0.0) * pull, new_stats
+            # The compiler merges this forward pass with the one inside `base`.
+            anchor_value = anchor_loss(self.features(params, stats, batch, key), batch["y"], anchors, batch.get("mask"))
+            return value + jnp.where(round >= self.anchors_start, self.lam, 0.0) * anchor_value, new_stats
 
         return loss
 
     def calibrated(self, params, state, anchors, round):
-        """Returns (params after one Adam step of the classifier alone, Adam's state); unchanged before the start."""
+        """Takes one Adam step of the classifier alone; before `calibration_start` it changes nothing.
+
+        Args:
+          params: of the model.
+          state: of Adam.
+          anchors: the received anchors [C, d].
+          round: int32 [].
+
+        Returns:
+          (params, state).
+        """
         layer = subtree(params, self.path)
         value = lambda layer: calibration_loss(
             self.model.classifier, replace_subtree(params, self.path, layer), anchors
         )
         updates, new_state = self.adam.update(jax.grad(value)(layer), state, layer)
-        now = round >= self.calibration_start
-        layer = tree.where(now, tree.add(layer, updates), layer)
-        return replace_subtree(params, self.path, layer), tree.where(now, new_state, state)
+        active = round >= self.calibration_start
+        layer = tree.where(active, tree.add(layer, updates), layer)
+        return replace_subtree(params, self.path, layer), tree.where(active, new_state, state)
 
     def begin(self, params, anchors) -> Epoch:
-        """Returns what local training starts to carry."""
+        """Returns the state before the first local step.
+
+        Args:
+          params: of the model.
+          anchors: the received anchors [C, d].
+        """
         zero = jnp.zeros((), anchors.dtype)
         return Epoch(anchors, 0 * anchors, 0 * anchors[:, 0], zero, self.adam.init(subtree(params, self.path)))
 
     def on_step(self, anchors, c: core.Client):
-        """Returns the hook that follows every local step."""
+        """Returns the hook that runs after every local step (local.Solver's on_step).
+
+        Args:
+          anchors: the received anchors [C, d].
+          c: the client.
+        """
 
         def on_step(carry: Epoch, new, s, last):
-            # Features of the model that the step started from, as its loss saw them.
+            # Features of the model before the step, as its loss used them.
             features, labels = self.features(s.params, c.stats, s.batch, s.key), s.batch["y"]
             means, present = class_means(features, labels, self.model.num_classes, s.batch.get("mask"))
             new, adam = self.calibrated(new, carry.adam, anchors, c.round)
             sums, present, batches = carry.sums + means, carry.present + present, carry.batches + 1
-            ends = last | (s.j + 1 >= s.steps)
-            moved = updated_anchors(carry.anchors, sums, present, batches, self.beta, self.divide)
-            kept = jnp.where(ends, 0, 1)
-            carried = jnp.where(ends, moved, carry.anchors)
-            return Epoch(carried, sums * kept, present * kept, batches * kept, adam), new
+            epoch_ends = last | (s.j + 1 >= s.steps)
+            updated = updated_anchors(carry.anchors, sums, present, batches, self.beta, self.divide)
+            keep = jnp.where(epoch_ends, 0, 1)
+            new_anchors = jnp.where(epoch_ends, updated, carry.anchors)
+            return Epoch(new_anchors, sums * keep, present * keep, batches * keep, adam), new
 
         return on_step

@@ -1,22 +1,50 @@
-"""What most algorithms share: the hyper-parameters that all have, and the two halves of FedAvg."""
+"""Pieces that most algorithms share: checks of common hyper-parameters, and FedAvg's client and server functions."""
 
 from fedwin import core, local, tree
 from fedwin.registry import checks
 
 
 def check(owner: str, server_lr, weighting) -> None:
-    """Checks the two hyper-parameters that every algorithm has; raises UserError."""
+    """Checks the two hyper-parameters that every algorithm has.
+
+    Args:
+      owner: name of the algorithm, for error messages.
+      server_lr: must be > 0.
+      weighting: must be 'samples' or 'uniform'.
+
+    Raises:
+      UserError: when one of them is out of range.
+    """
     checks.number(owner, 0, open_least=True, server_lr=server_lr)
     checks.one_of(owner, "weighting", weighting, ("samples", "uniform"))
 
 
 def mean_step(y: local.Local, params, c: core.Client, weighting: str) -> core.MeanStep:
-    """Returns a client's y_i - x as its part of the cohort's mean step."""
+    """Returns a client's step y_i - x, weighted, as its term of the cohort's mean.
+
+    Args:
+      y: the client's local training.
+      params: x, the model that it started from.
+      c: the client.
+      weighting: 'samples' or 'uniform'.
+
+    Returns:
+      core.MeanStep.
+    """
     return core.mean_step(tree.sub(y.params, params), core.weight(c, weighting))
 
 
 def fedavg_client(solve, weighting: str, rule=local.sgd):
-    """Returns FedAvg's client half: train from the broadcast model, send y_i - x."""
+    """Returns FedAvg's client function: trains from the broadcast model and sends {'delta': y_i - x}.
+
+    Args:
+      solve: the local solver.
+      weighting: 'samples' or 'uniform'.
+      rule: the local update rule (fedwin.rules).
+
+    Returns:
+      (params, Client) -> Update.
+    """
 
     def client(params, c):
         y = solve(params, c, rule)
@@ -26,12 +54,28 @@ def fedavg_client(solve, weighting: str, rule=local.sgd):
 
 
 def add_mean_step(params, total, server_lr):
-    """Returns x + server_lr sum_i p_i (y_i - x)."""
+    """Computes x + server_lr sum_i p_i (y_i - x).
+
+    Args:
+      params: x.
+      total: sum of the clients' messages, with their mean step under 'delta'.
+      server_lr: server learning rate.
+
+    Returns:
+      The new model, like params.
+    """
     return tree.axpy(server_lr, total["delta"].value, params)
 
 
 def fedavg_server(server_lr):
-    """Returns FedAvg's server half: x <- x + server_lr sum_i p_i (y_i - x), the state untouched."""
+    """Returns FedAvg's server function, x <- x + server_lr sum_i p_i (y_i - x); the server state stays as it is.
+
+    Args:
+      server_lr: server learning rate.
+
+    Returns:
+      (params, state, total, round) -> (params, state).
+    """
 
     def server(params, state, total, round):
         return add_mean_step(params, total, server_lr), state

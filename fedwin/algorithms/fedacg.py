@@ -1,6 +1,6 @@
 """FedACG: clients start from a look-ahead along the server's momentum.
 
-    z = x + lam m                                      what is broadcast
+    z = x + lam m                                      the broadcast model
     client   y <- y - lr (g(y) + beta (y - z)), from z
     server   m <- lam m + eta sum_i p_i (y_i - z)      a displacement: new minus old
              x <- x + m                                with eta = 1, x = sum_i p_i y_i
@@ -30,14 +30,29 @@ from fedwin.registry import checks
 def fedacg(setting, solve, *, lam=0.85, beta=0.01, server_lr=1.0, weighting="samples"):
     """FedACG: direction g(y) + beta (y - z) from z = x + lam m.
 
+        y <- y - lr (g(y) + beta (y - z)),   z = x + lam m
+        m <- lam m + server_lr sum_i p_i (y_i - z),   x <- x + m
+
     Args:
-      lam: momentum of the server and length of the look-ahead.
-      beta: strength of the pull towards z, on f_i + beta/2 ||y - z||^2.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      lam: momentum of the server and length of the look-ahead, in [0, 1).
+      beta: strength of the pull towards z, on f_i + beta/2 ||y - z||^2, >= 0.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2201.03172.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedacg:lam=0.5")
+      {'model': [3.919, 3.133, 3.05]}
     """
     common.check("fedacg", server_lr, weighting)
     checks.number("fedacg", 0, 1, open_most=True, lam=lam)
@@ -45,7 +60,7 @@ def fedacg(setting, solve, *, lam=0.85, beta=0.01, server_lr=1.0, weighting="sam
 
     def client(z, c):
         y = solve(z, c, local.proximal(beta))
-        # No core.mean_step: this one is relative to z, not to the server model.
+        # Not a core.mean_step: it is relative to z, not to the server model.
         step = core.mean(tree.sub(y.params, z), core.weight(c, weighting))
         return y.update({"from_lookahead": step})
 

@@ -1,11 +1,11 @@
-"""FedADC: server momentum, handed to the clients and taken apart into their local steps.
+"""FedADC: server momentum that clients apply in their local steps.
 
     client   y <- y - lr (g(y) + (beta_l / J_i) m)
     server   m <- Delta / lr + (beta_g - beta_l) m,   Delta = sum_i p_i (x - y_i)
              x <- x - eta lr m                         the new m
 
-At rate 0 nothing moves, and m stays.
-Tied, beta_l = beta_g (the default), this is GHB with tau = 1; beta_l = 1 is the form of the original paper.
+At learning rate 0 nothing moves and m stays. With beta_l = beta_g (the default) this is GHB with tau = 1; beta_l = 1 is
+the form of the original paper.
 
 Ozfatura et al., FedADC: Accelerated Federated Learning with Drift Control, 2021, https://arxiv.org/abs/2012.09102.
 """
@@ -32,14 +32,29 @@ from fedwin.registry import checks
 def fedadc(setting, solve, *, beta_global=0.9, beta_local=None, server_lr=1.0, weighting="samples"):
     """FedADC: direction g(y) + (beta_local / J_i) m.
 
+        y <- y - lr (g(y) + (beta_local / J_i) m)
+        m <- Delta / lr + (beta_global - beta_local) m,   x <- x - server_lr lr m,   Delta = sum_i p_i (x - y_i)
+
     Args:
-      beta_global: momentum of the server.
-      beta_local: momentum that enters the clients' steps; none = beta_global (tied), 1 = the original form.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      beta_global: momentum of the server, in [0, 1].
+      beta_local: momentum in the clients' steps, in [0, 1]; none = beta_global, 1 = the form of the original paper.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2012.09102.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedadc:beta_global=0.5")
+      {'model': [3.916, 3.041, 3.0]}
     """
     beta_local = beta_global if beta_local is None else beta_local
     common.check("fedadc", server_lr, weighting)
@@ -52,9 +67,9 @@ def fedadc(setting, solve, *, beta_global=0.9, beta_local=None, server_lr=1.0, w
 
     def server(params, m, total, round):
         lr = solve.rate(round)
-        moves = lr > 0
-        gradient = tree.scale(jnp.where(moves, -1 / lr, 0), total["delta"].value)
-        m = tree.axpy(jnp.where(moves, beta_global - beta_local, 1), m, gradient)
+        positive = lr > 0
+        gradient = tree.scale(jnp.where(positive, -1 / lr, 0), total["delta"].value)
+        m = tree.axpy(jnp.where(positive, beta_global - beta_local, 1), m, gradient)
         return tree.axpy(-server_lr * lr, m, params), m
 
     return core.algorithm(

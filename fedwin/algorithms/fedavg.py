@@ -25,10 +25,27 @@ from fedwin.algorithms.registry import ALGORITHMS
 def fedavg(setting, solve, *, server_lr=1.0, weighting="samples"):
     """FedAvg: x <- x + server_lr sum_i p_i (y_i - x).
 
+        y_i <- J_i steps of SGD from x
+        x   <- x + server_lr sum_i p_i (y_i - x)
+
+    Args:
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
+
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/1602.05629.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedavg")
+      {'model': [3.916, 3.315, 3.169]}
     """
     common.check("fedavg", server_lr, weighting)
     return core.algorithm(common.fedavg_client(solve, weighting), common.fedavg_server(server_lr), weighting=weighting)

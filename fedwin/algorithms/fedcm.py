@@ -1,10 +1,10 @@
-"""FedCM: the last pseudo-gradient, as momentum inside every local step.
+"""FedCM: the last pseudo-gradient as momentum inside every local step.
 
     client   y <- y - lr (alpha g(y) + (1 - alpha) D / (lr J_i))
     server   D <- Delta = sum_i p_i (x - y_i),   x <- x - eta Delta     D^0 = 0
 
-D / (lr J_i) is in units of a gradient: a whole round of the receiving client moves by (1 - alpha) D, at rate 0 too. The
-first round uses alpha g alone.
+D / (lr J_i) has the units of a gradient: over a whole round the momentum moves the client by (1 - alpha) D, at learning
+rate 0 too. The first round uses alpha g alone.
 
 Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021, https://arxiv.org/abs/2106.10874.
 """
@@ -18,14 +18,24 @@ from fedwin.registry import checks
 
 
 def client_momentum(alpha, d):
-    """direction = alpha g(y) + (1 - alpha) d / (lr J)."""
+    """Returns the local rule of FedCM.
+
+        direction = alpha g(y) + (1 - alpha) d / (lr J)
+
+    Args:
+      alpha: weight of the gradient, in (0, 1].
+      d: D, the last round's pseudo-gradient, like params.
+
+    Returns:
+      The rule.
+    """
 
     def rule(grad, s: local.Step):
-        # At rate 0 nothing inside the rate moves: the limit of the step is a displacement.
-        moves = s.lr > 0
-        m = tree.scale(jnp.where(moves, 1 / (s.lr * s.steps), 0), d)
-        limit = tree.scale(jnp.where(moves, 0, (alpha - 1) / s.steps), d)
-        return local.mix(alpha, m)(grad, s)._replace(displacement=limit)
+        # At learning rate 0 the direction has no effect: the limit of the momentum term is a displacement.
+        positive = s.lr > 0
+        m = tree.scale(jnp.where(positive, 1 / (s.lr * s.steps), 0), d)
+        displacement = tree.scale(jnp.where(positive, 0, (alpha - 1) / s.steps), d)
+        return local.mix(alpha, m)(grad, s)._replace(displacement=displacement)
 
     return rule
 
@@ -44,13 +54,28 @@ def client_momentum(alpha, d):
 def fedcm(setting, solve, *, alpha=0.1, server_lr=1.0, weighting="samples"):
     """FedCM: direction alpha g(y) + (1 - alpha) D / (lr J_i).
 
+        y <- y - lr (alpha g(y) + (1 - alpha) D / (lr J_i))
+        D <- sum_i p_i (x - y_i),   x <- x - server_lr D
+
     Args:
-      alpha: weight of the client's own gradient.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      alpha: weight of the client's own gradient, in (0, 1].
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2106.10874.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedcm:alpha=0.5")
+      {'model': [4.635, 3.294, 3.008]}
     """
     common.check("fedcm", server_lr, weighting)
     checks.number("fedcm", 0, 1, open_least=True, alpha=alpha)

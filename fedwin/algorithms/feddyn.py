@@ -1,11 +1,11 @@
-"""FedDyn: dynamic regularisation makes the clients' optima agree with the server's.
+"""FedDyn: dynamic regularization aligns the clients' optima with the server's.
 
     client   y <- y - lr (g(y) + alpha (y - x) + alpha q_i);   q_i <- q_i + (y_i - x)
     server   s <- s + (1/K) sum_{i in S} (y_i - x)               K: all clients, not the cohort
              x <- x + eta (sum_i p_i y_i + s - x)
 
 This is the paper's rule with h_i = -alpha q_i and h = -alpha s: no division by alpha, and s = (1/K) sum_i q_i after
-every round. s integrates without decay, so a run can diverge; that is a result, not an error.
+every round. s integrates without decay, so a run can diverge; that is a property of the method, not an error.
 
 Acar et al., Federated Learning Based on Dynamic Regularization, 2021, https://arxiv.org/abs/2111.04263.
 """
@@ -20,7 +20,12 @@ from fedwin.registry import checks
 
 
 class State(NamedTuple):
-    """s: the mean of all clients' q_i; average: sum_i p_i y_i of the last round, kept only if it is evaluated."""
+    """State of FedDyn's server.
+
+    Attributes:
+      s: mean of all clients' q_i, like params.
+      average: sum_i p_i y_i of the last round, like params; () unless it is evaluated.
+    """
 
     s: Any
     average: Any
@@ -41,21 +46,36 @@ def feddyn(
 ):
     """FedDyn: direction g(y) + alpha (y - x) + alpha q_i, x = mean + s.
 
+        y <- y - lr (g(y) + alpha (y - x) + alpha q_i),   q_i <- q_i + (y_i - x)
+        s <- s + (1/K) sum_{i in S} (y_i - x),   x <- x + server_lr (sum_i p_i y_i + s - x)
+
     Args:
-      alpha: strength of the regulariser.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      alpha: strength of the regularizer, >= 0.
       eval_model: 'server' evaluates x, 'average' evaluates sum_i p_i y_i.
       client_alpha: 'common', or 'by_size' for the official code's alpha (mean N) / N_i.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2111.04263.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("feddyn:alpha=0.4")
+      {'model': [3.004, 3.188, 3.05]}
     """
     common.check("feddyn", server_lr, weighting)
     checks.number("feddyn", 0, alpha=alpha)
     checks.one_of("feddyn", "eval_model", eval_model, ("server", "average"))
     checks.one_of("feddyn", "client_alpha", client_alpha, ("common", "by_size"))
-    keep_average = eval_model == "average"
+    evaluates_average = eval_model == "average"
 
     def client(params, c):
         a = alpha if client_alpha == "common" else alpha / (setting.num_clients * c.weight)
@@ -67,19 +87,19 @@ def feddyn(
     def server(params, state, total, round):
         delta = total["delta"].value
         s = tree.axpy(1 / setting.num_clients, total["moved"].value, state.s)
-        average = tree.add(params, delta) if keep_average else ()
+        average = tree.add(params, delta) if evaluates_average else ()
         return tree.axpy(server_lr, tree.add(delta, s), params), State(s, average)
 
     def evaluated(model, state):
-        return Variables(state.average, model.stats) if keep_average else model
+        return Variables(state.average, model.stats) if evaluates_average else model
 
     return core.algorithm(
         client,
         server,
-        init=lambda params: State(tree.zeros_like(params), params if keep_average else ()),
+        init=lambda params: State(tree.zeros_like(params), params if evaluates_average else ()),
         client_init=lambda params, id: tree.zeros_like(params),
         eval_model=evaluated,
         weighting=weighting,
-        # The server knows y_i; that the plain sum travels too is a matter of this simulation.
+        # A real server computes the plain sum from the y_i that it receives: only the step is transmitted.
         wire=lambda down, message: (down, message["delta"]),
     )

@@ -1,4 +1,4 @@
-"""FedFA: feature anchors, one per class, keep the clients' feature extractors and classifiers consistent.
+"""FedFA: feature anchors, one per class, align the clients' feature extractors and classifiers.
 
     client   L = loss + lam (1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2        from round `anchor_from`
              after each step, from round `calibrate_from`: one Adam step of the classifier alone on
@@ -8,7 +8,7 @@
     server   x <- x + eta sum_i p_i (y_i - x),   A <- sum_i p_i A_i
 
 h is the input of the last layer. The losses use the received A during the whole round. Averages over rounds (IMA,
-WIMA) leave the anchors out.
+WIMA) do not include the anchors.
 
 Zhou et al., FedFA: Federated Learning with Feature Anchors to Align Features and Classifiers for Heterogeneous Data,
 2023, https://arxiv.org/abs/2211.09299.
@@ -52,18 +52,33 @@ def fedfa(
 ):
     """FedFA: loss + lam anchor loss, classifier calibrated on the anchors, anchors averaged like the model.
 
+        L = loss + lam (1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2
+        x <- x + server_lr sum_i p_i (y_i - x),   A <- sum_i p_i A_i
+
     Args:
-      lam: weight of the anchor loss.
-      beta: memory of the anchors; 1 freezes them.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      lam: weight of the anchor loss, >= 0.
+      beta: memory of the anchors, in [0, 1]; 1 keeps them constant.
       anchor_from: first round (0-based, or a fraction of the rounds) with the anchor loss; 0 in FedFA's repository.
       calibrate_from: first round with calibration; none = the first round after a quarter of the run.
-      calibrate_lr: learning rate of the classifier's Adam.
-      divide: an epoch's class means are divided by 'all' batches or by those in which the class is 'present'.
+      calibrate_lr: learning rate of the classifier's Adam, >= 0.
+      divide: divisor of an epoch's class means: 'all' batches, or those in which the class is 'present'.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range, or the model's last layer is unknown.
 
     Source: https://arxiv.org/abs/2211.09299.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedfa:lam=0.1", problem=testing.classification())
+      {'model': [0.777, 0.507, 0.365]}
     """
     common.check("fedfa", server_lr, weighting)
     checks.number("fedfa", 0, lam=lam, calibrate_lr=calibrate_lr, anchor_from=anchor_from)
@@ -94,9 +109,7 @@ def fedfa(
 def _client(solve, anchoring: Anchoring, weighting: str):
     def client(down, c):
         if c.examples["y"].ndim > 1:
-            raise UserError(
-                "fedfa: anchors belong to classes, one label per example; sequences need another algorithm."
-            )
+            raise UserError("fedfa: anchors need one class label per example; choose another algorithm for sequences.")
         params, anchors = down
         solve_anchored = dataclasses.replace(solve, loss=anchoring.loss(solve.loss, anchors, c.round))
         carry, on_step = anchoring.begin(params, anchors), anchoring.on_step(anchors, c)

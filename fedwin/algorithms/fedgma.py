@@ -1,12 +1,12 @@
 """FedGMA: gradient-masked averaging, a step only where the clients' signs agree.
 
-    d_i = y_i - x,   A = |sum_i sign(d_i)| / |S|       agreement, coordinate by coordinate, unweighted
+    d_i = y_i - x,   A = |sum_i sign(d_i)| / |S|       agreement per coordinate, unweighted
     M = 1 where A >= threshold, else A ('soft') or 0 ('hard')
     server   x <- x + eta M sum_i p_i d_i
 
-'extra_step' replays released code whose result is FedAvg within noise: x = sum_i p_i y_i, minus (eta_x / |S|) times the
-clients' distances to it, where more than the threshold agree and the client is with the majority. (The code goes from
-client to client, which differs by eta_x^2.)
+'extra_step' reproduces released code, whose results equal FedAvg's within noise: x = sum_i p_i y_i, minus (eta_x / |S|)
+times the clients' distances to it, where more than the threshold agree and the client is with the majority. (The
+released code visits the clients one after another, which differs by eta_x^2.)
 
 Tenison et al., Gradient Masked Averaging for Federated Learning, 2022, https://arxiv.org/abs/2201.11986.
 """
@@ -23,11 +23,23 @@ THRESHOLDS = {"soft": 0.4, "hard": 0.4, "extra_step": 0.8}
 
 
 def agreement_mask(signs, count, threshold, mode="soft"):
-    """Returns M from the sum of the clients' signs (array) and their number."""
-    # Sums of signs are whole numbers: comparing these, not float means, cannot misfire.
-    agree = jnp.abs(signs) >= threshold * count - 1e-4
-    rest = jnp.abs(signs) / count if mode == "soft" else jnp.zeros_like(signs)
-    return jnp.where(agree, jnp.ones_like(signs), rest)
+    """Computes the mask M from the clients' signs.
+
+        A = |signs| / count,   M = 1 where A >= threshold, else A ('soft') or 0 ('hard')
+
+    Args:
+      signs: sum of the clients' signs, an array of any shape.
+      count: number of clients, float [].
+      threshold: agreement from which a coordinate is taken in full, in [0, 1].
+      mode: 'soft' or 'hard'.
+
+    Returns:
+      M, like signs.
+    """
+    # Sums of signs are integers: comparing them instead of float means is exact.
+    agreed = jnp.abs(signs) >= threshold * count - 1e-4
+    disagreed = jnp.abs(signs) / count if mode == "soft" else jnp.zeros_like(signs)
+    return jnp.where(agreed, jnp.ones_like(signs), disagreed)
 
 
 @ALGORITHMS.register(
@@ -43,15 +55,32 @@ def agreement_mask(signs, count, threshold, mode="soft"):
 def fedgma(setting, solve, *, threshold=None, mode="soft", extra_lr=1e-4, server_lr=1.0, weighting="samples"):
     """FedGMA: x <- x + server_lr M sum_i p_i (y_i - x).
 
+        A = |sum_i sign(y_i - x)| / |S|,   M = 1 where A >= threshold, else A ('soft') or 0 ('hard')
+        x <- x + server_lr M sum_i p_i (y_i - x)
+
     Args:
-      threshold: agreement from which a coordinate is taken whole; none = 0.4, or 0.8 for 'extra_step'.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      threshold: agreement from which a coordinate is taken in full, in [0, 1]; none = 0.4, or 0.8 for 'extra_step'.
       mode: 'soft', 'hard', or 'extra_step'.
-      extra_lr: eta_x of 'extra_step'.
+      extra_lr: eta_x of 'extra_step', >= 0.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2201.11986.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedgma")  # the two clients disagree about the sign
+      {'model': [7.0, 7.0, 7.0]}
+      >>> testing.run_rounds("fedgma:threshold=0") == testing.run_rounds("fedavg")
+      True
     """
     common.check("fedgma", server_lr, weighting)
     checks.one_of("fedgma", "mode", mode, tuple(THRESHOLDS))

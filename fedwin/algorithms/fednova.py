@@ -1,4 +1,4 @@
-"""FedNova: normalised averaging, so that clients that take more steps do not pull harder.
+"""FedNova: normalized averaging, so that clients that take more steps do not pull harder.
 
     client   d_i = y_i - x,   a_i = sum of the weights with which the local gradients enter -d_i / lr
     server   x <- x + eta (sum_i p_i a_i) sum_i p_i d_i / a_i
@@ -7,8 +7,8 @@
         = (J - rho (1 - rho^J) / (1 - rho)) / (1 - rho)          SGD with momentum rho
         = (1 - (1 - lr mu)^J) / (lr mu)                with a proximal term, rho = 0
 
-a_i is counted rather than looked up: the solver's own optimiser is fed a unit gradient, step by step. Weight decay is
-ignored in a_i, and the optimiser must be SGD, with or without momentum. With equal J_i this is FedAvg.
+a_i is counted, not computed in closed form: the solver's own optimizer is fed a unit gradient in every step. Weight
+decay is ignored in a_i, and the optimizer must be SGD, with or without momentum. With equal J_i this is FedAvg.
 
 Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, 2020,
 https://arxiv.org/abs/2007.07481.
@@ -24,7 +24,16 @@ from fedwin.registry import checks
 
 
 def is_sgd(optimizer) -> bool:
-    """Whether updates add up as gradients do, whatever the parameters: SGD, with or without momentum."""
+    """Returns whether an optimizer is linear in gradients and ignores parameters, as SGD with or without momentum is.
+
+    Args:
+      optimizer: an optax transformation.
+
+    Example:
+      >>> import optax
+      >>> is_sgd(optax.sgd(0.1, momentum=0.9)), is_sgd(optax.adam(0.1))
+      (True, False)
+    """
 
     def updates(gradients, at):
         state, out = optimizer.init(at), []
@@ -33,21 +42,33 @@ def is_sgd(optimizer) -> bool:
             out.append(update)
         return jnp.stack(out)
 
-    one, other = jnp.array([1.0, -2.0, 0.5]), jnp.array([3.0, 0.25, 1.0])
-    apart = updates(one, jnp.ones(())) + updates(other, jnp.full((), -3.0))
-    return bool(jnp.allclose(apart, updates(one + other, jnp.full((), 5.0)), rtol=1e-4))
+    g, h = jnp.array([1.0, -2.0, 0.5]), jnp.array([3.0, 0.25, 1.0])
+    separate = updates(g, jnp.ones(())) + updates(h, jnp.full((), -3.0))
+    return bool(jnp.allclose(separate, updates(g + h, jnp.full((), 5.0)), rtol=1e-4))
 
 
 def has_memory(optimizer) -> bool:
-    """Whether a second unit gradient moves the optimiser differently from the first (momentum does)."""
-    one = jnp.ones(())
-    first, state = optimizer.update(one, optimizer.init(one), one)
-    second, _ = optimizer.update(one, state, one)
+    """Returns whether a second unit gradient gives another update than the first one, as momentum does.
+
+    Args:
+      optimizer: an optax transformation.
+    """
+    gradient = jnp.ones(())
+    first, state = optimizer.update(gradient, optimizer.init(gradient), gradient)
+    second, _ = optimizer.update(gradient, state, gradient)
     return not bool(first == second)
 
 
 def counter(optimizer, mu=0.0):
-    """Returns (carry, on_step) that count a_i along local training: a_i = -carry[0] at its end."""
+    """Returns a hook that counts a_i along local training.
+
+    Args:
+      optimizer: the clients' optimizer.
+      mu: proximal term.
+
+    Returns:
+      (carry, on_step) as local.Solver takes them; a_i = -carry[0] after the last step.
+    """
 
     def on_step(carry, params, s: local.Step, last):
         z, state = carry
@@ -70,14 +91,28 @@ def counter(optimizer, mu=0.0):
 def fednova(setting, solve, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="samples"):
     """FedNova: x <- x + server_lr tau_eff sum_i p_i (y_i - x) / a_i.
 
+        x <- x + server_lr tau_eff sum_i p_i (y_i - x) / a_i,   tau_eff = sum_i p_i a_i
+
     Args:
-      mu: proximal term of the clients (not together with momentum).
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      mu: proximal term of the clients, >= 0 (not with client momentum).
       tau_eff: 'a' = sum_i p_i a_i, or 'steps' = sum_i p_i J_i.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range, clients do not use SGD, or mu > 0 meets client momentum.
 
     Source: https://arxiv.org/abs/2007.07481.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fednova") == testing.run_rounds("fedavg")  # all clients take five steps
+      True
     """
     common.check("fednova", server_lr, weighting)
     checks.number("fednova", 0, mu=mu)
@@ -94,7 +129,7 @@ def fednova(setting, solve, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="sa
         weight = core.weight(c, weighting)
         delta = tree.sub(y.params, params)
         message = {
-            # A client without examples takes no step; its weight is 0, but 0/0 would survive that.
+            # A client without examples takes no step and has weight 0, but 0 * (0/0) would be NaN.
             "direction": core.mean(tree.scale(1 / jnp.where(norm > 0, norm, 1), delta), weight),
             "norm": core.mean(norm if tau_eff == "a" else y.steps, weight),
         }

@@ -1,7 +1,7 @@
-"""FedOpt: the server feeds the clients' mean step to an optimiser.
+"""FedOpt and FedAvgM: the server feeds the clients' mean step to an optimizer.
 
     Delta = sum_i p_i (x - y_i)                        a pseudo-gradient
-    server   x <- x - SERVEROPT(Delta)                 initialised once, its state kept for the whole run
+    server   x <- x - SERVEROPT(Delta)                 initialized once, its state lasts for the whole run
 
 FedAvgM is the momentum case, v <- beta v + Delta, x <- x - eta v, without a factor (1 - beta).
 
@@ -22,7 +22,14 @@ OPTIMIZERS = ("sgd", "momentum", "adam", "yogi", "adagrad")
 
 
 def server_optimizer(optimizer: optax.GradientTransformation):
-    """Returns (init, server): x <- x + updates of an optax transformation fed with Delta."""
+    """Returns a server that applies an optax transformation to the pseudo-gradient Delta.
+
+    Args:
+      optimizer: an optax transformation, with its own learning rate.
+
+    Returns:
+      (init, server): params -> state, and (params, state, total, round) -> (params, state).
+    """
 
     def server(params, state, total, round):
         gradient = tree.scale(-1, total["delta"].value)
@@ -33,25 +40,25 @@ def server_optimizer(optimizer: optax.GradientTransformation):
 
 
 def _named(optimizer: str, server_lr, momentum, nesterov, b1, b2, eps, bias_correction):
-    """Returns ((init, server), what fades) of a server optimiser by name."""
+    """Returns ((init, server), the predicate of resettable nodes) of a server optimizer by name."""
     eps = {"adagrad": 0.01}.get(optimizer, 0.1) if eps is None else eps
     if optimizer == "adagrad":
-        # Not optax's, whose eps is inside the root and whose v starts at 0.1.
+        # optax's Adagrad adds eps inside the root and starts v at 0.1.
         return adaptive_server(adagrad_moment, server_lr, 0.0, eps), core.nothing_resettable
     if optimizer in ("adam", "yogi") and not bias_correction:
         moment = adam_moment if optimizer == "adam" else yogi_moment
         return adaptive_server(moment(b2), server_lr, b1, eps), is_moments
-    made = {
+    optimizers = {
         "sgd": lambda: optax.sgd(server_lr),
         "momentum": lambda: optax.sgd(server_lr, momentum, nesterov),
         "adam": lambda: optax.adam(server_lr, b1, b2, eps),
         "yogi": lambda: optax.yogi(server_lr, b1, b2, eps),
     }
-    return server_optimizer(made[optimizer]()), is_adam_state
+    return server_optimizer(optimizers[optimizer]()), is_adam_state
 
 
 def is_adam_state(node) -> bool:
-    """Whether a node of a server state holds the moments of optax's Adam or Yogi."""
+    """Returns whether a node of a server state holds the moments of optax's Adam or Yogi."""
     return isinstance(node, optax.ScaleByAdamState)
 
 
@@ -89,21 +96,36 @@ def fedopt(
 ):
     """FedOpt: x <- x - SERVEROPT(Delta), with optax's rules but for Adagrad.
 
+        Delta = sum_i p_i (x - y_i),   x <- x - SERVEROPT(Delta)
+
     Args:
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
       optimizer: 'sgd', 'momentum', 'adam', 'yogi', 'adagrad' (v <- v + Delta^2, step Delta / (sqrt(v) + eps)), or an
-        optax transformation (its own learning rate counts).
-      server_lr: learning rate of the server optimiser.
-      momentum: beta of 'momentum'.
+        optax transformation (with its own learning rate).
+      server_lr: learning rate of the server optimizer, > 0.
+      momentum: beta of 'momentum', in [0, 1).
       nesterov: Nesterov's form of 'momentum'.
-      b1: first-moment decay of 'adam' and 'yogi'.
-      b2: second-moment decay of 'adam' and 'yogi'.
-      eps: added to the root, not inside it; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
+      b1: first-moment decay of 'adam' and 'yogi', in [0, 1).
+      b2: second-moment decay of 'adam' and 'yogi', in [0, 1).
+      eps: added to the root, not inside it, >= 0; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
       bias_correction: false replaces 'adam' and 'yogi' by the uncorrected rules of Adaptive Federated Optimization.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2003.00295.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedopt:optimizer=adam,server_lr=0.5")
+      {'model': [5.383, 4.214, 3.471]}
+      >>> testing.run_rounds("fedopt:optimizer=sgd") == testing.run_rounds("fedavg")
+      True
     """
     common.check("fedopt", server_lr, weighting)
     checks.number("fedopt", 0, 1, open_most=True, momentum=momentum, b1=b1, b2=b2)
@@ -111,11 +133,13 @@ def fedopt(
     if eps is not None:
         checks.number("fedopt", 0, eps=eps)
     if isinstance(optimizer, optax.GradientTransformation):
-        (init, server), fades = server_optimizer(optimizer), is_adam_state
+        (init, server), resettable = server_optimizer(optimizer), is_adam_state
     else:
         checks.one_of("fedopt", "optimizer", optimizer, OPTIMIZERS)
-        (init, server), fades = _named(optimizer, server_lr, momentum, nesterov, b1, b2, eps, bias_correction)
-    return core.algorithm(common.fedavg_client(solve, weighting), server, init=init, weighting=weighting, fades=fades)
+        (init, server), resettable = _named(optimizer, server_lr, momentum, nesterov, b1, b2, eps, bias_correction)
+    return core.algorithm(
+        common.fedavg_client(solve, weighting), server, init=init, weighting=weighting, resettable=resettable
+    )
 
 
 @ALGORITHMS.register(
@@ -132,14 +156,28 @@ def fedopt(
 def fedavgm(setting, solve, *, beta=0.9, server_lr=1.0, nesterov=False, weighting="samples"):
     """FedAvgM: v <- beta v + Delta, x <- x - server_lr v.
 
+        Delta = sum_i p_i (x - y_i),   v <- beta v + Delta,   x <- x - server_lr v
+
     Args:
-      beta: server momentum.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      beta: server momentum, in [0, 1).
       nesterov: step by Delta + beta v instead of v.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/1909.06335.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedavgm:beta=0.5")
+      {'model': [3.916, 3.002, 3.06]}
     """
     common.check("fedavgm", server_lr, weighting)
     checks.number("fedavgm", 0, 1, open_most=True, beta=beta)

@@ -3,7 +3,7 @@
     client   y <- y - lr (g(y) + mu (y - x))           the gradient of f_i(y) + mu/2 ||y - x||^2
     server   x <- x + eta sum_i p_i (y_i - x)
 
-The factor of the pull is mu, as in the paper; some code bases use mu/2.
+The factor of the pull is mu, as in the paper; some implementations use mu/2.
 
 Li et al., Federated Optimization in Heterogeneous Networks, 2020, https://arxiv.org/abs/1812.06127.
 """
@@ -28,13 +28,28 @@ from fedwin.registry import checks
 def fedprox(setting, solve, *, mu=0.01, server_lr=1.0, weighting="samples"):
     """FedProx: direction g(y) + mu (y - x).
 
+        y <- y - lr (g(y) + mu (y - x))
+        x <- x + server_lr sum_i p_i (y_i - x)
+
     Args:
-      mu: strength of the pull towards the received model.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      mu: strength of the pull towards the received model, >= 0.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/1812.06127.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedprox:mu=0.5")
+      {'model': [4.1, 3.403, 3.206]}
     """
     common.check("fedprox", server_lr, weighting)
     checks.number("fedprox", 0, mu=mu)

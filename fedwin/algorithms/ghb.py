@@ -1,6 +1,6 @@
-"""Generalised heavy-ball momentum: GHB, LOCAL-GHB, FedHBM.
+"""Generalized heavy-ball momentum: GHB, LOCAL-GHB, FedHBM.
 
-    y <- y - lr g(y) + move                            move is outside the learning rate
+    y <- y - lr g(y) + move                            move is not scaled by the learning rate
 
     GHB        move = (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau      computed by the server; 0 while t <= tau
     LOCAL-GHB  move = (beta C / J_i) (x^{t-1} - a_i)                  a_i: the model received last time
@@ -9,7 +9,7 @@
 
 x^{t-1} is the model that round t = 1, 2, ... starts from. At its first participation a client has no a_i: there is no
 momentum (first='unset'), or it is x^{t-1} - r_i, constant over the local steps, with r_i = x^0 for all ('shared',
-'pretrained') or drawn per client from the model's initialiser ('random').
+'pretrained') or drawn per client from the model's initializer ('random').
 Nesterov: the gradient is taken at y + move, with move computed at y.
 
 Communication-Efficient Heterogeneous Federated Learning with Generalized Heavy-Ball Momentum,
@@ -45,20 +45,35 @@ FIRST = ("unset", "shared", "random", "pretrained")
 def ghb(setting, solve, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, weighting="samples"):
     """GHB: step -lr g(y) + (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau.
 
+        y <- y - lr g(y) + (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau
+        x <- x + server_lr sum_i p_i (y_i - x)
+
     Args:
-      tau: rounds that the momentum spans; none = 1 / C rounded, the paper's best. In a run of no more rounds than that
-        there is no momentum.
-      beta: momentum.
-      nesterov: take gradients at the look-ahead.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      tau: rounds that the momentum covers, >= 1; none = 1 / C rounded, the paper's best value. In a run of no more
+        rounds than that there is no momentum.
+      beta: momentum, >= 0.
+      nesterov: take gradients at the look-ahead y + move.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2311.18578.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("ghb:tau=1,beta=0.5")
+      {'model': [3.916, 3.041, 3.0]}
     """
     if tau is None:
         tau = max(1, round(1 / setting.participation))
-        # A line longer than the run would never be read: what it holds then is of no use.
+        # A delay line longer than the run would never be read.
         tau = min(tau, setting.most_rounds or tau)
     common.check("ghb", server_lr, weighting)
     checks.number("ghb", 0, beta=beta)
@@ -80,22 +95,38 @@ def ghb(setting, solve, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, we
         return y.update({"delta": common.mean_step(y, params, c, weighting)})
 
     def server(params, line, total, round):
-        # The line stores the models that rounds started from.
+        # The delay line stores the models that rounds started from.
         line = window.shift(line, window.flat(params).pack(params))
-        return common.fedavg_server(server_lr)(params, line, total, round)
+        return common.add_mean_step(params, total, server_lr), line
 
     return core.algorithm(client, server, broadcast=broadcast, init=init, weighting=weighting)
 
 
 class Row(NamedTuple):
-    """anchor: a_i, or r_i before the first participation; last: int32 [], that round, -1 before the first."""
+    """State of a client of LOCAL-GHB and FedHBM.
+
+    Attributes:
+      anchor: a_i, or r_i before the first participation, like params.
+      last: 0-based round of the last participation, -1 before the first, int32 [].
+    """
 
     anchor: Any
     last: Any
 
 
 def anchor_init(setting, first):
-    """Returns client_init: the row of a client that has not taken part yet."""
+    """Returns client_init, which makes the state of a client that has not taken part yet.
+
+    Args:
+      setting: the run's core.Setting.
+      first: one of FIRST.
+
+    Returns:
+      (params, id, key) -> Row.
+
+    Raises:
+      UserError: when first='random' and the setting has no init_fn.
+    """
     if first == "random" and setting.init_fn is None:
         raise UserError("first=random draws anchors from the model's initialiser: the setting needs init_fn.")
 
@@ -130,30 +161,45 @@ def _check(name, beta, first, nesterov, server_lr, weighting):
 def local_ghb(
     setting, solve, *, beta=0.9, first="unset", scale="C", nesterov=False, server_lr=1.0, weighting="samples"
 ):
-    """LOCAL-GHB: step -lr g(y) + (beta C / J_i) (x - a_i), a_i the model received last time.
+    """LOCAL-GHB: step -lr g(y) + (beta C / J_i) (x^{t-1} - a_i), a_i the model received last time.
+
+        y <- y - lr g(y) + (beta C / J_i) (x^{t-1} - a_i),   a_i <- x^{t-1}
+        x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      beta: momentum.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      beta: momentum, >= 0.
       first: anchor before the first participation: unset, shared, random, pretrained (= shared).
       scale: 'C', the participation ratio, or 'tau_i', 1 / rounds since the client's last participation (C at the
         first one).
-      nesterov: take gradients at the look-ahead.
+      nesterov: take gradients at the look-ahead y + move.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2311.18578.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("local_ghb:beta=0.5")
+      {'model': [3.916, 3.041, 3.0]}
     """
     _check("local_ghb", beta, first, nesterov, server_lr, weighting)
     checks.one_of("local_ghb", "scale", scale, ("C", "tau_i"))
 
     def client(params, c):
         anchor, last = c.state
-        known = True if first != "unset" else last >= 0
-        momentum = tree.where(known, tree.sub(params, anchor), tree.zeros_like(params))
+        has_anchor = True if first != "unset" else last >= 0
+        momentum = tree.where(has_anchor, tree.sub(params, anchor), tree.zeros_like(params))
         factor = setting.participation
         if scale == "tau_i":
-            # A given anchor has no age: the first participation has C, as FedHBM's has.
+            # An initial anchor has no age: the first participation uses C, like FedHBM's.
             factor = jnp.where(last >= 0, 1 / (c.round - last).astype(float), factor)
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
         message = {"delta": common.mean_step(y, params, c, weighting)}
@@ -177,25 +223,40 @@ def local_ghb(
 def fedhbm(setting, solve, *, beta=1.0, first="unset", nesterov=False, server_lr=1.0, weighting="samples"):
     """FedHBM: step -lr g(y) + (beta C / J_i) (y - a_i), a_i the model trained last time.
 
+        y <- y - lr g(y) + (beta C / J_i) (y - a_i),   a_i <- y_i
+        x <- x + server_lr sum_i p_i (y_i - x)
+
     Args:
-      beta: momentum.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      beta: momentum, >= 0.
       first: anchor before the first participation: unset, shared, random, pretrained (= shared).
-      nesterov: take gradients at the look-ahead.
+      nesterov: take gradients at the look-ahead y + move.
+      server_lr: server learning rate eta, > 0.
+      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2311.18578.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedhbm:beta=0.5")
+      {'model': [3.916, 3.131, 3.069]}
     """
     _check("fedhbm", beta, first, nesterov, server_lr, weighting)
 
     def client(params, c):
         anchor, last = c.state
-        # The very first momentum is that of LOCAL-GHB: constant over the local steps.
-        start = tree.zeros_like(params) if first == "unset" else tree.sub(params, anchor)
+        # The momentum of the first participation is LOCAL-GHB's: constant over the local steps.
+        initial = tree.zeros_like(params) if first == "unset" else tree.sub(params, anchor)
 
         def move(s: rules.Step):
-            momentum = tree.where(last >= 0, tree.sub(s.params, anchor), start)
+            momentum = tree.where(last >= 0, tree.sub(s.params, anchor), initial)
             return tree.scale(beta * setting.participation / s.steps, momentum)
 
         y = solve(params, c, rules.heavy_ball(move, nesterov))

@@ -1,13 +1,13 @@
-"""MIME, MIME-Momentum, MIMELite: clients mimic a centralised optimiser whose state the server keeps.
+"""MIME, MIME-Momentum, MIMELite: clients mimic a centralized optimizer whose state the server keeps.
 
     1.  c = sum_i p_i grad f_i(x)                      full gradients at the received model
     2.  client   MIME      y <- y - lr (g(y) - g(x) + c + beta m)      both g on the same mini-batch
-                 MIMELite  y <- y - lr (g(y) + beta m)                 m frozen for the whole round
+                 MIMELite  y <- y - lr (g(y) + beta m)                 m constant for the whole round
         server   m <- beta m + c                       c from the old x;   m^0 = 0
                  x <- x + eta sum_i p_i (y_i - x)      no momentum here
 
-No factors (1 - beta), as in the paper's code. MIME needs two round trips per round, MIMELite one. MIME with beta = 0 is
-MIME-SGD and has no m.
+There are no factors (1 - beta), as in the paper's code. MIME needs two round trips per round, MIMELite one. MIME with
+beta = 0 is MIME-SGD and has no m.
 
 Karimireddy et al., Mime: Mimicking Centralized Stochastic Algorithms in Federated Learning, 2021,
 https://arxiv.org/abs/2008.03606.
@@ -22,7 +22,12 @@ from fedwin.registry import checks
 
 
 class State(NamedTuple):
-    """m: the server's momentum, () without; c: the round's mean gradient, between MIME's two round trips."""
+    """State of MIME's server.
+
+    Attributes:
+      m: momentum, like params; () without.
+      c: the round's mean gradient, between MIME's two round trips.
+    """
 
     m: Any
     c: Any = ()
@@ -41,14 +46,28 @@ class State(NamedTuple):
 def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
     """MIME: direction g(y) - g(x) + c + beta m.
 
+        c = sum_i p_i grad f_i(x)
+        y <- y - lr (g(y) - g(x) + c + beta m),   m <- beta m + c,   x <- x + server_lr sum_i p_i (y_i - x)
+
     Args:
-      beta: momentum; 0 is MIME-SGD, 0.9 the usual MIME-Momentum.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      beta: momentum, in [0, 1); 0 is MIME-SGD, 0.9 the usual MIME-Momentum.
+      server_lr: server learning rate eta, > 0.
       weighting: p_i proportional to N_i ('samples') or equal ('uniform'), for models and full gradients.
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2008.03606.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("mime:beta=0.1")["model"]  # the minimum is 3
+      [3.392, 3.003, 3.001]
     """
     common.check("mime", server_lr, weighting)
     checks.number("mime", 0, 1, open_most=True, beta=beta)
@@ -77,7 +96,7 @@ def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
         init=init,
         phases=(
             core.Phase(lambda params, state: params, gradient, collect),
-            # x is with the clients already: only m and c travel.
+            # The clients already have x: only m and c are transmitted.
             core.Phase(
                 lambda params, state: (params, state), client, server, wire=lambda down, message: (down[1], message)
             ),
@@ -102,14 +121,28 @@ def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
 def mimelite(setting, solve, *, beta=0.9, server_lr=1.0, weighting="samples"):
     """MIMELite: direction g(y) + beta m, the full gradient grad f_i(x) sent along with y_i.
 
+        y <- y - lr (g(y) + beta m)
+        m <- beta m + sum_i p_i grad f_i(x),   x <- x + server_lr sum_i p_i (y_i - x)
+
     Args:
-      beta: momentum.
+      setting: the run's sizes and model (core.Setting).
+      solve: the clients' local solver (local.Solver).
+      beta: momentum, in [0, 1).
+      server_lr: server learning rate eta, > 0.
       weighting: p_i proportional to N_i ('samples') or equal ('uniform'), for models and full gradients.
+
+    Returns:
+      The core.Algorithm.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2008.03606.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("mimelite:beta=0.5")
+      {'model': [3.916, 3.016, 3.272]}
     """
     common.check("mimelite", server_lr, weighting)
     checks.number("mimelite", 0, 1, open_most=True, beta=beta)
