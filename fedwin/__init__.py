@@ -1,19 +1,24 @@
-"""fedwin: federated-learning simulation with a memory across rounds, in JAX.
+"""Federated-learning simulation with a memory across rounds, in JAX.
 
     import fedwin
     summary = fedwin.run(fedwin.Config(algorithm="scaffold", observe=["wima:window=50"]))
 
-The wings (`fedwin.data`, `fedwin.models`, `fedwin.testing`, ...) need no import of their own.
+Subpackages (`fedwin.data`, `fedwin.models`, `fedwin.testing`, ...) are imported on first use.
 """
 
 import importlib
+import importlib.abc
+import importlib.util
 import pathlib
 import pkgutil
+import sys
+import warnings
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-# Loaded on first use: `import fedwin` stays quick, and jax can still be configured after it.
-_PLACES = {
+# Public name -> the module that defines it. Loaded on first use, so that `import fedwin` is quick and jax can still be
+# configured after it.
+_EXPORTS = {
     "ALGORITHMS": "fedwin.algorithms",
     "AUGMENTATIONS": "fedwin.augment",
     "Config": "fedwin.runs.config",
@@ -32,25 +37,62 @@ _PLACES = {
     "check": "fedwin.runs.run",
     "client_models": "fedwin.runs.load",
     "load": "fedwin.runs.load",
+    "load_plugins": "fedwin.plugins",
     "run": "fedwin.runs.run",
 }
-# Functions that have another name where they are defined.
-_RENAMED = {"load_plugins": ("fedwin.plugins", "load")}
-# Every module and package beside this file, but the shell: that one is run, not used.
-_WINGS = {module.name for module in pkgutil.iter_modules([str(pathlib.Path(__file__).parent)])} - {"experiments"}
-__all__ = sorted([*_PLACES, *_RENAMED])
+# Public names that are called differently where they are defined.
+_DEFINED_AS = {"load_plugins": "load"}
+# Modules that moved in version 0.2: old name -> new name. The old ones work until version 0.3.
+_MOVED_MODULES = {
+    "batches": "local",
+    "checks": "registry.checks",
+    "choices": "registry.choices",
+    "hosts": "multi_process",
+    "joining": "multi_process",
+    "keys": "core",
+    "listing": "registry.listing",
+    "means": "core",
+    "papers": "registry.papers",
+    "ring": "window",
+}
+# The binaries are run, not imported as a library.
+_SUBMODULES = {module.name for module in pkgutil.iter_modules([str(pathlib.Path(__file__).parent)])} - {"experiments"}
+__all__ = sorted(_EXPORTS)
+
+
+def _moved(name: str):
+    """Returns the module that was called `fedwin.{name}` before version 0.2, with a warning for the caller's caller."""
+    new = f"fedwin.{_MOVED_MODULES[name]}"
+    message = f"fedwin.{name} is now {new}; the old name ends with fedwin 0.3"
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
+    return importlib.import_module(new)
+
+
+class _MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Makes `import fedwin.{old name}` work."""
+
+    def find_spec(self, fullname, path=None, target=None):
+        package, _, name = fullname.rpartition(".")
+        return (
+            importlib.util.spec_from_loader(fullname, self) if package == __name__ and name in _MOVED_MODULES else None
+        )
+
+    def exec_module(self, module):
+        sys.modules[module.__name__] = _moved(module.__name__.rpartition(".")[2])
+
+
+sys.meta_path.append(_MovedModules())
 
 
 def __getattr__(name: str):
-    if name in _PLACES:
-        return getattr(importlib.import_module(_PLACES[name]), name)
-    if name in _RENAMED:
-        place, there = _RENAMED[name]
-        return getattr(importlib.import_module(place), there)
-    if name in _WINGS:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(_EXPORTS[name]), _DEFINED_AS.get(name, name))
+    if name in _SUBMODULES:
         return importlib.import_module(f"fedwin.{name}")
+    if name in _MOVED_MODULES:
+        return _moved(name)
     raise AttributeError(f"module 'fedwin' has no attribute '{name}'")
 
 
 def __dir__():
-    return sorted([*globals(), *_PLACES, *_RENAMED, *_WINGS])
+    return sorted([*globals(), *_EXPORTS, *_SUBMODULES])

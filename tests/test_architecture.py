@@ -1,6 +1,7 @@
 """Architecture: imports point downwards, packages and functions stay small, tests mirror the packages."""
 
 import ast
+import collections
 import pathlib
 
 import pytest
@@ -8,6 +9,10 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 MOST_LINES_OF_A_FUNCTION = 60
 MOST_LINES_OF_A_MODULE = 500
+MOST_MODULES_AT_THE_TOP = 14
+MOST_MODULES_OF_A_PACKAGE = 26
+# Packages with one file per entry: an algorithm, a network, a data set, a partitioner, a paper's tables.
+CATALOGUES = ("fedwin.algorithms", "fedwin.models.networks", "fedwin.data.sources", "fedwin.experiments.papers")
 
 # From bottom to top; a module imports from its own layer and from lower ones.
 LAYERS = (
@@ -97,7 +102,8 @@ def test_imports_go_downwards():
         for module in SOURCES
         if layer(module)
         for name, line in edges(module)
-        if layer(name) != layer(module) and (HEIGHT[layer(name)] if layer(name) else HEIGHT["runs"]) >= HEIGHT[layer(module)]
+        if layer(name) != layer(module)
+        and (HEIGHT[layer(name)] if layer(name) else HEIGHT["runs"]) >= HEIGHT[layer(module)]
     ]
     assert not upwards, "\n".join(upwards)
 
@@ -157,6 +163,14 @@ def test_modules_are_short():
     counts = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in SOURCES.values()}
     long = [f"{path} has {count} lines" for path, count in counts.items() if count > MOST_LINES_OF_A_MODULE]
     assert not long, "\n".join(long)
+
+
+def test_packages_are_small():
+    counts = collections.Counter(path.parent.relative_to(ROOT) for path in SOURCES.values())
+    limits = dict.fromkeys(counts, MOST_MODULES_OF_A_PACKAGE) | {pathlib.Path("fedwin"): MOST_MODULES_AT_THE_TOP}
+    limits |= dict.fromkeys((SOURCES[name].parent.relative_to(ROOT) for name in CATALOGUES), len(SOURCES))
+    large = [f"{package} has {count} modules" for package, count in counts.items() if count > limits[package]]
+    assert not large, "\n".join(large)
 
 
 @pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "tests").iterdir() if (p / "__init__.py").exists()))

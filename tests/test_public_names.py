@@ -1,0 +1,36 @@
+"""Public names of former versions keep working, and say what has replaced them."""
+
+import importlib
+import sys
+
+import pytest
+
+import fedwin
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    """Lets a moved module be imported anew under its old name."""
+    for name in fedwin._MOVED_MODULES:
+        sys.modules.pop(f"fedwin.{name}", None)
+        vars(fedwin).pop(name, None)
+
+
+@pytest.mark.parametrize("old, new", sorted(fedwin._MOVED_MODULES.items()))
+def test_a_moved_module_is_found_and_warns(old, new):
+    with pytest.warns(DeprecationWarning, match=rf"fedwin\.{old} is now fedwin\.{new}; .*0\.3"):
+        module = importlib.import_module(f"fedwin.{old}")
+    assert module is importlib.import_module(f"fedwin.{new}")
+
+
+def test_the_warning_names_the_line_that_uses_the_old_name():
+    with pytest.warns(DeprecationWarning) as caught:
+        from fedwin.joining import join
+
+        assert join is fedwin.multi_process.join
+        assert fedwin.hosts is fedwin.multi_process
+    assert [warning.filename for warning in caught] == [__file__, __file__]
+
+
+def test_every_export_exists():
+    assert [name for name in fedwin.__all__ if getattr(fedwin, name) is None] == []
