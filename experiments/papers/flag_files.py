@@ -13,7 +13,7 @@ from fedwin.runs.config import Config
 
 from ..commands import flags_of
 from .catalogue import item
-from .items import Analysis, Cell, Item, Setting, Sketch
+from .items import Analysis, Cell, Item, Sketch, Variation
 
 FOLDER = pathlib.Path(__file__).parent.parent / "flags"
 WIDTH = 118
@@ -64,7 +64,7 @@ PRESETS = {
 }
 
 
-def _named(kind: str, name: str, entries: tuple[Setting, ...], one: Item) -> Setting:
+def _named(kind: str, name: str, entries: tuple[Variation, ...], one: Item) -> Variation:
     known = [entry.name for entry in entries]
     if name not in known:
         raise UserError(
@@ -139,7 +139,7 @@ def _wrapped(remark: str) -> list[str]:
 
 def _expected(one: Item, cell: Cell) -> list[str]:
     """Returns what the paper prints in this column; rows whose variant sets another wrapper are told apart."""
-    adaptive = {name for o in one.overrides if o.setting.fork is not None for name in o.rows}
+    adaptive = {name for o in one.overrides if o.variation.fork is not None for name in o.rows}
     usual = [row for row in one.rows if row.name not in adaptive]
     told = [f"Expected: paper: {'; '.join(_printed(one, cell, usual))}."]
     others = [row for row in one.rows if row.name in adaptive]
@@ -150,7 +150,7 @@ def _expected(one: Item, cell: Cell) -> list[str]:
     return told
 
 
-def _printed(one: Item, cell: Cell, rows: list[Setting]) -> list[str]:
+def _printed(one: Item, cell: Cell, rows: list[Variation]) -> list[str]:
     """Returns 'FedAvg 64.37 -> 69.95' for every row that has numbers in a cell's column."""
     metrics = dict(cell.variant.printed).get("metric", "")
     found = []

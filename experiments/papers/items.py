@@ -1,4 +1,4 @@
-"""Tables and figures as data: axes of settings, cells, claims, and analyses of trained models."""
+"""Tables and figures as data: rows, columns and variants, cells, claims, and analyses of trained models."""
 
 import dataclasses
 import itertools
@@ -31,7 +31,7 @@ class Claim:
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
+class Variation:
     """Named changes to the configuration: a row, column or variant of a table, or the base that all cells share.
 
     Attributes:
@@ -46,13 +46,13 @@ class Setting:
       read: the read-out, an observer's text; empty: the trained model.
       trend_read: the read-out at trend scale; None: the same as `read`.
       metric: which of a read-out's metrics counts at paper scale; empty: accuracy.
-      fork: share of the rounds from which the run differs from the one without this setting; None: from the start.
+      fork: share of the rounds from which the run differs from the one without this variation; None: from the start.
       lead_rounds: how many rounds before `fork` the checkpoint is taken, for a window to fill.
       measure: how a number is computed from the curve.
-      warm_start: (setting of another run, part): training starts with that part of the run's last model.
+      warm_start: (variation that another run is, part): training starts with that part of the run's last model.
       x: position on the axis of a sweep.
       group: the panel of a sweep that it belongs to.
-      ours: whether it is an addition to the printed ones.
+      ours: whether it is an addition of ours to the printed ones.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Setting:
     fork: float | None = None
     lead_rounds: int = 0
     measure: Measure = MeanLast()
-    warm_start: tuple["Setting", str] | None = None
+    warm_start: tuple["Variation", str] | None = None
     x: float | None = None
     group: str = ""
     ours: bool = False
@@ -98,21 +98,21 @@ class Override:
     """Changes of some cells besides those of their row, column and variant.
 
     Attributes:
-      setting: the changes.
+      variation: the changes.
       rows: names of the rows; empty: all.
       columns: names of the columns; empty: all.
       variants: names of the variants; empty: all.
     """
 
-    setting: Setting
+    variation: Variation
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
 
-    def applies_to(self, row: Setting, column: Setting, variant: Setting) -> bool:
+    def applies_to(self, row: Variation, column: Variation, variant: Variation) -> bool:
         """Whether a cell is changed."""
         axes = ((self.rows, row), (self.columns, column), (self.variants, variant))
-        return all(not names or setting.name in names for names, setting in axes)
+        return all(not names or variation.name in names for names, variation in axes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,9 +129,9 @@ class Cell:
       metric: which of the read-out's metrics counts.
     """
 
-    row: Setting
-    column: Setting
-    variant: Setting
+    row: Variation
+    column: Variation
+    variant: Variation
     runs: tuple[Run, ...]
     read: str
     measure: Measure
@@ -152,10 +152,10 @@ class Item:
     Attributes:
       name: such as 'wima/table2'.
       title: what it shows, one line.
-      base: settings that all cells share.
-      rows: settings of the first axis.
-      columns: settings of the second axis.
-      variants: settings of the third axis, within a cell.
+      base: fields that all cells share.
+      rows: of the first axis.
+      columns: of the second axis.
+      variants: of the third axis, within a cell.
       overrides: changes of single cells.
       draw: 'table', 'curves' (a panel per column) or 'sweep' (a line per row and variant, columns on the axis).
       axis: label of a sweep's axis.
@@ -171,10 +171,10 @@ class Item:
 
     name: str
     title: str
-    base: Setting
-    rows: tuple[Setting, ...]
-    columns: tuple[Setting, ...]
-    variants: tuple[Setting, ...] = (Setting("base"),)
+    base: Variation
+    rows: tuple[Variation, ...]
+    columns: tuple[Variation, ...]
+    variants: tuple[Variation, ...] = (Variation("base"),)
     overrides: tuple[Override, ...] = ()
     draw: str = "table"
     axis: str = ""
@@ -193,66 +193,66 @@ class Item:
         cells = []
         for row, column, variant in itertools.product(self.rows, self.columns, self.variants):
             printed = printed_cells.get(self.printed_key(row, column, variant))
-            settings = [self.base, column, row, variant]
-            settings += [o.setting for o in self.overrides if o.applies_to(row, column, variant)]
-            ours = any(setting.ours for setting in (row, column, variant))
-            absent = scale == "trend" and any(setting.absent for setting in settings)
+            variations = [self.base, column, row, variant]
+            variations += [o.variation for o in self.overrides if o.applies_to(row, column, variant)]
+            ours = any(variation.ours for variation in (row, column, variant))
+            absent = scale == "trend" and any(variation.absent for variation in variations)
             if absent or (self.table and printed is None and not ours):
                 continue
-            cells.append(self._cell(scale, row, column, variant, settings, printed))
+            cells.append(self._cell(scale, row, column, variant, variations, printed))
         return cells
 
-    def printed_key(self, row: Setting, column: Setting, variant: Setting) -> tuple[str, ...]:
+    def printed_key(self, row: Variation, column: Variation, variant: Variation) -> tuple[str, ...]:
         """Returns the key of a printed number: its values of KEY."""
         values: dict[str, str] = dict(zip(("paper", "table"), self.table or ("", ""), strict=True))
         for name, text in (*self.base.printed, *column.printed, *variant.printed, *row.printed):
             values[name] = f"{values[name]};{text}" if name == "variant" and values.get(name) else text
         return tuple(values.get(name, "") for name in KEY)
 
-    def _cell(self, scale: str, row, column, variant, settings: list[Setting], printed) -> Cell:
+    def _cell(self, scale: str, row, column, variant, variations: list[Variation], printed) -> Cell:
         def run(grid_fields: Fields) -> Run:
-            forking = [setting for setting in settings if setting.fork is not None]
-            shared = _merged(scale, [setting for setting in settings if setting not in forking]) | grid_fields
-            unforked = Run(shrunk(shared) if scale == "smoke" else shared, _warm_start(scale, settings))
+            forking = [variation for variation in variations if variation.fork is not None]
+            shared = _merged(scale, [variation for variation in variations if variation not in forking]) | grid_fields
+            unforked = Run(shrunk(shared) if scale == "smoke" else shared, _warm_start(scale, variations))
             if not forking:
                 return unforked
             fields = _merged(scale, forking)
             fields = shrunk_wrap(fields) if scale == "smoke" else fields
             return unforked.forked(forking[0].fork or 0.0, fields, forking[0].lead_rounds)
 
-        grids = [setting.grid for setting in settings if setting.grid] if scale == "paper" else []
+        grids = [variation.grid for variation in variations if variation.grid] if scale == "paper" else []
         # The last grid is the most specific one: an override's replaces the row's.
         runs = tuple(run(fields) for fields in (grids[-1] if grids else (Fields(),)))
-        read = next((s.readout(scale) for s in reversed(settings) if s.read or s.trend_read), "")
-        measure = next((s.measure for s in reversed(settings) if s.measure != MeanLast()), MeanLast())
-        metric = next((s.metric for s in reversed(settings) if s.metric and scale == "paper"), "accuracy")
-        reference = self._reference(scale, settings, measure)
+        read = next((s.readout(scale) for s in reversed(variations) if s.read or s.trend_read), "")
+        measure = next((s.measure for s in reversed(variations) if s.measure != MeanLast()), MeanLast())
+        metric = next((s.metric for s in reversed(variations) if s.metric and scale == "paper"), "accuracy")
+        reference = self._reference(scale, variations, measure)
         return Cell(row, column, variant, runs, read, measure, reference, printed, metric)
 
     @staticmethod
-    def _reference(scale: str, settings: list[Setting], measure: Measure) -> Run | None:
+    def _reference(scale: str, variations: list[Variation], measure: Measure) -> Run | None:
         if measure.reference is None:
             return None
-        fields = _merged(scale, settings[:2]) | measure.reference
+        fields = _merged(scale, variations[:2]) | measure.reference
         return Run(shrunk(fields) if scale == "smoke" else fields)
 
 
-def _warm_start(scale: str, settings: list[Setting]) -> Checkpoint | None:
+def _warm_start(scale: str, variations: list[Variation]) -> Checkpoint | None:
     """Returns the checkpoint of another run whose parameters a run starts with; None for random ones."""
-    warm_start = next((setting.warm_start for setting in reversed(settings) if setting.warm_start), None)
+    warm_start = next((variation.warm_start for variation in reversed(variations) if variation.warm_start), None)
     if warm_start is None:
         return None
-    setting, part = warm_start
-    fields = setting.fields(scale)
+    variation, part = warm_start
+    fields = variation.fields(scale)
     run = Run(shrunk(fields) if scale == "smoke" else fields)
     return Checkpoint(run, run.num_rounds, part)
 
 
-def _merged(scale: str, settings: list[Setting]) -> Fields:
-    """Returns the fields of several settings; later ones win."""
+def _merged(scale: str, variations: list[Variation]) -> Fields:
+    """Returns the fields of several variations; later ones win."""
     merged = Fields()
-    for setting in settings:
-        merged |= setting.fields(scale)
+    for variation in variations:
+        merged |= variation.fields(scale)
     return merged
 
 
@@ -264,7 +264,7 @@ class Analysis:
       name: such as 'ima/figure1'.
       title: what it shows, one line.
       kind: of the picture, a module of experiments.figures: plane, line, factors, forgetting, labels.
-      base: settings that all runs share.
+      base: fields that all runs share.
       runs: changes of each run; their names are those of panels or curves.
       at: checkpoints that are analysed, as shares of the rounds in (0, 1].
       ends: further checkpoints, counted back from the last round.
@@ -280,8 +280,8 @@ class Analysis:
     name: str
     title: str
     kind: str
-    base: Setting
-    runs: tuple[Setting, ...]
+    base: Variation
+    runs: tuple[Variation, ...]
     at: tuple[float, ...] = (1.0,)
     ends: tuple[int, ...] = ()
     options: Fields = Fields()
@@ -295,14 +295,14 @@ class Analysis:
     def trajectories(self, scale: str) -> dict[str, Run]:
         """Returns name -> run at a scale, without those that are absent there."""
         runs = {}
-        for setting in self.runs:
-            if scale == "trend" and (setting.absent or self.base.absent):
+        for variation in self.runs:
+            if scale == "trend" and (variation.absent or self.base.absent):
                 continue
-            own = setting.fields(scale)
-            shared = self.base.fields(scale) | (own if setting.fork is None else Fields())
+            own = variation.fields(scale)
+            shared = self.base.fields(scale) | (own if variation.fork is None else Fields())
             run = Run(shrunk(shared) if scale == "smoke" else shared)
-            forked = setting.fork is not None
-            runs[setting.name] = run.forked(setting.fork or 0.0, own, setting.lead_rounds) if forked else run
+            forked = variation.fork is not None
+            runs[variation.name] = run.forked(variation.fork or 0.0, own, variation.lead_rounds) if forked else run
         return runs
 
     def checkpoints(self, scale: str) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 import dataclasses
 
 from ... import main_job
-from ..items import AT_LEAST, Claim, Item, Setting, Sketch
+from ..items import AT_LEAST, Claim, Item, Sketch, Variation
 from ..measures import MeanLast, Measure, RoundsTo
 from ..trajectories import Fields
 from . import methods, tables
@@ -25,18 +25,18 @@ from .settings import (
     cifar,
 )
 
-FEDAVG = Setting("fedavg", "FedAvg", Fields(algorithm="fedavg"))
-FEDHBM = Setting("fedhbm", "FedHBM", Fields(algorithm="fedhbm:beta=1"))
+FEDAVG = Variation("fedavg", "FedAvg", Fields(algorithm="fedavg"))
+FEDHBM = Variation("fedhbm", "FedHBM", Fields(algorithm="fedhbm:beta=1"))
 
 # Figures 1 and 7: six methods against the Dirichlet parameter.
 ALPHAS = (0, 0.05, 0.1, 0.2, 0.4, 0.6)
 ALPHA_ROWS = picked("fedavg", "scaffold", "feddyn", "fedavgm", "mime_momentum", "fedhbm")
 
 
-def _at_alpha(alpha: float) -> Setting:
+def _at_alpha(alpha: float) -> Variation:
     """Returns the column of a Dirichlet parameter."""
     like = cifar(10, alpha, LENET, SILO, DIGITS)
-    return Setting(like.name, like.label, like.paper, like.trend, trend_replaces=True, x=float(alpha))
+    return Variation(like.name, like.label, like.paper, like.trend, trend_replaces=True, x=float(alpha))
 
 
 ALPHA_COLUMNS = tuple(_at_alpha(alpha) for alpha in ALPHAS)
@@ -57,7 +57,7 @@ def _over_alpha(name: str, title: str, measure: Measure, claims: tuple[Claim, ..
         base=BASE,
         rows=ALPHA_ROWS,
         columns=ALPHA_COLUMNS,
-        variants=(Setting("measured", "", measure=measure),),
+        variants=(Variation("measured", "", measure=measure),),
         draw="sweep",
         axis="Dirichlet alpha",
         seeds=SEEDS,
@@ -112,7 +112,7 @@ HETEROGENEOUS = Fields({name: value for name, value in main_job.SETTING.items() 
 BETA = 0.9
 
 
-def _at_tau(column: Setting, tau: int) -> Setting:
+def _at_tau(column: Variation, tau: int) -> Variation:
     """Returns a column with GHB at one tau."""
     trend = HETEROGENEOUS | {"algorithm": f"ghb:tau={TAUS[tau]},beta={BETA}"}
     return dataclasses.replace(
@@ -135,7 +135,7 @@ FIGURE3 = Item(
     name="ghb/figure3",
     title="Generalised heavy-ball momentum over different spans, one class per client, ResNet-20",
     base=BASE,
-    rows=(Setting("ghb", "GHB"), *FLAT),
+    rows=(Variation("ghb", "GHB"), *FLAT),
     columns=tuple(_at_tau(column, tau) for column in tables.ONE_CLASS_COLUMNS for tau in TAUS),
     overrides=methods.RESNET,
     draw="sweep",
@@ -164,11 +164,11 @@ FIGURE4A = Item(
     rows=(
         FEDAVG,
         FEDHBM,
-        Setting("shared", "FedHBM-shared", Fields(algorithm="fedhbm:beta=1,first=shared")),
-        Setting("random", "FedHBM-random", Fields(algorithm="fedhbm:beta=1,first=random")),
+        Variation("shared", "FedHBM-shared", Fields(algorithm="fedhbm:beta=1,first=shared")),
+        Variation("random", "FedHBM-random", Fields(algorithm="fedhbm:beta=1,first=random")),
     ),
     columns=(
-        Setting(
+        Variation(
             "stackoverflow",
             "Stack Overflow",
             STACKOVERFLOW.paper,
@@ -189,14 +189,14 @@ FIGURE4A = Item(
 MNIST = tables.CENTRAL_FASHION | {"dataset": "mnist", "augment": "none"}
 
 
-def _scratch(column: Setting, trend: Fields | None) -> Setting:
+def _scratch(column: Variation, trend: Fields | None) -> Variation:
     """Returns a column that is trained from scratch."""
     return dataclasses.replace(
         column, trend=trend, absent="" if trend else "only Fashion-MNIST has another set like it here"
     )
 
 
-def _pretrained(column: Setting, backbone: Fields) -> Setting:
+def _pretrained(column: Variation, backbone: Fields) -> Variation:
     """Returns a column that starts from the features of a network trained centrally with the fields `backbone`."""
     paper = tables.CENTRAL_BASE.paper | backbone
     trend = tables.CENTRAL_BASE.fields("trend") | MNIST
@@ -204,7 +204,7 @@ def _pretrained(column: Setting, backbone: Fields) -> Setting:
         column,
         name=f"{column.name}_pretrained",
         label=f"{column.label}, backbone of the other set",
-        warm_start=(Setting("backbone", paper=paper, trend=trend, trend_replaces=True), "features"),
+        warm_start=(Variation("backbone", paper=paper, trend=trend, trend_replaces=True), "features"),
     )
 
 
@@ -219,7 +219,7 @@ FIGURE4B = Item(
     rows=(
         FEDAVG,
         FEDHBM,
-        Setting("pretrained", "FedHBM, anchored there", Fields(algorithm="fedhbm:beta=1,first=pretrained")),
+        Variation("pretrained", "FedHBM, anchored there", Fields(algorithm="fedhbm:beta=1,first=pretrained")),
     ),
     columns=(
         *SCRATCH,
@@ -249,7 +249,7 @@ FIGURE6 = Item(
     title="FedHBM with beta = 0, 0.9, 0.99 and 1, one class per client",
     base=BASE,
     rows=tuple(
-        Setting(f"beta{beta}".replace(".", ""), f"beta = {beta}", Fields(algorithm=f"fedhbm:beta={beta}"))
+        Variation(f"beta{beta}".replace(".", ""), f"beta = {beta}", Fields(algorithm=f"fedhbm:beta={beta}"))
         for beta in BETAS
     ),
     columns=(LENET_SILO[0], LENET_SILO[2]),
@@ -280,12 +280,12 @@ DECAYS = {"0.999": 0.001, "0.9992": 0.0008, "0.9995": 0.0005, "0.9999": 0.0001, 
 STRONGER = 200
 
 
-def _decay(factor: str) -> Setting:
+def _decay(factor: str) -> Variation:
     """Returns the row of a decay."""
     decay = DECAYS[factor]
     name, label = f"x{factor}".replace(".", ""), f"decay {factor if decay else 'none'}"
     fields = Fields(algorithm="fedhbm:beta=1", lr_decay=decay)
-    return Setting(name, label, fields, Fields(lr_decay=round(STRONGER * decay, 6)))
+    return Variation(name, label, fields, Fields(lr_decay=round(STRONGER * decay, 6)))
 
 
 FIGURE8 = Item(

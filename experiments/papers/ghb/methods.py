@@ -1,6 +1,6 @@
 """Hyper-parameters of every method in the heavy-ball paper (its Table 7), by network, and claims that compare them."""
 
-from ..items import Claim, Override, Setting
+from ..items import Claim, Override, Variation
 from ..trajectories import Fields
 from ..wima.settings import METHODS as OF_WIMA
 
@@ -15,7 +15,7 @@ def _grid(text: str, **more) -> tuple[Fields, ...]:
     return tuple(Fields(algorithm=text.replace("*", beta), **more) for beta in BETAS)
 
 
-def method(name: str, label: str, algorithm: str, trend: Fields | None = None, **more) -> Setting:
+def method(name: str, label: str, algorithm: str, trend: Fields | None = None, **more) -> Variation:
     """Returns the row of a method.
 
     Args:
@@ -26,7 +26,7 @@ def method(name: str, label: str, algorithm: str, trend: Fields | None = None, *
       **more: further fields.
     """
     grid = _grid(algorithm, **more)
-    return Setting(
+    return Variation(
         name,
         label,
         grid[0],
@@ -57,7 +57,7 @@ NESTEROV = "fedhbm:beta=1,nesterov=true"
 BY_NAME = {entry.name: entry for entry in (*METHODS, LOCAL_GHB)}
 
 
-def picked(*names: str) -> tuple[Setting, ...]:
+def picked(*names: str) -> tuple[Variation, ...]:
     """Returns some of the rows, in the order in which they are named."""
     return tuple(BY_NAME[name] for name in names)
 
@@ -68,7 +68,7 @@ def _where(columns: tuple[str, ...], row: str, algorithm: str = "", **more) -> O
     fields = grid[0] if grid else Fields(**more)
     name = "_".join((row, *columns)) or row
     return Override(
-        Setting(name, paper=fields, trend=Fields(), trend_replaces=True, grid=grid if "*" in algorithm else ()),
+        Variation(name, paper=fields, trend=Fields(), trend_replaces=True, grid=grid if "*" in algorithm else ()),
         rows=(row,),
         columns=columns,
     )
@@ -95,7 +95,9 @@ STACKOVERFLOW = (
 )
 
 
-def most_accurate(rows: tuple[Setting, ...], columns: tuple[Setting, ...], best: str = "fedhbm") -> tuple[Claim, ...]:
+def most_accurate(
+    rows: tuple[Variation, ...], columns: tuple[Variation, ...], best: str = "fedhbm"
+) -> tuple[Claim, ...]:
     """Returns the claims that a method is more accurate than every other.
 
     Args:

@@ -1,6 +1,6 @@
 """What the heavy-ball paper's tables and figures share: federations and networks."""
 
-from ..items import Setting
+from ..items import Variation
 from ..trajectories import Fields
 from ..wima import settings as wima
 from ..wima.settings import FASHION
@@ -8,7 +8,7 @@ from ..wima.settings import FASHION
 SEEDS = (0, 1, 2, 3, 4)
 TREND_SEEDS = (0, 1, 2)
 # Mean of the last 100 rounds. Tables of rounds to a target read the same runs: an evaluation every five rounds.
-BASE = Setting(
+BASE = Variation(
     "ghb",
     paper=Fields(eval_every=5, final_evals=100),
     trend=Fields(eval_every=5, final_evals=30),
@@ -31,7 +31,7 @@ IID = 10_000
 TOO_FEW = "images of CIFAR-100 are too few here to be dealt to 100 clients"
 
 
-def cifar(classes: int, alpha: float, network: Fields, setting: Fields, trend: Fields | None) -> Setting:
+def cifar(classes: int, alpha: float, network: Fields, setting: Fields, trend: Fields | None) -> Variation:
     """Returns the column of a CIFAR set.
 
     Args:
@@ -44,7 +44,7 @@ def cifar(classes: int, alpha: float, network: Fields, setting: Fields, trend: F
     what = Fields(dataset=DATA[classes], num_rounds=ROUNDS[classes], partition=f"dirichlet:alpha={alpha:g}")
     named = {0.0: "noniid", float(IID): "iid"}
     skew = named.get(alpha, f"alpha{alpha:g}".replace(".", ""))
-    return Setting(
+    return Variation(
         f"cifar{classes}_{skew}",
         f"CIFAR-{classes}, " + ("iid" if alpha == IID else f"alpha = {alpha:g}"),
         network | setting | what,
@@ -59,7 +59,7 @@ def cifar(classes: int, alpha: float, network: Fields, setting: Fields, trend: F
     )
 
 
-def cifars(network: Fields, setting: Fields, trend: Fields, other: Fields | None) -> tuple[Setting, ...]:
+def cifars(network: Fields, setting: Fields, trend: Fields, other: Fields | None) -> tuple[Variation, ...]:
     """Returns the four columns of a network: both CIFAR sets, one class per client and iid.
 
     Args:
@@ -81,7 +81,7 @@ LENET_DEVICE = cifars(LENET, DEVICE, FEWER_CLIENTS, None)
 RESNET_SILO = cifars(RESNET, SILO, DIGITS, FASHION)
 
 
-def _text(name: str, label: str, dataset: str, partition: str) -> Setting:
+def _text(name: str, label: str, dataset: str, partition: str) -> Variation:
     fields = Fields(
         dataset=dataset,
         partition="natural",
@@ -92,14 +92,14 @@ def _text(name: str, label: str, dataset: str, partition: str) -> Setting:
         num_rounds=250,
     )
     keys = (("dataset", "Shakespeare-100x2000"), ("partition", partition), ("model", "LSTM-2x100"))
-    return Setting(name, label, fields, absent="a round of its LSTMs takes seven seconds on two cores", printed=keys)
+    return Variation(name, label, fields, absent="a round of its LSTMs takes seven seconds on two cores", printed=keys)
 
 
 SHAKESPEARE = (
     _text("shakespeare_noniid", "Shakespeare", "shakespeare_leaf", "leaf_niid;K=100"),
     _text("shakespeare_iid", "Shakespeare, iid", "shakespeare_leaf:iid=true", "leaf_iid;K=100"),
 )
-STACKOVERFLOW = Setting(
+STACKOVERFLOW = Variation(
     "stackoverflow",
     "Stack Overflow",
     Fields(

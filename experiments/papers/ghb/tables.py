@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..items import Claim, Item, Override, Setting
+from ..items import Claim, Item, Override, Variation
 from ..measures import Overhead, RoundsTo, Speedup
 from ..trajectories import Fields
 from ..wima.tables import LANDMARKS as WIMA_LANDMARKS
@@ -131,14 +131,14 @@ TABLE11 = Item(
 # At trend scale this is the accuracy of a network that is trained centrally.
 CENTRALISED = 95.0
 FEDAVG = Fields(algorithm="fedavg")
-OVERHEAD = Setting("overhead", "communication", printed=(("metric", "comm_overhead_factor"),), measure=Overhead())
+OVERHEAD = Variation("overhead", "communication", printed=(("metric", "comm_overhead_factor"),), measure=Overhead())
 TARGETS_ASSUMED = (
     *ASSUMED,
     "A target is reached in the first evaluated round at or above it, without smoothing; there is one in five rounds.",
 )
 
 
-def _target_variants(targets: dict[int, float]) -> tuple[Setting, ...]:
+def _target_variants(targets: dict[int, float]) -> tuple[Variation, ...]:
     """Returns rounds to every target, FedAvg's rounds over them, and the communication.
 
     Args:
@@ -150,12 +150,12 @@ def _target_variants(targets: dict[int, float]) -> tuple[Setting, ...]:
         rounds, speed = (("metric", metric),), (("metric", f"{metric}_speedup"),)
         rounds_to = RoundsTo(percent=percent, trend=trend)
         speedup = Speedup(reference=FEDAVG, percent=percent, trend=trend)
-        variants.append(Setting(f"rounds{share}", f"rounds to {share} %", printed=rounds, measure=rounds_to))
-        variants.append(Setting(f"speedup{share}", f"speed-up to {share} %", printed=speed, measure=speedup))
+        variants.append(Variation(f"rounds{share}", f"rounds to {share} %", printed=rounds, measure=rounds_to))
+        variants.append(Variation(f"speedup{share}", f"speed-up to {share} %", printed=speed, measure=speedup))
     return (*variants, OVERHEAD)
 
 
-def _target_columns(silo: Setting, device: Setting, dataset: str) -> tuple[Setting, ...]:
+def _target_columns(silo: Variation, device: Variation, dataset: str) -> tuple[Variation, ...]:
     """Returns the columns: cross-silo, cross-device, and that of the communication, which depends on the method alone.
 
     Args:
@@ -171,7 +171,7 @@ def _target_columns(silo: Setting, device: Setting, dataset: str) -> tuple[Setti
     )
 
 
-def _faster(rows: tuple[Setting, ...], share: int, columns: tuple[Setting, ...]) -> tuple[Claim, ...]:
+def _faster(rows: tuple[Variation, ...], share: int, columns: tuple[Variation, ...]) -> tuple[Claim, ...]:
     """Returns the claims that FedHBM needs fewer rounds than any other method.
 
     Args:
@@ -228,7 +228,7 @@ TABLE9 = Item(
 
 # Table 5: large-scale data.
 NETWORK = ("model", "MobileNetV2-GN*")
-LANDMARKS = Setting(
+LANDMARKS = Variation(
     "landmarks",
     "Landmarks-User-160k",
     WIMA_LANDMARKS.paper,
@@ -245,10 +245,10 @@ LANDMARKS = Setting(
 COHORTS = {10: ("0.1", 3), 50: ("0.5", 10), 100: ("1", 20)}
 
 
-def _inaturalist(clients: int) -> Setting:
+def _inaturalist(clients: int) -> Variation:
     """Returns the column of iNaturalist with a number of clients per round."""
     share, trend_clients = COHORTS[clients]
-    return Setting(
+    return Variation(
         f"inaturalist_m{clients}",
         f"iNaturalist, m = {clients}",
         WIMA_LANDMARKS.paper | {"dataset": "inaturalist", "clients_per_round": clients},
@@ -277,10 +277,10 @@ TABLE5 = Item(
         *INATURALIST,
         dataclasses.replace(LANDMARKS, name="overhead", label="communication", printed=(NETWORK,)),
     ),
-    variants=(Setting("accuracy", printed=(ACCURACY,)), OVERHEAD),
+    variants=(Variation("accuracy", printed=(ACCURACY,)), OVERHEAD),
     overrides=(
         Override(
-            Setting("mime_rate1", paper=MOMENTUM[0], trend=Fields(), trend_replaces=True, grid=MOMENTUM),
+            Variation("mime_rate1", paper=MOMENTUM[0], trend=Fields(), trend_replaces=True, grid=MOMENTUM),
             rows=("mime_momentum",),
         ),
     ),
@@ -307,7 +307,7 @@ TABLE5 = Item(
 # Table 6: one client that holds all and keeps its momentum from epoch to epoch; a round is an epoch.
 WITH_MOMENTUM, WITHOUT_MOMENTUM = Fields(algorithm="local_momentum:momentum=0.9"), Fields(algorithm="fedavg")
 ONE_CLIENT = Fields(num_clients=1, clients_per_round=1, partition="iid", lr_schedule="cosine")
-CENTRAL_BASE = Setting(
+CENTRAL_BASE = Variation(
     "centralised",
     paper=ONE_CLIENT | {"final_evals": 1, "num_rounds": 150},
     trend=Fields(final_evals=1, num_rounds=30, eval_every=1),
@@ -323,19 +323,19 @@ CENTRAL_FASHION = WITH_MOMENTUM | {
 CENTRAL = (("partition", "centralized"), ("variant", "centralized"), ACCURACY)
 
 
-def _images(classes: int, network: Fields, model: str, rate: float, trend: Fields | None, why: str = "") -> Setting:
+def _images(classes: int, network: Fields, model: str, rate: float, trend: Fields | None, why: str = "") -> Variation:
     """Returns the column of a CIFAR set; `why` says why nothing stands in for it."""
     fields = network | WITH_MOMENTUM | {"dataset": DATA[classes], "client_lr": rate}
     keys = (("dataset", f"CIFAR-{classes}"), ("model", model), *CENTRAL)
     name = f"cifar{classes}_{network['model']}"
-    return Setting(name, f"CIFAR-{classes}, {model}", fields, trend, absent=why, printed=keys)
+    return Variation(name, f"CIFAR-{classes}, {model}", fields, trend, absent=why, printed=keys)
 
 
-def _text(like: Setting, dataset: str, model: str, fields: Fields) -> Setting:
+def _text(like: Variation, dataset: str, model: str, fields: Fields) -> Variation:
     """Returns the column of a text data set, with the network and batches of its federated runs."""
     shared = {name: like.paper[name] for name in ("dataset", "model", "batch_size")}
     keys = (("dataset", dataset), ("model", model), *CENTRAL)
-    return Setting(like.name, like.label, WITHOUT_MOMENTUM | shared | fields, absent=like.absent, printed=keys)
+    return Variation(like.name, like.label, WITHOUT_MOMENTUM | shared | fields, absent=like.absent, printed=keys)
 
 
 LENET_10 = _images(10, LENET, "LeNet-5", 0.01, CENTRAL_DIGITS | {"model": "digits_mlp", "augment": "none"})
@@ -344,7 +344,7 @@ TABLE6 = Item(
     name="ghb/table6",
     title="Centralised training: accuracy at the end",
     base=CENTRAL_BASE,
-    rows=(Setting("sgd", "SGD", printed=(("algorithm", "SGD"),)),),
+    rows=(Variation("sgd", "SGD", printed=(("algorithm", "SGD"),)),),
     columns=(
         LENET_10,
         _images(10, RESNET, "ResNet-20-GN", 0.1, CENTRAL_DIGITS | {"model": "cnn", "augment": "none"}),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..items import Claim, Item, Setting
+from ..items import Claim, Item, Variation
 from ..trajectories import Fields
 from .settings import (
     EARLIER,
@@ -23,8 +23,8 @@ FIGURE5 = Item(
     title="Accuracy over rounds with and without IMA, two shards per client, without decay of the rate",
     base=PLAIN,
     rows=(FEDAVG,),
-    columns=(Setting("shards", "two shards per client"),),
-    variants=(Setting("base", "model"), averaging("ima", "IMA")),
+    columns=(Variation("shards", "two shards per client"),),
+    variants=(Variation("base", "model"), averaging("ima", "IMA")),
     draw="curves",
     seeds=SEEDS,
     trend_seeds=TREND_SEEDS,
@@ -38,7 +38,7 @@ FIGURE5 = Item(
 METHOD_NOT_STATED = "Which methods the figure shows is not stated: FedAvg."
 
 
-def _sweep(name: str, title: str, axis: str, columns: tuple[Setting, ...], assumed: str, **more: Any) -> Item:
+def _sweep(name: str, title: str, axis: str, columns: tuple[Variation, ...], assumed: str, **more: Any) -> Item:
     """Returns a sweep of FedAvg on CIFAR-10 with Dirichlet shares.
 
     Args:
@@ -66,7 +66,7 @@ def _sweep(name: str, title: str, axis: str, columns: tuple[Setting, ...], assum
 
 # The two lines of every panel of Figure 6.
 COMPARED: dict[str, Any] = {
-    "variants": (Setting("base", "without IMA"), averaging("ima", "with IMA")),
+    "variants": (Variation("base", "without IMA"), averaging("ima", "with IMA")),
     "claims": (
         Claim(
             "IMA is more accurate than the method without it, wherever the parameter is.",
@@ -81,11 +81,11 @@ ALPHAS = (0.05, 0.1, 0.3, 0.5, 1.0)
 TREND_ALPHAS = {0.05: 0.08}
 
 
-def _at_alpha(alpha: float) -> Setting:
+def _at_alpha(alpha: float) -> Variation:
     """Returns the column of a Dirichlet parameter."""
     trend = Fields(partition=f"yurochkin:alpha={TREND_ALPHAS.get(alpha, alpha)}{FEW}")
     paper = Fields(partition=f"yurochkin:alpha={alpha}")
-    return Setting(f"alpha{alpha:g}", f"alpha = {alpha:g}", paper, trend, x=alpha)
+    return Variation(f"alpha{alpha:g}", f"alpha = {alpha:g}", paper, trend, x=alpha)
 
 
 FIGURE6A = _sweep(
@@ -104,11 +104,11 @@ SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
 CLIENTS, TREND_CLIENTS = 100, 40
 
 
-def _at_share(share: float) -> Setting:
+def _at_share(share: float) -> Variation:
     """Returns the column of a share of clients per round."""
     paper = Fields(clients_per_round=round(share * CLIENTS))
     trend = Fields(clients_per_round=round(share * TREND_CLIENTS))
-    return Setting(f"share{round(100 * share)}", f"{share:.0%}", paper, trend, x=share)
+    return Variation(f"share{round(100 * share)}", f"{share:.0%}", paper, trend, x=share)
 
 
 FIGURE6B = _sweep(
@@ -127,7 +127,7 @@ FIGURE6C = _sweep(
     "ima/figure6c",
     "FedAvg with and without IMA, by local epochs",
     "local epochs",
-    tuple(Setting(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
+    tuple(Variation(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
     "Local epochs go from 3 to 17; every second number is taken.",
     standin=f"{STANDIN}.",
     cost="eight runs of CIFAR-10, CNN, 400 rounds of 3 to 17 local epochs, and a fork of each",

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from ..items import Analysis, Setting
+from ..items import Analysis, Variation
 from ..trajectories import Fields
 from .settings import (
     BASE,
@@ -28,9 +28,9 @@ from .settings import (
 
 # Every one of 10 clients in every round.
 ALL_OF_TEN = Fields(num_clients=10, clients_per_round=10)
-CROSS_SILO = Setting("cross_silo", paper=PLAIN.paper | ALL_OF_TEN, trend=(PLAIN.trend or Fields()) | ALL_OF_TEN)
+CROSS_SILO = Variation("cross_silo", paper=PLAIN.paper | ALL_OF_TEN, trend=(PLAIN.trend or Fields()) | ALL_OF_TEN)
 # Figure 8 has half as many rounds.
-CROSS_SILO_HALF = Setting(
+CROSS_SILO_HALF = Variation(
     "cross_silo_half",
     paper=CROSS_SILO.paper | {"num_rounds": 200},
     trend=(CROSS_SILO.trend or Fields()) | {"num_rounds": 60},
@@ -46,7 +46,7 @@ PLANE_STANDIN = f"{STANDIN}; {POINTS}"
 EVALUATED = "441 evaluations of 10,000 images"
 
 
-def _through_clients(panel: str, base: Setting, stage: str, federation: str, standin: str, cost: str) -> Analysis:
+def _through_clients(panel: str, base: Variation, stage: str, federation: str, standin: str, cost: str) -> Analysis:
     """Returns the plane through three clients' models of one round.
 
     Args:
@@ -76,7 +76,7 @@ def _through_clients(panel: str, base: Setting, stage: str, federation: str, sta
     )
 
 
-def _through_checkpoints(panel: str, title: str, base: Setting, **more: Any) -> Analysis:
+def _through_checkpoints(panel: str, title: str, base: Variation, **more: Any) -> Analysis:
     """Returns the plane through three global models of one run.
 
     Args:
@@ -126,7 +126,7 @@ FIGURE1D = _through_checkpoints(
     "Loss and error on the plane through the global models of the last three rounds",
     PLAIN,
     # Forked, so that the run that other figures need keeps checkpoints of few rounds.
-    runs=(Setting("fedavg", "FedAvg", fork=0.7),),
+    runs=(Variation("fedavg", "FedAvg", fork=0.7),),
     ends=(2, 1),
     cost=f"a fork of the last third of Figure 1's run; {EVALUATED}",
 )
@@ -150,7 +150,7 @@ RESIDUAL = DIGITS | {"model": "resnet20"}
 RESIDUAL_STANDIN = f"Digits, ResNet-20 with GroupNorm, 4 of 40 clients, 120 rounds; {POINTS}"
 
 
-def _of_column(column: Setting, standin: Fields | None = None) -> Setting:
+def _of_column(column: Variation, standin: Fields | None = None) -> Variation:
     """Returns a base of Figure 10: a column of Table I without decay of the rate, 400 rounds.
 
     Args:
@@ -159,7 +159,7 @@ def _of_column(column: Setting, standin: Fields | None = None) -> Setting:
     """
     constant = {"lr_decay": 0.0}
     trend = BASE.fields("trend") | (standin or column.trend or Fields()) | constant
-    return Setting(column.name, paper=BASE.paper | column.paper | constant | {"num_rounds": 400}, trend=trend)
+    return Variation(column.name, paper=BASE.paper | column.paper | constant | {"num_rounds": 400}, trend=trend)
 
 
 # Panel -> (what is trained, data and clients in words, what stands in).
@@ -204,8 +204,8 @@ def _factors(number: int, title: str, *panels: str) -> Analysis:
         kind="factors",
         base=CROSS_SILO,
         runs=(
-            Setting("decay0", "without decay", Fields(algorithm="fedavg")),
-            Setting("decay1", "decay 0.01", Fields(algorithm="fedavg", lr_decay=0.01)),
+            Variation("decay0", "without decay", Fields(algorithm="fedavg")),
+            Variation("decay1", "decay 0.01", Fields(algorithm="fedavg", lr_decay=0.01)),
         ),
         at=tuple(number / 20 for number in range(1, 21)),
         options=Fields(replicas=2, count=2000),

@@ -2,14 +2,14 @@
 
 import dataclasses
 
-from ..items import Override, Setting
+from ..items import Override, Variation
 from ..trajectories import Fields
 from ..wima.settings import FASHION
 
 # Mean of the last 10 rounds; the paper does not state its seeds, the released code has this one.
 SEEDS = (2023,)
 TREND_SEEDS = (0, 1, 2)
-BASE = Setting(
+BASE = Variation(
     "ima",
     paper=Fields(
         num_clients=100,
@@ -43,7 +43,7 @@ SHARDS, DIRICHLET = "shards:per_client=2", "yurochkin:alpha=0.1"
 MANY = "eight methods with and without IMA on a further data set take more than five minutes on two cores"
 
 
-def column(name, label, fields: Fields, printed: tuple[str, str, str], trend: Fields | None = None) -> Setting:
+def column(name, label, fields: Fields, printed: tuple[str, str, str], trend: Fields | None = None) -> Variation:
     """Returns a column of Table I.
 
     Args:
@@ -55,7 +55,7 @@ def column(name, label, fields: Fields, printed: tuple[str, str, str], trend: Fi
     """
     dataset, partition, model = printed
     keys = (("dataset", dataset), ("partition", partition), ("model", model))
-    return Setting(
+    return Variation(
         name, label, fields, trend, trend_replaces=True, absent="" if trend is not None else MANY, printed=keys
     )
 
@@ -131,9 +131,9 @@ def grid_of(name: str, values: tuple[str, ...], more: str = "") -> tuple[Fields,
     return tuple(Fields(algorithm=f"{name}={value}{more}") for value in values)
 
 
-def method(name: str, label: str, grid: tuple[Fields, ...]) -> Setting:
+def method(name: str, label: str, grid: tuple[Fields, ...]) -> Variation:
     """Returns the row of a method; one alternative: nothing was searched."""
-    return Setting(name, label, grid[0], grid=grid if len(grid) > 1 else (), printed=(("algorithm", label),))
+    return Variation(name, label, grid[0], grid=grid if len(grid) > 1 else (), printed=(("algorithm", label),))
 
 
 def alone(text: str) -> tuple[Fields, ...]:
@@ -155,9 +155,11 @@ METHODS = (
 ADAPTIVE = ("fedadam", "fedyogi")
 # Hyper-parameters that depend on the network or on the skew.
 SPECIAL = (
-    Override(Setting("asam_deep", paper=Fields(algorithm="fedasam:rho=0.2,eta=0.05")), rows=("fedasam",), columns=DEEP),
     Override(
-        Setting("anchors_of_domains", grid=grid_of("fedfa:lam", ANCHORS, ",beta=0.9")),
+        Variation("asam_deep", paper=Fields(algorithm="fedasam:rho=0.2,eta=0.05")), rows=("fedasam",), columns=DEEP
+    ),
+    Override(
+        Variation("anchors_of_domains", grid=grid_of("fedfa:lam", ANCHORS, ",beta=0.9")),
         rows=("fedfa",),
         columns=OF_DOMAINS,
     ),
@@ -178,7 +180,7 @@ def averaging(
     earlier: float = EARLIER,
     more: str = "",
     **about,
-) -> Setting:
+) -> Variation:
     """Returns a variant that averages.
 
     Args:
@@ -188,13 +190,13 @@ def averaging(
       start: share of the rounds from which it averages.
       earlier: share of the rounds before that in which the window is filled.
       more: further parameters of the wrapper, with a comma before them.
-      **about: of the Setting.
+      **about: of the Variation.
     """
     wrap = Fields(wrap=[f"ima:window={window},start={start}{more}"])
-    return Setting(name, label, wrap, fork=round(start - earlier, 6), **about)
+    return Variation(name, label, wrap, fork=round(start - earlier, 6), **about)
 
 
-def before_adaptive_servers(variants: tuple[Setting, ...]) -> tuple[Override, ...]:
+def before_adaptive_servers(variants: tuple[Variation, ...]) -> tuple[Override, ...]:
     """Returns what makes FedAdam and FedYogi average before the server's optimiser.
 
     Args:
@@ -222,14 +224,14 @@ ASSUMED = (
 )
 STANDIN = "Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds"
 
-FEDAVG = Setting("fedavg", "FedAvg", Fields(algorithm="fedavg"))
+FEDAVG = Variation("fedavg", "FedAvg", Fields(algorithm="fedavg"))
 # The plain runs of Figures 1, 5 and 9: two shards per client, no decay of the rate.
-PLAIN = Setting(
+PLAIN = Variation(
     "plain",
     paper=BASE.paper | CNN_SHARDS.paper | {"lr_decay": 0.0},
     trend=DIGITS | {"partition": SHARDS, "lr_decay": 0.0},
 )
 # The sweeps of Figures 6 and 7: CIFAR-10 with Dirichlet shares and the CNN, as in Tables II and III.
-SWEPT = Setting(
+SWEPT = Variation(
     "swept", paper=BASE.paper | CNN_DIRICHLET.paper, trend=(BASE.trend or Fields()) | (CNN_DIRICHLET.trend or Fields())
 )

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..items import Claim, Item, Override, Setting
+from ..items import Claim, Item, Override, Variation
 from ..measures import RoundsTo, Speedup
 from ..trajectories import Fields
 from .settings import (
@@ -24,14 +24,14 @@ ACCURACY = ("metric", "mean_test_accuracy_last10_pct")
 
 # Table I
 WITH_AND_WITHOUT = (
-    Setting("base", printed=(("variant", "base"), ACCURACY)),
+    Variation("base", printed=(("variant", "base"), ACCURACY)),
     averaging("ima", "+ IMA", printed=(("variant", "+ima_P5"), ACCURACY)),
     # Read off the base run: an average that the clients never see.
-    Setting("wima", "WIMA read-out", read="wima:window=50", trend_read="wima:window=20", ours=True),
+    Variation("wima", "WIMA read-out", read="wima:window=50", trend_read="wima:window=20", ours=True),
 )
 ON_FASHION = ("fedavg", "fedadam")
 FEWER_METHODS = Override(
-    Setting("fewer", absent="on Fashion-MNIST only FedAvg and FedAdam fit into five minutes on two cores"),
+    Variation("fewer", absent="on Fashion-MNIST only FedAvg and FedAdam fit into five minutes on two cores"),
     rows=tuple(row.name for row in METHODS if row.name not in ON_FASHION),
     columns=(FMNIST_SHARDS.name,),
 )
@@ -83,7 +83,7 @@ def _start_variants():
             name = f"start{start}_{short}"
             yield averaging(name, f"from {start}, {short}", start=share, printed=keys, measure=measure)
         keys = (("variant", "base"), ("metric", metric))
-        yield Setting(f"base_{short}", f"without IMA, {short}", printed=keys, measure=measure)
+        yield Variation(f"base_{short}", f"without IMA, {short}", printed=keys, measure=measure)
 
 
 START_VARIANTS = tuple(_start_variants())
@@ -139,7 +139,7 @@ SCHEDULE_VARIANTS = tuple(
 )
 # It is FedAvg within noise, and time is short.
 WITHOUT_GMA = Override(
-    Setting("fewer", absent="FedGMA, as run here, is FedAvg, and seven methods fill five minutes"), ("fedgma",)
+    Variation("fewer", absent="FedGMA, as run here, is FedAvg, and seven methods fill five minutes"), ("fedgma",)
 )
 
 TABLE3 = Item(

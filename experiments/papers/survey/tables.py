@@ -1,6 +1,6 @@
 """Every method on the digits and on Fashion-MNIST, with a window beside each."""
 
-from ..items import Claim, Item, Setting
+from ..items import Claim, Item, Variation
 from ..trajectories import Fields
 from ..wima.settings import BASE, DIGITS, FASHION
 
@@ -35,7 +35,7 @@ _METHODS: dict[str, tuple[str, Fields]] = {
     "ima": ("FedAvg + IMA", Fields(algorithm="fedavg", wrap=["ima"])),
     "swa": ("FedAvg + SWA", Fields(algorithm="fedavg", wrap=["swa"])),
 }
-METHODS = tuple(Setting(name, label, fields) for name, (label, fields) in _METHODS.items())
+METHODS = tuple(Variation(name, label, fields) for name, (label, fields) in _METHODS.items())
 WINDOW = "wima:window=20"
 # Name -> (label, partition).
 PARTITIONS = {
@@ -46,23 +46,23 @@ PARTITIONS = {
 COHORTS = {10: "10 %", 3: "3 %"}
 
 
-def _column(partition: str, clients: int) -> Setting:
+def _column(partition: str, clients: int) -> Variation:
     """Returns the column of a partition of the digits and a number of clients per round."""
     label, text = PARTITIONS[partition]
     fields = DIGITS | Fields(partition=text, clients_per_round=clients)
-    return Setting(f"{partition}_m{clients}", f"{label}, {COHORTS[clients]}", fields)
+    return Variation(f"{partition}_m{clients}", f"{label}, {COHORTS[clients]}", fields)
 
 
 TABLE1 = Item(
     name="survey/table1",
     title="All methods x heterogeneity x participation on the digits, and one class per client of Fashion-MNIST",
-    base=Setting("survey", paper=BASE.fields("trend")),
+    base=Variation("survey", paper=BASE.fields("trend")),
     rows=METHODS,
     columns=(
         *(_column(partition, clients) for partition in PARTITIONS for clients in COHORTS),
-        Setting("fashion_alpha0", "Fashion-MNIST, alpha = 0, 10 %", FASHION | {"partition": "dirichlet:alpha=0"}),
+        Variation("fashion_alpha0", "Fashion-MNIST, alpha = 0, 10 %", FASHION | {"partition": "dirichlet:alpha=0"}),
     ),
-    variants=(Setting("base", "model"), Setting("wima", "WIMA", read=WINDOW)),
+    variants=(Variation("base", "model"), Variation("wima", "WIMA", read=WINDOW)),
     trend_seeds=(0, 1, 2),
     paired=True,
     claims=(

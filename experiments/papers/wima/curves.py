@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from ..items import AT_LEAST, Claim, Item, Setting
+from ..items import AT_LEAST, Claim, Item, Variation
 from ..trajectories import Fields
 from .settings import BASE, CIFAR10_0, CIFAR10_005, CIFAR100_0, METHODS, TREND_WINDOW, WINDOW
 
-WITH_AND_WITHOUT = (Setting("base", "model"), Setting("wima", "WIMA", read=WINDOW, trend_read=TREND_WINDOW))
+WITH_AND_WITHOUT = (Variation("base", "model"), Variation("wima", "WIMA", read=WINDOW, trend_read=TREND_WINDOW))
 ON_FASHION = "Fashion-MNIST, two layers of 200, 100 rounds, W = 20."
 
 # Figure 1
@@ -28,11 +28,11 @@ FIGURE1 = Item(
 STARTS = (0.25, 0.5, 0.75)
 
 
-def _swa(start: float, cycle: int) -> Setting:
+def _swa(start: float, cycle: int) -> Variation:
     """Returns the variant with SWA from a share of the rounds on."""
     wrap = Fields(wrap=[f"swa:start={start},cycle={cycle}"])
     name, label = f"swa{round(100 * start)}_c{cycle}", f"SWA from {start:.0%}, c = {cycle}"
-    return Setting(name, label, wrap, fork=start, lead_rounds=1)
+    return Variation(name, label, wrap, fork=start, lead_rounds=1)
 
 
 FIGURE2 = Item(
@@ -52,7 +52,7 @@ FIGURE2 = Item(
 CLIENTS = (10, 15, 20, 50)
 
 
-def _column(alpha: Setting, clients: int) -> Setting:
+def _column(alpha: Variation, clients: int) -> Variation:
     """Returns a column of CIFAR-10 with another number of clients per round."""
     more = Fields(clients_per_round=clients)
     return dataclasses.replace(
@@ -70,7 +70,7 @@ FIGURE3 = Item(
     name="wima/figure3",
     title="FedAvg with more clients a round against WIMA with fewer",
     base=BASE,
-    rows=(Setting("fedavg", "FedAvg", Fields(algorithm="fedavg", batch_size=20), Fields()),),
+    rows=(Variation("fedavg", "FedAvg", Fields(algorithm="fedavg", batch_size=20), Fields()),),
     columns=tuple(_column(alpha, clients) for alpha in (CIFAR10_0, CIFAR10_005) for clients in CLIENTS),
     variants=WITH_AND_WITHOUT,
     draw="sweep",

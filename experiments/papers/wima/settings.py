@@ -1,10 +1,10 @@
 """What the WIMA paper's tables and figures share: data, networks, methods and their grids."""
 
-from ..items import Setting
+from ..items import Variation
 from ..trajectories import Fields
 
 # FedAvg on the server, no local momentum, one local epoch, mean of the last 100 rounds; 3 seeds.
-BASE = Setting(
+BASE = Variation(
     "wima",
     paper=Fields(local_epochs=1, eval_every=100, final_evals=100),
     trend=Fields(eval_every=10, final_evals=30),
@@ -44,7 +44,7 @@ FASHION = Fields(
 )
 
 
-def cifar(name: str, data: str, alpha: str, trend: Fields | None, absent: str = "") -> Setting:
+def cifar(name: str, data: str, alpha: str, trend: Fields | None, absent: str = "") -> Variation:
     """Returns the column of a CIFAR set dealt by Dirichlet shares.
 
     Args:
@@ -62,7 +62,7 @@ def cifar(name: str, data: str, alpha: str, trend: Fields | None, absent: str = 
     )
     stand = None if trend is None else trend | {"partition": f"dirichlet:alpha={alpha}"}
     label = f"CIFAR-{data}, alpha = {alpha}"
-    return Setting(name, label, CIFAR | where, stand, trend_replaces=True, absent=absent, printed=printed)
+    return Variation(name, label, CIFAR | where, stand, trend_replaces=True, absent=absent, printed=printed)
 
 
 SUBSET = "of CIFAR-100 there is a subset of 60 images per class here, which is too small to be dealt to 100 clients"
@@ -72,7 +72,7 @@ CIFAR10_0 = cifar("cifar10_alpha0", "10", "0", FEW)
 CIFAR10_005 = cifar("cifar10_alpha005", "10", "0.05", FEW)
 CIFAR100_0 = cifar("cifar100_alpha0", "100", "0", FASHION)
 CIFAR100_05 = cifar("cifar100_alpha05", "100", "0.5", FASHION)
-PAM = Setting(
+PAM = Variation(
     "cifar100_pam",
     "CIFAR-100, Pachinko",
     CIFAR
@@ -88,7 +88,7 @@ PAM = Setting(
     absent=SUBSET,
     printed=(("dataset", "CIFAR-100"), ("partition", "pam;K=500"), ("model", "ResNet-20-GN")),
 )
-FEMNIST = Setting(
+FEMNIST = Variation(
     "femnist",
     "FEMNIST",
     Fields(
@@ -115,7 +115,7 @@ FEMNIST = Setting(
     trend_replaces=True,
     printed=(("dataset", "FEMNIST-62"), ("partition", "natural_writers;K=3400"), ("model", "EMNIST-CNN-dropout")),
 )
-SHAKESPEARE = Setting(
+SHAKESPEARE = Variation(
     "shakespeare",
     "Shakespeare",
     Fields(
@@ -137,7 +137,7 @@ SHAKESPEARE = Setting(
 )
 
 
-def method(name: str, label: str, grid: tuple[str, ...], trend: Fields | None = None) -> Setting:
+def method(name: str, label: str, grid: tuple[str, ...], trend: Fields | None = None) -> Variation:
     """Returns the row of a method.
 
     Args:
@@ -147,7 +147,9 @@ def method(name: str, label: str, grid: tuple[str, ...], trend: Fields | None = 
       trend: fields at trend scale; None: the grid's first algorithm.
     """
     texts = tuple(Fields(algorithm=text) for text in grid)
-    return Setting(name, label, texts[0], trend, grid=texts if len(texts) > 1 else (), printed=(("algorithm", label),))
+    return Variation(
+        name, label, texts[0], trend, grid=texts if len(texts) > 1 else (), printed=(("algorithm", label),)
+    )
 
 
 def _server_rates(text: str) -> tuple[str, ...]:

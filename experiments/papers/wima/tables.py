@@ -1,6 +1,6 @@
 """WIMA, Tables 2 to 5: eleven methods read through a window, Landmarks, window sizes, parts of the window."""
 
-from ..items import Claim, Item, Setting
+from ..items import Claim, Item, Variation
 from ..measures import Gain
 from ..trajectories import Fields
 from .settings import (
@@ -33,9 +33,9 @@ TABLE2 = Item(
     rows=METHODS,
     columns=(CIFAR10_0, CIFAR10_005, CIFAR100_0, CIFAR100_05, PAM, FEMNIST, SHAKESPEARE),
     variants=(
-        Setting("base", "base", printed=(("variant", "base"), ACCURACY)),
-        Setting("wima", "+ WIMA", printed=(WITH_WINDOW, ACCURACY), read=WINDOW, trend_read=TREND_WINDOW),
-        Setting(
+        Variation("base", "base", printed=(("variant", "base"), ACCURACY)),
+        Variation("wima", "+ WIMA", printed=(WITH_WINDOW, ACCURACY), read=WINDOW, trend_read=TREND_WINDOW),
+        Variation(
             "gain",
             "gain",
             printed=(WITH_WINDOW, ("metric", "printed_gain_pp")),
@@ -73,7 +73,7 @@ TABLE2 = Item(
 )
 
 # Table 3
-LANDMARKS = Setting(
+LANDMARKS = Variation(
     "landmarks",
     "Landmarks-User-160k",
     Fields(
@@ -104,8 +104,8 @@ TABLE3 = Item(
     rows=tuple(row for row in METHODS if row.name in ("fedavg", "scaffold")),
     columns=(LANDMARKS,),
     variants=(
-        Setting("base", printed=(("variant", "base"), ACCURACY)),
-        Setting(
+        Variation("base", printed=(("variant", "base"), ACCURACY)),
+        Variation(
             "wima",
             "+ WIMA",
             printed=(("variant", "+wima_W370"), ACCURACY),
@@ -134,7 +134,7 @@ TABLE4 = Item(
     rows=METHODS[:1],
     columns=(CIFAR10_0, CIFAR100_0),
     variants=tuple(
-        Setting(
+        Variation(
             f"w{size}",
             f"W = {size}",
             printed=(("variant", f"+wima_W{size}"), ACCURACY),
@@ -156,10 +156,10 @@ TABLE4 = Item(
 
 
 # Table 5
-def _part(part: str, printed: str) -> Setting:
+def _part(part: str, printed: str) -> Variation:
     """Returns the variant that averages a part of the parameters."""
     choice = "" if part == "all" else f",part={part}"
-    return Setting(
+    return Variation(
         part,
         part,
         printed=(("variant", f"+wima_W100_{printed}_B20"), ACCURACY),
@@ -173,7 +173,7 @@ TABLE5 = Item(
     title="FedAvg with the window's classifier, its features, or both",
     base=BASE,
     rows=(
-        Setting(
+        Variation(
             "fedavg", "FedAvg", Fields(algorithm="fedavg", batch_size=20), Fields(), printed=(("algorithm", "FedAvg"),)
         ),
     ),

@@ -1,6 +1,6 @@
 """WSM, Figures 2.2, A.1 and A.2 (forgetting) and 3.1 (label histograms)."""
 
-from ..items import Analysis, Setting
+from ..items import Analysis, Variation
 from ..trajectories import Fields
 from .settings import BASE, CIFAR10, STANDIN, at_alpha
 
@@ -19,8 +19,8 @@ def _forgetting(number: str, round: int, rounds: int = 4000) -> Analysis:
         name=f"wsm/figure{number}",
         title=f"What ten clients forget of each other's data in one local training after round {round:,}",
         kind="forgetting",
-        base=Setting("trained", paper=BASE.paper | CIFAR10.paper | short, trend=trend),
-        runs=(Setting("base", "cross-entropy"), Setting("wsm", "WSM", Fields(loss="wsm"))),
+        base=Variation("trained", paper=BASE.paper | CIFAR10.paper | short, trend=trend),
+        runs=(Variation("base", "cross-entropy"), Variation("wsm", "WSM", Fields(loss="wsm"))),
         at=(round / rounds,),
         assumed=("Ten clients of the next round, on what they hold out, 50 images each.", "The rate is 0.1."),
         standin=f"{STANDIN}.",
@@ -38,7 +38,7 @@ LABELS = Analysis(
     name="wsm/figure3_1",
     title="Classes that ten clients hold, by the Dirichlet parameter",
     kind="labels",
-    base=Setting("dealt", paper=BASE.paper | CIFAR10.paper, trend=CIFAR10.trend),
+    base=Variation("dealt", paper=BASE.paper | CIFAR10.paper, trend=CIFAR10.trend),
     runs=tuple(at_alpha(alpha) for alpha in (0.01, 0.1, 0.5, 100)),
     options=Fields(clients=10),
     assumed=("The partition is drawn from seed 0.",),

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..items import Claim, Item, Override, Setting
+from ..items import Claim, Item, Override, Variation
 from ..trajectories import Fields
 from .settings import (
     ASSUMED,
@@ -33,12 +33,12 @@ FIGURE3_2 = Item(
     name="wsm/figure3_2",
     title="Accuracy over rounds with and without WSM, each at its best learning rate",
     base=BASE,
-    rows=(Setting("fedavg", "FedAvg"),),
+    rows=(Variation("fedavg", "FedAvg"),),
     columns=(CIFAR10, CIFAR100, FEMNIST),
     variants=VARIANTS,
     overrides=tuple(
         Override(
-            Setting(f"best_{column}_{variant}", paper=Fields(client_lr=rate), trend=Fields(client_lr=trend)),
+            Variation(f"best_{column}_{variant}", paper=Fields(client_lr=rate), trend=Fields(client_lr=trend)),
             columns=(column,),
             variants=(variant,),
         )
@@ -55,7 +55,7 @@ FIGURE3_2 = Item(
 
 # Figure 3.3: CIFAR-10, one parameter along the axis.
 FEWER = "fewer values fit into five minutes on two cores"
-SWEPT = Setting(
+SWEPT = Variation(
     "swept",
     paper=BASE.paper | CIFAR10.paper,
     trend=(BASE.trend or Fields()) | (CIFAR10.trend or Fields()),
@@ -63,7 +63,7 @@ SWEPT = Setting(
 )
 
 
-def _sweep(panel: str, title: str, axis: str, columns: tuple[Setting, ...], assumed: tuple[str, ...] = ()) -> Item:
+def _sweep(panel: str, title: str, axis: str, columns: tuple[Variation, ...], assumed: tuple[str, ...] = ()) -> Item:
     """Returns a panel of Figure 3.3.
 
     Args:
@@ -77,7 +77,7 @@ def _sweep(panel: str, title: str, axis: str, columns: tuple[Setting, ...], assu
         name=f"wsm/figure3_3{panel}",
         title=f"FedAvg with and without WSM, by {title}, CIFAR-10",
         base=SWEPT,
-        rows=(Setting("fedavg", "FedAvg"),),
+        rows=(Variation("fedavg", "FedAvg"),),
         columns=columns,
         variants=VARIANTS,
         draw="sweep",
@@ -110,7 +110,7 @@ SWEEPS = (
         "the share of clients that take part",
         "share of clients per round",
         tuple(
-            Setting(
+            Variation(
                 f"share{round(100 * share)}",
                 f"{share:.0%}",
                 Fields(clients_per_round=round(share * CLIENTS)),
@@ -125,7 +125,7 @@ SWEEPS = (
         "c",
         "local epochs",
         "local epochs",
-        tuple(Setting(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
+        tuple(Variation(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
         (f"The numbers of local epochs are not stated: {', '.join(map(str, EPOCHS))}.",),
     ),
 )
@@ -141,7 +141,7 @@ def _over_rounds(number: int, rounds: int) -> Item:
         name=f"wsm/figure3_{number}",
         title=f"Accuracy over {rounds:,} rounds with GroupNorm and BatchNorm, with and without WSM",
         base=dataclasses.replace(BASE, paper=BASE.paper | {"num_rounds": rounds}),
-        rows=(Setting("fedavg", "FedAvg", Fields(client_lr=RATE)),),
+        rows=(Variation("fedavg", "FedAvg", Fields(client_lr=RATE)),),
         columns=NORM_COLUMNS,
         variants=VARIANTS,
         draw="curves",

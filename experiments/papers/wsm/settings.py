@@ -1,6 +1,6 @@
 """Settings shared by the tables and figures of the re-weighted softmax (WSM): data sets, networks, losses."""
 
-from ..items import Setting
+from ..items import Variation
 from ..measures import MeanLast
 from ..trajectories import Fields
 from ..wima.settings import FASHION as OF_WIMA
@@ -9,7 +9,7 @@ SEEDS = (0,)
 TREND_SEEDS = (0,)
 SKEW = "dirichlet:alpha=0.1,prior=symmetric"
 # Accuracies are printed as fractions; the mean of the last 100 rounds.
-BASE = Setting(
+BASE = Variation(
     "wsm",
     paper=Fields(
         partition=SKEW,
@@ -46,7 +46,7 @@ FEWER = "five of the nine rates fit into five minutes on two cores"
 TREND_RATES = ("0.7", "0.3", "0.1", "0.03", "0.01")
 
 
-def column(name: str, label: str, fields: Fields, printed: tuple[str, ...], trend: Fields | None) -> Setting:
+def column(name: str, label: str, fields: Fields, printed: tuple[str, ...], trend: Fields | None) -> Variation:
     """Returns the column of a data set.
 
     Args:
@@ -57,7 +57,7 @@ def column(name: str, label: str, fields: Fields, printed: tuple[str, ...], tren
       trend: what stands in for it; None: nothing does.
     """
     keys = tuple(zip(("dataset", "partition", "model"), printed, strict=True))
-    return Setting(name, label, fields, trend, absent="" if trend is not None else ONE, printed=keys)
+    return Variation(name, label, fields, trend, absent="" if trend is not None else ONE, printed=keys)
 
 
 PARTITION, MODEL = "dirichlet_sym:alpha=0.1;K=100", "ResNet-18-mixedBNGN"
@@ -80,16 +80,16 @@ FEMNIST = column(
     DIGITS,
 )
 VARIANTS = (
-    Setting("base", "cross-entropy", printed=(("variant", "base"),)),
-    Setting("wsm", "WSM", Fields(loss="wsm"), printed=(("variant", "+wsm"),)),
+    Variation("base", "cross-entropy", printed=(("variant", "base"),)),
+    Variation("wsm", "WSM", Fields(loss="wsm"), printed=(("variant", "+wsm"),)),
 )
 
 
-def at_rate(rate: str) -> Setting:
+def at_rate(rate: str) -> Variation:
     """Returns the row of a learning rate."""
     name = f"lr{rate}".replace(".", "")
     absent = "" if rate in TREND_RATES else FEWER
-    return Setting(
+    return Variation(
         name, f"lr {rate}", Fields(client_lr=float(rate)), absent=absent, printed=(("variant", f"lr={rate}"),)
     )
 
@@ -105,10 +105,10 @@ ASSUMED = (
 STANDIN = "Fashion-MNIST, two layers of 200 without normalisation, 10 of 100 clients, 60 rounds"
 
 
-def at_alpha(alpha: float) -> Setting:
+def at_alpha(alpha: float) -> Variation:
     """Returns the column of a Dirichlet parameter."""
     fields = Fields(partition=f"dirichlet:alpha={alpha:g},prior=symmetric")
-    return Setting(f"alpha{alpha:g}".replace(".", ""), f"alpha = {alpha:g}", fields)
+    return Variation(f"alpha{alpha:g}".replace(".", ""), f"alpha = {alpha:g}", fields)
 
 
 # Networks with GroupNorm or BatchNorm alone, of Table 3.3 and Figures 3.4 and 3.5. At trend scale: the rate of the
@@ -120,13 +120,13 @@ NORM_STANDIN = (
 )
 
 
-def of_norm(norm: str, label: str) -> Setting:
+def of_norm(norm: str, label: str) -> Variation:
     """Returns the column of a norm, 'gn' or 'bn'."""
     keys = (("dataset", "CIFAR-10"), ("partition", PARTITION), ("model", f"ResNet-18-{norm.upper()}"))
     fields = CIFAR10_FIELDS | {"model": f"resnet18:variant=wsm,norm={norm}"}
     model = f"resnet18:variant=plain,norm={norm},width={NORM_WIDTH}"
     narrow = Fields(model=model, num_rounds=NORM_ROUNDS, augment="none")
-    return Setting(norm, label, fields, DIGITS | narrow, printed=keys)
+    return Variation(norm, label, fields, DIGITS | narrow, printed=keys)
 
 
 NORM_COLUMNS = (of_norm("gn", "GroupNorm"), of_norm("bn", "BatchNorm"))

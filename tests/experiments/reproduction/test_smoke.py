@@ -21,7 +21,7 @@ def covering(one):
     chosen, seen = [], set()
     for cell in one.cells("smoke"):
         entries = (cell.row, cell.column, cell.variant)
-        met = {("override", override.setting.name) for override in one.overrides if override.applies_to(*entries)}
+        met = {("override", override.variation.name) for override in one.overrides if override.applies_to(*entries)}
         shown = met | set(zip(("row", "column", "variant"), cell.position, strict=True))
         if not shown <= seen:
             chosen.append(cell)

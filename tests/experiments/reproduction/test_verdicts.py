@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from experiments.papers.catalogue import item
-from experiments.papers.items import Claim, Setting
+from experiments.papers.items import Claim, Variation
 from experiments.papers.measures import MeanLast, RoundsTo
 from experiments.papers.trajectories import Fields, Run
 from experiments.reproduction.values import Cell, Value
@@ -16,7 +16,7 @@ CLAIM = Claim("b is better than a.", (("row", "b"),), (("row", "a"),))
 
 def number(row, measure, each, rounds=(100, 100)):
     run = Run(Fields(num_rounds=rounds[1]))
-    cell = Cell(Setting(row), Setting("data"), Setting("base"), (run,), "", measure, None, None)
+    cell = Cell(Variation(row), Variation("data"), Variation("base"), (run,), "", measure, None, None)
     return Value(cell, each, rounds, scale="trend")
 
 
