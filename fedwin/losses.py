@@ -11,27 +11,43 @@ LOSSES = Registry("loss")
 
 
 def masked_mean(values, batch):
-    """Returns the mean of per-example values over the real examples of a batch.
+    """Computes the mean of per-example values over the real examples of a batch.
 
     Args:
       values: one per example [B].
-      batch: its 'mask' [B] is 1 for real examples; without one, all are real.
+      batch: its 'mask' [B] is 1 for real examples; without a mask all are real.
+
+    Returns:
+      float [].
+
+    Example:
+      >>> import numpy as np
+      >>> float(masked_mean(np.array([1.0, 3.0, np.nan]), {"mask": np.array([1, 1, 0])}))
+      2.0
     """
     mask = batch.get("mask")
     if mask is None:
         return jnp.mean(values)
-    # where, not multiply: an empty place may hold inf or NaN.
+    # where instead of a product: padding may contain inf or NaN.
     return jnp.sum(jnp.where(mask > 0, values, 0)) / jnp.maximum(jnp.sum(mask), 1)
 
 
 def nll(logits, labels):
-    """Returns the negative log likelihood of each label, in float32 at least.
+    """Computes the negative log likelihood of each label, in float32 at least.
 
         -f_y + log sum_c exp f_c
 
     Args:
       logits: f [..., C].
       labels: y, int [...].
+
+    Returns:
+      float [...].
+
+    Example:
+      >>> import numpy as np
+      >>> round(float(nll(np.zeros(4), np.array(1))), 3)  # log 4
+      1.386
     """
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
@@ -39,7 +55,14 @@ def nll(logits, labels):
 
 
 def stateless(function):
-    """Returns a loss for models without statistics, made of (params, batch, key, info) -> scalar."""
+    """Returns a loss for models without statistics.
+
+    Args:
+      function: (params, batch, key, info) -> float [].
+
+    Returns:
+      (params, stats, batch, key, info) -> (float [], stats).
+    """
     return lambda params, stats, batch, key, info: (function(params, batch, key, info), stats)
 
 
@@ -47,14 +70,17 @@ def from_logits(model, per_example):
     """Returns a loss on a model's training-mode output.
 
     Args:
-      model: the network.
+      model: a models.Model.
       per_example: (logits, batch, info) -> [B].
 
+    Returns:
+      (params, stats, batch, key, info) -> (float [], stats).
+
     Raises:
-      UserError: when the network is none.
+      UserError: when model is not a network.
     """
     if not callable(getattr(model, "apply", None)):
-        raise UserError(f"a loss is that of a network, and model={model!r} is none; give it a fedwin.models.Model.")
+        raise UserError(f"a loss needs a network, and model={model!r} is none; pass a fedwin.models.Model.")
 
     def loss(params, stats, batch, key, info):
         output = model.apply(Variables(params, stats), batch, key, True)
@@ -64,21 +90,35 @@ def from_logits(model, per_example):
 
 
 def sequence_nll(logits, labels):
-    """Returns the sum of a row's token losses, padding left out, over its fixed length T: [B].
+    """Computes the sum of a row's token losses without padding, divided by the fixed row length T.
 
     Args:
       logits: [B, T, V].
       labels: int [B, T]; 0 is padding.
+
+    Returns:
+      float [B].
     """
     return jnp.sum(jnp.where(labels > 0, nll(logits, labels), 0), axis=-1) / labels.shape[-1]
 
 
 def last_target(tokens):
-    """Returns the position [B] at which a model without a time axis predicts, from inputs or labels [B, T].
+    """Returns the position at which a model without a time axis predicts.
 
-    0 is padding. It is the last position, T - 1, or, in a row that padding fills up, the one whose target is the last
-    word: such a row's last target is EOS, which follows every end and teaches nothing. (A row that ends with EOS at
-    T - 1 looks full from its inputs and keeps EOS as its target; accuracies leave that out.)
+    It is the last position, T - 1, or, in a padded row, the position whose target is the last word: the last target of
+    such a row is EOS, which follows every end and teaches nothing. (A row that ends with EOS at T - 1 looks full from
+    its inputs and keeps EOS as its target; accuracies leave that out.)
+
+    Args:
+      tokens: inputs or labels, int [B, T]; 0 is padding.
+
+    Returns:
+      int [B].
+
+    Example:
+      >>> import numpy as np
+      >>> last_target(np.array([[5, 6, 7, 8], [5, 6, 2, 0]])).tolist()
+      [3, 1]
     """
     length = tokens.shape[-1]
     real = jnp.max(jnp.where(tokens != 0, jnp.arange(1, length + 1), 0), -1)
@@ -91,6 +131,9 @@ def aligned(logits, labels):
     Args:
       logits: [B, T, V], or [B, V] of a model without a time axis, which has one target per row.
       labels: int [B, T].
+
+    Returns:
+      (logits [B, T, V], labels [B, T]), or ([B, 1, V], [B, 1]).
     """
     if logits.ndim > labels.ndim:
         return logits, labels
@@ -99,7 +142,24 @@ def aligned(logits, labels):
 
 @LOSSES.register("cross_entropy")
 def cross_entropy(model):
-    """Softmax cross-entropy; for sequences, the row sum over non-padding tokens divided by the row length."""
+    """Softmax cross-entropy; for sequences, the row sum over non-padding tokens divided by the row length.
+
+        L = -f_y + log sum_c exp(f_c)
+
+    Args:
+      model: the network (models.Model).
+
+    Returns:
+      (params, stats, batch, key, info) -> (float [], stats).
+
+    Raises:
+      UserError: when model is not a network.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedavg", problem=testing.classification(loss=cross_entropy))
+      {'model': [0.777, 0.506, 0.36]}
+    """
 
     def per_example(logits, batch, info):
         if batch["y"].ndim > 1:
@@ -110,22 +170,29 @@ def cross_entropy(model):
 
 
 def class_proportions(info, source="train+val", mask=False):
-    """Returns the class proportions a_c of one client from its label counts, [C].
+    """Returns the class proportions a_c of one client from its label counts.
 
     A client without any label (padding) gets uniform proportions, which keeps its unused loss finite.
 
     Args:
-      info: the client's, with label counts of 'train' and 'validation' [C].
+      info: the client's Client.info, with the label counts 'train' and 'validation' [C].
       source: 'train' or 'train+val'.
       mask: hard masking, a_c <- [a_c > 0].
 
+    Returns:
+      float [C].
+
     Raises:
       UserError: when the federation has no class counts.
+
+    Example:
+      >>> class_proportions({"train": jnp.array([3, 0, 1])}, source="train").tolist()
+      [0.75, 0.0, 0.25]
     """
     if not isinstance(info, dict) or "train" not in info:
         raise UserError(
             "loss wsm needs the clients' class counts, which are not available for sequences or very large "
-            "federations; use another --loss."
+            "federations; choose another --loss."
         )
     counts = info["train"] + info["validation"] if source == "train+val" else info["train"]
     counts = jnp.asarray(counts, float)
@@ -135,7 +202,7 @@ def class_proportions(info, source="train+val", mask=False):
 
 
 def weighted_softmax_nll(logits, labels, shares):
-    """Returns the re-weighted softmax cross-entropy of each example, [B] (thesis Eq. 15).
+    """Computes the re-weighted softmax cross-entropy of each example (thesis Eq. 15).
 
         -f_y + log sum_c a_c exp f_c
 
@@ -145,6 +212,9 @@ def weighted_softmax_nll(logits, labels, shares):
       logits: f [B, C].
       labels: y, int [B].
       shares: a [C].
+
+    Returns:
+      float [B].
     """
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
@@ -158,15 +228,23 @@ def wsm(model, *, proportions="train+val", mask=False):
         L = -f_y + log sum_c a_c exp(f_c),   dL/df_c = a_c exp(f_c) / sum_j a_j exp(f_j) - [c = y]
 
     Args:
-      model: the network.
+      model: the network (models.Model).
       proportions: 'train+val' (the released code) or 'train'.
       mask: replace a_c by [a_c > 0].
+
+    Returns:
+      (params, stats, batch, key, info) -> (float [], stats).
 
     Raises:
       UserError: when proportions is neither.
 
-    Legate, Re-Weighted Softmax Cross-Entropy to Control Forgetting in Federated Learning,
+    Source: Legate, Re-Weighted Softmax Cross-Entropy to Control Forgetting in Federated Learning,
     https://arxiv.org/abs/2304.05260.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedavg", problem=testing.classification(loss=wsm))  # may be below 0: a_c <= 1
+      {'model': [-0.094, -0.199, -0.277]}
     """
     checks.one_of("wsm", "proportions", proportions, ("train", "train+val"))
 

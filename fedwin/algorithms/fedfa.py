@@ -109,7 +109,7 @@ def fedfa(
 def _client(solve, anchoring: Anchoring, weighting: str):
     def client(down, c):
         if c.examples["y"].ndim > 1:
-            raise UserError("fedfa: anchors need one class label per example; choose another algorithm for sequences.")
+            raise UserError("fedfa: anchors need one label per example; choose another algorithm for sequences.")
         params, anchors = down
         solve_anchored = dataclasses.replace(solve, loss=anchoring.loss(solve.loss, anchors, c.round))
         carry, on_step = anchoring.begin(params, anchors), anchoring.on_step(anchors, c)

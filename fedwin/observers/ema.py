@@ -1,4 +1,4 @@
-"""Exponential moving average of the evaluated model."""
+"""Exponential moving average (EMA) of the evaluated model."""
 
 import jax.numpy as jnp
 
@@ -12,15 +12,25 @@ from fedwin.registry import checks
 def ema(setting: Setting, *, decay: float = 0.99) -> Observer:
     """EMA: e <- decay e + (1 - decay) w, of the evaluated model; e_0 is the first round's.
 
+        e <- decay e + (1 - decay) w
+
     Args:
-      setting: of the run.
+      setting: the run's core.Setting.
       decay: memory of the average, in [0, 1).
+
+    Returns:
+      The core.Observer, with the read-out 'ema'.
 
     Raises:
       UserError: when decay is out of range.
 
-    Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992,
+    Source: Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992,
     https://doi.org/10.1137/0330046.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedavg", observers=["ema:decay=0.5"])
+      {'model': [3.916, 3.315, 3.169], 'ema': [3.916, 3.576, 3.342]}
     """
     checks.number("ema", 0, 1, open_most=True, decay=decay)
 
@@ -28,7 +38,7 @@ def ema(setting: Setting, *, decay: float = 0.99) -> Observer:
         return Average(model, jnp.zeros((), jnp.int32))
 
     def update(round, model, state):
-        moved = tree.map(lambda e, w: (decay * e + (1 - decay) * w).astype(e.dtype), state.model, model)
-        return Average(tree.where(state.count == 0, model, moved), state.count + 1)
+        averaged = tree.map(lambda e, w: (decay * e + (1 - decay) * w).astype(e.dtype), state.model, model)
+        return Average(tree.where(state.count == 0, model, averaged), state.count + 1)
 
     return Observer(init, update, lambda model, state: {"ema": state.model})

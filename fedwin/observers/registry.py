@@ -1,4 +1,4 @@
-"""The registry of observers, what observers share, and how a run's observers are built."""
+"""Registry of observers, the types that they share, and `build_all`, which builds a run's observers."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -9,16 +9,16 @@ from fedwin.core import Observer, Setting, Variables
 from fedwin.errors import UserError
 from fedwin.registry import Choice, Registry, parse
 
-# builder(setting, *, option=...) -> Observer or Shared
+# Builders have the signature builder(setting, *, option=...) -> Observer or SharedObserver.
 OBSERVERS = Registry("observer", rule="rule")
 
 
 class Average(NamedTuple):
-    """The state of a running mean.
+    """State of a running mean.
 
     Attributes:
       model: the mean.
-      count: models in it, int32 [].
+      count: number of models in it, int32 [].
     """
 
     model: Variables
@@ -26,12 +26,12 @@ class Average(NamedTuple):
 
 
 class SharedObserver(NamedTuple):
-    """What a builder returns that shares one observer, and thus one ring, with the others of its family.
+    """Read-out that shares one observer, and thus one ring buffer, with the other read-outs of its family.
 
     Attributes:
-      family: name of the observer that all of them make together.
+      family: name of the observer that serves the family.
       name: of this read-out.
-      reading: what `build` needs to know of it.
+      reading: the specification of this read-out, an argument of `build`.
       build: tuple of the family's readings -> Observer.
     """
 
@@ -42,28 +42,31 @@ class SharedObserver(NamedTuple):
 
 
 def build_all(choices: Iterable[str | Choice], setting: Setting) -> dict[str, Observer]:
-    """Builds a run's observers: name of its state -> Observer, one for all choices that share theirs.
+    """Builds a run's observers.
 
     Args:
-      choices: e.g. 'wima:window=50', 'ema'.
-      setting: what builders may know about the run.
+      choices: such as 'wima:window=50' or 'ema'.
+      setting: the run's core.Setting.
+
+    Returns:
+      Name -> Observer; read-outs of one family share an observer.
 
     Raises:
-      UserError: when a choice is wrong, or given twice.
+      UserError: when a choice is wrong or given twice.
     """
-    alone: dict[str, Observer] = {}
+    single: dict[str, Observer] = {}
     shared: dict[str, list[SharedObserver]] = {}
     for choice in choices:
         built = OBSERVERS.build(choice, setting)
         name = built.name if isinstance(built, SharedObserver) else _name(choice)
-        if name in alone or any(name == other.name for family in shared.values() for other in family):
+        if name in single or any(name == member.name for family in shared.values() for member in family):
             raise UserError(f"observe={choice}: '{name}' is given twice; keep one.")
         if isinstance(built, SharedObserver):
             shared.setdefault(built.family, []).append(built)
         else:
-            alone[name] = built
-    together = {name: family[0].build(tuple(one.reading for one in family)) for name, family in shared.items()}
-    return together | alone
+            single[name] = built
+    combined = {name: family[0].build(tuple(m.reading for m in family)) for name, family in shared.items()}
+    return combined | single
 
 
 def _name(choice: str | Choice) -> str:

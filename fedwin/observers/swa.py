@@ -1,4 +1,4 @@
-"""SWA as a read-out, at whatever rate the clients use."""
+"""Stochastic weight averaging (SWA) as a read-out, whatever learning rate the clients use."""
 
 import jax.numpy as jnp
 
@@ -14,20 +14,30 @@ from fedwin.schedules import first_round
 def swa(setting: Setting, *, start=0.75, cycle: int = 10, phase: str = "code") -> Observer:
     """SWA: theta_SWA <- (n theta_SWA + theta) / (n + 1) on the server, at whatever rate the clients use.
 
-    From `start` until the first collection it shows the model that round `start` began from.
+        theta_SWA <- (n theta_SWA + theta) / (n + 1),   n <- n + 1,   every `cycle` rounds from `start` on
+
+    Between `start` and the first collection it returns the model that round `start` began with.
 
     Args:
-      setting: of the run.
+      setting: the run's core.Setting.
       start: fraction of the rounds (0.75) or 0-based round (300).
-      cycle: rounds between collections.
+      cycle: rounds between collections, >= 1.
       phase: 'code' collects after round i > start with (i - start) mod cycle = 0, 'swa' with (i - start + 1) mod cycle
         = 0.
+
+    Returns:
+      The core.Observer, with the read-out 'swa'.
 
     Raises:
       UserError: when a parameter is out of range.
 
-    Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
+    Source: Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
     https://arxiv.org/abs/2203.11834.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedavg", observers=["swa:start=0,cycle=1"])
+      {'model': [3.916, 3.315, 3.169], 'swa': [7.0, 3.315, 3.236]}
     """
     first = first_round(start, setting.num_rounds, "swa")
     if not isinstance(cycle, int) or cycle < 1:
@@ -42,8 +52,8 @@ def swa(setting: Setting, *, start=0.75, cycle: int = 10, phase: str = "code") -
         collect = due & ((round > first) if phase == "code" else (round >= first))
         n = state.count
         mixed = tree.map(lambda a, w: ((n * a + w) / (n + 1)).astype(a.dtype), state.model, model)
-        # Before `start` the state follows the model: at round `start` it is the snapshot that round begins from.
-        kept = tree.where(round < first, model, tree.where(collect, mixed, state.model))
-        return Average(kept, n + collect)
+        # Before `start` the state follows the model: in round `start` it is the model that the round begins with.
+        average = tree.where(round < first, model, tree.where(collect, mixed, state.model))
+        return Average(average, n + collect)
 
     return Observer(init, update, lambda model, state: {"swa": state.model})

@@ -15,14 +15,14 @@ PARTS = ("all", "classifier", "features")
 
 
 class ReadOut(NamedTuple):
-    """One read-out of a WIMA observer.
+    """Specification of one read-out of a WIMA observer.
 
     Attributes:
       name: of the read-out.
       window: W, models in the mean.
       part: 'all'; 'classifier' takes the last layer from the average and the rest from the model, 'features' the
         reverse.
-      warmup: before round W, 'partial' shows the mean of what there is, 'raw' the model itself.
+      warmup: before round W, 'partial' returns the mean of the models so far, 'raw' the model itself.
     """
 
     name: str
@@ -32,12 +32,40 @@ class ReadOut(NamedTuple):
 
 
 def select(mask, chosen, rest):
-    """Returns, leaf by leaf, `chosen` where the boolean tree `mask` is true, else `rest`."""
+    """Selects between two trees, leaf by leaf.
+
+    Args:
+      mask: tree of booleans.
+      chosen: taken where the mask is true.
+      rest: taken elsewhere.
+
+    Returns:
+      A tree like `chosen`.
+
+    Example:
+      >>> select({"a": True, "b": False}, {"a": 1, "b": 2}, {"a": 3, "b": 4})
+      {'a': 1, 'b': 4}
+    """
     return jax.tree.map(lambda m, a, b: a if m else b, mask, chosen, rest)
 
 
 def classifier_mask(params, path: tuple[str, ...]):
-    """Returns a boolean tree, True on the leaves below `path`; raises UserError if there are none."""
+    """Returns a boolean tree that is true on the leaves of the classifier.
+
+    Args:
+      params: of the model.
+      path: path of the classifier in params.
+
+    Returns:
+      A tree like params.
+
+    Raises:
+      UserError: when there are no leaves below the path.
+
+    Example:
+      >>> classifier_mask({"body": 0.0, "last": {"bias": 0.0}}, ("last",))
+      {'body': False, 'last': {'bias': True}}
+    """
     wanted = tuple(path)
 
     def below(key_path, leaf):
@@ -53,47 +81,48 @@ def classifier_mask(params, path: tuple[str, ...]):
 def wima(
     readings: tuple[ReadOut, ...], classifier_path: tuple[str, ...] = (), num_rounds: int | None = None
 ) -> Observer:
-    """Window-based model averaging, any number of windows over one trajectory.
+    """Returns an observer of any number of WIMA windows over one trajectory.
 
-    w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}; before round W the mean of w^1..w^t ('partial') or w^t itself ('raw').
+        w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k};   before round W the mean of w^1..w^t ('partial') or w^t ('raw')
 
     Args:
-      readings: what to read; one ring of the longest window serves all.
-      classifier_path: where the last layer is in params.
-      num_rounds: of the run; the ring has room for no more models than that. None = for every window.
+      readings: the read-outs; one ring buffer of the longest window serves all.
+      classifier_path: path of the last layer in params.
+      num_rounds: of the run, which bounds the size of the ring buffer; None if unknown.
+
+    Returns:
+      The core.Observer, with one read-out per reading.
 
     Raises:
       UserError: when there is no reading, or one is out of range.
 
-    Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning, 2023,
-    https://arxiv.org/abs/2310.01366.
+    Source: Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning,
+    2023, https://arxiv.org/abs/2310.01366.
     """
     if not isinstance(readings, (tuple, list)) or not readings or not all(isinstance(r, ReadOut) for r in readings):
-        raise UserError(
-            f"wima: readings={readings!r} must be observers.Reading(name, window), one or more, in a tuple."
-        )
+        raise UserError(f"wima: readings={readings!r} must be a tuple of one or more observers.ReadOut(name, window).")
     for r in readings:
         checks.one_of("wima", "part", r.part, PARTS)
         checks.one_of("wima", "warmup", r.warmup, ("partial", "raw"))
     sizes = tuple(dict.fromkeys(r.window for r in readings))
-    for size in sizes:  # before anything is compiled
+    for size in sizes:
         windows.check_size("window", size)
-    # From a window that is longer than the run no model ever leaves.
-    kept = sizes if num_rounds is None else tuple(min(size, num_rounds) for size in sizes)
+    # No model ever leaves a window that is longer than the run.
+    capacities = sizes if num_rounds is None else tuple(min(size, num_rounds) for size in sizes)
 
     def init(model: Variables):
         packing = windows.flat(model)
-        return windows.init(packing.size, kept, packing.dtype)
+        return windows.init(packing.size, capacities, packing.dtype)
 
     def update(round, model, state):
-        return windows.push(state, windows.flat(model).pack(model), kept)
+        return windows.push(state, windows.flat(model).pack(model), capacities)
 
     def read(model, state):
         packing = windows.flat(model)
-        averages = {w: packing.unpack(windows.mean(state, i, kept[i])) for i, w in enumerate(sizes)}
+        averages = {w: packing.unpack(windows.mean(state, i, capacities[i])) for i, w in enumerate(sizes)}
         out = {}
         for r in readings:
-            # A window of one model is that model, to the bit.
+            # The mean of one model is that model, bitwise.
             average = model if r.window == 1 else averages[r.window]
             ready = (state.count > 0) if r.warmup == "partial" else (state.count >= r.window)
             average = tree.where(ready, average, model)
@@ -111,17 +140,27 @@ def wima(
 def wima_reading(setting: Setting, *, window: int, part: str = "all", warmup: str = "partial") -> SharedObserver:
     """WIMA: w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}; all windows of a run share one ring.
 
+        w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}
+
     Args:
-      setting: of the run.
-      window: W, models in the mean.
-      part: 'all', or 'classifier' or 'features', what is taken from the average and not from the model.
-      warmup: before round W, 'partial' shows the mean of what there is, 'raw' the model itself.
+      setting: the run's core.Setting.
+      window: W, models in the mean, >= 1.
+      part: 'all', or the part that is taken from the average: 'classifier' or 'features'.
+      warmup: before round W, 'partial' returns the mean of the models so far, 'raw' the model itself.
+
+    Returns:
+      The SharedObserver, with the read-out 'wimaW' ('wimaW_classifier', 'wimaW_features').
 
     Raises:
       UserError: when a parameter is out of range.
 
-    Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning, 2023,
-    https://arxiv.org/abs/2310.01366.
+    Source: Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning,
+    2023, https://arxiv.org/abs/2310.01366.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedavg", observers=["wima:window=2", "wima:window=3"])
+      {'model': [3.916, 3.315, 3.169], 'wima2': [3.916, 3.576, 3.236], 'wima3': [3.916, 3.576, 3.414]}
     """
     name = f"wima{window}" if part == "all" else f"wima{window}_{part}"
     path = setting.model.classifier_path if setting.model is not None else ()

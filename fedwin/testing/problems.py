@@ -198,7 +198,12 @@ def mean_loss(p: Problem, model: Variables) -> float:
       model: the parameters and statistics to evaluate.
 
     Returns:
-      The mean over examples; Client.info is that of client 0.
+      (1/N) sum_i N_i f_i(model).
     """
-    info = jax.tree.map(lambda leaf: leaf[0], p.store.info)
-    return float(_loss_program(p.solve.loss)(*model, p.store.examples, info))
+    number, total = len(jax.tree.leaves(p.store.examples)[0]), 0.0
+    for id in range(p.setting.num_clients):
+        c = p.client(id)
+        # A mask instead of a slice: one program serves clients of all sizes.
+        mask = np.isin(np.arange(number), np.asarray(c.index)[: int(c.size)]).astype(np.float32)
+        total += int(c.size) * float(_loss_program(p.solve.loss)(*model, p.store.examples | {"mask": mask}, c.info))
+    return total / number

@@ -1,4 +1,7 @@
-"""Wrappers: what changes training around any algorithm. A new file that registers one is found by itself."""
+"""Wrappers: modifications of training that apply to any algorithm.
+
+Every module of this package is imported, so a new file that registers a wrapper needs no other change.
+"""
 
 from collections.abc import Iterable
 
@@ -27,19 +30,46 @@ __all__ = [
 
 
 def build_all(choices: Iterable[str | Choice], setting: Setting) -> list[Wrapper]:
-    """Builds wrappers, in the order in which they are applied."""
+    """Builds wrappers by name.
+
+    Args:
+      choices: such as 'clip:norm=1.0', in the order in which they are applied.
+      setting: the run's core.Setting.
+
+    Returns:
+      The wrappers, in the same order.
+
+    Raises:
+      UserError: when a choice is wrong.
+    """
     return [WRAPPERS.build(choice, setting) for choice in choices]
 
 
 def wrapped(algorithm: Algorithm, wrappers: Iterable[Wrapper]) -> Algorithm:
-    """Returns the algorithm with all wrappers around it, the last one outermost."""
+    """Applies wrappers to an algorithm.
+
+    Args:
+      algorithm: the algorithm.
+      wrappers: built wrappers; the last one becomes the outermost.
+
+    Returns:
+      The wrapped core.Algorithm.
+    """
     for wrapper in wrappers:
         algorithm = wrapper.algorithm(algorithm)
     return algorithm
 
 
 def wrapped_solver(solve: Solver, wrappers: Iterable[Wrapper]) -> Solver:
-    """Returns the local solver with the learning rate and epochs of all wrappers."""
+    """Applies the wrappers' learning rates, epochs and bounds to a local solver.
+
+    Args:
+      solve: the local solver.
+      wrappers: built wrappers, applied in order.
+
+    Returns:
+      The new local.Solver.
+    """
     for wrapper in wrappers:
         solve = wrapper.solver(solve)
     return solve

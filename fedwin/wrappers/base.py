@@ -1,6 +1,6 @@
-"""What wrappers are made of: a wrapper changes the clients' schedules and the algorithm itself.
+"""Building blocks of wrappers: the Wrapper tuple, and steps before or after an algorithm's server function.
 
-Averages that only *read* a trajectory (WIMA, EMA, SWA at a constant rate) are observers, not wrappers.
+Averages that only read a trajectory (WIMA, EMA, SWA at a constant rate) are observers, not wrappers.
 """
 
 import dataclasses
@@ -17,20 +17,21 @@ from fedwin.errors import UserError
 from fedwin.registry import Registry, checks
 from fedwin.schedules import as_schedule
 
-# builder(setting, *, option=...) -> Wrapper
-# spans: the parameter that says how many rounds a wrapper needs before it begins.
+# Builders have the signature builder(setting, *, option=...) -> Wrapper.
+# warmup_horizon: the parameter that holds the number of rounds before the wrapper takes effect.
 WRAPPERS = Registry("wrapper", rule="rule", warmup_horizon="")
 
-# What becomes of fading moments when averaging before the server starts.
+# What happens to the server's resettable moments when averaging before the server starts.
 RESETS = ("none", "at_start", "one_round_only")
 
 
 def unchanged(x):
+    """Returns its argument."""
     return x
 
 
 class Wrapper(NamedTuple):
-    """What a wrapper changes; `unchanged` leaves a constant schedule a constant.
+    """Changes that a wrapper makes; `unchanged` leaves a constant schedule constant.
 
     A schedule is a function of the 0-based round (int32 [], traced).
 
@@ -39,7 +40,7 @@ class Wrapper(NamedTuple):
       algorithm: Algorithm -> Algorithm.
       rate: schedule -> schedule, the clients' learning rate.
       epochs: schedule -> schedule, the clients' local epochs.
-      bound: (start, y) -> y, what becomes of a client's model after its last local step; None leaves it alone.
+      bound: (start, y) -> y, applied to a client's model after its last local step; None for none.
     """
 
     name: str
@@ -49,28 +50,32 @@ class Wrapper(NamedTuple):
     bound: Callable | None = None
 
     def solver(self, solve):
-        """Returns the local solver with this wrapper's learning rate, number of epochs and bound."""
+        """Returns a local solver with this wrapper's learning rate, number of epochs and bound.
+
+        Args:
+          solve: the local solver to start from.
+        """
         if self.rate is not unchanged:
             solve = dataclasses.replace(solve, lr=self.rate(as_schedule(solve.lr)))
         if self.epochs is not unchanged:
-            most = solve.max_epochs or (None if callable(solve.epochs) else int(solve.epochs))
-            solve = dataclasses.replace(solve, epochs=self.epochs(as_schedule(solve.epochs)), max_epochs=most)
+            max_epochs = solve.max_epochs or (None if callable(solve.epochs) else int(solve.epochs))
+            solve = dataclasses.replace(solve, epochs=self.epochs(as_schedule(solve.epochs)), max_epochs=max_epochs)
         if self.bound is not None:
             outer, inner = self.bound, solve.bound
             solve = dataclasses.replace(solve, bound=lambda start, y: outer(start, inner(start, y)))
         return solve
 
 
-# A leaf of a run's state: its field, as many `.inner` as there are wrappers around it, and the rest.
+# Name of a leaf of a run's state: the field, one `.inner` per wrapper around it, and the rest.
 _LEAF = re.compile(r"(\w+)((?:\.inner(?!\w))*)(.*)", re.DOTALL)
 
 
 class Wrapped(NamedTuple):
-    """A wrapper's server state.
+    """Server state of a wrapped algorithm.
 
     Attributes:
-      inner: the wrapped algorithm's.
-      own: the wrapper's.
+      inner: state of the algorithm.
+      own: state of the wrapper.
     """
 
     inner: Any
@@ -78,10 +83,17 @@ class Wrapped(NamedTuple):
 
 
 def unwrapped_names(name: str) -> list[str]:
-    """Returns the names that a leaf of a run's state had with fewer wrappers around it, the nearest first.
+    """Returns the names that a leaf of a run's state has with fewer wrappers around the algorithm.
 
-    >>> unwrapped_names("state.inner.inner.m")
-    ['state.inner.m', 'state.m']
+    Args:
+      name: of the leaf.
+
+    Returns:
+      The names, that with one wrapper less first.
+
+    Example:
+      >>> unwrapped_names("state.inner.inner.m")
+      ['state.inner.m', 'state.m']
     """
     match = _LEAF.fullmatch(name)
     if match is None:
@@ -92,9 +104,9 @@ def unwrapped_names(name: str) -> list[str]:
 
 
 def _on_inner_state(phase: Phase) -> Phase:
-    """The phase of an algorithm whose state became Wrapped.inner."""
+    """Returns the phase, applied to Wrapped.inner instead of the whole state."""
 
-    def alone(params, state, stats, round):
+    def server_alone(params, state, stats, round):
         params, inner, stats = phase.server(params, state.inner, stats, round)
         return params, state._replace(inner=inner), stats
 
@@ -103,25 +115,28 @@ def _on_inner_state(phase: Phase) -> Phase:
         return params, state._replace(inner=inner)
 
     if phase.client is None:
-        return phase._replace(server=alone)
+        return phase._replace(server=server_alone)
     return phase._replace(broadcast=lambda params, state: phase.broadcast(params, state.inner), server=server)
 
 
 def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Callable | None = None) -> Algorithm:
-    """Appends a step of the server alone, with a state of its own, at the end of every round.
+    """Returns an algorithm with a step of the server, with a state of its own, at the end of every round.
 
     Args:
-      algorithm: what is wrapped.
+      algorithm: the algorithm to wrap.
       init: (params, inner state, key) -> own state.
       update: (own state, Variables, inner state, round) -> (own state, Variables).
       eval_model: (Variables, Wrapped) -> Variables; by default the wrapped algorithm's.
+
+    Returns:
+      The core.Algorithm, whose server state is Wrapped.
     """
 
     def server(params, state, stats, round):
         own, model = update(state.own, Variables(params, stats), state.inner, round)
         return model.params, Wrapped(state.inner, own), model.stats
 
-    def first(params, key):
+    def init_wrapped(params, key):
         inner = algorithm.init(params, key)
         return Wrapped(inner, init(params, inner, key))
 
@@ -130,44 +145,55 @@ def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Ca
         Phase(broadcast=lambda params, state: (), client=None, server=server),
     )
     evaluate = eval_model or (lambda model, state: algorithm.eval_model(model, state.inner))
-    return algorithm._replace(init=first, phases=phases, eval_model=evaluate)
+    return algorithm._replace(init=init_wrapped, phases=phases, eval_model=evaluate)
 
 
 def single_round_trip(algorithm: Algorithm, name: str) -> Phase:
-    """Returns the one phase that clients take part in; raises UserError if there are more (MIME)."""
+    """Returns the one phase of an algorithm that clients take part in.
+
+    Args:
+      algorithm: the algorithm.
+      name: of the wrapper, for the error message.
+
+    Raises:
+      UserError: when there are several round trips per round (MIME).
+    """
     phases = [phase for phase in algorithm.phases if phase.client]
     if len(phases) != 1:
-        raise UserError(f"{name} needs an algorithm with one round trip per round, not {len(phases)}.")
+        raise UserError(f"{name} needs an algorithm with one round trip per round; this one has {len(phases)}.")
     return phases[0]
 
 
-def with_moments_of(flag, state, source, fades: Callable[[Any], bool]):
-    """Returns a state whose fading nodes are those of another one, if a flag holds.
+def with_moments_of(flag, state, source, resettable: Callable[[Any], bool]):
+    """Returns a state whose resettable moments are taken from another state, where a flag is true.
 
     Args:
       flag: bool [].
       state: the state.
-      source: the other one, of the same structure.
-      fades: node -> whether it fades (Algorithm.fades).
+      source: the other state, of the same structure.
+      resettable: node -> whether it holds resettable moments (Algorithm.resettable).
     """
-    return jax.tree.map(lambda x, y: tree.where(flag, y, x) if fades(x) else x, state, source, is_leaf=fades)
+    return jax.tree.map(lambda x, y: tree.where(flag, y, x) if resettable(x) else x, state, source, is_leaf=resettable)
 
 
 def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none", start: int = 0) -> Algorithm:
-    """Puts a step between the sum over the cohort and the server.
+    """Returns an algorithm with a step between the sum over the cohort and the server.
 
-    Legal only where the server receives exactly the clients' mean step y_i - x.
+    It requires that the server receives the clients' mean step y_i - x and nothing else.
 
     Args:
-      algorithm: what is wrapped.
+      algorithm: the algorithm to wrap.
       init: params -> own state.
-      update: (own state, params, mean step, round) -> (own state, step that the server gets to see).
-      reset: 'none'; 'at_start': moments that fade are new in round `start`; 'one_round_only': they are new in round
-        `start` and what they were before from the next round on.
+      update: (own state, params, mean step, round) -> (own state, the step that the server receives).
+      reset: 'none'; 'at_start': the server's resettable moments start anew in round `start`; 'one_round_only': they
+        do, and regain their earlier values in the next round.
       start: 0-based round of the reset.
 
+    Returns:
+      The core.Algorithm, whose server state is Wrapped.
+
     Raises:
-      UserError: when clients send anything else, or take part more than once in a round.
+      UserError: when clients send anything else, or take part more than once per round.
     """
     checks.one_of("", "reset", reset, RESETS)
     phase = single_round_trip(algorithm, "placement=pre")
@@ -177,13 +203,13 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
         if mean is None or len(jax.tree.leaves(total)) > len(jax.tree.leaves(mean)):
             raise UserError("placement=pre needs an algorithm whose message is one mean step; use placement=post.")
         own, delta = update(state.own, params, mean.value, round)
-        inner, now = state.inner, round == start
+        inner, resetting = state.inner, round == start
         if reset != "none":
-            inner = with_moments_of(now, inner, algorithm.init(params, jax.random.key(0)), algorithm.fades)
-        seen = core.with_mean_step(total, core.Mean(delta, jnp.ones((), mean.weight.dtype)))
-        params, inner = phase.server(params, inner, seen, round)
+            inner = with_moments_of(resetting, inner, algorithm.init(params, jax.random.key(0)), algorithm.resettable)
+        replaced = core.with_mean_step(total, core.Mean(delta, jnp.ones((), mean.weight.dtype)))
+        params, inner = phase.server(params, inner, replaced, round)
         if reset == "one_round_only":
-            inner = with_moments_of(now, inner, state.inner, algorithm.fades)
+            inner = with_moments_of(resetting, inner, state.inner, algorithm.resettable)
         return params, Wrapped(inner, own)
 
     return algorithm._replace(
@@ -196,7 +222,15 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
 
 
 def initial_stats(setting: core.Setting, key):
-    """Returns the model statistics that a run starts from (BatchNorm's; () without)."""
+    """Returns the model statistics that a run starts from.
+
+    Args:
+      setting: the run's core.Setting.
+      key: PRNG key of the model's initializer.
+
+    Returns:
+      BatchNorm's statistics, () without.
+    """
     if setting.model is None:
         return ()
     stats = lambda key: setting.model.init(key).stats

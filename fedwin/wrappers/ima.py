@@ -1,8 +1,9 @@
-"""Iterative moving averaging (IMA): training continues from the window's average.
+"""Iterative moving averaging (IMA): training continues from the average of a window of models.
 
-What the window holds, a_t, is in the paper's tables the new server model (placement='post'), but around an adaptive
-server (FedAdam, FedYogi, FedAdagrad) the clients' mean sum_i p_i y_i (placement='pre'): the server optimiser steps
-towards the window's average, and its output is broadcast. 'post' around an adaptive server is another method.
+The window holds aggregates a_t. In the paper's tables, a_t is the new server model (placement='post'), but around an
+adaptive server (FedAdam, FedYogi, FedAdagrad) it is the clients' mean sum_i p_i y_i (placement='pre'): the server
+optimizer steps towards the window's average, and its output is broadcast. 'post' around an adaptive server is a
+different method.
 """
 
 from typing import NamedTuple
@@ -20,11 +21,11 @@ from fedwin.wrappers.ima_rate import SCHEDULES, dropped_epochs, ima_rate
 
 
 class Averaging(NamedTuple):
-    """IMA's state.
+    """State of IMA.
 
     Attributes:
       window: of the aggregates.
-      on: whether the model is their average by now, bool [].
+      on: whether the model is already their average, bool [].
     """
 
     window: windows.Window
@@ -32,7 +33,7 @@ class Averaging(NamedTuple):
 
 
 class _WindowMean(NamedTuple):
-    """The mean of the last `size` aggregates, in force from round `begin` on."""
+    """Mean of the last `size` aggregates, in effect from round `begin` on."""
 
     size: int
     begin: int
@@ -43,10 +44,10 @@ class _WindowMean(NamedTuple):
         return windows.init(packing.size, (self.size,), packing.dtype)
 
     def push(self, own, values, round):
-        """Pushes a_t; returns the window and what replaces a_t."""
+        """Pushes a_t; returns the window and the model that replaces a_t."""
         packing = windows.flat(values)
         own = windows.push(own, packing.pack(values), (self.size,))
-        # A window of one model is that model, to the bit.
+        # The mean of one model is that model, bitwise.
         mean = values if self.size == 1 else packing.unpack(windows.mean(own, 0, self.size))
         return own, tree.where(round >= self.begin, mean, values)
 
@@ -64,7 +65,7 @@ def _after_the_server(algorithm, mean: _WindowMean, stats):
     def init(params, inner, key):
         return Averaging(mean.empty(Variables(params, stats)), jnp.zeros((), bool))
 
-    # A window of one model is the base method, in what it evaluates too.
+    # With a window of one model this is the base method, including the model that it evaluates.
     return after(algorithm, init, smooth, None if mean.size == 1 else evaluated)
 
 
@@ -114,31 +115,42 @@ def ima(
 ) -> Wrapper:
     """Iterative moving averaging: x_{t+1} = (1/P) sum_{tau = t-P+1 .. t} a_tau from round `start` on, a_t before.
 
+        x_{t+1} = (1/P) sum_{tau = t-P+1 .. t} a_tau   for t >= start,   a_t before
+
     The window holds the aggregates a_t of the base method, never IMA models, and is filled before `start`; the average
-    is broadcast and evaluated, whatever the base method evaluates by itself. Model statistics are averaged likewise.
+    is broadcast and evaluated, whatever model the base method evaluates. Model statistics are averaged likewise.
 
     Args:
-      window: P, models in the average.
+      setting: the run's core.Setting.
+      window: P, models in the average, >= 1.
       start: fraction of the rounds (0.75) or 0-based round (300).
-      placement: 'post' averages the new server models; 'pre' averages the clients' means before the server optimiser,
-        whose output is broadcast: what the paper does around FedAdam, FedYogi and FedAdagrad.
+      placement: 'post' averages the new server models; 'pre' averages the clients' means before the server optimizer,
+        whose output is broadcast, as the paper does around FedAdam, FedYogi and FedAdagrad.
       reset: of Adam's and Yogi's moments on the server in round `start`, for 'pre': 'none', 'at_start',
         'one_round_only' (the released code).
       schedule: clients' learning rate from `start` on: exp, exp_compound, const, cyclic, epoch, none.
-      decay: of exp and exp_compound, per round.
-      low: rate of const, lowest rate of cyclic.
-      period: rounds of a cycle (cyclic), or per epoch dropped (epoch).
+      decay: of exp and exp_compound, per round, in [0, 1).
+      low: rate of const, lowest rate of cyclic, > 0.
+      period: rounds of a cycle (cyclic), or per epoch dropped (epoch), >= 1.
       lr_restart: 'epoch' restarts the base schedule at `start`, as the released code does.
+
+    Returns:
+      The Wrapper.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
-    Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
+    Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
     https://arxiv.org/abs/2305.07845.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedavg", wrappers=["ima:window=2,start=1,schedule=none"])
+      {'model': [3.916, 3.576, 3.274]}
     """
     first = first_round(start, setting.num_rounds, "ima")
     _check(window, period, placement, schedule, reset, decay, low)
-    # Averaging starts at full strength: not before the window is full.
+    # Averaging starts once the window is full.
     mean = _WindowMean(window, max(first, window - 1))
 
     def wrap(algorithm):

@@ -1,4 +1,4 @@
-"""The clients' learning rate and epochs while IMA averages: mild exploration."""
+"""IMA's schedules: the clients' learning rate and epochs while models are averaged (mild exploration)."""
 
 import jax.numpy as jnp
 
@@ -21,27 +21,35 @@ def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, 
 
     Args:
       base: the schedule without IMA.
-      first: 0-based round that averaging begins at.
+      first: 0-based round at which averaging starts.
       schedule: one of SCHEDULES.
-      decay: per round.
+      decay: per round, in [0, 1).
       low: the lowest rate.
-      period: of the sawtooth.
+      period: of the sawtooth, in rounds.
       lr_restart: whether 'epoch' restarts the base schedule.
+
+    Returns:
+      The schedule, int32 [] -> float [].
+
+    Example:
+      >>> rate = ima_rate(lambda round: 0.1, first=2, schedule="exp", decay=0.5)
+      >>> [round(float(rate(jnp.int32(t))), 4) for t in range(5)]
+      [0.1, 0.1, 0.1, 0.05, 0.025]
     """
 
     def rate(t):
         j = jnp.maximum(t - first, 0)
-        fade = jnp.power(1 - decay, jnp.asarray(j, float))
+        decayed = jnp.power(1 - decay, jnp.asarray(j, float))
         top = base(jnp.asarray(first, jnp.int32))
-        late = {
-            "exp": lambda: top * fade,
-            "exp_compound": lambda: base(t) * fade,
+        explored = {
+            "exp": lambda: top * decayed,
+            "exp_compound": lambda: base(t) * decayed,
             "const": lambda: low,
             "cyclic": lambda: top + (low - top) * jnp.asarray(j % period + 1, float) / period,
             "epoch": lambda: base(j) if lr_restart else base(t),
             "none": lambda: base(t),
         }[schedule]()
-        return jnp.where(t < first, base(t), jnp.asarray(late, float))
+        return jnp.where(t < first, base(t), jnp.asarray(explored, float))
 
     return rate
 
@@ -51,8 +59,16 @@ def dropped_epochs(base, first: int, period: int):
 
     Args:
       base: epochs, a number or a schedule.
-      first: 0-based round that averaging begins at.
-      period: rounds per epoch less.
+      first: 0-based round at which averaging starts.
+      period: rounds per dropped epoch.
+
+    Returns:
+      The schedule, int32 [] -> int32 [].
+
+    Example:
+      >>> epochs = dropped_epochs(3, first=1, period=2)
+      >>> [int(epochs(jnp.int32(t))) for t in range(6)]
+      [3, 3, 3, 2, 2, 1]
     """
     base = as_schedule(base)
     return lambda t: jnp.where(t < first, base(t), jnp.maximum(1, base(t) - jnp.maximum(t - first, 0) // period))

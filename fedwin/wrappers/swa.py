@@ -1,4 +1,4 @@
-"""Stochastic weight averaging (SWA) on the server, with its learning-rate cycle."""
+"""Stochastic weight averaging (SWA) on the server, with its cyclic learning rate."""
 
 import jax.numpy as jnp
 
@@ -13,24 +13,34 @@ from fedwin.wrappers.base import WRAPPERS, Wrapper, after, initial_stats, unchan
 def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None, evaluate="average") -> Wrapper:
     """SWA on the server with its learning-rate cycle: theta_SWA <- (n theta_SWA + theta) / (n + 1).
 
-    From round i = start on, clients use (1 - u) eta_1 + u eta_2 with u = ((i mod c) + 1) / c, and theta_SWA is what is
-    evaluated; it is never broadcast. The model that is trained is then in the checkpoints alone; to read both in one
-    run, evaluate the model and observe the average: --wrap=swa:evaluate=model --observe=swa, with equal start, cycle,
-    phase.
+        lr_i = (1 - u) eta_1 + u eta_2,   u = ((i mod c) + 1) / c,   in rounds i >= start
+
+    theta_SWA is evaluated but never broadcast, so the trained model is in the checkpoints only. To evaluate both in one
+    run, evaluate the model and observe the average: --wrap=swa:evaluate=model --observe=swa, with equal start, cycle
+    and phase.
 
     Args:
+      setting: the run's core.Setting.
       start: fraction of the rounds (0.75) or 0-based round (300).
-      cycle: c, rounds of a learning-rate cycle; 1 keeps eta_1.
+      cycle: c, rounds of a learning-rate cycle, >= 1; 1 keeps eta_1.
       phase: 'code' counts cycles from round 0 and collects where (i - start) mod c = 0, i > start; 'swa' counts them
         from `start` and collects at the lowest rate of each.
-      second_lr: eta_2; none = eta_1 / 100.
-      evaluate: 'average' shows theta_SWA; 'model' shows the trained model, the wrapper is then the rate alone.
+      second_lr: eta_2, >= 0; none = eta_1 / 100.
+      evaluate: 'average' evaluates theta_SWA; 'model' evaluates the trained model: only the rate changes.
+
+    Returns:
+      The Wrapper.
 
     Raises:
       UserError: when a hyper-parameter is out of range.
 
-    Caldarola et al., Improving Generalization in Federated
-    Learning by Seeking Flat Minima, 2022, https://arxiv.org/abs/2203.11834.
+    Source: Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
+    https://arxiv.org/abs/2203.11834.
+
+    Example:
+      >>> from fedwin import testing
+      >>> testing.run_rounds("fedavg", rounds=4, wrappers=["swa:start=1,cycle=2"])
+      {'model': [3.916, 3.916, 3.916, 3.397]}
     """
     first = first_round(start, setting.num_rounds, "swa")
     average = swa_observer(setting, start=start, cycle=cycle, phase=phase)

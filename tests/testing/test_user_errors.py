@@ -1,4 +1,4 @@
-"""What check_algorithm answers to slips: the function, its place, what it should have returned."""
+"""Errors of check_algorithm: they name the function, its place and what it should have returned."""
 
 import jax
 import jax.numpy as jnp
@@ -146,7 +146,7 @@ def without_solver(setting):
     return setting
 
 
-SLIPS = {
+USER_ERRORS = {
     "client state without client_init": (
         method(state_without_client_init),
         "my_client",
@@ -207,13 +207,13 @@ SLIPS = {
 }
 
 
-@pytest.mark.parametrize("slip", SLIPS)
-def test_a_slip_is_named(slip):
-    builder, function, words = SLIPS[slip]
+@pytest.mark.parametrize("case", USER_ERRORS)
+def test_the_error_names_the_function(case):
+    builder, function, words = USER_ERRORS[case]
     with pytest.raises(UserError) as caught:
         testing.check_algorithm(builder, strategies=())
     message = str(caught.value)
-    assert "\n" not in message and function in message and "test_slips.py:" in message, message
+    assert "\n" not in message and function in message and "test_user_errors.py:" in message, message
     for word in words:
         assert word in message, message
 
@@ -223,10 +223,10 @@ def test_the_exception_itself_is_kept():
         testing.check_algorithm(method(server=reads_another_key))
     assert isinstance(caught.value.__cause__, KeyError)
     line = reads_another_key.__code__.co_firstlineno
-    assert f"test_slips.py:{line}" in str(caught.value) and f"in line {line + 1}" in str(caught.value)
+    assert f"test_user_errors.py:{line}" in str(caught.value) and f"in line {line + 1}" in str(caught.value)
 
 
-def test_slips_are_found_without_compiling(monkeypatch):
+def test_errors_are_found_without_compiling(monkeypatch):
     def compiled(*args, **kwargs):
         raise AssertionError("compiled")
 
@@ -236,7 +236,7 @@ def test_slips_are_found_without_compiling(monkeypatch):
 
 
 def test_what_empty_places_of_a_cohort_compute_is_left_out():
-    """A client without examples may return anything: a division by its size is no slip."""
+    """A client without examples may return anything: a division by its size is no error."""
 
     def share(y, message, params, c):
         return updated(y, message | {"share": 1.0 / c.size})
