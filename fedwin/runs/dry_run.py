@@ -107,7 +107,7 @@ class _Laps:
         if program.lanes > 1:
             working = VmappedInputs(program, seed_groups(trial.config)[0])
             self.examples, self.cohorts, self.evaluated_on = working.examples, working.cohorts, working.evaluated_on
-            self.run, self.seeds = working.filled(self.run), program.lanes
+            self.run, self.seeds = working.broadcast_state(self.run), program.lanes
 
     def lap(self, wish: int, evaluated: bool = False) -> tuple[int, float]:
         """Runs a dispatch of at most so many rounds, the last of which may be evaluated.

@@ -158,7 +158,7 @@ class VmappedSeeds:
         _, begun = self._waiting.pop(lane)
         run = self.program.strategy.place(begun.run)
         # Lanes that are not read must hold a state of this round, too.
-        self._run = self.working.filled(run) if self._run is None else set_seed_state(self._run, run, lane)
+        self._run = self.working.broadcast_state(run) if self._run is None else set_seed_state(self._run, run, lane)
         self._going[lane] = begun.journal
 
     def train(self, rows: Any) -> int:
