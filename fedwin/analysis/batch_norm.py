@@ -1,4 +1,4 @@
-"""BatchNorm statistics of a model that no client has trained."""
+"""BatchNorm statistics of averaged models, recomputed from data."""
 
 import functools
 
@@ -11,41 +11,44 @@ from fedwin.errors import UserError
 
 
 def recomputed(model, variables: Variables, batches) -> Variables:
-    """Returns the model with statistics measured on data.
+    """Returns a model whose BatchNorm statistics are recomputed from data.
 
         statistics = sum_j n_j batch_j / sum_j n_j,   n_j examples in batch j
 
-    Averages of models, and points on lines and planes between them, bring averaged statistics; these are their own.
-    A training step moves running' = m running + (1 - m) batch, whatever m is; m is its derivative.
+    Averages of models, and points on lines and planes between them, have averaged statistics; these are their own. A
+    training step changes running' = m running + (1 - m) batch for any m; m is obtained as its derivative.
 
     Args:
       model: a models.Model.
-      variables: its parameters, and statistics of which the shapes alone matter.
-      batches: normalised batches as model.apply reads them, with 'mask' [B] (0 = padding) if they have one.
+      variables: its parameters, and statistics whose shapes alone matter.
+      batches: normalized batches as model.apply takes them, with 'mask' [B] (0 = padding) if they have one.
+
+    Returns:
+      The Variables with new statistics.
 
     Raises:
       UserError: when no batch has an example, or statistics are not floats (haiku's counters).
 
-    Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018,
+    Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018,
     https://arxiv.org/abs/1803.05407.
     """
     if tree.is_empty(variables.stats):
         return variables
     if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(variables.stats)):
-        raise UserError(f"recomputed: the statistics of {model.name} are not all floats; it cannot tell how they move.")
+        raise UserError(f"recomputed: the statistics of {model.name} are not all floats and can't be recomputed.")
     total, count = None, 0.0
     for batch in batches:
         examples = float(batch["mask"].sum()) if "mask" in batch else float(len(batch["x"]))
-        # A batch of padding alone moves nothing, m = 1.
+        # A batch of padding alone leaves the statistics as they are, m = 1.
         if examples:
             part = tree.scale(examples, _batch_statistics(model, variables, batch))
             total, count = part if total is None else tree.add(total, part), count + examples
     if total is None:
-        raise UserError("recomputed: no batch with an example; give it batches of training data.")
+        raise UserError("recomputed: no batch has an example; pass batches of training data.")
     return variables._replace(stats=tree.scale(1 / count, total))
 
 
-# One program for all points of a landscape.
+# Jitted once for all points of a landscape.
 @functools.partial(jax.jit, static_argnums=0)
 def _batch_statistics(model, variables, batch):
     step = lambda running: model.apply(Variables(variables.params, running), batch, jax.random.key(0), True).stats

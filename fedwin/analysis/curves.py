@@ -1,4 +1,4 @@
-"""Numbers that papers read off an accuracy curve."""
+"""Summaries of accuracy curves: rounds to a target, speedup, mean of the last rounds, variation, traffic."""
 
 import numpy as np
 
@@ -7,24 +7,28 @@ from fedwin.errors import UserError
 
 
 def rounds_to_target(accuracy, target: float, rounds=None) -> int | None:
-    """Returns the first round, counted from 1, whose accuracy is >= target, without smoothing; None if there is none.
-
-    >>> rounds_to_target([0.3, 0.6, 0.5, 0.8], 0.6, rounds=[10, 20, 30, 40])
-    20
+    """Returns the first round whose accuracy reaches a target, without smoothing.
 
     Args:
       accuracy: one number per evaluation [n].
-      target: by custom the baseline's mean_last(accuracy, 10).
-      rounds: the round of each evaluation, by default 1, 2, ... [n].
+      target: usually the baseline's mean_last(accuracy, 10).
+      rounds: the round of each evaluation, increasing, counted from 1 [n]; by default 1, 2, ...
+
+    Returns:
+      The round, or None if no accuracy reaches the target.
 
     Raises:
-      UserError: when there are more or fewer rounds than accuracies, rounds do not grow, or the target is not a number.
+      UserError: when the numbers of rounds and accuracies differ, rounds do not increase, or the target is not finite.
+
+    Example:
+      >>> rounds_to_target([0.3, 0.6, 0.5, 0.8], 0.6, rounds=[10, 20, 30, 40])
+      20
     """
     accuracy = array("rounds_to_target: accuracy", accuracy, 1)
     rounds = np.arange(1, len(accuracy) + 1) if rounds is None else array("rounds_to_target: rounds", rounds, 1)
     if len(rounds) != len(accuracy) or (np.diff(rounds) <= 0).any():
         raise UserError(
-            f"rounds_to_target: {len(rounds)} rounds, {len(accuracy)} accuracies; give each its own, growing."
+            f"rounds_to_target: {len(rounds)} rounds, {len(accuracy)} accuracies; pass one increasing round for each."
         )
     if not np.isfinite(target):
         raise UserError(f"rounds_to_target: target={target} is not a finite accuracy.")
@@ -33,17 +37,23 @@ def rounds_to_target(accuracy, target: float, rounds=None) -> int | None:
 
 
 def speedup(baseline: int | None, rounds: int | None) -> float | None:
-    """Returns how many times fewer rounds a method needs: baseline / rounds; None where one never got there.
+    """Computes how many times fewer rounds a method needs than the baseline.
 
-    >>> speedup(394, 197)
-    2.0
+        baseline / rounds
 
     Args:
       baseline: result of rounds_to_target for the baseline.
       rounds: result of rounds_to_target for the method.
 
+    Returns:
+      The ratio, or None if one of them did not reach the target.
+
     Raises:
       UserError: when a number of rounds is below 1.
+
+    Example:
+      >>> speedup(394, 197)
+      2.0
     """
     if baseline is None or rounds is None:
         return None
@@ -53,14 +63,21 @@ def speedup(baseline: int | None, rounds: int | None) -> float | None:
 
 
 def mean_last(accuracy, last: int) -> float:
-    """Returns the mean over the last evaluations; IMA reports the last 10 rounds, WSM the last 100.
+    """Computes the mean accuracy of the last evaluations; IMA reports the last 10 rounds, WSM the last 100.
 
     Args:
       accuracy: one number per evaluation [n], or one per domain [n, domains], averaged over domains first.
-      last: how many evaluations.
+      last: number of evaluations, in 1..n.
+
+    Returns:
+      The mean.
 
     Raises:
       UserError: when `last` is not an integer in 1..n.
+
+    Example:
+      >>> mean_last([0.1, 0.5, 0.7], 2)
+      0.6
     """
     accuracy = array("mean_last: accuracy", accuracy, 1, 2)
     if isinstance(last, bool) or not isinstance(last, int) or not 1 <= last <= len(accuracy):
@@ -69,51 +86,61 @@ def mean_last(accuracy, last: int) -> float:
 
 
 def round_to_round_std(accuracy, rounds=None, step: int = 1) -> float:
-    """Returns how much a curve jumps from one round to the next.
+    """Computes the variation of an accuracy curve from round to round.
 
         s^2 = 1/2 mean_t (a_{t + step} - a_t)^2
 
-    It is the standard deviation of accuracies that scatter independently around a level; a level that rises slowly
-    hardly counts, which it would in the standard deviation itself.
-
-    >>> round_to_round_std([0.5, 0.7, 0.5, 0.7])
-    0.14142135623730948
+    s estimates the standard deviation of accuracies that scatter independently around a level; unlike the plain
+    standard deviation it hardly depends on a slow rise of the level.
 
     Args:
       accuracy: one number per evaluation [n].
       rounds: the round of each evaluation, by default 1, 2, ... [n].
-      step: how many rounds lie between two evaluations that are compared.
+      step: distance in rounds of the evaluations that are compared.
+
+    Returns:
+      s.
 
     Raises:
-      UserError: when there are more or fewer rounds than accuracies, or no two evaluations are `step` rounds apart.
+      UserError: when the numbers of rounds and accuracies differ, or no two evaluations are `step` rounds apart.
 
-    von Neumann et al., The Mean Square Successive Difference, 1941, https://doi.org/10.1214/aoms/1177731746.
+    Source: von Neumann et al., The Mean Square Successive Difference, 1941, https://doi.org/10.1214/aoms/1177731746.
+
+    Example:
+      >>> round(round_to_round_std([0.5, 0.7, 0.5, 0.7]), 6)
+      0.141421
     """
     accuracy = array("round_to_round_std: accuracy", accuracy, 1)
     rounds = np.arange(1, len(accuracy) + 1) if rounds is None else array("round_to_round_std: rounds", rounds, 1)
     if len(rounds) != len(accuracy):
         raise UserError(f"round_to_round_std: {len(rounds)} rounds, {len(accuracy)} accuracies; give each its own.")
-    at = dict(zip(rounds.tolist(), accuracy.tolist()))
-    jumps = [at[t + step] - a for t, a in at.items() if t + step in at]
-    if step < 1 or not jumps:
+    by_round = dict(zip(rounds.tolist(), accuracy.tolist()))
+    differences = [by_round[t + step] - a for t, a in by_round.items() if t + step in by_round]
+    if step < 1 or not differences:
         raise UserError(f"round_to_round_std: no two evaluations are {step} round(s) apart; evaluate more often.")
-    return float(np.sqrt(np.mean(np.square(jumps)) / 2))
+    return float(np.sqrt(np.mean(np.square(differences)) / 2))
 
 
 def traffic(per_client, rounds: int, clients_per_round: int) -> int:
-    """Returns rounds x clients x (down + up), in the unit of `per_client`.
+    """Computes the communication of a run.
 
-    >>> traffic((2, 1), rounds=400, clients_per_round=10)
-    12000
+        rounds x clients x (down + up)
 
     Args:
-      per_client: (down, up) of one client and round, such as `engine.communication` counts in bytes; what a method
-        sends besides models, FedFA's anchors for one, is counted there.
-      rounds: how many.
-      clients_per_round: how many take part in each.
+      per_client: (down, up) of one client and round, such as engine.communication counts in bytes, including extra
+        data besides models (FedFA's anchors).
+      rounds: number of rounds.
+      clients_per_round: clients of each round.
+
+    Returns:
+      The total, in the unit of `per_client`.
 
     Raises:
       UserError: when there are fewer than 0 rounds or 1 client.
+
+    Example:
+      >>> traffic((2, 1), rounds=400, clients_per_round=10)
+      12000
     """
     if rounds < 0 or clients_per_round < 1:
         raise UserError(f"traffic: {rounds} rounds of {clients_per_round} clients; 0 rounds or more, 1 client or more.")

@@ -1,4 +1,4 @@
-"""Factors of the global model's loss: bias on own and on foreign data, variance, covariance. The fifth is locality."""
+"""Five factors of the global model's loss: bias on own and on foreign data, variance, covariance, locality."""
 
 from typing import NamedTuple
 
@@ -21,9 +21,9 @@ class Factors(NamedTuple):
       train_bias: mean of train_biases weighted by p.
       heter_bias: mean of heter_biases weighted by p.
       train_biases: client k's mean b_k^2 on its own examples [K].
-      heter_biases: client k's mean b_k^2 on everybody else's [K].
-      plug_in: there was one replica, so a client's model stands for its own mean, and variance and covariance are 0 by
-        construction.
+      heter_biases: client k's mean b_k^2 on the other clients' examples [K].
+      plug_in: whether there was one replica only; then a client's model serves as its own mean, and variance and
+        covariance are 0 by construction.
     """
 
     bias_squared: float
@@ -39,7 +39,7 @@ class Factors(NamedTuple):
 
 
 def factors(outputs, targets, owner, weights=None) -> Factors:
-    """Decomposes the squared loss of the clients' ensemble, of which the global model is a first-order copy.
+    """Decomposes the squared loss of the clients' ensemble, which approximates the global model to first order.
 
         E (y - sum_k p_k f_k)^2 = E (sum_k p_k b_k)^2 + E sum_k p_k^2 Var_k + E sum_{k != j} p_k p_j Cov_kj
         b_k = y - mean_s f_k,   f_GM = sum_k p_k f_k + O(locality^2)
@@ -49,14 +49,24 @@ def factors(outputs, targets, owner, weights=None) -> Factors:
         S = 1 is the plug-in estimate) [S, K, N, ...].
       targets: y in the same units, such as one-hot where the outputs are softmax [N, ...].
       owner: the client that holds the example, integers [N].
-      weights: p up to a factor, by default the numbers of examples owned [K].
+      weights: p up to a factor, by default the clients' numbers of examples [K].
+
+    Returns:
+      Factors.
 
     Raises:
       UserError: when shapes do not match, a client has no example, there are fewer than two clients, or a weight is
         below 0.
 
-    Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
+    Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
     https://arxiv.org/abs/2305.07845.
+
+    Example:
+      >>> import numpy as np
+      >>> outputs = np.array([[[0.0, 2.0], [0.0, 0.0]]])  # one replica, two clients, two examples
+      >>> split = factors(outputs, targets=np.array([0.0, 2.0]), owner=[0, 1])
+      >>> split.ensemble_loss, split.bias_squared, split.variance + split.covariance
+      (0.5, 0.5, 0.0)
     """
     f, y = array("factors: outputs", outputs), array("factors: targets", targets)
     if f.ndim < 3 or f.shape[2:] != y.shape:
@@ -90,21 +100,22 @@ def factors(outputs, targets, owner, weights=None) -> Factors:
 
 
 def by_ownership(losses, owner) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the clients' training and heterogeneous bias: mean losses on their own and on everybody else's examples.
-
-    >>> own, others = by_ownership([[1.0, 3.0, 5.0], [2.0, 2.0, 0.0]], [0, 0, 1])
-    >>> own.tolist(), others.tolist()
-    ([2.0, 0.0], [5.0, 2.0])
+    """Computes the clients' training and heterogeneous bias: mean losses on own and on other clients' examples.
 
     Args:
       losses: of client k's model on example n [K, N].
       owner: the client that holds the example, integers [N].
 
     Returns:
-      ([K], [K]).
+      (own [K], others [K]).
 
     Raises:
       UserError: when an owner is not a client, a client has no example, or there are fewer than two clients.
+
+    Example:
+      >>> own, others = by_ownership([[1.0, 3.0, 5.0], [2.0, 2.0, 0.0]], [0, 0, 1])
+      >>> own.tolist(), others.tolist()
+      ([2.0, 0.0], [5.0, 2.0])
     """
     losses = array("by_ownership: losses", losses, 2)
     own = _owners(owner, *losses.shape) == np.arange(len(losses))[:, None]
@@ -112,15 +123,23 @@ def by_ownership(losses, owner) -> tuple[np.ndarray, np.ndarray]:
 
 
 def client_losses(logits, labels, kind: str = "mse") -> np.ndarray:
-    """Returns the loss of every client's model on every example [K, N].
+    """Computes the loss of every client's model on every example.
 
     Args:
       logits: of client k's model on example n [K, N, C].
       labels: integers in 0..C-1 [N].
       kind: 'mse' (softmax against one-hot) or 'ce'.
 
+    Returns:
+      float64 [K, N].
+
     Raises:
       UserError: when the kind is another one, shapes do not match, or a label is outside 0..C-1.
+
+    Example:
+      >>> import numpy as np
+      >>> client_losses(np.zeros((1, 2, 4)), [0, 3]).tolist()  # softmax is uniform
+      [[0.75, 0.75]]
     """
     logits, labels = array("client_losses: logits", logits, 3), np.asarray(labels)
     classes = logits.shape[2]
@@ -144,29 +163,39 @@ def _owners(owner, clients: int, examples: int) -> np.ndarray:
     owner = np.asarray(owner)
     numbers = owner.shape == (examples,) and owner.dtype.kind in "iu"
     if clients < 2 or not numbers or owner.min() < 0 or owner.max() >= clients:
-        raise UserError(f"owner must be {examples} integers in 0..{clients - 1}, the clients, of which two are needed.")
+        raise UserError(
+            f"owner must be {examples} integers in 0..{clients - 1}, one per example; at least two clients are needed."
+        )
     if len(np.unique(owner)) < clients:
-        raise UserError("owner: a client without examples has no bias on its own; leave it out.")
+        raise UserError("owner: a client has no examples, so its training bias is undefined; leave it out.")
     return owner
 
 
 def locality(clients, centre) -> np.ndarray:
-    """Returns the distances of clients' models from the global one, ||w_k - w_GM||_2 over parameters [K].
+    """Computes the distances of the clients' models from the global one.
 
-        f_GM = sum_k p_k f_k + O(max_k ||w_k - w_GM||^2)
+        ||w_k - w_GM||_2 over parameters;   f_GM = sum_k p_k f_k + O(max_k ||w_k - w_GM||^2)
 
     Args:
       clients: w_k, a list of K Variables or trees.
       centre: w_GM = sum_k p_k w_k.
 
+    Returns:
+      float64 [K].
+
     Raises:
       UserError: when there is no client, or models are of several networks.
 
-    Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
+    Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
     https://arxiv.org/abs/2305.07845.
+
+    Example:
+      >>> import numpy as np
+      >>> locality([{"w": np.array([3.0, 4.0])}, {"w": np.zeros(2)}], {"w": np.zeros(2)}).tolist()
+      [5.0, 0.0]
     """
     if not clients:
-        raise UserError("locality: no client's model.")
+        raise UserError("locality: clients is empty; pass at least one model.")
     models.check_alike((centre, *clients))
-    middle = models.vector(centre)
-    return np.array([np.linalg.norm(models.vector(client) - middle) for client in clients])
+    origin = models.vector(centre)
+    return np.array([np.linalg.norm(models.vector(client) - origin) for client in clients])

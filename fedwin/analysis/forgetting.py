@@ -1,4 +1,4 @@
-"""What clients unlearn about each other's data while they train."""
+"""Forgetting: how local training changes the accuracy on other clients' data."""
 
 import numpy as np
 
@@ -7,41 +7,54 @@ from fedwin.errors import UserError
 
 
 def forgetting(before, after) -> np.ndarray:
-    """Returns F[i, k] = Acc_k(w_t) - Acc_k(w_{t+1}^i): rows are models, columns data sets; positive is forgetting.
+    """Computes the forgetting matrix; positive entries are forgetting. (The thesis's heat map shows -F.)
 
-    The thesis's heat map shows -F, accuracy after minus before.
-
-    >>> F = forgetting([0.5, 0.6], [[0.75, 0.35], [0.25, 0.85]])
-    >>> F.round(2).tolist()
-    [[-0.25, 0.25], [0.25, -0.25]]
+        F[i, k] = Acc_k(w_t) - Acc_k(w_{t+1}^i),   rows are models, columns data sets
 
     Args:
-      before: Acc_k(w_t), of the received model on every client's validation examples [K].
-      after: Acc_k(w_{t+1}^i), of the model that client i trained from w_t on those of client k [K, K].
+      before: Acc_k(w_t), accuracy of the received model on every client's validation examples [K].
+      after: Acc_k(w_{t+1}^i), accuracy on client k's examples of the model that client i trained from w_t [K, K].
+
+    Returns:
+      F, float64 [K, K].
 
     Raises:
       UserError: when shapes do not match.
 
-    Legate, Re-Weighted Softmax Cross-Entropy to Control Forgetting in Federated Learning,
+    Source: Legate, Re-Weighted Softmax Cross-Entropy to Control Forgetting in Federated Learning,
     https://arxiv.org/abs/2304.05260.
+
+    Example:
+      >>> F = forgetting([0.5, 0.6], [[0.75, 0.35], [0.25, 0.85]])
+      >>> F.round(2).tolist()
+      [[-0.25, 0.25], [0.25, -0.25]]
     """
     before, after = array("forgetting: before", before, 1), array("forgetting: after", after, 2)
     if after.shape != (len(before), len(before)):
         raise UserError(
-            f"forgetting: accuracies of shape {after.shape} after and {before.shape} before training; give [K, K] and "
-            "[K]."
+            f"forgetting: accuracies of shape {after.shape} after and {before.shape} before training; pass [K, K] "
+            "and [K]."
         )
     return before - after
 
 
 def per_model(matrix) -> np.ndarray:
-    """Returns F_i = mean_{k != i} F[i, k]: what model i forgot of the other clients' data [K].
+    """Computes how much of the other clients' data each model forgot.
+
+        F_i = mean_{k != i} F[i, k]
 
     Args:
-      matrix: of `forgetting`, or of accuracies [model, data set].
+      matrix: result of `forgetting`, or accuracies [model, data set].
+
+    Returns:
+      float64 [K].
 
     Raises:
-      UserError: unless it is square, of two clients at least.
+      UserError: unless the matrix is square with K >= 2.
+
+    Example:
+      >>> per_model([[0.0, 0.25], [0.5, 0.0]]).tolist()
+      [0.25, 0.5]
     """
     matrix = array("per_model: matrix", matrix, 2)
     if matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
@@ -50,9 +63,19 @@ def per_model(matrix) -> np.ndarray:
 
 
 def mean_forgetting(matrix) -> float:
-    """Returns the mean of F_i over the cohort.
+    """Computes the mean of F_i over the cohort.
 
     Args:
-      matrix: of `forgetting` [K, K].
+      matrix: result of `forgetting` [K, K].
+
+    Returns:
+      The mean.
+
+    Raises:
+      UserError: unless the matrix is square with K >= 2.
+
+    Example:
+      >>> mean_forgetting([[0.0, 0.25], [0.5, 0.0]])
+      0.375
     """
     return float(per_model(matrix).mean())

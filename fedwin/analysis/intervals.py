@@ -12,13 +12,13 @@ CONFIDENCE = 0.95
 
 
 class Interval(NamedTuple):
-    """A mean over seeds and how far the true mean may lie from it.
+    """Mean over seeds with its confidence interval.
 
     Attributes:
       mean: over the seeds that count; None without any.
-      half_width: of the confidence interval; None where fewer than two seeds count, for which there is none.
-      seeds: how many count.
-      of_seeds: how many there are.
+      half_width: of the confidence interval; None with fewer than two seeds.
+      seeds: number of seeds that count.
+      of_seeds: number of all seeds.
     """
 
     mean: float | None
@@ -28,53 +28,67 @@ class Interval(NamedTuple):
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The ends of the interval, or None."""
+        """(lower, upper) bound of the interval, or None."""
         if self.mean is None or self.half_width is None:
             return None
         return self.mean - self.half_width, self.mean + self.half_width
 
 
 def mean_interval(values: Mapping[Any, float | None], confidence: float = CONFIDENCE) -> Interval:
-    """Returns the mean over seeds with Student's t interval.
+    """Computes the mean over seeds with Student's t interval.
 
         mean +- t(n - 1, (1 + confidence) / 2) std / sqrt(n),   std with n - 1 in its denominator
 
-    >>> mean_interval({0: 1.0, 1: 3.0, 2: None})
-    Interval(mean=2.0, half_width=12.706204736174694, seeds=2, of_seeds=3)
-
     Args:
-      values: seed -> number; None, NaN or an infinity is a seed that diverged, which is left out.
-      confidence: how often such intervals hold the true mean.
+      values: seed -> number; None, NaN or an infinity marks a diverged seed, which is left out.
+      confidence: coverage of the interval, in (0, 1).
+
+    Returns:
+      Interval.
 
     Raises:
-      UserError: confidence is not between 0 and 1.
+      UserError: when confidence is not between 0 and 1.
+
+    Example:
+      >>> mean_interval({0: 1.0, 1: 3.0, 2: None})
+      Interval(mean=2.0, half_width=12.706204736174694, seeds=2, of_seeds=3)
     """
     if not 0 < confidence < 1:
         raise UserError(f"mean_interval: confidence={confidence} must lie between 0 and 1.")
-    kept = np.array([value for value in values.values() if _counts(value)], np.float64)
-    count = len(kept)
+    finite = np.array([value for value in values.values() if _counts(value)], np.float64)
+    count = len(finite)
     if not count:
         return Interval(None, None, 0, len(values))
     half = None
     if count > 1:
-        from scipy.special import stdtrit  # a third of a second, which no start should wait for
+        from scipy.special import stdtrit  # takes a third of a second to import
 
-        half = float(stdtrit(count - 1, (1 + confidence) / 2) * np.std(kept, ddof=1) / math.sqrt(count))
-    return Interval(float(np.mean(kept)), half, count, len(values))
+        half = float(stdtrit(count - 1, (1 + confidence) / 2) * np.std(finite, ddof=1) / math.sqrt(count))
+    return Interval(float(np.mean(finite)), half, count, len(values))
 
 
 def paired_interval(
     method: Mapping[Any, float | None], first: Mapping[Any, float | None], confidence: float = CONFIDENCE
 ) -> Interval:
-    """Returns the mean of method - first, seed by seed, with Student's t interval.
+    """Computes the mean of method - baseline, seed by seed, with Student's t interval.
 
-    What a seed does to both (partition, initial model, cohorts) cancels, so that the interval is narrower than those of
-    the two means. Seeds that only one of them has are no pairs.
+    Effects of the seed on both (partition, initial model, cohorts) cancel, so that the interval is narrower than those
+    of the two means. Seeds that only one of them has are left out.
 
     Args:
-      method: seed -> number; None, NaN or an infinity is a seed that diverged.
-      first: what it is compared with; a seed that diverged in either is left out.
-      confidence: how often such intervals hold the true difference.
+      method: seed -> number; None, NaN or an infinity marks a diverged seed.
+      first: the baseline, likewise; a seed that diverged in either is left out.
+      confidence: coverage of the interval, in (0, 1).
+
+    Returns:
+      Interval.
+
+    Raises:
+      UserError: when confidence is not between 0 and 1.
+
+    Example:
+      >>> paired_interval({0: 1.0, 1: 3.0}, {0: 0.0, 1: 2.0})
+      Interval(mean=1.0, half_width=0.0, seeds=2, of_seeds=2)
     """
     both = [seed for seed in method if seed in first]
     return mean_interval({seed: _difference(method[seed], first[seed]) for seed in both}, confidence)

@@ -10,13 +10,13 @@ from fedwin.errors import UserError
 
 
 class Plane(NamedTuple):
-    """The plane through three models.
+    """Plane through three models.
 
     Attributes:
       models: (w_1, w_2, w_3).
       origin: w_1's parameters, float64 [P].
       u: first axis, of length 1 [P].
-      v: second axis, of length 1 and at right angles to u [P].
+      v: second axis, of length 1 and orthogonal to u [P].
       a2: ||w_2 - w_1||, the first coordinate of w_2.
       a3: first coordinate of w_3.
       b3: second coordinate of w_3.
@@ -32,7 +32,7 @@ class Plane(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a model's projection is in the plane, and how far the model is from it.
+    """Projection of a model onto a plane, and the distance from it.
 
     Attributes:
       a: coordinate along u.
@@ -46,28 +46,30 @@ class Place(NamedTuple):
 
 
 def plane(first, second, third) -> Plane:
-    """Returns the plane through three models, its axes in true distances (no filter normalisation).
+    """Returns the plane through three models; its axes measure true distances (no filter normalization).
 
         u = (w_2 - w_1) / ||w_2 - w_1||,   v ~ (w_3 - w_1) - <w_3 - w_1, u> u,   ||v|| = 1
-
-    >>> import numpy as np
-    >>> three = [{"w": np.array(w)} for w in ([0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [1.0, 1.0, 0.0])]
-    >>> through = plane(*three)
-    >>> corners(through).tolist()
-    [[0.0, 0.0], [2.0, 0.0], [1.0, 1.0]]
-    >>> place(through, {"w": np.array([1.0, 3.0, 0.5])})
-    Place(a=1.0, b=3.0, residual=0.5)
 
     Args:
       first: w_1, Variables (the axes are those of their params) or a tree.
       second: w_2, of the same network.
       third: w_3, of the same network.
 
-    Raises:
-      UserError: when the models are of several networks, not finite, or on one line.
+    Returns:
+      Plane.
 
-    Garipov et al., Loss Surfaces, Mode Connectivity, and Fast Ensembling of DNNs, 2018,
+    Raises:
+      UserError: when the models are of different networks, not finite, or on one line.
+
+    Source: Garipov et al., Loss Surfaces, Mode Connectivity, and Fast Ensembling of DNNs, 2018,
     https://arxiv.org/abs/1802.10026.
+
+    Example:
+      >>> import numpy as np
+      >>> three = [{"w": np.array(w)} for w in ([0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [1.0, 1.0, 0.0])]
+      >>> through = plane(*three)
+      >>> corners(through).tolist()
+      [[0.0, 0.0], [2.0, 0.0], [1.0, 1.0]]
     """
     models.check_alike((first, second, third))
     origin, *others = (models.vector(model) for model in (first, second, third))
@@ -80,7 +82,7 @@ def plane(first, second, third) -> Plane:
     u = along / a2
     a3 = float(beside @ u)
     v = beside - a3 * u
-    # A second pass takes away what rounding has left along u.
+    # A second Gram-Schmidt pass removes the component along u that rounding left.
     rest = float(v @ u)
     a3, v = a3 + rest, v - rest * u
     b3 = float(np.linalg.norm(v))
@@ -90,14 +92,23 @@ def plane(first, second, third) -> Plane:
 
 
 def point(plane: Plane, a: float, b: float):
-    """Returns the model w_1 + a u + b v, statistics included; at their coordinates the three models to the bit.
+    """Returns the model at coordinates (a, b), statistics included; at their coordinates bitwise the three models.
 
-    It is mixed from the three: c_3 = b / b3, c_2 = (a - c_3 a3) / a2, c_1 = 1 - c_2 - c_3.
+        w_1 + a u + b v = c_1 w_1 + c_2 w_2 + c_3 w_3,   c_3 = b / b3, c_2 = (a - c_3 a3) / a2, c_1 = 1 - c_2 - c_3
 
     Args:
-      plane: of `analysis.plane`.
+      plane: result of `analysis.plane`.
       a: coordinate along u.
       b: coordinate along v.
+
+    Returns:
+      A model like the three.
+
+    Example:
+      >>> import numpy as np
+      >>> three = [{"w": np.array(w)} for w in ([0.0, 0.0], [2.0, 0.0], [1.0, 1.0])]
+      >>> point(plane(*three), 1.0, 0.5)["w"].tolist()
+      [1.0, 0.5]
     """
     third = b / plane.b3
     second = (a - third * plane.a3) / plane.a2
@@ -105,11 +116,25 @@ def point(plane: Plane, a: float, b: float):
 
 
 def place(plane: Plane, model) -> Place:
-    """Returns a = <w - w_1, u>, b = <w - w_1, v> and the distance ||w - w_1 - a u - b v||.
+    """Projects a model onto a plane.
+
+        a = <w - w_1, u>,   b = <w - w_1, v>,   residual = ||w - w_1 - a u - b v||
 
     Args:
-      plane: of `analysis.plane`.
+      plane: result of `analysis.plane`.
       model: of the same network.
+
+    Returns:
+      Place.
+
+    Raises:
+      UserError: when the model is of another network.
+
+    Example:
+      >>> import numpy as np
+      >>> three = [{"w": np.array(w)} for w in ([0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [1.0, 1.0, 0.0])]
+      >>> place(plane(*three), {"w": np.array([1.0, 3.0, 0.5])})
+      Place(a=1.0, b=3.0, residual=0.5)
     """
     models.check_alike((plane.models[0], model))
     away = models.vector(model) - plane.origin
@@ -118,17 +143,24 @@ def place(plane: Plane, model) -> Place:
 
 
 def corners(plane: Plane) -> np.ndarray:
-    """Returns the coordinates (a, b) of the three models, [3, 2]; the mean of the models is at their mean."""
+    """Returns the coordinates of the three models; the mean of the models is at the mean of their coordinates.
+
+    Args:
+      plane: result of `analysis.plane`.
+
+    Returns:
+      (a, b) of each model, [3, 2].
+    """
     return np.array([[0.0, 0.0], [plane.a2, 0.0], [plane.a3, plane.b3]])
 
 
 def grid(plane: Plane, margin: float = 0.2, points: int = 21) -> tuple[np.ndarray, np.ndarray]:
-    """Returns axes around the models, wider than they lie by margin ||w_2 - w_1|| and margin b3 on each side.
+    """Returns axes that contain the three models, wider by margin ||w_2 - w_1|| and margin b3 on each side.
 
     Args:
-      plane: of `analysis.plane`.
-      margin: how much wider.
-      points: length of either axis.
+      plane: result of `analysis.plane`.
+      margin: relative margin, >= 0.
+      points: length of either axis, >= 2.
 
     Returns:
       (a [points], b [points]).
@@ -139,19 +171,22 @@ def grid(plane: Plane, margin: float = 0.2, points: int = 21) -> tuple[np.ndarra
     if not margin >= 0 or isinstance(points, bool) or not isinstance(points, int) or points < 2:
         raise UserError(f"grid: margin={margin} must be >= 0 and points={points} an integer >= 2.")
     low, high = corners(plane).min(0), corners(plane).max(0)
-    more = margin * np.array([plane.a2, plane.b3])
-    a, b = (np.linspace(low[i] - more[i], high[i] + more[i], points) for i in range(2))
+    widths = margin * np.array([plane.a2, plane.b3])
+    a, b = (np.linspace(low[i] - widths[i], high[i] + widths[i], points) for i in range(2))
     return a, b
 
 
 def landscape(plane: Plane, evaluate, a, b):
-    """Returns evaluate(point) over a grid: a tree of arrays [m, n], as matplotlib's contour reads them.
+    """Evaluates the models of a grid on a plane.
 
     Args:
-      plane: of `analysis.plane`.
+      plane: result of `analysis.plane`.
       evaluate: model -> tree of numbers.
       a: coordinates along u [n].
       b: coordinates along v [m].
+
+    Returns:
+      evaluate's tree, every leaf [m, n], as matplotlib's contour takes it.
     """
     a, b = models.array("landscape: a", a, 1), models.array("landscape: b", b, 1)
     values = models.stacked([evaluate(point(plane, x, y)) for y in b for x in a])
