@@ -92,12 +92,12 @@ def at_checkpoint(
     Raises:
       UserError: fewer than two clients.
     """
-    ids = probing.cohort(trained, clients, most=trained.trial.setting.num_clients)
+    ids = probing.cohort(trained, clients, most=trained.prepared.setting.num_clients)
     if len(ids) < 2:
         raise UserError(f"factors: {len(ids)} client(s); with fewer than two nothing is averaged.")
     again = [_other_batches(trained, replica) for replica in range(replicas)]
     models = [client_models(one, ids) for one in again]
-    partition = trained.trial.federations[trained.seed].partition
+    partition = trained.prepared.federations[trained.seed].partition
     weights = partition.sizes[ids] / partition.sizes[ids].sum()
     centre = analysis.mix(weights, models[0])
     train, owner = _of_clients(trained, ids, count)
@@ -137,7 +137,7 @@ def _other_batches(trained: TrainedModel, replica: int) -> TrainedModel:
 
 def _of_clients(trained: TrainedModel, ids: Sequence[int], count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Returns training examples of clients in equal shares of `count`, and whose each is (a position in ids)."""
-    partition = trained.trial.federations[trained.seed].partition
+    partition = trained.prepared.federations[trained.seed].partition
     most = max(count // len(ids), 1)
     rows = [partition.client(client)[:most] for client in ids]
     owner = np.repeat(np.arange(len(ids)), [len(own) for own in rows])

@@ -59,7 +59,7 @@ def compute(
 
 def _of(trained, clients: Sequence[int]) -> dict[str, Any]:
     """Returns the matrices of one run."""
-    federation = trained.trial.federations[trained.seed]
+    federation = trained.prepared.federations[trained.seed]
     held_out = federation.validation
     part, on = (federation.partition, "training") if held_out is None else (held_out, "held-out")
     rows = [part.client(client) for client in clients]

@@ -81,7 +81,7 @@ def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = N
         config = config_of(one.directory)
         key = config["dataset"], data_dir or config["data_dir"]
         found = load(one.directory, seed, one.round, one.readout, data_dir=data_dir, dataset=datasets.get(key))
-        datasets[key] = found.trial.dataset
+        datasets[key] = found.prepared.dataset
         out.append(found)
     return out
 

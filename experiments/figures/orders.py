@@ -76,7 +76,7 @@ def _of_plane(words: Sequence[str], known) -> Found:
     found = plane.compute(
         trained, corners, further, count=known.examples, recompute=known.recompute, chunk=known.chunk or None, **options
     )
-    return found, f"{trained.trial.dataset.name}: the plane through {told}"
+    return found, f"{trained.prepared.dataset.name}: the plane through {told}"
 
 
 def _of_line(words: Sequence[str], known) -> Found:
@@ -85,7 +85,7 @@ def _of_line(words: Sequence[str], known) -> Found:
     trained, named = _models(words, known)
     s = np.linspace(line.BEGIN, line.END, known.points).tolist() if known.points else None
     found = line.compute(trained, named, s, count=known.examples, recompute=known.recompute, chunk=known.chunk or None)
-    return found, f"{trained.trial.dataset.name}: from {' to '.join(named)}"
+    return found, f"{trained.prepared.dataset.name}: from {' to '.join(named)}"
 
 
 def _of_factors(words: Sequence[str], known) -> Found:
@@ -153,12 +153,12 @@ def _of_labels(words: Sequence[str], known) -> Found:
         data.PARTITIONS.check(word)
     histograms: dict[str, Any] = {}
     for label, directory in _directories(runs, known.labels if not partitions else ()).items():
-        trial = trials.trial_of(directory, known.data_dir)
-        seed = known.seed if known.seed in trial.federations else trial.config.seeds[0]
-        counts = trial.federations[seed].info.get("train")
+        prepared = trials.trial_of(directory, known.data_dir)
+        seed = known.seed if known.seed in prepared.federations else prepared.config.seeds[0]
+        counts = prepared.federations[seed].info.get("train")
         if counts is None:
-            raise UserError(f"{directory}: '{trial.dataset.name}' has no classes; label histograms need some.")
-        histograms[label], dataset = counts, trial.dataset
+            raise UserError(f"{directory}: '{prepared.dataset.name}' has no classes; label histograms need some.")
+        histograms[label], dataset = counts, prepared.dataset
     if partitions:
         dataset = data.load(known.dataset, known.data_dir)
         histograms |= labels.of_partitions(dataset, partitions, known.num_clients, known.seed)

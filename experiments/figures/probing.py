@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin.analysis import recomputed
-from fedwin.data.reader import ExampleSource
+from fedwin.data.example_source import ExampleSource
 from fedwin.engine import evaluate, sampling
 from fedwin.errors import UserError
 from fedwin.runs.load import TrainedModel
@@ -25,10 +25,10 @@ def examples(trained: TrainedModel, split: str = "test", count: int = 0) -> dict
       split: 'test', or 'train': those of its clients together.
       count: how many; 0: all, and of the test examples as many as the run was evaluated on.
     """
-    dataset = trained.trial.dataset
+    dataset = trained.prepared.dataset
     if split == "test":
-        return evaluate.held_out(dataset, count or trained.trial.config.eval_examples)
-    dealt = np.sort(trained.trial.federations[trained.seed].partition.order)
+        return evaluate.held_out(dataset, count or trained.prepared.config.eval_examples)
+    dealt = np.sort(trained.prepared.federations[trained.seed].partition.order)
     if 0 < count < len(dealt):
         dealt = np.sort(np.random.Generator(np.random.PCG64(0)).choice(dealt, count, replace=False))
     return gathered(trained, dealt)
@@ -36,9 +36,9 @@ def examples(trained: TrainedModel, split: str = "test", count: int = 0) -> dict
 
 def gathered(trained: TrainedModel, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the training examples of these rows, in their order."""
-    names = ("x", "y", "domain") if trained.trial.dataset.domain_names else ("x", "y")
+    names = ("x", "y", "domain") if trained.prepared.dataset.domain_names else ("x", "y")
     with ExampleSource(
-        {n: trained.trial.dataset.train[n] for n in names if n in trained.trial.dataset.train}
+        {n: trained.prepared.dataset.train[n] for n in names if n in trained.prepared.dataset.train}
     ) as source:
         return source.gather(np.asarray(rows))
 
@@ -54,11 +54,11 @@ def probe(
       count: examples of each; 0: all.
       recompute: on so many training examples, statistics of BatchNorm are measured for every mixture; 0: mixed.
     """
-    dataset = trained.trial.dataset
+    dataset = trained.prepared.dataset
     calibration = _batches(trained, examples(trained, "train", recompute)) if recompute else []
     batches, probes = {}, {}
     for split in splits:
-        batches[split] = evaluate.batches(examples(trained, split, count), trained.trial.config.eval_batch_size)
+        batches[split] = evaluate.batches(examples(trained, split, count), trained.prepared.config.eval_batch_size)
         measure = evaluate.measure_of(dataclasses.replace(dataset, test=getattr(dataset, split)))
         probes[split] = evaluate.make_probe(trained.model, trained.normalise, measure)
 
@@ -72,7 +72,7 @@ def probe(
 
 def _batches(trained: TrainedModel, found: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     """Returns prepared batches as the network reads them."""
-    size = trained.trial.config.eval_batch_size
+    size = trained.prepared.config.eval_batch_size
     packed = evaluate.batches(found, min(size, len(found["y"])))
     pick = lambda i: {name: values[i] for name, values in packed.items()}
     return [dict(trained.normalise(pick(i))) for i in range(len(packed["mask"]))]
@@ -89,9 +89,9 @@ def logits(trained: TrainedModel, models: Sequence, x) -> np.ndarray:
     Raises:
       UserError: the data set is one of sequences.
     """
-    if trained.trial.dataset.task != "classification":
-        raise UserError(f"'{trained.trial.dataset.name}' has no classes; this picture needs a classification.")
-    packed = evaluate.batches({"x": np.asarray(x)}, trained.trial.config.eval_batch_size)["x"]
+    if trained.prepared.dataset.task != "classification":
+        raise UserError(f"'{trained.prepared.dataset.name}' has no classes; this picture needs a classification.")
+    packed = evaluate.batches({"x": np.asarray(x)}, trained.prepared.config.eval_batch_size)["x"]
     stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *models)
 
     @jax.jit
@@ -110,7 +110,7 @@ def cohort(trained: TrainedModel, clients: Sequence[int] = (), most: int = 10) -
     """Returns the clients that were asked for, else those of the round after the checkpoint, `most` of them."""
     if clients:
         return list(clients)
-    setting = trained.trial.setting
+    setting = trained.prepared.setting
     drawn = sampling.cohort(trained.seed, trained.round, setting.num_clients, setting.clients_per_round)
     return sorted(int(client) for client in drawn)[:most]
 

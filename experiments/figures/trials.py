@@ -58,5 +58,5 @@ def bytes_per_round(header: dict[str, Any], data_dir: str | None = None) -> int:
         return traffic(tuple(header["bytes"]), 1, header["config"]["clients_per_round"])
     if "directory" not in header:
         raise UserError(f"{header['label']} was kept without 'bytes', what a client receives and sends per round.")
-    trial = trial_of(header["directory"], data_dir)
-    return traffic(trial.rehearse(), 1, trial.setting.clients_per_round)
+    prepared = trial_of(header["directory"], data_dir)
+    return traffic(prepared.rehearse(), 1, prepared.setting.clients_per_round)

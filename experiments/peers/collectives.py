@@ -72,15 +72,15 @@ def of_round(config: Config, devices: int) -> list[Collective]:
       config: what would be run.
       devices: the first of jax's that a cohort is spread over.
     """
-    trial = prepare(config)
+    prepared = prepare(config)
     strategy = Strategy(1, make_mesh(devices))
-    federation = trial.federations[config.seeds[0]]
-    run = jax.eval_shape(functools.partial(trial.start, config.seeds[0], federation.num_clients))
+    federation = prepared.federations[config.seeds[0]]
+    run = jax.eval_shape(functools.partial(prepared.start, config.seeds[0], federation.num_clients))
     placed = lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
     run = jax.tree.map(placed, run, strategy.placement(run))
     store = tree.map(lambda leaf: placed(leaf, replicated(strategy.mesh)), federation.shapes())
     ids = np.zeros((1, strategy.multiple(config.clients_per_round)), np.int32)
-    dispatch = engine.Dispatch(trial.algorithm, trial.observers, strategy)
+    dispatch = engine.Dispatch(prepared.algorithm, prepared.observers, strategy)
     rounds = functools.partial(dispatch.rounds, n_max=federation.buckets[-1])
     whole = replicated(strategy.mesh)
     program = jax.jit(rounds, donate_argnums=0, out_shardings=(strategy.placement(run), whole, whole))

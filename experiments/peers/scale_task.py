@@ -75,18 +75,18 @@ class _Run:
         self.least = -(-request.get("least", CLIENTS) // request["cohort"])
         begun = time.perf_counter()
         self.scratch = tempfile.TemporaryDirectory()  # for rows that live in a file
-        trial = prepare(_config(request), dataset)
-        bytes_per_client = trial.rehearse()
-        data_hashes(trial.federations)
-        strategy = strategy_choice.resolve(trial.config.strategy, request["cohort"])
-        program = Program(trial, strategy, held_out(dataset, 0), bytes_per_client)
+        prepared = prepare(_config(request), dataset)
+        bytes_per_client = prepared.rehearse()
+        data_hashes(prepared.federations)
+        strategy = strategy_choice.resolve(prepared.config.strategy, request["cohort"])
+        program = Program(prepared, strategy, held_out(dataset, 0), bytes_per_client)
         self.examples = program.examples(0)
         self.schedule = program.schedule(self.examples)
         slots, kind = program.slots(self.schedule.longest)
-        state = trial.start(0, slots, window_rounds=self.schedule.window_rounds)
+        state = prepared.start(0, slots, window_rounds=self.schedule.window_rounds)
         self.rows = program.rows(0, state, slots, kind, Checkpoints(self.scratch.name))
         self.run = strategy.place(state, strategy.placement(state))
-        self.program, self.strategy, self.federation, self.done = program, strategy, trial.federations[0], 0
+        self.program, self.strategy, self.federation, self.done = program, strategy, prepared.federations[0], 0
         self.facts: dict = {}
         self._train(1)
         took = time.perf_counter() - begun - (compile_seconds() - compiled)

@@ -48,10 +48,10 @@ def readout_names(config: Config) -> list[str]:
     Raises:
       UserError: anything wrong in it.
     """
-    trial = prepare(config)
+    prepared = prepare(config)
 
     def read():
-        return engine.read_out(trial.algorithm, trial.observers, trial.start(config.seeds[0], 1))
+        return engine.read_out(prepared.algorithm, prepared.observers, prepared.start(config.seeds[0], 1))
 
     return sorted(jax.eval_shape(read))
 
@@ -91,21 +91,21 @@ class _Laps:
     """Rounds of a run, timed one dispatch after the other; what they compute is forgotten."""
 
     def __init__(self, program: Program, examples, checkpoints: Checkpoints):
-        trial, strategy = program.trial, program.strategy
-        seed = trial.config.seeds[0]
+        prepared, strategy = program.prepared, program.strategy
+        seed = prepared.config.seeds[0]
         schedule = program.schedule(examples)
         slots, kind = program.slots(schedule.longest)
-        run = trial.start(seed, 1, window_rounds=schedule.window_rounds)
+        run = prepared.start(seed, 1, window_rounds=schedule.window_rounds)
         self.rows = program.rows(seed, run, slots, kind, checkpoints)
         run = program.with_table(seed, run, slots)
         self.run = strategy.place(run, strategy.placement(run))
         self.program, self.examples = program, examples
-        self.cohorts: Any = CohortSchedule(trial.federations[seed], schedule, strategy, seed)
+        self.cohorts: Any = CohortSchedule(prepared.federations[seed], schedule, strategy, seed)
         self.completed, self.compiling, self.seeds = 0, 0.0, 1
         self.evaluated_on = program.evaluated_on(seed)
         program.first_evaluation(self.run, self.evaluated_on)  # a program of its own
         if program.lanes > 1:
-            working = VmappedInputs(program, seed_groups(trial.config)[0])
+            working = VmappedInputs(program, seed_groups(prepared.config)[0])
             self.examples, self.cohorts, self.evaluated_on = working.examples, working.cohorts, working.evaluated_on
             self.run, self.seeds = working.broadcast_state(self.run), program.lanes
 
@@ -141,7 +141,7 @@ class _Laps:
 
 
 def pace_of(
-    trial: PreparedRun,
+    prepared: PreparedRun,
     strategy: Strategy,
     bytes_per_client: Bytes,
     rounds=ROUNDS,
@@ -153,9 +153,9 @@ def pace_of(
     Before a state is made, `look` is called with the program and the first seed's examples; it may raise.
     """
     begun = time.monotonic()
-    program = Program(trial, strategy, held_out(trial.dataset, trial.config.eval_examples), bytes_per_client)
+    program = Program(prepared, strategy, held_out(prepared.dataset, prepared.config.eval_examples), bytes_per_client)
     with (
-        contextlib.closing(program.examples(trial.config.seeds[0])) as examples,
+        contextlib.closing(program.examples(prepared.config.seeds[0])) as examples,
         tempfile.TemporaryDirectory() as scratch,  # for rows that live in a file
     ):
         look(program, examples)
@@ -197,8 +197,8 @@ def pace(
     checks.integer("pace", rounds=rounds)
     checks.number("pace", 0, open_least=True, seconds=seconds)
     found = checked(config, dataset, model)
-    strategy = strategy_choice.chosen(found.trial.config, found.trial, found.known, lambda line: None)
-    return pace_of(found.trial, strategy, found.bytes_per_client, rounds, seconds)
+    strategy = strategy_choice.chosen(found.prepared.config, found.prepared, found.known, lambda line: None)
+    return pace_of(found.prepared, strategy, found.bytes_per_client, rounds, seconds)
 
 
 GB = 1e9
@@ -275,18 +275,18 @@ def needs(
       UserError: whatever `fedwin.run` would refuse, or it does not fit.
     """
     found = checked(config, dataset, model)
-    trial = found.trial
-    strategy = strategy_choice.chosen(trial.config, trial, found.known, say)
-    room, disk = available(), disk_of(trial, strategy, found.directory)
+    prepared = found.prepared
+    strategy = strategy_choice.chosen(prepared.config, prepared, found.known, say)
+    room, disk = available(), disk_of(prepared, strategy, found.directory)
     disk.check()
-    memory = estimate(trial, strategy)
+    memory = estimate(prepared, strategy)
 
     def look(program: Program, examples) -> None:
         nonlocal memory
         memory = memory.with_activations(temporaries(program, examples))
         memory.check(room)
 
-    pace = pace_of(trial, strategy, found.bytes_per_client, rounds, seconds, look)
+    pace = pace_of(prepared, strategy, found.bytes_per_client, rounds, seconds, look)
     return Needs(found, strategy, memory, room, disk, pace)
 
 
@@ -297,18 +297,18 @@ def temporaries(program: Program, examples) -> int:
       program: what is run.
       examples: a residence of the first seed's examples.
     """
-    trial, strategy = program.trial, program.strategy
-    seed = trial.config.seeds[0]
+    prepared, strategy = program.prepared, program.strategy
+    seed = prepared.config.seeds[0]
     schedule = program.schedule(examples)
     slots, _ = program.slots(schedule.longest)
-    run = jax.eval_shape(lambda: trial.start(seed, slots, window_rounds=schedule.window_rounds))
+    run = jax.eval_shape(lambda: prepared.start(seed, slots, window_rounds=schedule.window_rounds))
     if strategy.mesh is not None:
         placed = lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
         run = jax.tree.map(placed, run, strategy.placement(run))
-    drawn: Any = CohortSchedule(trial.federations[seed], schedule, strategy, seed)
+    drawn: Any = CohortSchedule(prepared.federations[seed], schedule, strategy, seed)
     evaluated_on = program.evaluated_on(seed)
     if program.lanes > 1:
-        working = VmappedInputs(program, seed_groups(trial.config)[0])
+        working = VmappedInputs(program, seed_groups(prepared.config)[0])
         run, examples, drawn = jax.eval_shape(working.filled, run), working.examples, working.cohorts
         evaluated_on = working.evaluated_on
     ids, n_max = drawn.ids(0, 1)
@@ -318,21 +318,21 @@ def temporaries(program: Program, examples) -> int:
     return compiled.memory_analysis().temp_size_in_bytes
 
 
-def disk_of(trial: PreparedRun, strategy: Strategy, directory: pathlib.Path) -> Disk:
+def disk_of(prepared: PreparedRun, strategy: Strategy, directory: pathlib.Path) -> Disk:
     """Returns what the checkpoints and rows of all seeds take on the disk.
 
     Args:
-      trial: what runs.
+      prepared: the prepared run.
       strategy: pads cohorts.
       directory: of the run.
     """
-    config = trial.config
-    windows = window_plan(trial, config.rounds_per_dispatch)
+    config = prepared.config
+    windows = window_plan(prepared, config.rounds_per_dispatch)
     filed = windows.rounds if windows.kind == "file" else None
-    run = jax.eval_shape(lambda: trial.start(config.seeds[0], 1, window_rounds=filed))
-    row, taking_part = tree.nbytes(run.table), participants(trial)
-    _, kind = table_slots(trial, strategy, config.rounds_per_dispatch)
-    held = {"device": trial.setting.num_clients, "host": taking_part, "file": 0}[kind]
+    run = jax.eval_shape(lambda: prepared.start(config.seeds[0], 1, window_rounds=filed))
+    row, taking_part = tree.nbytes(run.table), participants(prepared)
+    _, kind = table_slots(prepared, strategy, config.rounds_per_dispatch)
+    held = {"device": prepared.setting.num_clients, "host": taking_part, "file": 0}[kind]
     between = config.checkpoint_every or config.num_rounds
     made = 2 + (config.num_rounds - 1) // between
     kept = min(max(config.keep_checkpoints, 1) + len(config.keep_rounds), made)

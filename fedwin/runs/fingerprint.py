@@ -13,7 +13,7 @@ import optax
 
 from fedwin import __version__
 from fedwin.data import Dataset
-from fedwin.data.feature_digest import feature_digest
+from fedwin.data.example_source import feature_digest
 from fedwin.data.federation import Federation
 from fedwin.runs.config import Config, default_of
 

@@ -14,7 +14,7 @@ from fedwin import core, engine, local, plugins, tree
 from fedwin.core import Variables
 from fedwin.data import Dataset
 from fedwin.engine.strategy import Strategy
-from fedwin.errors import UserError
+from fedwin.errors import UserError, deprecated
 from fedwin.residence.blockwise import placed
 from fedwin.residence.client_table import DeviceRows, FirstRows, Rows, check_total, holds_everyone, rows_template
 from fedwin.residence.client_table_file import rows_of
@@ -37,7 +37,7 @@ class TrainedModel:
       normalise: batch -> batch, what the run did to test examples before the network saw them.
       seed: whose run.
       round: completed rounds.
-      trial: what ran.
+      prepared: the run, prepared again from its configuration.
       run: the complete state; rows of clients that are in a file stay there, and are read on access.
     """
 
@@ -46,8 +46,14 @@ class TrainedModel:
     normalise: Any
     seed: int
     round: int
-    trial: PreparedRun
+    prepared: PreparedRun
     run: engine.RunState
+
+    @property
+    def trial(self) -> PreparedRun:
+        """Deprecated name of `prepared`."""
+        deprecated("TrainedModel.trial", "TrainedModel.prepared")
+        return self.prepared
 
     def logits(self, x) -> jax.Array:
         """Returns the network's output for examples as the data set stores them: [B, ...] -> [B, C] or [B, T, V]."""
@@ -81,7 +87,7 @@ def load(
     if not isinstance(directory, (str, os.PathLike)):
         raise UserError(f"load: directory is a {type(directory).__name__}; give the path of a run's directory.")
     directory = pathlib.Path(directory)
-    trial = _trial(directory, seed, data_dir, dataset, model)
+    prepared = _prepared_run(directory, seed, data_dir, dataset, model)
     checkpoints = Checkpoints(directory / "checkpoints" / f"seed_{seed}")
     rounds = checkpoints.rounds()
     if not rounds or (round is not None and round not in rounds):
@@ -91,14 +97,14 @@ def load(
         )
     at = rounds[-1] if round is None else round
     leaves, _ = checkpoints.load(at)
-    run = _state(trial, seed, leaves)
-    models = engine.read_out(trial.algorithm, trial.observers, run)
+    run = _state(prepared, seed, leaves)
+    models = engine.read_out(prepared.algorithm, prepared.observers, run)
     if readout not in models:
         raise UserError(f"readout='{readout}': {directory} has {', '.join(models)}.")
-    return TrainedModel(models[readout], trial.model, trial.normalise, seed, at, trial, run)
+    return TrainedModel(models[readout], prepared.model, prepared.normalise, seed, at, prepared, run)
 
 
-def _trial(directory: pathlib.Path, seed: int, data_dir, dataset, model) -> PreparedRun:
+def _prepared_run(directory: pathlib.Path, seed: int, data_dir, dataset, model) -> PreparedRun:
     said = directories.read(directory).config
     fields = {field.name for field in dataclasses.fields(Config)}
     config = Config(**{name: value for name, value in said.items() if name in fields})
@@ -110,16 +116,16 @@ def _trial(directory: pathlib.Path, seed: int, data_dir, dataset, model) -> Prep
     return prepare(dataclasses.replace(config, seeds=[seed]), dataset, model)
 
 
-def _state(trial: PreparedRun, seed: int, leaves: dict[str, Any]) -> engine.RunState:
+def _state(prepared: PreparedRun, seed: int, leaves: dict[str, Any]) -> engine.RunState:
     """Rebuilds the state of a checkpoint with all clients' rows in its table; those never drawn are as at the start.
 
     Rows in a file stay there: the table is Rows, whose leaves are read on access.
     """
-    clients = trial.setting.num_clients
+    clients = prepared.setting.num_clients
     filed = any(isinstance(leaf, FiledLeaf) for leaf in leaves.values())
     slots = 1 if filed or holds_everyone(leaves, clients) else clients
     # Windows that no round follows need no room.
-    run = unfilled(trial.start(seed, slots, window_rounds=1))
+    run = unfilled(prepared.start(seed, slots, window_rounds=1))
     if filed:
         found = from_leaves(leaves, rows_template(run, leaves))
         check_total(found.table, clients)
@@ -137,11 +143,11 @@ def _placed(run: engine.RunState) -> engine.RunState:
 
 def _rows_of(trained: TrainedModel, ids: np.ndarray):
     """Returns the rows of some clients, [n, ...]."""
-    trial, table = trained.trial, trained.run.table
+    prepared, table = trained.prepared, trained.run.table
     if not isinstance(table, Rows):
         return tree.map(lambda leaf: leaf[ids], table)
-    began = trial.start(trained.seed, 1)
-    first = FirstRows(trial.algorithm, began.params, seed_keys(trained.seed)["init"], len(ids))
+    began = prepared.start(trained.seed, 1)
+    first = FirstRows(prepared.algorithm, began.params, seed_keys(trained.seed)["init"], len(ids))
     return rows_of(table, ids, first)
 
 
@@ -201,16 +207,16 @@ def client_models(
       UserError: no run or checkpoint, or a client that does not exist.
     """
     trained = directory if isinstance(directory, TrainedModel) else load(directory, seed, round, **objects)
-    trial, federation = trained.trial, trained.trial.federations[trained.seed]
+    prepared, federation = trained.prepared, trained.prepared.federations[trained.seed]
     ids = np.asarray(list(clients), np.int32)
     if not len(ids) or len(set(ids.tolist())) < len(ids) or ids.min() < 0 or ids.max() >= federation.num_clients:
         raise UserError(f"clients={list(clients)}: give each once, of 0..{federation.num_clients - 1}.")
-    settings = {field.name: getattr(trial.solver, field.name) for field in dataclasses.fields(trial.solver)}
-    algorithm = trial.algorithm_of(_Recording(**settings))
+    settings = {field.name: getattr(prepared.solver, field.name) for field in dataclasses.fields(prepared.solver)}
+    algorithm = prepared.algorithm_of(_Recording(**settings))
     last = max(number for number, phase in enumerate(algorithm.phases) if phase.client)
     phases = (_recorded(p, n == last) if p.client else p for n, p in enumerate(algorithm.phases))
     algorithm = algorithm._replace(phases=tuple(phases))
-    examples = examples_of(federation, trial.config.examples, Strategy(), len(ids), 1)
+    examples = examples_of(federation, prepared.config.examples, Strategy(), len(ids), 1)
     store, rows = examples.take(ids[None])
     slots = np.arange(len(ids), dtype=np.int32)
 

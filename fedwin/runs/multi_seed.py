@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import engine, multi_process
-from fedwin.data.store import Store
+from fedwin.data.federation import Store
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.examples import Resident, should_stream
@@ -87,14 +87,14 @@ class VmappedInputs:
     """
 
     def __init__(self, program: Program, seeds: Sequence[int]):
-        trial, self.number = program.trial, program.lanes
+        prepared, self.number = program.prepared, program.lanes
         self.seeds = (*seeds, *(seeds[0] for _ in range(self.number - len(seeds))))
         members: list[Resident] = [program.examples(seed) for seed in self.seeds]
-        room = max(len(found.partition.order) for found in trial.federations.values())
+        room = max(len(found.partition.order) for found in prepared.federations.values())
         self.examples = VmappedExamples(members, program.apart, room)
         schedule = program.schedule(self.examples)
-        drawn = [CohortSchedule(trial.federations[seed], schedule, program.strategy, seed) for seed in self.seeds]
-        self.cohorts = VmappedCohorts(drawn, common_buckets(trial.federations))
+        drawn = [CohortSchedule(prepared.federations[seed], schedule, program.strategy, seed) for seed in self.seeds]
+        self.cohorts = VmappedCohorts(drawn, common_buckets(prepared.federations))
         self.evaluated_on = program.evaluated_in_lanes(self.seeds)
 
     @property
@@ -276,32 +276,32 @@ def check_processes(config: Config) -> None:
         raise _refused(config, "does not go with strategy=auto, which times one seed", "name one: --strategy=vmapped")
 
 
-def check(trial: PreparedRun, strategy: Strategy) -> None:
+def check(prepared: PreparedRun, strategy: Strategy) -> None:
     """Checks that the seeds of a run can train at once.
 
     Args:
-      trial: what runs.
+      prepared: the prepared run.
       strategy: how cohorts are mapped.
 
     Raises:
       UserError: they can't.
     """
-    config, rounds = trial.config, trial.config.rounds_per_dispatch
+    config, rounds = prepared.config, prepared.config.rounds_per_dispatch
     if group_size(config) == 1:
         return
     if strategy.mesh is not None:
         raise _refused(config, f"needs one device, and strategy={strategy} has several", "set --strategy=vmapped")
-    if should_stream(next(iter(trial.federations.values())), config.examples):
+    if should_stream(next(iter(prepared.federations.values())), config.examples):
         raise _refused(config, "needs all examples on the device, where they don't go", "set --examples=device")
     places = {
-        "table": ("clients' rows", table_slots(trial, strategy, rounds)[1]),
-        "window": ("windows", window_plan(trial, rounds).kind),
+        "table": ("clients' rows", table_slots(prepared, strategy, rounds)[1]),
+        "window": ("windows", window_plan(prepared, rounds).kind),
     }
     for flag, (what, kind) in places.items():
         if kind != "device":
             raise _refused(config, f"needs {what} on the device, and they are in the {kind}", f"set --{flag}=device")
     shapes = {
-        seed: jax.tree.map(lambda leaf: leaf.shape, found.shapes().info) for seed, found in trial.federations.items()
+        seed: jax.tree.map(lambda leaf: leaf.shape, found.shapes().info) for seed, found in prepared.federations.items()
     }
     first = config.seeds[0]
     for seed, shape in shapes.items():
@@ -342,18 +342,18 @@ class SeedRunner:
     def train(self) -> dict[int, Result]:
         """Trains all of them, each from its newest checkpoint if there is one; returns seed -> what became of it."""
         found: dict[int, Result] = {}
-        for group in seed_groups(self.program.trial.config):
+        for group in seed_groups(self.program.prepared.config):
             found |= {seed: self._alone(seed) for seed in group} if self.program.lanes == 1 else self._together(group)
         return found
 
     def _alone(self, seed: int) -> Result:
-        program, trial = self.program, self.program.trial
+        program, prepared = self.program, self.program.prepared
         with contextlib.ExitStack() as closed:
             examples = closed.enter_context(contextlib.closing(program.examples(seed)))
             schedule, evaluated_on = program.schedule(examples), program.evaluated_on(seed)
-            self.say(f"seed {seed}: {estimate(trial, program.strategy, seed)}")
+            self.say(f"seed {seed}: {estimate(prepared, program.strategy, seed)}")
             (run, rows, journal), _ = self._begun(seed, schedule, lambda: evaluated_on, closed, placed=True)
-            cohorts = CohortSchedule(trial.federations[seed], schedule, program.strategy, seed)
+            cohorts = CohortSchedule(prepared.federations[seed], schedule, program.strategy, seed)
             parts = Parts(program.dispatch, evaluated_on, examples, rows, cohorts)
             result = train_seed(run, parts, journal, None if self.quiet else seeds_label([seed]))
         if examples.waited:
@@ -363,7 +363,7 @@ class SeedRunner:
 
     def _together(self, seeds: Sequence[int]) -> dict[int, Result]:
         program = self.program
-        self.say(f"{seeds_label(seeds)}: {estimate(program.trial, program.strategy, seeds[0])}")
+        self.say(f"{seeds_label(seeds)}: {estimate(program.prepared, program.strategy, seeds[0])}")
         working, journals = VmappedInputs(program, seeds), {}
         group = VmappedSeeds(program, working, self.quiet)
         with contextlib.ExitStack() as closed:
@@ -390,8 +390,8 @@ class SeedRunner:
           closed: closes what has to be.
           placed: whether a state that comes from a checkpoint is placed; one that begins is.
         """
-        program, trial, strategy = self.program, self.program.trial, self.program.strategy
-        config, where = trial.config, self.directory / "checkpoints" / f"seed_{seed}"
+        program, prepared, strategy = self.program, self.program.prepared, self.program.strategy
+        config, where = prepared.config, self.directory / "checkpoints" / f"seed_{seed}"
         own = (
             Checkpoints(where, config.keep_checkpoints, config.keep_rounds)
             if multi_process.is_first()
@@ -400,7 +400,7 @@ class SeedRunner:
         checkpoints: Any = closed.enter_context(contextlib.closing(own))
         slots, kind = program.slots(schedule.longest)
         # What a checkpoint may replace is not made: one row says what all are like.
-        run = trial.start(seed, 1 if kind == "device" else slots, window_rounds=schedule.window_rounds)
+        run = prepared.start(seed, 1 if kind == "device" else slots, window_rounds=schedule.window_rounds)
         rows = closed.enter_context(contextlib.closing(program.rows(seed, run, slots, kind, checkpoints)))
         run, saved, _ = starting_state(program, seed, rows, checkpoints, self.logbook, run, self.say)
         about = saved or {}

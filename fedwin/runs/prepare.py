@@ -91,7 +91,9 @@ def federations_of(config: Config, partition: Choice | None, dataset: data.Datas
 def _federation(config: Config, partition: Choice | None, dataset: data.Dataset, seed: int) -> Federation:
     """Deals the data set for one seed."""
     partition_seed = seed if config.partition_seed < 0 else config.partition_seed
-    dealt = data.deal(dataset, str(partition) if partition else None, config.num_clients or None, partition_seed)
+    dealt = data.make_partition(
+        dataset, str(partition) if partition else None, config.num_clients or None, partition_seed
+    )
     held = None
     if config.val_fraction:
         dealt, held = data.split_validation(dealt, config.val_fraction, partition_seed)
@@ -273,7 +275,7 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     config.check()
     choices = choices_of(config, named_model=model is None)
     set_precision(config.precision)
-    dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
+    dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.checks(dataset)
     augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
     shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
     if choices.model is not None:

@@ -32,7 +32,7 @@ class Program:
     """What is compiled once and serves all seeds, and what they share on the device.
 
     Args:
-      trial: what runs.
+      prepared: the prepared run.
       strategy: how cohorts are mapped.
       test: what evaluation is done on (engine.evaluate.held_out).
       bytes_per_client: what a client receives and sends in a round.
@@ -44,21 +44,21 @@ class Program:
       test: placed test batches.
     """
 
-    def __init__(self, trial: PreparedRun, strategy: Strategy, test: dict[str, Any], bytes_per_client: Bytes):
-        self.trial, self.strategy, self.bytes_per_client = trial, strategy, bytes_per_client
-        dataset, config = trial.dataset, trial.config
+    def __init__(self, prepared: PreparedRun, strategy: Strategy, test: dict[str, Any], bytes_per_client: Bytes):
+        self.prepared, self.strategy, self.bytes_per_client = prepared, strategy, bytes_per_client
+        dataset, config = prepared.dataset, prepared.config
         if config.eval_val:
-            probe = validation.make_probe(trial.model, trial.normalise, dataset, strategy)
+            probe = validation.make_probe(prepared.model, prepared.normalise, dataset, strategy)
         else:
-            probe = evaluate.make_probe(trial.model, trial.normalise, evaluate.measure_of(dataset), strategy)
-        parts = (trial.algorithm, trial.observers, strategy, probe)
+            probe = evaluate.make_probe(prepared.model, prepared.normalise, evaluate.measure_of(dataset), strategy)
+        parts = (prepared.algorithm, prepared.observers, strategy, probe)
         self.lanes = group_size(config)
-        self.apart = self.lanes > 1 and partitions_differ(trial.federations)
+        self.apart = self.lanes > 1 and partitions_differ(prepared.federations)
         self.dispatch = engine.Dispatch(*parts)
         if self.lanes > 1:
             pools = (None, 0) if config.eval_val and self.apart else None
             self.dispatch = engine.VmappedDispatch(*parts, apart=self.apart, test_axes=pools)
-        self._read_out = strategy.jit(lambda run: engine.read_out(trial.algorithm, trial.observers, run))
+        self._read_out = strategy.jit(lambda run: engine.read_out(prepared.algorithm, prepared.observers, run))
         self._probe = strategy.jit(probe)
         batches = evaluate.batches(test, config.eval_batch_size, strategy.num_devices)
         self.test = strategy.place(batches, _batch_sharding(strategy))
@@ -75,24 +75,24 @@ class Program:
 
     def evaluated_on(self, seed: int):
         """Returns what a seed is evaluated on: the test batches, and with --eval_val its pool of held-out examples."""
-        config, strategy = self.trial.config, self.strategy
+        config, strategy = self.prepared.config, self.strategy
         if not config.eval_val:
             return self.test
-        batches = validation.pool(self.trial.federations, seed, config.eval_batch_size, strategy.num_devices)
+        batches = validation.pool(self.prepared.federations, seed, config.eval_batch_size, strategy.num_devices)
         return self.test, strategy.place(batches, _batch_sharding(strategy))
 
     def evaluated_in_lanes(self, seeds: Sequence[int]):
         """Returns what the seeds of all lanes are evaluated on; of pools that differ there is one for each lane."""
-        if not (self.trial.config.eval_val and self.apart):
+        if not (self.prepared.config.eval_val and self.apart):
             return self.evaluated_on(seeds[0])
         pools = [self.evaluated_on(seed)[1] for seed in seeds]
         return self.test, jax.tree.map(lambda *leaves: jnp.stack(leaves), *pools)
 
     def examples(self, seed: int):
         """Returns the residence of a seed's examples; those on the device are shared by all seeds."""
-        config = self.trial.config
+        config = self.prepared.config
         found = examples_of(
-            self.trial.federations[seed],
+            self.prepared.federations[seed],
             config.examples,
             self.strategy,
             config.clients_per_round,
@@ -106,11 +106,11 @@ class Program:
     @functools.cached_property
     def windows(self) -> WindowPlan:
         """Where windows live."""
-        return window_plan(self.trial, self.trial.config.rounds_per_dispatch)
+        return window_plan(self.prepared, self.prepared.config.rounds_per_dispatch)
 
     def schedule(self, examples) -> Schedule:
         """Returns the schedule with dispatches for which the device has room; `examples` is their residence."""
-        return self.trial.schedule.with_dispatches_of(examples.rounds).with_windows_of(self.windows.rounds)
+        return self.prepared.schedule.with_dispatches_of(examples.rounds).with_windows_of(self.windows.rounds)
 
     def slots(self, rounds: int) -> tuple[int, str]:
         """Returns the rows of the client table in the state, and where all rows live: 'device', 'host' or 'file'.
@@ -118,12 +118,12 @@ class Program:
         Args:
           rounds: the most rounds that a dispatch holds.
         """
-        return table_slots(self.trial, self.strategy, rounds)
+        return table_slots(self.prepared, self.strategy, rounds)
 
     def with_table(self, seed: int, run: engine.RunState, slots: int) -> engine.RunState:
         """Returns a seed's fresh state with the first rows of so many clients, made on the devices that hold them."""
         ids, key = jnp.arange(slots, dtype=jnp.int32), seed_keys(seed)["init"]
-        make = functools.partial(init_rows, self.trial.algorithm, run.params, ids, key)
+        make = functools.partial(init_rows, self.prepared.algorithm, run.params, ids, key)
         return run._replace(table=make(shardings=self.strategy.table_placement(jax.eval_shape(make))))
 
     def rows(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
@@ -154,8 +154,8 @@ class Program:
         return Outside(rows, run, store, place, self.strategy.placement)
 
     def _rows(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
-        clients, strategy = self.trial.setting.num_clients, self.strategy
-        algorithm, key = self.trial.algorithm, seed_keys(seed)["init"]
+        clients, strategy = self.prepared.setting.num_clients, self.strategy
+        algorithm, key = self.prepared.algorithm, seed_keys(seed)["init"]
         if kind == "device":
             return DeviceRows(clients)
 

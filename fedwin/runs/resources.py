@@ -192,22 +192,22 @@ def _gib(size: int) -> str:
     return f"{size / GIB:,.1f} GiB"
 
 
-def participants(trial: PreparedRun) -> int:
+def participants(prepared: PreparedRun) -> int:
     """Returns the most clients that can take part in a run."""
-    return min(trial.setting.num_clients, trial.config.num_rounds * trial.config.clients_per_round)
+    return min(prepared.setting.num_clients, prepared.config.num_rounds * prepared.config.clients_per_round)
 
 
-def table_slots(trial: PreparedRun, strategy: Strategy, rounds: int) -> tuple[int, str]:
+def table_slots(prepared: PreparedRun, strategy: Strategy, rounds: int) -> tuple[int, str]:
     """Returns the rows of the client table in the state, and where all rows live: 'device', 'host' or 'file'.
 
     Args:
-      trial: what runs.
+      prepared: the prepared run.
       strategy: pads cohorts.
       rounds: the most rounds that a dispatch holds.
     """
-    clients, config = trial.setting.num_clients, trial.config
-    params = jax.eval_shape(trial.model.init, jax.random.key(0)).params
-    kind = rows_kind(trial.algorithm, params, clients, config.table, (participants(trial), total_memory()))
+    clients, config = prepared.setting.num_clients, prepared.config
+    params = jax.eval_shape(prepared.model.init, jax.random.key(0)).params
+    kind = rows_kind(prepared.algorithm, params, clients, config.table, (participants(prepared), total_memory()))
     if kind == "device":
         return clients, kind
     return min(rounds * strategy.multiple(config.clients_per_round), clients), kind
@@ -221,10 +221,10 @@ def _held(shapes, placed) -> int:
     return sum(math.prod(where.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf, where in leaves)
 
 
-def _in_training(trial: PreparedRun, federation, strategy: Strategy, model: Any) -> tuple[int, int]:
+def _in_training(prepared: PreparedRun, federation, strategy: Strategy, model: Any) -> tuple[int, int]:
     """Returns bytes on one device of (the models, the batches) of the clients that it trains at a time."""
-    solver, train = trial.solver, trial.dataset.train
-    per_device = -(-trial.config.clients_per_round // strategy.num_devices)
+    solver, train = prepared.solver, prepared.dataset.train
+    per_device = -(-prepared.config.clients_per_round // strategy.num_devices)
     together = min(strategy.chunk or per_device, per_device)
     optimizer = jax.eval_shape(solver.optimizer.init, model.params)
     copies = COPIES_IN_TRAINING * tree.nbytes(model.params) + tree.nbytes((optimizer, model.stats))
@@ -242,34 +242,34 @@ def _saving(run) -> int:
     return COPIES_IN_SAVING * small + max(blocks, default=0)
 
 
-def estimate(trial: PreparedRun, strategy: Strategy, seed: int | None = None) -> Estimate:
+def estimate(prepared: PreparedRun, strategy: Strategy, seed: int | None = None) -> Estimate:
     """Returns what one seed of a run needs, or all of a group that trains at once.
 
     Args:
-      trial: what runs.
+      prepared: the prepared run.
       strategy: how cohorts are mapped.
       seed: whose federation is counted; the first one by default.
     """
-    config, copies = trial.config, strategy.num_devices
+    config, copies = prepared.config, strategy.num_devices
     seed = config.seeds[0] if seed is None else seed
-    federation, per_round = trial.federations[seed], config.clients_per_round
+    federation, per_round = prepared.federations[seed], config.clients_per_round
     examples, rounds = residence_bytes(federation, config.examples, strategy, per_round, config.rounds_per_dispatch)
-    windows = window_plan(trial, rounds)
-    slots, kind = table_slots(trial, strategy, min(rounds, windows.rounds or rounds))
-    run = jax.eval_shape(lambda: trial.start(seed, slots, window_rounds=windows.rounds))
+    windows = window_plan(prepared, rounds)
+    slots, kind = table_slots(prepared, strategy, min(rounds, windows.rounds or rounds))
+    run = jax.eval_shape(lambda: prepared.start(seed, slots, window_rounds=windows.rounds))
     placed = strategy.placement(run)
     held = {
         name: _held(getattr(run, name), placed and getattr(placed, name)) for name in ("table", "state", "observers")
     }
-    model = jax.eval_shape(trial.model.init, jax.random.key(0))
-    one_row = row_shapes(trial.algorithm, model.params)
+    model = jax.eval_shape(prepared.model.init, jax.random.key(0))
+    one_row = row_shapes(prepared.algorithm, model.params)
     row = tree.nbytes(one_row)
-    training, batches = _in_training(trial, federation, strategy, model)
+    training, batches = _in_training(prepared, federation, strategy, model)
     width = strategy.multiple(per_round)
     device = {
         "examples": examples,
-        "test set": test_bytes(trial.dataset, config.eval_examples, config.eval_batch_size, copies) // copies,
-        "validation set": validation.pool_bytes(trial.federations) // copies if config.eval_val else 0,
+        "test set": test_bytes(prepared.dataset, config.eval_examples, config.eval_batch_size, copies) // copies,
+        "validation set": validation.pool_bytes(prepared.federations) // copies if config.eval_val else 0,
         "model": tree.nbytes((run.params, run.stats)),
         "clients in training": training,
         "local batches": batches,
@@ -279,24 +279,24 @@ def estimate(trial: PreparedRun, strategy: Strategy, seed: int | None = None) ->
         "cohorts": COHORT_BYTES * rounds * width,
     }
     host, saved = {"client table": 0, "windows": windows.host_bytes}, run
-    disk = {"client table": row * participants(trial) if kind == "file" else 0, "windows": windows.disk_bytes}
+    disk = {"client table": row * participants(prepared) if kind == "file" else 0, "windows": windows.disk_bytes}
     if kind == "host":
-        host["client table"] = row * participants(trial)
-        taken = lambda leaf: jax.ShapeDtypeStruct((participants(trial), *leaf.shape), leaf.dtype)
+        host["client table"] = row * participants(prepared)
+        taken = lambda leaf: jax.ShapeDtypeStruct((participants(prepared), *leaf.shape), leaf.dtype)
         saved = run._replace(table=jax.tree.map(taken, one_row))
     elif kind == "file":
         # The dispatch that is written back and the one that is read ahead.
-        host["client table"] = 2 * slots * row + INDEX_BYTES * trial.setting.num_clients
+        host["client table"] = 2 * slots * row + INDEX_BYTES * prepared.setting.num_clients
         saved = run._replace(table=())
     host["checkpoint"] = _saving(saved)
     index = tree.nbytes(federation.shapes()._replace(examples=()))
     device = in_lanes(config, device, index)
-    told = _remedies(trial, strategy, kind, should_stream(federation, config.examples)) | remedies(trial, windows)
+    told = _remedies(prepared, strategy, kind, should_stream(federation, config.examples)) | remedies(prepared, windows)
     return Estimate(device, host, copies, told, disk)
 
 
-def _remedies(trial: PreparedRun, strategy: Strategy, kind: str, streamed: bool) -> dict[str, str]:
-    config, together = trial.config, strategy.chunk != 1 and trial.config.clients_per_round > 1
+def _remedies(prepared: PreparedRun, strategy: Strategy, kind: str, streamed: bool) -> dict[str, str]:
+    config, together = prepared.config, strategy.chunk != 1 and prepared.config.clients_per_round > 1
     chunked = "--strategy=chunked:k=1, or "
     return {
         "examples": "choose a smaller data set" if streamed else "set --examples=stream",
@@ -349,22 +349,22 @@ def _lent_bytes(found: list[rings.Lent], rounds: int) -> int:
     return sum((2 * rounds + rings.room(rounds, ring.ages)) * ring.shape[1] * ring.dtype.itemsize for ring in found)
 
 
-def window_plan(trial: PreparedRun, rounds: int) -> WindowPlan:
+def window_plan(prepared: PreparedRun, rounds: int) -> WindowPlan:
     """Returns where windows live; computes nothing.
 
     Args:
-      trial: what runs.
+      prepared: the prepared run.
       rounds: the most rounds that a dispatch would hold.
     """
-    run: Any = jax.eval_shape(lambda: trial.start(trial.config.seeds[0], 1, window_rounds=1))
+    run: Any = jax.eval_shape(lambda: prepared.start(prepared.config.seeds[0], 1, window_rounds=1))
     found = [node.ring for node in windows_of(run).values()]
     size = sum(ring.shape[0] * ring.shape[1] * ring.dtype.itemsize for ring in found)
-    kind = trial.config.window
+    kind = prepared.config.window
     if kind == "auto":
         memory = total_memory()
         beyond = "file" if memory is not None and size > HOST_SHARE * memory else "host"
         kind = "device" if size <= HOST_TABLE_BYTES else beyond
-        if kind == "file" and size > free_disk(trial.config.out_dir or "."):
+        if kind == "file" and size > free_disk(prepared.config.out_dir or "."):
             kind = "device"  # which refuses it, and says what to shorten
     if not found or kind == "device":
         return WindowPlan("device", None, size, 0)
@@ -372,9 +372,9 @@ def window_plan(trial: PreparedRun, rounds: int) -> WindowPlan:
     return WindowPlan(kind, most, size, _lent_bytes(found, most))
 
 
-def remedies(trial: PreparedRun, plan: WindowPlan) -> dict[str, str]:
+def remedies(prepared: PreparedRun, plan: WindowPlan) -> dict[str, str]:
     """Returns part of an estimate -> what makes windows smaller."""
-    config = trial.config
+    config = prepared.config
     around = f"--algorithm={config.algorithm}" + "".join(f" or --wrap={text}" for text in config.wrap)
     # Devices of a CPU have no other memory than the host's.
     place = "file" if jax.default_backend() == "cpu" else "host"

@@ -129,10 +129,10 @@ def _whole(program: Program, seed: int, rows, fresh):
 
 
 def _found(program: Program, seed: int, rows, checkpoints, logbook, fresh, say) -> StartingState:
-    trial, config = program.trial, program.trial.config
+    prepared, config = program.prepared, program.prepared.config
     if logbook is None:
         return StartingState(fresh, None, True)
-    saved = newest(checkpoints, trial.schedule, logbook.lines(seed), seed, fork_round(config))
+    saved = newest(checkpoints, prepared.schedule, logbook.lines(seed), seed, fork_round(config))
     if saved is not None:
         leaves, about = saved
         if not holds_everyone(leaves, rows.num_clients):
@@ -141,37 +141,37 @@ def _found(program: Program, seed: int, rows, checkpoints, logbook, fresh, say) 
         if int(found.run.round) < config.num_rounds:
             say(f"seed {seed}: resuming after round {int(found.run.round)}")
     elif config.fork_from:
-        found = StartingState(forked(trial, seed, fresh, rows, say), None, False)
+        found = StartingState(forked(prepared, seed, fresh, rows, say), None, False)
     else:
         found = StartingState(_whole(program, seed, rows, fresh), None, True)
-        if trial.initial:
-            say(f"seed {seed}: begins with {trial.initial[seed]}")
+        if prepared.initial:
+            say(f"seed {seed}: begins with {prepared.initial[seed]}")
     logbook.truncate_after(seed, int(found.run.round) if saved is not None else -1)
     return found
 
 
-def check_fork(trial: PreparedRun) -> None:
+def check_fork(prepared: PreparedRun) -> None:
     """Raises UserError where --fork_from cannot be what the run begins with; traces shapes, computes nothing."""
-    for seed in trial.config.seeds:
-        fresh = jax.eval_shape(functools.partial(trial.start, seed, 1, window_rounds=1))
+    for seed in prepared.config.seeds:
+        fresh = jax.eval_shape(functools.partial(prepared.start, seed, 1, window_rounds=1))
         blank = jax.tree.map(
             lambda s: s if isinstance(s, Lazy) else np.zeros(s.shape, s.dtype),
             unfilled(fresh._replace(key=jax.ShapeDtypeStruct((2,), np.uint32))),
         )
         own = named(DeviceRows(1).saved(blank))
-        for name, value in _taken(trial.config, _saved(trial.config, seed), own).items():
+        for name, value in _taken(prepared.config, _saved(prepared.config, seed), own).items():
             if _field(name) != "table" and (value.shape != own[name].shape or value.dtype != own[name].dtype):
                 raise _mismatch(name)
 
 
-def forked(trial: PreparedRun, seed: int, run: engine.RunState, rows, say) -> engine.RunState:
+def forked(prepared: PreparedRun, seed: int, run: engine.RunState, rows, say) -> engine.RunState:
     """Starts a fresh state from the checkpoint that --fork_from names, server and client states included.
 
     A wrapper's own state (a window, an average) begins with the model that is taken if the other run did not have it,
     and so do observers unless both runs read the same; everything else must be there.
 
     Args:
-      trial: what is run.
+      prepared: the prepared run.
       seed: whose checkpoint.
       run: a fresh state.
       rows: the residence of its client rows.
@@ -180,7 +180,7 @@ def forked(trial: PreparedRun, seed: int, run: engine.RunState, rows, say) -> en
     Raises:
       UserError: model, algorithm or federation differ.
     """
-    config = trial.config
+    config = prepared.config
     directory, round = fork_source(config)
     if run.observers and not _same_observers(config, directory):
         say(f"seed {seed}: the observers begin at round {round}; {directory} observed something else")
@@ -192,9 +192,9 @@ def forked(trial: PreparedRun, seed: int, run: engine.RunState, rows, say) -> en
 
     same = found(run)
     # An average that is new here begins with the model of the fork, not with that of round 0.
-    replaced = isinstance(table_of(rows), DeviceRows) and holds_everyone(leaves, trial.setting.num_clients)
+    replaced = isinstance(table_of(rows), DeviceRows) and holds_everyone(leaves, prepared.setting.num_clients)
     model = core.Variables(same.params, same.stats)
-    run = trial.start(seed, 1 if replaced else rows.slots, model, window_rounds=lent_rounds(run))
+    run = prepared.start(seed, 1 if replaced else rows.slots, model, window_rounds=lent_rounds(run))
     return rows.restored(found(run), run)
 
 

@@ -43,16 +43,18 @@ def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, 
     quiet = quiet or not multi_process.is_first()
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
     consistency.check_flags(config)
-    trial, directory, known, imports, bytes_per_client = multi_process.agreed(lambda: checked(config, dataset, model))
-    config = trial.config
-    test = multi_process.agreed(lambda: held_out(trial.dataset, config.eval_examples))
+    prepared, directory, known, imports, bytes_per_client = multi_process.agreed(
+        lambda: checked(config, dataset, model)
+    )
+    config = prepared.config
+    test = multi_process.agreed(lambda: held_out(prepared.dataset, config.eval_examples))
     with contextlib.ExitStack() as held:
         logbook, known = multi_process.agreed(lambda: _entered(config, directory, held))
-        strategy = strategy_choice.chosen(config, trial, known, say)
-        about = multi_process.agreed(lambda: _settled(directory, trial, known, str(strategy), imports, say))
+        strategy = strategy_choice.chosen(config, prepared, known, say)
+        about = multi_process.agreed(lambda: _settled(directory, prepared, known, str(strategy), imports, say))
         consistency.check_identity(about.fingerprint)
-        _introduce(directory, trial, str(strategy), about.fingerprint, say)
-        program = Program(trial, strategy, test, bytes_per_client)
+        _introduce(directory, prepared, str(strategy), about.fingerprint, say)
+        program = Program(prepared, strategy, test, bytes_per_client)
         results = SeedRunner(program, directory, logbook, quiet, say).train()
         summary = multi_process.agreed(lambda: _summary(program, results, directory, about.fingerprint))
     return multi_process.said_by_first(summary)
@@ -73,7 +75,7 @@ def _summary(program: Program, results: dict[int, Result], directory: pathlib.Pa
     if not multi_process.is_first():
         return {}
     lines = read_lines(directory / "metrics.jsonl")
-    summary = summarise(program.trial.config, results, lines, fingerprint, len(program.dispatch.traces))
+    summary = summarise(program.prepared.config, results, lines, fingerprint, len(program.dispatch.traces))
     write_json(directory / "summary.json", summary)
     return summary
 
@@ -93,14 +95,14 @@ class Checked(NamedTuple):
     """A Config that would run.
 
     Attributes:
-      trial: what it means.
+      prepared: the prepared run.
       directory: where it would run.
       known: what config.json says there, None for a new run.
       imports: imported file or module -> hash of its content.
       bytes_per_client: what a client receives and sends in a round.
     """
 
-    trial: PreparedRun
+    prepared: PreparedRun
     directory: pathlib.Path
     known: directories.Known | None
     imports: dict[str, str]
@@ -124,34 +126,34 @@ def checked(config: Config, dataset: Dataset | None, model: Any) -> Checked:
         check_free(config.out_dir)
     strategy_choice.check(config.strategy)
     multi_seed.check_processes(config)
-    trial = prepare(config, dataset, model)
-    config = trial.config
+    prepared = prepare(config, dataset, model)
+    config = prepared.config
     directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
     known = directories.load(config, directory) if multi_process.is_first() else None
-    bytes_per_client = trial.rehearse()
+    bytes_per_client = prepared.rehearse()
     strategy = strategy_choice.planned(config, known)
-    multi_seed.check(trial, strategy)
-    needed = estimate(trial, strategy)
+    multi_seed.check(prepared, strategy)
+    needed = estimate(prepared, strategy)
     needed.check(available())
     if known is None and multi_process.is_first():  # of a run that has begun, they are there
         needed.check_disk(free_disk(directory))
     if known is None and config.fork_from and multi_process.is_first():
-        check_fork(trial)
-    return Checked(trial, directory, known, imports, bytes_per_client)
+        check_fork(prepared)
+    return Checked(prepared, directory, known, imports, bytes_per_client)
 
 
 def _settled(
-    directory, trial: PreparedRun, known, strategy: str, imports: dict[str, str], say: Say
+    directory, prepared: PreparedRun, known, strategy: str, imports: dict[str, str], say: Say
 ) -> fingerprint.Identity:
     """Writes config.json of a new run; compares that of a resumed one with the data and versions of today."""
-    config = trial.config
-    hashes = fingerprint.data_hashes(trial.federations)
-    initial = {str(seed): taken.digest for seed, taken in trial.initial.items()}
+    config = prepared.config
+    hashes = fingerprint.data_hashes(prepared.federations)
+    initial = {str(seed): taken.digest for seed, taken in prepared.initial.items()}
     about = fingerprint.identity(config, hashes, strategy, imports, initial)
     if not multi_process.is_first():
         return about
     if known is None:
-        directories.write_config(directory, config, about, trial.dataset.verified, trial.model.name)
+        directories.write_config(directory, config, about, prepared.dataset.verified, prepared.model.name)
     elif known.identity.data != hashes:
         raise UserError(
             f"out_dir={directory} was run on other data than --data_dir={config.data_dir} holds; use another --out_dir."
@@ -166,11 +168,11 @@ def _settled(
     return about
 
 
-def _introduce(directory, trial: PreparedRun, strategy: str, fingerprint: str, say: Say) -> None:
-    partition = next(iter(trial.federations.values())).partition
+def _introduce(directory, prepared: PreparedRun, strategy: str, fingerprint: str, say: Say) -> None:
+    partition = next(iter(prepared.federations.values())).partition
     chosen_from = (partition.report or {}).get("chosen_from")
     clients = f"{partition.num_clients}" + (f" of {chosen_from}" if chosen_from else "")
-    config = trial.config
+    config = prepared.config
     say(
         f"{directory}: {config.algorithm} on {config.dataset}, {clients} clients, strategy {strategy}, "
         f"fingerprint {fingerprint}"

@@ -66,19 +66,19 @@ def _resumed(config: Config, began: str) -> Strategy:
         return resolve("default" if config.strategy == "auto" else config.strategy, config.clients_per_round)
 
 
-def chosen(config: Config, trial: PreparedRun, known, say: Callable[[str], None]) -> Strategy:
+def chosen(config: Config, prepared: PreparedRun, known, say: Callable[[str], None]) -> Strategy:
     """Returns the strategy of a run: the one that it began with, else that of --strategy.
 
     Args:
       config: the flags.
-      trial: what runs.
+      prepared: the prepared run.
       known: the contents of config.json, None for a new run, and in processes that have no run directory.
       say: prints a line.
     """
     began = multi_process.said_by_first(None if known is None else known.identity.strategy)
     if began is not None:
         return _resumed(config, began)
-    name = multi_process.said_by_first(fastest(trial, say)) if config.strategy == "auto" else config.strategy
+    name = multi_process.said_by_first(fastest(prepared, say)) if config.strategy == "auto" else config.strategy
     return resolve(name, config.clients_per_round)
 
 
@@ -92,31 +92,31 @@ def candidates(clients: int, devices: int) -> list[str]:
     return names
 
 
-def fastest(trial: PreparedRun, say: Callable[[str], None]) -> str:
+def fastest(prepared: PreparedRun, say: Callable[[str], None]) -> str:
     """Times a few rounds under every strategy that fits this machine and returns the name of the fastest."""
     seconds = {}
     room = available()
-    names = candidates(trial.config.clients_per_round, jax.device_count())
+    names = candidates(prepared.config.clients_per_round, jax.device_count())
     for name in names:
-        if name != names[0] and not estimate(trial, STRATEGIES.build(name)).fits(room):
+        if name != names[0] and not estimate(prepared, STRATEGIES.build(name)).fits(room):
             say(f"strategy {name}: needs more memory than there is")
             continue
-        seconds[name] = _seconds_per_round(trial, STRATEGIES.build(name))
+        seconds[name] = _seconds_per_round(prepared, STRATEGIES.build(name))
         say(f"strategy {name}: {seconds[name] * 1e3:.1f} ms per round")
     return min(seconds, key=lambda name: seconds[name])
 
 
-def _seconds_per_round(trial: PreparedRun, strategy: Strategy) -> float:
-    clients, seed = trial.config.clients_per_round, trial.config.seeds[0]
-    federation = trial.federations[seed]
-    dispatch = engine.Dispatch(trial.algorithm, {}, strategy)
+def _seconds_per_round(prepared: PreparedRun, strategy: Strategy) -> float:
+    clients, seed = prepared.config.clients_per_round, prepared.config.seeds[0]
+    federation = prepared.federations[seed]
+    dispatch = engine.Dispatch(prepared.algorithm, {}, strategy)
     ids = np.full((ROUNDS, strategy.multiple(clients)), -1, np.int32)
     ids[:, :clients] = sampling.cohorts(seed, 0, ROUNDS, federation.num_clients, clients)
     # A few rounds need no more of a large federation than their own clients.
     held = distinct(ids)
-    run = trial.start(seed, len(held), window_rounds=ROUNDS)._replace(observers={})
+    run = prepared.start(seed, len(held), window_rounds=ROUNDS)._replace(observers={})
     run = strategy.place(run, strategy.placement(run))
-    examples = examples_of(federation, trial.config.examples, strategy, clients, ROUNDS)
+    examples = examples_of(federation, prepared.config.examples, strategy, clients, ROUNDS)
     store, rows = examples.take(ids)
     cohorts = engine.Cohorts(ids, rows, places(ids, held, len(held)))
     took = 0.0

@@ -21,13 +21,13 @@ def of(strategy=None, **changes) -> Estimate:
 
 
 def test_parts_are_those_of_the_state():
-    trial = prepare(dataclasses.replace(BASE, algorithm="scaffold", observe=["wima:window=20"]))
-    found, run = estimate(trial, Strategy()), trial.start(0, 20)
+    prepared = prepare(dataclasses.replace(BASE, algorithm="scaffold", observe=["wima:window=20"]))
+    found, run = estimate(prepared, Strategy()), prepared.start(0, 20)
     held = {name: tree.nbytes(getattr(run, name)) for name in ("state", "observers", "table")}
     assert found.device["algorithm"] == held["state"] and found.device["observers"] == held["observers"]
     assert found.device["client table"] >= held["table"] > 0
-    assert found.device["examples"] >= trial.dataset.train["x"].nbytes
-    assert found.device["test set"] >= trial.dataset.test["x"].nbytes
+    assert found.device["examples"] >= prepared.dataset.train["x"].nbytes
+    assert found.device["test set"] >= prepared.dataset.test["x"].nbytes
     assert found.device["model"] == tree.nbytes((run.params, run.stats))
 
 
@@ -45,10 +45,10 @@ def test_what_flags_change():
 
 
 def test_rows_go_where_there_is_room_for_them():
-    trial = prepare(dataclasses.replace(BASE, algorithm="scaffold"))
-    params = jax.eval_shape(trial.model.init, jax.random.key(0)).params
-    size = tree.nbytes(row_shapes(trial.algorithm, params))
-    kind = lambda choice, clients, seen, memory: rows_kind(trial.algorithm, params, clients, choice, (seen, memory))
+    prepared = prepare(dataclasses.replace(BASE, algorithm="scaffold"))
+    params = jax.eval_shape(prepared.model.init, jax.random.key(0)).params
+    size = tree.nbytes(row_shapes(prepared.algorithm, params))
+    kind = lambda choice, clients, seen, memory: rows_kind(prepared.algorithm, params, clients, choice, (seen, memory))
     many = HOST_TABLE_BYTES // size + 1
     assert kind("auto", many - 1, many, 1) == "device" and kind("auto", many, many, None) == "host"
     assert kind("auto", many, 1000, 2000 * size) == "host" and kind("auto", many, 1001, 2000 * size) == "file"

@@ -109,9 +109,9 @@ def test_every_part_of_ones_own_kind(tmp_path):
         Checkpoints(tmp_path / "checkpoints" / f"seed_{seed}").save(1, moved, {})
     for part, same in (("all", ("classifier", "rest")), ("classifier", ("classifier",)), ("features", ("rest",))):
         text = f"{tmp_path}@1" + (f":part={part}" if part != "all" else "")
-        trial = prepare(config("", init_from=text, seeds=[0, 1]))
+        prepared = prepare(config("", init_from=text, seeds=[0, 1]))
         for seed in (0, 1):
-            mine, theirs = trial.start(seed, 1).params, leaves(tmp_path, 1, seed)
+            mine, theirs = prepared.start(seed, 1).params, leaves(tmp_path, 1, seed)
             for path, leaf in jax.tree_util.tree_leaves_with_path(mine):
                 name = "params." + jax.tree_util.keystr(path, simple=True, separator=".")
                 which = "classifier" if ".classifier." in name else "rest"

@@ -195,10 +195,10 @@ def test_several_processes_are_refused(monkeypatch):
 
 
 def test_the_estimate_counts_every_lane():
-    trial = prepare.prepare(SMALL)
+    prepared = prepare.prepare(SMALL)
     one = prepare.prepare(dataclasses.replace(SMALL, seeds_at_once=1))
     strategy = Strategy(1)
-    mine, alone = (resources.estimate(found, strategy).device for found in (trial, one))
+    mine, alone = (resources.estimate(found, strategy).device for found in (prepared, one))
     assert mine["clients in training"] == 3 * alone["clients in training"]
     assert mine["observers"] == 4 * alone["observers"]  # and the one that is being saved
     assert alone["examples"] < mine["examples"] < 1.2 * alone["examples"]

@@ -5,10 +5,9 @@ import math
 
 import pytest
 
-from experiments import dry_run as dry_run_command
+from experiments.cli import requirements as dry_run_command
 from fedwin.errors import UserError
 from fedwin.runs import dry_run, resources
-
 from fedwin.runs.config import Config
 from fedwin.runs.dry_run import Pace, _Laps, pace
 from fedwin.runs.resources import Memory

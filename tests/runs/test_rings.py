@@ -62,8 +62,8 @@ def test_a_window_longer_than_the_run_reads_the_same_to_the_bit(warmup):
 def test_a_long_window_and_a_default_delay_cost_no_more_than_the_run():
     held = {}
     for window in (6, 50_000):
-        trial = prepare(dataclasses.replace(SMALL, observe=[f"wima:window={window}"], num_clients=1000))
-        state = jax.eval_shape(lambda trial=trial: trial.start(0, 1))
+        prepared = prepare(dataclasses.replace(SMALL, observe=[f"wima:window={window}"], num_clients=1000))
+        state = jax.eval_shape(lambda prepared=prepared: prepared.start(0, 1))
         held[window] = tree.nbytes((state.observers, state.state))
     assert held[6] == held[50_000]
 
@@ -133,8 +133,8 @@ def test_only_rings_that_nothing_has_left_are_fitted():
 def test_rings_of_the_first_format_keep_their_length(tmp_path):
     """In directories of old, windows are shorter than the run: nothing changes."""
     directory = unpacked("scaffold", tmp_path)
-    trial = prepare(config_of(directory))
-    own = {name: leaf.shape for name, leaf in leaves_of(trial.start(0, 1)).items()}
+    prepared = prepare(config_of(directory))
+    own = {name: leaf.shape for name, leaf in leaves_of(prepared.start(0, 1)).items()}
     leaves, _ = Checkpoints(directory / "checkpoints" / "seed_0").latest()
     rings = [name for name in leaves if name.endswith("ring")]
     assert len(rings) == 2 and all(own[name] == leaves[name].shape for name in rings)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedwin.data import deal, from_arrays
+from fedwin.data import from_arrays, make_partition
 from fedwin.data.federation import federate
 from fedwin.engine import sampling
 from fedwin.engine.strategy import Strategy
@@ -12,7 +12,7 @@ from fedwin.runs.schedule import CohortSchedule, Schedule
 def federation(clients: int):
     y = np.arange(2 * clients, dtype=np.int32) % 10
     dataset = from_arrays(np.zeros((len(y), 3), np.float32), y, np.zeros((1, 3), np.float32), y[:1])
-    return federate(dataset, deal(dataset, "iid", clients, 0))
+    return federate(dataset, make_partition(dataset, "iid", clients, 0))
 
 
 def test_a_block_is_drawn_once_and_dispatches_are_cut_from_it(monkeypatch):
@@ -41,7 +41,7 @@ def test_no_dispatch_goes_through_all_clients(monkeypatch):
 def test_iid_gives_the_first_clients_one_more():
     dataset = federation(9).dataset
     for clients in (4, 9, 18):
-        dealt = deal(dataset, "iid", clients, 3)
+        dealt = make_partition(dataset, "iid", clients, 3)
         pieces = np.array_split(dealt.order, clients)
         assert [dealt.client(k).tolist() for k in range(clients)] == [piece.tolist() for piece in pieces]
         assert dealt.order.dtype == np.int32 and sorted(dealt.order.tolist()) == list(range(18))

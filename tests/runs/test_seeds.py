@@ -71,7 +71,7 @@ def test_what_a_method_draws_differs_by_seed_and_the_program_does_not(tmp_path, 
     assert together["traces"] == 1
     alone = run(dataclasses.replace(config, seeds=[1], out_dir=str(tmp_path / "alone")), quiet=True)
     assert together["seeds"][1]["final"] == alone["seeds"][1]["final"]
-    trial = prepare(config)
-    drawn = [trial.start(seed, 20) for seed in (0, 1)]
+    prepared = prepare(config)
+    drawn = [prepared.start(seed, 20) for seed in (0, 1)]
     leaf = (lambda run: run.table.anchor["dense1"]["kernel"]) if "fedhbm" in algorithm else (lambda run: run.state)
     assert not np.array_equal(leaf(drawn[0]), leaf(drawn[1]))

@@ -44,7 +44,7 @@ def finished(tmp_path_factory):
 def test_a_loaded_model_is_the_one_that_was_evaluated(finished, seed, round, readout):
     trained = load(finished, seed=seed, round=round, readout=readout)
     assert trained.round == (round or 3)
-    test = trained.trial.dataset.test
+    test = trained.prepared.dataset.test
     accuracy = (np.argmax(trained.logits(test["x"]), -1) == test["y"]).mean()
     lines = read_lines(finished / "metrics.jsonl")
     line = next(line for line in lines if (line["seed"], line["round"]) == (seed, trained.round))
@@ -55,7 +55,7 @@ def test_the_mean_of_a_cohorts_models_is_the_next_rounds_model(finished):
     cohort = sampling.cohort(4, 2, 12, 3)
     before = load(finished, seed=4, round=2)
     models = client_models(before, cohort)
-    sizes = before.trial.federations[4].sizes[cohort]
+    sizes = before.prepared.federations[4].sizes[cohort]
     mean = tree.map(lambda *leaves: sum(n * w for n, w in zip(sizes, leaves, strict=True)) / sizes.sum(), *models)
     after = load(finished, seed=4, round=3).variables
     for a, b in zip(*(np.concatenate([x.ravel() for x in tree_leaves(m)]) for m in (mean, after)), strict=True):

@@ -29,7 +29,7 @@ def test_factors_add_up(found):
 def test_locality_and_loss_are_those_of_the_clients_mean(finished, found):
     trained = load(finished, round=4)
     models = client_models(trained, [1, 2, 5])
-    sizes = trained.trial.federations[0].sizes[[1, 2, 5]]
+    sizes = trained.prepared.federations[0].sizes[[1, 2, 5]]
     centre = analysis.mix(sizes / sizes.sum(), models)
     assert found["runs"][0]["locality"][0] == pytest.approx(analysis.locality(models, centre).max(), rel=1e-6)
     assert found["runs"][0]["locality_mean"][0] < found["runs"][0]["locality"][0]

@@ -15,7 +15,7 @@ def test_accuracies_are_direct_evaluations(finished, tmp_path):
     (run,) = found["runs"]
     assert found["clients"] == [0, 6, 2] and run["on"] == "held-out" and run["round"] == 3
     trained = load(finished, round=3)
-    federation = trained.trial.federations[0]
+    federation = trained.prepared.federations[0]
     models = client_models(trained, [0, 6, 2])
     for row, model in enumerate([trained.variables, *models]):
         for column, client in enumerate([0, 6, 2]):

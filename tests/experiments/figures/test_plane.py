@@ -27,7 +27,7 @@ def found(loaded):
 
 def test_points_are_direct_evaluations(loaded, found):
     trained, named = loaded
-    test = trained[0].trial.dataset.test
+    test = trained[0].prepared.dataset.test
     by_label = {mark["label"]: mark for mark in found["points"]}
     assert list(by_label) == [*list(named)[:3], "mean of the three", list(named)[3]]
     assert list(named)[0] == "round 1" and list(named)[3] == "round 4: wima2"
@@ -42,7 +42,7 @@ def test_the_grid_is_where_it_says(loaded, found):
     trained, named = loaded
     through = analysis.plane(*list(named.values())[:3])
     at = dataclasses.replace(trained[0], variables=analysis.point(through, found["a"][3], found["b"][1]))
-    test = trained[0].trial.dataset.test
+    test = trained[0].prepared.dataset.test
     error = (np.argmax(np.asarray(at.logits(test["x"])), -1) != test["y"]).mean()
     assert found["error"][1][3] == pytest.approx(error, abs=1.5 / len(test["y"]))
     assert np.shape(found["loss"]) == (5, 5) and found["evaluations"] == 25 + 3 + 1 + 1
