@@ -93,7 +93,7 @@ def adabest(setting, solve, *, mu=0.02, beta=0.8, server_lr=1.0, weighting="samp
         # At the first participation h is 0, so any divisor but 0 will do.
         age = jnp.where(last < 0, 1, c.round - last)
         h = tree.axpy(-mu, delta, tree.scale(1 / age.astype(float), h))
-        message = {"delta": core.mean_step(delta, core.weight(c, weighting))}
+        message = {"delta": core.mean_step(delta, core.aggregation_weight(c, weighting))}
         return y.update(message, state=Row(h, c.round))
 
     def server(params, state, total, round):

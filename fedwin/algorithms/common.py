@@ -31,7 +31,7 @@ def mean_step(y: local.Local, params, c: core.Client, weighting: str) -> core.Me
     Returns:
       core.MeanStep.
     """
-    return core.mean_step(tree.sub(y.params, params), core.weight(c, weighting))
+    return core.mean_step(tree.sub(y.params, params), core.aggregation_weight(c, weighting))
 
 
 def fedavg_client(solve, weighting: str, rule=local.sgd):

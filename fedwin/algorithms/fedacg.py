@@ -61,7 +61,7 @@ def fedacg(setting, solve, *, lam=0.85, beta=0.01, server_lr=1.0, weighting="sam
     def client(z, c):
         y = solve(z, c, local.proximal(beta))
         # Not a core.mean_step: it is relative to z, not to the server model.
-        step = core.mean(tree.sub(y.params, z), core.weight(c, weighting))
+        step = core.mean(tree.sub(y.params, z), core.aggregation_weight(c, weighting))
         return y.update({"from_lookahead": step})
 
     def server(params, m, total, round):

@@ -81,7 +81,10 @@ def feddyn(
         a = alpha if client_alpha == "common" else alpha / (setting.num_clients * c.weight)
         y = solve(params, c, local.proximal(a, inner=local.shift(tree.scale(a, c.state))))
         delta = tree.sub(y.params, params)
-        message = {"delta": core.mean_step(delta, core.weight(c, weighting)), "moved": core.DerivedFromStep(delta)}
+        message = {
+            "delta": core.mean_step(delta, core.aggregation_weight(c, weighting)),
+            "moved": core.DerivedFromStep(delta),
+        }
         return y.update(message, state=tree.add(c.state, delta))
 
     def server(params, state, total, round):

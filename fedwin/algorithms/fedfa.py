@@ -116,7 +116,7 @@ def _client(solve, anchoring: Anchoring, weighting: str):
         y = solve_anchored(params, c, carry=carry, on_step=on_step)
         message = {
             "delta": common.mean_step(y, params, c, weighting),
-            "anchors": core.mean(y.carry.anchors, core.weight(c, weighting)),
+            "anchors": core.mean(y.carry.anchors, core.aggregation_weight(c, weighting)),
         }
         return y.update(message)
 

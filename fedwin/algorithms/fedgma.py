@@ -96,7 +96,9 @@ def fedgma(setting, solve, *, threshold=None, mode="soft", extra_lr=1e-4, server
             sums["up"] = tree.map(lambda d: jnp.maximum(d, 0), delta)
             sums["down"] = tree.map(lambda d: jnp.minimum(d, 0), delta)
             sums["moving"] = tree.map(lambda d: jnp.abs(jnp.sign(d)), delta)
-        return y.update({"delta": core.mean_step(delta, core.weight(c, weighting)), "sums": core.DerivedFromStep(sums)})
+        return y.update(
+            {"delta": core.mean_step(delta, core.aggregation_weight(c, weighting)), "sums": core.DerivedFromStep(sums)}
+        )
 
     def masked(params, total):
         sums = total["sums"].value

@@ -126,7 +126,7 @@ def fednova(setting, solve, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="sa
         carry, on_step = counter(solve.optimizer, mu)
         y = solve(params, c, local.proximal(mu) if mu else local.sgd, carry=carry, on_step=on_step)
         norm = -y.carry[0]
-        weight = core.weight(c, weighting)
+        weight = core.aggregation_weight(c, weighting)
         delta = tree.sub(y.params, params)
         message = {
             # A client without examples takes no step and has weight 0, but 0 * (0/0) would be NaN.

@@ -73,7 +73,7 @@ def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
     checks.number("mime", 0, 1, open_most=True, beta=beta)
 
     def gradient(params, c):
-        return core.Update({"gradient": core.mean(solve.gradient(params, c), core.weight(c, weighting))})
+        return core.Update({"gradient": core.mean(solve.gradient(params, c), core.aggregation_weight(c, weighting))})
 
     def collect(params, state, total, round):
         return params, State(state.m, total["gradient"].value)
@@ -153,7 +153,7 @@ def mimelite(setting, solve, *, beta=0.9, server_lr=1.0, weighting="samples"):
         y = solve(params, c, rules.shift(tree.scale(beta, state.m)))
         message = {
             "delta": common.mean_step(y, params, c, weighting),
-            "gradient": core.mean(gradient, core.weight(c, weighting)),
+            "gradient": core.mean(gradient, core.aggregation_weight(c, weighting)),
         }
         return y.update(message)
 

@@ -195,7 +195,7 @@ def locality(clients, centre) -> np.ndarray:
       [5.0, 0.0]
     """
     if not clients:
-        raise UserError("locality: clients is empty; pass at least one model.")
+        raise UserError("locality: clients is empty; pass at least one client's model.")
     models.check_alike((centre, *clients))
     origin = models.vector(centre)
     return np.array([np.linalg.norm(models.vector(client) - origin) for client in clients])

@@ -1,12 +1,13 @@
-"""Tests that any federated method must pass, and small problems to run them on.
+"""Contract tests that any federated method must pass, and small problems to run methods on.
 
-from fedwin import testing
+    from fedwin import testing
 
-def test_my_method():
-    testing.check_algorithm(my_method)      # a builder (setting, solve, *, ...) -> core.Algorithm
+    def test_my_method():
+        testing.check_algorithm(my_method)      # a builder (setting, solve, *, ...) -> core.Algorithm
 
-`families` holds federations of a few numbers each, for the arithmetic of algorithms; `federations` a small data set and
-network, for tests of data, observers and evaluation; `contract` what any method must pass.
+`run_rounds` runs a registered method for a few rounds; `families` contains federations of a few numbers each, for the
+arithmetic of algorithms; `federations` a small data set and network, for tests of data, observers and evaluation;
+`contract` the contract tests.
 """
 
 from fedwin.testing import federations

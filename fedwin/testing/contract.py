@@ -1,4 +1,4 @@
-"""The contract suite: what any federated method must pass."""
+"""Contract suite: the checks that any federated method must pass."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import numpy as np
 from fedwin import engine, observers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Variables
-from fedwin.engine.check import check_built, check_round
+from fedwin.engine.algorithm_check import check_built, check_round
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.errors import UserError
 from fedwin.testing.families import classification
@@ -17,29 +17,31 @@ from fedwin.wrappers import WRAPPERS
 
 
 def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerate=None, strategies=None, rounds=6):
-    """Puts a method through everything that the engine relies on.
+    """Checks a method against everything that the engine relies on.
 
-    Slips come first, by tracing one round and running a few client by client: a forgotten client_init, a server that
-    returns no state, a message that the server cannot read, NaNs, clients that read padding. Then: structure and
-    dtypes are kept; one program serves any number of rounds; a loop equals single rounds to the bit; padding, the
-    order of a cohort and how it is mapped do not matter; rows of clients that did not take part stay; resuming from
-    host copies is exact; buffers are updated in place; observers change nothing; the loss falls. What may differ by
-    the order of a sum is compared to rounding: a rule that takes signs needs a problem without ties.
+    Errors in user code are looked for first, by tracing one round and running a few rounds client by client: a missing
+    client_init, a server that returns no state, a message that the server can't read, NaNs, clients that read padding.
+    Then: structure and dtypes are constant; one program serves any number of rounds; a loop is bitwise equal to single
+    rounds; padding, the order of a cohort and its mapping to devices do not matter; states of clients that did not take part
+    do not change; resuming from host copies is exact; buffers are updated in place; observers change nothing; the loss
+    decreases. Results that depend on the order of a sum are compared up to rounding: a rule that takes signs needs a problem
+    without ties.
 
     Args:
       builder: (setting, solve, *, ...) -> core.Algorithm, or a choice such as 'fedprox:mu=0.1'.
       p: the problem to run on, by default a classifier of three classes.
       wrappers: choices such as 'ima:window=2,start=1', applied in order.
-      degenerate: parameters under which the method is FedAvg, or None.
-      strategies: how cohorts are mapped, compared with a plain loop; by default vmapped, and sharded over all devices.
-      rounds: rounds to run.
+      degenerate: hyper-parameters with which the method is FedAvg, or None.
+      strategies: mappings of cohorts to compare with a plain loop; by default vmapped, and sharded over all devices.
+      rounds: number of rounds.
 
     Raises:
-      UserError: when a function of the method does not fit the others; one line names it, its file and line, and what
-        it should have returned. Also when builder or problem are something else.
-      AssertionError: when the method breaks what the engine relies on; it gives the reason.
+      UserError: when a function of the method does not fit the others; one line names it, its file and line, and what it
+        should have returned. Also when builder or problem have the wrong type.
+      AssertionError: when the method violates the contract, with the reason.
 
-    >>> check_algorithm("fedprox:mu=0.1", strategies=())
+    Example:
+      >>> check_algorithm("fedprox:mu=0.1", strategies=())
     """
     _check_arguments(builder, p)
     p = classification(shuffle=False) if p is None else p
@@ -65,12 +67,12 @@ def _check_arguments(builder, p) -> None:
 
 
 def check_user_errors(builder, p: Problem, rounds: int = 6) -> None:
-    """Traces one round and runs a few client by client, so that what does not fit is reported in its author's words.
+    """Traces one round and runs a few rounds client by client, so that errors are reported in terms of the user's functions.
 
     Args:
       builder: as in check_algorithm.
       p: the problem to run on.
-      rounds: the number of rounds that the method is given; those of the schedule are run, once.
+      rounds: the run's number of rounds; the rounds of the problem's schedule are run once.
 
     Raises:
       UserError: as in check_algorithm.
@@ -83,20 +85,20 @@ def check_user_errors(builder, p: Problem, rounds: int = 6) -> None:
 
 
 def default_strategies() -> tuple[Strategy, ...]:
-    """Returns vmapped, and sharded where there are several devices."""
+    """Returns the vmapped strategy and, with several devices, the sharded one."""
     several = (Strategy(1, make_mesh()),) if jax.device_count() > 1 else ()
     return (Strategy(None), *several)
 
 
 class Bench:
-    """One method on one problem, its compiled loop, and the result of running it in one piece.
+    """A method on a problem: its compiled loop and the result of one uninterrupted run.
 
     Attributes:
       problem: the problem.
       algorithm: the method, built for it.
-      rounds: rounds that are run.
-      begin: copy of the RunState before round 0 (snapshot).
-      whole: copy of the RunState after all rounds.
+      rounds: number of rounds.
+      begin: host copy of the RunState before round 0.
+      whole: host copy of the RunState after all rounds.
     """
 
     def __init__(self, builder, problem: Problem, wrappers=(), rounds=6, params=None):
@@ -106,24 +108,32 @@ class Bench:
         built = [WRAPPERS.build(text, setting) for text in wrappers]
         self.algorithm = build(builder, setting, problem.solve, built, params)
         self.begin = snapshot(self.problem.start(self.algorithm))
-        # Two places stay empty, so that padding is part of every comparison.
+        # With two places of padding, so that padding is part of every comparison.
         self.cohorts = self.cohort_table(2)
         self.dispatch = self.compiled({}, Strategy(1))
         self.whole, _ = self.go(self.dispatch, self.begin, self.cohorts, rounds)
 
     def cohort_table(self, empty: int, order=None) -> np.ndarray:
-        """The cohorts of all rounds, int32 [rounds, C + empty]; `order` permutes the places."""
+        """Returns the cohorts of all rounds.
+
+        Args:
+          empty: number of padding places per round.
+          order: permutation of the places, or None.
+
+        Returns:
+          int32 [rounds, C + empty]; -1 is padding.
+        """
         ids = np.stack([self.problem.cohort(r) for r in range(self.rounds)])
         ids = np.pad(ids, ((0, 0), (0, empty)), constant_values=-1)
         return ids if order is None else ids[:, order]
 
     def arguments(self, ids, n):
-        """What the loop takes beside the run."""
+        """Returns the arguments of the loop that follow the RunState."""
         slots = np.where(ids < 0, self.problem.setting.num_clients, ids).astype(np.int32)
         return self.problem.store, engine.Cohorts(ids, ids, slots), (), np.int32(n), np.zeros(self.rounds, bool)
 
     def compiled(self, watch, strategy):
-        """Returns the loop; it compiles once, at its first call."""
+        """Returns the loop with observers `watch`; it is compiled in its first call."""
         rounds = engine.Dispatch(self.algorithm, watch, strategy, compiler_options=compile_options())
         # Accelerators multiply in less than float32 by default.
         exact = jax.default_matmul_precision("highest")(rounds)
@@ -131,7 +141,7 @@ class Bench:
         return exact
 
     def go(self, dispatch, host, ids, n, strategy=Strategy(1)):
-        """Runs n rounds from a snapshot: (snapshot of the result, metrics)."""
+        """Runs n rounds from a host copy; returns (host copy of the result, metrics)."""
         run = restore(host)
         run = strategy.place(run, strategy.placement(run))
         store, *rest = strategy.place(self.arguments(ids, n))
@@ -141,27 +151,30 @@ class Bench:
 
 
 def snapshot(tree):
-    """Returns copies of all leaves on the host, keys as their raw data.
+    """Returns copies of all leaves on the host, PRNG keys as their raw data.
 
-    Copies and not views, because a view of a buffer cancels its donation.
+    They are copies, because a view of a buffer would prevent its donation.
+
+    Args:
+      tree: any tree of arrays.
     """
     raw = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
     return jax.tree.map(lambda x: np.array(raw(x), copy=True), tree)
 
 
 def restore(run: engine.RunState) -> engine.RunState:
-    """Returns the RunState that a snapshot was taken of; every leaf gets a buffer of its own."""
+    """Returns the RunState that a `snapshot` was taken of; every leaf has a buffer of its own."""
     run = jax.tree.map(lambda x: jnp.array(x, copy=True), run)
     return run._replace(key=jax.random.wrap_key_data(run.key))
 
 
-def _equal(a, b, what):
+def _assert_equal(a, b, what):
     for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(a), jax.tree.leaves(b), strict=True):
         assert np.array_equal(x, y, equal_nan=True), f"{what}: {jax.tree_util.keystr(path)} differs"
 
 
-def _close(a, b, what):
-    """Equal to rounding: sums in another order."""
+def _assert_close(a, b, what):
+    """Asserts equality up to rounding."""
     for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(a), jax.tree.leaves(b), strict=True):
         x, y = np.asarray(x), np.asarray(y)
         rtol = 1e-10 if x.dtype == np.float64 else 1e-5
@@ -174,7 +187,11 @@ def _shapes(tree):
 
 
 def check_loop(bench: Bench) -> None:
-    """Structure, one program, loop = single rounds, resume, donation, untouched rows, finite values, falling loss."""
+    """Checks structure, one program, loop = single rounds, resuming, donation, untouched states, finite values, falling loss.
+
+    Args:
+      bench: the method.
+    """
     assert _shapes(bench.begin) == _shapes(bench.whole), (
         "a round changes the structure, a shape or a dtype of its state"
     )
@@ -183,21 +200,21 @@ def check_loop(bench: Bench) -> None:
     run, ids = bench.begin, bench.cohorts
     for r in range(bench.rounds):
         before = run
-        # Round r alone: its cohort comes first.
+        # Rolled so that the cohort of round r comes first.
         run, _ = bench.go(bench.dispatch, run, np.roll(ids, -r, axis=0), 1)
-        away = np.setdiff1d(np.arange(bench.problem.setting.num_clients), ids[r])
-        rows = lambda table: jax.tree.map(lambda leaf: leaf[away], table)
-        _equal(rows(before.table), rows(run.table), "a client that did not take part: its row")
-    _equal(run, bench.whole, "single rounds instead of a loop")
+        absent = np.setdiff1d(np.arange(bench.problem.setting.num_clients), ids[r])
+        rows = lambda table: jax.tree.map(lambda leaf: leaf[absent], table)
+        _assert_equal(rows(before.table), rows(run.table), "the state of a client that did not take part")
+    _assert_equal(run, bench.whole, "single rounds instead of a loop")
     half, _ = bench.go(bench.dispatch, bench.begin, ids, bench.rounds // 2)
     rest, _ = bench.go(
         bench.dispatch, half, np.roll(ids, -(bench.rounds // 2), axis=0), bench.rounds - bench.rounds // 2
     )
-    _equal(rest, bench.whole, "resuming from host copies")
-    given = restore(bench.begin)
-    bench.dispatch(given, *bench.arguments(ids, 1), n_max=bench.problem.n_max)
-    kept = [leaf for leaf in jax.tree.leaves((given.params, given.state, given.table)) if not leaf.is_deleted()]
-    assert not kept, f"{len(kept)} buffers were copied instead of updated in place"
+    _assert_equal(rest, bench.whole, "resuming from host copies")
+    donated = restore(bench.begin)
+    bench.dispatch(donated, *bench.arguments(ids, 1), n_max=bench.problem.n_max)
+    copied = [leaf for leaf in jax.tree.leaves((donated.params, donated.state, donated.table)) if not leaf.is_deleted()]
+    assert not copied, f"{len(copied)} buffers were copied instead of updated in place"
     first, last = (_evaluated_loss(bench, run) for run in (bench.begin, bench.whole))
     assert last < first, f"the loss does not fall: {first:.4f} before, {last:.4f} after"
 
@@ -209,30 +226,50 @@ def _evaluated_loss(bench, host) -> float:
 
 
 def check_padding(bench: Bench) -> None:
-    """The order of a cohort and the places of its padding do not matter."""
+    """Checks that the order of a cohort and the places of its padding do not matter.
+
+    Args:
+      bench: the method.
+    """
     width = bench.cohorts.shape[1]
     shuffled = bench.cohort_table(2, np.roll(np.arange(width)[::-1], 1))
     run, _ = bench.go(bench.dispatch, bench.begin, shuffled, bench.rounds)
-    _close(run, bench.whole, "another order of the cohort, padding in between")
+    _assert_close(run, bench.whole, "another order of the cohort, padding in between")
 
 
 def check_observers(bench: Bench) -> None:
-    """Training with and without observers is the same."""
+    """Checks that training with and without observers is the same.
+
+    Args:
+      bench: the method.
+    """
     check_strategy(bench, Strategy(1), watched=True)
 
 
 def check_degenerate(bench: Bench, wrappers=(), plain: Bench | None = None) -> None:
-    """The method, built with its degenerate parameters, is FedAvg (`plain`, by default run here)."""
+    """Checks that a method with its degenerate hyper-parameters is FedAvg.
+
+    Args:
+      bench: the method, built with them.
+      wrappers: as in check_algorithm.
+      plain: FedAvg on the same problem; by default run here.
+    """
     plain = plain or Bench("fedavg", bench.problem, wrappers, bench.rounds)
-    _close(bench.whole.params, plain.whole.params, "with its degenerate parameters it is not FedAvg")
+    _assert_close(bench.whole.params, plain.whole.params, "with its degenerate parameters it is not FedAvg")
 
 
 def check_strategy(bench: Bench, strategy: Strategy, watched: bool = False) -> None:
-    """Mapping the cohort otherwise, with observers or without, gives the same to rounding."""
+    """Checks that another mapping of the cohort, with or without observers, gives the same result up to rounding.
+
+    Args:
+      bench: the method.
+      strategy: the mapping.
+      watched: whether observers take part.
+    """
     clients = len(bench.problem.cohort(0))
     ids = bench.cohort_table(strategy.multiple(clients) - clients)
     readings = (observers.ReadOut("wima2", 2),)
     watch = {"wima": observers.wima(readings), "ema": observers.ema(bench.problem.setting)} if watched else {}
     begin = snapshot(bench.problem.start(bench.algorithm, watch)) if watched else bench.begin
     run, _ = bench.go(bench.compiled(watch, strategy), begin, ids, bench.rounds, strategy)
-    _close(run._replace(observers={}), bench.whole, f"cohort {strategy}{', with observers' * watched}")
+    _assert_close(run._replace(observers={}), bench.whole, f"cohort {strategy}{', with observers' * watched}")

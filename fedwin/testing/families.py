@@ -1,4 +1,4 @@
-"""Families of small problems: quadratics, linear regressions, and classifiers with label skew."""
+"""Families of small problems: quadratics, linear regressions, classifiers with label skew."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,9 @@ from fedwin.testing.problems import Problem, problem
 
 
 def quadratic(curvatures, centres, start, *, steps, lr, schedule, sizes=None, **kwargs) -> Problem:
-    """Clients f_i(x) = a_i/2 ||x - b_i||^2 that take `steps` steps with the exact gradient.
+    """Returns clients with quadratic losses that take `steps` local steps with the exact gradient.
+
+        f_i(x) = a_i/2 ||x - b_i||^2
 
     Args:
       curvatures: a_i [K].
@@ -19,15 +21,19 @@ def quadratic(curvatures, centres, start, *, steps, lr, schedule, sizes=None, **
       start: x_0 [D].
       steps: J, local steps.
       lr: local learning rate.
-      schedule: the clients of every round; it repeats.
-      sizes: N_i [K], which only weigh; default 1 each.
+      schedule: the client ids of every round, repeated.
+      sizes: N_i [K], which only serve as weights; by default 1 each.
       **kwargs: as in `problem`.
 
-    >>> from fedwin.testing import trajectory
-    >>> p = quadratic([1, 3], [0, 4], [1.0], steps=5, lr=0.1, schedule=((0, 1),))
-    >>> run = trajectory(p, p.build("fedavg"), rounds=50)[-1]
-    >>> round(float(run.params["x"][0]), 2)  # not 3, the minimiser of the mean: clients drift
-    2.68
+    Returns:
+      Problem.
+
+    Example:
+      >>> from fedwin.testing import trajectory
+      >>> p = quadratic([1, 3], [0, 4], [1.0], steps=5, lr=0.1, schedule=((0, 1),))
+      >>> run = trajectory(p, p.build("fedavg"), rounds=50)[-1]
+      >>> round(float(run.params["x"][0]), 2)  # not 3, the minimizer of the mean: clients drift
+      2.68
     """
     start = jnp.asarray(start, float)
     sizes = sizes if sizes is not None else [1] * len(curvatures)
@@ -39,23 +45,28 @@ def quadratic(curvatures, centres, start, *, steps, lr, schedule, sizes=None, **
     def loss(params, batch, key, info):
         return losses.masked_mean(jnp.sum(0.5 * batch["a"] * (params["x"] - batch["b"]) ** 2, -1), batch)
 
-    # One batch holds the largest client whole, so that a step is a pass.
+    # One batch holds all examples of the largest client, so that a step is a full gradient step.
     solver = dict(lr=lr, batch_size=max(sizes), epochs=steps, shuffle=False)
     return problem({"x": start}, rows, loss, schedule, **(solver | kwargs))
 
 
 def regression(x, y, start, *, batch_size, epochs, lr, schedule, **kwargs) -> Problem:
-    """Linear regression w x + b, loss (w x + b - y)^2 / 2; w is the 'features' part of the model, b the 'classifier'.
+    """Returns linear regressions w x + b with the loss (w x + b - y)^2 / 2.
+
+    w is the 'features' part of the model, b the 'classifier'.
 
     Args:
       x: one list of numbers per client.
       y: their targets, likewise.
       start: [w, b].
       batch_size: B.
-      epochs: passes of a client over its examples.
+      epochs: E, passes of a client over its examples.
       lr: local learning rate.
-      schedule: the clients of every round; it repeats.
+      schedule: the client ids of every round, repeated.
       **kwargs: as in `problem`.
+
+    Returns:
+      Problem.
     """
     rows = [{"x": np.asarray(a, float), "y": np.asarray(b, float)} for a, b in zip(x, y)]
     start = jnp.asarray(start, float)
@@ -70,15 +81,22 @@ def regression(x, y, start, *, batch_size, epochs, lr, schedule, **kwargs) -> Pr
 
 
 def classification(sizes=(4, 2, 3, 5), *, batch_size=2, epochs=2, lr=0.3, schedule=((0, 1), (2, 3), (3, 0)), **kwargs):
-    """A classifier of three classes with two hidden features, label skew and a running statistic, as BatchNorm has.
+    """Returns a classifier of three classes with a hidden layer, label skew and a running statistic like BatchNorm's.
 
     Args:
-      sizes: N_i [K]; client i holds mostly class i mod 3.
+      sizes: N_i [K]; client i has mostly class i mod 3.
       batch_size: B.
-      epochs: passes of a client over its examples.
+      epochs: E, passes of a client over its examples.
       lr: local learning rate.
-      schedule: the clients of every round; it repeats.
+      schedule: the client ids of every round, repeated.
       **kwargs: as in `problem`; `loss` is a registered loss, by default cross entropy.
+
+    Returns:
+      Problem.
+
+    Example:
+      >>> classification().setting.num_clients
+      4
     """
     random = np.random.default_rng(0)
     labels = [np.where(np.arange(n) % 3 == 2, i + 1, i) % 3 for i, n in enumerate(sizes)]

@@ -1,4 +1,4 @@
-"""A tiny federation and a tiny network, for tests of what surrounds an algorithm.
+"""A tiny federation and a tiny network, for tests of data, observers, evaluation and resuming.
 
     from fedwin.testing import federations
 
@@ -6,8 +6,8 @@
     algorithm = federations.build("scaffold", fed)
     run, store = federations.start(algorithm, {}, fed)
 
-Data, observers, evaluation and resuming are tested here: it has a `Dataset`, a `Federation` and a `Model` as a real run
-has them. `fedwin.testing.families` are smaller still and made for the arithmetic of algorithms.
+They are a `Dataset`, a `Federation` and a `Model` as real runs have them. `fedwin.testing.families` are smaller and
+made for the arithmetic of algorithms.
 """
 
 import jax
@@ -26,10 +26,18 @@ CLASSES, FEATURES = 4, 6
 
 
 def dataset(size: int = 80, seed: int = 0) -> Dataset:
-    """Returns four Gaussian classes of vectors, `size` examples to train on and 41 to test on.
+    """Returns vectors of four Gaussian classes.
 
-    >>> dataset(8).train["x"].shape
-    (8, 6)
+    Args:
+      size: number of training examples; there are 41 test examples.
+      seed: of the draw.
+
+    Returns:
+      Dataset.
+
+    Example:
+      >>> dataset(8).train["x"].shape
+      (8, 6)
     """
     generator = np.random.default_rng(seed)
     means = generator.standard_normal((CLASSES, FEATURES)) * 2
@@ -43,10 +51,20 @@ def dataset(size: int = 80, seed: int = 0) -> Dataset:
 
 
 def partition(clients: int = 10, size: int = 80, equal: bool = True, seed: int = 1) -> Partition:
-    """Deals `size` examples at random: to every client as many, or (equal=False) as random cuts say.
+    """Splits examples at random.
 
-    >>> partition(4, 12).sizes.tolist()
-    [3, 3, 3, 3]
+    Args:
+      clients: number of clients.
+      size: number of examples.
+      equal: whether all clients get the same number; otherwise sizes are random.
+      seed: of the draw.
+
+    Returns:
+      Partition.
+
+    Example:
+      >>> partition(4, 12).sizes.tolist()
+      [3, 3, 3, 3]
     """
     generator = np.random.default_rng(seed)
     order = generator.permutation(size).astype(np.int32)
@@ -58,16 +76,24 @@ def partition(clients: int = 10, size: int = 80, equal: bool = True, seed: int =
 
 
 def federation(clients: int = 10, equal: bool = True) -> Federation:
-    """Returns `dataset()` dealt by `partition()`.
+    """Returns `dataset()`, split by `partition()`.
 
-    >>> federation().num_clients
-    10
+    Args:
+      clients: number of clients.
+      equal: whether all clients have the same number of examples.
+
+    Returns:
+      Federation.
+
+    Example:
+      >>> federation().num_clients
+      10
     """
     return federate(dataset(), partition(clients, equal=equal))
 
 
 def network() -> Model:
-    """Returns a network with one hidden layer for `dataset()`, without statistics."""
+    """Returns a network for `dataset()`, with one hidden layer and without statistics."""
 
     def classifier(params, features):
         return features @ params["classifier"]["kernel"] + params["classifier"]["bias"]
@@ -89,13 +115,30 @@ def network() -> Model:
 
 
 def solver(fed: Federation, **changes) -> local.Solver:
-    """Returns two local epochs of SGD on cross entropy; `changes` are arguments of local.Solver."""
+    """Returns a solver of two local epochs of SGD on cross entropy.
+
+    Args:
+      fed: the federation.
+      **changes: arguments of local.Solver.
+
+    Returns:
+      local.Solver.
+    """
     options = dict(loss=losses.cross_entropy(network()), lr=0.1, batch_size=3, epochs=2, equal_size=fed.equal_size)
     return local.Solver(**(options | changes))
 
 
 def setting(fed: Federation, clients_per_round: int = 4, num_rounds: int = 20) -> core.Setting:
-    """Returns what builders may know of a run on `fed`."""
+    """Returns the setting of a run.
+
+    Args:
+      fed: the federation.
+      clients_per_round: clients of a round.
+      num_rounds: number of rounds.
+
+    Returns:
+      core.Setting.
+    """
     model = network()
     return core.Setting(
         fed.num_clients, clients_per_round, num_rounds, init_fn=lambda key: model.init(key).params, model=model
@@ -103,12 +146,32 @@ def setting(fed: Federation, clients_per_round: int = 4, num_rounds: int = 20) -
 
 
 def build(choice: str, fed: Federation, **changes) -> core.Algorithm:
-    """Builds a registered algorithm, 'fedprox:mu=0.1', with `solver(fed, **changes)`."""
+    """Builds a registered algorithm with `solver(fed, **changes)`.
+
+    Args:
+      choice: such as 'fedprox:mu=0.1'.
+      fed: the federation.
+      **changes: arguments of local.Solver.
+
+    Returns:
+      core.Algorithm.
+    """
     return ALGORITHMS.build(choice, setting(fed), solver(fed, **changes))
 
 
 def start(algorithm: core.Algorithm, observers, fed: Federation, strategy: Strategy = Strategy(), seed: int = 0):
-    """Returns (RunState before the first round, Store), both placed on the strategy's devices."""
+    """Returns the state before the first round and the clients' data, both placed on the strategy's devices.
+
+    Args:
+      algorithm: the algorithm.
+      observers: name -> Observer.
+      fed: the federation.
+      strategy: how cohorts are mapped.
+      seed: of the initial model.
+
+    Returns:
+      (RunState, Store).
+    """
     run = engine.init(
         algorithm,
         observers,
@@ -124,7 +187,7 @@ def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: in
     """Draws the cohorts of some rounds.
 
     Args:
-      fed: whose clients.
+      fed: the federation.
       rounds: rounds that are drawn.
       clients: clients of a round.
       width: places of a round, at least `clients` (default); the rest is padding.

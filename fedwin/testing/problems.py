@@ -1,4 +1,4 @@
-"""What a small federated problem is, how it is packed, and how methods run on it."""
+"""Small federated problems: their data, and trajectories of algorithms on them."""
 
 import functools
 from typing import Any, NamedTuple
@@ -10,10 +10,10 @@ import numpy as np
 from fedwin import core, engine, local, losses
 from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Variables
-from fedwin.data.store import make_store
+from fedwin.data.federation import make_store
 from fedwin.engine.strategy import Strategy
 
-# Programs here run for microseconds: compiling them is what takes time.
+# Programs here run for microseconds: compilation dominates.
 _QUICK = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_backend_optimization_level": 0,
@@ -24,24 +24,25 @@ _QUICK = {
 
 @functools.cache
 def compile_options() -> dict | None:
-    """Returns XLA options under which small programs compile in a third of the time, None on other devices than CPUs.
+    """Returns XLA options with which small programs compile in a third of the time.
 
-    Options that this jaxlib does not know are left out.
+    Returns:
+      Option -> value, without those that this jaxlib does not support; None on other devices than CPUs.
     """
     if jax.default_backend() != "cpu":
         return None
 
-    def known(name, value) -> bool:
+    def is_supported(name, value) -> bool:
         try:
             jax.jit(lambda x: x, compiler_options={name: value})(0)
         except jax.errors.JaxRuntimeError:
             return False
         return True
 
-    return {name: value for name, value in _QUICK.items() if known(name, value)}
+    return {name: value for name, value in _QUICK.items() if is_supported(name, value)}
 
 
-# The key of everything random in a problem.
+# PRNG key of everything random in a problem.
 KEY = jax.random.key(0)
 
 
@@ -51,10 +52,10 @@ class Problem(NamedTuple):
     Attributes:
       variables: the initial model.
       store: the clients' data.
-      schedule: one tuple of client ids per round.
-      setting: what builders may know of the run.
-      solve: the local solver that builders take.
-      n_max: examples of the largest client.
+      schedule: one tuple of client ids per round, repeated.
+      setting: the core.Setting that builders receive.
+      solve: the local solver that builders receive.
+      n_max: number of examples of the largest client.
     """
 
     variables: Variables
@@ -65,17 +66,35 @@ class Problem(NamedTuple):
     n_max: int
 
     def build(self, builder, *wrappers, **params) -> core.Algorithm:
-        """Builds an algorithm for this problem: `builder` is a choice ('fedprox:mu=0.1') or a function."""
+        """Builds an algorithm for this problem.
+
+        Args:
+          builder: a choice ('fedprox:mu=0.1') or a function (setting, solve, **params).
+          *wrappers: built wrappers, applied in order.
+          **params: hyper-parameters, in addition to those of a choice.
+
+        Returns:
+          core.Algorithm.
+        """
         return build(builder, self.setting, self.solve, wrappers, params)
 
     def cohort(self, round: int) -> np.ndarray:
-        """The ids of a 0-based round, int32 [C], padded with -1; the schedule repeats."""
+        """Returns the client ids of a 0-based round, int32 [C], padded with -1."""
         width = max(len(ids) for ids in self.schedule)
         ids = self.schedule[round % len(self.schedule)]
         return np.array([*ids, *[-1] * (width - len(ids))], np.int32)
 
     def client(self, id: int, state=(), round: int = 0) -> core.Client:
-        """Returns what client `id` sees in a 0-based round."""
+        """Returns a client as an algorithm's client function sees it.
+
+        Args:
+          id: of the client.
+          state: its state.
+          round: 0-based round.
+
+        Returns:
+          core.Client.
+        """
         number = lambda i: jnp.asarray(i, jnp.int32)
         return self.store.client(
             id=number(id),
@@ -89,7 +108,7 @@ class Problem(NamedTuple):
         )
 
     def start(self, algorithm, observers=None) -> engine.RunState:
-        """Returns the run before its first round."""
+        """Returns the RunState before the first round."""
         return engine.init(algorithm, observers or {}, self.variables, self.setting.num_clients, KEY, KEY)
 
 
@@ -98,10 +117,13 @@ def build(builder, setting, solve, wrappers=(), params=None) -> core.Algorithm:
 
     Args:
       builder: a choice ('fedprox:mu=0.1') or a function (setting, solve, **params).
-      setting: what the builder may know of the run.
+      setting: the core.Setting that the builder receives.
       solve: the local solver; wrappers change its learning rate and epochs.
       wrappers: built wrappers, applied in order.
-      params: hyper-parameters, beside those of a choice.
+      params: hyper-parameters, in addition to those of a choice.
+
+    Returns:
+      core.Algorithm.
     """
     for wrapper in wrappers:
         solve = wrapper.solver(solve)
@@ -116,12 +138,15 @@ def build(builder, setting, solve, wrappers=(), params=None) -> core.Algorithm:
 
 
 def pack(client_examples: list[dict[str, Any]], dtype=None, info=None) -> engine.Store:
-    """Returns the Store of clients given as lists of examples.
+    """Packs clients given as lists of examples.
 
     Args:
       client_examples: for every client, feature -> values [N_i, ...].
-      dtype: what float arrays are cast to; default: jax's float.
+      dtype: of float arrays; by default jax's float.
       info: tree of [K, ...] that clients see as Client.info.
+
+    Returns:
+      Store.
     """
     dtype = dtype or jnp.zeros(()).dtype
     cast = lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x.astype(np.int32)
@@ -133,18 +158,21 @@ def pack(client_examples: list[dict[str, Any]], dtype=None, info=None) -> engine
 
 
 def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=None, model=None, info=None, **solver):
-    """Returns a Problem.
+    """Returns a problem of given examples and loss.
 
     Args:
       params: the initial parameters, or Variables.
       client_examples: for every client, feature -> values [N_i, ...].
-      loss: (params, batch, key, info) -> scalar; with a model, as fedwin.losses makes it.
-      schedule: the clients of every round; it repeats.
-      num_rounds: the number of rounds that builders are given.
-      init_fn: key -> params, for algorithms that draw models; default: the initial ones.
-      model: models.Model, for algorithms that must know the network's parts.
+      loss: (params, batch, key, info) -> float []; with a model, a loss as fedwin.losses builds it.
+      schedule: the client ids of every round, repeated.
+      num_rounds: the number of rounds that builders receive.
+      init_fn: key -> params, for algorithms that draw models; by default the initial ones.
+      model: models.Model, for algorithms that use parts of the network.
       info: tree of [K, ...] that clients see as Client.info.
       **solver: arguments of local.Solver.
+
+    Returns:
+      Problem.
     """
     store = pack(client_examples, info=info)
     num_clients = len(client_examples)
@@ -163,17 +191,20 @@ def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=
 
 
 def trajectory(p: Problem, algorithm, rounds: int, observers=None, run=None) -> list[engine.RunState]:
-    """Returns the RunState after each of some rounds; they compile once.
+    """Runs some rounds of an algorithm; they compile once.
 
     Args:
       p: the problem.
-      algorithm: what is run.
-      rounds: how many.
+      algorithm: the algorithm.
+      rounds: number of rounds.
       observers: name -> Observer.
-      run: the RunState to continue from; default: the beginning.
+      run: the RunState to continue from; by default that before round 0.
+
+    Returns:
+      The RunState after each round.
     """
-    one = functools.partial(engine.one_round, algorithm, observers or {}, Strategy(1), p.n_max)
-    step = jax.jit(one, compiler_options=compile_options())
+    one_round = functools.partial(engine.one_round, algorithm, observers or {}, Strategy(1), p.n_max)
+    step = jax.jit(one_round, compiler_options=compile_options())
     run = p.start(algorithm, observers) if run is None else run
     runs = []
     for _ in range(rounds):

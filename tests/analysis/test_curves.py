@@ -31,7 +31,7 @@ def test_curves():
     "call, words",
     [
         (lambda: analysis.rounds_to_target([0.1, 0.2], np.nan), "target=nan"),
-        (lambda: analysis.rounds_to_target([0.1, 0.2], 0.1, rounds=[2, 1]), "growing"),
+        (lambda: analysis.rounds_to_target([0.1, 0.2], 0.1, rounds=[2, 1]), "increasing"),
         (lambda: analysis.speedup(0, 3), "counted from 1"),
         (lambda: analysis.mean_last([0.1, 0.2], 3), "1..2"),
         (lambda: analysis.traffic((1, 1), -1, 2), "-1 rounds"),

@@ -1,4 +1,4 @@
-"""Factors of the loss: key g13 of golden_ima_wsm.json, and identities."""
+"""Factors of the loss and distances from the global model: key g13 of golden_ima_wsm.json, and identities."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedwin import analysis, losses
-from tests.analysis.common import DATA, RANDOM, array, check_refused
+from tests.analysis.common import DATA, ONES, RANDOM, array, check_refused
 
 SQUARE = np.zeros((1, 2, 2))
 
@@ -99,17 +99,43 @@ def test_losses_of_clients_and_whose_examples_they_are():
     assert np.isfinite(analysis.client_losses(1000 * logits, labels, "ce")).all()
 
 
+def test_golden_g13_lemma(same):
+    g = DATA["g13_decomposition"]["lemma1"]
+    clients = [{"w": array(w)} for w in g["w"]]
+    centre = analysis.mix(g["p"], clients)
+    output = lambda model: (np.asarray(model["w"], float) @ np.asarray(g["x"])) ** 2
+    ensemble = np.dot(g["p"], [output(client) for client in clients])
+    same(centre["w"], g["w_gm"])
+    same(output(centre), g["gm_output"])
+    same(ensemble, g["wens"])
+    same(ensemble - output(centre), g["gap"])
+    same(analysis.locality(clients, centre).max(), g["locality"])
+    # The remainder of Lemma 1 is a square of the distances.
+    away = [{"w": client["w"] - centre["w"]} for client in clients]
+    same(np.dot(g["p"], [output(a) for a in away]), g["gap"])
+
+
+def test_linear_models_equal_their_ensemble():
+    random = RANDOM(0)
+    kernels = [{"w": jnp.asarray(random.standard_normal((4, 2)))} for _ in range(3)]
+    x, p = random.standard_normal((7, 4)), [0.5, 0.3, 0.2]
+    outputs = np.stack([x @ np.asarray(k["w"]) for k in kernels])
+    merged = x @ np.asarray(analysis.mix(p, kernels)["w"])
+    np.testing.assert_allclose(np.einsum("k,knc->nc", p, outputs), merged, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "call, words",
     [
         (lambda: analysis.factors(np.zeros((1, 2, 3)), np.zeros(2), [0, 1]), "(1, 2, 3)"),
         (lambda: analysis.factors(SQUARE, np.zeros(2), [0, 2]), "0..1"),
         (lambda: analysis.factors(SQUARE, np.zeros(2), [0.0, 1.0]), "integers"),
-        (lambda: analysis.factors(SQUARE, np.zeros(2), [0, 0]), "without examples"),
-        (lambda: analysis.factors(SQUARE[:, :1], np.zeros(2), [0, 0]), "two are needed"),
+        (lambda: analysis.factors(SQUARE, np.zeros(2), [0, 0]), "has no examples"),
+        (lambda: analysis.factors(SQUARE[:, :1], np.zeros(2), [0, 0]), "two clients are needed"),
         (lambda: analysis.factors(SQUARE, np.zeros(2), [0, 1], [1, -1]), "weights"),
         (lambda: analysis.client_losses(SQUARE, [0, 1], "hinge"), "'hinge'"),
         (lambda: analysis.client_losses(SQUARE, [0, 2]), "0..1"),
+        (lambda: analysis.locality([], ONES), "clients is empty"),
     ],
 )
 def test_bad_input_is_one_line(call, words):

@@ -65,4 +65,4 @@ def test_misuse():
     check_refused(lambda: analysis.mixtures([ONES, {"v": jnp.ones(2)}], [[1, 0]], squares), "differs")
     check_refused(lambda: analysis.mixtures([ONES, {"w": jnp.array([1, np.inf])}], [[1, 0]], squares), "model 1 is not")
     check_refused(lambda: analysis.mixtures([ONES], [[1.0]], squares, chunk=0), "chunk=0")
-    check_refused(lambda: analysis.mixtures([ONES], [], squares), "filled one")
+    check_refused(lambda: analysis.mixtures([ONES], [], squares), "non-empty")

@@ -1,0 +1,31 @@
+"""Docstrings of everything that is registered: arguments, result and an example that runs as a doctest."""
+
+import inspect
+
+import pytest
+
+from fedwin.algorithms import ALGORITHMS
+from fedwin.losses import LOSSES
+from fedwin.observers import OBSERVERS
+from fedwin.wrappers import WRAPPERS
+
+REGISTRIES = (ALGORITHMS, WRAPPERS, OBSERVERS, LOSSES)
+ENTRIES = [
+    pytest.param(registry, entry, id=f"{registry.kind}-{name}")
+    for registry in REGISTRIES
+    for name, entry in registry.entries.items()
+    # Other tests register methods of their own.
+    if entry.builder.__module__.startswith("fedwin.")
+]
+
+
+@pytest.mark.parametrize("registry, entry", ENTRIES)
+def test_a_registered_builder_is_documented(registry, entry):
+    text = inspect.getdoc(entry.builder) or ""
+    for section in ("Args:", "Returns:", "Example:"):
+        assert f"\n{section}\n" in text, f"{registry.kind} '{entry.name}': its docstring has no section '{section}'"
+    example = text.partition("\nExample:\n")[2]
+    assert ">>> " in example, f"{registry.kind} '{entry.name}': its example has no doctest prompt '>>>'"
+    arguments = text.partition("\nArgs:\n")[2].partition("\n\n")[0]
+    missing = [name for name in inspect.signature(entry.builder).parameters if f"\n  {name}: " not in "\n" + arguments]
+    assert not missing, f"{registry.kind} '{entry.name}': Args does not describe {', '.join(missing)}"
