@@ -165,3 +165,54 @@ def test_rules():
     assert float(local.mix(0.25, one)(grad, step)[0]["w"]) == pytest.approx(0.25 * 6 + 0.75)
     assert float(local.proximal(0.5)(grad, step)[0]["w"]) == 7
     assert float(local.proximal(0.5, one, local.shift(one))(grad, step)[0]["w"]) == 8
+
+
+def test_augmentation_and_dropout_use_different_keys_in_every_step():
+    words = lambda key: jax.random.key_data(key)
+
+    def prepare(batch, key):
+        return batch | {"augmentation": words(key)}
+
+    def record(carry, params, step, last):
+        return carry.at[step.j].set(jnp.stack([step.batch["augmentation"], words(step.key)])), params
+
+    c = client(8)
+    carry = jnp.zeros((4, 2, *words(c.key).shape), jnp.uint32)
+    result = solver(prepare=prepare, epochs=2)({"w": jnp.float32(1)}, c, carry=carry, on_step=record)
+    assert float(result.steps) == 4
+    assert len(np.unique(np.asarray(result.carry).reshape(8, -1), axis=0)) == 8
+
+
+def test_the_full_gradient_uses_keys_that_no_local_step_uses():
+    prepare = lambda batch, key: batch | {"augmentation": jax.random.uniform(key)}
+    # The gradient is what was drawn for the augmentation, and what was drawn for dropout.
+    loss = lambda params, batch, key, info: params["a"] * batch["augmentation"] + params["d"] * jax.random.uniform(key)
+    train = solver(loss=losses.stateless(loss), prepare=prepare)
+    params, c = {"a": jnp.float32(0), "d": jnp.float32(0)}, client(4)
+    step, full = train(params, c, grad=True).grad, train.gradient(params, c)
+    assert len({round(float(x), 6) for g in (step, full) for x in g.values()}) == 4
+
+
+def test_the_order_of_a_pass_is_drawn_from_the_client_key_and_the_pass_number():
+    c = client(9)
+    steps = seen(solver(epochs=3, shuffle=True, batch_size=9), c)
+    for q in range(3):
+        key = jax.random.fold_in(jax.random.fold_in(c.key, 0), q)
+        assert steps[q] == local.shuffled(key, 9, 9).tolist()
+
+
+def test_the_training_loss_is_the_mean_over_all_examples_seen():
+    train = solver(epochs=2, lr=0.0)
+    loss = train({"w": jnp.float32(2)}, client(10)).metrics["loss"]
+    # Batches of 4, 4, 2, 4, 4, 2 examples: a plain mean over batches would weight the short ones too much.
+    expected = np.mean(0.5 * (2 * np.arange(10) / 10 - 1) ** 2)
+    np.testing.assert_allclose(loss.value, expected, rtol=1e-6)
+    assert float(loss.weight) == 20
+
+
+def test_the_optimizer_receives_the_current_parameters():
+    inside = solver(epochs=2, optimizer=optax.chain(optax.add_decayed_weights(0.3), optax.sgd(1.0)))
+    y, expected = (
+        train({"w": jnp.float32(1)}, client(10)).params["w"] for train in (inside, solver(epochs=2, weight_decay=0.3))
+    )
+    np.testing.assert_allclose(y, expected, rtol=1e-6)

@@ -69,6 +69,22 @@ def test_wsm_properties(seed, dtype):
     assert (np.asarray(r["one class"][0]) == 0).all() and (np.asarray(r["one class"][1]) == 0).all()
 
 
+def test_losses_of_low_precision_logits_are_computed_in_float32():
+    logits, labels = jnp.asarray([[1.0, 2.0, 4.0]], jnp.bfloat16), jnp.array([0])
+    expected = np.log(np.sum(np.exp([1.0, 2, 4]))) - 1
+    with jax.enable_x64(False):
+        for loss in (losses.nll(logits, labels), losses.weighted_softmax_nll(logits, labels, jnp.ones(3))):
+            assert loss.dtype == jnp.float32
+            np.testing.assert_allclose(loss, [expected], rtol=1e-6)
+    assert losses.nll(logits.astype(jnp.float64), labels).dtype == jnp.float64
+
+
+def test_the_mean_over_a_fully_masked_batch_is_zero():
+    values = jnp.array([jnp.nan, 3.0, 5.0])
+    assert float(losses.masked_mean(values, {"mask": jnp.zeros(3)})) == 0
+    assert float(losses.masked_mean(values, {"mask": jnp.array([0.0, 1, 1])})) == 4
+
+
 def test_class_proportions():
     info = {"train": jnp.array([3, 0, 1]), "validation": jnp.array([0, 4, 0])}
     same(losses.class_proportions(info, "train"), [0.75, 0, 0.25])

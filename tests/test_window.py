@@ -28,6 +28,12 @@ def test_means_equal_numpy_at_every_fill(rounds):
         np.testing.assert_allclose(window.mean(state, i, w), vectors[-w:].mean(0), rtol=1e-6)
 
 
+def test_the_mean_of_an_empty_window_is_zero():
+    state = window.init(4, SIZES)
+    for i, w in enumerate(SIZES):
+        np.testing.assert_array_equal(window.mean(state, i, w), np.zeros(4))
+
+
 def test_means_stay_accurate_over_ten_thousand_rounds():
     vectors = trajectory(10_000, 32)
     state = run(jnp.asarray(vectors), SIZES)

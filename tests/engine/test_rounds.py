@@ -1,12 +1,13 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import core, engine, observers
+from fedwin import core, engine, observers, testing
 from fedwin.engine import evaluate
-from fedwin.engine.strategy import STRATEGIES, Strategy
+from fedwin.engine.strategy import STRATEGIES, Strategy, make_mesh
 from fedwin.testing import federations
 
 NO_FLAGS = np.zeros(6, bool)
@@ -154,7 +155,7 @@ def test_probe_equals_numpy():
         np.testing.assert_allclose(found["accuracy"], accuracy, rtol=1e-6)
 
 
-def test_a_key_belongs_to_seed_round_and_client_only():
+def test_another_seed_gives_another_trajectory():
     fed = federations.federation()
     one, _, _ = go("fedavg")
     algorithm = federations.build("fedavg", fed)
@@ -162,3 +163,81 @@ def test_a_key_belongs_to_seed_round_and_client_only():
     run, store = federations.start(algorithm, {}, fed, seed=1)
     other, _, _ = dispatch(run, store, federations.cohorts(fed, 6, seed=1), (), 6, NO_FLAGS, n_max=8)
     assert not np.allclose(one.params["hidden"], other.params["hidden"])
+
+
+def keys_of_clients(ids, rounds):
+    """The keys that clients get in the first and second phase of some rounds of all of `ids`: [rounds, C, 2, words]."""
+    fed = federations.federation(clients=4)
+    none = jax.random.key_data(jax.random.key(0)) * 0
+
+    def phase(number):
+        def client(down, c):
+            return core.Update((), c.state.at[number].set(jax.random.key_data(c.key)))
+
+        return core.Phase(lambda params, state: (), client, lambda params, state, total, round: (params, state))
+
+    algorithm = core.Algorithm(
+        init=lambda params, key: (),
+        phases=(phase(0), phase(1)),
+        client_init=lambda params, id, key: jnp.stack([none, none]),
+        eval_model=lambda model, state: model,
+    )
+    run, store = federations.start(algorithm, {}, fed)
+    ids = np.asarray(ids, np.int32)
+    one = functools.partial(engine.one_round, algorithm, {}, Strategy(None), max(fed.sizes))
+    step = jax.jit(one, compiler_options=testing.compile_options())
+    found = []
+    for _ in range(rounds):
+        run, _ = step(run, store, ids, ids, ids)
+        found.append(np.asarray(run.table)[ids])
+    return np.stack(found), run.key
+
+
+def test_a_client_gets_a_new_key_in_every_round():
+    keys, base = keys_of_clients([0, 2], 3)
+    assert len(np.unique(keys[:, :, 0].reshape(6, -1), axis=0)) == 6
+    # Whoever else takes part, and in whatever place, changes no key.
+    others, _ = keys_of_clients([3, 2, 1], 2)
+    np.testing.assert_array_equal(others[:, 1], keys[:2, 1])
+    # The rule itself: keys of the seed, the round, the client, the phase.
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(base, 1), 2), 1)
+    np.testing.assert_array_equal(keys[1, 1, 1], jax.random.key_data(key))
+
+
+def test_the_phases_of_a_round_get_different_keys():
+    keys, _ = keys_of_clients([0, 2], 1)
+    assert len(np.unique(keys.reshape(4, -1), axis=0)) == 4
+
+
+def test_initial_states_are_drawn_from_init_key():
+    fed = federations.federation(clients=2)
+    model = federations.network().init(jax.random.key(0))
+    algorithm = core.algorithm(
+        client=None,
+        server=None,
+        init=lambda params, key: jax.random.key_data(key),
+        client_init=lambda params, id, key: jax.random.key_data(key),
+    )
+    base, init_key = jax.random.key(1), jax.random.key(2)
+    for own, expected in ((init_key, init_key), (None, base)):
+        run = engine.init(algorithm, {}, model, fed.num_clients, base, own)
+        np.testing.assert_array_equal(run.state, jax.random.key_data(expected))
+        np.testing.assert_array_equal(run.table, [jax.random.key_data(expected)] * 2)
+        np.testing.assert_array_equal(jax.random.key_data(run.key), jax.random.key_data(base))
+
+
+@pytest.mark.parametrize(
+    "chunk, devices, clients, padded",
+    [
+        (1, 1, 5, 5),
+        (2, 1, 5, 6),
+        (8, 1, 5, 5),
+        (None, 1, 5, 5),
+        (1, 2, 5, 6),
+        (2, 2, 5, 8),
+        (8, 2, 5, 6),
+        (None, 2, 5, 6),
+    ],
+)
+def test_a_cohort_is_padded_to_full_chunks_and_no_further(chunk, devices, clients, padded):
+    assert Strategy(chunk, make_mesh(2) if devices == 2 else None).multiple(clients) == padded

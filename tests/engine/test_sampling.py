@@ -29,6 +29,8 @@ def test_a_client_returns_after_geometric_gaps():
 def test_bad_cohorts():
     with pytest.raises(UserError, match="cohort 1: duplicate client 4"):
         sampling.check_cohort(np.array([[0, 1, 2], [4, 3, 4]]))
+    with pytest.raises(UserError, match="cohort 0: duplicate client 0"):
+        sampling.check_cohort(np.array([[0, 1, 0]]))
     sampling.check_cohort(np.array([[0, 1, -1, -1], [1, 0, 2, 3]]))
 
 

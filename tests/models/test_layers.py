@@ -1,5 +1,6 @@
 """Normalisation and dropout."""
 
+import functools
 import json
 import pathlib
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from fedwin.models import layers
 from fedwin.models.layers import BatchNorm, GroupNorm, dropout
 
 
@@ -65,3 +67,30 @@ def test_batch_norm_evaluates_with_running_statistics():
     y, updated = batch_norm(x, train=False, stats=stats)
     np.testing.assert_allclose(y, (x - jnp.arange(4.0)) / np.sqrt(4 + 1e-5), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(updated["batch_stats"]["mean"], stats["mean"])
+
+
+def test_initializers_have_the_spread_of_the_libraries_they_imitate():
+    key, fan_in = jax.random.key(0), 400
+    bound = fan_in**-0.5
+    for values in map(np.asarray, (layers.torch_kernel(key, (fan_in, 50)), layers.torch_bias(fan_in)(key, (2000,)))):
+        assert 0.99 * bound < values.max() <= bound and -bound <= values.min() < -0.99 * bound
+    he = np.asarray(layers.he_normal(key, (5, 5, 16, 50)))
+    assert he.std() == pytest.approx((2 / fan_in) ** 0.5, rel=0.02)
+    # The normal is cut at two sigma of itself.
+    haiku = np.asarray(layers.haiku_kernel(key, (5, 5, 16, 50)))
+    assert np.abs(haiku).max() == pytest.approx(2 * bound, rel=0.01)
+    assert haiku.std() == pytest.approx(0.88 * bound, rel=0.02)
+
+
+def test_convolution_biases_have_pytorchs_bound():
+    x = jnp.zeros((1, 3, 3, 4))
+    for groups, fan_in in ((1, 36), (4, 9)):
+        module = functools.partial(layers.torch_conv, features=2048, kernel_size=(3, 3), feature_group_count=groups)
+
+        class Net(nn.Module):
+            @nn.compact
+            def __call__(self, x):
+                return module(x, name="conv")
+
+        bias = jax.jit(Net().init)(jax.random.key(0), x)["params"]["conv"]["bias"]
+        assert 0.98 * fan_in**-0.5 < np.abs(bias).max() <= fan_in**-0.5

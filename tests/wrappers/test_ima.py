@@ -9,6 +9,7 @@ import pytest
 
 from fedwin import core, engine, local, testing, wrappers
 from fedwin.engine.strategy import Strategy
+from fedwin.wrappers.ima_rate import ima_rate
 from tests import golden_problems as golden
 from tests.algorithms.identities import T, differ, problem, same
 
@@ -106,3 +107,34 @@ def test_imas_exp_schedule_continues_the_base():
 
 def test_swa_at_a_constant_rate_leaves_training_alone():
     assert np.array_equal(ima_run("swa:start=4,cycle=1"), ima_run(""))
+
+
+def test_ima_learning_rates_equal_their_formulas():
+    base, first, late = local.exponential(0.01, 0.02), 5, np.arange(5, 13)
+    at = lambda t: np.asarray(jax.vmap(base)(jnp.asarray(t)))
+    top, j = at([first])[0], late - first
+    expected = {
+        "exp": top * 0.9**j,
+        "exp_compound": at(late) * 0.9**j,
+        "const": np.full(8, 1e-3),
+        # The lowest rate is that of a cycle's last round.
+        "cyclic": top + (1e-3 - top) * np.array([1, 2, 3, 4, 1, 2, 3, 4]) / 4,
+        "epoch": at(late),
+        "none": at(late),
+    }
+    for schedule, values in expected.items():
+        rate = ima_rate(base, first, schedule, decay=0.1, low=1e-3, period=4)
+        same(jax.vmap(rate)(jnp.asarray(late)), values, 1e-14)
+    restarted = ima_rate(base, first, "epoch", period=4, lr_restart=True)
+    same(jax.vmap(restarted)(jnp.asarray(late)), at(j), 1e-14)
+
+
+@pytest.mark.parametrize("phase, shares", [("code", [3, 1, 2, 3]), ("swa", [1, 2, 3, 1])])
+def test_swa_learning_rates_fall_to_the_second_rate_in_every_cycle(phase, shares):
+    base, setting = local.exponential(0.01, 0.02), core.Setting(10, 2, 20)
+    for text, low in (("", 0.01), (",second_lr=0.002", None)):
+        swa = wrappers.WRAPPERS.build(f"swa:start=5,cycle=3,phase={phase}{text}", setting)
+        high = np.asarray(jax.vmap(base)(jnp.arange(9)))
+        bottom = low * high if low else np.full(9, 0.002)
+        u = np.array([0, 0, 0, 0, 0, *shares]) / 3
+        same(jax.vmap(swa.rate(base))(jnp.arange(9)), (1 - u) * high + u * bottom, 1e-14)

@@ -232,3 +232,17 @@ def test_statistics_travel_once_a_round_and_direction():
     # Params of 23 numbers, statistics of 4.
     assert count("mime") == count("mimelite") == (2 * 92 + 16, 2 * 92 + 16)
     assert count("fedavg") == (92 + 16, 92 + 16)
+
+
+def test_a_phase_that_returns_no_statistics_keeps_the_local_ones():
+    # MIME's first round trip returns neither a row nor statistics.
+    p = testing.classification(schedule=((0, 1), (0, 2)), shuffle=False)
+    kept = p.build("mime", WRAPPERS.build("local_bn", p.setting))
+    start, down = testing.trajectory(p, kept, 1)[0], p.variables
+    row = jax.tree.map(lambda leaf: leaf[0], start.table)
+    phase = kept.phases[0]
+    client = jax.jit(phase.client, compiler_options=testing.compile_options())
+    update = client(phase.broadcast(start.params, start.state), p.client(0, row))
+    assert np.abs(leaves(row.stats) - leaves(down.stats)).max() > 1e-3
+    np.testing.assert_array_equal(leaves(update.state.stats), leaves(row.stats))
+    assert bool(update.state.seen)

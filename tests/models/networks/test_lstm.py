@@ -7,6 +7,7 @@ import pytest
 from fedwin import losses
 from fedwin.engine import evaluate
 from fedwin.models import build
+from fedwin.models.networks import lstm
 from tests.models.networks.common import batch_of, drawn, run
 
 # BOS 1, EOS 2: a short sentence, one that EOS just fits in, one that is cut, and one word.
@@ -43,3 +44,17 @@ def test_lstm_predicts_last_or_all():
         shapes[predict] = run(model, variables, batch_of((7,), 2)).logits
     assert shapes["last"].shape == (2, 80) and shapes["all"].shape == (2, 7, 80)
     np.testing.assert_allclose(shapes["all"][:, -1], shapes["last"], rtol=1e-4, atol=1e-5)
+
+
+def test_the_fedjax_form_adds_one_to_the_forget_gate():
+    sizes = dict(
+        vocab=7, embed=3, hidden=4, layers=1, num_classes=7, tanh=False, project=0, predict="all", padded=False
+    )
+    haiku, torch = (lstm.LanguageModel(**sizes, initialiser=name) for name in ("haiku", "torch"))
+    tokens = batch_of((5,), 2, vocab=7)["x"]
+    shapes = jax.eval_shape(torch.init, jax.random.key(0), tokens)["params"]
+    params = jax.tree.map(lambda leaf: np.random.default_rng(leaf.size).normal(size=leaf.shape), shapes)
+    forget = np.repeat([0.0, 0, 1, 0], 4)
+    moved = {**params, "lstm1": {**params["lstm1"], "bias": params["lstm1"]["bias"] + forget}}
+    a, b = (jax.jit(model.apply)({"params": p}, tokens)[0] for model, p in ((haiku, params), (torch, moved)))
+    np.testing.assert_allclose(a, b, rtol=1e-6)

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedwin.models import build
 from fedwin.models.convolution import avg_pool
+from fedwin.models.networks import resnet
 from tests.models.networks.common import CIFAR, abstract, batch_of, count
 
 
@@ -49,3 +50,12 @@ def test_statistics_are_returned_in_training_only():
         first = len(jax.tree.leaves(variables.params))
         passed = trace.jaxpr.invars[first : first + len(jax.tree.leaves(variables.stats))]
         assert (list(trace.jaxpr.outvars) == list(passed)) is not train
+
+
+def test_shortcut_a_subsamples_and_pads_channels_on_both_sides():
+    block = resnet.Block20(8, 2, "A", 2)
+    x = jnp.abs(batch_of((6, 6, 4), 2)["x"])
+    params = jax.eval_shape(block.init, jax.random.key(0), x)
+    # Without a convolution's part, the shortcut is what is left.
+    y = jax.jit(block.apply)(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), params), x)
+    np.testing.assert_array_equal(y, jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), (2, 2))))

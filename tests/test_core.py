@@ -1,0 +1,44 @@
+"""Weights of clients, weighted means, and what builders may know of a run."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedwin import core, testing
+from fedwin.wrappers import WRAPPERS
+
+
+def test_a_client_without_examples_has_no_weight():
+    p = testing.quadratic([1.0, 1.0], [3.0, -2.0], [0.0], steps=1, lr=1.0, schedule=[[0, 1]], sizes=[1, 3])
+    for size, samples, uniform in ((3, 3, 1), (1, 1, 1), (0, 0, 0)):
+        c = p.client(0)._replace(size=jnp.int32(size))
+        assert (int(core.weight(c, "samples")), int(core.weight(c, "uniform"))) == (samples, uniform)
+    with pytest.raises(ValueError, match="weighting must be"):
+        core.weight(p.client(0), "size")
+
+
+def test_the_mean_step_of_a_message_is_the_only_one_in_it():
+    step, other = (core.mean_step({"w": jnp.full(2, value)}, 3) for value in (1.0, 2.0))
+    assert core.mean_step_of({"delta": step, "count": jnp.ones(())}) is step
+    assert core.mean_step_of({"delta": step, "other": other}) is None
+    assert core.mean_step_of({"gradient": core.mean(jnp.ones(2), 3)}) is None
+    message = core.with_mean_step({"delta": step, "count": jnp.ones(())}, core.Mean(*other))
+    # It stays a mean step: a further wrapper finds it.
+    np.testing.assert_array_equal(core.mean_step_of(message).value["w"], [2.0, 2.0])
+    assert float(message["count"]) == 1
+
+
+def test_the_participation_is_the_share_of_the_clients_in_a_round():
+    assert core.Setting(20, 5, 100).participation == 0.25
+
+
+def test_averages_before_the_server_nest():
+    p = testing.quadratic([1.0, 2.0], [3.0, -2.0], [1.0], steps=1, lr=0.1, schedule=[[0, 1]])
+    text = "ima:window={},start=0,schedule=none,placement=pre,reset=none"
+    two, one, base = (
+        testing.trajectory(p, p.build("fedavg", *(WRAPPERS.build(text.format(w), p.setting) for w in windows)), 3)
+        for windows in ((1, 2), (2,), ())
+    )
+    for a, b in zip(two, one):
+        np.testing.assert_allclose(a.params["x"], b.params["x"], rtol=1e-6)
+    assert abs(float(two[-1].params["x"][0] - base[-1].params["x"][0])) > 1e-3
