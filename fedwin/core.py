@@ -1,4 +1,13 @@
-"""Functions whose last argument, a PRNG key, their author may leave out."""
+"""Interfaces of federated algorithms: Algorithm, Phase, Client, Update, Observer, and weighted means.
+
+An algorithm is a NamedTuple of pure functions. In a round the engine computes for every phase
+
+    down = broadcast(params, state)
+    update_i = client(down, client_i)                                  for every client i of the cohort
+    params, state = server(params, state, sum_i update_i.message, round)
+
+`fedwin.core.algorithm` builds an Algorithm of one phase with FedAvg's defaults.
+"""
 
 import dataclasses
 import inspect
@@ -11,134 +20,37 @@ import jax.numpy as jnp
 from fedwin import tree
 from fedwin.errors import UserError, deprecated
 
-
-@dataclasses.dataclass(frozen=True)
-class WithoutKey:
-    """A function that does not ask for the key, which is called with one as its last argument."""
-
-    function: Callable
-
-    def __call__(self, *args):
-        return self.function(*args[:-1])
-
-
-def taking_key(function: Callable, count: int) -> Callable:
-    """Returns a function of `count` arguments, the last of them a key; `function` may take one less.
-
-    What cannot tell its parameters is taken to want no key.
-    """
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return WithoutKey(function)
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    asks = sum(p.default is p.empty for p in positional) >= count
-    return function if asks else WithoutKey(function)
-
-
-PyTree = Any
-
-
-class Mean(NamedTuple):
-    """A weighted mean before the division: a sum that carries its weight, so that sums of it are sums.
-
-        value = sum_i w_i x_i / sum_i w_i
-
-    Attributes:
-      total: sum of w_i x_i.
-      weight: sum of w_i, [].
-    """
-
-    total: PyTree
-    weight: jax.Array
-
-    @property
-    def value(self) -> PyTree:
-        return tree.map(lambda x: x / self.weight.astype(x.dtype), self.total)
-
-
-def mean(values: PyTree, weight) -> Mean:
-    """Returns values as one client's part of a weighted mean.
-
-    Args:
-      values: x_i.
-      weight: w_i, [].
-    """
-    return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), values), jnp.asarray(weight, float))
-
-
-class MeanStep(Mean):
-    """A Mean of the clients' steps y_i - x from the server model: what wrappers bound or average, under any key."""
-
-    __slots__ = ()
-
-
-class DerivedFromStep(NamedTuple):
-    """A part of a message that follows from the client's step y_i - x alone, such as a plain sum of steps or of signs.
-
-    A wrapper that bounds the step has bounded it, too; whatever else is in a message may hold anything.
-
-    Attributes:
-      value: the part.
-    """
-
-    value: PyTree
-
-
-def mean_step(step: PyTree, weight) -> MeanStep:
-    """Returns a client's step as its part of the cohort's mean step.
-
-    Args:
-      step: y_i - x.
-      weight: w_i, [].
-    """
-    return MeanStep(*mean(step, weight))
-
-
-def _is_mean_step(x) -> bool:
-    return isinstance(x, MeanStep)
-
-
-def mean_step_of(message: PyTree) -> MeanStep | None:
-    """Returns the one mean step in a message, or None where there is none or more than one."""
-    found = [x for x in jax.tree.leaves(message, is_leaf=_is_mean_step) if _is_mean_step(x)]
-    return found[0] if len(found) == 1 else None
-
-
-def with_mean_step(message: PyTree, step: Mean) -> PyTree:
-    """Returns the message with its mean step replaced."""
-    return jax.tree.map(lambda x: MeanStep(*step) if _is_mean_step(x) else x, message, is_leaf=_is_mean_step)
-
-
 __all__ = [
     "Algorithm",
     "Client",
+    "DerivedFromStep",
     "Mean",
     "MeanStep",
     "Observer",
-    "DerivedFromStep",
     "Phase",
     "PyTree",
     "Setting",
     "Update",
     "Variables",
+    "aggregation_weight",
     "algorithm",
-    "all_on_the_wire",
     "mean",
     "mean_step",
     "mean_step_of",
     "nothing_resettable",
-    "weight",
+    "transmit_everything",
     "with_mean_step",
 ]
 
+PyTree = Any
+
 
 class Variables(NamedTuple):
-    """A model: what is trained, and what travels beside it.
+    """The variables of a model: parameters and statistics.
 
     Attributes:
-      params: the trained parameters.
-      stats: the statistics (BatchNorm's), () without.
+      params: the trained parameters, a pytree.
+      stats: the statistics (BatchNorm's running mean and variance), () for a model without any.
     """
 
     params: PyTree
@@ -146,20 +58,21 @@ class Variables(NamedTuple):
 
 
 class Client(NamedTuple):
-    """What one client sees. The engine maps over a cohort of them.
+    """The view of one client; the engine maps a phase's `client` function over a cohort of them.
 
     Attributes:
-      id: global number, int32 [].
-      slot: its row of this dispatch's table, int32 [].
-      size: number of examples, int32 [], 0 marks padding.
-      weight: N_i / sum of all N, float [].
-      key: PRNG key of (seed, round, client, phase).
+      id: number of the client among all clients, int32 [].
+      slot: its row in the client table of this dispatch, int32 [].
+      size: number of examples N_i, int32 []; 0 marks padding.
+      weight: share p_i = N_i / sum_j N_j over all clients, float []. The weight N_i in the mean over a cohort is
+        `aggregation_weight`.
+      key: PRNG key derived from (seed, round, client, phase).
       round: completed rounds before this one, int32 [].
-      index: its rows of `examples`, int32 [n_max], the first `size` of them valid.
-      info: its row of Federation.info (class counts, domain, ...).
-      state: its row of the client table.
-      stats: the broadcast model statistics.
-      examples: feature -> array [N, ...], one flat store shared by all clients, never mapped.
+      index: positions of its examples in `examples`, int32 [n_max]; the first `size` are valid.
+      info: its row of Federation.info (class counts, domain, ...), a pytree.
+      state: its row of the client table, a pytree; () for stateless clients.
+      stats: the broadcast model statistics, a pytree.
+      examples: feature -> array [N, ...], one store shared by all clients; vmap does not map over it.
     """
 
     id: jax.Array
@@ -175,13 +88,89 @@ class Client(NamedTuple):
     examples: PyTree
 
 
-class Update(NamedTuple):
-    """What one client returns.
+class Mean(NamedTuple):
+    """A weighted mean before the division. Sums of Means are Means, so that a cohort can be summed in any grouping.
+
+        value = sum_i w_i x_i / sum_i w_i
 
     Attributes:
-      message: summed over the cohort, the only thing that the server ever sees.
-      state: replaces the client's row.
-      stats: averaged by the engine with Algorithm.weighting.
+      total: sum of w_i x_i, a pytree.
+      weight: sum of w_i, [].
+    """
+
+    total: PyTree
+    weight: jax.Array
+
+    @property
+    def value(self) -> PyTree:
+        """The mean: total / weight, in the dtype of each leaf."""
+        return tree.map(lambda x: x / self.weight.astype(x.dtype), self.total)
+
+
+class MeanStep(Mean):
+    """The Mean of the clients' steps y_i - x from the server model.
+
+    Wrappers find it in a message by its type, under any key, to clip, perturb or average it.
+    """
+
+    __slots__ = ()
+
+
+class DerivedFromStep(NamedTuple):
+    """A part of a message that is computed from the client's step y_i - x alone, such as a sum of signs.
+
+    A wrapper that bounds the step thereby bounds this part, too. Parts of a message without this mark may hold
+    anything.
+
+    Attributes:
+      value: the part, a pytree.
+    """
+
+    value: PyTree
+
+
+def mean(values: PyTree, weight) -> Mean:
+    """Returns one client's contribution (w_i x_i, w_i) to a weighted mean.
+
+    Args:
+      values: x_i, a pytree.
+      weight: w_i, [].
+    """
+    return Mean(tree.map(lambda x: x * jnp.asarray(weight).astype(x.dtype), values), jnp.asarray(weight, float))
+
+
+def mean_step(step: PyTree, weight) -> MeanStep:
+    """Returns one client's contribution to the cohort's mean step.
+
+    Args:
+      step: y_i - x, a pytree like the parameters.
+      weight: w_i, [].
+    """
+    return MeanStep(*mean(step, weight))
+
+
+def _is_mean_step(x) -> bool:
+    return isinstance(x, MeanStep)
+
+
+def mean_step_of(message: PyTree) -> MeanStep | None:
+    """Returns the mean step of a message, or None if the message contains none or several."""
+    steps = [x for x in jax.tree.leaves(message, is_leaf=_is_mean_step) if _is_mean_step(x)]
+    return steps[0] if len(steps) == 1 else None
+
+
+def with_mean_step(message: PyTree, step: Mean) -> PyTree:
+    """Returns the message with its mean step replaced by `step`."""
+    return jax.tree.map(lambda x: MeanStep(*step) if _is_mean_step(x) else x, message, is_leaf=_is_mean_step)
+
+
+class Update(NamedTuple):
+    """The result of one client's computation.
+
+    Attributes:
+      message: a pytree that is summed over the cohort; the server sees only the sum.
+      state: replaces the row of the client table; () leaves the row as it is.
+      stats: new model statistics, which the engine averages with Algorithm.weighting.
       metrics: name -> Mean, summed over the cohort.
     """
 
@@ -191,26 +180,26 @@ class Update(NamedTuple):
     metrics: dict[str, Mean] = {}
 
 
-def all_on_the_wire(down, message):
-    """The default of Phase.wire: everything that is broadcast and everything that is returned."""
+def transmit_everything(down, message):
+    """Returns (down, message): the default of Phase.wire, for protocols that transmit both completely."""
     return down, message
 
 
 class Phase(NamedTuple):
-    """One round trip.
+    """One round trip between server and clients, or a step of the server alone.
 
     Attributes:
-      broadcast: (params, state) -> down.
-      client: (down, Client) -> Update, or None: the server acts alone.
-      server: (params, state, total, round) -> (params, state); where client is None,
-        (params, state, stats, round) -> (params, state, stats).
-      wire: (down, message) -> (down, up), what the protocol really transmits.
+      broadcast: (params, state) -> down, a pytree that every client of the cohort receives.
+      client: (down, Client) -> Update; None for a step of the server alone.
+      server: (params, state, total, round) -> (params, state), where total is the sum of the messages; without a
+        client, (params, state, stats, round) -> (params, state, stats).
+      wire: (down, message) -> (down, up), the parts that the protocol transmits, for the communication count.
     """
 
     broadcast: Callable
     client: Callable | None
     server: Callable
-    wire: Callable = all_on_the_wire
+    wire: Callable = transmit_everything
 
 
 def nothing_resettable(node) -> bool:
@@ -222,11 +211,11 @@ class Algorithm(NamedTuple):
     """A federated algorithm.
 
     Attributes:
-      init: (params, key) -> server state, without params (as in optax).
-      phases: nearly always one; MIME has two.
-      client_init: (initial params, id, key) -> row of the client table; () for stateless clients.
+      init: (params, key) -> server state; the state does not contain the parameters (as in optax).
+      phases: the phases of a round, run in this order; most algorithms have one, MIME has two.
+      client_init: (initial params, id, key) -> the client's row of the client table; () for stateless clients.
       eval_model: (Variables, state) -> Variables that are evaluated, observed and released.
-      weighting: 'samples' (p_i = N_i / sum N) or 'uniform' (p_i = 1 / |S|).
+      weighting: weights of the mean over a cohort S, 'samples' (N_i / sum_S N_j) or 'uniform' (1 / |S|).
       resettable: node of the server state -> whether it holds decaying moments (Adam's), which wrappers may reset.
     """
 
@@ -245,12 +234,13 @@ class Algorithm(NamedTuple):
 
 
 class Observer(NamedTuple):
-    """Reads a trajectory and never changes it.
+    """Follows the sequence of server models without changing it.
 
     Attributes:
-      init: Variables -> state.
-      update: (round, Variables, state) -> state; `round` = completed rounds before the one just done.
-      read: (Variables, state) -> dict name -> Variables to evaluate.
+      init: Variables -> observer state.
+      update: (round, Variables, state) -> state; called after every round with the number of rounds that were completed
+        before it.
+      read: (Variables, state) -> dict of read-outs, name -> Variables to evaluate.
     """
 
     init: Callable
@@ -259,14 +249,14 @@ class Observer(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a builder may know about the run.
+    """Properties of the run that builders of algorithms, wrappers and observers may depend on.
 
     Attributes:
-      num_clients: K.
-      clients_per_round: |S|.
-      num_rounds: T.
-      init_fn: key -> params, the model's initialiser (FedHBM's random anchors).
-      model: models.Model, for what must know the network's parts (FedFA's last layer, BatchNorm's statistics).
+      num_clients: K, number of all clients.
+      clients_per_round: |S|, clients of a cohort.
+      num_rounds: T, configured number of rounds.
+      init_fn: key -> params, the model's initializer (for FedHBM's random anchors).
+      model: fedwin.models.Model, for algorithms that need parts of the network (FedFA's last layer).
     """
 
     num_clients: int
@@ -277,7 +267,11 @@ class Setting(NamedTuple):
 
     @property
     def key(self):
-        """Raises UserError: what differs by seed is not known to builders."""
+        """Not available: one compiled program serves all seeds, so builders know no key.
+
+        Raises:
+          UserError: always.
+        """
         raise UserError(
             "an algorithm, wrapper or observer reads setting.key, but one compiled program serves all seeds: what "
             "differs by seed belongs in its state; take the key as a further argument, init(params, key) or "
@@ -286,27 +280,61 @@ class Setting(NamedTuple):
 
     @property
     def most_rounds(self) -> int | None:
-        """T where no more rounds will ever be run; None where nobody knows (in a FedJAX program)."""
+        """Upper bound on the number of rounds, or None if unknown (in a FedJAX program)."""
         return self.num_rounds
 
     @property
     def participation(self) -> float:
-        """C = |S| / K, the configured ratio."""
+        """Participation ratio C = |S| / K."""
         return self.clients_per_round / self.num_clients
 
 
-def weight(c: Client, weighting: str) -> jax.Array:
-    """Returns the client's aggregation weight before normalisation, 0 for padding.
+def aggregation_weight(c: Client, weighting: str) -> jax.Array:
+    """Returns a client's weight in the mean over a cohort before normalization, [].
+
+    Client.weight is the share of all examples instead.
 
     Args:
       c: the client.
-      weighting: 'samples' (N_i) or 'uniform' (1).
+      weighting: 'samples' (N_i) or 'uniform' (1; 0 for padding).
     """
     if weighting == "samples":
         return c.size
     if weighting == "uniform":
         return (c.size > 0).astype(jnp.int32)
     raise ValueError(f"weighting must be 'samples' or 'uniform', not {weighting!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class IgnoresKey:
+    """A function that takes no key, callable with a key as its last argument, which is dropped.
+
+    Attributes:
+      function: the function as its author wrote it.
+    """
+
+    function: Callable
+
+    def __call__(self, *args):
+        return self.function(*args[:-1])
+
+
+def with_key_argument(function: Callable, count: int) -> Callable:
+    """Returns a function of `count` arguments, the last one a PRNG key, whether `function` takes the key or not.
+
+    A function whose signature cannot be inspected is assumed to take no key.
+
+    Args:
+      function: takes `count` arguments, or `count` - 1 if it needs no key.
+      count: number of arguments including the key.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return IgnoresKey(function)
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes_key = sum(p.default is p.empty for p in positional) >= count
+    return function if takes_key else IgnoresKey(function)
 
 
 def algorithm(
@@ -317,14 +345,21 @@ def algorithm(
     client_init=lambda params, id: (),
     eval_model=lambda model, state: model,
     weighting="samples",
-    wire=all_on_the_wire,
+    wire=transmit_everything,
     resettable=nothing_resettable,
     fades=None,
 ) -> Algorithm:
-    """Builds a one-phase algorithm; the defaults are FedAvg's (broadcast params, no state).
+    """Builds an algorithm of one phase; the defaults are FedAvg's (broadcast of the parameters, no state).
 
-    What differs by seed is drawn from the key that `init` and `client_init` may take, never from the setting, because
-    all seeds share one compiled program.
+    All seeds share one compiled program, so whatever differs by seed must be drawn from the key that `init` and
+    `client_init` may take.
+
+    >>> fedavg = algorithm(
+    ...     client=lambda params, c: Update(mean_step(tree.zeros_like(params), c.size)),
+    ...     server=lambda params, state, total, round: (tree.add(params, total.value), state),
+    ... )
+    >>> len(fedavg.phases), fedavg.weighting
+    (1, 'samples')
 
     Args:
       client: (down, Client) -> Update.
@@ -333,19 +368,30 @@ def algorithm(
       init: (params) or (params, key) -> server state.
       client_init: (params, id) or (params, id, key) -> row of the client table.
       eval_model: (Variables, state) -> Variables that are evaluated, observed and released.
-      weighting: 'samples' or 'uniform'.
-      wire: (down, message) -> (down, up), what the protocol really transmits.
+      weighting: weights of the mean over a cohort, 'samples' or 'uniform'.
+      wire: (down, message) -> (down, up), the parts that the protocol transmits.
       resettable: node of the server state -> whether it holds decaying moments, which wrappers may reset.
       fades: deprecated name of `resettable`.
+
+    Returns:
+      An Algorithm whose `init` and `client_init` take a key.
     """
     if fades is not None:
         deprecated("core.algorithm(fades=...)", "core.algorithm(resettable=...)")
         resettable = fades
     phase = Phase(broadcast, client, server, wire)
-    return Algorithm(taking_key(init, 2), (phase,), taking_key(client_init, 3), eval_model, weighting, resettable)
+    return Algorithm(
+        with_key_argument(init, 2), (phase,), with_key_argument(client_init, 3), eval_model, weighting, resettable
+    )
 
 
-_RENAMED = {"OfStep": "DerivedFromStep", "nothing_fades": "nothing_resettable"}
+# Old name -> new name of what was renamed in version 0.2.
+_RENAMED = {
+    "OfStep": "DerivedFromStep",
+    "all_on_the_wire": "transmit_everything",
+    "nothing_fades": "nothing_resettable",
+    "weight": "aggregation_weight",
+}
 
 
 def __getattr__(name: str):
