@@ -253,7 +253,7 @@ class Anchoring:
         layer = tree.where(active, tree.add(layer, updates), layer)
         return replace_subtree(params, self.path, layer), tree.where(active, new_state, state)
 
-    def begin(self, params, anchors) -> Epoch:
+    def initial_carry(self, params, anchors) -> Epoch:
         """Returns the state before the first local step.
 
         Args:

@@ -112,7 +112,7 @@ def _client(solve, anchoring: Anchoring, weighting: str):
             raise UserError("fedfa: anchors need one label per example; choose another algorithm for sequences.")
         params, anchors = down
         solve_anchored = dataclasses.replace(solve, loss=anchoring.loss(solve.loss, anchors, c.round))
-        carry, on_step = anchoring.begin(params, anchors), anchoring.on_step(anchors, c)
+        carry, on_step = anchoring.initial_carry(params, anchors), anchoring.on_step(anchors, c)
         y = solve_anchored(params, c, carry=carry, on_step=on_step)
         message = {
             "delta": common.mean_step(y, params, c, weighting),

@@ -138,7 +138,7 @@ def wima(
 
 @OBSERVERS.register("wima", paper="caldarola2023window")
 def wima_reading(setting: Setting, *, window: int, part: str = "all", warmup: str = "partial") -> SharedObserver:
-    """WIMA: w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}; all windows of a run share one ring.
+    """WIMA: w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}; all windows of a run share one ring buffer.
 
         w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}
 

@@ -19,13 +19,13 @@ from fedwin.wrappers import WRAPPERS
 def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerate=None, strategies=None, rounds=6):
     """Checks a method against everything that the engine relies on.
 
-    Errors in user code are looked for first, by tracing one round and running a few rounds client by client: a missing
+    Errors in user code are reported first, by tracing one round and running a few rounds client by client: a missing
     client_init, a server that returns no state, a message that the server can't read, NaNs, clients that read padding.
     Then: structure and dtypes are constant; one program serves any number of rounds; a loop is bitwise equal to single
-    rounds; padding, the order of a cohort and its mapping to devices do not matter; states of clients that did not take part
-    do not change; resuming from host copies is exact; buffers are updated in place; observers change nothing; the loss
-    decreases. Results that depend on the order of a sum are compared up to rounding: a rule that takes signs needs a problem
-    without ties.
+    rounds; padding, the order of a cohort and its mapping to devices do not matter; states of clients that did not take
+    part do not change; resuming from host copies is exact; buffers are updated in place; observers change nothing; the
+    loss decreases. Results that depend on the order of a sum are compared up to rounding: a rule that takes signs needs
+    a problem without ties.
 
     Args:
       builder: (setting, solve, *, ...) -> core.Algorithm, or a choice such as 'fedprox:mu=0.1'.
@@ -36,8 +36,8 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
       rounds: number of rounds.
 
     Raises:
-      UserError: when a function of the method does not fit the others; one line names it, its file and line, and what it
-        should have returned. Also when builder or problem have the wrong type.
+      UserError: when a function of the method does not fit the others; one line names it, its file and line, and what
+        it should have returned. Also when builder or problem have the wrong type.
       AssertionError: when the method violates the contract, with the reason.
 
     Example:
@@ -67,7 +67,7 @@ def _check_arguments(builder, p) -> None:
 
 
 def check_user_errors(builder, p: Problem, rounds: int = 6) -> None:
-    """Traces one round and runs a few rounds client by client, so that errors are reported in terms of the user's functions.
+    """Traces one round and runs a few rounds client by client, so that errors name the user's functions.
 
     Args:
       builder: as in check_algorithm.
@@ -97,8 +97,8 @@ class Bench:
       problem: the problem.
       algorithm: the method, built for it.
       rounds: number of rounds.
-      begin: host copy of the RunState before round 0.
-      whole: host copy of the RunState after all rounds.
+      initial: host copy of the RunState before round 0.
+      final: host copy of the RunState after all rounds.
     """
 
     def __init__(self, builder, problem: Problem, wrappers=(), rounds=6, params=None):
@@ -107,11 +107,11 @@ class Bench:
         self.rounds = rounds
         built = [WRAPPERS.build(text, setting) for text in wrappers]
         self.algorithm = build(builder, setting, problem.solve, built, params)
-        self.begin = snapshot(self.problem.start(self.algorithm))
+        self.initial = snapshot(self.problem.start(self.algorithm))
         # With two places of padding, so that padding is part of every comparison.
         self.cohorts = self.cohort_table(2)
         self.dispatch = self.compiled({}, Strategy(1))
-        self.whole, _ = self.go(self.dispatch, self.begin, self.cohorts, rounds)
+        self.final, _ = self.go(self.dispatch, self.initial, self.cohorts, rounds)
 
     def cohort_table(self, empty: int, order=None) -> np.ndarray:
         """Returns the cohorts of all rounds.
@@ -168,17 +168,17 @@ def restore(run: engine.RunState) -> engine.RunState:
     return run._replace(key=jax.random.wrap_key_data(run.key))
 
 
-def _assert_equal(a, b, what):
+def _assert_equal(a, b, context):
     for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(a), jax.tree.leaves(b), strict=True):
-        assert np.array_equal(x, y, equal_nan=True), f"{what}: {jax.tree_util.keystr(path)} differs"
+        assert np.array_equal(x, y, equal_nan=True), f"{context}: {jax.tree_util.keystr(path)} differs"
 
 
-def _assert_close(a, b, what):
+def _assert_close(a, b, context):
     """Asserts equality up to rounding."""
     for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(a), jax.tree.leaves(b), strict=True):
         x, y = np.asarray(x), np.asarray(y)
         rtol = 1e-10 if x.dtype == np.float64 else 1e-5
-        message = f"{what}: {jax.tree_util.keystr(path)} differs"
+        message = f"{context}: {jax.tree_util.keystr(path)} differs"
         np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol / 10, err_msg=message)
 
 
@@ -187,17 +187,17 @@ def _shapes(tree):
 
 
 def check_loop(bench: Bench) -> None:
-    """Checks structure, one program, loop = single rounds, resuming, donation, untouched states, finite values, falling loss.
+    """Checks structure, one program, loop = single rounds, resuming, donation, absent clients' states, decreasing loss.
 
     Args:
       bench: the method.
     """
-    assert _shapes(bench.begin) == _shapes(bench.whole), (
+    assert _shapes(bench.initial) == _shapes(bench.final), (
         "a round changes the structure, a shape or a dtype of its state"
     )
-    for leaf in jax.tree.leaves((bench.whole.params, bench.whole.stats)):
+    for leaf in jax.tree.leaves((bench.final.params, bench.final.stats)):
         assert np.isfinite(leaf).all(), "the model is not finite"
-    run, ids = bench.begin, bench.cohorts
+    run, ids = bench.initial, bench.cohorts
     for r in range(bench.rounds):
         before = run
         # Rolled so that the cohort of round r comes first.
@@ -205,17 +205,17 @@ def check_loop(bench: Bench) -> None:
         absent = np.setdiff1d(np.arange(bench.problem.setting.num_clients), ids[r])
         rows = lambda table: jax.tree.map(lambda leaf: leaf[absent], table)
         _assert_equal(rows(before.table), rows(run.table), "the state of a client that did not take part")
-    _assert_equal(run, bench.whole, "single rounds instead of a loop")
-    half, _ = bench.go(bench.dispatch, bench.begin, ids, bench.rounds // 2)
+    _assert_equal(run, bench.final, "single rounds instead of a loop")
+    half, _ = bench.go(bench.dispatch, bench.initial, ids, bench.rounds // 2)
     rest, _ = bench.go(
         bench.dispatch, half, np.roll(ids, -(bench.rounds // 2), axis=0), bench.rounds - bench.rounds // 2
     )
-    _assert_equal(rest, bench.whole, "resuming from host copies")
-    donated = restore(bench.begin)
+    _assert_equal(rest, bench.final, "resuming from host copies")
+    donated = restore(bench.initial)
     bench.dispatch(donated, *bench.arguments(ids, 1), n_max=bench.problem.n_max)
     copied = [leaf for leaf in jax.tree.leaves((donated.params, donated.state, donated.table)) if not leaf.is_deleted()]
     assert not copied, f"{len(copied)} buffers were copied instead of updated in place"
-    first, last = (_evaluated_loss(bench, run) for run in (bench.begin, bench.whole))
+    first, last = (_evaluated_loss(bench, run) for run in (bench.initial, bench.final))
     assert last < first, f"the loss does not fall: {first:.4f} before, {last:.4f} after"
 
 
@@ -233,8 +233,8 @@ def check_padding(bench: Bench) -> None:
     """
     width = bench.cohorts.shape[1]
     shuffled = bench.cohort_table(2, np.roll(np.arange(width)[::-1], 1))
-    run, _ = bench.go(bench.dispatch, bench.begin, shuffled, bench.rounds)
-    _assert_close(run, bench.whole, "another order of the cohort, padding in between")
+    run, _ = bench.go(bench.dispatch, bench.initial, shuffled, bench.rounds)
+    _assert_close(run, bench.final, "another order of the cohort, padding in between")
 
 
 def check_observers(bench: Bench) -> None:
@@ -255,7 +255,7 @@ def check_degenerate(bench: Bench, wrappers=(), plain: Bench | None = None) -> N
       plain: FedAvg on the same problem; by default run here.
     """
     plain = plain or Bench("fedavg", bench.problem, wrappers, bench.rounds)
-    _assert_close(bench.whole.params, plain.whole.params, "with its degenerate parameters it is not FedAvg")
+    _assert_close(bench.final.params, plain.final.params, "with its degenerate parameters it is not FedAvg")
 
 
 def check_strategy(bench: Bench, strategy: Strategy, watched: bool = False) -> None:
@@ -270,6 +270,6 @@ def check_strategy(bench: Bench, strategy: Strategy, watched: bool = False) -> N
     ids = bench.cohort_table(strategy.multiple(clients) - clients)
     readings = (observers.ReadOut("wima2", 2),)
     watch = {"wima": observers.wima(readings), "ema": observers.ema(bench.problem.setting)} if watched else {}
-    begin = snapshot(bench.problem.start(bench.algorithm, watch)) if watched else bench.begin
-    run, _ = bench.go(bench.compiled(watch, strategy), begin, ids, bench.rounds, strategy)
-    _assert_close(run._replace(observers={}), bench.whole, f"cohort {strategy}{', with observers' * watched}")
+    initial = snapshot(bench.problem.start(bench.algorithm, watch)) if watched else bench.initial
+    run, _ = bench.go(bench.compiled(watch, strategy), initial, ids, bench.rounds, strategy)
+    _assert_close(run._replace(observers={}), bench.final, f"cohort {strategy}{', with observers' * watched}")

@@ -50,9 +50,9 @@ def check_values(p: Problem, algorithm: Algorithm, rounds: int) -> None:
                 weights = [core.aggregation_weight(p.client(id), algorithm.weighting) for id in ids]
                 stats = _mean([update.stats for update in updates], weights)
             params, state = phase.server(params, state, total, jnp.int32(round))
-            bad = _not_finite(params)
-            if bad is not None:
-                raise server_part(phase).slip(f"makes {bad or 'the parameters'} NaN or infinite in round {round}")
+            path = _not_finite(params)
+            if path is not None:
+                raise server_part(phase).slip(f"makes {path or 'the parameters'} NaN or infinite in round {round}")
 
 
 def _with_poison(p: Problem) -> tuple[Problem, int]:
@@ -72,14 +72,14 @@ def _checked_update(phase: core.Phase, client, down, c: core.Client, poison: int
     real = np.arange(len(c.index)) < int(c.size)
     update = client(down, c)
     poisoned = client(down, c._replace(index=jnp.where(real, c.index, poison)))
-    part, who = client_part(phase), f"for a client with {int(c.size)} examples"
-    bad = _not_finite(update.message)
-    if bad is not None:
-        raise part.slip(f"makes message{bad} NaN or infinite {who} in round {int(c.round)}")
+    function, scope = client_part(phase), f"for a client with {int(c.size)} examples"
+    path = _not_finite(update.message)
+    if path is not None:
+        raise function.slip(f"makes message{path} NaN or infinite {scope} in round {int(c.round)}")
     for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(update), jax.tree.leaves(poisoned), strict=True):
         if not np.array_equal(x, y, equal_nan=True):
-            what = f"reads padding: {jax.tree_util.keystr(path)[1:]} changes with the examples beyond the first c.size"
-            raise part.slip(f"{what} of c.index {who}")
+            fault = f"reads padding: {jax.tree_util.keystr(path)[1:]} changes with the examples beyond the first c.size"
+            raise function.slip(f"{fault} of c.index {scope}")
     return update
 
 

@@ -33,10 +33,10 @@ class Averaging(NamedTuple):
 
 
 class _WindowMean(NamedTuple):
-    """Mean of the last `size` aggregates, in effect from round `begin` on."""
+    """Mean of the last `size` aggregates, in effect from round `start` on."""
 
     size: int
-    begin: int
+    start: int
 
     def empty(self, values):
         """Returns the window before the first aggregate."""
@@ -49,7 +49,7 @@ class _WindowMean(NamedTuple):
         own = windows.push(own, packing.pack(values), (self.size,))
         # The mean of one model is that model, bitwise.
         mean = values if self.size == 1 else packing.unpack(windows.mean(own, 0, self.size))
-        return own, tree.where(round >= self.begin, mean, values)
+        return own, tree.where(round >= self.start, mean, values)
 
 
 def _after_the_server(algorithm, mean: _WindowMean, stats):
@@ -57,7 +57,7 @@ def _after_the_server(algorithm, mean: _WindowMean, stats):
 
     def smooth(own, model, inner, round):
         window, model = mean.push(own.window, model, round)
-        return Averaging(window, jnp.asarray(round >= mean.begin)), model
+        return Averaging(window, jnp.asarray(round >= mean.start)), model
 
     def evaluated(model, state):
         return tree.where(state.own.on, model, algorithm.eval_model(model, state.inner))
@@ -76,9 +76,9 @@ def _before_the_server(algorithm, mean: _WindowMean, stats, reset: str):
         own, target = mean.push(own, tree.add(params, delta), round)
         if mean.size == 1:
             return own, delta
-        return own, tree.where(round >= mean.begin, tree.sub(target, params), delta)
+        return own, tree.where(round >= mean.start, tree.sub(target, params), delta)
 
-    algorithm = before(algorithm, mean.empty, update, reset, mean.begin)
+    algorithm = before(algorithm, mean.empty, update, reset, mean.start)
     if tree.is_empty(stats):
         return algorithm
 
