@@ -27,7 +27,7 @@ _ROUNDS: contextvars.ContextVar[int | None] = contextvars.ContextVar("rounds", d
     jax.tree_util.register_dataclass, data_fields=["entered", "held", "base", "leaving"], meta_fields=["ages", "slots"]
 )
 @dataclasses.dataclass(frozen=True)
-class Lent:
+class PartialRing:
     """Those vectors of a ring that a dispatch needs.
 
     Attributes:
@@ -72,12 +72,12 @@ def lent(rounds: int | None) -> Iterator[None]:
         _ROUNDS.reset(token)
 
 
-def room(rounds: int, ages: tuple[int, ...]) -> int:
+def max_earlier(rounds: int, ages: tuple[int, ...]) -> int:
     """Returns H, the vectors that a dispatch needs room for beside those that are pushed in it."""
     return min(sum(min(age, rounds) for age in ages), max(ages)) + 1
 
 
-def make(ages: tuple[int, ...], size: int, dtype) -> jax.Array | Lent:
+def make(ages: tuple[int, ...], size: int, dtype) -> jax.Array | PartialRing:
     """Returns an empty ring.
 
     Args:
@@ -88,8 +88,8 @@ def make(ages: tuple[int, ...], size: int, dtype) -> jax.Array | Lent:
     rounds, slots = _ROUNDS.get(), max(ages) + 1
     if rounds is None:
         return jnp.zeros((slots, size), dtype)
-    entered, held = jnp.zeros((rounds, size), dtype), jnp.zeros((room(rounds, ages), size), dtype)
-    return Lent(entered, held, jnp.zeros((), jnp.int32), jnp.zeros((len(ages), rounds), jnp.int32), ages, slots)
+    entered, held = jnp.zeros((rounds, size), dtype), jnp.zeros((max_earlier(rounds, ages), size), dtype)
+    return PartialRing(entered, held, jnp.zeros((), jnp.int32), jnp.zeros((len(ages), rounds), jnp.int32), ages, slots)
 
 
 def write(ring, count, vector):
@@ -100,7 +100,7 @@ def write(ring, count, vector):
       count: vectors pushed before this one.
       vector: [P].
     """
-    if isinstance(ring, Lent):
+    if isinstance(ring, PartialRing):
         entered = lax.dynamic_update_index_in_dim(ring.entered, vector, count - ring.base, 0)
         return dataclasses.replace(ring, entered=entered)
     return lax.dynamic_update_index_in_dim(ring, vector, count % ring.shape[0], 0)
@@ -115,7 +115,7 @@ def read(ring, count, number: int, age: int):
       number: of the window among those that are read.
       age: of what leaves.
     """
-    if isinstance(ring, Lent):
+    if isinstance(ring, PartialRing):
         place = ring.leaving[number, count - ring.base]
         of = lambda vectors, place: lax.dynamic_index_in_dim(vectors, place, 0, keepdims=False)
         held = of(ring.held, jnp.maximum(place - ring.rounds, 0))
@@ -126,7 +126,7 @@ def read(ring, count, number: int, age: int):
     return lax.dynamic_index_in_dim(ring, (count - age) % ring.shape[0], 0, keepdims=False)
 
 
-def needed(base: int, count: int, ages: tuple[int, ...]) -> np.ndarray:
+def vectors_leaving(base: int, count: int, ages: tuple[int, ...]) -> np.ndarray:
     """Returns the numbers of the vectors pushed before a dispatch that leave in it, ascending, int64.
 
     Args:
@@ -138,7 +138,7 @@ def needed(base: int, count: int, ages: tuple[int, ...]) -> np.ndarray:
     return np.unique(numbers[(numbers >= 0) & (numbers < base)])
 
 
-def places(base: int, held: np.ndarray, like: Lent) -> np.ndarray:
+def leaving_indices(base: int, held: np.ndarray, like: PartialRing) -> np.ndarray:
     """Returns `leaving` of a dispatch.
 
     Args:

@@ -1,6 +1,6 @@
 """Rounds: the complete state of a run, one round of it, and many rounds in one dispatch."""
 
-from fedwin.data.store import Store
+from fedwin.data.federation import Store
 from fedwin.engine.dispatch import Dispatch, VmappedDispatch
 from fedwin.engine.rounds import Cohorts, RunState, init, one_round, read_out
 from fedwin.residence.client_table import init_rows

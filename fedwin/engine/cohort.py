@@ -11,14 +11,14 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 from fedwin import core, tree
-from fedwin.data.store import Split, Store
+from fedwin.data.federation import ShardedStore, Store
 from fedwin.engine.strategy import AXIS, Strategy
 
 # Leaves of clients' rows up to this size travel between devices in one packet.
 PACKED_BYTES = 1 << 20
 
 
-class Shared(NamedTuple):
+class SharedInputs(NamedTuple):
     """What all clients of a phase see.
 
     Attributes:
@@ -31,10 +31,10 @@ class Shared(NamedTuple):
     down: Any
     stats: Any
     round: Any
-    store: Store | Split
+    store: Store | ShardedStore
 
 
-class Own(NamedTuple):
+class ClientInputs(NamedTuple):
     """What differs by client, with a leading axis C.
 
     Attributes:
@@ -52,7 +52,7 @@ class Own(NamedTuple):
     state: Any
 
 
-def work(client_part: Callable, weighting: str, n_max: int) -> Callable:
+def client_function(client_part: Callable, weighting: str, n_max: int) -> Callable:
     """Returns (shared, own) -> (what is summed, row) for one client.
 
     Args:
@@ -61,7 +61,7 @@ def work(client_part: Callable, weighting: str, n_max: int) -> Callable:
       n_max: examples that a client's index has room for.
     """
 
-    def one(shared: Shared, own: Own):
+    def one(shared: SharedInputs, own: ClientInputs):
         assert isinstance(shared.store, Store)
         present = own.id >= 0
         client = shared.store.client(
@@ -76,7 +76,9 @@ def work(client_part: Callable, weighting: str, n_max: int) -> Callable:
             present=present,
         )
         update = client_part(shared.down, client)
-        stats = () if tree.is_empty(update.stats) else core.mean(update.stats, core.weight(client, weighting))
+        stats = (
+            () if tree.is_empty(update.stats) else core.mean(update.stats, core.aggregation_weight(client, weighting))
+        )
         summed = (update.message, stats, update.metrics)
         # where, not multiply: whatever padding computed (NaN too) is left out.
         summed = tree.map(lambda x: jnp.where(present, x, jnp.zeros_like(x)), summed)
@@ -105,7 +107,7 @@ def _all_gather(rows):
     return jax.tree.unflatten(treedef, leaves)
 
 
-def each(one: Callable, shared, own, strategy: Strategy):
+def map_cohort(one: Callable, shared, own, strategy: Strategy):
     """Maps a function over the cohort and sums; the result is the same for every strategy, to rounding.
 
     Args:
@@ -121,13 +123,13 @@ def each(one: Callable, shared, own, strategy: Strategy):
         inner = strategy._replace(mesh=None)
         everywhere, apart = PartitionSpec(), PartitionSpec(AXIS)
         seen: Any = everywhere
-        if split := isinstance(shared, Shared) and isinstance(shared.store, Split):
-            seen = Shared(everywhere, everywhere, everywhere, apart)  # type: ignore[arg-type]
+        if split := isinstance(shared, SharedInputs) and isinstance(shared.store, ShardedStore):
+            seen = SharedInputs(everywhere, everywhere, everywhere, apart)  # type: ignore[arg-type]
 
         def shard(shared, own):
             if split:
                 shared = shared._replace(store=shared.store.own)
-            sums, rows = each(one, shared, own, inner)
+            sums, rows = map_cohort(one, shared, own, inner)
             return lax.psum(sums, AXIS), _all_gather(rows)
 
         mapped = jax.shard_map(shard, mesh=strategy.mesh, in_specs=(seen, apart), out_specs=everywhere, check_vma=False)

@@ -11,12 +11,12 @@ from jax import lax
 from fedwin import tree
 from fedwin import window as windows
 from fedwin.core import Algorithm, Observer
-from fedwin.data.store import Split, Store
+from fedwin.data.federation import ShardedStore, Store
 from fedwin.engine.placement import replicated
 from fedwin.engine.rounds import Cohorts, RunState, one_round, read_out
 from fedwin.engine.sampling import check_cohort
 from fedwin.engine.strategy import Strategy
-from fedwin.models.convolution.program_cache import unkept
+from fedwin.models.convolution.program_cache import allow_uncached
 from fedwin.residence.offloaded_windows import windows_of
 
 
@@ -67,7 +67,7 @@ class Dispatch:
     def _measure(self, run: RunState, test):
         return self.probe(read_out(self.algorithm, self.observers, run), test) if self.probe else ()
 
-    def rounds(self, run: RunState, store: Store | Split, cohorts: Cohorts, test, n, flags, n_max: int):
+    def rounds(self, run: RunState, store: Store | ShardedStore, cohorts: Cohorts, test, n, flags, n_max: int):
         """The traced function, for lowering it by other means (jax.export); arguments as in a call."""
         self.traces.append(n_max)  # runs once per trace, so that recompilations can be counted
         with windows.on_mesh(self.strategy.everywhere):
@@ -102,7 +102,7 @@ class Dispatch:
         return lax.fori_loop(0, n, body, start)
 
     def __call__(
-        self, run: RunState, store: Store | Split, cohorts: Cohorts, test: Any, n: int, flags: Any, n_max: int
+        self, run: RunState, store: Store | ShardedStore, cohorts: Cohorts, test: Any, n: int, flags: Any, n_max: int
     ) -> tuple[RunState, Any, Any]:
         """Runs n rounds.
 
@@ -120,12 +120,12 @@ class Dispatch:
         """
         if isinstance(cohorts.ids, np.ndarray):
             check_cohort(cohorts.ids.reshape(-1, cohorts.ids.shape[-1]))
-        with unkept():
+        with allow_uncached():
             return self._jitted(run)(run, store, cohorts, test, n, flags, n_max=n_max)
 
     def compiled(self, run, store, cohorts: Cohorts, test, n: int, flags, n_max: int) -> Any:
         """Returns the compiled program, which says what it needs; arguments as in a call, or their shapes."""
-        with unkept():
+        with allow_uncached():
             return self._jitted(run).lower(run, store, cohorts, test, n, flags, n_max=n_max).compile()
 
     def _jitted(self, run) -> Any:

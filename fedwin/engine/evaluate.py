@@ -13,11 +13,12 @@ from jax.sharding import PartitionSpec
 from fedwin import losses, tree
 from fedwin.core import Mean, Variables
 from fedwin.data.dataset import Dataset
+from fedwin.data.example_source import ExampleSource, Images
+from fedwin.data.federation import Federation
 from fedwin.data.integrity import check_arrays
-from fedwin.data.reader import ExampleSource, Images
-from fedwin.engine.blockwise import in_blocks
 from fedwin.engine.strategy import AXIS, Strategy
 from fedwin.errors import UserError
+from fedwin.residence.examples import example_bytes
 
 # Test examples are kept on the device for the whole run; more than this many bytes of them are refused.
 TEST_BYTES = 4 << 30
@@ -233,5 +234,102 @@ def make_probe(model, normalise: Callable, measure: Callable, strategy: Strategy
         sums = measured(stacked, test)
         means = {metric: value.value for metric, value in sums.items()}
         return {name: {metric: value[i] for metric, value in means.items()} for i, name in enumerate(names)}
+
+    return probe
+
+
+# On a CPU a batch goes through the network in equal blocks of at most so many examples: activations stay in the cache.
+MOST_AT_ONCE, LEAST_AT_ONCE = 50, 25
+
+
+def in_blocks(logits: Callable) -> Callable:
+    """Returns `logits`, batch -> [B, ...], on a CPU computed for a few examples at a time where they divide a batch."""
+    # Asked here, since lax.platform_dependent would trace the network once for every platform.
+    if jax.default_backend() != "cpu":
+        return logits
+
+    def blockwise(batch):
+        total = len(batch["mask"])
+        each = next((n for n in range(MOST_AT_ONCE, LEAST_AT_ONCE - 1, -1) if total % n == 0), total)
+        if each == total:
+            return logits(batch)
+        blocks = jax.tree.map(lambda values: values.reshape(total // each, each, *values.shape[1:]), batch)
+        found = lax.map(logits, blocks)
+        return found.reshape(total, *found.shape[2:])
+
+    return blockwise
+
+
+# What the names of its metrics begin with.
+VALIDATION_PREFIX = "val_"
+
+
+def _count(federation: Federation) -> int:
+    return 0 if federation.validation is None else len(federation.validation.order)
+
+
+def check_validation(federation: Federation, seed: int) -> None:
+    """Checks that clients hold out examples, and no more than evaluation keeps on the device.
+
+    Args:
+      federation: the data set as it is dealt for a seed.
+      seed: which one, for the error line.
+
+    Raises:
+      UserError: there are none, or too many.
+    """
+    if not _count(federation):
+        raise UserError(
+            f"eval_val: no client holds out an example with seed {seed}; raise --val_fraction or use fewer clients."
+        )
+    if validation_bytes({seed: federation}) > TEST_BYTES:
+        raise UserError(
+            f"eval_val: {_count(federation):,} held-out examples with seed {seed} are more than the "
+            f"{TEST_BYTES >> 30} GiB kept for evaluation; lower --val_fraction."
+        )
+
+
+def validation_bytes(federations: dict[int, Federation]) -> int:
+    """Returns the bytes of the held-out examples of the seed that has most."""
+    return max(_count(federation) * example_bytes(federation) for federation in federations.values())
+
+
+def validation_batches(
+    federations: dict[int, Federation], seed: int, batch_size: int, multiple: int = 1
+) -> dict[str, Any]:
+    """Returns the held-out examples of all clients in batches [n, B, ...], of one shape for all seeds.
+
+    Args:
+      federations: seed -> the data set as it is dealt for that seed.
+      seed: whose deal.
+      batch_size: B at most.
+      multiple: n becomes a multiple of it.
+    """
+    federation = federations[seed]
+    assert federation.validation is not None
+    with ExampleSource({name: federation.dataset.train[name] for name in ("x", "y")}) as source:
+        examples = source.gather(np.sort(federation.validation.order))
+    return batches(examples, batch_size, multiple, room=max(map(_count, federations.values())))
+
+
+def make_validation_probe(model, normalise: Callable, dataset: Dataset, strategy: Strategy) -> Callable:
+    """Returns (dict name -> Variables, (test batches, pool)) -> dict name -> {metric: scalar}, 'val_...' of the pool.
+
+    Args:
+      model: the network.
+      normalise: batch -> batch, before the network sees it.
+      dataset: what is measured; domains are not told apart in the pool.
+      strategy: whose devices are used.
+    """
+    tested = make_probe(model, normalise, measure_of(dataset), strategy)
+    pooled = sequence(dataset.accuracies) if dataset.task == "sequence" else classification()
+    validated = make_probe(model, normalise, pooled, strategy)
+
+    def probe(models: dict[str, Variables], examples) -> dict[str, dict[str, Any]]:
+        test, held_out = examples
+        found, more = tested(models, test), validated(models, held_out)
+        return {
+            name: found[name] | {VALIDATION_PREFIX + metric: v for metric, v in more[name].items()} for name in models
+        }
 
     return probe

@@ -64,7 +64,7 @@ def place(values, mesh, shardings=None):
         values = jax.tree.map(
             lambda leaf, to: blockwise.place(leaf, to) if isinstance(leaf, Lazy) else leaf, values, shardings
         )
-    return multi_process.place(values, shardings)
+    return multi_process.put_global(values, shardings)
 
 
 def placement(run, mesh) -> Any:

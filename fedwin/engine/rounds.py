@@ -8,8 +8,8 @@ from jax import lax
 
 from fedwin import tree, window
 from fedwin.core import Algorithm, Observer, Variables
-from fedwin.data.store import Split, Store
-from fedwin.engine.cohort import Own, Shared, each, work
+from fedwin.data.federation import ShardedStore, Store
+from fedwin.engine.cohort import ClientInputs, SharedInputs, client_function, map_cohort
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.client_table import init_rows
 
@@ -97,7 +97,7 @@ def one_round(
     strategy: Strategy,
     n_max: int,
     run: RunState,
-    store: Store | Split,
+    store: Store | ShardedStore,
     ids,
     rows,
     slots,
@@ -128,9 +128,9 @@ def one_round(
             params, state, stats = phase.server(params, state, stats, run.round)
             continue
         keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(client_keys)
-        shared = Shared(phase.broadcast(params, state), stats, run.round, store)
-        own = Own(ids, rows, slots, keys, own_state)
-        summed, new_state = each(work(phase.client, algorithm.weighting, n_max), shared, own, strategy)
+        shared = SharedInputs(phase.broadcast(params, state), stats, run.round, store)
+        own = ClientInputs(ids, rows, slots, keys, own_state)
+        summed, new_state = map_cohort(client_function(phase.client, algorithm.weighting, n_max), shared, own, strategy)
         message, mean_stats, phase_metrics = summed
         if not tree.is_empty(new_state):
             own_state = new_state

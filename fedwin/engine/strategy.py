@@ -11,7 +11,7 @@ from fedwin import window as windows
 from fedwin.engine import placement
 from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
-from fedwin.models.convolution.program_cache import unkept
+from fedwin.models.convolution.program_cache import allow_uncached
 from fedwin.registry import Registry
 
 STRATEGIES = Registry("strategy")
@@ -90,13 +90,13 @@ class Strategy(NamedTuple):
     def jit(self, function):
         """Returns a compiled function whose results are whole on every device, so that every process can read them."""
         if self.mesh is None:
-            return unkept()(jax.jit(function))
+            return allow_uncached()(jax.jit(function))
 
         def traced(*args):
             with windows.on_mesh(self.everywhere):
                 return function(*args)
 
-        return unkept()(jax.jit(traced, out_shardings=placement.replicated(self.mesh)))
+        return allow_uncached()(jax.jit(traced, out_shardings=placement.replicated(self.mesh)))
 
 
 def make_mesh(devices: int | None = None):

@@ -42,7 +42,7 @@ def write_rows(table, ids, rows) -> None:
         copy_rows(everyone, ids, some)
 
 
-class FirstRows:
+class InitialRows:
     """Makes the rows that clients begin with.
 
     Args:
@@ -76,12 +76,12 @@ class FirstRows:
         return table
 
 
-def distinct(ids: np.ndarray) -> np.ndarray:
+def distinct_clients(ids: np.ndarray) -> np.ndarray:
     """Returns the distinct clients of `ids` (-1 = padding), ascending."""
     return np.unique(ids[ids >= 0])
 
 
-def places(ids: np.ndarray, held: np.ndarray, padding: int) -> np.ndarray:
+def slots_of(ids: np.ndarray, held: np.ndarray, padding: int) -> np.ndarray:
     """Returns the place of every client among those that are held, int32 in the shape of `ids`.
 
     Args:
@@ -98,7 +98,7 @@ HOST_TABLE_BYTES = 4 << 30
 HOST_SHARE = 0.5
 
 
-class Rows(NamedTuple):
+class SavedTable(NamedTuple):
     """What a checkpoint holds of a client table, wherever that lives.
 
     Attributes:
@@ -112,22 +112,22 @@ class Rows(NamedTuple):
     total: Any
 
 
-def rows_template(run, leaves):
+def table_template(run, leaves):
     """Returns a state like `run` whose table has the shapes of the Rows that a checkpoint's leaves hold."""
     if tree.is_empty(run.table):
         return run
     taken = len(leaves.get("table.ids", ()))
     rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((taken, *leaf.shape[1:]), leaf.dtype), run.table)
     spec = jax.ShapeDtypeStruct
-    return run._replace(table=Rows(spec((taken,), np.int32), rows, spec((), np.int32)))
+    return run._replace(table=SavedTable(spec((taken,), np.int32), rows, spec((), np.int32)))
 
 
-def holds_everyone(leaves, num_clients: int) -> bool:
+def has_all_clients(leaves, num_clients: int) -> bool:
     """Whether a checkpoint's leaves have a row of each of K clients."""
     return len(leaves.get("table.ids", ())) == num_clients
 
 
-def check_total(saved: Rows, num_clients: int) -> None:
+def check_num_clients(saved: SavedTable, num_clients: int) -> None:
     """Raises UserError unless a checkpoint is one of a federation of K clients."""
     if saved.total != num_clients:
         raise UserError(f"the checkpoint holds the state of {saved.total} clients, the run has {num_clients}.")
@@ -154,7 +154,7 @@ class _InMemory:
         """Nothing has to be stopped."""
 
 
-class DeviceRows(_InMemory):
+class DeviceTable(_InMemory):
     """Rows that stay on the device: the state's table has one for every client.
 
     Args:
@@ -179,11 +179,11 @@ class DeviceRows(_InMemory):
         if tree.is_empty(run.table):
             return run
         ids = np.arange(self.num_clients, dtype=np.int32)
-        return run._replace(table=Rows(ids, run.table, np.int32(self.num_clients)))
+        return run._replace(table=SavedTable(ids, run.table, np.int32(self.num_clients)))
 
     def template(self, run, leaves):
         """Returns a state of the shapes that a checkpoint's leaves must have; `run` is a fresh one."""
-        return rows_template(run, leaves)
+        return table_template(run, leaves)
 
     def restored(self, found, run):
         """Returns a state read from a checkpoint with everyone's rows in its table.
@@ -194,7 +194,7 @@ class DeviceRows(_InMemory):
         """
         if tree.is_empty(run.table):
             return found
-        check_total(found.table, self.num_clients)
+        check_num_clients(found.table, self.num_clients)
         ids = np.asarray(found.table.ids)
         if len(ids) == self.num_clients:
             return found._replace(table=found.table.rows)
@@ -202,7 +202,7 @@ class DeviceRows(_InMemory):
         return found._replace(table=table)
 
 
-class HostRows(_InMemory):
+class HostTable(_InMemory):
     """All clients' rows in host memory, set on first use.
 
     A dispatch sees a small table with one row per client that it draws, so a client drawn twice within a dispatch sees
@@ -221,7 +221,7 @@ class HostRows(_InMemory):
         self, algorithm: Algorithm, params, num_clients: int, slots: int, init_key, place=lambda table, run: table
     ):
         self.num_clients, self.slots, self.place = num_clients, slots, place
-        self.first = FirstRows(algorithm, params, init_key, slots)
+        self.first = InitialRows(algorithm, params, init_key, slots)
         # np.zeros maps pages on first touch: rows of clients that never take part cost nothing.
         self.rows = jax.tree.map(lambda s: np.zeros((num_clients, *s.shape), s.dtype), self.first.shapes)
         self.filled = np.zeros(num_clients, bool)
@@ -229,16 +229,16 @@ class HostRows(_InMemory):
 
     def take(self, run, ids: np.ndarray):
         """Returns the state with the rows of these clients, and every client's row of its table."""
-        self._lent = distinct(ids)
+        self._lent = distinct_clients(ids)
         table = self.place(self._gather(self._lent), run)
-        return run._replace(table=table), places(ids, self._lent, self.slots)
+        return run._replace(table=table), slots_of(ids, self._lent, self.slots)
 
     def give(self, run) -> None:
         """Writes the rows back after a dispatch."""
         write_rows(
             self.rows,
             self._lent,
-            jax.tree.map(lambda leaf: np.array(leaf)[: len(self._lent)], multi_process.whole(run.table)),
+            jax.tree.map(lambda leaf: np.array(leaf)[: len(self._lent)], multi_process.all_gather(run.table)),
         )
 
     def _gather(self, clients: np.ndarray):
@@ -253,21 +253,21 @@ class HostRows(_InMemory):
         """Returns the state as a checkpoint holds it, with the rows of the clients that have taken part."""
         ids = np.flatnonzero(self.filled).astype(np.int32)
         rows = jax.tree.map(lambda everyone: Picked(everyone, ids), self.rows)
-        return run._replace(table=Rows(ids, rows, np.int32(self.num_clients)))
+        return run._replace(table=SavedTable(ids, rows, np.int32(self.num_clients)))
 
     def template(self, run, leaves):
         """Returns a state of the shapes that a checkpoint's leaves must have; `run` is a fresh one."""
-        return rows_template(run, leaves)
+        return table_template(run, leaves)
 
     def restored(self, found, run):
         """Takes the rows of a state read from a checkpoint and returns it with a table like that of the fresh `run`."""
-        check_total(found.table, self.num_clients)
+        check_num_clients(found.table, self.num_clients)
         self.filled[found.table.ids] = True
         write_rows(self.rows, found.table.ids, found.table.rows)
         return found._replace(table=run.table)
 
 
-def rows_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room: tuple[int, int | None]) -> str:
+def table_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room: tuple[int, int | None]) -> str:
     """Returns where rows live: 'device', 'host' or 'file'.
 
     Args:
@@ -289,7 +289,7 @@ def rows_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room:
     return "file" if memory is not None and size * seen > HOST_SHARE * memory else "host"
 
 
-class LentRows:
+class RemoteTable:
     """Rows that another process keeps.
 
     Args:
@@ -307,11 +307,11 @@ class LentRows:
 
     def take(self, run, ids: np.ndarray):
         """Returns the state with the rows of these clients, and every client's row of its table."""
-        return run._replace(table=self.place(self._blank, run)), places(ids, distinct(ids), self.slots)
+        return run._replace(table=self.place(self._blank, run)), slots_of(ids, distinct_clients(ids), self.slots)
 
     def give(self, run) -> None:
         """Leaves them to their owner, and takes part where they have to be gathered."""
-        multi_process.whole(run.table)
+        multi_process.all_gather(run.table)
 
     def checkpointed(self, run):
         """Returns the state as it is: another process saves it."""

@@ -13,11 +13,10 @@ import jax
 import numpy as np
 
 from fedwin import tree
-from fedwin.data.federation import Federation
+from fedwin.data.example_source import ExampleSource, Images
+from fedwin.data.federation import Federation, ShardedStore, Store, client_weights, make_store
 from fedwin.data.integrity import check_arrays
-from fedwin.data.reader import ExampleSource, Images
-from fedwin.data.store import Split, Store, make_store, shares
-from fedwin.residence.client_table import distinct, places
+from fedwin.residence.client_table import distinct_clients, slots_of
 
 # Above this many bytes of examples a run streams, unless --examples says otherwise.
 RESIDENT_BYTES = 4 << 30
@@ -39,7 +38,7 @@ def should_stream(federation: Federation, choice: str) -> bool:
     return isinstance(train["x"], Images) or example_bytes(federation) * len(train["y"]) > RESIDENT_BYTES
 
 
-class Resident:
+class ResidentExamples:
     """Examples that stay on the device for the whole run.
 
     Args:
@@ -109,7 +108,7 @@ def _in_background(function: Callable, *args) -> concurrent.futures.Future:
     return future
 
 
-class Streamed:
+class StreamedExamples:
     """Packs the examples of a dispatch's clients and places them on the device, the next dispatch's while one trains.
 
     Addresses inside the Store are rows of the dispatch's clients, so algorithms can't tell it from a resident one. Of
@@ -151,7 +150,7 @@ class Streamed:
         self.clients = min(self.rounds * width, federation.num_clients)
         self.capacities = capacities(self.sizes, self.clients)
         self.capacity = self.capacities[0]
-        self.weight = shares(self.sizes)
+        self.weight = client_weights(self.sizes)
         train = federation.dataset.train
         features = {name: train[name] for name in ("x", "y")}
         self.source = ExampleSource(features)
@@ -171,7 +170,7 @@ class Streamed:
         if ids.tobytes() not in self._expected:
             self._expected[ids.tobytes()] = self.ahead.submit(self._pack, ids)
 
-    def take(self, ids: np.ndarray) -> tuple[Store | Split, np.ndarray]:
+    def take(self, ids: np.ndarray) -> tuple[Store | ShardedStore, np.ndarray]:
         """Returns the placed Store and every client's row of it, int32 in the shape of `ids`; waits for it.
 
         Raises:
@@ -185,17 +184,17 @@ class Streamed:
         self.waited += time.monotonic() - begun
         return found
 
-    def _pack(self, ids: np.ndarray) -> tuple[Store | Split, np.ndarray]:
+    def _pack(self, ids: np.ndarray) -> tuple[Store | ShardedStore, np.ndarray]:
         """Reads the examples of clients [R, C]; each device has its part of the C."""
         parts = np.split(ids, self.devices, axis=-1)
-        clients = [distinct(part) for part in parts]
+        clients = [distinct_clients(part) for part in parts]
         # The same room everywhere: the devices run one program.
         need = max(int(self.sizes[some].sum()) for some in clients)
         capacity = next(c for c in self.capacities if c >= need)
-        rows = np.concatenate([places(part, some, 0) for part, some in zip(parts, clients, strict=True)], -1)
+        rows = np.concatenate([slots_of(part, some, 0) for part, some in zip(parts, clients, strict=True)], -1)
         if self.devices == 1:
             return self.place(self._store(clients[0], capacity)), rows
-        return Split(self.place({n: self._store(clients[n], capacity) for n in self.own})), rows
+        return ShardedStore(self.place({n: self._store(clients[n], capacity) for n in self.own})), rows
 
     def _store(self, clients: np.ndarray, capacity: int) -> Store:
         """Reads the examples of some clients."""
@@ -218,18 +217,18 @@ class Streamed:
         self.source.close()
 
 
-def residence_bytes(
+def example_memory(
     federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int
 ) -> tuple[int, int]:
     """Returns (bytes of the examples on one device, the most rounds of a dispatch); arguments as of `examples_of`."""
     if not should_stream(federation, choice):
         return tree.nbytes(federation.shapes()), rounds
-    found = examples_of(federation, choice, strategy, clients_per_round, rounds)
+    found = make_examples(federation, choice, strategy, clients_per_round, rounds)
     found.close()
     return found.nbytes, found.rounds
 
 
-def examples_of(federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int, shared=None):
+def make_examples(federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int, shared=None):
     """Returns the examples of a run, Resident or Streamed.
 
     Args:
@@ -241,10 +240,10 @@ def examples_of(federation: Federation, choice: str, strategy, clients_per_round
       shared: placed examples that another seed's run already holds, or None.
     """
     if not should_stream(federation, choice):
-        return Resident(federation, strategy.place, shared)
+        return ResidentExamples(federation, strategy.place, shared)
     # CPU devices have one memory.
     copies = strategy.num_devices if jax.default_backend() == "cpu" else 1
     width = strategy.multiple(clients_per_round)
     place = strategy.place if strategy.mesh is None else strategy.place_split
     devices, own = strategy.num_devices, strategy.own_places
-    return Streamed(federation, width, rounds, place, DISPATCH_BYTES // copies, devices, own)
+    return StreamedExamples(federation, width, rounds, place, DISPATCH_BYTES // copies, devices, own)

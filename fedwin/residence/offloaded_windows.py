@@ -12,19 +12,19 @@ from fedwin import multi_process, window
 from fedwin import window as rings
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import Lazy
-from fedwin.residence.prefetch import Lender
-from fedwin.residence.record_store import Field, Generation, Layout
+from fedwin.residence.prefetch import Prefetcher
+from fedwin.residence.record_store import Field, Layout, Snapshot
 
 # Vectors that are copied at a time from one place to another.
 TOGETHER = 16
 
 
-def layout_of_ring(size: int, dtype) -> Layout:
+def ring_layout(size: int, dtype) -> Layout:
     """Returns the layout of a record that is one vector [P]."""
     return Layout((Field("", (size,), np.dtype(dtype).name),))
 
 
-class RingMemory:
+class HostStore:
     """Vectors in host memory, all in one array.
 
     Args:
@@ -65,7 +65,7 @@ class RingMemory:
         """Nothing has to be closed."""
 
 
-class FiledRing(Lazy):
+class SnapshotRing(Lazy):
     """A ring [slots, P] that is read on access.
 
     Args:
@@ -74,12 +74,12 @@ class FiledRing(Lazy):
       generation: what it is read from; None: no vector was pushed yet.
     """
 
-    def __init__(self, shape: tuple[int, int], dtype, generation: Generation | None = None):
+    def __init__(self, shape: tuple[int, int], dtype, generation: Snapshot | None = None):
         self.shape, self.dtype, self.generation = shape, np.dtype(dtype), generation
 
     def of_length(self, slots: int) -> "FiledRing":
         """Returns the same vectors in a ring of another length."""
-        return FiledRing((slots, self.shape[1]), self.dtype, self.generation)
+        return SnapshotRing((slots, self.shape[1]), self.dtype, self.generation)
 
     def _rows(self, start: int, stop: int) -> np.ndarray:
         found = np.zeros((stop - start, self.shape[1]), self.dtype)
@@ -102,7 +102,7 @@ def copied(source: Any, numbers: np.ndarray, store) -> None:
         store.write(some, [np.asarray(source[some])])
 
 
-class BorrowedRing:
+class RemoteRing:
     """A ring that another process has, which hands out what every dispatch needs.
 
     Args:
@@ -110,7 +110,7 @@ class BorrowedRing:
       like: the ring as the run begins with it.
     """
 
-    def __init__(self, name: str, like: rings.Lent):
+    def __init__(self, name: str, like: rings.PartialRing):
         self.name, self.slots, self.ages, self.rounds = name, like.slots, like.ages, like.rounds
         self.room, self.size = like.held.shape
         empty = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
@@ -123,11 +123,11 @@ class BorrowedRing:
     def expect(self, count: int, following: int) -> None:
         """Starts to read for the dispatch of `following` pushes that comes after the present one of `count`."""
 
-    def take(self, base: int, count: int) -> rings.Lent:
+    def take(self, base: int, count: int) -> rings.PartialRing:
         """Returns what a dispatch of at most `count` pushes needs, as host arrays; `entered` comes from `room_for`."""
         self._base = base
-        held = rings.needed(base, count, self.ages)
-        leaving = rings.places(base, held, self.like)
+        held = rings.vectors_leaving(base, count, self.ages)
+        leaving = rings.leaving_indices(base, held, self.like)
         return dataclasses.replace(
             self.like, entered=(), held=self._vectors(held, count), base=np.int32(base), leaving=leaving
         )
@@ -161,7 +161,7 @@ class BorrowedRing:
         entered = node.ring.entered
         # A view on a CPU, of an array object of its own, which remembers it and then would not be donated.
         view = jax.default_backend() == "cpu" and entered.is_fully_replicated
-        self._entered(np.asarray(entered.addressable_data(0) if view else multi_process.whole(entered))[:pushed])
+        self._entered(np.asarray(entered.addressable_data(0) if view else multi_process.all_gather(entered))[:pushed])
         self._spare, self._written = self._written, entered
 
     def commit(self, round: int) -> Any:
@@ -181,7 +181,7 @@ class BorrowedRing:
         pass
 
 
-class OutsideRing(BorrowedRing):
+class OffloadedRing(RemoteRing):
     """A ring in the main memory of this process, or in a file.
 
     Args:
@@ -190,22 +190,22 @@ class OutsideRing(BorrowedRing):
       store: where the vectors are.
     """
 
-    def __init__(self, name: str, like: rings.Lent, store):
+    def __init__(self, name: str, like: rings.PartialRing, store):
         super().__init__(name, like)
         self.store = store
-        self._lender = Lender(store, layout_of_ring(self.size, like.dtype), self.room)
+        self._lender = Prefetcher(store, ring_layout(self.size, like.dtype), self.room)
 
     def _slots_of(self, first: int, count: int) -> np.ndarray:
         return (first + np.arange(count)) % self.slots
 
     def expect(self, count: int, following: int) -> None:
         """Starts to read for the dispatch of `following` pushes that comes after the present one of `count`."""
-        self._lender.expect(rings.needed(self._base + count, following, self.ages) % self.slots)
+        self._lender.expect(rings.vectors_leaving(self._base + count, following, self.ages) % self.slots)
 
     def restored(self, source, count: int) -> None:
         """Goes on from the ring of a checkpoint, an array or a lazy one, to which `count` vectors were pushed."""
-        if not isinstance(self.store, RingMemory):
-            generation = source.generation if isinstance(source, FiledRing) else None
+        if not isinstance(self.store, HostStore):
+            generation = source.generation if isinstance(source, SnapshotRing) else None
             if generation is not None and self.store.owns(generation) and generation.mark.total == self.slots:
                 return self.store.begin_with(generation)
             self.store.begin_anew()
@@ -241,9 +241,9 @@ class OutsideRing(BorrowedRing):
         self._lender.give(self._slots_of(self._base + lost, len(vectors) - lost), [vectors[lost:]])
 
 
-def outside_ring(name: str, like: rings.Lent, store) -> BorrowedRing:
+def outside_ring(name: str, like: rings.PartialRing, store) -> RemoteRing:
     """Returns the ring; `store` is None where another process has it."""
-    return BorrowedRing(name, like) if store is None else OutsideRing(name, like, store)
+    return RemoteRing(name, like) if store is None else OffloadedRing(name, like, store)
 
 
 def _is_window(node) -> bool:
@@ -266,36 +266,38 @@ def with_rings(run, ring_of: Callable[[str, Any], Any]):
     return run._replace(observers=parts["observers"], state=parts["state"])
 
 
-def lent_rounds(run) -> int | None:
+def offloaded_rounds(run) -> int | None:
     """Returns the rounds of a dispatch that lent rings have room for; None where no ring is lent."""
-    return next((node.ring.rounds for node in windows_of(run).values() if isinstance(node.ring, rings.Lent)), None)
+    return next(
+        (node.ring.rounds for node in windows_of(run).values() if isinstance(node.ring, rings.PartialRing)), None
+    )
 
 
-def unfilled(run):
+def without_vectors(run):
     """Returns a state whose lent rings are empty ones in the form of a checkpoint's, which hold no memory."""
 
     def ring(name, node):
-        lent = isinstance(node.ring, rings.Lent)
-        return FiledRing(node.ring.shape, node.ring.dtype) if lent else node.ring
+        lent = isinstance(node.ring, rings.PartialRing)
+        return SnapshotRing(node.ring.shape, node.ring.dtype) if lent else node.ring
 
     return with_rings(run, ring)
 
 
-def blank(run):
+def traceable(run):
     """Returns a state that can be traced, but not trained: rings that are read on access hold nothing."""
 
     def ring(name, node):
-        if not isinstance(node.ring, FiledRing):
+        if not isinstance(node.ring, SnapshotRing):
             return node.ring
         slots, size = node.ring.shape
         count = len(node.sums) if isinstance(node, window.Window) else 1
         zeros, leaving = np.zeros((1, size), node.ring.dtype), np.zeros((count, 1), np.int32)
-        return rings.Lent(zeros, zeros, np.asarray(node.count), leaving, (slots - 1,) * count, slots)
+        return rings.PartialRing(zeros, zeros, np.asarray(node.count), leaving, (slots - 1,) * count, slots)
 
     return with_rings(run, ring)
 
 
-class Outside:
+class OffloadedWindows:
     """A residence of clients' rows, and of the rings that are not on the device.
 
     Args:
@@ -308,7 +310,7 @@ class Outside:
 
     def __init__(self, rows, run, store: Callable, place: Callable, placement: Callable):
         self.rows, self.place, self.placement = rows, place, placement
-        lent = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, rings.Lent)}
+        lent = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, rings.PartialRing)}
         self.outside = {name: outside_ring(name, ring, store(name, ring)) for name, ring in lent.items()}
         self._count = 0
 
@@ -367,11 +369,11 @@ class Outside:
 
     def saved(self, run):
         """Returns a fresh state as a checkpoint holds it."""
-        return self.rows.saved(unfilled(run))
+        return self.rows.saved(without_vectors(run))
 
     def template(self, run, leaves):
         """Returns a state of the shapes that a checkpoint's leaves must have; `run` is a fresh one."""
-        return self.rows.template(unfilled(run), leaves)
+        return self.rows.template(without_vectors(run), leaves)
 
     def restored(self, found, run):
         """Returns a state read from a checkpoint with its rows and rings where they belong; `run` is a fresh one."""
@@ -398,9 +400,9 @@ class Outside:
         self.rows.close()
 
 
-def table_of(rows):
+def client_table_of(rows):
     """Returns the residence of clients' rows alone."""
-    return rows.rows if isinstance(rows, Outside) else rows
+    return rows.rows if isinstance(rows, OffloadedWindows) else rows
 
 
 def _rounds_of(ids: np.ndarray) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from fedwin.residence.record_store import Layout
 
 
-class Lender:
+class Prefetcher:
     """Lends the records of a store (runs.row_file.RowFile, residence.ring_store.RingMemory) to one dispatch at a time.
 
     Only one thread touches the store, so records are written and read in the order in which that was asked for.

@@ -22,7 +22,7 @@ from fedwin.residence.blockwise import Lazy
 LIVE = np.iinfo(np.int32).max
 
 
-class Slots:
+class SlotAllocator:
     """Records of a file. Record s holds a row of the generations born[s] .. died[s] - 1.
 
     Args:
@@ -154,7 +154,7 @@ class Layout(NamedTuple):
         return [np.zeros((count, *field.shape), field.dtype) for field in self.fields]
 
 
-def layout_of(row) -> Layout:
+def row_layout(row) -> Layout:
     """Returns the layout of a tree of shapes: one client's row."""
     leaves = jax.tree_util.tree_leaves_with_path(row)
     name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")
@@ -167,7 +167,7 @@ def read_layout(folder: pathlib.Path) -> Layout:
     return Layout(tuple(Field(name, tuple(shape), dtype) for name, shape, dtype in said))
 
 
-class Mark(NamedTuple):
+class Manifest(NamedTuple):
     """What a checkpoint holds in place of rows.
 
     Attributes:
@@ -228,7 +228,7 @@ def read_record(file, slot: int, nbytes: int, parts: list[memoryview]) -> int:
     return check_of(parts)
 
 
-class Generation:
+class Snapshot:
     """The rows that belong to one checkpoint; nothing is read but the log until they are asked for.
 
     Args:
@@ -244,7 +244,7 @@ class Generation:
       UserError: files are missing, or differ from what they were.
     """
 
-    def __init__(self, root: pathlib.Path, mark: Mark):
+    def __init__(self, root: pathlib.Path, mark: Manifest):
         self.mark, self.folder = mark, root / str(int(mark.folder))
         entries = int(mark.entries)
         try:
@@ -282,7 +282,7 @@ class Generation:
     def leaves(self) -> dict[str, Any]:
         """Returns ids and rows as a checkpoint that holds rows has them, by name; rows are read on access."""
         rows = {f"table.rows.{field.name}".rstrip("."): number for number, field in enumerate(self.layout.fields)}
-        return {"table.ids": self.ids, **{name: FiledLeaf(self, number) for name, number in rows.items()}}
+        return {"table.ids": self.ids, **{name: SnapshotLeaf(self, number) for name, number in rows.items()}}
 
 
 def damaged(folder: pathlib.Path, client: int) -> UserError:
@@ -293,7 +293,7 @@ def damaged(folder: pathlib.Path, client: int) -> UserError:
     )
 
 
-class FiledLeaf(Lazy):
+class SnapshotLeaf(Lazy):
     """One leaf of all rows of a generation; becomes an array [n, ...] where one is needed.
 
     Args:
@@ -301,7 +301,7 @@ class FiledLeaf(Lazy):
       number: of the field.
     """
 
-    def __init__(self, generation: Generation, number: int):
+    def __init__(self, generation: Snapshot, number: int):
         field = generation.layout.fields[number]
         self.generation, self.number = generation, number
         self.shape = (len(generation.ids), *field.shape)
@@ -314,7 +314,7 @@ class FiledLeaf(Lazy):
         return found
 
 
-class RowFile:
+class FileStore:
     """Rows of the clients that have taken part, in a folder of their own; made at the first write.
 
     Args:
@@ -326,7 +326,7 @@ class RowFile:
 
     def __init__(self, root: pathlib.Path, layout: Layout, num_clients: int, rounds: Callable[[], Iterable[int]]):
         self.root, self.layout, self.num_clients, self.rounds = root, layout, num_clients, rounds
-        self.slots = Slots(num_clients)
+        self.slots = SlotAllocator(num_clients)
         self._hash = hash_of(layout)
         self._entries = 0
         self._folder: pathlib.Path | None = None
@@ -360,7 +360,7 @@ class RowFile:
                     while done < len(part):
                         done += self._data.write(part[done:])
 
-    def commit(self, round: int) -> Mark:
+    def commit(self, round: int) -> Manifest:
         """Ends a generation and brings it to the disk; returns what a checkpoint says of it."""
         self._begin()
         with writing(self._data_path):
@@ -377,21 +377,21 @@ class RowFile:
         assert self._folder is not None
         digest = np.frombuffer(self._hash.digest(), np.uint8)
         number = np.int32(self._folder.name)
-        return Mark(np.int32(self.num_clients), number, np.int64(self._entries), digest)
+        return Manifest(np.int32(self.num_clients), number, np.int64(self._entries), digest)
 
     def keep(self) -> None:
         """Frees what no checkpoint needs that is there."""
         self.slots.keep(self.rounds())
 
-    def owns(self, generation: Generation) -> bool:
+    def owns(self, generation: Snapshot) -> bool:
         """Whether a generation is one of this seed's."""
         return generation.folder.parent == self.root and generation.layout == self.layout
 
-    def begin_with(self, generation: Generation) -> None:
+    def begin_with(self, generation: Snapshot) -> None:
         """Goes on from one of this seed's generations; what came after it is forgotten."""
         self.close()
         self._folder, self._entries = generation.folder, len(generation.log)
-        self.slots = Slots(self.num_clients)
+        self.slots = SlotAllocator(self.num_clients)
         self.slots.replay(generation.log)
         self.slots.keep(self.rounds())
         self._hash = hash_of(self.layout)
@@ -404,7 +404,12 @@ class RowFile:
     def begin_anew(self) -> None:
         """Forgets all rows; generations that checkpoints name stay where they are."""
         self.close()
-        self.slots, self._hash, self._entries, self._folder = Slots(self.num_clients), hash_of(self.layout), 0, None
+        self.slots, self._hash, self._entries, self._folder = (
+            SlotAllocator(self.num_clients),
+            hash_of(self.layout),
+            0,
+            None,
+        )
 
     def close(self) -> None:
         """Closes the files."""

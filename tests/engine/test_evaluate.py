@@ -11,7 +11,7 @@ from fedwin import data
 from fedwin.core import Variables
 from fedwin.data import cache, integrity
 from fedwin.data.dataset import Dataset
-from fedwin.engine import blockwise, evaluate
+from fedwin.engine import evaluate
 from fedwin.engine.strategy import Strategy, make_mesh
 from fedwin.errors import UserError
 from fedwin.models.model import Model, Output
@@ -135,7 +135,7 @@ def test_logits_of_blocks_are_those_of_the_batch(total, blocks):
         return batch["x"] * 2 + batch["mask"][:, None]
 
     batch = {"x": jnp.arange(2.0 * total).reshape(total, 2), "mask": jnp.ones(total)}
-    np.testing.assert_array_equal(blockwise.in_blocks(logits)(batch), logits(batch))
+    np.testing.assert_array_equal(evaluate.in_blocks(logits)(batch), logits(batch))
     assert seen[0] == total // blocks
 
 

@@ -17,7 +17,7 @@ from fedwin.data.federation import federate
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence import examples
-from fedwin.residence.client_table import DeviceRows
+from fedwin.residence.client_table import DeviceTable
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import read_lines
@@ -67,7 +67,7 @@ def ragged(clients=9, rows=60):
 
 def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
     fed = ragged()
-    found = examples.Streamed(fed, 3, 2)
+    found = examples.StreamedExamples(fed, 3, 2)
     ids = np.array([[4, 0, 7], [0, 8, -1]], np.int32)
     store, rows = found.take(ids)
     assert store.examples["x"].shape[0] == store.order.shape[0] in found.capacities
@@ -86,7 +86,7 @@ def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
 def test_the_clients_weights_have_the_precision_of_the_run(dtype):
     fed, ids = ragged(), np.arange(9, dtype=np.int32)[None]
     with jax.enable_x64(dtype == np.float64):
-        found = examples.Streamed(fed, 9, 1)
+        found = examples.StreamedExamples(fed, 9, 1)
         streamed, rows = found.take(ids)
         weights = fed.store().weight, streamed.weight[rows[0]], fed.shapes().weight
         found.close()
@@ -106,7 +106,7 @@ def skewed(sizes, width=4):
 
 def test_one_large_client_does_not_make_every_dispatch_large():
     fed = skewed([1000] + [10] * 199)
-    found = examples.Streamed(fed, 5, 2, dispatch_bytes=10 * 20 * 20)
+    found = examples.StreamedExamples(fed, 5, 2, dispatch_bytes=10 * 20 * 20)
     assert found.rounds == 2  # as many as the usual client allows, whatever the largest one needs
     seen = {found.take(np.arange(k, k + 10, dtype=np.int32).reshape(2, 5))[0].order.shape[0] for k in range(0, 200, 10)}
     assert seen == {found.capacities[0], found.capacities[-1]} and found.capacity == found.capacities[0]
@@ -163,10 +163,10 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
         return values
 
     monkeypatch.setattr(jax, "device_get", fetch)
-    source = examples.Streamed(fed, 2, 2, place)
+    source = examples.StreamedExamples(fed, 2, 2, place)
     cohorts = CohortSchedule(fed, Schedule(6, 2, 10, 0, 0, source.rounds), Strategy(), 0)
     run = engine.RunState((), (), (), (), {}, np.zeros((), np.int32), ())
-    result = train_seed(run, Parts(dispatch, None, source, DeviceRows(fed.num_clients), cohorts), Journal(0))
+    result = train_seed(run, Parts(dispatch, None, source, DeviceTable(fed.num_clients), cohorts), Journal(0))
     source.close()
     # The first two dispatches hold one round each, until the pace is known.
     assert result.dispatches == 4 and len(events) == 12
@@ -179,7 +179,7 @@ def test_an_unreadable_example_ends_the_run_with_its_error(tmp_path):
     y = np.zeros(6, np.int32)
     part = Partition(np.arange(6, dtype=np.int32), np.array([0, 3, 6]))
     test = {"x": np.zeros((1, 4, 4, 3), np.uint8), "y": y[:1]}
-    source = examples.Streamed(federate(Dataset("gone", {"x": images, "y": y}, test, 2), part), 2, 1)
+    source = examples.StreamedExamples(federate(Dataset("gone", {"x": images, "y": y}, test, 2), part), 2, 1)
     with pytest.raises(UserError, match="0.png: No such file"):
         source.take(np.array([[0, 1]], np.int32))
     source.close()
@@ -192,7 +192,7 @@ def test_a_damaged_cache_is_found_while_its_examples_are_streamed(tmp_path, monk
     content[-1] ^= 255
     (folder / "train.x.npy").write_bytes(content)
     dataset = data.load(TEXT, tmp_path)
-    source = examples.Streamed(federate(dataset, dataset.natural), 3, 2)
+    source = examples.StreamedExamples(federate(dataset, dataset.natural), 3, 2)
     ids = np.array([[0, 1, 2]], np.int32)
     with pytest.raises(UserError, match="train.x.npy: damaged.*--force") as error:
         for _ in range(1000):  # it is compared beside the reading
@@ -210,7 +210,7 @@ def test_what_is_streamed_unless_told_otherwise(monkeypatch):
     lazy = data.load("pacs_synthetic:per_domain=2,tests=1,size=16")
     images = dataclasses.replace(lazy, train={**lazy.train, "x": data.Images([b""] * 8, 16)})
     monkeypatch.undo()
-    assert examples.should_stream(federate(images, data.deal(images, "iid", 2, 0)), "auto")
+    assert examples.should_stream(federate(images, data.make_partition(images, "iid", 2, 0)), "auto")
 
 
 def test_hundreds_of_thousands_of_users_cost_an_index(tmp_path):
@@ -227,8 +227,8 @@ def test_hundreds_of_thousands_of_users_cost_an_index(tmp_path):
         "words", {"x": mapped, "y": mapped}, {"x": x[:5], "y": x[:5] * 0}, 10_004, "sequence", natural=natural
     )
     tracemalloc.start()
-    fed = federate(words, data.deal(words, None, None, 0))
-    source = examples.Streamed(fed, 10, 5)
+    fed = federate(words, data.make_partition(words, None, None, 0))
+    source = examples.StreamedExamples(fed, 10, 5)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     source.close()

@@ -9,18 +9,18 @@ import pytest
 
 from fedwin import engine, window
 from fedwin.errors import UserError
-from fedwin.residence.client_table import DeviceRows
+from fedwin.residence.client_table import DeviceTable
 from fedwin.residence.offloaded_windows import (
-    FiledRing,
-    Outside,
-    RingMemory,
-    blank,
-    layout_of_ring,
-    lent_rounds,
-    unfilled,
+    HostStore,
+    OffloadedWindows,
+    SnapshotRing,
+    offloaded_rounds,
+    ring_layout,
+    traceable,
     windows_of,
+    without_vectors,
 )
-from fedwin.residence.record_store import RowFile
+from fedwin.residence.record_store import FileStore
 
 SIZES, TAU, LENGTH, ROUNDS = (2, 9, 4), 6, 8, 5
 
@@ -39,15 +39,17 @@ def pushed(run, vector):
     return run._replace(state=delays, observers=watching)
 
 
-def outside(kind: str, root, rounds: list[int]) -> tuple[Outside, engine.RunState]:
+def outside(kind: str, root, rounds: list[int]) -> tuple[OffloadedWindows, engine.RunState]:
     def store(name, lent):
         if kind == "host":
-            return RingMemory(*lent.shape, lent.dtype)
-        return RowFile(root / name, layout_of_ring(LENGTH, lent.dtype), lent.slots, lambda: rounds)
+            return HostStore(*lent.shape, lent.dtype)
+        return FileStore(root / name, ring_layout(LENGTH, lent.dtype), lent.slots, lambda: rounds)
 
     with window.lent(ROUNDS):
         run = begin()
-    return Outside(DeviceRows(1), run, store, lambda values, where: jax.device_put(values), lambda run: None), run
+    return OffloadedWindows(
+        DeviceTable(1), run, store, lambda values, where: jax.device_put(values), lambda run: None
+    ), run
 
 
 def clients(count: int) -> np.ndarray:
@@ -97,19 +99,19 @@ def test_a_window_that_is_pushed_to_twice_a_round_is_refused(tmp_path):
 def test_room_is_that_of_the_vectors_which_leave():
     for ages in ((1,), (0,), (9,), (2, 9, 4), (3, 3)):
         for rounds in (1, 4, 12):
-            most = max(len(window.needed(base, rounds, ages)) for base in range(40))
-            assert most + 1 <= window.room(rounds, ages) <= max(ages) + 1
+            most = max(len(window.vectors_leaving(base, rounds, ages)) for base in range(40))
+            assert most + 1 <= window.max_earlier(rounds, ages) <= max(ages) + 1
 
 
 def test_states_without_vectors():
     with window.lent(3):
         run = begin()
-    assert lent_rounds(run) == 3 and lent_rounds(begin()) is None
+    assert offloaded_rounds(run) == 3 and offloaded_rounds(begin()) is None
     shapes = {name: node.ring.shape for name, node in windows_of(begin()).items()}
-    empty = unfilled(run)
+    empty = without_vectors(run)
     assert {name: node.ring.shape for name, node in windows_of(empty).items()} == shapes
     assert all(
-        isinstance(node.ring, FiledRing) and not np.asarray(node.ring).any() for node in windows_of(empty).values()
+        isinstance(node.ring, SnapshotRing) and not np.asarray(node.ring).any() for node in windows_of(empty).values()
     )
     # Such a state can be traced as one with vectors.
-    jax.eval_shape(pushed, blank(empty), jnp.ones(LENGTH))
+    jax.eval_shape(pushed, traceable(empty), jnp.ones(LENGTH))

@@ -9,23 +9,23 @@ import jax.numpy as jnp
 
 from fedwin import core, tree
 from fedwin.core import Algorithm, Variables
-from fedwin.data.store import Store
-from fedwin.engine.slips import Part, reads
+from fedwin.data.federation import Store
+from fedwin.engine.user_errors import UserFunction, reads
 from fedwin.errors import UserError
 
 
-def client_part(phase: core.Phase) -> Part:
+def client_part(phase: core.Phase) -> UserFunction:
     """What clients do, for errors."""
-    return Part(
+    return UserFunction(
         "client", phase.client, "(down, c)", "core.Update(message, state=..., stats=y.stats, metrics=y.metrics)"
     )
 
 
-def server_part(phase: core.Phase) -> Part:
+def server_part(phase: core.Phase) -> UserFunction:
     """What the server does, for errors."""
     if phase.client is None:
-        return Part("server", phase.server, "(params, state, stats, round)", "(params, state, stats)")
-    return Part("server", phase.server, "(params, state, total, round)", "(params, state)")
+        return UserFunction("server", phase.server, "(params, state, stats, round)", "(params, state, stats)")
+    return UserFunction("server", phase.server, "(params, state, total, round)", "(params, state)")
 
 
 def check_built(builder: Callable, build: Callable[[], Any]) -> Algorithm:
@@ -38,7 +38,7 @@ def check_built(builder: Callable, build: Callable[[], Any]) -> Algorithm:
     Raises:
       UserError: when the builder cannot be called with (setting, solve) or returns no core.Algorithm.
     """
-    part = Part(
+    part = UserFunction(
         "the builder", builder, "(setting, solve, *, hyper=default, ...)", "core.algorithm(client, server, ...)"
     )
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -69,9 +69,9 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
     number, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(lambda: jax.random.key(0))
     model = jax.eval_shape(lambda: model) if _concrete(model) else model
     params, stats = model
-    first = Part("init", algorithm.init, "(params) or (params, key)", "the server's state, () for none")
+    first = UserFunction("init", algorithm.init, "(params) or (params, key)", "the server's state, () for none")
     state = first.trace(params, key)
-    begin = Part(
+    begin = UserFunction(
         "client_init", algorithm.client_init, "(params, id) or (params, id, key)", "a client's state, () for none"
     )
     row = begin.trace(params, number, key)
@@ -79,10 +79,12 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
         if phase.client is None:
             params, state, stats = _check_server_alone(phase, params, state, stats, number)
             continue
-        sent = Part("broadcast", phase.broadcast, "(params, state)", "what clients receive").trace(params, state)
+        sent = UserFunction("broadcast", phase.broadcast, "(params, state)", "what clients receive").trace(
+            params, state
+        )
         update = _check_client(client_part(phase), sent, lambda n: _client(store, n, row, stats), row, stats, n_max)
         _check_server(server_part(phase), params, state, update.message, number)
-    read = Part("eval_model", algorithm.eval_model, "(core.Variables, state)", "core.Variables to evaluate")
+    read = UserFunction("eval_model", algorithm.eval_model, "(core.Variables, state)", "core.Variables to evaluate")
     found = read.trace(Variables(params, stats), state)
     if not isinstance(found, Variables):
         raise read.slip(f"returns {_kind(found)}")
@@ -102,7 +104,7 @@ def _client(store: Store, n_max: int, row, stats) -> core.Client:
     return jax.eval_shape(one, store, row, stats)
 
 
-def _check_client(part: Part, down, client, row, stats, n_max) -> core.Update:
+def _check_client(part: UserFunction, down, client, row, stats, n_max) -> core.Update:
     """Returns the shapes of a client's Update."""
     forgotten = "c.state is () because core.algorithm was given no client_init, which makes a client's first state"
     hint = forgotten if tree.is_empty(row) and reads(part.function, "state") else ""
@@ -126,7 +128,7 @@ def _check_client(part: Part, down, client, row, stats, n_max) -> core.Update:
     return update
 
 
-def _check_server(part: Part, params, state, message, number) -> None:
+def _check_server(part: UserFunction, params, state, message, number) -> None:
     total = jax.eval_shape(lambda m: tree.map(lambda x: x[None].sum(0), m), message)
     hint = f"clients send {_outline(message)}"
     if any(isinstance(x, core.Mean) for x in _parts(message)):
@@ -137,7 +139,7 @@ def _check_server(part: Part, params, state, message, number) -> None:
     _check_pair(part, found, params, state)
 
 
-def _check_pair(part: Part, found, params, state) -> None:
+def _check_pair(part: UserFunction, found, params, state) -> None:
     """Checks that a server returned parameters and state as it got them."""
     if _structure(found) == _structure(params) and not isinstance(found, tuple):
         raise part.slip("returns the parameters without the state (which is () where there is none)")
@@ -160,7 +162,7 @@ def _check_server_alone(phase: core.Phase, params, state, stats, number):
     return found
 
 
-def _same(part: Part, before, after, what: str, source: str) -> None:
+def _same(part: UserFunction, before, after, what: str, source: str) -> None:
     """Raises unless two trees have one structure and leaves of the same shapes and dtypes."""
     if _structure(before) != _structure(after):
         raise part.slip(f"{what}: {_outline(before)} from {source}, {_outline(after)} from here")

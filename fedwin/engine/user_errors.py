@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fedwin.core import WithoutKey
+from fedwin.core import IgnoresKey
 from fedwin.errors import UserError
 
 # Every client runs one traced program: nothing in it may depend on a value by Python's own means.
@@ -21,7 +21,7 @@ _BY_VALUE = (
 )
 
 
-class Part(NamedTuple):
+class UserFunction(NamedTuple):
     """One function of an algorithm.
 
     Attributes:
@@ -70,7 +70,7 @@ class Part(NamedTuple):
 def _written(function: Callable) -> Callable:
     """The function as its author wrote it, without what was put around it."""
     while True:
-        if isinstance(function, WithoutKey):
+        if isinstance(function, IgnoresKey):
             function = function.function
         elif isinstance(function, functools.partial):
             function = function.func
