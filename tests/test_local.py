@@ -159,12 +159,12 @@ def test_rules():
     grad = lambda p: local.Gradient({"w": 2 * p["w"]})
     step = local.Step({"w": jnp.float32(3)}, {"w": jnp.float32(1)}, None, None, 0, 4.0, 0.1, 0.0)
     one = {"w": jnp.float32(1)}
-    assert float(local.sgd(grad, step)[0]["w"]) == 6
-    assert float(local.shift(one)(grad, step)[0]["w"]) == 7
-    assert float(local.shift(lambda s: {"w": s.steps})(grad, step)[0]["w"]) == 10
-    assert float(local.mix(0.25, one)(grad, step)[0]["w"]) == pytest.approx(0.25 * 6 + 0.75)
-    assert float(local.proximal(0.5)(grad, step)[0]["w"]) == 7
-    assert float(local.proximal(0.5, one, local.shift(one))(grad, step)[0]["w"]) == 8
+    assert float(local.sgd(grad, step).direction["w"]) == 6
+    assert float(local.shift(one)(grad, step).direction["w"]) == 7
+    assert float(local.shift(lambda s: {"w": s.steps})(grad, step).direction["w"]) == 10
+    assert float(local.mix(0.25, one)(grad, step).direction["w"]) == pytest.approx(0.25 * 6 + 0.75)
+    assert float(local.proximal(0.5)(grad, step).direction["w"]) == 7
+    assert float(local.proximal(0.5, one, local.shift(one))(grad, step).direction["w"]) == 8
 
 
 def test_augmentation_and_dropout_use_different_keys_in_every_step():
@@ -216,3 +216,14 @@ def test_the_optimizer_receives_the_current_parameters():
         train({"w": jnp.float32(1)}, client(10)).params["w"] for train in (inside, solver(epochs=2, weight_decay=0.3))
     )
     np.testing.assert_allclose(y, expected, rtol=1e-6)
+
+
+def test_a_rule_that_returns_a_plain_tuple_still_works():
+    def plain(grad, s):
+        g = grad(s.params)
+        return g.value, None, g
+
+    params = {"w": jnp.float32(1)}
+    with pytest.warns(DeprecationWarning, match="RuleOutput"):
+        ours = solver()(params, client(10), plain)
+    np.testing.assert_array_equal(ours.params["w"], solver()(params, client(10)).params["w"])

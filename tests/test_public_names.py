@@ -34,3 +34,17 @@ def test_the_warning_names_the_line_that_uses_the_old_name():
 
 def test_every_export_exists():
     assert [name for name in fedwin.__all__ if getattr(fedwin, name) is None] == []
+
+
+def test_renamed_parts_of_algorithms_still_work():
+    forgets = lambda node: True
+    with pytest.warns(DeprecationWarning, match="resettable"):
+        method = fedwin.core.algorithm(lambda down, c: None, lambda *state: None, fades=forgets)
+    with pytest.warns(DeprecationWarning, match="resettable"):
+        assert method.resettable is method.fades is forgets
+    with pytest.warns(DeprecationWarning, match="DerivedFromStep"):
+        assert fedwin.core.OfStep is fedwin.core.DerivedFromStep
+    registry = fedwin.registry.Registry("thing", warmup_horizon="")
+    with pytest.warns(DeprecationWarning, match="warmup_horizon"):
+        registry.register("delay", lambda setting, *, tau=1: None, spans="tau")
+    assert registry.entries["delay"].facts == {"warmup_horizon": "tau"}

@@ -7,7 +7,7 @@ registers an observer needs no other change.
 from fedwin.observers.ema import ema
 from fedwin.observers.registry import OBSERVERS, Average, SharedObserver, build_all
 from fedwin.observers.swa import swa
-from fedwin.observers.wima import ReadOut, classifier_mask, select, wima, wima_reading
+from fedwin.observers.wima import ReadOut, classifier_mask, select, wima, wima_name, wima_reading
 from fedwin.registry import import_all
 
 import_all(__name__, __path__)
@@ -23,5 +23,6 @@ __all__ = [
     "select",
     "swa",
     "wima",
+    "wima_name",
     "wima_reading",
 ]

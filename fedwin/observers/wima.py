@@ -31,6 +31,23 @@ class ReadOut(NamedTuple):
     warmup: str = "partial"
 
 
+def wima_name(window: int, part: str = "all") -> str:
+    """Returns the name of the read-out of a WIMA choice.
+
+    Args:
+      window: W, models in the mean.
+      part: 'all', 'classifier' or 'features'.
+
+    Returns:
+      The name.
+
+    Example:
+      >>> wima_name(50), wima_name(100, "classifier")
+      ('wima50', 'wima100_classifier')
+    """
+    return f"wima{window}" if part == "all" else f"wima{window}_{part}"
+
+
 def select(mask, chosen, rest):
     """Selects between two trees, leaf by leaf.
 
@@ -162,7 +179,7 @@ def wima_reading(setting: Setting, *, window: int, part: str = "all", warmup: st
       >>> testing.run_rounds("fedavg", observers=["wima:window=2", "wima:window=3"])
       {'model': [3.916, 3.315, 3.169], 'wima2': [3.916, 3.576, 3.236], 'wima3': [3.916, 3.576, 3.414]}
     """
-    name = f"wima{window}" if part == "all" else f"wima{window}_{part}"
+    name = wima_name(window, part)
     path = setting.model.classifier_path if setting.model is not None else ()
     build = lambda readings: wima(readings, path, setting.most_rounds)
     return SharedObserver("wima", name, ReadOut(name, window, part, warmup), build)

@@ -76,10 +76,11 @@ def _checked_update(phase: core.Phase, client, down, c: core.Client, poison: int
     path = _not_finite(update.message)
     if path is not None:
         raise function.slip(f"makes message{path} NaN or infinite {scope} in round {int(c.round)}")
-    for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(update), jax.tree.leaves(poisoned), strict=True):
+    for (leaf_path, x), y in zip(jax.tree_util.tree_leaves_with_path(update), jax.tree.leaves(poisoned), strict=True):
         if not np.array_equal(x, y, equal_nan=True):
-            fault = f"reads padding: {jax.tree_util.keystr(path)[1:]} changes with the examples beyond the first c.size"
-            raise function.slip(f"{fault} of c.index {scope}")
+            changed = jax.tree_util.keystr(leaf_path)[1:]
+            fault = f"reads padding: {changed} changes with the examples beyond the first c.size of c.index"
+            raise function.slip(f"{fault} {scope}")
     return update
 
 
