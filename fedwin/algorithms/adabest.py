@@ -53,7 +53,16 @@ class Row(NamedTuple):
     server="2",
     client="1 + last round",
 )
-def adabest(setting, solve, *, mu=0.02, beta=0.8, server_lr=1.0, weighting="samples", eval_model="server"):
+def adabest(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    mu=0.02,
+    beta=0.8,
+    server_lr=1.0,
+    weighting="samples",
+    eval_model="server",
+) -> core.Algorithm:
     """AdaBest: direction g(y) - h_i, x = a^t + beta (a^t - a^{t-1}).
 
         y <- y - lr (g(y) - h_i),   h_i <- h_i / (t - t_i) + mu (x - y_i),   a^t = sum_i p_i y_i

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from fedwin import core, tree
+from fedwin import core, local, tree
 from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry import checks
@@ -102,7 +102,17 @@ def _adaptive(name, second_moment, solve, server_lr, b1, tau, v0, weighting, res
     server="3",
     client="0",
 )
-def fedadam(setting, solve, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0, weighting="samples"):
+def fedadam(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    server_lr=0.01,
+    b1=0.9,
+    b2=0.99,
+    tau=1e-3,
+    v0=0.0,
+    weighting="samples",
+) -> core.Algorithm:
     """FedAdam: v <- b2 v + (1 - b2) d^2, x <- x + server_lr m / (sqrt(v) + tau).
 
         d = sum_i p_i (y_i - x),   m <- b1 m + (1 - b1) d,   v <- b2 v + (1 - b2) d^2
@@ -144,7 +154,17 @@ def fedadam(setting, solve, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0
     server="3",
     client="0",
 )
-def fedyogi(setting, solve, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0, weighting="samples"):
+def fedyogi(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    server_lr=0.01,
+    b1=0.9,
+    b2=0.99,
+    tau=1e-3,
+    v0=0.0,
+    weighting="samples",
+) -> core.Algorithm:
     """FedYogi: v <- v - (1 - b2) d^2 sign(v - d^2), x <- x + server_lr m / (sqrt(v) + tau).
 
         d = sum_i p_i (y_i - x),   m <- b1 m + (1 - b1) d,   v <- v - (1 - b2) d^2 sign(v - d^2)
@@ -185,7 +205,9 @@ def fedyogi(setting, solve, *, server_lr=0.01, b1=0.9, b2=0.99, tau=1e-3, v0=0.0
     server="3",
     client="0",
 )
-def fedadagrad(setting, solve, *, server_lr=0.1, b1=0.0, tau=1e-9, v0=0.0, weighting="samples"):
+def fedadagrad(
+    setting: core.Setting, solve: local.Solver, *, server_lr=0.1, b1=0.0, tau=1e-9, v0=0.0, weighting="samples"
+) -> core.Algorithm:
     """FedAdagrad: v <- v + d^2, x <- x + server_lr m / (sqrt(v) + tau).
 
         d = sum_i p_i (y_i - x),   m <- b1 m + (1 - b1) d,   v <- v + d^2

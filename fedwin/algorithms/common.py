@@ -1,5 +1,7 @@
 """Pieces that most algorithms share: checks of common hyper-parameters, and FedAvg's client and server functions."""
 
+from collections.abc import Callable
+
 from fedwin import core, local, tree
 from fedwin.registry import checks
 
@@ -34,7 +36,7 @@ def mean_step(y: local.Local, params, c: core.Client, weighting: str) -> core.Me
     return core.mean_step(tree.sub(y.params, params), core.aggregation_weight(c, weighting))
 
 
-def fedavg_client(solve, weighting: str, rule=local.sgd):
+def fedavg_client(solve: local.Solver, weighting: str, rule: local.Rule = local.sgd) -> Callable:
     """Returns FedAvg's client function: trains from the broadcast model and sends {'delta': y_i - x}.
 
     Args:
@@ -67,7 +69,7 @@ def add_mean_step(params, total, server_lr):
     return tree.axpy(server_lr, total["delta"].value, params)
 
 
-def fedavg_server(server_lr):
+def fedavg_server(server_lr: float) -> Callable:
     """Returns FedAvg's server function, x <- x + server_lr sum_i p_i (y_i - x); the server state stays as it is.
 
     Args:

@@ -27,7 +27,9 @@ from fedwin.registry import checks
     server="2",
     client="0",
 )
-def fedacg(setting, solve, *, lam=0.85, beta=0.01, server_lr=1.0, weighting="samples"):
+def fedacg(
+    setting: core.Setting, solve: local.Solver, *, lam=0.85, beta=0.01, server_lr=1.0, weighting="samples"
+) -> core.Algorithm:
     """FedACG: direction g(y) + beta (y - z) from z = x + lam m.
 
         y <- y - lr (g(y) + beta (y - z)),   z = x + lam m

@@ -29,7 +29,9 @@ from fedwin.registry import checks
     server="2",
     client="0",
 )
-def fedadc(setting, solve, *, beta_global=0.9, beta_local=None, server_lr=1.0, weighting="samples"):
+def fedadc(
+    setting: core.Setting, solve: local.Solver, *, beta_global=0.9, beta_local=None, server_lr=1.0, weighting="samples"
+) -> core.Algorithm:
     """FedADC: direction g(y) + (beta_local / J_i) m.
 
         y <- y - lr (g(y) + (beta_local / J_i) m)

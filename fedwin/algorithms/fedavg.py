@@ -7,7 +7,7 @@ McMahan et al., Communication-Efficient Learning of Deep Networks from Decentral
 https://arxiv.org/abs/1602.05629.
 """
 
-from fedwin import core
+from fedwin import core, local
 from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
 
@@ -22,7 +22,7 @@ from fedwin.algorithms.registry import ALGORITHMS
     server="1",
     client="0",
 )
-def fedavg(setting, solve, *, server_lr=1.0, weighting="samples"):
+def fedavg(setting: core.Setting, solve: local.Solver, *, server_lr=1.0, weighting="samples") -> core.Algorithm:
     """FedAvg: x <- x + server_lr sum_i p_i (y_i - x).
 
         y_i <- J_i steps of SGD from x

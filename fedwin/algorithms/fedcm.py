@@ -51,7 +51,9 @@ def client_momentum(alpha, d):
     server="2",
     client="0",
 )
-def fedcm(setting, solve, *, alpha=0.1, server_lr=1.0, weighting="samples"):
+def fedcm(
+    setting: core.Setting, solve: local.Solver, *, alpha=0.1, server_lr=1.0, weighting="samples"
+) -> core.Algorithm:
     """FedCM: direction alpha g(y) + (1 - alpha) D / (lr J_i).
 
         y <- y - lr (alpha g(y) + (1 - alpha) D / (lr J_i))

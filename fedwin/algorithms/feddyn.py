@@ -42,8 +42,15 @@ class State(NamedTuple):
     client="1",
 )
 def feddyn(
-    setting, solve, *, alpha=0.01, server_lr=1.0, weighting="samples", eval_model="server", client_alpha="common"
-):
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    alpha=0.01,
+    server_lr=1.0,
+    weighting="samples",
+    eval_model="server",
+    client_alpha="common",
+) -> core.Algorithm:
     """FedDyn: direction g(y) + alpha (y - x) + alpha q_i, x = mean + s.
 
         y <- y - lr (g(y) + alpha (y - x) + alpha q_i),   q_i <- q_i + (y_i - x)

@@ -18,7 +18,7 @@ import dataclasses
 
 import optax
 
-from fedwin import core
+from fedwin import core, local
 from fedwin.algorithms import common
 from fedwin.algorithms.anchors import Anchoring
 from fedwin.algorithms.registry import ALGORITHMS
@@ -38,8 +38,8 @@ from fedwin.schedules import first_round
     client="0",
 )
 def fedfa(
-    setting,
-    solve,
+    setting: core.Setting,
+    solve: local.Solver,
     *,
     lam=0.1,
     beta=0.5,
@@ -49,7 +49,7 @@ def fedfa(
     divide="all",
     server_lr=1.0,
     weighting="samples",
-):
+) -> core.Algorithm:
     """FedFA: loss + lam anchor loss, classifier calibrated on the anchors, anchors averaged like the model.
 
         L = loss + lam (1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2

@@ -52,7 +52,16 @@ def agreement_mask(signs, count, threshold, mode="soft"):
     server="1 + 2 sums",
     client="0",
 )
-def fedgma(setting, solve, *, threshold=None, mode="soft", extra_lr=1e-4, server_lr=1.0, weighting="samples"):
+def fedgma(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    threshold=None,
+    mode="soft",
+    extra_lr=1e-4,
+    server_lr=1.0,
+    weighting="samples",
+) -> core.Algorithm:
     """FedGMA: x <- x + server_lr M sum_i p_i (y_i - x).
 
         A = |sum_i sign(y_i - x)| / |S|,   M = 1 where A >= threshold, else A ('soft') or 0 ('hard')

@@ -88,7 +88,9 @@ def counter(optimizer, mu=0.0):
     server="1",
     client="0",
 )
-def fednova(setting, solve, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="samples"):
+def fednova(
+    setting: core.Setting, solve: local.Solver, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="samples"
+) -> core.Algorithm:
     """FedNova: x <- x + server_lr tau_eff sum_i p_i (y_i - x) / a_i.
 
         x <- x + server_lr tau_eff sum_i p_i (y_i - x) / a_i,   tau_eff = sum_i p_i a_i

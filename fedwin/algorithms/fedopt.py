@@ -12,7 +12,7 @@ https://arxiv.org/abs/1909.06335.
 
 import optax
 
-from fedwin import core, tree
+from fedwin import core, local, tree
 from fedwin.algorithms import common
 from fedwin.algorithms.adaptive import adagrad_moment, adam_moment, adaptive_server, is_moments, yogi_moment
 from fedwin.algorithms.registry import ALGORITHMS
@@ -81,8 +81,8 @@ def is_adam_state(node) -> bool:
     client="0",
 )
 def fedopt(
-    setting,
-    solve,
+    setting: core.Setting,
+    solve: local.Solver,
     *,
     optimizer="sgd",
     server_lr=1.0,
@@ -93,7 +93,7 @@ def fedopt(
     eps=None,
     bias_correction=True,
     weighting="samples",
-):
+) -> core.Algorithm:
     """FedOpt: x <- x - SERVEROPT(Delta), with optax's rules but for Adagrad.
 
         Delta = sum_i p_i (x - y_i),   x <- x - SERVEROPT(Delta)
@@ -153,7 +153,9 @@ def fedopt(
     server="2",
     client="0",
 )
-def fedavgm(setting, solve, *, beta=0.9, server_lr=1.0, nesterov=False, weighting="samples"):
+def fedavgm(
+    setting: core.Setting, solve: local.Solver, *, beta=0.9, server_lr=1.0, nesterov=False, weighting="samples"
+) -> core.Algorithm:
     """FedAvgM: v <- beta v + Delta, x <- x - server_lr v.
 
         Delta = sum_i p_i (x - y_i),   v <- beta v + Delta,   x <- x - server_lr v

@@ -25,7 +25,9 @@ from fedwin.registry import checks
     server="1",
     client="0",
 )
-def fedprox(setting, solve, *, mu=0.01, server_lr=1.0, weighting="samples"):
+def fedprox(
+    setting: core.Setting, solve: local.Solver, *, mu=0.01, server_lr=1.0, weighting="samples"
+) -> core.Algorithm:
     """FedProx: direction g(y) + mu (y - x).
 
         y <- y - lr (g(y) + mu (y - x))

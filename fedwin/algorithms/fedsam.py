@@ -15,7 +15,7 @@ https://arxiv.org/abs/2206.02618.
 import jax
 import jax.numpy as jnp
 
-from fedwin import core, rules, tree
+from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry import checks
@@ -79,7 +79,9 @@ def sharpness_aware(rho, eta=None):
     server="1",
     client="0",
 )
-def fedsam(setting, solve, *, rho=0.1, server_lr=1.0, weighting="samples"):
+def fedsam(
+    setting: core.Setting, solve: local.Solver, *, rho=0.1, server_lr=1.0, weighting="samples"
+) -> core.Algorithm:
     """FedSAM: direction g(y + rho g(y) / ||g(y)||).
 
         y <- y - lr g(y + rho g(y) / ||g(y)||)
@@ -120,7 +122,9 @@ def fedsam(setting, solve, *, rho=0.1, server_lr=1.0, weighting="samples"):
     server="1",
     client="0",
 )
-def fedasam(setting, solve, *, rho=0.7, eta=0.2, server_lr=1.0, weighting="samples"):
+def fedasam(
+    setting: core.Setting, solve: local.Solver, *, rho=0.7, eta=0.2, server_lr=1.0, weighting="samples"
+) -> core.Algorithm:
     """FedASAM: direction g(y + rho T^2 g(y) / ||T g(y)||), T = |y| + eta.
 
         y <- y - lr g(y + rho T^2 g(y) / ||T g(y)||),   T = |y| + eta for weights, 1 for biases

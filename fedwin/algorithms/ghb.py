@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedwin import core, rules, tree, window
+from fedwin import core, local, rules, tree, window
 from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
@@ -42,7 +42,16 @@ FIRST = ("unset", "shared", "random", "pretrained")
     server="1 + tau",
     client="0",
 )
-def ghb(setting, solve, *, tau=None, beta=0.9, nesterov=False, server_lr=1.0, weighting="samples"):
+def ghb(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    tau=None,
+    beta=0.9,
+    nesterov=False,
+    server_lr=1.0,
+    weighting="samples",
+) -> core.Algorithm:
     """GHB: step -lr g(y) + (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau.
 
         y <- y - lr g(y) + (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau
@@ -159,8 +168,16 @@ def _check(name, beta, first, nesterov, server_lr, weighting):
     client="1",
 )
 def local_ghb(
-    setting, solve, *, beta=0.9, first="unset", scale="C", nesterov=False, server_lr=1.0, weighting="samples"
-):
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta=0.9,
+    first="unset",
+    scale="C",
+    nesterov=False,
+    server_lr=1.0,
+    weighting="samples",
+) -> core.Algorithm:
     """LOCAL-GHB: step -lr g(y) + (beta C / J_i) (x^{t-1} - a_i), a_i the model received last time.
 
         y <- y - lr g(y) + (beta C / J_i) (x^{t-1} - a_i),   a_i <- x^{t-1}
@@ -220,7 +237,16 @@ def local_ghb(
     server="1",
     client="1",
 )
-def fedhbm(setting, solve, *, beta=1.0, first="unset", nesterov=False, server_lr=1.0, weighting="samples"):
+def fedhbm(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta=1.0,
+    first="unset",
+    nesterov=False,
+    server_lr=1.0,
+    weighting="samples",
+) -> core.Algorithm:
     """FedHBM: step -lr g(y) + (beta C / J_i) (y - a_i), a_i the model trained last time.
 
         y <- y - lr g(y) + (beta C / J_i) (y - a_i),   a_i <- y_i

@@ -13,7 +13,7 @@ import dataclasses
 
 import optax
 
-from fedwin import core
+from fedwin import core, local
 from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry import checks
@@ -29,7 +29,9 @@ from fedwin.registry import checks
     server="1",
     client="1",
 )
-def local_momentum(setting, solve, *, momentum=0.9, server_lr=1.0, weighting="samples"):
+def local_momentum(
+    setting: core.Setting, solve: local.Solver, *, momentum=0.9, server_lr=1.0, weighting="samples"
+) -> core.Algorithm:
     """FedAvg with v_i <- momentum v_i + g(y), y <- y - lr v_i, and v_i kept by the client between its rounds.
 
     With one client that holds all examples this is centralized training. The whole state of the local optimizer

@@ -15,7 +15,7 @@ https://arxiv.org/abs/2008.03606.
 
 from typing import Any, NamedTuple
 
-from fedwin import core, rules, tree
+from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry import checks
@@ -43,7 +43,7 @@ class State(NamedTuple):
     server="1 (2)",
     client="0",
 )
-def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
+def mime(setting: core.Setting, solve: local.Solver, *, beta=0.0, server_lr=1.0, weighting="samples") -> core.Algorithm:
     """MIME: direction g(y) - g(x) + c + beta m.
 
         c = sum_i p_i grad f_i(x)
@@ -118,7 +118,9 @@ def mime(setting, solve, *, beta=0.0, server_lr=1.0, weighting="samples"):
     server="2",
     client="0",
 )
-def mimelite(setting, solve, *, beta=0.9, server_lr=1.0, weighting="samples"):
+def mimelite(
+    setting: core.Setting, solve: local.Solver, *, beta=0.9, server_lr=1.0, weighting="samples"
+) -> core.Algorithm:
     """MIMELite: direction g(y) + beta m, the full gradient grad f_i(x) sent along with y_i.
 
         y <- y - lr (g(y) + beta m)

@@ -29,7 +29,15 @@ from fedwin.registry import checks
     server="2",
     client="1",
 )
-def scaffold(setting, solve, *, option="II", server_lr=1.0, weighting="samples", control_weighting="uniform"):
+def scaffold(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    option="II",
+    server_lr=1.0,
+    weighting="samples",
+    control_weighting="uniform",
+) -> core.Algorithm:
     """SCAFFOLD: direction g(y) - c_i + c.
 
         y <- y - lr (g(y) - c_i + c),               c_i+ = mean_j g(y_j)  or  grad f_i(x)

@@ -37,7 +37,7 @@ def _checked_phase(phase: core.Phase) -> core.Phase:
 
 
 @WRAPPERS.register("clip")
-def clip(setting, *, norm) -> Wrapper:
+def clip(setting: core.Setting, *, norm) -> Wrapper:
     """Bounds every client's step d_i = y_i - x: y_i <- x + d_i min(1, norm / ||d_i||), one norm over all parameters.
 
         y_i <- x + d_i min(1, norm / ||d_i||),   d_i = y_i - x

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from fedwin import tree
 from fedwin import window as windows
-from fedwin.core import Variables
+from fedwin.core import Setting, Variables
 from fedwin.registry import checks
 from fedwin.schedules import as_schedule, first_round
 from fedwin.wrappers.base import RESETS, WRAPPERS, Wrapper, after, before, initial_stats, unchanged
@@ -101,7 +101,7 @@ def _check(window, period, placement, schedule, reset, decay, low):
 
 @WRAPPERS.register("ima", paper="zhou2023understanding", warmup_horizon="window")
 def ima(
-    setting,
+    setting: Setting,
     *,
     window=5,
     start=0.75,

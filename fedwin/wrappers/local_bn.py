@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from fedwin import tree
+from fedwin.core import Setting
 from fedwin.errors import UserError
 from fedwin.wrappers.base import WRAPPERS, Wrapper, initial_stats
 
@@ -25,7 +26,7 @@ class LocalStatistics(NamedTuple):
 
 
 @WRAPPERS.register("local_bn", paper=("andreux2020siloed", "li2021fedbn"))
-def local_bn(setting) -> Wrapper:
+def local_bn(setting: Setting) -> Wrapper:
     """Every client continues from its own BatchNorm statistics, not from the server's (bn_aggregation=local).
 
         stats_i <- statistics after client i's local training, which starts from stats_i

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from fedwin.core import Variables
+from fedwin.core import Setting, Variables
 from fedwin.observers.swa import swa as swa_observer
 from fedwin.registry import checks
 from fedwin.schedules import as_schedule, first_round
@@ -10,7 +10,7 @@ from fedwin.wrappers.base import WRAPPERS, Wrapper, after, initial_stats, unchan
 
 
 @WRAPPERS.register("swa", paper=("caldarola2022improving", "izmailov2018averaging"))
-def swa(setting, *, start=0.75, cycle=10, phase="code", second_lr=None, evaluate="average") -> Wrapper:
+def swa(setting: Setting, *, start=0.75, cycle=10, phase="code", second_lr=None, evaluate="average") -> Wrapper:
     """SWA on the server with its learning-rate cycle: theta_SWA <- (n theta_SWA + theta) / (n + 1).
 
         lr_i = (1 - u) eta_1 + u eta_2,   u = ((i mod c) + 1) / c,   in rounds i >= start
