@@ -1,4 +1,4 @@
-"""Every algorithm as a fedjax.FederatedAlgorithm, for programs written around FedJAX's samplers and data sets.
+"""Algorithms as fedjax.FederatedAlgorithm, for programs written around FedJAX's samplers and data sets.
 
     fed = fedwin.as_fedjax("fedprox:mu=0.1", model=model, batch_hparams=batch_hparams, client_lr=0.1)
     state = fed.init(params)
@@ -11,21 +11,20 @@
 their mean step as 'delta' (all algorithms but fedacg and fednova). `apply.traces` lists the Padding of every compiled
 round.
 
-Cohorts may change in number and size: they are padded, and a round is compiled again only when one outgrows all before
-it, with ample room to spare (Capacity): two or three times in nearly every program, once if max_clients and largest are
-given. Clients without examples take no part and are not reported. FedJAX's client rng is the client's key; the seed of
-a program is its sampler's. Leave Solver.equal_size of a built algorithm unset unless all clients have that many
-examples.
+Cohorts may vary in number and size of clients. They are padded, and a round is compiled again only when a cohort
+exceeds the padding, which then grows with room to spare (Capacity): two or three times in nearly every program, once if
+max_clients and largest are given. Clients without examples take no part and are not reported. FedJAX's client rng is
+the client's key; the seed of a program is its sampler's. Leave Solver.equal_size of a built algorithm unset unless all
+clients have that many examples.
 
-Rows live in the server state, keyed by FedJAX's client ids, on the device that trained them. Rows of absent clients
-stay where they are; jax.device_get(state) is as good a state. On one device a round is a program per chunk of clients
-(one client each on a CPU) with their rows as arguments and results: clients that a cohort is padded with cost nothing.
-On several devices it is engine.one_round on a store that holds this cohort alone, and rows travel through a table with
-one slot per client of the cohort. In either, the client's rng and what is reported of it lie beside its row.
+Clients' rows are part of the server state, keyed by FedJAX's client ids, on the device that trained them. Rows of
+absent clients are not moved; jax.device_get(state) is a valid state, too. On one device a round is one program per
+chunk of clients (one client each on a CPU), so that padded clients cost nothing. On several devices it is
+engine.one_round on a store that holds this cohort alone (fedwin.fedjax_bridge.programs).
 """
 
 from fedwin.fedjax_bridge.bridge import as_fedjax
-from fedwin.fedjax_bridge.capacity import Capacity, Padding
+from fedwin.fedjax_bridge.cohort import Capacity, Padding
 from fedwin.fedjax_bridge.rounds import ServerState
 
 __all__ = ["Capacity", "Padding", "ServerState", "as_fedjax"]

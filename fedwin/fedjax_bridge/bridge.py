@@ -1,19 +1,25 @@
-"""fedwin.as_fedjax."""
+"""as_fedjax: builds a fedjax.FederatedAlgorithm from an algorithm's name and FedJAX's hyper-parameters."""
 
-from collections.abc import Sequence
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import fedjax
 import jax
 import optax
 
+from fedwin import core, local, losses, models
+from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Algorithm, Observer
 from fedwin.engine import strategy as strategies
+from fedwin.engine.user_errors import reads
 from fedwin.errors import UserError
-from fedwin.fedjax_bridge import building
-from fedwin.fedjax_bridge.capacity import Capacity
+from fedwin.fedjax_bridge.cohort import Capacity
 from fedwin.fedjax_bridge.rounds import Rounds
+from fedwin.models.convolution.lowering import lower_convolutions
 from fedwin.registry import Choice, checks
+from fedwin.wrappers import WRAPPERS
 
 
 def as_fedjax(
@@ -36,32 +42,42 @@ def as_fedjax(
     largest: int | None = None,
     compiler_options: dict | None = None,
 ) -> fedjax.FederatedAlgorithm:
-    """Returns an algorithm as FedJAX knows algorithms: init(params) and apply(server_state, clients).
+    """Returns an algorithm as a fedjax.FederatedAlgorithm: init(params) and apply(server_state, clients).
+
+    >>> fed = as_fedjax(
+    ...     "fedavg",
+    ...     model=fedjax.models.emnist.create_logistic_model(),
+    ...     batch_hparams=fedjax.ShuffleRepeatBatchHParams(batch_size=20),
+    ...     client_lr=0.1,
+    ... )
+    >>> type(fed).__name__
+    'FederatedAlgorithm'
 
     Args:
       algorithm: a choice such as 'scaffold:option=I', or a built core.Algorithm (without the next nine arguments).
       model: its train_loss is the clients' loss.
-      batch_hparams: batch_size, num_epochs and skip_shuffle count; what cannot be honoured is refused.
+      batch_hparams: batch_size, num_epochs and skip_shuffle are used; other fields must have their defaults.
       client_lr: learning rate of the clients.
       client_optimizer: optax transformation at unit learning rate, multiplied by client_lr; default: SGD.
-      wrap: choices of wrappers, 'ima:window=5', applied in order.
-      num_clients: all clients there are; SCAFFOLD, FedDyn and heavy-ball momentum need it.
+      wrap: choices of wrappers, such as 'ima:window=5', applied in order.
+      num_clients: number of all clients; SCAFFOLD, FedDyn and heavy-ball momentum need it.
       clients_per_round: clients that the sampler draws; heavy-ball momentum needs it.
       num_rounds: rounds that will be run; FedFA, IMA and SWA need it.
-      sample_batch: a batch with the model's features; FedFA needs it, to find the last layer.
+      sample_batch: a batch with the model's features; FedFA needs it to find the last layer.
       observers: name -> Observer; engine.read_out(algorithm, observers, state.run) returns their models.
-      strategy: how a cohort is mapped, e.g. 'chunked:k=1'; 'default' is the measured table.
-      num_classes: lets losses and algorithms that need them see each client's label counts.
-      total_examples: of all clients together, for algorithms that weigh a client by its share.
-      max_clients: the most clients of a cohort; more compile again.
-      largest: the most examples of a client; more compile again.
-      compiler_options: handed to jax.jit.
+      strategy: how a cohort is mapped, e.g. 'chunked:k=1'; 'default' selects by backend and number of devices.
+      num_classes: width of the clients' label counts, for losses and algorithms that read them.
+      total_examples: examples of all clients together, for algorithms that read a client's share of them.
+      max_clients: upper bound on the clients of a cohort; a larger cohort compiles again.
+      largest: upper bound on the examples of a client; a larger client compiles again.
+      compiler_options: passed to jax.jit.
 
     Returns:
-      A fedjax.FederatedAlgorithm; the package's docstring says what its functions take and return.
+      A fedjax.FederatedAlgorithm; see the docstring of fedwin.fedjax_bridge for its functions.
 
     Raises:
-      UserError: for what is missing or cannot be honoured; what only a round reads is missed in the first round.
+      UserError: when an argument is missing, of the wrong type, or asks for something that is not supported. An
+        argument that only a round reads is reported in the first round.
     """
     choice = dict(model=model, batch_hparams=batch_hparams, client_lr=client_lr)
     more = dict(client_optimizer=client_optimizer, wrap=wrap or None, sample_batch=sample_batch)
@@ -77,7 +93,7 @@ def as_fedjax(
 
 
 def _check(algorithm, needed: dict[str, Any], sizes: dict[str, Any], wrap, observers) -> None:
-    """Raises UserError for an argument of a type or value that no program means."""
+    """Raises UserError for arguments of a wrong type or an impossible value."""
     model, hparams, rate = needed["model"], needed["batch_hparams"], needed["client_lr"]
     counts = {name: needed[name] for name in ("num_clients", "clients_per_round", "num_rounds")}
     checks.integer("as_fedjax", **counts, **sizes)
@@ -94,7 +110,7 @@ def _check(algorithm, needed: dict[str, Any], sizes: dict[str, Any], wrap, obser
 
 
 def _built(algorithm, needed: dict[str, Any], more: dict[str, Any]) -> Algorithm:
-    """The algorithm, built if it is a choice; raises UserError for arguments that it lacks or cannot use."""
+    """Returns the algorithm, built if it is a choice; raises UserError for missing or superfluous arguments."""
     if isinstance(algorithm, Algorithm):
         for name, value in (needed | more).items():
             if value is not None:
@@ -105,4 +121,159 @@ def _built(algorithm, needed: dict[str, Any], more: dict[str, Any]) -> Algorithm
     for name, value in needed.items():
         if value is None:
             raise UserError(f"as_fedjax: '{algorithm}' needs {name}=... (or build the algorithm yourself).")
-    return building.build(algorithm, **needed, **more)
+    return build_algorithm(algorithm, **needed, **more)
+
+
+_NUMBERS = {
+    "num_clients": "the number of all clients, e.g. num_clients=data.num_clients()",
+    "clients_per_round": "the number of clients that the sampler draws",
+    "num_rounds": "the number of rounds that will be run",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class PartialSetting:
+    """A core.Setting whose numbers may be missing; reading a missing number raises UserError.
+
+    Attributes:
+      owner: the algorithm or wrapper that reads it, for the message.
+      numbers: name -> number, or None if it was not given.
+      init_fn: key -> params.
+      model: models.Model, or None if no sample batch was given.
+    """
+
+    owner: str
+    numbers: dict[str, int | None]
+    init_fn: Callable
+    model: Any = None
+
+    def _number(self, name: str) -> int:
+        value = self.numbers[name]
+        if value is None:
+            raise UserError(f"{self.owner} needs {name}: give as_fedjax {_NUMBERS[name]}.")
+        return value
+
+    @property
+    def num_clients(self) -> int:
+        return self._number("num_clients")
+
+    @property
+    def clients_per_round(self) -> int:
+        return self._number("clients_per_round")
+
+    @property
+    def num_rounds(self) -> int:
+        return self._number("num_rounds")
+
+    @property
+    def most_rounds(self) -> None:
+        return None  # the program may run any number of rounds
+
+    @property
+    def participation(self) -> float:
+        return self.clients_per_round / self.num_clients
+
+    @property
+    def key(self):
+        return core.Setting(0, 0, 0).key  # raises UserError
+
+
+def build_algorithm(
+    choice: str | Choice,
+    model: fedjax.Model,
+    batch_hparams: fedjax.ShuffleRepeatBatchHParams,
+    client_lr: float,
+    client_optimizer: optax.GradientTransformation | None = None,
+    wrap: Sequence[str] | None = None,
+    sample_batch: dict[str, Any] | None = None,
+    **numbers: int | None,
+) -> Algorithm:
+    """Builds an algorithm with its wrappers; the arguments are those of as_fedjax.
+
+    Raises:
+      UserError: for an unknown name or parameter, unsupported batches, or a missing number that the algorithm reads.
+    """
+    choice = ALGORITHMS.check(choice)
+    if sample_batch is None and reads(ALGORITHMS[choice.name], "model"):
+        raise UserError(f"{choice.name} needs sample_batch: give as_fedjax a batch, to find the last layer with.")
+    network = None if sample_batch is None else models.from_fedjax(model, sample_batch)
+    setting = PartialSetting(choice.name, numbers, inspect.unwrap(model.init), network)
+    names = [text.partition(":")[0] for text in wrap or ()]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"as_fedjax: wrapper '{repeated}' is given twice; keep one.")
+    solve = build_solver(model, batch_hparams, client_lr, client_optimizer)
+    wrappers = [WRAPPERS.build(text, dataclasses.replace(setting, owner=text.partition(":")[0])) for text in wrap or ()]
+    for wrapper in wrappers:
+        solve = wrapper.solver(solve)
+    algorithm = ALGORITHMS.build(choice, setting, solve)
+    for wrapper in wrappers:
+        algorithm = wrapper.algorithm(algorithm)
+    return algorithm
+
+
+def build_solver(model: fedjax.Model, batch_hparams, client_lr, client_optimizer=None) -> local.Solver:
+    """Returns the local training of a FedJAX program: the model's own loss on `repeat` batches.
+
+    Args:
+      model: its train_loss is minimized.
+      batch_hparams: fedjax.ShuffleRepeatBatchHParams.
+      client_lr: learning rate.
+      client_optimizer: optax transformation at unit learning rate; None for SGD.
+
+    Raises:
+      UserError: for an optimizer of FedJAX or unsupported batch hyper-parameters.
+    """
+    optimizer = optax.sgd(1.0) if client_optimizer is None else client_optimizer
+    if not isinstance(optimizer, optax.GradientTransformation):
+        raise UserError(
+            "as_fedjax: client_optimizer must be an optax transformation at unit learning rate, e.g. "
+            "optax.sgd(1.0, momentum=0.9) with client_lr=0.1; an optimiser of fedjax hides its learning rate."
+        )
+    return local.Solver(solver_loss(model), client_lr, optimizer=optimizer, **batch_options(batch_hparams))
+
+
+def solver_loss(model: fedjax.Model):
+    """Returns the mean of model.train_loss over a batch, as in fedjax.model_grad, as a loss of local.Solver.
+
+    Args:
+      model: a fedjax.Model.
+    """
+    # Below fedjax's own jit, so that convolutions can be lowered.
+    forward = lower_convolutions(inspect.unwrap(model.apply_for_train))
+    train_loss = inspect.unwrap(model.train_loss)
+
+    def value(params, batch, key, info):
+        return losses.masked_mean(train_loss(batch, forward(params, batch, key)), batch)
+
+    return losses.stateless(value)
+
+
+def batch_options(hparams: fedjax.ShuffleRepeatBatchHParams) -> dict[str, Any]:
+    """Returns the arguments of local.Solver for FedJAX's batches.
+
+    >>> batches(fedjax.ShuffleRepeatBatchHParams(batch_size=20, num_epochs=3))
+    {'batch_size': 20, 'epochs': 3, 'batching': 'repeat', 'shuffle': True}
+
+    Args:
+      hparams: FedJAX's batch hyper-parameters.
+
+    Raises:
+      UserError: for another type, or for num_steps, drop_remainder or seed, which are not supported.
+    """
+    if not isinstance(hparams, fedjax.ShuffleRepeatBatchHParams):
+        raise UserError(
+            "as_fedjax: batch_hparams must be fedjax.ShuffleRepeatBatchHParams(batch_size=..., num_epochs=...), "
+            f"not {type(hparams).__name__}."
+        )
+    if hparams.num_epochs is None or hparams.num_steps is not None:
+        raise UserError("as_fedjax: num_steps is not supported; give batch_hparams num_epochs=... alone.")
+    if hparams.drop_remainder:
+        raise UserError("as_fedjax: drop_remainder=True is not supported; the last batch is filled up from a new pass.")
+    if hparams.seed is not None:
+        raise UserError("as_fedjax: batch_hparams.seed is not supported; the client's rng orders its examples.")
+    return {
+        "batch_size": hparams.batch_size,
+        "epochs": hparams.num_epochs,
+        "batching": "repeat",
+        "shuffle": not hparams.skip_shuffle,
+    }

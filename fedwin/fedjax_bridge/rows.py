@@ -1,4 +1,4 @@
-"""Rows of a cohort's table: what a client keeps, its rng, and what is reported of it."""
+"""Client-table rows of the bridge: the algorithm's row, the client's key, and its reported numbers."""
 
 from typing import Any, NamedTuple
 
@@ -10,17 +10,17 @@ from fedwin import core, tree
 from fedwin.core import Algorithm, Phase
 from fedwin.errors import UserError
 
-# What apply reports of every client, where its algorithm has it: mean training loss and the norm of its step.
+# Reported numbers per client, where the algorithm provides them: mean training loss and norm of the step.
 REPORTED = ("loss", "delta_l2_norm")
 
 
 class Row(NamedTuple):
-    """A slot of the round's table.
+    """A row of the round's client table.
 
     Attributes:
-      row: the algorithm's row.
-      key: the client's rng, uint32 [2].
-      report: name -> number that is reported.
+      row: the algorithm's row, a pytree.
+      key: data of the client's key, uint32 [2].
+      report: name -> reported number.
     """
 
     row: Any
@@ -28,33 +28,26 @@ class Row(NamedTuple):
     report: dict[str, Any]
 
 
-class Seats(NamedTuple):
-    """The clients of a cohort as a round takes them, padded to C.
-
-    Attributes:
-      ids: numbers that depend on their names alone, int32 [C]; -1 = padding.
-      keys: their rngs, uint32 [C, 2].
-    """
-
-    ids: Any
-    keys: Any
-
-
-def no_reports(places: int) -> dict[str, np.ndarray]:
-    """Returns name -> [places] before anything is reported."""
-    return {name: np.zeros(places, np.float32) for name in REPORTED}
+def no_reports(clients: int) -> dict[str, np.ndarray]:
+    """Returns name -> zeros, float32 [clients], the reports before a round."""
+    return {name: np.zeros(clients, np.float32) for name in REPORTED}
 
 
 class ClientWithoutWeight(core.Client):
-    """A client whose share of all examples is unknown, because their number was not given."""
+    """A client whose share of all examples is unknown because total_examples was not given."""
 
     @property
     def weight(self):
+        """Not available.
+
+        Raises:
+          UserError: always.
+        """
         raise UserError("as_fedjax: this algorithm weighs clients by their share of all examples; set total_examples.")
 
 
 class UnknownCounts(dict):
-    """The label counts of a client where the number of classes was not given."""
+    """Label counts of a client where num_classes was not given: reading them raises UserError."""
 
     def __contains__(self, name) -> bool:
         return True
@@ -63,42 +56,43 @@ class UnknownCounts(dict):
         raise UserError(f"as_fedjax: the loss or algorithm reads label counts ('{name}'); set num_classes.")
 
 
-def in_rows(algorithm: Algorithm, counted: bool, weighed: bool, written: set[str]) -> Algorithm:
-    """Returns the algorithm with table rows Row: clients take their key from it and leave their report in it.
+def with_table_rows(algorithm: Algorithm, has_counts: bool, has_weights: bool, reported: set[str]) -> Algorithm:
+    """Returns the algorithm with table rows Row, from which clients read their key and into which they write a report.
 
     Args:
-      algorithm: any.
-      counted: whether label counts are known.
-      weighed: whether shares of all examples are known.
-      written: gets the names that are reported, when a round is traced.
+      algorithm: any algorithm.
+      has_counts: whether label counts are known.
+      has_weights: whether the clients' shares of all examples are known.
+      reported: set to which the reported names are added when a round is traced.
     """
 
-    def phase_in_rows(number: int, phase: Phase) -> Phase:
-        if phase.client is None:
+    def phase_with_rows(number: int, phase: Phase) -> Phase:
+        client_part = phase.client
+        if client_part is None:
             return phase
 
         def client(down, c):
-            mine = c.state
-            c = c._replace(state=mine.row, key=jax.random.fold_in(jax.random.wrap_key_data(mine.key), number))
-            c = c if counted else c._replace(info=UnknownCounts())
-            c = c if weighed else ClientWithoutWeight(*c)
-            update = phase.client(down, c)
-            row = mine.row if tree.is_empty(update.state) else update.state
-            known = report_of(update)
-            written.update(known)
-            return update._replace(state=Row(row, mine.key, mine.report | known))
+            own: Row = c.state
+            c = c._replace(state=own.row, key=jax.random.fold_in(jax.random.wrap_key_data(own.key), number))
+            c = c if has_counts else c._replace(info=UnknownCounts())
+            c = c if has_weights else ClientWithoutWeight(*c)
+            update = client_part(down, c)
+            row = own.row if tree.is_empty(update.state) else update.state
+            report = client_report(update)
+            reported.update(report)
+            return update._replace(state=Row(row, own.key, own.report | report))
 
         return phase._replace(client=client)
 
-    return algorithm._replace(phases=tuple(phase_in_rows(i, p) for i, p in enumerate(algorithm.phases)))
+    return algorithm._replace(phases=tuple(phase_with_rows(i, p) for i, p in enumerate(algorithm.phases)))
 
 
-def report_of(update: core.Update) -> dict[str, jax.Array]:
-    """Returns what can be reported of a client, by name, as float32."""
-    known = {}
+def client_report(update: core.Update) -> dict[str, jax.Array]:
+    """Returns the reported numbers that an update provides, name -> float32 []."""
+    report = {}
     if "loss" in update.metrics:
-        known["loss"] = update.metrics["loss"].value
+        report["loss"] = update.metrics["loss"].value
     step = core.mean_step_of(update.message)
     if step is not None:
-        known["delta_l2_norm"] = tree.norm(step.value)
-    return {name: jnp.asarray(value, jnp.float32) for name, value in known.items()}
+        report["delta_l2_norm"] = tree.norm(step.value)
+    return {name: jnp.asarray(value, jnp.float32) for name, value in report.items()}

@@ -8,7 +8,7 @@ import pytest
 import fedwin
 from fedwin.algorithms import ALGORITHMS
 from fedwin.errors import UserError
-from fedwin.fedjax_bridge import building
+from fedwin.fedjax_bridge import bridge
 from fedwin.testing import compile_options
 from tests.fedjax_bridge import problem
 
@@ -89,7 +89,7 @@ def test_batches_that_cannot_be_made_are_refused(batches, word):
 
 
 def test_batches_are_fedjaxs():
-    found = building.batches(fedjax.ShuffleRepeatBatchHParams(7, num_epochs=3, skip_shuffle=True))
+    found = bridge.batch_options(fedjax.ShuffleRepeatBatchHParams(7, num_epochs=3, skip_shuffle=True))
     assert found == {"batch_size": 7, "epochs": 3, "batching": "repeat", "shuffle": False}
 
 
