@@ -8,11 +8,9 @@
 
 from fedwin.models import networks
 from fedwin.models.adapters import from_fedjax, from_flax, from_haiku
-from fedwin.models.adapters.classifier import shape_of
+from fedwin.models.adapters.classifier import check_input_shape
 from fedwin.models.compatibility import check
-from fedwin.models.model import Model, Output
-from fedwin.models.precision import PRECISION
-from fedwin.models.registry import MODELS
+from fedwin.models.model import MODELS, PRECISION, Model, Output
 
 
 def build(text: str, input_shape, num_classes: int) -> Model:
@@ -26,7 +24,7 @@ def build(text: str, input_shape, num_classes: int) -> Model:
     Raises:
       UserError: when the name or an option is unknown, or the input too small for the network.
     """
-    return MODELS.build(text, shape_of(text, input_shape), num_classes)
+    return MODELS.build(text, check_input_shape(text, input_shape), num_classes)
 
 
 __all__ = ["MODELS", "PRECISION", "Model", "Output", "build", "check", "from_fedjax", "from_flax", "from_haiku"]

@@ -54,7 +54,7 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
         apply = lambda variables, batch, key: model.apply(variables, batch, key, train)
         output = _shapes(who, input_shape, apply, variables, batch, jax.random.key(0))
         _check_output(who, output, num_classes, label_shape)
-        if train and jax.tree.map(_kind, output.stats) != jax.tree.map(_kind, variables.stats):
+        if train and jax.tree.map(_shape_and_dtype, output.stats) != jax.tree.map(_shape_and_dtype, variables.stats):
             raise UserError(
                 f"{who}: apply returns statistics unlike those of init; the structure, shapes and dtypes must stay."
             )
@@ -63,7 +63,7 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
     return model
 
 
-def _kind(leaf) -> tuple:
+def _shape_and_dtype(leaf) -> tuple:
     return leaf.shape, leaf.dtype
 
 

@@ -4,8 +4,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from fedwin.core import Variables
+from fedwin.errors import UserError
+from fedwin.registry import Registry
 
 
 class Output(NamedTuple):
@@ -48,3 +51,39 @@ class Model(NamedTuple):
     classifier_path: tuple[str, ...]
     name: str
     num_classes: int
+
+
+# Compute types. Parameters are float32, in float64 float64 (needs jax_enable_x64).
+PRECISION = {"float32": jnp.float32, "bfloat16": jnp.bfloat16, "float64": jnp.float64}
+
+
+def compute_dtype(dtype: Any):
+    """Returns the dtype of that name, or the floating-point dtype itself.
+
+    >>> compute_dtype("bfloat16")
+    dtype(bfloat16)
+
+    Raises:
+      UserError: when it is not a floating-point type.
+    """
+    try:
+        found = jnp.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or not jnp.issubdtype(found, jnp.floating):
+        raise UserError(f"dtype={dtype} must be one of {', '.join(PRECISION)}.")
+    return found
+
+
+# usual: (shape of one example, classes) that a network is known for; parameters: how many it has for these.
+MODELS = Registry(
+    "model",
+    columns={"parameters": "{parameters}", "for": "{usual[0]} to {usual[1]}"},
+    common={
+        "dtype": "what is computed in: float32, bfloat16 or float64",
+        "groups": "of GroupNorm",
+        "predict": "the token after every position ('all') or after the last one ('last')",
+    },
+    parameters="?",
+    usual=("?", "?"),
+)

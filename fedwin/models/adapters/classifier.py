@@ -13,7 +13,7 @@ def at_least_float32(x):
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
-def shape_of(name, input_shape) -> tuple[int, ...]:
+def check_input_shape(name, input_shape) -> tuple[int, ...]:
     """Returns the shape of one example; raises UserError unless it is made of integers >= 0."""
     try:
         shape = tuple(int(length) if length == int(length) else -1 for length in input_shape)
@@ -48,7 +48,7 @@ def is_linear(params, path, weight: str) -> bool:
     return bool(path) and len(leaf.shape) == 2
 
 
-def locate(name: str, params, chosen, seen, width: int) -> tuple[str, ...]:
+def locate_classifier(name: str, params, chosen, seen, width: int) -> tuple[str, ...]:
     """Returns the classifier's path in params.
 
     Args:
@@ -74,7 +74,7 @@ def locate(name: str, params, chosen, seen, width: int) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def width_of(name: str, logits, num_classes: int | None) -> int:
+def num_outputs(name: str, logits, num_classes: int | None) -> int:
     """Returns how many outputs a network has, given the shape of its logits.
 
     Raises:
@@ -93,7 +93,7 @@ def width_of(name: str, logits, num_classes: int | None) -> int:
     return width
 
 
-def refusal(name: str, input_shape, error: Exception) -> UserError:
+def untraceable_error(name: str, input_shape, error: Exception) -> UserError:
     """Returns the UserError for a network that cannot be traced on examples of input_shape."""
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
     return UserError(

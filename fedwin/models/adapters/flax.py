@@ -11,17 +11,16 @@ from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.adapters.classifier import (
     at_least_float32,
+    check_input_shape,
     is_linear,
     linear,
-    locate,
-    refusal,
-    shape_of,
+    locate_classifier,
+    num_outputs,
     subtree,
-    width_of,
+    untraceable_error,
 )
 from fedwin.models.convolution import lower_convolutions
-from fedwin.models.model import Model, Output
-from fedwin.models.precision import compute_dtype
+from fedwin.models.model import Model, Output, compute_dtype
 
 
 class _Watch:
@@ -129,7 +128,7 @@ def from_flax(
     """
     watch, wrapped = _Watch(), _Module(module, name)
     name = wrapped.name
-    dtype, input_shape = compute_dtype(dtype), shape_of(name, input_shape)
+    dtype, input_shape = compute_dtype(dtype), check_input_shape(name, input_shape)
 
     @jax.jit  # one compilation instead of one per operation, one trace for the shapes here and for init
     def initialise(key):
@@ -137,9 +136,9 @@ def from_flax(
         return wrapped.init(streams, jnp.zeros((1, *input_shape), input_dtype), watch)
 
     out, variables = _shapes(name, input_shape, initialise)
-    width = width_of(name, wrapped.logits(out), num_classes)
+    width = num_outputs(name, wrapped.logits(out), num_classes)
     params, has_stats = variables.get("params", {}), _collections(name, variables)
-    path = locate(name, params, classifier_path, watch.seen, width)
+    path = locate_classifier(name, params, classifier_path, watch.seen, width)
     init, apply = _init(initialise, dtype), _apply(wrapped, path, has_stats, lower)
 
     def classifier(params, features):
@@ -155,7 +154,7 @@ def _shapes(name: str, input_shape, initialise):
     except UserError:
         raise
     except Exception as error:  # whatever a foreign network raises at an input that it was not made for
-        raise refusal(name, input_shape, error) from error
+        raise untraceable_error(name, input_shape, error) from error
 
 
 def _init(initialise, dtype):

@@ -1,18 +1,4 @@
-"""A convolution without groups, with each of its derivatives computed the fast way.
-
-    y[b, h, w, :] = sum_{i, j} x[b, h s + i, w s + j, :] K[i, j]  =  patches(x)[b, h, w, :] @ K.reshape(-1, C_out)
-
-Values, gradient of x and gradient of K are the three faces of one trilinear form <y(x, K), dy>; each is a primitive
-here whose derivatives are the other two, so that derivatives of any order stay fast.
-
-A kernel per client must not reach `lax.conv_general_dilated`: vmap would make a grouped convolution of it. So under
-vmap all three are batched products of patches. Otherwise accelerators have lax's, which is their vendor's. On a CPU
-larger ones are oneDNN's where that is at hand (`onednn.py`). Else lax's forward pass, which packs patches on the fly,
-gives the values and, of the cotangent and the turned kernel, the gradient of x; the gradient of K, which XLA:CPU would
-leave to a slow loop, is a sum of products of patches, made for a few images at a time so that they stay in the cache.
-Where windows are wide, lax's packing is slow inside a network: values and the gradient of x are made of patches, too.
-Few channels and other types than float32 are patches altogether.
-"""
+"""A convolution and its derivatives on a CPU, of patches of a few images at a time, so that these stay in the cache."""
 
 import functools
 import math
@@ -24,9 +10,88 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from fedwin.models.convolution import by_blocks, onednn
-from fedwin.models.convolution.geometry import Geometry, crops
-from fedwin.models.convolution.patches import pad, product
+from fedwin.models.convolution import onednn
+from fedwin.models.convolution.im2col import Geometry, crops, pad, patches, product
+
+# Patches that are made at a time: about half of a core's second-level cache.
+BLOCK_BYTES = 1 << 20
+# Windows of so many places are wide: 5 x 5 is, 3 x 3 is not. Measured in whole training steps, see BUILD_NOTES.md.
+WIDE_WINDOW = 16
+# Images of fewer channels (grey, colour) are not worth it.
+FEW_CHANNELS = 8
+
+
+def is_wide(kernel, g: Geometry) -> bool:
+    """Whether values and the gradient of x are faster so than as lax computes them."""
+    dense = all(step == 1 for step in (*g.strides, *g.inside, *g.dilation))
+    return dense and math.prod(g.window) >= WIDE_WINDOW and kernel.shape[-2] >= FEW_CHANNELS
+
+
+def _in_blocks(images: int, bytes_each: int) -> int:
+    """Returns how many images make a block: the most that fit and divide them all."""
+    fitting = BLOCK_BYTES // bytes_each
+    return next(n for n in range(max(1, min(fitting, images)), 0, -1) if images % n == 0)
+
+
+def _split_blocks(a, each: int):
+    return a.reshape(len(a) // each, each, *a.shape[1:])
+
+
+def _over_blocks(made, images, each: int):
+    """Returns `made` of blocks of images, one after the other."""
+    found = lax.scan(lambda _, block: (None, made(block)), None, _split_blocks(images, each))[1]
+    return found.reshape(len(images), *found.shape[2:])
+
+
+def _patch_bytes(positions: tuple, kernel) -> int:
+    return math.prod(positions) * math.prod(kernel.shape[:-1]) * kernel.dtype.itemsize
+
+
+def block_values(x, kernel, g: Geometry):
+    """patches(x) K; wide windows only."""
+    x = pad(x, g.padding)
+    out = tuple(n - k + 1 for n, k in zip(x.shape[1:-1], g.window, strict=True))
+    each = _in_blocks(len(x), _patch_bytes(out, kernel))
+    return _over_blocks(lambda x: product(x, kernel, g.strides, g.dilation, g.precision), x, each)
+
+
+def block_of_input(dy, kernel, g: Geometry):
+    """dy K^T, every window's part added where the window was; wide windows only."""
+    height, width = g.window
+    rows, columns = dy.shape[1:-1]
+    channels = kernel.shape[-2]
+    flat = kernel.reshape(-1, kernel.shape[-1]).T
+
+    def made(dy):
+        parts = jnp.matmul(dy, flat, precision=g.precision).reshape(*dy.shape[:-1], -1, channels)
+        x = jnp.zeros((len(dy), rows + height - 1, columns + width - 1, channels), dy.dtype)
+        for n in range(height * width):
+            i, j = divmod(n, width)
+            there = lax.slice(x, (0, i, j, 0), (len(dy), i + rows, j + columns, channels))
+            x = lax.dynamic_update_slice(x, there + parts[..., n, :], (0, i, j, 0))
+        (top, _), (left, _) = g.padding
+        return x[:, top : top + g.image[0], left : left + g.image[1]]
+
+    return _over_blocks(made, dy, _in_blocks(len(dy), _patch_bytes((rows, columns), kernel)))
+
+
+def block_of_kernel(x, dy, g: Geometry):
+    """patches(x)^T dy, summed over blocks of images."""
+    x = pad(x, g.padding, tuple(i - 1 for i in g.inside))
+    images, depth = len(dy), math.prod(g.window) * x.shape[-1]
+
+    def block(x, dy):
+        columns = patches(x, g.window, g.strides, g.dilation)
+        # dy comes first: the product with the longer rows on the right is the faster one.
+        return lax.dot_general(dy, columns, (((0, 1, 2), (0, 1, 2)), ((), ())), precision=g.precision)
+
+    each = _in_blocks(images, math.prod(dy.shape[1:-1]) * depth * x.dtype.itemsize)
+    zeros = jnp.zeros((dy.shape[-1], depth), x.dtype)
+    blocks = (_split_blocks(x, each), _split_blocks(dy, each))
+    total = lax.scan(lambda total, part: (total + block(*part), None), zeros, blocks)[0]
+    # The barrier keeps XLA from turning the product of a single block around again.
+    return lax.optimization_barrier(total).T.reshape(*g.window, x.shape[-1], dy.shape[-1])
+
 
 # Images of fewer channels (grey, colour) suit lax's packing badly: their patches are made unless larger than this.
 FEW_BYTES = 4 << 20
@@ -52,9 +117,7 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
         x, padding, inside = pad(x, padding, tuple(i - 1 for i in inside)), ((0, 0),) * len(padding), (1,) * len(inside)
     g = Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
     patch_bytes = len(x) * math.prod(g.out) * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
-    narrow = (
-        x.shape[-1] < by_blocks.FEW_CHANNELS and patch_bytes < FEW_BYTES and not _by_onednn(x, kernel.shape[-2:], g)
-    )
+    narrow = x.shape[-1] < FEW_CHANNELS and patch_bytes < FEW_BYTES and not _by_onednn(x, kernel.shape[-2:], g)
     if len(g.window) != 2 or math.prod(g.window) == 1:
         return _plain_values(x, kernel, g)
     bound = lambda x, kernel: _values.bind(x, kernel, geometry=g)
@@ -104,14 +167,14 @@ _lax_of_kernel = functools.partial(_transposed_to_kernel, _lax_values)
 
 def _by_onednn(images, channels: tuple[int, int], g: Geometry) -> bool:
     """Whether oneDNN computes a face; `images` are x or dy, `channels` those of both."""
-    return onednn.suits(len(images), channels, g, images.dtype) and onednn.at_hand()
+    return onednn.suits(len(images), channels, g, images.dtype) and onednn.is_available()
 
 
 def _fast_values(x, kernel, g: Geometry):
     if _by_onednn(x, kernel.shape[-2:], g):
         return onednn.values(x, kernel, g)
-    if by_blocks.is_wide(kernel, g):
-        return by_blocks.values(x, kernel, g)
+    if is_wide(kernel, g):
+        return block_values(x, kernel, g)
     return _lax_values(x, kernel, g)
 
 
@@ -119,8 +182,8 @@ def _fast_of_input(dy, kernel, g: Geometry):
     """The cotangent, spread out by the strides, convolved with the kernel turned around."""
     if _by_onednn(dy, kernel.shape[-2:], g):
         return onednn.of_input(dy, kernel, g)
-    if by_blocks.is_wide(kernel, g):
-        return by_blocks.of_input(dy, kernel, g)
+    if is_wide(kernel, g):
+        return block_of_input(dy, kernel, g)
     padding = g.turned_padding
     if crops(padding):
         return _plain_of_input(dy, kernel, g)
@@ -131,7 +194,7 @@ def _fast_of_input(dy, kernel, g: Geometry):
 def _fast_of_kernel(x, dy, g: Geometry):
     if _by_onednn(x, (x.shape[-1], dy.shape[-1]), g):
         return onednn.of_kernel(x, dy, g)
-    return by_blocks.of_kernel(x, dy, g)
+    return block_of_kernel(x, dy, g)
 
 
 # --------------------------------------------------------------------------------------------------- primitives

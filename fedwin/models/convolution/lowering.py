@@ -10,7 +10,7 @@ import warnings
 import jax
 from jax.extend import core
 
-from fedwin.models.convolution.general import conv_general_dilated
+from fedwin.models.convolution.conv import conv_general_dilated
 from fedwin.models.convolution.pooling import max_pool
 
 _TARGETS = ("conv_general_dilated", "reduce_window_max")

@@ -14,10 +14,12 @@ cannot write programs with such calls down (see fedwin.models.convolution.progra
 FEDWIN_ONEDNN=off in the environment leaves everything to XLA.
 """
 
+import contextlib
 import functools
 import json
 import math
 import os
+import pathlib
 import platform
 import sys
 
@@ -26,12 +28,10 @@ import jax.numpy as jnp
 from jaxlib import version as jaxlib_version
 
 from fedwin.models.convolution import program_cache
-from fedwin.models.convolution.geometry import Geometry, crops
-from fedwin.models.convolution.patches import pad
-from fedwin.models.convolution.processor import instructions
+from fedwin.models.convolution.im2col import Geometry, crops, pad
 
 # jaxlib's versions, from this one on and before that one, whose custom call was tried.
-TRIED = (0, 8, 1), (0, 12, 1)
+TESTED_VERSIONS = (0, 8, 1), (0, 12, 1)
 # Multiply-adds; a call costs some 30 us, in which XLA does smaller convolutions itself.
 LEAST_WORK = 4_000_000
 # Networks for tiny images do without, however many these are: that their program is kept between starts is worth more.
@@ -40,16 +40,20 @@ SWITCH = "FEDWIN_ONEDNN"
 
 
 @functools.cache
-def brought_along() -> bool:
+def is_supported() -> bool:
     """Whether this machine's jaxlib has the custom call, and its processor what makes that the faster way."""
     version = tuple(int(part) for part in jaxlib_version.__version__.split(".")[:3] if part.isdigit())
-    known = sys.platform == "linux" and platform.machine() == "x86_64" and TRIED[0] <= version < TRIED[1]
-    return known and "avx512f" in instructions()
+    known = (
+        sys.platform == "linux"
+        and platform.machine() == "x86_64"
+        and TESTED_VERSIONS[0] <= version < TESTED_VERSIONS[1]
+    )
+    return known and "avx512f" in cpu_features()
 
 
-def at_hand() -> bool:
+def is_available() -> bool:
     """Whether a program that is being traced now may call oneDNN."""
-    asked = brought_along() and os.environ.get(SWITCH) != "off" and program_cache.may_be_unkept()
+    asked = is_supported() and os.environ.get(SWITCH) != "off" and program_cache.uncached_allowed()
     # What is for a CPU is traced for accelerators, too, whose programs are to be kept.
     return asked and jax.default_backend() == "cpu"
 
@@ -71,7 +75,7 @@ def suits(images: int, channels: tuple[int, int], g: Geometry, dtype) -> bool:
 
 def _call(x, kernel, layout: str, shape, padding, strides=(1, 1), dilation=(1, 1)):
     """The convolution of x [B, H, W, C] with a kernel of the layout ("HWIO" or the like); `shape` is the result's."""
-    program_cache.do_not_keep()
+    program_cache.do_not_cache()
     images = {"batch_dim": 0, "feature_dim": 3, "spatial_dims": [1, 2]}
     own = {"input_feature_dim": layout.index("I"), "output_feature_dim": layout.index("O")}
     low, high = zip(*padding, strict=True)
@@ -118,3 +122,14 @@ def of_kernel(x, dy, g: Geometry):
     padding, dilation = ((top, bottom), (left * channels, right * channels)), (down, along * channels)
     found = _call(x, dy, "IHWO", (1, height, width * channels, dy.shape[-1]), padding, dilation=dilation)
     return found.reshape(height, width, channels, dy.shape[-1])
+
+
+@functools.cache
+def cpu_features() -> tuple[str, ...]:
+    """Returns the names of the processor's instruction sets as Linux lists them; elsewhere what Python knows of it."""
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, listed = line.partition(":")
+            if name.strip().lower() in ("flags", "features"):
+                return tuple(listed.split())
+    return tuple(platform.processor().split())

@@ -6,7 +6,7 @@ import math
 import jax.numpy as jnp
 from jax import lax
 
-from fedwin.models.convolution.patches import taps
+from fedwin.models.convolution.im2col import taps
 
 
 def _padded(x, window, strides, padding, neutral):

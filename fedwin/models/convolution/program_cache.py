@@ -16,7 +16,7 @@ _open = 0
 
 
 @contextlib.contextmanager
-def unkept():
+def allow_uncached():
     """Within it a program may be compiled that is not kept; from `do_not_keep` to its end nothing is kept.
 
     Also a decorator: `unkept()(jax.jit(function))`.
@@ -37,12 +37,12 @@ def _keeps() -> bool:
     return bool(known["jax_compilation_cache_dir"] and known["jax_enable_compilation_cache"])
 
 
-def may_be_unkept() -> bool:
+def uncached_allowed() -> bool:
     """Whether the program that is being traced need not be kept: inside `unkept`, or where jax keeps none."""
     return _open > 0 or not _keeps()
 
 
-def do_not_keep() -> None:
+def do_not_cache() -> None:
     """Has jax not keep the program that is being lowered; call it where `may_be_unkept` said yes."""
     if _keeps():
         jax.config.update(_LEAST_SECONDS, math.inf)

@@ -6,12 +6,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.nn import initializers
 
-from fedwin.models.building import build_network
 from fedwin.models.convolution import Conv, max_pool
 from fedwin.models.layers import dropout, flatten, haiku_kernel
-from fedwin.models.model import Model
-from fedwin.models.precision import compute_dtype
-from fedwin.models.registry import MODELS
+from fedwin.models.model import MODELS, Model, compute_dtype
+from fedwin.models.network_builder import build_network
 
 
 class DropoutCNN(nn.Module):

@@ -9,12 +9,10 @@ from jax.nn import initializers
 
 from fedwin.errors import UserError
 from fedwin.losses import last_target
-from fedwin.models.building import build_network, check_size
 from fedwin.models.layers import haiku_kernel, torch_dense, torch_kernel
-from fedwin.models.model import Model
-from fedwin.models.precision import compute_dtype
+from fedwin.models.model import MODELS, Model, compute_dtype
+from fedwin.models.network_builder import build_network, check_size
 from fedwin.models.recurrence import lstm
-from fedwin.models.registry import MODELS
 
 
 def uniform(bound: float):

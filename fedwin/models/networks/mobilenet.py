@@ -12,12 +12,10 @@ from jax.nn import initializers
 
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.models.building import build_network, check_groups
 from fedwin.models.convolution import Conv, global_avg_pool
 from fedwin.models.layers import GroupNorm
-from fedwin.models.model import Model
-from fedwin.models.precision import compute_dtype
-from fedwin.models.registry import MODELS
+from fedwin.models.model import MODELS, Model, compute_dtype
+from fedwin.models.network_builder import build_network, check_groups
 
 # expansion, channels, repeats, stride of the first repeat
 ROWS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))

@@ -6,11 +6,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.nn import initializers
 
-from fedwin.models.building import DEEPEST, build_network, check_size
 from fedwin.models.layers import flatten, haiku_kernel
-from fedwin.models.model import Model
-from fedwin.models.precision import compute_dtype
-from fedwin.models.registry import MODELS
+from fedwin.models.model import MODELS, Model, compute_dtype
+from fedwin.models.network_builder import DEEPEST, build_network, check_size
 
 
 class MLP(nn.Module):

@@ -5,12 +5,10 @@ from typing import Any
 import jax.numpy as jnp
 from flax import linen as nn
 
-from fedwin.models.building import build_network, check_size
 from fedwin.models.convolution import max_pool
 from fedwin.models.layers import flatten, torch_conv, torch_dense
-from fedwin.models.model import Model
-from fedwin.models.precision import compute_dtype
-from fedwin.models.registry import MODELS
+from fedwin.models.model import MODELS, Model, compute_dtype
+from fedwin.models.network_builder import build_network, check_size
 
 
 class PlainCNN(nn.Module):

@@ -6,12 +6,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from fedwin.errors import UserError
-from fedwin.models.building import build_network, check_groups
 from fedwin.models.convolution import avg_pool, max_pool
 from fedwin.models.layers import GroupNorm, flatten, torch_conv, torch_dense
-from fedwin.models.model import Model
-from fedwin.models.precision import compute_dtype
-from fedwin.models.registry import MODELS
+from fedwin.models.model import MODELS, Model, compute_dtype
+from fedwin.models.network_builder import build_network, check_groups
 
 
 class Stack(nn.Module):

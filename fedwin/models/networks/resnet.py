@@ -6,12 +6,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from fedwin.errors import UserError
-from fedwin.models.building import build_network, check_groups
 from fedwin.models.convolution import Conv, global_avg_pool
 from fedwin.models.layers import Norm, he_normal, torch_dense
-from fedwin.models.model import Model
-from fedwin.models.precision import compute_dtype
-from fedwin.models.registry import MODELS
+from fedwin.models.model import MODELS, Model, compute_dtype
+from fedwin.models.network_builder import build_network, check_groups
 
 WIDTHS = (16, 32, 64)
 

@@ -1,5 +1,8 @@
 """oneDNN's convolutions and the derivatives made of them equal products of patches."""
 
+import pathlib
+import platform
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,9 +10,10 @@ import pytest
 from jax import lax
 
 from fedwin.models.convolution import conv_general_dilated, dense_conv, onednn, program_cache
-from fedwin.models.convolution.geometry import Geometry
+from fedwin.models.convolution.im2col import Geometry
+from fedwin.models.convolution.onednn import cpu_features
 
-needs_onednn = pytest.mark.skipif(not onednn.brought_along(), reason="needs jaxlib's oneDNN and AVX-512")
+needs_onednn = pytest.mark.skipif(not onednn.is_supported(), reason="needs jaxlib's oneDNN and AVX-512")
 NONE = ((0, 0), (0, 0))
 # images [B, H, W, C], window and channels of y, strides, padding
 CASES = {
@@ -43,7 +47,7 @@ def test_values_and_derivatives_equal_products_of_patches(name):
         (onednn.of_input, dense_conv._plain_of_input, (dy, kernel)),
         (onednn.of_kernel, dense_conv._plain_of_kernel, (x, dy)),
     )
-    with program_cache.unkept():
+    with program_cache.allow_uncached():
         for called, patches, operands in faces:
             found, wanted = (jax.jit(lambda *pair, f=f: f(*pair, g))(*operands) for f in (called, patches))
             np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=5e-5)
@@ -79,7 +83,7 @@ def test_a_large_convolution_and_its_second_derivatives_equal_lax():
             lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME", **numbers),
         )
     )
-    with program_cache.unkept():
+    with program_cache.allow_uncached():
         found, text = ours(kernel), ours.lower(kernel).as_text()
     assert text.count("__onednn$convolution") >= 4 and "stablehlo.convolution" not in text
     wanted = theirs(kernel)
@@ -93,7 +97,7 @@ def test_calls_are_made_where_the_program_need_not_be_kept_and_nobody_said_no(mo
         jax.jit(lambda x: dense_conv.convolve(x, kernel, (1, 1), NONE, (1, 1), (1, 1), None)).lower(x).as_text()
     )
     assert "onednn" not in lowered()  # the tests keep their programs
-    with program_cache.unkept():
+    with program_cache.allow_uncached():
         assert "onednn" in lowered()
         monkeypatch.setenv(onednn.SWITCH, "off")
         assert "onednn" not in lowered()
@@ -101,10 +105,10 @@ def test_calls_are_made_where_the_program_need_not_be_kept_and_nobody_said_no(mo
 
 @needs_onednn
 def test_programs_of_an_accelerator_are_kept(monkeypatch):
-    with program_cache.unkept():
-        assert onednn.at_hand()
+    with program_cache.allow_uncached():
+        assert onednn.is_available()
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-        assert not onednn.at_hand()
+        assert not onednn.is_available()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +144,22 @@ def test_small_dilated_and_cut_off_convolutions_and_other_types_do_not_suit(chan
 )
 def test_only_versions_and_machines_that_were_tried_are_trusted(version, known, machine, there, monkeypatch):
     monkeypatch.setattr(onednn.jaxlib_version, "__version__", version)
-    monkeypatch.setattr(onednn, "instructions", lambda: known)
+    monkeypatch.setattr(onednn, "cpu_features", lambda: known)
     monkeypatch.setattr(onednn.platform, "machine", lambda: machine)
     monkeypatch.setattr(onednn.sys, "platform", "linux")
-    assert onednn.brought_along.__wrapped__() == there
+    assert onednn.is_supported.__wrapped__() == there
+
+
+LISTED = pathlib.Path("/proc/cpuinfo")
+
+
+@pytest.mark.skipif(not LISTED.exists() or platform.machine() != "x86_64", reason="Linux on x86-64 lists them so")
+def test_instruction_sets_are_those_that_linux_lists():
+    assert "sse2" in cpu_features()
+    assert all(f" {name}" in LISTED.read_text() for name in cpu_features())
+
+
+def test_elsewhere_python_is_asked(monkeypatch):
+    monkeypatch.setattr(pathlib.Path, "read_text", lambda path: (_ for _ in ()).throw(FileNotFoundError))
+    monkeypatch.setattr(platform, "processor", lambda: "arm")
+    assert cpu_features.__wrapped__() == ("arm",)

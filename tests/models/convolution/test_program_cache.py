@@ -25,26 +25,26 @@ def folder(tmp_path):
 
 
 def test_where_programs_are_kept_only_unkept_ones_may_do_without(folder):
-    assert not program_cache.may_be_unkept()
-    with program_cache.unkept():
-        assert program_cache.may_be_unkept()
+    assert not program_cache.uncached_allowed()
+    with program_cache.allow_uncached():
+        assert program_cache.uncached_allowed()
     jax.config.update("jax_compilation_cache_dir", None)
-    assert program_cache.may_be_unkept()
+    assert program_cache.uncached_allowed()
 
 
 def test_nothing_is_kept_from_the_wish_to_the_end_of_the_context(folder):
     def said(x):
-        program_cache.do_not_keep()
+        program_cache.do_not_cache()
         return x * 3
 
     usual = least_seconds()
-    with program_cache.unkept():
-        with program_cache.unkept():
+    with program_cache.allow_uncached():
+        with program_cache.allow_uncached():
             jax.jit(lambda x: x * 2)(jnp.ones(3))
             kept = set(folder.iterdir())
             assert kept and least_seconds() == usual
         jax.jit(said)(jnp.ones(3))
         assert least_seconds() == math.inf
     assert least_seconds() == usual and set(folder.iterdir()) == kept
-    program_cache.unkept()(jax.jit(lambda x: x * 5))(jnp.ones(3))
+    program_cache.allow_uncached()(jax.jit(lambda x: x * 5))(jnp.ones(3))
     assert set(folder.iterdir()) > kept

@@ -7,7 +7,7 @@ from flax import linen as nn
 from jax import lax
 
 from fedwin.models.convolution.dense_conv import convolve
-from fedwin.models.convolution.patches import depthwise, grouped, pad
+from fedwin.models.convolution.im2col import depthwise, grouped, pad
 
 
 def conv_general_dilated(
