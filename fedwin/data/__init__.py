@@ -1,23 +1,24 @@
-"""Data sets and how they are dealt to clients.
+"""Data sets, and their partitions into clients.
 
-`load('cifar10', data_dir)` reads a data set from the files that people have; `deal(dataset, 'dirichlet:alpha=0.5', 100,
-seed)` says which client holds which examples.
+from fedwin import data
+
+dataset = data.load("cifar10", "/data/cifar10")
+partition = data.make_partition(dataset, "dirichlet:alpha=0.5", num_clients=100, seed=0)
+rows = partition.client(3)                                     # training examples of client 3
 """
 
 import warnings
 
-from fedwin.data import cache, integrity, places
-from fedwin.data.check import check
-from fedwin.data.dataset import Dataset, Examples, Partition
+from fedwin.data import cache, integrity
+from fedwin.data.checks import check
+from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset, Examples, Partition, split_validation
+from fedwin.data.example_source import ExampleSource, Images
 from fedwin.data.partitions.pack import check_not_empty
-from fedwin.data.reader import ExampleSource, Images
-from fedwin.data.registries import DATASETS, PARTITIONS
 from fedwin.data.sources.arrays import from_arrays
 from fedwin.data.sources.fedjax_data import from_fedjax
-from fedwin.data.validation import split_validation
-from fedwin.errors import UserError
-from fedwin.registry import checks
-from fedwin.registry.choices import MOST
+from fedwin.errors import UserError, deprecated
+from fedwin.registry.checks import integer as check_integer
+from fedwin.registry.choices import INT32_MAX
 
 __all__ = [
     "DATASETS",
@@ -28,100 +29,147 @@ __all__ = [
     "Images",
     "Partition",
     "check",
-    "deal",
     "from_arrays",
     "from_fedjax",
     "load",
+    "make_partition",
     "original",
     "split_validation",
 ]
 
-# K where neither the caller nor the data set nor the file gives it.
-CLIENTS = 100
+# K if neither the caller nor the data set nor the partition file gives it.
+DEFAULT_NUM_CLIENTS = 100
 
 
 def load(name: str, data_dir=None) -> Dataset:
-    """Loads a data set by name; where there is a packed cache of it, that is opened by memory map instead.
+    """Loads a data set by name, from its packed cache if there is one and else from its original files.
 
-    The cache is in `data_dir` or, as `prepare` writes it by default, in the user's cache directory. A damaged one is
-    rebuilt from the original files, with a warning.
+    The cache is looked for in `data_dir` and in the user's cache directory, where `fedwin prepare` writes it by
+    default, and opened by memory map. A damaged cache is rebuilt from the original files, with a warning.
 
     Args:
-      name: `cifar10` or, with parameters, `cifar100:label=coarse`.
-      data_dir: the folder with its files or a parent of it; data sets that come with a package need none.
+      name: name of the data set, possibly with parameters: `cifar10`, `cifar100:label=coarse`.
+      data_dir: folder of its files, or a parent of it; data sets that come with a package need none.
+
+    Returns:
+      The Dataset.
 
     Raises:
       UserError: unknown name or parameter, missing, damaged or inconsistent files.
+
+    Example:
+      >>> dataset = load("digits")
+      >>> dataset.train["x"].shape, dataset.num_classes
+      ((1400, 8, 8, 1), 10)
     """
     DATASETS.check(name)
     text = str(name)
-    packed = places.find(text, data_dir)
-    if packed is None:
+    cached = cache.find(text, data_dir)
+    if cached is None:
         return original(name, data_dir)
     try:
-        return cache.read(packed, text)  # checked when it was written
-    except integrity.Damaged as error:
-        return mended(packed, text, data_dir, error)
+        return cache.read(cached, text)  # checked when it was written
+    except integrity.DamagedCache as error:
+        return rebuild_cache(cached, text, data_dir, error)
 
 
 def original(name: str, data_dir=None) -> Dataset:
-    """Loads a data set from its original files, whether or not there is a packed cache; arguments as for `load`."""
-    try:
-        return check(DATASETS.build(name, data_dir))
-    except OSError as error:  # a folder that may be listed but not entered, a disk that fails
-        place = error.filename or data_dir
-        raise UserError(f"{place}: can't be read ({error.strerror or error}); check --data_dir.") from error
-
-
-def mended(packed, text: str, data_dir, damage: integrity.Damaged) -> Dataset:
-    """Returns the data set from its original files, and rebuilds its damaged cache.
+    """Loads a data set from its original files, whether or not there is a packed cache.
 
     Args:
-      packed: the damaged cache.
-      text: the choice that it is of.
-      data_dir: where the original files are.
-      damage: what is wrong with the cache.
+      name: name of the data set, possibly with parameters.
+      data_dir: folder of its files, or a parent of it.
+
+    Returns:
+      The Dataset.
 
     Raises:
-      UserError: without the original files.
+      UserError: unknown name or parameter, missing, damaged or inconsistent files.
+
+    Example:
+      >>> original("digits").name
+      'digits'
+    """
+    try:
+        return check(DATASETS.build(name, data_dir))
+    except OSError as error:  # e.g. a folder that may be listed but not entered, or a failing disk
+        path = error.filename or data_dir
+        raise UserError(f"{path}: can't be read ({error.strerror or error}); check --data_dir.") from error
+
+
+def rebuild_cache(cached, text: str, data_dir, damage: integrity.DamagedCache) -> Dataset:
+    """Loads a data set from its original files and rebuilds its damaged cache.
+
+    Args:
+      cached: path of the damaged cache.
+      text: the choice, as given to `load`.
+      data_dir: folder of the original files.
+      damage: the error raised when the cache was opened.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: the original files can't be read.
     """
     try:
         dataset = original(text, data_dir)
     except UserError as error:
-        raise UserError(f"{damage} Remove {packed} and prepare the data set again; without it: {error}") from error
-    warnings.warn(f"{damage} The original files are read instead, and the cache is made anew.", stacklevel=3)
+        raise UserError(f"{damage} Remove {cached} and prepare the data set again; without it: {error}") from error
+    warnings.warn(f"{damage} The original files are read instead, and the cache is rebuilt.", stacklevel=3)
     try:
-        cache.write_to(packed, dataset, text, data_dir=data_dir)
+        cache.write_to(cached, dataset, text, data_dir=data_dir)
     except UserError as error:
         warnings.warn(str(error), stacklevel=3)
     return dataset
 
 
-def deal(
+def make_partition(
     dataset: Dataset, partition: str | None, num_clients: int | None, seed: int, allow_empty: bool = False
 ) -> Partition:
-    """Deals the training examples to clients; the same arguments give the same bytes in every process.
+    """Splits the training examples over clients; the same arguments give the same partition in every process.
 
     Args:
-      partition: `shards:per_client=2` and so on; None means the data set's own clients or, without any, `iid`.
-      num_clients: K; None means all clients where the data set or the file has its own (`natural`, `csv`), else 100.
+      dataset: the data set.
+      partition: name of the partitioner, possibly with parameters: `shards:per_client=2`. None stands for the data
+        set's own clients, or `iid` if it has none.
+      num_clients: number of clients K. None stands for all clients of a data set or file with its own clients
+        (`natural`, `csv`), and for 100 otherwise.
       seed: the partition seed, >= 0.
-      allow_empty: whether a client may be without examples.
+      allow_empty: whether clients without examples are allowed.
+
+    Returns:
+      The Partition.
 
     Raises:
-      UserError: unknown name or parameter, impossible numbers, an empty client.
+      UserError: unknown name or parameter, impossible numbers, or a client without examples.
+
+    Example:
+      >>> from fedwin.testing import federations
+      >>> make_partition(federations.dataset(12), "iid", 4, seed=0).sizes.tolist()
+      [3, 3, 3, 3]
     """
     if not isinstance(dataset, Dataset):
-        raise UserError(f"deal: dataset is a {type(dataset).__name__}; give a Dataset, as data.load returns.")
-    checks.integer("deal", -MOST, num_clients=num_clients)
+        raise UserError(
+            f"make_partition: dataset is a {type(dataset).__name__}; give a Dataset, such as data.load returns."
+        )
+    check_integer("make_partition", -INT32_MAX, num_clients=num_clients)
     if seed is None:
-        raise UserError("deal: seed=None; give the partition an integer as its seed, such as 0.")
-    checks.integer("deal", 0, seed=seed)
+        raise UserError("make_partition: seed=None; give the partition an integer seed, such as 0.")
+    check_integer("make_partition", 0, seed=seed)
     if not partition:
         partition = "iid" if dataset.natural is None else "natural"
     if num_clients is None and PARTITIONS.check(partition).name not in ("natural", "csv"):
-        num_clients = CLIENTS
+        num_clients = DEFAULT_NUM_CLIENTS
     result = PARTITIONS.build(partition, dataset, num_clients, seed)
     if not allow_empty:
         check_not_empty(result)
     return result
+
+
+def deal(
+    dataset: Dataset, partition: str | None, num_clients: int | None, seed: int, allow_empty: bool = False
+) -> Partition:
+    """Deprecated name of `make_partition`."""
+    deprecated("fedwin.data.deal", "fedwin.data.make_partition")
+    return make_partition(dataset, partition, num_clients, seed, allow_empty)

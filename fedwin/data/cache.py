@@ -1,174 +1,108 @@
-"""Packed caches: a data set as plain arrays that are opened by memory map.
+"""Packed caches of data sets: their location, writing them, and opening them by memory map.
 
-A cache is a folder `<name>.fedwin` with `meta.json` and one .npy file per feature and partition. It is written beside
-its place and renamed when it is complete, so that a cache that exists is whole.
+A cache is a folder `<name>.fedwin` with `meta.json` and one .npy file per feature and partition. It is written under a
+temporary name and renamed when it is complete, so that no incomplete cache has the final name.
 """
 
+import hashlib
 import json
 import os
 import pathlib
 import platform
 import re
 import shutil
+import tempfile
 
 import numpy as np
 
 from fedwin.data import integrity
 from fedwin.data.dataset import Dataset, Partition
-from fedwin.data.places import check_choice, folder_of, origin
-from fedwin.data.reader import ExampleSource, Images
+from fedwin.data.example_source import ExampleSource, Images
 from fedwin.errors import UserError
 
 # Format 2 had no checksums.
 FORMAT = 3
-READABLE = (2, 3)
+READABLE_FORMATS = (2, 3)
+# Images are written in chunks of so many.
 CHUNK = 256
-# A folder may be shared: whether a process is alive is known on its own machine alone.
+# Part of temporary names: in a shared folder only the processes of this machine can be checked for being alive.
 HOST = re.sub(r"\W+", "_", platform.node()) or "host"
 
 
-def remove_abandoned(data_dir: pathlib.Path) -> None:
-    """Removes what processes of this machine were writing here when they died."""
-    for folder in data_dir.glob(f".*.fedwin.{HOST}.*.partial"):
-        number = folder.name.split(".")[-2]
-        if number.isdigit() and not alive(int(number)):
-            shutil.rmtree(folder, ignore_errors=True)
+def cache_directory() -> pathlib.Path:
+    """Returns the user's cache directory: $FEDWIN_CACHE_DIR, $XDG_CACHE_HOME/fedwin or ~/.cache/fedwin."""
+    if own := os.environ.get("FEDWIN_CACHE_DIR"):
+        return pathlib.Path(own)
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "fedwin"
 
 
-def alive(process: int) -> bool:
-    """Returns whether a process of that number exists."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # someone else's
-        pass
-    return True
+def file_name(text: str) -> str:
+    """Converts a choice such as `cifar100:label=coarse` to a part of a file name."""
+    return re.sub(r"[^\w.+-]+", "_", text)
 
 
-def write_feature(path: pathlib.Path, value, progress) -> None:
-    """Writes one array; images a chunk at a time, so that they are never in memory all at once.
+def origin(data_dir) -> str:
+    """Returns the full path of the original files' folder or archive; '' if none is given."""
+    return os.path.realpath(data_dir) if data_dir else ""
+
+
+def path_in(text: str, folder) -> pathlib.Path:
+    """Returns the path of a choice's cache in a given folder.
 
     Args:
-      path: the new file.
-      value: an array, or Images.
-      progress: called with the number of rows after each piece.
+      text: the choice, as given to `load`.
+      folder: the folder that contains the cache.
     """
-    if not isinstance(value, Images):
-        np.save(path, np.ascontiguousarray(value))
-        progress(len(value))
-        return
-    target = np.lib.format.open_memmap(path, "w+", value.dtype, value.shape)
-    pieces = np.split(np.arange(len(value)), range(CHUNK, len(value), CHUNK))
-    with ExampleSource({"value": value}) as source:
-        for rows, piece in zip(pieces, source.prefetch(pieces)):
-            target[rows[0] : rows[-1] + 1] = piece["value"]
-            progress(len(rows))
-    target.flush()
+    return pathlib.Path(folder) / (file_name(text) + ".fedwin")
 
 
-def write_partition(folder: pathlib.Path, name: str, part: Partition | None) -> None:
-    """Writes the arrays of a partition."""
-    if part is not None:
-        for key in ("order", "offset", "ids", "domain"):
-            if (value := getattr(part, key)) is not None:
-                np.save(folder / f"{name}.{key}.npy", np.asarray(value))
-
-
-def meta_of(dataset: Dataset, text: str, data_dir, folder: pathlib.Path) -> dict:
-    """Returns what is written beside the arrays of a folder.
+def user_path(text: str, data_dir) -> pathlib.Path:
+    """Returns the path of a choice's cache in the user's cache directory; every data_dir has a cache of its own.
 
     Args:
-      dataset: what is written.
-      text: the choice that it is of.
-      data_dir: the originals that it was made from.
-      folder: holds the arrays.
+      text: the choice, as given to `load`.
+      data_dir: folder of the original files.
     """
-    keys = ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "accuracies", "verified")
-    return {
-        "format": FORMAT,
-        "choice": text,
-        "origin": origin(data_dir),
-        "features": {split: list(getattr(dataset, split)) for split in ("train", "test")},
-        **{key: getattr(dataset, key) for key in keys},
-        "arrays": integrity.measured(folder),
-    }
+    key = hashlib.blake2b(f"{text}\0{origin(data_dir)}".encode(), digest_size=6).hexdigest()
+    return cache_directory() / f"{file_name(text)[:100]}-{key}.fedwin"
 
 
-def write(dataset: Dataset, text: str, folder, progress=lambda rows: None, *, data_dir=None) -> pathlib.Path:
-    """Writes a data set's cache into a folder under the name of its choice, and returns the cache.
+def find(text: str, data_dir) -> pathlib.Path | None:
+    """Finds the cache that `load` opens: in data_dir itself, else in the user's cache directory.
 
     Args:
-      dataset: what is written.
-      text: the choice that `load` is given, which names the cache.
-      folder: where it goes.
-      progress: called with the number of rows after each piece.
-      data_dir: the originals that it was made from, for its meta.
+      text: the choice, as given to `load`.
+      data_dir: folder of the original files, or of the cache.
 
-    Raises:
-      UserError: the folder cannot be written, or holds the cache of another choice.
+    Returns:
+      The cache's path, or None if there is none.
     """
-    final = folder_of(text, folder)
-    check_choice(final, text)
-    return write_to(final, dataset, text, progress, data_dir)
-
-
-def write_to(
-    final: pathlib.Path, dataset: Dataset, text: str, progress=lambda rows: None, data_dir=None
-) -> pathlib.Path:
-    """Writes a data set's cache as the folder `final`, in place of whatever is there; arguments as for `write`."""
-    partial = final.with_name(f".{final.name}.{HOST}.{os.getpid()}.partial")
-    remove_abandoned(final.parent)
-    try:
-        shutil.rmtree(partial, ignore_errors=True)  # a dead process's of the same number
-        partial.mkdir(parents=True)
-        for split, features in (("train", dataset.train), ("test", dataset.test)):
-            for key, value in features.items():
-                write_feature(partial / f"{split}.{key}.npy", value, progress)
-        write_partition(partial, "natural", dataset.natural)
-        write_partition(partial, "test_natural", dataset.test_natural)
-        (partial / "meta.json").write_text(json.dumps(meta_of(dataset, text, data_dir, partial), indent=1))
-        if final.exists():
-            shutil.rmtree(final)
-        partial.rename(final)
-    except OSError as error:
-        raise UserError(
-            f"{final}: cannot be written ({error.strerror or error}); choose a folder with space that is yours."
-        ) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return final
-
-
-def read_partition(folder: pathlib.Path, name: str) -> Partition | None:
-    """Reads the arrays of a partition; offsets and ids in memory, the order mapped."""
-    if not (folder / f"{name}.order.npy").is_file():
+    if not data_dir:
         return None
-    optional = lambda key: np.load(path) if (path := folder / f"{name}.{key}.npy").is_file() else None
-    order = np.load(folder / f"{name}.order.npy", mmap_mode="r")
-    return Partition(order, np.load(folder / f"{name}.offset.npy"), {}, optional("ids"), optional("domain"))
+    candidates = (path_in(text, data_dir), user_path(text, data_dir))
+    return next((folder for folder in candidates if os.path.isdir(folder)), None)
 
 
 def read(folder, text: str | None = None) -> Dataset:
-    """Opens a cache by memory map: nothing is read before it is used.
+    """Opens a cache by memory map; rows are read when they are used.
 
     Args:
       folder: the cache.
-      text: the choice that it must be the cache of; any by default.
+      text: the choice that it must belong to; None accepts any.
 
     Returns:
-      The data set, its features as memory maps. `verified` is False also for a cache without checksums.
+      The Dataset, with memory maps as features. `verified` is False if the cache has no checksums.
 
     Raises:
-      integrity.Damaged: a file is missing, or is not what was written.
-      UserError: a cache of a format that is not known, or of another choice.
+      integrity.DamagedCache: a file is missing or has changed.
+      UserError: the cache has an unknown format, or belongs to another choice.
     """
     folder = pathlib.Path(folder)
     try:
         meta = json.loads((folder / "meta.json").read_text())
-        if meta["format"] not in READABLE:
-            raise UserError(f"{folder}: a cache of format {meta['format']}, not {FORMAT}; prepare it again.")
-        integrity.check_opened(folder, meta.get("arrays", {}))
+        if meta["format"] not in READABLE_FORMATS:
+            raise UserError(f"{folder}: the cache has format {meta['format']}, not {FORMAT}; prepare it again.")
+        integrity.check_cache_files(folder, meta.get("arrays", {}))
         if text is not None:
             check_choice(folder, text)
         train, test = [
@@ -194,4 +128,205 @@ def read(folder, text: str | None = None) -> Dataset:
     except UserError:
         raise
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise integrity.Damaged(f"{folder}: not a complete cache ({error}); remove it and prepare it again.") from error
+        raise integrity.DamagedCache(
+            f"{folder}: not a complete cache ({error}); remove it and prepare it again."
+        ) from error
+
+
+def read_partition(folder: pathlib.Path, name: str) -> Partition | None:
+    """Reads a partition of a cache: offsets and ids into memory, the order of examples as a memory map."""
+    if not (folder / f"{name}.order.npy").is_file():
+        return None
+    optional = lambda key: np.load(path) if (path := folder / f"{name}.{key}.npy").is_file() else None
+    order = np.load(folder / f"{name}.order.npy", mmap_mode="r")
+    return Partition(order, np.load(folder / f"{name}.offset.npy"), {}, optional("ids"), optional("domain"))
+
+
+def write(dataset: Dataset, text: str, folder, progress=lambda rows: None, *, data_dir=None) -> pathlib.Path:
+    """Writes the cache of a data set into a folder, under a name made of the choice.
+
+    Args:
+      dataset: the data set.
+      text: the choice, as given to `load`.
+      folder: the folder that will contain the cache.
+      progress: called with the number of rows after each chunk.
+      data_dir: folder of the original files, recorded in the cache.
+
+    Returns:
+      The cache's path.
+
+    Raises:
+      UserError: the folder can't be written, or contains the cache of another choice.
+    """
+    final = path_in(text, folder)
+    check_choice(final, text)
+    return write_to(final, dataset, text, progress, data_dir)
+
+
+def write_to(
+    final: pathlib.Path, dataset: Dataset, text: str, progress=lambda rows: None, data_dir=None
+) -> pathlib.Path:
+    """Writes the cache of a data set to a path, replacing what is there.
+
+    Args:
+      final: path of the cache.
+      dataset: the data set.
+      text: the choice, as given to `load`.
+      progress: called with the number of rows after each chunk.
+      data_dir: folder of the original files, recorded in the cache.
+
+    Returns:
+      `final`.
+
+    Raises:
+      UserError: the path can't be written.
+    """
+    partial = final.with_name(f".{final.name}.{HOST}.{os.getpid()}.partial")
+    remove_abandoned(final.parent)
+    try:
+        shutil.rmtree(partial, ignore_errors=True)  # left by a dead process with the same id
+        partial.mkdir(parents=True)
+        for split, features in (("train", dataset.train), ("test", dataset.test)):
+            for key, value in features.items():
+                write_feature(partial / f"{split}.{key}.npy", value, progress)
+        write_partition(partial, "natural", dataset.natural)
+        write_partition(partial, "test_natural", dataset.test_natural)
+        (partial / "meta.json").write_text(json.dumps(make_meta(dataset, text, data_dir, partial), indent=1))
+        if final.exists():
+            shutil.rmtree(final)
+        partial.rename(final)
+    except OSError as error:
+        raise UserError(
+            f"{final}: cannot be written ({error.strerror or error}); choose a writable folder with enough space."
+        ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return final
+
+
+def write_feature(path: pathlib.Path, value, progress) -> None:
+    """Writes one array; images in chunks, so that the decoded images are never in memory all at once.
+
+    Args:
+      path: the new file.
+      value: array, memory map or Images [N, ...].
+      progress: called with the number of rows after each chunk.
+    """
+    if not isinstance(value, Images):
+        np.save(path, np.ascontiguousarray(value))
+        progress(len(value))
+        return
+    target = np.lib.format.open_memmap(path, "w+", value.dtype, value.shape)
+    chunks = np.split(np.arange(len(value)), range(CHUNK, len(value), CHUNK))
+    with ExampleSource({"value": value}) as source:
+        for rows, chunk in zip(chunks, source.prefetch(chunks)):
+            target[rows[0] : rows[-1] + 1] = chunk["value"]
+            progress(len(rows))
+    target.flush()
+
+
+def write_partition(folder: pathlib.Path, name: str, part: Partition | None) -> None:
+    """Writes the arrays of a partition as `<name>.<field>.npy`; does nothing for None."""
+    if part is not None:
+        for key in ("order", "offset", "ids", "domain"):
+            if (value := getattr(part, key)) is not None:
+                np.save(folder / f"{name}.{key}.npy", np.asarray(value))
+
+
+def make_meta(dataset: Dataset, text: str, data_dir, folder: pathlib.Path) -> dict:
+    """Returns the content of a cache's meta.json.
+
+    Args:
+      dataset: the data set.
+      text: the choice, as given to `load`.
+      data_dir: folder of the original files.
+      folder: the folder with the arrays.
+    """
+    keys = ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "accuracies", "verified")
+    return {
+        "format": FORMAT,
+        "choice": text,
+        "origin": origin(data_dir),
+        "features": {split: list(getattr(dataset, split)) for split in ("train", "test")},
+        **{key: getattr(dataset, key) for key in keys},
+        "arrays": integrity.array_checksums(folder),
+    }
+
+
+def remove_abandoned(data_dir: pathlib.Path) -> None:
+    """Removes incomplete caches in a folder whose writers, processes of this machine, no longer exist."""
+    for folder in data_dir.glob(f".*.fedwin.{HOST}.*.partial"):
+        number = folder.name.split(".")[-2]
+        if number.isdigit() and not process_exists(int(number)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def process_exists(process: int) -> bool:
+    """Returns whether a process with this id exists."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to another user
+        pass
+    return True
+
+
+def read_meta_entry(folder: pathlib.Path, key: str) -> str | None:
+    """Returns one entry of a cache's meta.json; None if there is no cache, or a damaged one."""
+    try:
+        return json.loads((folder / "meta.json").read_text())[key]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def check_choice(folder: pathlib.Path, text: str) -> None:
+    """Checks that an existing cache belongs to a choice: `train=a/b.csv` and `train=a_b.csv` share a path.
+
+    Args:
+      folder: path of the cache.
+      text: the choice, as given to `load`.
+
+    Raises:
+      UserError: it belongs to another choice.
+    """
+    other = read_meta_entry(folder, "choice")
+    if other not in (None, text):
+        raise UserError(f"{folder}: the cache of '{other}', not of '{text}'; move it or use another folder.")
+
+
+def check_origin(folder: pathlib.Path, data_dir) -> None:
+    """Checks that an existing cache was made from the original files in data_dir.
+
+    Args:
+      folder: path of the cache.
+      data_dir: folder of the original files.
+
+    Raises:
+      UserError: it was made from other files.
+    """
+    other = read_meta_entry(folder, "origin")
+    if other and data_dir and other != origin(data_dir):
+        raise UserError(
+            f"{folder}: the cache of the files in {other}, not in {data_dir}; use another --cache_dir, or --force."
+        )
+
+
+def check_writable(folder) -> None:
+    """Checks that files can be written to a folder, or that the folder can be created; creates nothing.
+
+    Args:
+      folder: path of the folder.
+
+    Raises:
+      UserError: it is not writable.
+    """
+    try:
+        path = pathlib.Path(folder).absolute()
+        existing = next(parent for parent in (path, *path.parents) if parent.exists())
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be written ({error.strerror or error}); choose another folder with --cache_dir or "
+            f"$FEDWIN_CACHE_DIR."
+        ) from error

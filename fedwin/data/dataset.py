@@ -1,4 +1,4 @@
-"""What a loader returns, before examples are dealt to clients, and the deal itself."""
+"""Dataset and Partition, the registries of loaders and partitioners, and the split of validation examples."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,34 +7,51 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Feature -> array, memory map or `reader.Images`.
+from fedwin.data.rng import generator
+from fedwin.errors import UserError
+from fedwin.registry import Registry
+
+# Feature -> array, memory map or `example_source.Images`.
 Examples = dict[str, Any]
 
-# Class counts of more clients x classes than this (hundreds of thousands of users) cost more than they tell.
+# Class counts [K, C] are computed up to this many entries; beyond it (hundreds of thousands of clients) they are too
+# expensive.
 MAX_CELLS = 1 << 26
 
 
 def offsets(sizes) -> np.ndarray:
-    """Returns where each of several consecutive pieces begins and the last one ends.
+    """Computes the start of each of K consecutive segments, and the end of the last one.
 
     Args:
-      sizes: length of each piece [K].
+      sizes: length of each segment [K].
 
     Returns:
       [0, sizes[0], sizes[0] + sizes[1], ...], int64 [K + 1].
+
+    Example:
+      >>> offsets([2, 0, 3]).tolist()
+      [0, 2, 2, 5]
     """
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 class Partition(NamedTuple):
-    """Which training examples each client holds: client k has `order[offset[k]:offset[k + 1]]`.
+    """Assignment of training examples to clients: client k holds the rows `order[offset[k]:offset[k + 1]]`.
+
+    A named tuple of arrays over all clients, so it can be unpacked and its fields read by name. `client(k)` returns
+    the rows of one client; `partition[k]` is an error.
 
     Attributes:
-      order: rows of the training examples in draw order, int32 [n].
+      order: rows of the training examples, client after client, int32 [n].
       offset: int64 [K + 1].
       report: the partitioner's report ('left_out', 'fallbacks', ...).
-      ids: client ids as bytes or str, for natural federations [K]; None means 0..K-1.
-      domain: the domain of each client, int32 [K]; None where there are none.
+      ids: client ids as bytes or str [K], for natural federations; None means 0..K-1.
+      domain: the domain of each client, int32 [K]; None for data sets without domains.
+
+    Example:
+      >>> partition = Partition.from_lists([[4, 0], [2, 1, 3]])
+      >>> partition.client(1).tolist(), partition.sizes.tolist()
+      ([2, 1, 3], [2, 3])
     """
 
     order: np.ndarray
@@ -43,9 +60,16 @@ class Partition(NamedTuple):
     ids: np.ndarray | None = None
     domain: np.ndarray | None = None
 
+    def __getitem__(self, index):
+        """Raises TypeError: as a tuple's item, `partition[0]` would be the rows of all clients."""
+        raise TypeError(
+            f"Partition[{index!r}]: a partition can't be indexed; use partition.client(k) for the rows of client k, or "
+            "a field such as partition.order."
+        )
+
     @property
     def num_clients(self) -> int:
-        """K."""
+        """Number of clients K."""
         return len(self.offset) - 1
 
     @property
@@ -54,15 +78,24 @@ class Partition(NamedTuple):
         return np.diff(self.offset)
 
     def client(self, k: int) -> np.ndarray:
-        """Returns the rows of one client's training examples."""
+        """Returns the rows of the training examples that client k holds, int32 [N_k].
+
+        Args:
+          k: the client, 0 <= k < K.
+
+        Raises:
+          IndexError: there is no such client.
+        """
+        if not 0 <= k < self.num_clients:
+            raise IndexError(f"client {k} is not in 0..{self.num_clients - 1}")
         return self.order[self.offset[k] : self.offset[k + 1]]
 
     def class_counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
         """Counts the examples of each class that each client holds.
 
         Args:
-          labels: those of all examples [N].
-          num_classes: C.
+          labels: the labels of all training examples [N].
+          num_classes: number of classes C.
 
         Returns:
           int32 [K, C].
@@ -74,7 +107,15 @@ class Partition(NamedTuple):
 
     @classmethod
     def from_lists(cls, lists, **fields) -> "Partition":
-        """Packs one index array per client; the rows of a matrix, where all have equally many."""
+        """Builds a partition from the rows of each client.
+
+        Args:
+          lists: one index array per client, or a matrix [K, n] if all clients hold n examples.
+          **fields: further fields of the partition, such as `ids`.
+
+        Returns:
+          The Partition.
+        """
         if isinstance(lists, np.ndarray):
             return cls(lists.astype(np.int32).reshape(-1), offsets(np.full(len(lists), lists.shape[1])), **fields)
         sizes = np.array([len(rows) for rows in lists], np.int64)
@@ -84,23 +125,23 @@ class Partition(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """One data set on the host.
+    """Training and test examples in host memory or memory-mapped files, with what is needed to train on them.
 
     Attributes:
       name: the name it is registered under.
       train: feature -> array with a leading example axis; 'x' is the input (uint8 images stay uint8, NHWC) and 'y' the
-        int32 label, [N] or, for sequences, [N, T]. 'domain' int32 [N] where there are domains. Large sets have memory
-        maps or `reader.Images`, which decode images on access.
-      test: the same of the test examples.
-      num_classes: classes, or size of the vocabulary.
+        int32 label, [N] or, for sequences, [N, T]; data sets with domains have 'domain', int32 [N]. Large data sets
+        have memory maps or `example_source.Images`, which decode images on access.
+      test: the same features of the test examples.
+      num_classes: number of classes, or size of the vocabulary.
       task: 'classification' (one label per example) or 'sequence' (one label per position, 0 = padding).
       mean: per-channel mean of x, after division by 255 if x is uint8; None leaves x as it is.
-      std: per-channel standard deviation, likewise.
+      std: per-channel standard deviation of x, likewise.
       natural: the data set's own clients, or None.
-      class_names: for pictures; may be empty.
-      domain_names: for pictures; may be empty.
-      verified: False where a checksum of the original files, or of the cache, could not be confirmed.
-      test_natural: the clients that hold the test examples, or None; they need not be the training clients.
+      class_names: names of the classes in figures; may be empty.
+      domain_names: names of the domains in figures; may be empty.
+      verified: whether the checksums of the original files, or of the cache, have been confirmed.
+      test_natural: the clients that hold the test examples, or None; they may differ from the training clients.
       accuracies: for sequences, name -> (label ids that are not counted, ids that are never predicted).
     """
 
@@ -119,3 +160,64 @@ class Dataset:
     accuracies: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = dataclasses.field(
         default_factory=lambda: {"accuracy": ((0,), ())}
     )
+
+
+# Loaders: builder(data_dir, *, option=...) -> Dataset. Facts that a loader may state about its data set:
+#   title, flag: its title in the README's table, and the flag if it is more than the name; untitled ones have no row.
+#   how: how to obtain its files; sizes: clients / training examples / test examples.
+#   prepared, cache: measured time of `fedwin prepare`, and size of the cache.
+#   downloads: URLs of its files; variants: parameters -> URLs, for choices that read other files.
+#   by_hand: files that can't be downloaded automatically, and where to find them.
+#   checksums: file -> (kind, checksum). A name with a compression suffix stands for the file as it is distributed, one
+#     without for the decoded content, however it is stored.
+DATASETS = Registry(
+    "dataset",
+    title="",
+    flag="",
+    how="your own files",
+    sizes="your own",
+    prepared="",
+    cache="",
+    downloads=(),
+    variants=(),
+    by_hand="",
+    checksums=(),
+)
+
+# Partitioners: builder(dataset, num_clients, seed, *, option=...) -> Partition.
+PARTITIONS = Registry("partition")
+
+
+def split_validation(partition: Partition, fraction: float, seed: int) -> tuple[Partition, Partition]:
+    """Splits every client's n examples at random into n - n_val for training and n_val = floor(fraction n).
+
+    Args:
+      partition: the clients' examples.
+      fraction: share of validation examples, in [0, 1).
+      seed: seed of the random choice, >= 0.
+
+    Returns:
+      (training partition, validation partition), both with the ids, domains and order of examples of `partition`. Small
+      clients may have no validation example.
+
+    Raises:
+      UserError: fraction or seed is out of range.
+
+    Example:
+      >>> training, validation = split_validation(Partition.from_lists([range(10), range(10, 15)]), 0.2, seed=0)
+      >>> training.sizes.tolist(), validation.sizes.tolist()
+      ([8, 4], [2, 1])
+    """
+    if not isinstance(fraction, (int, float)) or not 0 <= fraction < 1:
+        raise UserError(f"val_fraction={fraction}; give a number from 0 up to, but not including, 1.")
+    sizes = partition.sizes
+    num_held = np.floor(fraction * sizes + 1e-9).astype(np.int64)  # 0.29 * 100 is 28.999... in binary
+    client = np.repeat(np.arange(len(sizes)), sizes)
+    shuffled = np.lexsort((generator(seed, "validation").random(len(client)), client))
+    is_held = np.zeros(len(client), bool)
+    is_held[shuffled] = np.arange(len(client)) - partition.offset[:-1].repeat(sizes) < num_held.repeat(sizes)
+
+    def part(mask, counts):
+        return Partition(partition.order[mask], offsets(counts), {"sizes": counts}, partition.ids, partition.domain)
+
+    return part(~is_held, sizes - num_held), part(is_held, num_held)

@@ -1,4 +1,4 @@
-"""Fetching original files: resumed where they broke off, checked, and renamed when they are whole."""
+"""Downloads original files: resumes partial downloads, checks checksums, and renames complete files."""
 
 import http.client
 import os
@@ -7,115 +7,118 @@ import urllib.error
 import urllib.request
 
 from fedwin import registry
+from fedwin.data.dataset import DATASETS
 from fedwin.data.formats import checksums, files
-from fedwin.data.registries import DATASETS
 from fedwin.errors import UserError
 
 CHUNK = 1 << 20
-TIMEOUT = 30  # seconds without an answer
+TIMEOUT = 30  # seconds without a response
 
 
-def sources(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
-    """Returns the files of a choice such as `landmarks:small=true`; () where no program can fetch them.
+def download_urls(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
+    """Returns the files to download for a choice such as `landmarks:small=true`.
 
     Args:
-      text: a data set, with parameters or without.
+      text: a data set, possibly with parameters.
 
     Returns:
-      (address, checksum kind, checksum) of each file; kind and checksum are None where none is published.
+      (URL, checksum kind, checksum) of each file; kind and checksum are None if none is published. Empty if the
+      files can't be downloaded automatically.
     """
-    wanted = registry.parse(text)
-    facts = DATASETS.entries[wanted.name].facts
-    best, listed = 0, facts["downloads"]
-    for key, other in dict(facts["variants"]).items():
-        params = registry.parse(f"{wanted.name}:{key}").params
-        if params.items() <= wanted.params.items() and len(params) > best:
-            best, listed = len(params), other
-    return tuple((url, *checksums.known(wanted.name, url.rsplit("/", 1)[-1])) for url in listed)
+    choice = registry.parse(text)
+    facts = DATASETS.entries[choice.name].facts
+    # The variant with the most parameters of the choice.
+    most_params, urls = 0, facts["downloads"]
+    for key, variant_urls in dict(facts["variants"]).items():
+        params = registry.parse(f"{choice.name}:{key}").params
+        if params.items() <= choice.params.items() and len(params) > most_params:
+            most_params, urls = len(params), variant_urls
+    return tuple((url, *checksums.published_checksum(choice.name, url.rsplit("/", 1)[-1])) for url in urls)
 
 
 def fetch(
     url: str, folder, kind: str | None = None, checksum: str | None = None, progress=lambda done, total: None
 ) -> pathlib.Path:
-    """Downloads a file to `folder` unless it is there, resuming where an earlier attempt broke off.
+    """Downloads a file to a folder unless it is there, resuming an earlier partial download.
 
     Args:
-      url: address of the file.
-      folder: where it goes.
-      kind: of the checksum, 'md5' or 'sha256'.
+      url: URL of the file.
+      folder: destination.
+      kind: kind of the checksum, 'md5' or 'sha256'.
       checksum: its hexadecimal value, or None.
-      progress: called with bytes done and the total, 0 if unknown.
+      progress: called with the number of bytes received and the total, 0 if unknown.
 
     Returns:
       The path of the complete file.
 
     Raises:
-      UserError: no network, an error of the server, a full disk, or a wrong checksum (the partial file is removed
-        then).
+      UserError: no network, a server error, a full disk, or a wrong checksum (the partial file is then removed).
     """
     final = pathlib.Path(folder) / url.rsplit("/", 1)[-1]
     if final.is_file():
         return final
     partial = final.with_name(final.name + ".part")
-    hand = f"fetch it by hand to {final}"
+    by_hand = f"download it by hand to {final}"
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         done = partial.stat().st_size if partial.is_file() else 0
-        done, total = receive(url, partial, done, hand, progress)
+        done, total = append_remaining(url, partial, done, by_hand, progress)
         if done < total:
-            raise UserError(f"{url}: broke off after {done} of {total} bytes; run the same command again to continue.")
-        found = files.file_digest(partial, kind) if kind and checksum else checksum
-        if found != checksum:
+            raise UserError(f"{url}: interrupted after {done} of {total} bytes; run the same command again to resume.")
+        actual = files.file_digest(partial, kind) if kind and checksum else checksum
+        if actual != checksum:
             partial.unlink()
-            raise UserError(f"{url}: {kind} {found}, not {checksum}; the file was removed, fetch it again.")
+            raise UserError(f"{url}: {kind} {actual}, not {checksum}; the file was removed, download it again.")
         os.replace(partial, final)
-    except OSError as error:  # the network's errors have become UserErrors: this is the disk
+    except OSError as error:  # network errors have become UserErrors, so this is the disk
         raise UserError(
-            f"{final}: cannot be written ({error.strerror or error}); choose a folder of yours with enough space "
-            f"and run the same command again to continue."
+            f"{final}: cannot be written ({error.strerror or error}); choose a writable folder with enough space "
+            f"and run the same command again to resume."
         ) from error
     return final
 
 
-def receive(url: str, partial: pathlib.Path, done: int, hand: str, progress) -> tuple[int, int]:
-    """Appends what a server has beyond the first bytes.
+def append_remaining(url: str, partial: pathlib.Path, done: int, by_hand: str, progress) -> tuple[int, int]:
+    """Requests the rest of a file and appends it.
 
     Args:
-      url: address of the file.
-      partial: what it is appended to.
-      done: bytes that it has already.
-      hand: what the user can do instead, for error lines.
-      progress: called with bytes done and the total, 0 if unknown.
+      url: URL of the file.
+      partial: the partial file.
+      done: number of bytes that it has.
+      by_hand: instruction for a manual download, for error messages.
+      progress: called with the number of bytes received and the total, 0 if unknown.
 
     Returns:
-      (bytes done, total).
+      (number of bytes received, total).
 
     Raises:
-      UserError: the network or the server fails.
-      OSError: the disk does.
+      UserError: an error of the network or the server.
+      OSError: an error of the disk.
     """
     request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
     try:
-        answer = urllib.request.urlopen(request, timeout=TIMEOUT)
+        response = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         if error.code == 416:  # nothing is left to fetch
             return done, done
-        raise UserError(f"{url}: the server answers {error.code} {error.reason}; {hand}.") from error
-    except NETWORK as error:
-        raise UserError(f"{url}: cannot be reached ({files.said(getattr(error, 'reason', error))}); {hand}.") from error
-    with answer:
-        if done and answer.status != 206:  # this server starts again from the beginning
+        raise UserError(f"{url}: the server responds {error.code} {error.reason}; {by_hand}.") from error
+    except NETWORK_ERRORS as error:
+        raise UserError(
+            f"{url}: cannot be reached ({files.one_line(getattr(error, 'reason', error))}); {by_hand}."
+        ) from error
+    with response:
+        if done and response.status != 206:  # the server does not support ranges and sends the whole file
             done = 0
-        length = answer.headers.get("Content-Length", "")
+        length = response.headers.get("Content-Length", "")
         total = done + int(length) if length.isdecimal() else 0
         with open(partial, "ab" if done else "wb") as target:
             while True:
                 try:
-                    chunk = answer.read(CHUNK)
-                except NETWORK as error:
+                    chunk = response.read(CHUNK)
+                except NETWORK_ERRORS as error:
                     raise UserError(
-                        f"{url}: broke off after {done} bytes ({files.said(error)}); run the same command again to "
-                        f"continue."
+                        f"{url}: interrupted after {done} bytes ({files.one_line(error)}); run the same command again "
+                        "to resume."
                     ) from error
                 if not chunk:
                     return done, total
@@ -124,5 +127,5 @@ def receive(url: str, partial: pathlib.Path, done: int, hand: str, progress) -> 
                 progress(done, total)
 
 
-# What the network's side raises: its OSErrors and, from an answer that is not HTTP or ends too early, HTTPException.
-NETWORK = (OSError, http.client.HTTPException)
+# Network errors: OSError, and HTTPException for a response that is not HTTP or ends too early.
+NETWORK_ERRORS = (OSError, http.client.HTTPException)

@@ -1,37 +1,150 @@
-"""A data set dealt to clients: what the engine trains on and evaluates with."""
+"""A data set partitioned over clients: Federation on the host, and Store, its packed form on the device."""
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from fedwin import tree
+from fedwin import core, tree
 from fedwin.data import integrity
-from fedwin.data.check import check_labels
-from fedwin.data.dataset import MAX_CELLS, Dataset, Partition
-from fedwin.data.store import Store, make_store
+from fedwin.data.checks import check_labels
+from fedwin.data.dataset import MAX_CELLS, Dataset, Partition, offsets
 from fedwin.errors import UserError
 
+# Number of sizes that cohorts are padded to.
 MAX_BUCKETS = 3
 
 
-def buckets_below(largest: int) -> tuple[int, ...]:
-    """Returns the sizes that clients of up to `largest` examples are padded to: it, its half and its quarter."""
-    return tuple(sorted({-(-largest // (1 << i)) for i in range(MAX_BUCKETS)}))
+class Store(NamedTuple):
+    """The clients' examples as a round reads them; row k of `offset`, `info` and `weight` belongs to client row k.
+
+    Attributes:
+      examples: feature -> [N, ...].
+      order: rows of the examples, client after client, int32 [n].
+      offset: int32 [K + 1]; client k holds the examples order[offset[k]:offset[k + 1]].
+      info: tree of [K, ...], see Federation.info.
+      weight: share of the examples N_k / sum_j N_j, float [K].
+    """
+
+    examples: Any
+    order: jax.Array | np.ndarray
+    offset: jax.Array | np.ndarray
+    info: Any
+    weight: jax.Array
+
+    def client(self, *, id, row, slot, key, round, state, stats, n_max: int, present=True) -> core.Client:
+        """Builds the view of one client that algorithms get; may be traced.
+
+        Args:
+          id: number of the client, int32 [].
+          row: its row in this store, int32 [].
+          slot: its row in the client table, int32 [].
+          key: its PRNG key for this round and phase.
+          round: number of completed rounds, int32 [].
+          state: its state from the client table.
+          stats: the broadcast model statistics.
+          n_max: length of the padded index, at least the client's number of examples.
+          present: False for padding, which gets size 0.
+
+        Returns:
+          The core.Client. Its index has n_max entries, the first `size` of which are valid.
+        """
+        begin = self.offset[row]
+        size = jnp.where(present, self.offset[row + 1] - begin, 0)
+        place = jnp.minimum(begin + jnp.arange(n_max, dtype=jnp.int32), self.order.shape[0] - 1)
+        return core.Client(
+            id=id,
+            slot=slot,
+            size=size,
+            weight=self.weight[row],
+            key=key,
+            round=round,
+            index=self.order[place],
+            info=tree.map(lambda leaf: leaf[row], self.info),
+            state=state,
+            stats=stats,
+            examples=self.examples,
+        )
+
+
+class ShardedStore(NamedTuple):
+    """One Store per device, with the clients of that device's part of every cohort; rows count within a device.
+
+    Attributes:
+      parts: the stores, leaves [devices, ...].
+    """
+
+    parts: Store
+
+    @property
+    def own(self) -> Store:
+        """The current device's store; inside a sharded computation the leaves of `parts` are [1, ...]."""
+        return tree.map(lambda leaf: leaf[0], self.parts)
+
+
+def client_weights(sizes, total=None) -> np.ndarray:
+    """Computes the clients' shares of the examples N_k / total.
+
+    Args:
+      sizes: number of examples of each client [K].
+      total: number of examples of all clients; None stands for the sum of `sizes`.
+
+    Returns:
+      The shares [K], in jax's default float type (float64 if that is enabled, else float32).
+
+    Example:
+      >>> client_weights([1, 3]).tolist()
+      [0.25, 0.75]
+    """
+    sizes = np.asarray(sizes)
+    return (sizes / (sizes.sum() if total is None else total)).astype(jnp.result_type(float))
+
+
+def make_store(examples: dict[str, Any], sizes, *, order=None, info=(), weight=None) -> Store:
+    """Packs the clients' examples into a Store of host arrays; nothing is copied to a device.
+
+    Args:
+      examples: feature -> [N, ...], used as they are.
+      sizes: number of examples of each client [K].
+      order: rows of the examples, client after client [n]; 0..N-1 by default.
+      info: tree of [K, ...], see Federation.info.
+      weight: share of each client [K]; `client_weights(sizes)` by default.
+
+    Returns:
+      The Store, with `order` and `offset` as int32.
+
+    Example:
+      >>> store = make_store({"x": np.zeros([5, 2])}, [2, 3])
+      >>> store.offset.tolist(), store.weight.round(1).tolist()
+      ([0, 2, 5], [0.4000000059604645, 0.6000000238418579])
+    """
+    sizes = np.asarray(sizes)
+    if order is None:
+        order = np.arange(len(next(iter(examples.values()))), dtype=np.int32)
+    if weight is None:
+        weight = client_weights(sizes)
+    return Store(
+        examples=examples,
+        order=np.asarray(order, np.int32),
+        offset=offsets(sizes).astype(np.int32),
+        info=info,
+        weight=weight,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Federation:
-    """Clients, their training examples and the common test set.
+    """A data set and its partition into clients: what the engine trains on and evaluates with.
 
     Attributes:
-      dataset: the examples.
+      dataset: the data set.
       partition: the clients' training examples.
-      validation: their held-out examples, or None.
-      info: tree of [K, ...] that clients see as Client.info: 'train' and 'validation' label counts [K, C] for
-        classification up to MAX_CELLS, 'domain' [K] where there are domains.
+      validation: the clients' validation examples, or None.
+      info: tree of [K, ...] that algorithms read as Client.info: 'train' and 'validation', label counts [K, C], for
+        classification with K C <= MAX_CELLS; 'domain' [K] if the partition has domains.
     """
 
     dataset: Dataset
@@ -41,13 +154,13 @@ class Federation:
 
     @property
     def num_clients(self) -> int:
-        """K."""
+        """Number of clients K."""
         return self.partition.num_clients
 
     @functools.cached_property
     def sizes(self) -> np.ndarray:
         """Number of training examples of each client [K]."""
-        # Kept, as what follows from it: every dispatch asks, and there may be millions of clients.
+        # Cached: every dispatch reads it, and there may be millions of clients.
         return self.partition.sizes
 
     @functools.cached_property
@@ -58,53 +171,74 @@ class Federation:
 
     @functools.cached_property
     def buckets(self) -> tuple[int, ...]:
-        """Client sizes that cohorts are padded to: the largest, and its half and quarter where sizes differ."""
+        """Sizes that cohorts are padded to: the largest client's, and its half and quarter if sizes differ."""
         largest = int(self.sizes.max())
         if self.equal_size is not None:
             return (largest,)
         return buckets_below(largest)
 
     def most(self, ids) -> int:
-        """Returns the examples of the largest client of `ids` (-1 = padding)."""
+        """Returns the number of examples of the largest client in a cohort, int [n] with -1 for padding."""
         ids = np.asarray(ids)
         return int(self.sizes[ids[ids >= 0]].max(initial=1))
 
     def bucket(self, ids) -> int:
-        """Returns the smallest bucket that holds every client of `ids` (-1 = padding)."""
+        """Returns the smallest bucket that fits every client of a cohort, int [n] with -1 for padding."""
         most = self.most(ids)
-        return next(b for b in self.buckets if b >= most)
+        return next(bucket for bucket in self.buckets if bucket >= most)
 
     def store(self) -> Store:
-        """Returns the device's view of the training data, as host arrays.
+        """Packs the training examples into a Store of host arrays.
 
         Raises:
-          UserError: the examples come from a packed cache that is damaged.
+          UserError: the examples come from a damaged cache.
         """
         integrity.check_arrays({name: self.dataset.train[name] for name in ("x", "y")})
         examples = {name: np.asarray(self.dataset.train[name]) for name in ("x", "y")}
         return make_store(examples, self.sizes, order=self.partition.order, info=self.info)
 
     def shapes(self) -> Store:
-        """Returns shapes and dtypes like those of a Store on the device, for counting; reads no example."""
+        """Returns a Store of ShapeDtypeStructs, for estimates of memory; reads no example."""
         spec = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
         examples = {name: spec(self.dataset.train[name]) for name in ("x", "y")}
         return tree.map(spec, make_store(examples, self.sizes, order=self.partition.order, info=self.info))
 
 
-def federate(dataset: Dataset, partition: Partition, validation: Partition | None = None) -> Federation:
-    """Checks a deal and returns the federation.
+def buckets_below(largest: int) -> tuple[int, ...]:
+    """Returns the sizes that cohorts are padded to: `largest`, its half and its quarter, rounded up.
 
     Args:
-      dataset: the examples.
+      largest: number of examples of the largest client.
+
+    Example:
+      >>> buckets_below(50)
+      (13, 25, 50)
+    """
+    return tuple(sorted({-(-largest // (1 << i)) for i in range(MAX_BUCKETS)}))
+
+
+def federate(dataset: Dataset, partition: Partition, validation: Partition | None = None) -> Federation:
+    """Checks a partition of a data set and combines both into a Federation.
+
+    Args:
+      dataset: the data set.
       partition: the clients' training examples.
-      validation: their held-out examples, or None.
+      validation: the clients' validation examples, or None.
+
+    Returns:
+      The Federation.
 
     Raises:
-      UserError: a client without examples, an example that does not exist, a label outside the classes, or a damaged
-        cache.
+      UserError: a client without examples, an example that does not exist, a label out of range, or a damaged cache.
+
+    Example:
+      >>> from fedwin import testing
+      >>> data, partition = testing.federations.dataset(12), testing.federations.partition(4, 12)
+      >>> federate(data, partition).info["train"].tolist()[0]  # client 0: examples of each class
+      [2, 0, 0, 1]
     """
     for split, features in (("train", dataset.train), ("test", dataset.test)):
-        # A memory map is a packed cache: checked when it was written, and perhaps too large to read for this.
+        # A memory map belongs to a packed cache, which was checked when written and may be too large to read here.
         if not isinstance(features["y"], np.memmap):
             check_labels(features["y"], dataset.num_classes, f"data set '{dataset.name}', {split}")
     sizes = partition.sizes
@@ -116,7 +250,7 @@ def federate(dataset: Dataset, partition: Partition, validation: Partition | Non
         raise UserError(f"client {name} has no examples; use fewer clients or a partition that leaves none empty.")
     total = len(dataset.train["y"])
     if partition.order.size and (partition.order.min() < 0 or partition.order.max() >= total):
-        raise UserError(f"the partition names example {partition.order.max()}, but there are {total}.")
+        raise UserError(f"the partition contains example {partition.order.max()}, but there are only {total}.")
     info: dict[str, Any] = {}
     if dataset.task == "classification" and partition.num_clients * dataset.num_classes <= MAX_CELLS:
         integrity.check_arrays({"y": dataset.train["y"]})  # counting reads all labels

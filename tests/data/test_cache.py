@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import cache, feature_digest, places
+from fedwin.data import cache, example_source
 from fedwin.errors import UserError
 
 CHOICES = [
@@ -49,13 +49,16 @@ def test_a_cache_holds_the_whole_data_set(tmp_path, text):
             assert (own.domain is None) == (read.domain is None)
     assert sum(rows) == sum(len(v) for side in (dataset.train, dataset.test) for v in side.values())
     clients = None if dataset.natural else 5
-    assert data.deal(opened, None, clients, 0).order.tobytes() == data.deal(dataset, None, clients, 0).order.tobytes()
+    assert (
+        data.make_partition(opened, None, clients, 0).order.tobytes()
+        == data.make_partition(dataset, None, clients, 0).order.tobytes()
+    )
 
 
 def test_a_cache_is_of_one_choice_and_replaced_whole(tmp_path):
     text = "cifar10_synthetic:n=20,tests=10"
     cache.write(data.load(text), text, tmp_path)
-    assert places.folder_of("cifar10_synthetic:n=30,tests=10", tmp_path) != places.folder_of(text, tmp_path)
+    assert cache.path_in("cifar10_synthetic:n=30,tests=10", tmp_path) != cache.path_in(text, tmp_path)
     cache.write(data.load(text + ",seed=1"), text, tmp_path)
     np.testing.assert_array_equal(data.load(text, tmp_path).train["x"], data.load(text + ",seed=1").train["x"])
     assert [path.name for path in tmp_path.iterdir()] == ["cifar10_synthetic_n_20_tests_10.fedwin"]
@@ -65,7 +68,7 @@ def test_two_choices_of_one_folder_are_told_apart(tmp_path):
     one, other = "image_folder:train=a/b.csv", "image_folder:train=a_b.csv"
     dataset = data.load("cifar10_synthetic:n=20,tests=10")
     folder = cache.write(dataset, one, tmp_path)
-    assert folder == places.folder_of(other, tmp_path)
+    assert folder == cache.path_in(other, tmp_path)
     for use in (lambda: data.load(other, tmp_path), lambda: cache.write(dataset, other, tmp_path)):
         with pytest.raises(UserError, match=f"the cache of '{one}', not of '{other}'"):
             use()
@@ -95,27 +98,27 @@ def test_a_digest_does_not_depend_on_how_the_rows_are_held(tmp_path, monkeypatch
     changed = np.array(mapped)
     changed[20] += 1
     for whole in (1 << 20, 100):  # in full, and by a sample of the rows
-        monkeypatch.setattr(feature_digest, "WHOLE_BYTES", whole)
+        monkeypatch.setattr(example_source, "WHOLE_BYTES", whole)
         assert (
-            feature_digest.feature_digest(lazy)
-            == feature_digest.feature_digest(mapped)
-            == feature_digest.feature_digest(np.asarray(lazy))
-            != feature_digest.feature_digest(changed)
+            example_source.feature_digest(lazy)
+            == example_source.feature_digest(mapped)
+            == example_source.feature_digest(np.asarray(lazy))
+            != example_source.feature_digest(changed)
         )
-    monkeypatch.setattr(feature_digest, "ROWS", 10)
+    monkeypatch.setattr(example_source, "ROWS", 10)
     assert (
-        feature_digest.feature_digest(lazy)
-        == feature_digest.feature_digest(mapped)
-        == feature_digest.feature_digest(changed)
+        example_source.feature_digest(lazy)
+        == example_source.feature_digest(mapped)
+        == example_source.feature_digest(changed)
     )  # row 20 is not in the sample
-    assert feature_digest.feature_digest(mapped) != feature_digest.feature_digest(
+    assert example_source.feature_digest(mapped) != example_source.feature_digest(
         mapped[:39]
-    ) and feature_digest.feature_digest(mapped) != feature_digest.feature_digest(mapped + 1)
+    ) and example_source.feature_digest(mapped) != example_source.feature_digest(mapped + 1)
     labels = np.arange(6, dtype=np.int32)
     assert (
-        feature_digest.feature_digest(labels)
-        != feature_digest.feature_digest(labels.reshape(3, 2))
-        != feature_digest.feature_digest(labels.reshape(2, 3))
+        example_source.feature_digest(labels)
+        != example_source.feature_digest(labels.reshape(3, 2))
+        != example_source.feature_digest(labels.reshape(2, 3))
     )
 
 
@@ -178,6 +181,6 @@ def test_a_large_cache_opens_in_well_under_a_second(tmp_path):
         tmp_path,
     )
     start = time.perf_counter()
-    opened = cache.read(places.folder_of("words", tmp_path))
+    opened = cache.read(cache.path_in("words", tmp_path))
     assert time.perf_counter() - start < 1.0
     assert opened.natural.num_clients == clients and opened.natural.ids[5] == "00000005"

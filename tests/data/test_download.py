@@ -37,11 +37,11 @@ def serve(answer: bytes):
 @pytest.mark.parametrize(
     "answer, message",
     [
-        (b"nonsense\r\n\r\n", "cannot be reached .*nonsense.*fetch it by hand"),
+        (b"nonsense\r\n\r\n", "cannot be reached .*nonsense.*download it by hand"),
         (b"", "cannot be reached"),
         (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n", "cannot be reached"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", "broke off after"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "broke off after 3 of 9 bytes|broke off after"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", "interrupted after"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "interrupted after 3 of 9 bytes|interrupted after"),
     ],
 )
 def test_answers_that_are_not_http_or_end_early(tmp_path, answer, message):
@@ -92,7 +92,7 @@ def test_an_archive_as_data_dir_has_its_cache_beside_it(tmp_path):
 
 
 def names(text):
-    return [url.rsplit("/", 1)[-1] for url, _, _ in download.sources(text)]
+    return [url.rsplit("/", 1)[-1] for url, _, _ in download.download_urls(text)]
 
 
 def test_a_choice_downloads_the_files_that_it_reads():
@@ -106,8 +106,8 @@ def test_downloads_and_loaders_have_the_same_checksums():
     known = 0
     for name, entry in data.DATASETS.entries.items():
         for text in (name, *(f"{name}:{params}" for params in dict(entry.facts["variants"]))):
-            for url, kind, checksum in download.sources(text):
-                assert checksums.known(name, url.rsplit("/", 1)[-1]) == (kind, checksum)
+            for url, kind, checksum in download.download_urls(text):
+                assert checksums.published_checksum(name, url.rsplit("/", 1)[-1]) == (kind, checksum)
                 known += kind is not None
     assert known == 21
     sizes = {"md5": 32, "sha256": 64}
@@ -187,7 +187,7 @@ def test_prepare_fetches_the_small_list(tmp_path, monkeypatch):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_address[1]}"
     local = tuple((f"{base}/{name}", None, None) for name in names("landmarks:small=true"))
-    monkeypatch.setattr(download, "sources", lambda text: local)
+    monkeypatch.setattr(download, "download_urls", lambda text: local)
     with pytest.raises(UserError, match="404"):
         prepare.prepare("landmarks:small=true", tmp_path, tmp_path)
     server.shutdown()

@@ -72,24 +72,24 @@ def test_deals_of_examples_twice_or_out_of_range():
     with pytest.raises(UserError, match="names example 20, but 'labelled' has only 20"):
         finish(dataset, data.Partition.from_lists([[20]]), "mine")
     with pytest.raises(UserError, match="examples per client"):
-        data.deal(dataset, "dirichlet:alpha=1,per_client=0", 2, 0)
+        data.make_partition(dataset, "dirichlet:alpha=1,per_client=0", 2, 0)
 
 
 def test_partitions_that_do_not_fit_the_data_set():
     domains = labelled(np.arange(20) % 10, 10, domain=np.arange(20, dtype=np.int32) % 2)
     with pytest.raises(UserError, match="3 clients; give a multiple of the 2 domains"):
-        data.deal(domains, "domain", 3, 0)
+        data.make_partition(domains, "domain", 3, 0)
     with pytest.raises(UserError, match="does not split labels"):
-        data.deal(domains, "domain:inner=natural", 4, 0)
+        data.make_partition(domains, "domain:inner=natural", 4, 0)
     broken = labelled([0, 1, 0], 2, coarse=np.array([0, 1, 1], np.int32))
     with pytest.raises(UserError, match="belongs to two coarse labels"):
-        data.deal(broken, "pachinko", 1, 0)
+        data.make_partition(broken, "pachinko", 1, 0)
     coarse = labelled(np.arange(40) % 2, 2, fine=np.arange(40, dtype=np.int32) % 4)
-    assert data.deal(coarse, "pachinko", 4, 0).sizes.tolist() == [10] * 4
-    assert data.deal(balanced(10, 200), "yurochkin:alpha=inf", 10, 0).sizes.sum() == 200
+    assert data.make_partition(coarse, "pachinko", 4, 0).sizes.tolist() == [10] * 4
+    assert data.make_partition(balanced(10, 200), "yurochkin:alpha=inf", 10, 0).sizes.sum() == 200
     for fraction in (-0.1, 1.0):
         with pytest.raises(UserError, match=f"val_fraction={fraction}"):
-            data.split_validation(data.deal(coarse, "iid", 2, 0), fraction, 0)
+            data.split_validation(data.make_partition(coarse, "iid", 2, 0), fraction, 0)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_partitions_that_do_not_fit_the_data_set():
 )
 def test_digit_five_pairs(images, labels, message):
     with pytest.raises(UserError, match=f"part.pkl: .*{message}"):
-        digit5_files.pair(images, labels, "part.pkl")
+        digit5_files.check_pair(images, labels, "part.pkl")
 
 
 def test_digit_five_layouts_are_unified():
     planar = np.zeros((2, 3, 28, 28), np.uint8)
     planar[:, 1] = 7
-    assert digit5_files.pair(planar, [0, 9], "p")[0][0, 0, 0].tolist() == [0, 7, 0]
-    unit = digit5_files.pair(np.full((1, 28, 28, 1), 0.5), [10], "p", "svhn")
+    assert digit5_files.check_pair(planar, [0, 9], "p")[0][0, 0, 0].tolist() == [0, 7, 0]
+    unit = digit5_files.check_pair(np.full((1, 28, 28, 1), 0.5), [10], "p", "svhn")
     assert unit[0][0, 3, 3].tolist() == [128] * 3 and unit[1].tolist() == [0]
     with pytest.raises(UserError, match="not a pair"):
         digit5_files.from_pickle(pickle.dumps([1, 2, 3]), "p")

@@ -43,7 +43,7 @@ def test_a_changed_cache_is_named_and_made_anew(tmp_path, change, message):
     folder = cache.write(dataset, TEXT, tmp_path)
     assert data.load(TEXT, tmp_path).verified
     change(folder)
-    with pytest.raises(integrity.Damaged, match=message):
+    with pytest.raises(integrity.DamagedCache, match=message):
         cache.read(folder, TEXT)
     with pytest.warns(UserWarning, match=f"{message}.*The original files are read instead") as seen:
         mended = data.load(TEXT, tmp_path)
@@ -72,7 +72,7 @@ def test_large_files_are_checked_when_they_are_read_whole(tmp_path, monkeypatch,
     opened = data.load(TEXT, tmp_path)
     with pytest.raises(UserError, match=f"train.{key}.npy: damaged.*--force"):
         federate(opened, opened.natural).store()
-    with pytest.raises(integrity.Damaged):
+    with pytest.raises(integrity.DamagedCache):
         integrity.check_arrays(opened.train)
     integrity.check_arrays(opened.test)
     integrity.check_arrays(data.load(TEXT).train)  # arrays in memory

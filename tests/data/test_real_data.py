@@ -45,11 +45,11 @@ def test_cifar10_in_full(cifar10):
 @pytest.mark.parametrize("alpha, classes", [("0.00", 1.0), ("0.05", 1.32), ("0.50", 3.57)])
 def test_published_splits_of_cifar10(cifar10, alpha, classes):
     path = need("cifar10", "partitions", f"federated_train_alpha_{alpha}.json.gz")
-    part = data.deal(cifar10, f"csv:path={path}", 100, 0)
+    part = data.make_partition(cifar10, f"csv:path={path}", 100, 0)
     assert sorted(part.sizes)[:2] == [499, 500] and part.report["left_out"] == 1
     assert 10100 not in part.order
     assert abs((part.report["histogram"] > 0).sum(1).mean() - classes) < 0.006
-    ours = data.deal(cifar10, f"dirichlet:alpha={float(alpha)}", 100, 0)
+    ours = data.make_partition(cifar10, f"dirichlet:alpha={float(alpha)}", 100, 0)
     assert 0.65 < (ours.report["histogram"] > 0).sum(1).mean() / classes < 1.35
 
 
@@ -65,7 +65,7 @@ def test_cifar100_subset():
     np.testing.assert_array_equal(PARENT[dataset.train["y"]], dataset.train["coarse"])
     names = (need("cifar100-subset", "fine_label_names.txt")).read_text().split()
     assert names == list(dataset.class_names)
-    part = data.deal(dataset, "pachinko", 60, 0)
+    part = data.make_partition(dataset, "pachinko", 60, 0)
     assert (part.sizes == 100).all()
     assert data.load("cifar100:label=coarse", need("cifar100-subset")).num_classes == 20
 
@@ -117,7 +117,7 @@ def test_two_domains_of_digit_five():
     assert np.bincount(dataset.train["domain"]).tolist() == [7438, 7438] and np.bincount(
         dataset.test["domain"]
     ).tolist() == [14_000, 1860]
-    part = data.deal(dataset, "domain:inner=yurochkin:alpha=0.5", 40, 0)
+    part = data.make_partition(dataset, "domain:inner=yurochkin:alpha=0.5", 40, 0)
     assert part.report["left_out"] == 0 and part.sizes.min() >= 10
 
 
@@ -144,4 +144,4 @@ def test_shakespeare_from_leaf_and_from_plays():
     hamlet = texts["HAMLET_HAMLET"]
     assert parsed["HAMLET_HAMLET"].startswith(hamlet[0][:-1][:400])
     assert len(set(parsed) & set(texts)) > 800
-    assert plays.roles({}) == {}
+    assert plays.text_by_role({}) == {}

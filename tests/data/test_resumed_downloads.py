@@ -69,7 +69,7 @@ def test_downloads_are_checked_and_not_repeated(tmp_path, server):
 def test_a_broken_download_goes_on_where_it_stopped(tmp_path, server, ranges):
     server.breaks, server.ranges = 1, ranges
     right = hashlib.md5(server.content).hexdigest()
-    with pytest.raises(UserError, match="broke off after 5120 of 10240|cannot be reached"):
+    with pytest.raises(UserError, match="interrupted after 5120 of 10240|cannot be reached"):
         download.fetch(server.url + "file.bin", tmp_path, "md5", right)
     assert [p.name for p in tmp_path.iterdir()] == ["file.bin.part"]
     path = download.fetch(server.url + "file.bin", tmp_path, "md5", right)
@@ -99,7 +99,7 @@ def test_prepare_downloads_packs_and_reports(tmp_path, server, monkeypatch):
             running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
             threading.Thread(target=running.serve_forever, daemon=True).start()
             urls.append((f"http://127.0.0.1:{running.server_address[1]}/{split}-{what}-idx{dims}-ubyte.gz", None, None))
-    monkeypatch.setattr(download, "sources", lambda text: tuple(urls) if text == "mnist" else ())
+    monkeypatch.setattr(download, "download_urls", lambda text: tuple(urls) if text == "mnist" else ())
     with pytest.warns(UserWarning, match="unverified"):
         text = prepare.prepare("mnist", tmp_path / "new", tmp_path / "cache")
     assert "mnist: 4 training and 4 test examples" in text and "opens in" in text

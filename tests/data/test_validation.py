@@ -15,7 +15,7 @@ QUICK = settings(max_examples=25, deadline=None)
 @given(fraction=st.floats(0, 0.99), clients=st.integers(1, 10), seed=st.integers(0, 9))
 @QUICK
 def test_validation_split_keeps_every_example_once(fraction, clients, seed):
-    part = data.deal(balanced(10, 100), "iid", clients, 0)
+    part = data.make_partition(balanced(10, 100), "iid", clients, 0)
     train, val = data.split_validation(part, fraction, seed)
     for k in range(clients):
         both = np.concatenate([train.client(k), val.client(k)])
@@ -25,8 +25,8 @@ def test_validation_split_keeps_every_example_once(fraction, clients, seed):
 
 def test_validation_split_sizes_of_the_thesis():
     for clients, n, held in ((100, 500, 50), (20, 2500, 250)):
-        train, val = data.split_validation(data.deal(balanced(10, 50_000), "iid", clients, 0), 0.1, 0)
+        train, val = data.split_validation(data.make_partition(balanced(10, 50_000), "iid", clients, 0), 0.1, 0)
         assert (train.sizes == n - held).all() and (val.sizes == held).all()
-    other = data.split_validation(data.deal(balanced(10, 50_000), "iid", 20, 0), 0.1, 1)[1]
+    other = data.split_validation(data.make_partition(balanced(10, 50_000), "iid", 20, 0), 0.1, 1)[1]
     assert other.order.tobytes() != val.order.tobytes()
-    assert data.split_validation(data.deal(balanced(10, 100), "iid", 1, 0), 0.29, 0)[1].sizes.tolist() == [29]
+    assert data.split_validation(data.make_partition(balanced(10, 100), "iid", 1, 0), 0.29, 0)[1].sizes.tolist() == [29]

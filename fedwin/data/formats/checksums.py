@@ -3,18 +3,18 @@
 import pathlib
 import warnings
 
+from fedwin.data.dataset import DATASETS
 from fedwin.data.formats import files
-from fedwin.data.registries import DATASETS
 
 
-def published(dataset: str) -> dict[str, tuple[str, str]]:
+def published_checksums(dataset: str) -> dict[str, tuple[str, str]]:
     """Returns file -> (kind, checksum) of a data set, as its loader was registered with."""
     return dict(DATASETS.entries[dataset].facts["checksums"]) if dataset in DATASETS else {}
 
 
-def known(dataset: str, name: str) -> tuple[str, str] | tuple[None, None]:
+def published_checksum(dataset: str, name: str) -> tuple[str, str] | tuple[None, None]:
     """Returns (kind, checksum) of a file, (None, None) where none is published."""
-    return published(dataset).get(name, (None, None))
+    return published_checksums(dataset).get(name, (None, None))
 
 
 def matches(dataset: str, name: str, content) -> bool:
@@ -25,7 +25,7 @@ def matches(dataset: str, name: str, content) -> bool:
       name: of the file.
       content: its bytes, or the file itself; None has no checksum.
     """
-    kind, checksum = known(dataset, name)
+    kind, checksum = published_checksum(dataset, name)
     return kind is not None and content is not None and files.file_digest(content, kind) == checksum
 
 
@@ -41,7 +41,7 @@ def verify(dataset: str, items) -> bool:
         if not matches(dataset, pathlib.Path(name).name, stored)
         and not matches(dataset, files.plain(str(name)), decoded)
     ]
-    plain = {files.plain(name) for name in published(dataset)}
+    plain = {files.plain(name) for name in published_checksums(dataset)}
     doubtful = [str(name) for name in wrong if files.plain(str(name)) in plain]
     if doubtful:
         warnings.warn(
@@ -50,7 +50,7 @@ def verify(dataset: str, items) -> bool:
     return not wrong
 
 
-def expect(dataset: str, where, found: int, original: int) -> None:
+def check_num_clients(dataset: str, where, found: int, original: int) -> None:
     """Warns 'unverified' where files without a published checksum hold another number of clients.
 
     Args:

@@ -1,92 +1,67 @@
-"""`tf.train.Example` messages, decoded without TensorFlow.
+"""Decodes tf.train.Example messages with protobuf; TensorFlow is not needed."""
 
-Example{1: Features}; Features{1: map entry{1: key, 2: Feature}}; Feature{1: BytesList | 2: FloatList | 3: Int64List},
-each list with its values in field 1, numbers packed or not. https://protobuf.dev/programming-guides/encoding
-"""
+import functools
 
 import numpy as np
 
-
-def varint(blob: bytes, at: int) -> tuple[int, int]:
-    """Returns the number that starts at position `at` and the position after it."""
-    value = shift = 0
-    while True:
-        byte = blob[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
+LISTS = (("bytes_list", "BytesList"), ("float_list", "FloatList"), ("int64_list", "Int64List"))
 
 
-def fields(blob: bytes):
-    """Yields (field number, wire type, value) of a message: bytes for types 1, 2 and 5, a number for type 0."""
-    at = 0
-    value: bytes | int
-    while at < len(blob):
-        key, at = varint(blob, at)
-        kind = key & 7
-        if kind == 0:
-            value, at = varint(blob, at)
-        elif kind in (1, 2, 5):
-            if kind == 2:
-                size, at = varint(blob, at)
-            else:
-                size = 8 if kind == 1 else 4
-            value, at = blob[at : at + size], at + size
-            if at > len(blob):
-                raise ValueError("it ends inside a field")
-        else:
-            raise ValueError(f"wire type {kind}")
-        yield key >> 3, kind, value
+@functools.cache
+def example_class():
+    """Returns the message class of tensorflow/core/example/example.proto.
 
+    Source: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/example/feature.proto.
+    """
+    # Imported on first use: only TensorFlow Federated's SQLite files need it.
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-def varints(blob: bytes) -> np.ndarray:
-    """Returns the packed 64-bit numbers of `blob`, all at once."""
-    raw = np.frombuffer(blob, np.uint8)
-    if not raw.size:
-        return np.zeros(0, np.int64)
-    ends = np.flatnonzero(raw < 0x80)
-    if not ends.size or ends[-1] != raw.size - 1:
-        raise ValueError("it ends inside a number")
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    place = np.arange(raw.size) - np.repeat(starts, ends - starts + 1)
-    if place.max() > 9:
-        raise ValueError("a number is longer than ten bytes")
-    parts = (raw & 0x7F).astype(np.uint64) << (7 * place).astype(np.uint64)
-    return np.add.reduceat(parts, starts).view(np.int64)
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
 
+    def add(message, name: str, number: int, kind: int, label: int = field.LABEL_OPTIONAL, **options) -> None:
+        message.field.add(name=name, number=number, type=kind, label=label, **options)
 
-def values(kind: int, blob: bytes):
-    """Returns the list of one feature: bytes objects, float32 or int64."""
-    if kind == 1:
-        return [value for number, _, value in fields(blob) if number == 1]
-    found = [np.zeros(0, np.float32 if kind == 2 else np.int64)]
-    for number, wire, value in fields(blob):
-        if number != 1:
-            continue
-        if kind == 2:
-            found.append(np.frombuffer(value, "<f4"))
-        else:
-            found.append(varints(value) if wire == 2 else np.array([value], np.uint64).view(np.int64))
-    return np.concatenate(found)
+    for (_, name), kind in zip(LISTS, (field.TYPE_BYTES, field.TYPE_FLOAT, field.TYPE_INT64), strict=True):
+        add(file.message_type.add(name=name), "value", 1, kind, field.LABEL_REPEATED)
+    feature = file.message_type.add(name="Feature")
+    feature.oneof_decl.add(name="kind")
+    for number, (name, message) in enumerate(LISTS, 1):
+        add(feature, name, number, field.TYPE_MESSAGE, type_name=message, oneof_index=0)
+    features = file.message_type.add(name="Features")
+    entry = features.nested_type.add(name="FeatureEntry", options=descriptor_pb2.MessageOptions(map_entry=True))
+    add(entry, "key", 1, field.TYPE_STRING)
+    add(entry, "value", 2, field.TYPE_MESSAGE, type_name="Feature")
+    add(features, "feature", 1, field.TYPE_MESSAGE, field.LABEL_REPEATED, type_name="FeatureEntry")
+    add(file.message_type.add(name="Example"), "features", 1, field.TYPE_MESSAGE, type_name="Features")
+    # A pool of its own: TensorFlow registers the same names in the default one.
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
 
 
 def parse(blob: bytes) -> dict[str, "np.ndarray | list[bytes]"]:
-    """Returns feature name -> float32 or int64 array, or list of bytes.
+    """Decodes one serialized tf.train.Example.
+
+    Args:
+      blob: the serialized message.
+
+    Returns:
+      Feature name -> float32 or int64 array [n], or list of bytes; features without a value list are left out.
 
     Raises:
       ValueError: not such a message.
     """
-    features = {}
+    from google.protobuf.message import DecodeError
+
     try:
-        for number, _, content in fields(blob):
-            if number != 1:
-                continue
-            for inner, _, entry in fields(content):
-                parts = {key: value for key, _, value in fields(entry)} if inner == 1 else {}
-                for kind, _, listed in fields(parts.get(2, b"")):
-                    features[parts[1].decode()] = values(kind, listed)
-    except (IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
-        raise ValueError(f"not a tf.train.Example ({error})") from error
-    return features
+        features = example_class().FromString(blob).features.feature
+    except DecodeError as error:
+        raise ValueError("not a tf.train.Example, or a truncated one") from error
+    dtypes = {"float_list": np.float32, "int64_list": np.int64}
+    parsed: dict[str, np.ndarray | list[bytes]] = {}
+    for name, feature in features.items():
+        if kind := feature.WhichOneof("kind"):
+            values = getattr(feature, kind).value
+            parsed[name] = np.array(values, dtypes[kind]) if kind in dtypes else list(values)
+    return parsed

@@ -23,10 +23,10 @@ def connect(path) -> sqlite3.Connection:
 
 def sizes(path) -> dict[bytes, int]:
     """Returns client id -> number of examples, in the file's order, without reading the examples."""
-    return counted(path, query(path, "SELECT client_id, num_examples FROM federated_data ORDER BY rowid"))
+    return validated_sizes(path, query(path, "SELECT client_id, num_examples FROM federated_data ORDER BY rowid"))
 
 
-def counted(path, rows) -> dict:
+def validated_sizes(path, rows) -> dict:
     """Returns client -> number of examples of (client, number) rows; SQLite keeps anything in any column."""
     result = {}
     for client, number in rows:
@@ -43,7 +43,7 @@ def query(path, sql: str, values=()):
         yield from connection.execute(sql, values)
     except DAMAGE as error:
         raise UserError(
-            f"{path}: not a readable federated SQLite file ({files.said(error)}); fetch it again."
+            f"{path}: not a readable federated SQLite file ({files.one_line(error)}); fetch it again."
         ) from error
     finally:
         connection.close()
@@ -63,7 +63,7 @@ def read_sqlite(path, chosen=None, convert=dict):
     if chosen is None:
         rows = query(path, "SELECT client_id, data FROM federated_data ORDER BY rowid")
     else:
-        rows = lookup(path, chosen)
+        rows = query_clients(path, chosen)
     for client, blob in rows:
         try:
             features = msgpack_deserialize(zlib.decompress(blob))
@@ -76,7 +76,7 @@ def read_sqlite(path, chosen=None, convert=dict):
         yield client, features
 
 
-def lookup(path, chosen):
+def query_clients(path, chosen):
     """Yields the rows of the clients named."""
     connection = connect(path)
     try:
@@ -88,7 +88,7 @@ def lookup(path, chosen):
             yield row
     except DAMAGE as error:
         raise UserError(
-            f"{path}: not a readable federated SQLite file ({files.said(error)}); fetch it again."
+            f"{path}: not a readable federated SQLite file ({files.one_line(error)}); fetch it again."
         ) from error
     finally:
         connection.close()

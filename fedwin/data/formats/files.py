@@ -17,7 +17,7 @@ SUFFIXES = ("", ".gz", ".xz", ".bz2", ".lzma")
 MAGIC = ((b"\x1f\x8b", gzip.open), (b"\xfd7zXZ\x00", lzma.open), (b"BZh", bz2.open))
 
 
-def said(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """Returns the message of an error in one line; tarfile's has several."""
     return " ".join(str(error).split()) or type(error).__name__
 
@@ -147,7 +147,7 @@ def members(path, wanted=lambda name: True) -> dict[str, bytes]:
             picked = ((entry, archive.extractfile(entry)) for entry in archive if entry.isfile() and wanted(entry.name))
             return {entry.name: stream.read() for entry, stream in picked if stream}
     except BROKEN as error:
-        raise UserError(f"{path}: not a readable tar or zip archive ({said(error)}); fetch it again.") from error
+        raise UserError(f"{path}: not a readable tar or zip archive ({one_line(error)}); fetch it again.") from error
 
 
 def file_digest(content, kind: str = "md5") -> str:

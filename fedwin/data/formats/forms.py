@@ -24,7 +24,7 @@ class Form(NamedTuple):
     archives: tuple[str, ...] = ()
 
 
-class Found(NamedTuple):
+class OpenedForm(NamedTuple):
     """A form whose files were found.
 
     Attributes:
@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(folders, forms):
+def open_form(folders, forms):
     """Yields the first form that was found, as `Found`, or None: plain or compressed files, or an archive of them.
 
     What has to be unpacked goes to a temporary folder for as long as the context lasts; error lines from inside name
@@ -57,7 +57,7 @@ def opened(folders, forms):
     with contextlib.ExitStack() as stack:
         paths, names = unpack(form, origins, stack)
         try:
-            yield Found(form.name, paths, origins)
+            yield OpenedForm(form.name, paths, origins)
         except UserError as error:
             text = str(error)
             for path, name in zip(paths, names):
@@ -134,7 +134,7 @@ def extract(archive: pathlib.Path, names, folder: pathlib.Path) -> None:
                 if not missing:
                     return
     except files.BROKEN as error:
-        raise UserError(f"{archive}: not a readable tar archive ({files.said(error)}); fetch it again.") from error
+        raise UserError(f"{archive}: not a readable tar archive ({files.one_line(error)}); fetch it again.") from error
     raise UserError(f"{archive}: it holds no {' and no '.join(sorted(missing))}; fetch it again.")
 
 

@@ -3,8 +3,13 @@
 Two zero bytes, a type byte, the number of dimensions, the dimensions as big-endian int32, then the values, big-endian.
 """
 
+import pathlib
+from typing import NamedTuple
+
 import numpy as np
 
+from fedwin.data.dataset import Examples
+from fedwin.data.formats import checksums, files, values
 from fedwin.errors import UserError
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -25,3 +30,108 @@ def parse(blob: bytes, where) -> np.ndarray:
     if len(shape) < ndim or min(shape) < 0 or len(blob) != expected:
         raise UserError(f"{where}: {len(blob)} bytes, but the header says {expected}; it is truncated or damaged.")
     return np.frombuffer(blob, dtype, offset=header).reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def file_names(prefix: str = "", test: str = "t10k", kind: str = "ubyte") -> tuple[str, str, str, str]:
+    """Returns the file names of training images, training labels, test images and test labels.
+
+    Args:
+      prefix: what all names begin with.
+      test: the word for the test examples.
+      kind: ending of the names of images.
+    """
+    images, labels = f"images-idx3-{kind}", "labels-idx1-ubyte"
+    return f"{prefix}train-{images}", f"{prefix}train-{labels}", f"{prefix}{test}-{images}", f"{prefix}{test}-{labels}"
+
+
+class IdxFile(NamedTuple):
+    """An IDX file.
+
+    Attributes:
+      where: what to call it in error lines.
+      entry: the file itself, or its decoded bytes.
+    """
+
+    where: pathlib.Path
+    entry: pathlib.Path | bytes
+
+
+def find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, IdxFile]:
+    """Returns name -> file of the IDX files wanted, from one folder or archive.
+
+    Args:
+      dataset: whose files, for error lines.
+      data_dir: where to look.
+      patterns: of folder names, as in files.folders.
+      wanted: names of the files.
+      source: where they can be downloaded.
+
+    Raises:
+      UserError: not found; where an archive there is broken, that one is named.
+    """
+    broken = None
+    for folder in files.folders(data_dir, *patterns):
+        if folder.is_dir() and all(files.locate(folder, name) for name in wanted):
+            return {name: IdxFile(path, path) for name in wanted if (path := files.locate(folder, name))}
+        for archive in [folder] if folder.is_file() else sorted(folder.glob("*.zip")):
+            try:
+                held = files.entries(archive, set(wanted).__contains__)
+            except UserError as error:  # perhaps of something else: only an error if nothing else is found
+                broken = broken or error
+                continue
+            if all(name in held for name in wanted):
+                return {name: IdxFile(archive / name, held[name]) for name in wanted}
+    absent = files.missing(dataset, data_dir, f"{', '.join(wanted)} (plain, .gz, .xz or .bz2)", source)
+    raise files.Missing(f"{absent} Perhaps {broken}") if broken else absent
+
+
+def read(dataset: str, data_dir, patterns, wanted, source: str) -> tuple[dict[str, np.ndarray], dict[str, IdxFile]]:
+    """Returns name -> array and name -> file of the IDX files wanted; arguments as for `find`.
+
+    Raises:
+      UserError: not found, damaged, or images and labels of different numbers.
+    """
+    found = find(dataset, data_dir, patterns, wanted, source)
+    arrays = {name: parse(files.content(entry), where) for name, (where, entry) in found.items()}
+    for images, labels in (wanted[:2], wanted[2:4]):
+        for name, dimensions in ((images, 3), (labels, 1)):
+            if arrays[name].ndim != dimensions:
+                raise UserError(
+                    f"{found[name].where}: an array of shape {arrays[name].shape}; {dimensions} dimensions are needed."
+                )
+        if len(arrays[images]) != len(arrays[labels]):
+            raise UserError(
+                f"{found[labels].where}: {len(arrays[labels])} labels for {len(arrays[images])} images in {images}."
+            )
+    return arrays, found
+
+
+def pack(arrays, found, wanted, num_classes: int) -> tuple[Examples, Examples]:
+    """Returns train and test features, images uint8 with a channel axis, labels int32 in 0..num_classes - 1.
+
+    Args:
+      arrays: name -> array, as from `read`.
+      found: name -> File, likewise.
+      wanted: names of training images, training labels, test images and test labels.
+      num_classes: C.
+    """
+
+    def checked(name, convert, bound):
+        with values.naming(found[name].where):
+            return convert(arrays[name], bound)
+
+    def side(images, labels) -> Examples:
+        return {
+            "x": checked(images, values.pixels, arrays[images].shape[1:])[..., None],
+            "y": checked(labels, values.labels, num_classes),
+        }
+
+    return side(*wanted[:2]), side(*wanted[2:4])
+
+
+def verify(found: dict[str, IdxFile], dataset: str) -> bool:
+    """Returns whether every file has its published checksum; warns 'unverified' otherwise."""
+    stored = lambda entry: entry if isinstance(entry, pathlib.Path) else None
+    return checksums.verify(
+        dataset, [(where.name, stored(entry), files.content(entry)) for where, entry in found.values()]
+    )

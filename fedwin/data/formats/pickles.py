@@ -39,4 +39,4 @@ def loads(blob: bytes, where) -> Any:
     try:
         return ArrayUnpickler(io.BytesIO(blob), encoding="bytes").load()
     except Exception as error:  # a damaged pickle can raise nearly anything
-        raise UserError(f"{where}: not a pickle of arrays ({files.said(error)}); fetch it again.") from error
+        raise UserError(f"{where}: not a pickle of arrays ({files.one_line(error)}); fetch it again.") from error

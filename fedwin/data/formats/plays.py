@@ -19,7 +19,7 @@ SPEECH = re.compile(r"  ([A-Za-z][A-Za-z ]*)\. (.*)")
 UNINDENTED, UNINDENTED_SPEECH = "THE COMEDY OF ERRORS", re.compile(r"([A-Za-z][A-Za-z ]*)\. (.*)")
 
 
-def speeches(text: str) -> dict[str, list[str]]:
+def speeches_by_role(text: str) -> dict[str, list[str]]:
     """Returns role -> its speeches in order, from `ACT I` on.
 
     Speeches of several roles at once (with `|`) are left out, stage directions and the play's title, which is
@@ -48,7 +48,7 @@ def speeches(text: str) -> dict[str, list[str]]:
     return {role: kept for role, said in folded.items() if (kept := [text for text in said if text])}
 
 
-def roles(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]:
+def text_by_role(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]:
     """Returns `PLAY_ROLE` -> all that the role says, for roles with at least min_speeches speeches.
 
     Args:
@@ -57,7 +57,7 @@ def roles(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]:
     """
     result = {}
     for play, text in sorted(texts.items()):
-        for role, said in sorted(speeches(text).items()):
+        for role, said in sorted(speeches_by_role(text).items()):
             if len(said) >= min_speeches:
                 result[re.sub(r"\W+", "_", f"{play}_{role}".upper()).strip("_")] = " ".join(said)
     return result
@@ -68,7 +68,7 @@ def is_gutenberg(text: str) -> bool:
     return text.count(AUTHOR) > 1
 
 
-def gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
+def text_by_role_of_gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
     """Returns `PLAY_ROLE` -> all that the role says in the complete works, for roles with at least min_lines lines.
 
     By LEAF's rules: what precedes the second naming of the author (the sonnets) is left out, a play's title is
@@ -79,14 +79,14 @@ def gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for at, end in zip(starts, [*starts[1:], len(lines)]):
         title = next((line.strip() for line in reversed(lines[max(at - 7, 0) : at - 1]) if line.strip()), "")
-        said = indented(lines[at + 1 : end], title == UNINDENTED)
+        said = lines_by_role(lines[at + 1 : end], title == UNINDENTED)
         for role, own in said.items():
             if len(own) >= min_lines and len(said) > 1:  # a play has more than one role
                 found.setdefault(re.sub(r"\W+", "_", f"{title}_{role}"), []).extend(own)
     return {name: re.sub(" {2,}", " ", "".join(f"{line} " for line in own)) for name, own in found.items()}
 
 
-def indented(lines: list[str], unindented: bool) -> dict[str, list[str]]:
+def lines_by_role(lines: list[str], unindented: bool) -> dict[str, list[str]]:
     """Returns role -> lines of one play: `  Role. text`, continued on lines that begin with four blanks.
 
     Args:

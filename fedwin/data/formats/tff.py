@@ -15,7 +15,7 @@ from fedwin.errors import UserError
 def sizes(path, split: str) -> dict[str, int]:
     """Returns client id -> number of examples of one split of a SQLite file."""
     sql = "SELECT client_id, num_examples FROM client_metadata WHERE split_name = ? ORDER BY rowid"
-    found = fedjax_sqlite.counted(path, fedjax_sqlite.query(path, sql, (split,)))
+    found = fedjax_sqlite.validated_sizes(path, fedjax_sqlite.query(path, sql, (split,)))
     if not found:
         known = [name for (name,) in fedjax_sqlite.query(path, "SELECT DISTINCT split_name FROM client_metadata")]
         raise UserError(f"{path}: no split '{split}'; it has {', '.join(sorted(known)) or 'none'}.")
@@ -83,7 +83,7 @@ def hdf5(path):
         try:
             yield source["examples"]
         except (OSError, RuntimeError) as error:  # h5py's words for damage inside
-            raise UserError(f"{path}: not a readable HDF5 file ({files.said(error)}); fetch it again.") from error
+            raise UserError(f"{path}: not a readable HDF5 file ({files.one_line(error)}); fetch it again.") from error
 
 
 def sizes_hdf5(path, feature: str) -> dict[str, int]:

@@ -20,10 +20,10 @@ def naming(where):
     except UserError:
         raise
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
-        raise UserError(f"{where}: {'there is no ' * isinstance(error, KeyError)}{files.said(error)}.") from error
+        raise UserError(f"{where}: {'there is no ' * isinstance(error, KeyError)}{files.one_line(error)}.") from error
 
 
-def first(bad: np.ndarray) -> tuple[int, ...]:
+def first_true(bad: np.ndarray) -> tuple[int, ...]:
     """Returns the position of the first True."""
     return tuple(int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
 
@@ -44,10 +44,10 @@ def within(values, low: int, high: int, what: str) -> np.ndarray:
     if not values.size:
         return values.astype(np.int64)
     if values.dtype.kind == "f" and not (np.isfinite(values) & (values == np.rint(values))).all():
-        at = first(~(np.isfinite(values) & (values == np.rint(values))))
+        at = first_true(~(np.isfinite(values) & (values == np.rint(values))))
         raise ValueError(f"record {at[0] if at else 0}: {what} {values[at]} is not a whole number")
     if values.min() < low or values.max() > high:
-        at = first((values < low) | (values > high))
+        at = first_true((values < low) | (values > high))
         raise ValueError(f"record {at[0] if at else 0}: {what} {values[at]:.0f} is not in {low}..{high}")
     return values
 

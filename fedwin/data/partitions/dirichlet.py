@@ -5,10 +5,9 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions import fill
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
-from fedwin.data.registries import PARTITIONS
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
@@ -29,7 +28,7 @@ def check_alpha(partition: str, alpha, *, zero: bool) -> None:
         raise UserError(f"partition '{partition}': alpha={alpha}; give a number {'>=' if zero else '>'} 0.")
 
 
-def draw(concentration: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+def draw_dirichlet(concentration: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Draws [count, C] rows q ~ Dirichlet(concentration), however small the concentration, without NaN.
 
     In log space: log G(a) = log G(a + 1) + log(U) / a, then softmax. The division by a is split into a relative part
@@ -96,7 +95,9 @@ def dirichlet(
     if alpha == math.inf:
         q = np.tile(share, (num_clients, 1))
     else:
-        q = draw(alpha * share if prior == "empirical" else np.full(len(sizes), float(alpha)), num_clients, rng)
+        q = draw_dirichlet(
+            alpha * share if prior == "empirical" else np.full(len(sizes), float(alpha)), num_clients, rng
+        )
     pools = fill.Pools(labels, len(sizes), rng)
     if order == "rotate":
         lists, fallbacks = fill.rotating(pools, q, size, rng)

@@ -5,11 +5,10 @@ Zaccone et al. 2023, https://arxiv.org/abs/2311.18578. It differs from the paper
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions.dirichlet import check_alpha
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
-from fedwin.data.partitions.yurochkin import attempt, classes, deal
-from fedwin.data.registries import PARTITIONS
+from fedwin.data.partitions.yurochkin import assign_examples, draw_counts, rows_by_class
 from fedwin.data.rng import generator
 
 
@@ -51,13 +50,13 @@ def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tri
         shuffled = rng.permutation(len(labels))
         runs = np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], num_clients)
         return pack(dataset, [runs[k] for k in rng.permutation(num_clients)], "ghb_code", moved=0)
-    by_class = classes(labels, dataset.num_classes)
+    by_class = rows_by_class(labels, dataset.num_classes)
     best, spread = np.zeros((len(by_class), num_clients), int), np.inf
     for _ in range(max(tries, 1)):
-        counts = attempt([len(rows) for rows in by_class], num_clients, alpha, rng)
+        counts = draw_counts([len(rows) for rows in by_class], num_clients, alpha, rng)
         deviation = counts.sum(0).std()
         if deviation < spread:
             best, spread = counts, deviation
     size = len(labels) // num_clients
     moved = int(np.maximum(best.sum(0) - size, 0).sum())
-    return pack(dataset, rebalance(deal(by_class, best, rng), size, rng), "ghb_code", moved=moved)
+    return pack(dataset, rebalance(assign_examples(by_class, best, rng), size, rng), "ghb_code", moved=moved)

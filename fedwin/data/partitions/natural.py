@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition, offsets
+from fedwin.data.dataset import PARTITIONS, Dataset, Partition, offsets
 from fedwin.data.partitions.pack import finish
-from fedwin.data.registries import PARTITIONS
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 

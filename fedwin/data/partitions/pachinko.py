@@ -5,16 +5,15 @@ The allocation model is Li and McCallum's, https://dl.acm.org/doi/10.1145/114384
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions import fill
-from fedwin.data.partitions.dirichlet import check_alpha, draw
+from fedwin.data.partitions.dirichlet import check_alpha, draw_dirichlet
 from fedwin.data.partitions.pack import check_counts, pack
-from fedwin.data.registries import PARTITIONS
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
 
-def tree(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def label_tree(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Returns the fine label [N] of each training example and the coarse label [fine labels] of each fine one."""
     features = dataset.train
     if "coarse" in features:
@@ -54,17 +53,17 @@ def pachinko(
     check_alpha("pachinko", alpha, zero=False)
     if not beta > 0:
         raise UserError(f"partition 'pachinko': beta={beta}; give a number > 0.")
-    fine, parent = tree(dataset)
+    fine, parent = label_tree(dataset)
     size = len(fine) // max(num_clients or 1, 1) if per_client is None else per_client
     check_counts("pachinko", len(fine), num_clients, size)
     rng = generator(seed, "pachinko")
     num_coarse = int(parent.max()) + 1
-    theta = draw(np.full(num_coarse, float(alpha)), num_clients, rng)
+    theta = draw_dirichlet(np.full(num_coarse, float(alpha)), num_clients, rng)
     phi = np.zeros((num_clients, len(parent)))
     for c in range(num_coarse):
         leaves = np.flatnonzero(parent == c)
         if len(leaves):
-            phi[:, leaves] = draw(np.full(len(leaves), float(beta)), num_clients, rng)
+            phi[:, leaves] = draw_dirichlet(np.full(len(leaves), float(beta)), num_clients, rng)
 
     def weights(k, is_open):
         inside = phi[k] * is_open

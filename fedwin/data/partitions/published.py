@@ -13,10 +13,9 @@ import re
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.formats import files
 from fedwin.data.partitions.pack import finish, labels_of
-from fedwin.data.registries import PARTITIONS
 from fedwin.errors import UserError
 
 NAME = re.compile(r"img_(\d+)_label_(\d+)(\.\w+)?$")

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
+from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
-from fedwin.data.registries import PARTITIONS
 from fedwin.data.rng import generator
 
 

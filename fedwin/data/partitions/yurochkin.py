@@ -4,15 +4,14 @@ import math
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition
-from fedwin.data.partitions.dirichlet import check_alpha, draw
+from fedwin.data.dataset import PARTITIONS, Dataset, Partition
+from fedwin.data.partitions.dirichlet import check_alpha, draw_dirichlet
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
-from fedwin.data.registries import PARTITIONS
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
 
-def attempt(class_sizes: list[int], num_clients: int, alpha: float, rng) -> np.ndarray:
+def draw_counts(class_sizes: list[int], num_clients: int, alpha: float, rng) -> np.ndarray:
     """Draws how many examples of each class each client gets, int64 [C, K]: pi ~ Dirichlet(alpha 1_K) under the cap.
 
     Only the numbers: the examples are shuffled once an attempt is accepted, which is the same in law.
@@ -28,7 +27,7 @@ def attempt(class_sizes: list[int], num_clients: int, alpha: float, rng) -> np.n
     if alpha == math.inf:
         shares = np.ones((len(class_sizes), num_clients))
     else:
-        shares = draw(np.full(num_clients, float(alpha)), len(class_sizes), rng)
+        shares = draw_dirichlet(np.full(num_clients, float(alpha)), len(class_sizes), rng)
     counts = np.zeros((len(class_sizes), num_clients), np.int64)
     for c, size in enumerate(class_sizes):
         below = held < cap
@@ -41,7 +40,7 @@ def attempt(class_sizes: list[int], num_clients: int, alpha: float, rng) -> np.n
     return counts
 
 
-def deal(by_class: list[np.ndarray], counts: np.ndarray, rng) -> list[np.ndarray]:
+def assign_examples(by_class: list[np.ndarray], counts: np.ndarray, rng) -> list[np.ndarray]:
     """Returns rows of each client, in random order.
 
     Args:
@@ -53,7 +52,7 @@ def deal(by_class: list[np.ndarray], counts: np.ndarray, rng) -> list[np.ndarray
     return [rng.permutation(np.concatenate(parts)) for parts in zip(*pieces)]
 
 
-def classes(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
+def rows_by_class(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
     """Returns the rows of each class that occurs."""
     rows = [np.flatnonzero(labels == c) for c in range(num_classes)]
     return [found for found in rows if len(found)]
@@ -82,11 +81,11 @@ def yurochkin(
     labels = labels_of(dataset, "yurochkin")
     check_counts("yurochkin", len(labels), num_clients, max(min_size, 1))
     rng = generator(seed, "yurochkin")
-    by_class = classes(labels, dataset.num_classes)
+    by_class = rows_by_class(labels, dataset.num_classes)
     for tries in range(1, max_tries + 1):
-        counts = attempt([len(rows) for rows in by_class], num_clients, alpha, rng)
+        counts = draw_counts([len(rows) for rows in by_class], num_clients, alpha, rng)
         if counts.sum(0).min() >= min_size:
-            return pack(dataset, deal(by_class, counts, rng), "yurochkin", tries=tries)
+            return pack(dataset, assign_examples(by_class, counts, rng), "yurochkin", tries=tries)
     raise UserError(
         f"partition 'yurochkin:alpha={alpha}': no split of {len(labels)} examples over {num_clients} clients with at "
         f"least {min_size} each in {max_tries} tries; use a larger alpha, fewer clients or a smaller min_size."

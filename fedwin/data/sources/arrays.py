@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from fedwin.data.check import as_labels, check, check_scaling
-from fedwin.data.dataset import Dataset, Partition, offsets
+from fedwin.data.checks import as_labels, check, check_scaling
+from fedwin.data.dataset import DATASETS, Dataset, Partition, offsets
 from fedwin.data.formats import files
-from fedwin.data.registries import DATASETS
 from fedwin.errors import UserError
 from fedwin.registry import checks
 

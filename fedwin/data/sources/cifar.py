@@ -4,8 +4,7 @@ Training images keep the order of the archive, to which
 published splits refer.
 """
 
-from fedwin.data.dataset import Dataset
-from fedwin.data.registries import DATASETS
+from fedwin.data.dataset import DATASETS, Dataset
 from fedwin.data.sources import cifar_names
 from fedwin.data.sources.cifar_files import URL, read
 from fedwin.errors import UserError
@@ -18,7 +17,7 @@ CONSTANTS: dict[str | None, tuple[tuple[float, ...] | None, tuple[float, ...] | 
 }
 
 
-def normalisation(constants: str):
+def normalization_constants(constants: str):
     """Returns (mean, std) by name."""
     if constants not in CONSTANTS:
         raise UserError(f"constants={constants}; they are {', '.join(filter(None, CONSTANTS))}.")
@@ -64,7 +63,7 @@ def cifar10(data_dir, *, constants: str = "cifar10") -> Dataset:
     Raises:
       UserError: nothing found, truncated files, pickles whose md5 is wrong.
     """
-    mean, std = normalisation(constants)
+    mean, std = normalization_constants(constants)
     train, test, verified = read("cifar10", data_dir)
     return Dataset("cifar10", train, test, 10, mean=mean, std=std, class_names=cifar_names.CIFAR10, verified=verified)
 
@@ -101,7 +100,7 @@ def cifar100(data_dir, *, label: str = "fine", constants: str = "cifar100") -> D
     """
     if label not in ("fine", "coarse"):
         raise UserError(f"cifar100: label={label}; it is fine or coarse.")
-    mean, std = normalisation(constants)
+    mean, std = normalization_constants(constants)
     train, test, verified = read("cifar100", data_dir)
     names = cifar_names.FINE if label == "fine" else cifar_names.COARSE
     rename = lambda features: {("y" if key == label else key): value for key, value in features.items()}

@@ -8,12 +8,11 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset
+from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset
 from fedwin.data.formats import clients, fedjax_sqlite, files, forms, tff, values
-from fedwin.data.registries import DATASETS, PARTITIONS
 from fedwin.data.rng import generator
 from fedwin.data.sources import cifar, cifar_names
-from fedwin.data.sources.cifar import normalisation
+from fedwin.data.sources.cifar import normalization_constants
 
 SOURCE = "https://storage.googleapis.com/tff-datasets-public/cifar100.sqlite.lzma"
 TRAIN_CLIENTS, TEST_CLIENTS = 500, 100
@@ -24,15 +23,15 @@ FORMS = (
 )
 
 
-def one(features: dict) -> dict:
+def single_example(features: dict) -> dict:
     """Turns one parsed TFF example (pixels as int64 in HWC order) into x, y and coarse."""
-    both = many(features)
+    both = client_examples(features)
     if any(len(value) != 1 for value in both.values()):
         raise ValueError("it is not one image with one label")
     return {key: value[0] for key, value in both.items()}
 
 
-def many(features: dict) -> dict:
+def client_examples(features: dict) -> dict:
     """Turns a client's arrays (HDF5 or FedJAX SQLite, whose names differ) into x, y and coarse."""
     label = features["label"] if "label" in features else features["y"]
     result = {
@@ -72,16 +71,16 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
       constants: normalisation, 'cifar100', 'cifar10' or 'ima'.
       seed: of clients that are drawn.
     """
-    mean, std = normalisation(constants)
+    mean, std = normalization_constants(constants)
     places = files.folders(data_dir, "cifar100*", "cifar-100*", "fed_cifar100*")
-    with forms.opened(places, FORMS) as found:
+    with forms.open_form(places, FORMS) as found:
         if found:
             if found.form == "tff":
-                streams = [tff.read_sqlite(found.paths[0], side, one) for side in ("train", "test")]
+                streams = [tff.read_sqlite(found.paths[0], side, single_example) for side in ("train", "test")]
             elif found.form == "fedjax":
-                streams = [fedjax_sqlite.read_sqlite(path, convert=many) for path in found.paths]
+                streams = [fedjax_sqlite.read_sqlite(path, convert=client_examples) for path in found.paths]
             else:
-                streams = [tff.read_hdf5(path, many) for path in found.paths]
+                streams = [tff.read_hdf5(path, client_examples) for path in found.paths]
             sides = [clients.flatten(stream, found.paths[-side]) for side, stream in enumerate(streams)]
             verified = found.verified("cifar100_pam")
         else:
@@ -92,7 +91,7 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
                     "cifar100.sqlite, federated_cifar100_*.sqlite, fed_cifar100_*.h5 (also compressed) or CIFAR-100"
                 )
                 raise files.missing("cifar100_pam", data_dir, wanted, SOURCE) from error
-            sides, verified = drawn(whole, seed), whole.verified
+            sides, verified = draw_clients(whole, seed), whole.verified
     (train, natural), (test, test_natural) = sides
     return Dataset(
         "cifar100_pam",
@@ -108,7 +107,7 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
     )
 
 
-def drawn(whole: Dataset, seed: int) -> list:
+def draw_clients(whole: Dataset, seed: int) -> list:
     """Draws the clients of both sides of CIFAR-100, independently of each other."""
     warnings.warn(
         f"cifar100_pam: no file with the released clients; {TRAIN_CLIENTS} + {TEST_CLIENTS} are drawn with seed "

@@ -85,7 +85,7 @@ def from_pickle(blob: bytes, columns, where, md5: str | None) -> dict[str, np.nd
         return {**labels, "x": images(values.pixels(content[b"data"], (3072,)))}
 
 
-def places(name: str, data_dir):
+def candidate_locations(name: str, data_dir):
     """Yields (place, plain name -> file or bytes) where the set may be: folders first, archives after."""
     layout = LAYOUTS[name]
     wanted = {part + suffix for part in (*layout.train, layout.test) for suffix in ("", ".bin")}
@@ -102,7 +102,7 @@ def places(name: str, data_dir):
 def find(name: str, data_dir):
     """Returns (place, plain name -> file or bytes, training parts, test part) of the set; None without it."""
     layout = LAYOUTS[name]
-    for place, entry in places(name, data_dir):
+    for place, entry in candidate_locations(name, data_dir):
         for suffix in (".bin", ""):
             train = [part + suffix for part in layout.train if part + suffix in entry]
             if train and layout.test + suffix in entry:
@@ -127,10 +127,10 @@ def read(name: str, data_dir) -> tuple[dict, dict, bool]:
         suffix = ".bin" if test.endswith(".bin") else ""
         names = ", ".join(part + suffix for part in absent)
         warnings.warn(f"{place}: {names} missing; the training set is incomplete.", stacklevel=2)
-    return parts(name, place, entry, train, test)
+    return decode_parts(name, place, entry, train, test)
 
 
-def parts(name: str, place: pathlib.Path, entry: dict, train: list[str], test: str) -> tuple[dict, dict, bool]:
+def decode_parts(name: str, place: pathlib.Path, entry: dict, train: list[str], test: str) -> tuple[dict, dict, bool]:
     """Decodes the members named, several at a time, and joins the training parts."""
     columns, classes = LAYOUTS[name].labels, LAYOUTS[name].classes
 
@@ -139,7 +139,7 @@ def parts(name: str, place: pathlib.Path, entry: dict, train: list[str], test: s
         if member.endswith(".bin"):
             right, features = checksums.matches(name, member, blob), from_binary(blob, columns, where)
         else:
-            right, features = True, from_pickle(blob, columns, where, checksums.known(name, member)[1])
+            right, features = True, from_pickle(blob, columns, where, checksums.published_checksum(name, member)[1])
         for column, num_classes in zip(columns, classes):
             with values.naming(where):
                 features[column] = values.labels(features[column], num_classes)

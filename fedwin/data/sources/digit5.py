@@ -7,9 +7,8 @@ training images as USPS has, 7,438.
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset
+from fedwin.data.dataset import DATASETS, Dataset
 from fedwin.data.formats import files
-from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
 from fedwin.data.sources import mnist
 from fedwin.data.sources.digit5_files import FOLDERS, archive_domain, layout, original_domain
@@ -18,7 +17,7 @@ from fedwin.errors import UserError
 DOMAINS = ("mnist", "svhn", "usps", "synthdigits", "mnist_m")
 
 
-def stratified(labels: np.ndarray, limit: int, rng) -> tuple[np.ndarray, np.ndarray]:
+def stratified_split(labels: np.ndarray, limit: int, rng) -> tuple[np.ndarray, np.ndarray]:
     """Returns rows: ceil(N / 5) for testing in the shares of the classes, `limit` of the others for training."""
     order = rng.permutation(len(labels))
     share = 0.2 * np.bincount(labels, minlength=10)
@@ -76,7 +75,7 @@ def digit5(
                     f"{domain} (FedBN's digit_dataset.zip or the original files)",
                     "https://github.com/med-air/FedBN",
                 )
-            rows = stratified(pooled[1], per_domain, generator(split_seed, "digit5", domain))
+            rows = stratified_split(pooled[1], per_domain, generator(split_seed, "digit5", domain))
             found = [tuple(values[part] for values in pooled) for part in rows]
         for side, (x, y) in zip(sides, found):
             side.append((x, y, np.full(len(y), number, np.int32)))

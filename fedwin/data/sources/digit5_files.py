@@ -5,8 +5,8 @@ import re
 
 import numpy as np
 
-from fedwin.data.formats import files, idx, idx_sets, pickles, values
-from fedwin.data.reader import pillow
+from fedwin.data.example_source import pillow
+from fedwin.data.formats import files, idx, pickles, values
 from fedwin.data.sources import mnist
 from fedwin.errors import UserError
 
@@ -18,7 +18,7 @@ MEMBER = re.compile(r"(partitions/train_part\d|/test)\.pkl$")
 TENS = ("svhn", "synthdigits")
 
 
-def unified(images: np.ndarray, where) -> np.ndarray:
+def to_rgb28(images: np.ndarray, where) -> np.ndarray:
     """Returns uint8 [N, 28, 28, 3]: grey becomes three equal channels, sides are scaled to 28 pixels (bilinear).
 
     Raises:
@@ -47,12 +47,12 @@ def unified(images: np.ndarray, where) -> np.ndarray:
     return np.repeat(images, 3, -1) if images.shape[-1] == 1 else np.ascontiguousarray(images)
 
 
-def pair(images, labels, where, domain: str = "") -> tuple[np.ndarray, np.ndarray]:
+def check_pair(images, labels, where, domain: str = "") -> tuple[np.ndarray, np.ndarray]:
     """Checks and converts one set of images and labels; SVHN, and what is made after it, writes the digit 0 as 10."""
     with values.naming(where):
         labels = values.labels(np.asarray(labels).reshape(-1), 11 if domain in TENS else 10)
     labels = np.where(labels == 10, 0, labels).astype(np.int32)
-    images = unified(images, where)
+    images = to_rgb28(images, where)
     if len(images) != len(labels):
         raise UserError(f"{where}: {len(labels)} labels for {len(images)} images.")
     return images, labels
@@ -63,7 +63,7 @@ def from_pickle(blob: bytes, where, domain: str = "") -> tuple[np.ndarray, np.nd
     content = pickles.loads(blob, where)
     if not isinstance(content, (tuple, list)) or len(content) != 2:
         raise UserError(f"{where}: not a pair of images and labels.")
-    return pair(content[0], content[1], where, domain)
+    return check_pair(content[0], content[1], where, domain)
 
 
 def archive_domain(read, names: set[str], domain: str, parts: int):
@@ -157,10 +157,10 @@ def listed_images(folders) -> list[tuple]:
 def original_domain(data_dir, domain: str):
     """Returns all images and labels of an original set, pooled, or None where it is not there."""
     if domain == "mnist":
-        found = idx_pairs(files.folders(data_dir, "mnist"), idx_sets.names())
+        found = idx_pairs(files.folders(data_dir, "mnist"), idx.file_names())
     elif domain == "usps":
         found = idx_pairs(
-            files.folders(data_dir, "usps*"), tuple(f"usps-{n}" for n in idx_sets.names("", "test", "short"))
+            files.folders(data_dir, "usps*"), tuple(f"usps-{n}" for n in idx.file_names("", "test", "short"))
         )
     elif domain == "svhn":
         found = matlab(files.folders(data_dir, "svhn*"), ("train_32x32.mat", "test_32x32.mat"))
@@ -170,5 +170,5 @@ def original_domain(data_dir, domain: str):
         found = listed_images(files.folders(data_dir, "mnist_m*", "mnist-m*", "mnistm*"))
     if not found:
         return None
-    pairs = [pair(images, labels, where, domain) for images, labels, where in found]
+    pairs = [check_pair(images, labels, where, domain) for images, labels, where in found]
     return tuple(map(np.concatenate, zip(*pairs)))

@@ -9,8 +9,7 @@ import pathlib
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset
-from fedwin.data.registries import DATASETS
+from fedwin.data.dataset import DATASETS, Dataset
 from fedwin.data.rng import generator
 
 TRAIN_PER_CLASS = 140

@@ -5,11 +5,10 @@ A SQLite file has one row per client in `federated_data(client_id, data, num_exa
 
 import numpy as np
 
-from fedwin.data.check import as_labels, check
-from fedwin.data.dataset import Dataset, Examples, Partition
+from fedwin.data.checks import as_labels, check
+from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition
 from fedwin.data.formats import clients, files, values
 from fedwin.data.formats.fedjax_sqlite import read_sqlite
-from fedwin.data.registries import DATASETS
 from fedwin.errors import UserError
 from fedwin.registry import checks
 

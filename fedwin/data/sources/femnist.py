@@ -9,9 +9,8 @@ import functools
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Examples, Partition
+from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition
 from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, forms, leaf, tff, values
-from fedwin.data.registries import DATASETS
 from fedwin.data.sources.mnist import CHARACTERS, DIGITS
 from fedwin.errors import UserError
 
@@ -22,7 +21,7 @@ SIDES = ("train", "test")
 WRITERS = {"femnist": 3400, "femnist_digits": 3383}
 
 
-def quantised(pixels, paper: int) -> np.ndarray:
+def quantize(pixels, paper: int) -> np.ndarray:
     """Returns uint8 [N, 28, 28, 1] = 255 |pixel - paper|: the files hold bytes divided by 255.
 
     Raises:
@@ -41,27 +40,27 @@ def quantised(pixels, paper: int) -> np.ndarray:
     return np.rint(ink).astype(np.uint8).reshape(-1, 28, 28, 1)
 
 
-def converted(paper: int, num_classes: int, features: dict) -> Examples:
+def convert(paper: int, num_classes: int, features: dict) -> Examples:
     """Turns 'pixels' and 'label' into x and y."""
     labels = values.labels(np.asarray(features["label"]).reshape(-1), num_classes)
-    return {"x": quantised(features["pixels"], paper), "y": labels}
+    return {"x": quantize(features["pixels"], paper), "y": labels}
 
 
-def one(paper: int, num_classes: int, features: dict) -> Examples:
+def single_example(paper: int, num_classes: int, features: dict) -> Examples:
     """Turns one parsed example into x and y without the example axis."""
-    both = converted(paper, num_classes, features)
+    both = convert(paper, num_classes, features)
     if len(both["x"]) != 1 or len(both["y"]) != 1:
         raise ValueError(f"{len(both['y'])} labels and {len(both['x'])} images, not one of each")
     return {key: value[0] for key, value in both.items()}
 
 
-def from_leaf(folders, convert):
+def from_leaf(folders, to_examples):
     """Returns the streams of LEAF's train and test folder."""
 
     def stream(folder):
         for path, user, x, y in leaf.read(folder):
             with values.naming(f"{path}, client '{user}'"):
-                features = convert({"pixels": x, "label": y})
+                features = to_examples({"pixels": x, "label": y})
             yield user, features
 
     return [stream(folder) for folder in folders]
@@ -93,24 +92,24 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
         forms.Form("tff", ("emnist_all.sqlite",)),
         forms.Form("hdf5", pair(f"fed_{infix}_{{}}.h5"), (f"fed_{infix}.tar.bz2",)),
     )
-    convert, single = (functools.partial(function, paper, classes) for function in (converted, one))
+    to_examples, to_example = (functools.partial(function, paper, classes) for function in (convert, single_example))
     places = files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*")
-    with forms.opened(places, [held for held in known if form in ("auto", held.name)]) as found:
+    with forms.open_form(places, [held for held in known if form in ("auto", held.name)]) as found:
         if found:
             where = found.paths
             if found.form == "fedjax":
-                streams = [fedjax_sqlite.read_sqlite(path, convert=convert) for path in where]
+                streams = [fedjax_sqlite.read_sqlite(path, convert=to_examples) for path in where]
             elif found.form == "tff":
-                streams = [tff.read_sqlite(where[0], f"{split}_{side}", single) for side in SIDES]
+                streams = [tff.read_sqlite(where[0], f"{split}_{side}", to_example) for side in SIDES]
                 where = [f"{where[0]} {split}_{side}" for side in SIDES]
             else:
-                streams = [tff.read_hdf5(path, convert) for path in where]
+                streams = [tff.read_hdf5(path, to_examples) for path in where]
             dataset = build(name, streams, where, found.verified(name))
             assert dataset.natural is not None  # the writers
-            checksums.expect(name, found.origins[0], dataset.natural.num_clients, WRITERS[name])
+            checksums.check_num_clients(name, found.origins[0], dataset.natural.num_clients, WRITERS[name])
             return dataset
     if form in ("auto", "leaf") and (folders := leaf.find(data_dir, "femnist*")):
-        return build(name, from_leaf(folders, convert), folders, False)
+        return build(name, from_leaf(folders, to_examples), folders, False)
     wanted = f"federated_{infix}_{{train,test}}.sqlite, emnist_all.sqlite, fed_{infix}_{{train,test}}.h5"
     raise files.missing(name, data_dir, f"{wanted} (also compressed, or in fed_{infix}.tar.bz2) or LEAF JSON", SOURCE)
 

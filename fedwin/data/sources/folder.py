@@ -11,18 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition, offsets
+from fedwin.data.dataset import DATASETS, Dataset, Partition, offsets
+from fedwin.data.example_source import Images
 from fedwin.data.formats import checksums, files
-from fedwin.data.formats.image_files import by_name, images_below
-from fedwin.data.formats.image_lists import columns_of, read_list
-from fedwin.data.reader import Images
-from fedwin.data.registries import DATASETS
+from fedwin.data.formats.image_files import by_name, columns_of, images_below, read_list
 from fedwin.errors import UserError
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
-def located(path, images: list[str], index: dict[str, list[str]], found: dict) -> list:
+def find_images(path, images: list[str], index: dict[str, list[str]], found: dict) -> list:
     """Returns the image of every id.
 
     Args:
@@ -100,7 +98,7 @@ def from_lists(
         held = {(place, name): image for place in group for name, image in images_below(place).items()}
         index |= by_name(held, wanted - index.keys())
         found |= {os.path.join(*key): held[key] for key in held}
-    make = lambda path, ids, labels: {"x": Images(located(path, ids, index, found), size, resize), "y": labels}
+    make = lambda path, ids, labels: {"x": Images(find_images(path, ids, index, found), size, resize), "y": labels}
     return Dataset(
         name,
         make(train_csv, train_ids, train_y),

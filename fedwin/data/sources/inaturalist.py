@@ -1,7 +1,6 @@
 """iNaturalist-User-120k: photographs of species by observer, Hsu et al. 2020, https://arxiv.org/abs/2003.08082."""
 
-from fedwin.data.dataset import Dataset
-from fedwin.data.registries import DATASETS
+from fedwin.data.dataset import DATASETS, Dataset
 from fedwin.data.sources.folder import build
 
 

@@ -1,7 +1,6 @@
 """Landmarks-User-160k: photographs of landmarks by photographer, Hsu et al. 2020, https://arxiv.org/abs/2003.08082."""
 
-from fedwin.data.dataset import Dataset
-from fedwin.data.registries import DATASETS
+from fedwin.data.dataset import DATASETS, Dataset
 from fedwin.data.sources.folder import build
 
 LISTS = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"

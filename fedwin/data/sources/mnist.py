@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition, offsets
+from fedwin.data.dataset import DATASETS, Dataset, Partition, offsets
 from fedwin.data.formats import values
-from fedwin.data.formats.idx_sets import names, pack, read, verify
-from fedwin.data.registries import DATASETS
+from fedwin.data.formats.idx import file_names, pack, read, verify
 from fedwin.errors import UserError
 
 FASHION_NAMES = tuple("T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot".split(","))
@@ -36,7 +35,7 @@ CHECKSUMS = {
     "t10k-images-idx3-ubyte": ("sha256", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
     "t10k-labels-idx1-ubyte": ("sha256", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
 }
-DOWNLOADS = tuple(f"{MNIST}{name}.gz" for name in names())
+DOWNLOADS = tuple(f"{MNIST}{name}.gz" for name in file_names())
 
 
 @DATASETS.register(
@@ -51,7 +50,7 @@ DOWNLOADS = tuple(f"{MNIST}{name}.gz" for name in names())
 )
 def mnist(data_dir) -> Dataset:
     """MNIST, LeCun et al. 1998: x uint8 [N, 28, 28, 1], ink 255, y in 0..9; 60,000 and 10,000 images."""
-    wanted = names()
+    wanted = file_names()
     arrays, found = read("mnist", data_dir, ("mnist*",), wanted, "http://yann.lecun.com/exdb/mnist")
     train, test = pack(arrays, found, wanted, 10)
     verified = verify(found, "mnist")
@@ -77,7 +76,7 @@ def mnist_writers(data_dir) -> Dataset:
     Raises:
       UserError: files missing, or the two label files disagree about an image.
     """
-    wanted = (*names(), "qmnist-train-labels-idx2-int", "qmnist-test-labels-idx2-int")
+    wanted = (*file_names(), "qmnist-train-labels-idx2-int", "qmnist-test-labels-idx2-int")
     arrays, found = read(
         "mnist_writers", data_dir, ("mnist*", "qmnist*"), wanted, "https://github.com/facebookresearch/qmnist"
     )
@@ -134,12 +133,12 @@ FASHION_CHECKSUMS = {
     sizes="by partition / 60,000 / 10,000",
     prepared="14 s (from .xz)",
     cache="53 MiB",
-    downloads=tuple(f"{FASHION}{name}.gz" for name in names()),
+    downloads=tuple(f"{FASHION}{name}.gz" for name in file_names()),
     checksums=FASHION_CHECKSUMS,
 )
 def fmnist(data_dir) -> Dataset:
     """Fashion-MNIST, Xiao et al. 2017, https://arxiv.org/abs/1708.07747: x uint8 [N, 28, 28, 1], scaled to [0, 1]."""
-    wanted = names()
+    wanted = file_names()
     source = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
     arrays, found = read("fmnist", data_dir, ("fashion*", "fmnist*"), wanted, source)
     train, test = pack(arrays, found, wanted, 10)
@@ -166,7 +165,7 @@ def emnist(data_dir, *, split: str = "byclass") -> Dataset:
     """
     if split not in EMNIST_NAMES:
         raise UserError(f"emnist: split={split}; it is one of {', '.join(EMNIST_NAMES)}.")
-    wanted = names(f"emnist-{split}-", "test")
+    wanted = file_names(f"emnist-{split}-", "test")
     source = "https://www.nist.gov/itl/products-and-services/emnist-dataset"
     arrays, found = read("emnist", data_dir, ("emnist*", "gzip"), wanted, source)
     for name in wanted[::2]:
@@ -196,7 +195,7 @@ def usps_pixels(grey: np.ndarray, where) -> np.ndarray:
 )
 def usps(data_dir) -> Dataset:
     """USPS digits, Hull 1994, from int16 IDX files, v in -1000..1000: uint8 [N, 16, 16, 1], 255 (v + 1000) / 2000."""
-    wanted = tuple(f"usps-{name}" for name in names("", "test", "short"))
+    wanted = tuple(f"usps-{name}" for name in file_names("", "test", "short"))
     arrays, found = read("usps", data_dir, ("usps*",), wanted, "any copy of USPS, converted to these IDX files")
     for name in wanted[::2]:
         arrays[name] = usps_pixels(arrays[name], found[name].where)

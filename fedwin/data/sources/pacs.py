@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset
+from fedwin.data.dataset import DATASETS, Dataset
+from fedwin.data.example_source import Images
 from fedwin.data.formats import files, image_files
-from fedwin.data.reader import Images
-from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
 from fedwin.data.sources import folder
 from fedwin.errors import UserError
@@ -18,7 +17,7 @@ DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 
 
-def listed(found: Mapping[str, Any], where) -> tuple[list, np.ndarray, np.ndarray]:
+def list_images(found: Mapping[str, Any], where) -> tuple[list, np.ndarray, np.ndarray]:
     """Returns images, classes and domains of `.../<domain>/<class>/<file>`, in order of their names.
 
     Raises:
@@ -85,7 +84,7 @@ def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float =
 
 def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
     """Splits every domain and builds the data set."""
-    items, labels, domains = listed(image_files.images_below(where), where)
+    items, labels, domains = list_images(image_files.images_below(where), where)
     is_test = np.zeros(len(items), bool)
     for d in range(4):
         rows = np.flatnonzero(domains == d)

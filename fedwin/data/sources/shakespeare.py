@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Examples
+from fedwin.data.dataset import DATASETS, Dataset, Examples
 from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, forms, tff
-from fedwin.data.registries import DATASETS
 from fedwin.errors import UserError
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3
@@ -52,12 +51,12 @@ def rows(texts, length: int) -> Examples:
     return {"x": padded[0].reshape(count, length), "y": padded[1].reshape(count, length)}
 
 
-def one(features: dict) -> dict:
+def single_snippet(features: dict) -> dict:
     """Keeps the snippet of one parsed TFF example."""
     return {"snippets": features["snippets"][0]}
 
 
-def snippets(features: dict) -> dict:
+def client_snippets(features: dict) -> dict:
     """Keeps a client's snippets."""
     if "snippets" not in features:
         raise ValueError(f"no 'snippets' but {', '.join(features)}")
@@ -98,21 +97,21 @@ def shakespeare(data_dir, *, length: int = 80) -> Dataset:
         for client, features in stream:
             yield client, rows(as_bytes(features["snippets"]), length)
 
-    with forms.opened(files.folders(data_dir, "shakespeare*"), FORMS) as found:
+    with forms.open_form(files.folders(data_dir, "shakespeare*"), FORMS) as found:
         if not found:
             wanted = "shakespeare_{train,test}.sqlite, shakespeare.sqlite or shakespeare_{train,test}.h5"
             raise files.missing(
                 "shakespeare", data_dir, f"{wanted} (also compressed, or in shakespeare.tar.bz2)", SOURCE
             )
         if found.form == "tff":
-            streams = [tff.read_sqlite(found.paths[0], side, one) for side in ("train", "test")]
+            streams = [tff.read_sqlite(found.paths[0], side, single_snippet) for side in ("train", "test")]
         elif found.form == "fedjax":
-            streams = [fedjax_sqlite.read_sqlite(path, convert=snippets) for path in found.paths]
+            streams = [fedjax_sqlite.read_sqlite(path, convert=client_snippets) for path in found.paths]
         else:
-            streams = [tff.read_hdf5(path, snippets) for path in found.paths]
+            streams = [tff.read_hdf5(path, client_snippets) for path in found.paths]
         sides = [clients.flatten(cut(stream), found.paths[-side]) for side, stream in enumerate(streams)]
         (train, natural), (test, test_natural) = sides
-        checksums.expect("shakespeare", found.origins[0], natural.num_clients, ROLES)
+        checksums.check_num_clients("shakespeare", found.origins[0], natural.num_clients, ROLES)
         return Dataset(
             "shakespeare",
             train,

@@ -11,11 +11,10 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Examples, Partition, offsets
+from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition, offsets
 from fedwin.data.formats import files, values
-from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
-from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, UNKNOWN, encode, find, strangers, windows
+from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, UNKNOWN, count_unknown, encode, find, windows
 from fedwin.errors import UserError
 
 
@@ -48,17 +47,17 @@ def shakespeare_leaf(
     Raises:
       UserError: nothing found, or too few roles that are long enough.
     """
-    if ready := prepared(data_dir, iid):
+    if ready := read_sampled_files(data_dir, iid):
         train_examples, test_examples, names, size, test_size = ready
         return build(train_examples, test_examples, names, size, test_size, {})
     texts = find(data_dir)
-    unknown = sum(strangers(part) for pair in texts.values() for part in pair)
+    unknown = sum(count_unknown(part) for pair in texts.values() for part in pair)
     ids = {role: tuple(encode(part) for part in pair) for role, pair in texts.items()}
     count = lambda side: {role: max(len(pair[side]) - LENGTH, 0) for role, pair in ids.items()}
     train_count, test_count = count(0), count(1)
     if iid:
         sides = [
-            pooled(ids, side, counts, clients * size, seed)
+            draw_pooled_windows(ids, side, counts, clients * size, seed)
             for side, (counts, size) in enumerate(((train_count, train), (test_count, test)))
         ]
         names = np.array([f"iid_{k}" for k in range(clients)])
@@ -70,12 +69,12 @@ def shakespeare_leaf(
                 f"{test} test windows, and {clients} were asked for; give fewer clients or shorter runs."
             )
         names = np.array([fit[i] for i in generator(seed, "shakespeare roles").permutation(len(fit))[:clients]])
-        sides = [runs(ids, names, side, size, seed) for side, size in ((0, train), (1, test))]
+        sides = [draw_runs(ids, names, side, size, seed) for side, size in ((0, train), (1, test))]
     report = {"unknown_characters": unknown}
     return build(sides[0], sides[1], names, train, test, report)
 
 
-def runs(ids: dict, names, side: int, size: int, seed: int) -> Examples:
+def draw_runs(ids: dict, names, side: int, size: int, seed: int) -> Examples:
     """Returns one contiguous run of `size` windows per role."""
     parts = []
     for position, role in enumerate(names):
@@ -85,7 +84,7 @@ def runs(ids: dict, names, side: int, size: int, seed: int) -> Examples:
     return {key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")}
 
 
-def pooled(ids: dict, side: int, counts: dict, total: int, seed: int) -> Examples:
+def draw_pooled_windows(ids: dict, side: int, counts: dict, total: int, seed: int) -> Examples:
     """Returns `total` windows drawn without replacement from all roles together, in random order."""
     roles = sorted(ids)
     begins = offsets([counts[role] for role in roles])
@@ -122,19 +121,19 @@ def build(train_examples, test_examples, names, train: int, test: int, report: d
     )
 
 
-def prepared(data_dir, iid: bool):
+def read_sampled_files(data_dir, iid: bool):
     """Reads the heavy-ball code's ready files, `train_sampled_{niid,iid}.json` and `test_sampled.json`, if there."""
     for folder in files.folders(data_dir, "shakespeare*"):
         pair = [folder / f"train_sampled_{'iid' if iid else 'niid'}.json", folder / "test_sampled.json"]
         if all(path.is_file() for path in pair):
-            (train, size, count), (test, test_size, test_clients) = (sampled(path) for path in pair)
+            (train, size, count), (test, test_size, test_clients) = (read_sampled_file(path) for path in pair)
             if test_clients != count:
                 raise UserError(f"{pair[1]}: {test_clients} clients, but {count} in {pair[0].name}.")
             return train, test, np.array([f"{k:03d}" for k in range(count)]), size, test_size
     return None
 
 
-def sampled(path: pathlib.Path) -> tuple[Examples, int, int]:
+def read_sampled_file(path: pathlib.Path) -> tuple[Examples, int, int]:
     """Reads keys x, y: one list per client, all of one length, of windows given as ids or as text."""
     blob = files.read(path)
     with values.naming(f"{path}: not lists of windows under x and y"):

@@ -23,7 +23,7 @@ def encode(text: str) -> np.ndarray:
     return TABLE[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)]
 
 
-def strangers(text: str) -> int:
+def count_unknown(text: str) -> int:
     """Returns the number of characters outside the alphabet."""
     return sum(character not in ALPHABET for character in text)
 
@@ -34,7 +34,7 @@ def windows(ids: np.ndarray, starts: np.ndarray) -> Examples:
     return {"x": x, "y": ids[np.asarray(starts) + LENGTH].astype(np.int32)}
 
 
-def joined(x: list[str], y: list[str], where) -> tuple[str, int]:
+def join_windows(x: list[str], y: list[str], where) -> tuple[str, int]:
     """Returns the text behind a user's windows and their stride, 1 or 80; 0 where one window does not tell.
 
     Raises:
@@ -70,7 +70,7 @@ def texts_of_leaf(folders) -> dict[str, tuple[str, str]]:
     for side, folder in zip(sides, folders):
         for path, user, x, y in leaf.read(folder):
             where = f"{path}, client '{user}'"
-            side[user], stride = joined(x, y, where)
+            side[user], stride = join_windows(x, y, where)
             if stride and strides and stride not in strides:
                 raise UserError(f"{where}: its windows are {stride} apart, those of {strides.popitem()[1]} are not.")
             if stride:
@@ -106,7 +106,7 @@ def texts_of_plays(place) -> dict[str, str]:
         entry = files.entries(place, lambda name: name.endswith(".txt"))
     texts = {name.removesuffix(".txt"): files.content(held).decode("utf-8", "replace") for name, held in entry.items()}
     whole = [text for text in texts.values() if plays.is_gutenberg(text)]
-    found = plays.gutenberg(whole[0]) if whole else plays.roles(texts)
+    found = plays.text_by_role_of_gutenberg(whole[0]) if whole else plays.text_by_role(texts)
     if texts and not found:
         raise UserError(
             f"{place}: no role speaks in it; a play has lines `ROLE<TAB>text` after `ACT I`, Project Gutenberg's "

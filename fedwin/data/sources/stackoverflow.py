@@ -6,9 +6,8 @@ all others. TFF numbers words differently: ids of the two must not be mixed.
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, offsets
+from fedwin.data.dataset import DATASETS, Dataset, offsets
 from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, forms, tff
-from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
@@ -65,7 +64,7 @@ def tokenise(sentences, words: dict[bytes, int], length: int) -> dict[str, np.nd
     return {"x": x, "y": y}
 
 
-def chosen_users(sizes: dict, users: int, seed: int) -> list:
+def choose_users(sizes: dict, users: int, seed: int) -> list:
     """Sorts the ids, permutes them with the seed and takes the first `users`."""
     ids = sorted(sizes)
     if users > len(ids):
@@ -73,7 +72,7 @@ def chosen_users(sizes: dict, users: int, seed: int) -> list:
     return [ids[i] for i in generator(seed, "stackoverflow users").permutation(len(ids))[:users]]
 
 
-def chosen_tests(sizes: dict, count: int, seed: int) -> dict:
+def choose_test_examples(sizes: dict, count: int, seed: int) -> dict:
     """Returns client -> rows of `count` examples drawn without replacement from all clients, in order of the ids."""
     ids = sorted(sizes)
     begins = offsets([sizes[client] for client in ids])
@@ -127,7 +126,7 @@ def stackoverflow(
     for option, value in (("users", users), ("tests", tests), ("vocabulary_size", vocabulary_size), ("length", length)):
         if not (isinstance(value, int) and value > 0):
             raise UserError(f"stackoverflow: {option}={value}; give a whole number > 0.")
-    with forms.opened(files.folders(data_dir, "stackoverflow*"), FORMS) as found:
+    with forms.open_form(files.folders(data_dir, "stackoverflow*"), FORMS) as found:
         if not found:
             wanted = "stackoverflow_{train,test}.sqlite, stackoverflow.sqlite or stackoverflow_{train,test}.h5"
             raise files.missing(
@@ -153,7 +152,7 @@ def stackoverflow(
 
 def build(words, sizes, read, where, users: int, tests: int, length: int, seed: int) -> Dataset:
     """Reads and tokenises the chosen users and test examples."""
-    rows = chosen_tests(sizes[1], tests, seed)
+    rows = choose_test_examples(sizes[1], tests, seed)
 
     def stream(side, ids, pick):
         for client, features in read(side, ids):
@@ -170,7 +169,7 @@ def build(words, sizes, read, where, users: int, tests: int, length: int, seed: 
 
     everything = slice(None)
     train, natural = clients.flatten(
-        stream(0, chosen_users(sizes[0], users, seed), lambda client: everything), where[0]
+        stream(0, choose_users(sizes[0], users, seed), lambda client: everything), where[0]
     )
     test, test_natural = clients.flatten(stream(1, list(rows), rows.get), where[1])
     return Dataset(

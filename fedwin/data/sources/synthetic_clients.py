@@ -2,31 +2,38 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset
-from fedwin.data.registries import DATASETS
+from fedwin.data.dataset import DATASETS, Dataset
 from fedwin.data.rng import generator
 from fedwin.data.sources import digit5, femnist, folder, mnist, pacs
-from fedwin.data.sources.patterns import Drawn, balanced, pictures, smooth
-from fedwin.data.sources.synthetic_text import DRAWN, check, owners, ragged
+from fedwin.data.sources.synthetic_parts import (
+    NO_FILES,
+    GeneratedImages,
+    balanced_labels,
+    check_positive,
+    consecutive_clients,
+    lognormal_sizes,
+    noisy_images,
+    smooth_patterns,
+)
 
 
 def register_writers(name, num_classes, clients, same_writers, mean, std, class_names) -> None:
     """Registers a stand-in for characters by writer: ragged clients, each with its own brightness."""
 
-    @DATASETS.register(f"{name}_synthetic", how=DRAWN)
+    @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
     def build(data_dir=None, *, clients: int = clients, n: int = 20 * clients, seed: int = 0) -> Dataset:
-        check(f"{name}_synthetic", clients=clients, n=n)
+        check_positive(f"{name}_synthetic", clients=clients, n=n)
         rng = generator(seed, f"{name}_synthetic")
-        prototypes = smooth(rng, num_classes, 28, 1).astype(np.float32)
+        prototypes = smooth_patterns(rng, num_classes, 28, 1).astype(np.float32)
         sides = []
         tests = clients if same_writers else max(clients * 5 // 9, 1)
         for count, total, first in ((clients, n, 0), (tests, max(n // 8, tests), 0 if same_writers else clients)):
-            sizes = ragged(rng, total, count)
+            sizes = lognormal_sizes(rng, total, count)
             style = np.stack([rng.uniform(0.7, 1.1, count), rng.uniform(-20, 20, count)], 1).astype(np.float32)
             y = rng.integers(0, num_classes, total).astype(np.int32)
-            x = pictures(rng, y, prototypes, np.repeat(style, sizes, 0))
+            x = noisy_images(rng, y, prototypes, np.repeat(style, sizes, 0))
             ids = np.array([f"f{first + k:04d}" + ("_00" if same_writers else "") for k in range(count)])
-            sides.append(({"x": x, "y": y}, owners(sizes, ids)))
+            sides.append(({"x": x, "y": y}, consecutive_clients(sizes, ids)))
         (train, natural), (test, test_natural) = sides
         domain_names: tuple[str, ...] = ()
         if same_writers:
@@ -57,22 +64,31 @@ register_writers("mnist_writers", 10, 539, False, (0.1307,), (0.3081,), mnist.DI
 def register_users(name, num_classes, clients) -> None:
     """Registers a stand-in for photographs by user: ragged clients, few classes each."""
 
-    @DATASETS.register(f"{name}_synthetic", how=DRAWN)
+    @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
     def build(
         data_dir=None, *, clients: int = clients, n: int = 2 * clients, size: int = 224, seed: int = 0
     ) -> Dataset:
-        check(f"{name}_synthetic", clients=clients, n=n, size=size)
+        check_positive(f"{name}_synthetic", clients=clients, n=n, size=size)
         rng = generator(seed, f"{name}_synthetic")
         weights = rng.standard_normal((num_classes, 3, 4, 4), np.float32) / 2
-        sizes = ragged(rng, n, clients)
+        sizes = lognormal_sizes(rng, n, clients)
         home = np.repeat(rng.integers(0, num_classes, clients), sizes)
         y = ((home + rng.geometric(0.3, n) - 1) % num_classes).astype(np.int32)
         test_y = rng.integers(0, num_classes, max(n // 8, 1)).astype(np.int32)
-        sides = [{"x": Drawn(labels, weights, 2 * seed + i, size), "y": labels} for i, labels in enumerate((y, test_y))]
+        sides = [
+            {"x": GeneratedImages(labels, weights, 2 * seed + i, size), "y": labels}
+            for i, labels in enumerate((y, test_y))
+        ]
         ids = np.array([str(k) for k in range(clients)])
         mean, std = folder.IMAGENET
         return Dataset(
-            f"{name}_synthetic", sides[0], sides[1], num_classes, mean=mean, std=std, natural=owners(sizes, ids)
+            f"{name}_synthetic",
+            sides[0],
+            sides[1],
+            num_classes,
+            mean=mean,
+            std=std,
+            natural=consecutive_clients(sizes, ids),
         )
 
 
@@ -83,22 +99,22 @@ register_users("inaturalist", 1203, 9275)
 def register_domains(name, side, num_classes, domains, per_domain, tests, mean, std, class_names) -> None:
     """Registers a stand-in for one label set in several styles: one pattern per class, recoloured per domain."""
 
-    @DATASETS.register(f"{name}_synthetic", how=DRAWN)
+    @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
     def build(
         data_dir=None, *, per_domain: int = per_domain, tests: int = tests, size: int = side, seed: int = 0
     ) -> Dataset:
-        check(f"{name}_synthetic", per_domain=per_domain, tests=tests, size=size)
+        check_positive(f"{name}_synthetic", per_domain=per_domain, tests=tests, size=size)
         rng = generator(seed, f"{name}_synthetic")
-        prototypes = smooth(rng, num_classes, size, 1).astype(np.float32)
+        prototypes = smooth_patterns(rng, num_classes, size, 1).astype(np.float32)
         colours = rng.uniform(-1.2, 1.2, (len(domains), 3)).astype(np.float32)
-        backgrounds = 0.5 * smooth(rng, len(domains), size, 3).astype(np.float32)
+        backgrounds = 0.5 * smooth_patterns(rng, len(domains), size, 3).astype(np.float32)
         sides = []
         for count in (per_domain, tests):
             parts = []
             for d in range(len(domains)):
-                y = balanced(rng, count, num_classes)
+                y = balanced_labels(rng, count, num_classes)
                 parts.append(
-                    (pictures(rng, y, prototypes * colours[d] + backgrounds[d]), y, np.full(count, d, np.int32))
+                    (noisy_images(rng, y, prototypes * colours[d] + backgrounds[d]), y, np.full(count, d, np.int32))
                 )
             sides.append(dict(zip(("x", "y", "domain"), map(np.concatenate, zip(*parts)))))
         return Dataset(

@@ -5,29 +5,36 @@ They need no files. A model learns something on each of them, but figures on the
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Examples
+from fedwin.data.dataset import DATASETS, Dataset, Examples
 from fedwin.data.partitions.pachinko import pachinko
-from fedwin.data.registries import DATASETS
 from fedwin.data.rng import generator
 from fedwin.data.sources import cifar, cifar_names, mnist
-from fedwin.data.sources.patterns import balanced, pictures, smooth
-from fedwin.data.sources.synthetic_text import DRAWN, check, owners
+from fedwin.data.sources.synthetic_parts import (
+    NO_FILES,
+    balanced_labels,
+    check_positive,
+    consecutive_clients,
+    noisy_images,
+    smooth_patterns,
+)
 from fedwin.errors import UserError
 
 
 def image_set(name, side, channels, num_classes, n, tests, seed, mean, std, class_names=()) -> Dataset:
     """Draws a set of images without clients."""
-    check(name, n=n, tests=tests)
+    check_positive(name, n=n, tests=tests)
     rng = generator(seed, name)
-    prototypes = smooth(rng, num_classes, side, channels).astype(np.float32)
-    make = lambda count: (lambda y: {"x": pictures(rng, y, prototypes), "y": y})(balanced(rng, count, num_classes))
+    prototypes = smooth_patterns(rng, num_classes, side, channels).astype(np.float32)
+    make = lambda count: (lambda y: {"x": noisy_images(rng, y, prototypes), "y": y})(
+        balanced_labels(rng, count, num_classes)
+    )
     return Dataset(name, make(n), make(tests), num_classes, mean=mean, std=std, class_names=class_names)
 
 
 def register_images(name, side, channels, num_classes, mean, std, class_names) -> None:
     """Registers a stand-in for a set of images without clients."""
 
-    @DATASETS.register(f"{name}_synthetic", how=DRAWN)
+    @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
     def build(data_dir=None, *, n: int = 5000, tests: int = 1000, seed: int = 0) -> Dataset:
         return image_set(f"{name}_synthetic", side, channels, num_classes, n, tests, seed, mean, std, class_names)
 
@@ -39,26 +46,28 @@ register_images("emnist", 28, 1, 62, (0.0,), (1.0,), mnist.CHARACTERS)
 register_images("usps", 16, 1, 10, (0.0,), (1.0,), mnist.DIGITS)
 
 
-def hierarchy(rng, n: int, prototypes: np.ndarray) -> Examples:
+def cifar100_examples(rng, n: int, prototypes: np.ndarray) -> Examples:
     """Returns images of 100 fine classes with their coarse labels."""
-    fine = balanced(rng, n, 100)
-    return {"x": pictures(rng, fine, prototypes), "y": fine, "coarse": cifar_names.PARENT[fine]}
+    fine = balanced_labels(rng, n, 100)
+    return {"x": noisy_images(rng, fine, prototypes), "y": fine, "coarse": cifar_names.PARENT[fine]}
 
 
-def hundred(rng) -> np.ndarray:
+def cifar100_patterns(rng) -> np.ndarray:
     """Returns patterns of 100 classes in which the five of a coarse class resemble each other."""
-    return (smooth(rng, 20, 32, 3)[cifar_names.PARENT] + 0.7 * smooth(rng, 100, 32, 3)).astype(np.float32)
+    return (smooth_patterns(rng, 20, 32, 3)[cifar_names.PARENT] + 0.7 * smooth_patterns(rng, 100, 32, 3)).astype(
+        np.float32
+    )
 
 
-@DATASETS.register("cifar100_synthetic", how=DRAWN)
+@DATASETS.register("cifar100_synthetic", how=NO_FILES)
 def cifar100(data_dir=None, *, label: str = "fine", n: int = 10_000, tests: int = 2000, seed: int = 0) -> Dataset:
     """CIFAR-100-like images with the tree of 20 x 5 classes."""
-    check("cifar100_synthetic", n=n, tests=tests)
+    check_positive("cifar100_synthetic", n=n, tests=tests)
     if label not in ("fine", "coarse"):
         raise UserError(f"cifar100_synthetic: label={label}; it is fine or coarse.")
     rng = generator(seed, "cifar100_synthetic")
-    prototypes = hundred(rng)
-    train, test = hierarchy(rng, n, prototypes), hierarchy(rng, tests, prototypes)
+    prototypes = cifar100_patterns(rng)
+    train, test = cifar100_examples(rng, n, prototypes), cifar100_examples(rng, tests, prototypes)
     if label == "coarse":
         train, test = ({"x": side["x"], "y": side["coarse"], "fine": side["y"]} for side in (train, test))
     names = cifar_names.FINE if label == "fine" else cifar_names.COARSE
@@ -66,21 +75,21 @@ def cifar100(data_dir=None, *, label: str = "fine", n: int = 10_000, tests: int 
     return Dataset("cifar100_synthetic", train, test, len(names), mean=mean, std=std, class_names=names)
 
 
-@DATASETS.register("cifar100_pam_synthetic", how=DRAWN)
+@DATASETS.register("cifar100_pam_synthetic", how=NO_FILES)
 def cifar100_pam(
     data_dir=None, *, clients: int = 500, test_clients: int = 100, per_client: int = 100, seed: int = 0
 ) -> Dataset:
     """CIFAR-100-like images held by Pachinko clients; test clients are others."""
-    check("cifar100_pam_synthetic", clients=clients, test_clients=test_clients, per_client=per_client)
+    check_positive("cifar100_pam_synthetic", clients=clients, test_clients=test_clients, per_client=per_client)
     rng = generator(seed, "cifar100_pam_synthetic")
-    prototypes = hundred(rng)
+    prototypes = cifar100_patterns(rng)
     sides = []
     for prefix, count in (("train", clients), ("test", test_clients)):
-        whole = hierarchy(rng, count * per_client, prototypes)
+        whole = cifar100_examples(rng, count * per_client, prototypes)
         drawn = pachinko(Dataset("synthetic", whole, whole, 100), count, seed)
         ids = np.array([f"{prefix}_{k:03d}" for k in range(count)])
         examples = {key: value[drawn.order] for key, value in whole.items()}
-        sides.append((examples, owners(drawn.sizes, ids)))
+        sides.append((examples, consecutive_clients(drawn.sizes, ids)))
     (train, natural), (test, test_natural) = sides
     mean, std = cifar.CONSTANTS["cifar100"]
     return Dataset(

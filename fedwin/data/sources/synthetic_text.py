@@ -2,37 +2,11 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset, Partition, offsets
-from fedwin.data.registries import DATASETS
+from fedwin.data.dataset import DATASETS, Dataset
 from fedwin.data.rng import generator
 from fedwin.data.sources import shakespeare, shakespeare_texts
 from fedwin.data.sources.stackoverflow import accuracies as word_accuracies
-from fedwin.errors import UserError
-
-# How the files of stand-ins can be had.
-DRAWN = "no files needed"
-
-
-def ragged(rng, n: int, clients: int) -> np.ndarray:
-    """Returns log-normal client sizes >= 1 that sum to n."""
-    if not 1 <= clients <= n:
-        raise UserError(f"a synthetic data set of n={n} training examples cannot have {clients} clients; give 1 to n.")
-    share = rng.lognormal(0.0, 0.6, clients)
-    sizes = 1 + np.floor(share / share.sum() * (n - clients)).astype(np.int64)
-    sizes[: n - sizes.sum()] += 1
-    return sizes
-
-
-def owners(sizes: np.ndarray, ids: np.ndarray) -> Partition:
-    """Returns clients that hold consecutive examples."""
-    return Partition(np.arange(sizes.sum(), dtype=np.int32), offsets(sizes), ids=ids)
-
-
-def check(name: str, **numbers) -> None:
-    """Raises UserError unless every number is a whole one > 0."""
-    for key, value in numbers.items():
-        if not (isinstance(value, int) and value > 0):
-            raise UserError(f"{name}: {key}={value}; give a whole number > 0.")
+from fedwin.data.sources.synthetic_parts import NO_FILES, check_positive, consecutive_clients, lognormal_sizes
 
 
 def markov(rng, symbols: int, length: int) -> np.ndarray:
@@ -47,18 +21,18 @@ def markov(rng, symbols: int, length: int) -> np.ndarray:
     return walk
 
 
-@DATASETS.register("shakespeare_synthetic", how=DRAWN)
+@DATASETS.register("shakespeare_synthetic", how=NO_FILES)
 def shakespeare_roles(
     data_dir=None, *, clients: int = 715, rows: int = 3000, length: int = 80, seed: int = 0
 ) -> Dataset:
     """Markov text of ragged roles in rows of 80 with the 90 ids of the FedJAX form."""
-    check("shakespeare_synthetic", clients=clients, rows=rows, length=length)
+    check_positive("shakespeare_synthetic", clients=clients, rows=rows, length=length)
     rng = generator(seed, "shakespeare_synthetic")
     ids = np.array([f"PLAY_ROLE_{k:03d}" for k in range(clients)])
     sides = []
     for total in (rows, max(rows // 7, clients)):
         parts = []
-        for size in ragged(rng, total, clients):
+        for size in lognormal_sizes(rng, total, clients):
             # A snippet of n characters is a stream of n + 2 ids and ceil((n + 1) / length) rows.
             walk = markov(rng, len(shakespeare.ALPHABET), size * length - 1 - min(length - 1, 9))
             text = np.frombuffer(shakespeare.ALPHABET, np.uint8)[walk]
@@ -76,34 +50,34 @@ def shakespeare_roles(
         test,
         shakespeare.VOCABULARY,
         task="sequence",
-        natural=owners(np.array(sizes), ids),
-        test_natural=owners(np.array(test_sizes), ids),
+        natural=consecutive_clients(np.array(sizes), ids),
+        test_natural=consecutive_clients(np.array(test_sizes), ids),
         accuracies=shakespeare.ACCURACIES,
     )
 
 
-@DATASETS.register("shakespeare_leaf_synthetic", how=DRAWN)
+@DATASETS.register("shakespeare_leaf_synthetic", how=NO_FILES)
 def shakespeare_windows(
     data_dir=None, *, clients: int = 100, train: int = 200, test: int = 40, seed: int = 0
 ) -> Dataset:
     """Markov text in windows of 80 with the next character, equal clients, as the LEAF form."""
-    check("shakespeare_leaf_synthetic", clients=clients, train=train, test=test)
+    check_positive("shakespeare_leaf_synthetic", clients=clients, train=train, test=test)
     rng = generator(seed, "shakespeare_leaf_synthetic")
     ids = np.array([f"PLAY_ROLE_{k:03d}" for k in range(clients)])
     sides = []
     for size in (train, test):
         parts = [shakespeare_texts.windows(markov(rng, 80, size + 80), np.arange(size)) for _ in ids]
         sides.append({key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")})
-    equal = lambda size: owners(np.full(clients, size), ids)
+    equal = lambda size: consecutive_clients(np.full(clients, size), ids)
     return Dataset("shakespeare_leaf_synthetic", sides[0], sides[1], 80, natural=equal(train), test_natural=equal(test))
 
 
-@DATASETS.register("stackoverflow_synthetic", how=DRAWN)
+@DATASETS.register("stackoverflow_synthetic", how=NO_FILES)
 def stackoverflow(
     data_dir=None, *, users: int = 1000, n: int = 20_000, vocabulary_size: int = 10_000, length: int = 20, seed: int = 0
 ) -> Dataset:
     """Sentences of Zipf-distributed words by ragged users, 10,004 ids, as the FedJAX form."""
-    check("stackoverflow_synthetic", users=users, n=n, vocabulary_size=vocabulary_size, length=length)
+    check_positive("stackoverflow_synthetic", users=users, n=n, vocabulary_size=vocabulary_size, length=length)
     rng = generator(seed, "stackoverflow_synthetic")
     shares = 1 / np.arange(1, vocabulary_size + 2) ** 1.1
     cumulated = np.cumsum(shares) / shares.sum()
@@ -119,7 +93,10 @@ def stackoverflow(
         return {"x": x, "y": y}
 
     ids = np.array([f"{k:08d}" for k in range(users)])
-    sides = [(sentences(total), owners(ragged(rng, total, users), ids)) for total in (n, max(n // 8, users))]
+    sides = [
+        (sentences(total), consecutive_clients(lognormal_sizes(rng, total, users), ids))
+        for total in (n, max(n // 8, users))
+    ]
     (train, natural), (test, test_natural) = sides
     return Dataset(
         "stackoverflow_synthetic",

@@ -6,10 +6,9 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.check import as_labels
-from fedwin.data.dataset import Dataset, Examples
+from fedwin.data.checks import as_labels
+from fedwin.data.dataset import DATASETS, Dataset, Examples
 from fedwin.data.formats import files
-from fedwin.data.registries import DATASETS
 from fedwin.data.sources import cifar, folder
 from fedwin.errors import UserError
 
@@ -61,11 +60,11 @@ def tfds(
     """
     if constants not in (*CONSTANTS, "auto"):
         raise UserError(f"tfds: constants={constants}; they are auto, none, {', '.join(filter(None, CONSTANTS))}.")
-    place = prepared(files.folders(data_dir)[0], str(name))
+    place = prepared_folder(files.folders(data_dir)[0], str(name))
     package = tensorflow_datasets()
     try:
         builder = package.builder_from_directory(place)
-        keys = {"x": x, "y": y, **others(builder.info.features, y)}
+        keys = {"x": x, "y": y, **second_label_level(builder.info.features, y)}
         train_side, test_side = (read(builder, split, keys) for split in (train, test))
         classes = builder.info.features[y].num_classes
         labels = tuple(getattr(builder.info.features[y], "names", None) or ())
@@ -77,7 +76,7 @@ def tfds(
     mean, std = constants_of(builder.name, constants, train_side["x"])
     if builder.name == "emnist" if transpose is None else transpose:
         for side in (train_side, test_side):
-            side["x"] = transposed(builder.name, x, side["x"])
+            side["x"] = transpose_images(builder.name, x, side["x"])
     return Dataset(
         f"tfds_{builder.name}",
         train_side,
@@ -116,21 +115,21 @@ def constants_of(builder: str, constants: str | None, images: np.ndarray):
     return mean, std
 
 
-def transposed(builder: str, feature: str, images: np.ndarray) -> np.ndarray:
+def transpose_images(builder: str, feature: str, images: np.ndarray) -> np.ndarray:
     """Returns images with rows and columns exchanged; raises UserError for what has none."""
     if images.ndim < 3:
         raise UserError(f"tfds: transpose=true needs images; '{feature}' of '{builder}' holds none.")
     return np.ascontiguousarray(images.swapaxes(1, 2))
 
 
-def others(features, y: str) -> dict[str, str]:
+def second_label_level(features, y: str) -> dict[str, str]:
     """Returns key -> name of the label on the other level, for builders that have labels on two."""
     if "coarse_label" not in features or y not in ("label", "coarse_label"):
         return {}
     return {"coarse": "coarse_label"} if y == "label" else {"fine": "label"}
 
 
-def prepared(root: pathlib.Path, name: str) -> pathlib.Path:
+def prepared_folder(root: pathlib.Path, name: str) -> pathlib.Path:
     """Returns the folder of the newest prepared version; the builder's own code is not needed to read it."""
     inner, _, version = name.partition(":")
     places = [root, root / inner] + ([root / inner / version] if version else [])

@@ -144,10 +144,10 @@ def test_only_svhn_and_what_is_made_after_it_write_zero_as_ten(tmp_path):
     images = np.zeros((2, 28, 28, 1), np.uint8)
     for domain in digit5.DOMAINS:
         if domain in ("svhn", "synthdigits"):
-            assert digit5_files.pair(images, [10, 3], "file", domain)[1].tolist() == [0, 3]
+            assert digit5_files.check_pair(images, [10, 3], "file", domain)[1].tolist() == [0, 3]
         else:
             with pytest.raises(UserError, match="file: record 0: label 10 is not in 0..9"):
-                digit5_files.pair(images, [10, 3], "file", domain)
+                digit5_files.check_pair(images, [10, 3], "file", domain)
     folder = tmp_path / "mnist_m" / "mnist_m_train"
     folder.mkdir(parents=True)
     Image.fromarray(np.zeros((28, 28, 3), np.uint8)).save(folder / "0.png")

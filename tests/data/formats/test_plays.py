@@ -118,22 +118,22 @@ THE END
 
 
 def test_plays_are_split_into_what_each_role_says():
-    said = plays.speeches(PLAY)
+    said = plays.speeches_by_role(PLAY)
     assert said == {
         "BERNARDO": ["Who's there?"],
         "HAMLET": ["Nay, answer me: stand, and unfold yourself. Again.", "Long live the king!"],
         "QUEEN GERTRUDE": ["Have you eyes?", "Come."],
     }
-    assert plays.roles({"hamlet": PLAY}) == {
+    assert plays.text_by_role({"hamlet": PLAY}) == {
         "HAMLET_HAMLET": " ".join(said["HAMLET"]),
         "HAMLET_QUEEN_GERTRUDE": "Have you eyes? Come.",
     }
-    assert plays.speeches("A sonnet.") == {}
+    assert plays.speeches_by_role("A sonnet.") == {}
 
 
 @pytest.mark.parametrize("suffix, compress", [("", bytes), (".xz", lzma.compress)])
 def test_roles_of_the_complete_works(tmp_path, suffix, compress):
-    found = plays.gutenberg(GUTENBERG)
+    found = plays.text_by_role_of_gutenberg(GUTENBERG)
     assert found == {
         "THE_TRAGEDY_OF_TWO_HAM": "Who's there? Nay, answer me; stand. Unfold yourself. "
         "Exit still he Long live the king! ",
@@ -145,7 +145,7 @@ def test_roles_of_the_complete_works(tmp_path, suffix, compress):
     (tmp_path / f"pg100.txt{suffix}").write_bytes(compress(text.encode()))
     with pytest.warns(UserWarning, match="pg100.txt.*not the original's"):
         dataset = data.load("shakespeare_leaf:clients=1,train=100,test=20", tmp_path)
-    expect_runs(dataset, plays.gutenberg(text), 100, 20)
+    expect_runs(dataset, plays.text_by_role_of_gutenberg(text), 100, 20)
 
 
 def test_plays_in_another_form_are_named_with_the_form_expected(tmp_path):

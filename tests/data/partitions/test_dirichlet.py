@@ -50,7 +50,7 @@ def one_at_a_time(q, sizes, turns, rng):
 
 @pytest.mark.parametrize("num_classes, clients, holders", [(10, 100, 10), (10, 500, 50), (100, 100, 1), (100, 500, 5)])
 def test_alpha_zero_gives_each_client_one_class(num_classes, clients, holders):
-    part = data.deal(balanced(num_classes, 50_000), "dirichlet:alpha=0", clients, 0)
+    part = data.make_partition(balanced(num_classes, 50_000), "dirichlet:alpha=0", clients, 0)
     assert ((part.report["histogram"] > 0).sum(1) == 1).all()
     assert ((part.report["histogram"] > 0).sum(0) == holders).all()
     assert part.report["left_out"] == 0 and "warning" not in part.report
@@ -58,7 +58,7 @@ def test_alpha_zero_gives_each_client_one_class(num_classes, clients, holders):
 
 def test_alpha_zero_warns_where_classes_do_not_divide():
     with pytest.warns(UserWarning, match="two classes"):
-        part = data.deal(labelled(np.repeat(np.arange(3), [5, 7, 8]), 3), "dirichlet:alpha=0", 4, 0)
+        part = data.make_partition(labelled(np.repeat(np.arange(3), [5, 7, 8]), 3), "dirichlet:alpha=0", 4, 0)
     assert (part.sizes == 5).all() and (part.report["histogram"] > 0).sum(1).max() == 2
     assert "warning" in part.report
 
@@ -71,7 +71,7 @@ def test_alpha_zero_warns_where_classes_do_not_divide():
 )
 @QUICK
 def test_dirichlet_fills_every_client(order, alpha, clients, labels):
-    part = data.deal(labelled(labels, 5), f"dirichlet:alpha={alpha},order={order}", clients, 1)
+    part = data.make_partition(labelled(labels, 5), f"dirichlet:alpha={alpha},order={order}", clients, 1)
     assert (part.sizes == len(labels) // clients).all()
     assert part.report["left_out"] == len(labels) % clients
     assert 0 <= part.report["fallbacks"] <= len(labels)
@@ -84,7 +84,7 @@ def test_dirichlet_fills_every_client(order, alpha, clients, labels):
 def test_dirichlet_reproduces_the_published_number_of_classes(alpha, low, high):
     dataset = balanced(10, 50_000)
     means = [
-        (data.deal(dataset, f"dirichlet:alpha={alpha}", 100, seed).report["histogram"] > 0).sum(1).mean()
+        (data.make_partition(dataset, f"dirichlet:alpha={alpha}", 100, seed).report["histogram"] > 0).sum(1).mean()
         for seed in range(3)
     ]
     assert low < np.mean(means) < high
@@ -93,13 +93,17 @@ def test_dirichlet_reproduces_the_published_number_of_classes(alpha, low, high):
 @pytest.mark.parametrize("options", SHARES)
 def test_dirichlet_matches_the_reference_statistics(options):
     classes, share = SHARES[options]
-    histograms = [data.deal(balanced(10, 50_000), f"dirichlet:{options}", 100, s).report["histogram"] for s in range(3)]
+    histograms = [
+        data.make_partition(balanced(10, 50_000), f"dirichlet:{options}", 100, s).report["histogram"] for s in range(3)
+    ]
     assert np.mean([(h > 0).sum(1).mean() for h in histograms]) == pytest.approx(classes, rel=0.1)
     assert np.mean([(h.max(1) / h.sum(1)).mean() for h in histograms]) == pytest.approx(share, rel=0.06)
 
 
 def test_a_hundred_classes_at_a_large_alpha():
-    classes = (data.deal(balanced(100, 50_000), "dirichlet:alpha=1000", 100, 0).report["histogram"] > 0).sum(1)
+    classes = (data.make_partition(balanced(100, 50_000), "dirichlet:alpha=1000", 100, 0).report["histogram"] > 0).sum(
+        1
+    )
     assert (
         classes.mean() == pytest.approx(95.5, rel=0.01) and classes.max() == 100 and classes.min() < 60
     )  # the last filled
@@ -108,29 +112,29 @@ def test_a_hundred_classes_at_a_large_alpha():
 def test_the_prior_matters_by_an_order_of_magnitude_on_a_hundred_classes():
     dataset = balanced(100, 50_000)
     empirical, symmetric = (
-        (data.deal(dataset, f"dirichlet:alpha=0.5,prior={p}", 100, 0).report["histogram"] > 0).sum(1).mean()
+        (data.make_partition(dataset, f"dirichlet:alpha=0.5,prior={p}", 100, 0).report["histogram"] > 0).sum(1).mean()
         for p in ("empirical", "symmetric")
     )
     assert 3.2 < empirical < 5.2 and 58 < symmetric < 72
 
 
 def test_the_clients_filled_last_are_the_most_skewed():
-    part = data.deal(balanced(10, 50_000), "dirichlet:alpha=10", 100, 0)
+    part = data.make_partition(balanced(10, 50_000), "dirichlet:alpha=10", 100, 0)
     classes = (part.report["histogram"] > 0).sum(1)[part.report["visit"]]
     assert classes[:33].mean() - classes[-33:].mean() > 0.5
 
 
 def test_empirical_and_symmetric_agree_draw_for_draw_on_balanced_classes():
     dataset = balanced(10, 5_000)
-    one = data.deal(dataset, "dirichlet:alpha=1,prior=empirical", 50, 4)
-    other = data.deal(dataset, "dirichlet:alpha=0.1,prior=symmetric", 50, 4)
+    one = data.make_partition(dataset, "dirichlet:alpha=1,prior=empirical", 50, 4)
+    other = data.make_partition(dataset, "dirichlet:alpha=0.1,prior=symmetric", 50, 4)
     np.testing.assert_array_equal(one.order, other.order)
 
 
 def test_a_large_alpha_approaches_the_class_shares():
     labels = np.repeat(np.arange(4), [4000, 3000, 2000, 1000])
     for text in ("dirichlet:alpha=1e6,order=rotate", "dirichlet:alpha=inf,order=rotate"):
-        histogram = data.deal(labelled(labels, 4), text, 20, 0).report["histogram"]
+        histogram = data.make_partition(labelled(labels, 4), text, 20, 0).report["histogram"]
         expected = 500 * np.array([0.4, 0.3, 0.2, 0.1])
         chi2 = ((histogram - expected) ** 2 / expected).sum(1)
         assert chi2.mean() < 8 and histogram.std() > 0  # three degrees of freedom; not exactly equal
@@ -138,7 +142,7 @@ def test_a_large_alpha_approaches_the_class_shares():
 
 def test_exhausted_clients_fall_back_to_what_is_left():
     # Everyone wants class 0 or 1 alone at this alpha; the sizes force most clients to other classes at the end.
-    part = data.deal(labelled(np.repeat([0, 1], [10, 990]), 2), "dirichlet:alpha=1e-9,prior=symmetric", 10, 0)
+    part = data.make_partition(labelled(np.repeat([0, 1], [10, 990]), 2), "dirichlet:alpha=1e-9,prior=symmetric", 10, 0)
     assert part.report["fallbacks"] > 0 and (part.sizes == 100).all() and part.report["left_out"] == 0
 
 

@@ -16,7 +16,7 @@ def domains(num_domains, per_domain):
 @pytest.mark.parametrize("inner", ["shards", "yurochkin:alpha=0.5;min_size=2", "quantity:classes=2", "iid"])
 def test_domain_clients_hold_one_domain_and_domains_are_complete(inner):
     dataset = domains(5, 800)
-    part = data.deal(dataset, f"domain:inner={inner}", 100, 0)
+    part = data.make_partition(dataset, f"domain:inner={inner}", 100, 0)
     of_example = dataset.train["domain"]
     assert np.bincount(part.domain).tolist() == [20] * 5
     for k in range(100):

@@ -50,8 +50,8 @@ def test_every_partition_deals_each_example_at_most_once(text, labels, clients, 
     dataset = tree_set(labels)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        part = data.deal(dataset, text, clients, seed, allow_empty=True)
-        again = data.deal(dataset, text, clients, seed, allow_empty=True)
+        part = data.make_partition(dataset, text, clients, seed, allow_empty=True)
+        again = data.make_partition(dataset, text, clients, seed, allow_empty=True)
     assert part.num_clients == clients
     assert len(np.unique(part.order)) == len(part.order)
     assert part.order.dtype == np.int32 and part.offset.dtype == np.int64
@@ -66,7 +66,7 @@ def test_every_partition_deals_each_example_at_most_once(text, labels, clients, 
 @pytest.mark.parametrize("text", [t for t in EVERY if not t.startswith("shards")])
 def test_another_seed_deals_differently(text):
     dataset = tree_set(np.arange(800) % 10)
-    first, second = (data.deal(dataset, text, 10, seed) for seed in (0, 1))
+    first, second = (data.make_partition(dataset, text, 10, seed) for seed in (0, 1))
     assert first.order.tobytes() != second.order.tobytes()
 
 
@@ -95,12 +95,16 @@ def test_the_deal_depends_on_no_global_state():
 def test_a_hundred_clients_unless_someone_else_knows(tmp_path):
     dataset = balanced(10, 400)
     for text in (None, "iid", "dirichlet:alpha=0.5", "shards"):
-        assert data.deal(dataset, text, None, 0).num_clients == 100
+        assert data.make_partition(dataset, text, None, 0).num_clients == 100
     own = dataclasses.replace(dataset, natural=Partition.from_lists(np.arange(400).reshape(8, 50)))
-    assert data.deal(own, None, None, 0).num_clients == data.deal(own, "natural", None, 0).num_clients == 8
-    assert data.deal(own, "iid", None, 0).num_clients == 100
+    assert (
+        data.make_partition(own, None, None, 0).num_clients
+        == data.make_partition(own, "natural", None, 0).num_clients
+        == 8
+    )
+    assert data.make_partition(own, "iid", None, 0).num_clients == 100
     (tmp_path / "split.csv").write_text("user_id,image_id\n0,1\n1,0\n")
-    assert data.deal(own, f"csv:path={tmp_path / 'split.csv'}", None, 0).num_clients == 2
+    assert data.make_partition(own, f"csv:path={tmp_path / 'split.csv'}", None, 0).num_clients == 2
 
 
 @pytest.mark.parametrize(
@@ -128,21 +132,21 @@ def test_a_hundred_clients_unless_someone_else_knows(tmp_path):
 )
 def test_bad_partitions_are_refused_in_one_line(text, clients, message):
     with pytest.raises(UserError, match=message) as error:
-        data.deal(balanced(10, 100), text, clients, 0)
+        data.make_partition(balanced(10, 100), text, clients, 0)
     assert "\n" not in str(error.value)
 
 
 def test_negative_seeds_and_empty_clients_are_refused():
     with pytest.raises(UserError, match="seed=-1"):
-        data.deal(balanced(10, 100), "iid", 10, -1)
+        data.make_partition(balanced(10, 100), "iid", 10, -1)
     with pytest.raises(UserError, match="client 1 has no examples|has no examples"):
-        data.deal(labelled([0, 1, 1, 1], 2), "quantity:classes=1", 4, 0)
-    assert data.deal(labelled([0, 1, 1, 1], 2), "quantity:classes=1", 4, 0, allow_empty=True).sizes.min() == 0
+        data.make_partition(labelled([0, 1, 1, 1], 2), "quantity:classes=1", 4, 0)
+    assert data.make_partition(labelled([0, 1, 1, 1], 2), "quantity:classes=1", 4, 0, allow_empty=True).sizes.min() == 0
 
 
 def test_sequences_have_no_label_to_split_by():
     y = np.ones((6, 3), np.int32)
     dataset = data.Dataset("text", {"x": y, "y": y}, {"x": y, "y": y}, 5, task="sequence")
     with pytest.raises(UserError, match="one label per example"):
-        data.deal(dataset, "shards", 2, 0)
-    assert data.deal(dataset, "iid", 2, 0).report["histogram"] is None
+        data.make_partition(dataset, "shards", 2, 0)
+    assert data.make_partition(dataset, "iid", 2, 0).report["histogram"] is None

@@ -10,7 +10,7 @@ from tests.data.balanced import balanced
     "clients, n, coarse, fine", [(500, 50_000, 6.6, 21.8), (100, 10_000, 6.1, None), (100, 50_000, 7.7, 29.8)]
 )
 def test_pachinko_matches_the_reference_statistics(clients, n, coarse, fine):
-    part = data.deal(balanced(100, n), "pachinko", clients, 0)
+    part = data.make_partition(balanced(100, n), "pachinko", clients, 0)
     histogram = part.report["histogram"]
     by_coarse = histogram.reshape(clients, 20, 5).sum(2)
     found = (by_coarse > 0).sum(1)

@@ -20,13 +20,13 @@ def dataset():
 def test_hsu_csv(tmp_path):
     path = tmp_path / "federated_train_alpha_0.50.csv"
     path.write_text("user_id,image_id,class\n10,0,3\n2,1,1\n2,3,1\n10,5,9\n")
-    part = data.deal(dataset(), f"csv:path={path}", None, 0)
+    part = data.make_partition(dataset(), f"csv:path={path}", None, 0)
     assert part.ids.tolist() == ["2", "10"]  # by number, not by letter
     assert part.client(0).tolist() == [1, 3] and part.client(1).tolist() == [0, 5]
     assert part.report["left_out"] == 2
-    assert data.deal(dataset(), f"csv:path={path}", 2, 0).num_clients == 2
+    assert data.make_partition(dataset(), f"csv:path={path}", 2, 0).num_clients == 2
     with pytest.raises(UserError, match="num_clients=2"):
-        data.deal(dataset(), f"csv:path={path}", 3, 0)
+        data.make_partition(dataset(), f"csv:path={path}", 3, 0)
 
 
 def test_leaf_keyed_json(tmp_path):
@@ -37,7 +37,7 @@ def test_leaf_keyed_json(tmp_path):
         "1": {"x": ["img_1_label_1.png"], "y": [1]},
     }
     path.write_bytes(gzip.compress(json.dumps(content).encode()))
-    part = data.deal(dataset(), f"csv:path={path}", 2, 0)
+    part = data.make_partition(dataset(), f"csv:path={path}", 2, 0)
     assert part.client(0).tolist() == [2, 4] and part.client(1).tolist() == [1]
 
 
@@ -61,21 +61,21 @@ def test_bad_files_are_refused_with_the_record(tmp_path, text, message):
     path = tmp_path / "split.csv"
     path.write_text(text)
     with pytest.raises(UserError, match=message) as error:
-        data.deal(dataset(), f"csv:path={path}", None, 0)
+        data.make_partition(dataset(), f"csv:path={path}", None, 0)
     assert "split.csv" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_missing_or_truncated_file_is_named(tmp_path):
     with pytest.raises(UserError, match="none.csv"):
-        data.deal(dataset(), f"csv:path={tmp_path}/none.csv", None, 0)
+        data.make_partition(dataset(), f"csv:path={tmp_path}/none.csv", None, 0)
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"user_id,image_id,class\n0,0,3\n" * 50)[:-9])
     with pytest.raises(UserError, match="cut.csv.gz.*truncated"):
-        data.deal(dataset(), f"csv:path={tmp_path}/cut.csv.gz", None, 0)
+        data.make_partition(dataset(), f"csv:path={tmp_path}/cut.csv.gz", None, 0)
 
 
 def test_the_class_column_may_be_missing(tmp_path):
     (tmp_path / "split.csv").write_text("user_id,image_id\n0,0\n1,1\n")
-    assert data.deal(dataset(), f"csv:path={tmp_path}/split.csv", None, 0).num_clients == 2
+    assert data.make_partition(dataset(), f"csv:path={tmp_path}/split.csv", None, 0).num_clients == 2
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_the_class_column_may_be_missing(tmp_path):
 def test_a_split_without_a_line_is_refused(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match=f"{name}: it deals no example"):
-        data.deal(data.load("digits"), f"csv:path={tmp_path / name}", None, 0)
+        data.make_partition(data.load("digits"), f"csv:path={tmp_path / name}", None, 0)

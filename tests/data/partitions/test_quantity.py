@@ -13,7 +13,7 @@ QUICK = settings(max_examples=25, deadline=None)
 @given(s=st.integers(1, 6), clients=st.integers(6, 20))
 @QUICK
 def test_quantity_gives_exactly_s_classes(s, clients):
-    part = data.deal(balanced(6, 600), f"quantity:classes={s}", clients, 0)
+    part = data.make_partition(balanced(6, 600), f"quantity:classes={s}", clients, 0)
     assert ((part.report["histogram"] > 0).sum(1) == s).all()
     assert (part.report["histogram"] > 0)[np.arange(clients), np.arange(clients) % 6].all()
     assert part.report["left_out"] == 0

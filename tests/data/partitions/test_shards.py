@@ -18,9 +18,9 @@ def test_iid_sizes_differ_by_at_most_one(n, clients, equal):
     dataset = labelled(np.zeros(n), 1)
     if clients > n:
         with pytest.raises(UserError, match="more than the"):
-            data.deal(dataset, f"iid:equal={equal}", clients, 0)
+            data.make_partition(dataset, f"iid:equal={equal}", clients, 0)
         return
-    part = data.deal(dataset, f"iid:equal={equal}", clients, 0)
+    part = data.make_partition(dataset, f"iid:equal={equal}", clients, 0)
     assert np.ptp(part.sizes) <= (0 if equal else 1)
     assert part.report["left_out"] == (n % clients if equal else 0)
 
@@ -28,7 +28,7 @@ def test_iid_sizes_differ_by_at_most_one(n, clients, equal):
 @given(s=st.integers(1, 4), clients=st.integers(1, 12), labels=st.lists(st.integers(0, 9), min_size=48, max_size=150))
 @QUICK
 def test_shards_have_equal_sizes_and_few_classes(s, clients, labels):
-    part = data.deal(labelled(labels, 10), f"shards:per_client={s}", clients, 0)
+    part = data.make_partition(labelled(labels, 10), f"shards:per_client={s}", clients, 0)
     size = len(labels) // (clients * s)
     assert (part.sizes == s * size).all()
     # A shard of a sorted list spans at most the classes that fit in it, and no more than two where classes are larger.
@@ -38,7 +38,7 @@ def test_shards_have_equal_sizes_and_few_classes(s, clients, labels):
 
 
 def test_shards_of_balanced_classes_hold_one_to_s_classes():
-    part = data.deal(balanced(10, 50_000), "shards", 100, 0)
+    part = data.make_partition(balanced(10, 50_000), "shards", 100, 0)
     classes = (part.report["histogram"] > 0).sum(1)
     assert (part.sizes == 500).all() and classes.min() >= 1 and classes.max() == 2
     assert set(np.unique(part.report["histogram"])) <= {0, 250, 500}

@@ -17,15 +17,15 @@ QUICK = settings(max_examples=25, deadline=None)
 )
 @QUICK
 def test_yurochkin_deals_everything_under_its_bounds(alpha, clients, labels):
-    part = data.deal(labelled(labels, 5), f"yurochkin:alpha={alpha},min_size=3", clients, 0)
+    part = data.make_partition(labelled(labels, 5), f"yurochkin:alpha={alpha},min_size=3", clients, 0)
     assert part.report["left_out"] == 0 and part.sizes.min() >= 3
     assert part.sizes.max() <= len(labels) / clients + np.bincount(labels).max()
 
 
 def test_yurochkin_sizes_differ_and_impossible_minima_are_refused():
-    part = data.deal(balanced(10, 20_000), "yurochkin:alpha=0.1", 50, 0)
+    part = data.make_partition(balanced(10, 20_000), "yurochkin:alpha=0.1", 50, 0)
     assert part.sizes.min() >= 10 and part.sizes.std() > 50
     with pytest.raises(UserError, match="more than the"):
-        data.deal(balanced(10, 100), "yurochkin:alpha=1", 20, 0)
+        data.make_partition(balanced(10, 100), "yurochkin:alpha=1", 20, 0)
     with pytest.raises(UserError, match="in 2 tries"):
-        data.deal(balanced(10, 220), "yurochkin:alpha=0.01,max_tries=2", 20, 0)
+        data.make_partition(balanced(10, 220), "yurochkin:alpha=0.01,max_tries=2", 20, 0)

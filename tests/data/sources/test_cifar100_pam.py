@@ -65,4 +65,4 @@ def test_cifar100_pam_draws_its_clients_where_the_released_file_is_missing(tmp_p
         for features, part in ((dataset.train, dataset.natural), (dataset.test, dataset.test_natural))
     ]
     assert shares[0].tolist() != shares[1].tolist()
-    assert data.deal(dataset, None, None, 0).num_clients == 500
+    assert data.make_partition(dataset, None, None, 0).num_clients == 500

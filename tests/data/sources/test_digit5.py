@@ -35,7 +35,7 @@ def test_digit_five_from_fedbns_archive(tmp_path, packed):
     grey = pickle.loads((tmp_path / "digit_dataset/MNIST/partitions/train_part0.pkl").read_bytes())
     np.testing.assert_array_equal(dataset.train["x"][:4], np.repeat(grey[0], 3, -1))
     assert len(data.load("digit5:parts=2", place).train["y"]) == 40
-    part = data.deal(dataset, "domain:inner=shards", 10, 0)
+    part = data.make_partition(dataset, "domain:inner=shards", 10, 0)
     assert np.bincount(part.domain).tolist() == [2] * 5
 
 
@@ -98,6 +98,6 @@ def test_digit_five_from_the_original_files(tmp_path):
 @pytest.mark.parametrize("n, held", [(70_000, 14_000), (9_298, 1_860), (99_289, 19_858), (488_953, 97_791)])
 def test_digit_five_splits_have_the_published_sizes(n, held):
     labels = np.random.default_rng(0).integers(0, 10, n)
-    train, test = digit5.stratified(labels, 7438, np.random.default_rng(1))
+    train, test = digit5.stratified_split(labels, 7438, np.random.default_rng(1))
     assert len(test) == held and len(train) == 7438 and not set(test) & set(train)
     assert np.abs(np.bincount(labels[test]) - 0.2 * np.bincount(labels)).max() <= 1

@@ -28,5 +28,5 @@ def test_digits_train_and_test_are_the_whole_set():
 
 
 def test_a_hundred_clients_share_the_digits_without_remainder():
-    part = data.deal(data.load("digits"), "dirichlet:alpha=0", 100, 0)
+    part = data.make_partition(data.load("digits"), "dirichlet:alpha=0", 100, 0)
     assert ((part.report["histogram"] > 0).sum(1) == 1).all() and part.report["left_out"] == 0

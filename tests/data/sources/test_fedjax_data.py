@@ -27,7 +27,7 @@ def write(path, content):
 
 
 def compare(dataset, content):
-    part = data.deal(dataset, None, None, 0)
+    part = data.make_partition(dataset, None, None, 0)
     assert part.num_clients == len(content)
     for k, client in enumerate(part.ids):
         np.testing.assert_array_equal(dataset.train["x"][part.client(k)], content[client]["x"])

@@ -22,7 +22,7 @@ def test_femnist_is_the_same_from_every_format(tmp_path, form):
     train, test = characters(), characters(dict.fromkeys(WRITERS, 1), 1)
     write_femnist(tmp_path, form, train, test)
     dataset = data.load("femnist", tmp_path)
-    part = data.deal(dataset, None, None, 0)
+    part = data.make_partition(dataset, None, None, 0)
     assert (
         dataset.num_classes == 62
         and dataset.train["x"].dtype == np.uint8

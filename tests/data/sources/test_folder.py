@@ -25,7 +25,7 @@ def test_lists_with_image_folders(tmp_path, name, folder):
     assert dataset.train["x"].shape == (4, 16, 16, 3) and dataset.train["y"].tolist() == [0, 1, 2, 3]
     np.testing.assert_allclose(dataset.train["x"][2][8, 8], [120, 0, 0], atol=4)
     np.testing.assert_allclose(np.asarray(dataset.test["x"])[0, 8, 8], [0, 255, 0], atol=4)
-    part = data.deal(dataset, None, None, 0)
+    part = data.make_partition(dataset, None, None, 0)
     assert part.report["histogram"].shape == (3, dataset.num_classes)
 
 

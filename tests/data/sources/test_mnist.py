@@ -100,7 +100,7 @@ def test_usps_maps_sixteen_bit_values_to_bytes(tmp_path):
 def test_mnist_by_writer_has_its_writers_as_clients(tmp_path):
     write_writers(tmp_path)
     dataset = data.load("mnist_writers", tmp_path)
-    part = data.deal(dataset, None, None, 0)
+    part = data.make_partition(dataset, None, None, 0)
     assert part.ids.tolist() == ["f0007", "f0031", "f2000"]
     assert [part.client(k).tolist() for k in range(3)] == [[1, 3, 4], [5], [0, 2]]
     # The fourth row of the test file belongs to an image that MNIST does not have.

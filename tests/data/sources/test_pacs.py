@@ -29,7 +29,7 @@ def test_pacs_from_folders_and_archives(tmp_path, packed):
     assert set(dataset.train["y"]) == {0, 6} and np.asarray(dataset.train["x"]).shape == (72, 8, 8, 3)
     again = data.load("pacs:size=8,resize=8", place)
     np.testing.assert_array_equal(dataset.test["y"], again.test["y"])
-    part = data.deal(dataset, "domain:inner=iid", 8, 0)
+    part = data.make_partition(dataset, "domain:inner=iid", 8, 0)
     assert sorted(part.domain) == [0, 0, 1, 1, 2, 2, 3, 3] and part.report["left_out"] == 0
 
 

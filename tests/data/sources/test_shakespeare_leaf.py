@@ -69,7 +69,7 @@ def test_runs_of_windows_from_plays(tmp_path, packed):
     else:
         (tmp_path / "title.txt").write_text(play)
     dataset = data.load("shakespeare_leaf:clients=2,train=60,test=10", tmp_path)
-    expect_runs(dataset, plays.roles({"title": play}), 60, 10)
+    expect_runs(dataset, plays.text_by_role({"title": play}), 60, 10)
 
 
 def test_ready_files_of_equal_clients(tmp_path):

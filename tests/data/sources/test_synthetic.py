@@ -62,7 +62,7 @@ def test_keys_shapes_dtypes_and_clients(text):
     name = text.partition(":")[0].removesuffix("_synthetic")
     assert (dataset.natural is not None) == (name in NATURAL)
     if dataset.natural is not None:
-        part = data.deal(dataset, None, None, 0)
+        part = data.make_partition(dataset, None, None, 0)
         assert part.report["left_out"] == 0 and part.sizes.min() >= 1
         if name not in ("cifar100_pam", "shakespeare_leaf"):
             assert part.sizes.min() < part.sizes.max()

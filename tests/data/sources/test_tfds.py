@@ -87,8 +87,8 @@ def test_labels_of_two_levels_stay_together(prepared):
     np.testing.assert_array_equal(fine.train["coarse"], fine.train["y"] // 2)
     np.testing.assert_array_equal(coarse.test["y"], coarse.test["fine"] // 2)
     assert (
-        data.deal(fine, "pachinko", 4, 0).sizes.tolist()
-        == data.deal(coarse, "pachinko", 4, 0).sizes.tolist()
+        data.make_partition(fine, "pachinko", 4, 0).sizes.tolist()
+        == data.make_partition(coarse, "pachinko", 4, 0).sizes.tolist()
         == [5] * 4
     )
 

@@ -1,4 +1,4 @@
-"""What must hold of every data set before anything is trained on it."""
+"""Checks of data sets: shapes, lengths, label ranges, finite values and clients."""
 
 import numpy as np
 
@@ -9,24 +9,32 @@ CHUNK = 1 << 24
 
 
 def check(dataset: Dataset) -> Dataset:
-    """Checks what must hold of a data set.
+    """Checks a data set before anything is trained on it.
 
-    Lengths agree, labels lie in 0..num_classes-1, inputs have a feature axis and are what networks take, all
-    floating-point features are finite, train and test have the same shapes, and clients of the data set's own have an
-    example each.
+    Features of a split have the same length, labels lie in 0..num_classes - 1, inputs have a feature axis and a type
+    that networks accept, floating-point features are finite, train and test have the same shapes, and each of the data
+    set's own clients has examples.
+
+    Args:
+      dataset: the data set.
 
     Returns:
       The data set itself.
 
     Raises:
       UserError: naming the feature and the record that is wrong.
+
+    Example:
+      >>> from fedwin.testing import federations
+      >>> check(federations.dataset()).name
+      'toy'
     """
     for split, features in (("train", dataset.train), ("test", dataset.test)):
         where = f"data set '{dataset.name}', {split}"
         if "x" not in features or "y" not in features:
             raise UserError(f"{where}: features are {', '.join(features)}; 'x' and 'y' are needed.")
         if single := next((key for key, value in features.items() if not value.shape), None):
-            raise UserError(f"{where}: '{single}' is a single number; give an array with an entry for each example.")
+            raise UserError(f"{where}: '{single}' is a single number; give an array with one entry per example.")
         lengths = {key: len(value) for key, value in features.items()}
         if len(set(lengths.values())) > 1:
             raise UserError(f"{where}: features differ in length: {lengths}.")
@@ -54,12 +62,12 @@ def check_labels(labels, num_classes: int, where: str) -> None:
     """Checks that labels are whole numbers in 0..num_classes - 1.
 
     Args:
-      labels: [N, ...].
-      num_classes: C.
-      where: what they belong to, for error lines.
+      labels: the labels [N, ...].
+      num_classes: number of classes C.
+      where: data set and split, for error messages.
 
     Raises:
-      UserError: there are none, or naming the first record with a wrong one.
+      UserError: there are no labels, or naming the first record with a wrong one.
     """
     labels = np.asarray(labels)
     if not labels.size:
@@ -70,16 +78,16 @@ def check_labels(labels, num_classes: int, where: str) -> None:
 
 
 def check_range(ids: np.ndarray, count: int, what: str, where: str) -> None:
-    """Checks that numbers are in 0..count - 1.
+    """Checks that numbers lie in 0..count - 1.
 
     Args:
       ids: the numbers [N, ...].
-      count: how many there are.
-      what: what they are, for error lines.
-      where: what they belong to, likewise.
+      count: the number of allowed values.
+      what: noun for one of the numbers, for error messages.
+      where: data set and split, likewise.
 
     Raises:
-      UserError: naming the first record with another one.
+      UserError: naming the first record with a number out of range.
     """
     if ids.min() < 0 or ids.max() >= count:
         bad = (ids < 0) | (ids >= count)
@@ -89,18 +97,18 @@ def check_range(ids: np.ndarray, count: int, what: str, where: str) -> None:
 
 
 def check_inputs(x: np.ndarray, dataset: Dataset, where: str) -> None:
-    """Checks that a network takes inputs for what they are.
+    """Checks that the type of the inputs tells what they are: images, vectors or tokens.
 
-    uint8 is divided by 255 and floating-point numbers are taken as they are; other whole numbers are ids of tokens, so
-    images must not be such, and tokens must not be uint8.
+    Networks divide uint8 by 255, use floating-point numbers as they are and embed other whole numbers as token ids; so
+    images must not be int32, and tokens must not be uint8.
 
     Args:
       x: the inputs [N, ...].
-      dataset: tells tokens from images.
-      where: what they belong to, for error lines.
+      dataset: the data set, whose task distinguishes tokens from images.
+      where: data set and split, for error messages.
 
     Raises:
-      UserError: when it would take them for something else.
+      UserError: a network would misinterpret the inputs.
     """
     if np.issubdtype(x.dtype, np.floating):
         check_finite(x, where)
@@ -119,9 +127,9 @@ def check_finite(values: np.ndarray, where: str, key: str = "x") -> None:
     """Checks that values are finite.
 
     Args:
-      values: [N, ...].
-      where: what they belong to, for error lines.
-      key: the feature, likewise.
+      values: the values [N, ...].
+      where: data set and split, for error messages.
+      key: name of the feature, likewise.
 
     Raises:
       UserError: naming the first record with a NaN or infinite value.
@@ -136,7 +144,16 @@ def check_finite(values: np.ndarray, where: str, key: str = "x") -> None:
 
 
 def check_scaling(name: str, x: np.ndarray, **values) -> None:
-    """Raises UserError for a mean or standard deviation that is no finite number per channel, or a deviation of 0."""
+    """Checks mean and standard deviation: one finite number per channel, deviations positive, both given or neither.
+
+    Args:
+      name: the data set, for error messages.
+      x: the inputs [N, ..., channels].
+      **values: `mean` and `std`; None if not given.
+
+    Raises:
+      UserError: naming the wrong one.
+    """
     for what, value in values.items():
         if value is None:
             continue
@@ -158,14 +175,17 @@ def check_scaling(name: str, x: np.ndarray, **values) -> None:
 
 
 def as_labels(labels, where: str) -> np.ndarray:
-    """Returns whole numbers as int32.
+    """Casts labels to int32.
 
     Args:
-      labels: [N], or [N, T] for sequences.
-      where: what to call them in an error line.
+      labels: whole numbers, [N] or, for sequences, [N, T].
+      where: data set and split, for error messages.
+
+    Returns:
+      The labels as int32.
 
     Raises:
-      UserError: numbers that are not whole, or that do not fit; a cast would wrap them.
+      UserError: numbers that are not whole or do not fit into int32, which a cast would wrap.
     """
     labels = np.asarray(labels)
     if not np.issubdtype(labels.dtype, np.integer):

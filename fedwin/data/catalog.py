@@ -1,18 +1,18 @@
-"""What is known of every data set, as its loader states it: a table for the README, and a list for the terminal."""
+"""Lists all data sets: the README's table, and the output of `fedwin prepare --list`."""
 
 from fedwin.data import download
-from fedwin.data.registries import DATASETS
+from fedwin.data.dataset import DATASETS
 
-HEAD = ("data set", "flag", "how to get it", "clients / train / test", "prepared in", "cache")
-STAND_INS = ("stand-ins", "`<name>_synthetic`", "nothing to get", "like the original's, smaller", "", "")
+HEAD = ("data set", "flag", "how to obtain it", "clients / train / test", "prepared in", "cache")
+STAND_INS = ("stand-ins", "`<name>_synthetic`", "no files needed", "like the original's, smaller", "", "")
 
 
 def markdown() -> str:
-    """Returns the table of the README: a row per data set that has a title, those of user files last."""
-    known = [entry for entry in DATASETS.entries.values() if entry.facts["title"]]
-    known.sort(key=lambda entry: (entry.facts["sizes"] == "your own", entry.facts["title"].lower()))
+    """Returns the README's table: one row per data set with a title, those read from the user's own files last."""
+    titled = [entry for entry in DATASETS.entries.values() if entry.facts["title"]]
+    titled.sort(key=lambda entry: (entry.facts["sizes"] == "your own", entry.facts["title"].lower()))
     rows = []
-    for entry in known:
+    for entry in titled:
         facts = entry.facts
         rows.append(
             (
@@ -29,12 +29,12 @@ def markdown() -> str:
 
 
 def listing() -> str:
-    """Returns a line per data set: name, where its files come from, and parameters."""
+    """Returns one line per data set: its name, how to obtain its files, and its parameters."""
     lines = []
     for name, entry in sorted(DATASETS.entries.items()):
         how, by_hand = entry.facts["how"], entry.facts["by_hand"]
-        if listed := download.sources(name):
-            how = "downloads " + ", ".join(url.rsplit("/", 1)[-1] for url, _, _ in listed)
+        if urls := download.download_urls(name):
+            how = "downloads " + ", ".join(url.rsplit("/", 1)[-1] for url, _, _ in urls)
             how += f"; by hand: {by_hand}" if by_hand else ""
         elif by_hand:
             how = f"by hand: {by_hand}"

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fedwin import data
-from fedwin.data import reader
+from fedwin.data import example_source
 from fedwin.errors import UserError
 from tests.data.image_files import picture
 
@@ -34,7 +34,7 @@ def test_the_short_side_is_scaled_and_the_centre_cut():
     wide[:, 15:25] = 255
     stream = io.BytesIO()
     Image.fromarray(wide).save(stream, "PNG")
-    cut = reader.decode(stream.getvalue(), 8, 10)
+    cut = example_source.decode(stream.getvalue(), 8, 10)
     assert cut.shape == (8, 8, 3) and (cut == 255).all()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import prepare
 from fedwin import data
-from fedwin.data import cache, places
+from fedwin.data import cache
 from fedwin.errors import UserError
 
 
@@ -22,13 +22,13 @@ def npz(folder, value):
 
 def test_the_cache_directory_follows_the_environment(monkeypatch):
     monkeypatch.setenv("FEDWIN_CACHE_DIR", "/own")
-    assert places.cache_dir() == pathlib.Path("/own")
+    assert cache.cache_directory() == pathlib.Path("/own")
     monkeypatch.delenv("FEDWIN_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert places.cache_dir() == pathlib.Path("/xdg/fedwin")
+    assert cache.cache_directory() == pathlib.Path("/xdg/fedwin")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/me")
-    assert places.cache_dir() == pathlib.Path("/home/me/.cache/fedwin")
+    assert cache.cache_directory() == pathlib.Path("/home/me/.cache/fedwin")
 
 
 def test_prepare_leaves_the_originals_alone_and_load_finds_the_cache(tmp_path, cache_dir):

@@ -1,0 +1,314 @@
+"""Reads examples that need not fit into memory: image files decoded on access, and memory-mapped caches.
+
+`Images` stands in for an array of images: it has shape, dtype and length, and indexing decodes. `ExampleSource` gathers
+rows of all features and prepares the next ones on threads while the current ones are in use.
+"""
+
+import collections
+import concurrent.futures
+import hashlib
+import io
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from fedwin.data.dataset import Examples
+from fedwin.errors import UserError
+
+# `feature_digest` reads only ROWS rows of features larger than WHOLE_BYTES, so that it is no slower than opening them.
+WHOLE_BYTES = 64 << 20
+ROWS = 256
+
+
+class ExampleSource:
+    """Gathers rows of features that need not fit into memory.
+
+    Args:
+      features: name -> array, memory map or Images, all of the same length.
+      threads: number of decoding threads, by default that of the cores. They run in parallel
+        because Pillow and file reads release the interpreter lock.
+
+    Raises:
+      UserError: the features differ in length.
+
+    Example:
+      >>> with ExampleSource({"x": np.arange(10) ** 2}) as source:
+      ...     source.gather([3, 1])["x"].tolist()
+      [9, 1]
+    """
+
+    def __init__(self, features: dict, threads: int | None = None):
+        lengths = {len(value) for value in features.values()}
+        if len(lengths) != 1:
+            raise UserError(f"features of an example source differ in length: {sorted(lengths)}.")
+        self.features = dict(features)
+        self.length = lengths.pop()
+        self.threads = threads or min(os.cpu_count() or 1, 16)
+        self.pool = concurrent.futures.ThreadPoolExecutor(self.threads)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __enter__(self) -> "ExampleSource":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stops the decoding threads."""
+        self.pool.shutdown(cancel_futures=True)
+
+    def pending(self, rows: np.ndarray, capacity: int = 0) -> list:
+        """Starts decoding rows.
+
+        Args:
+          rows: index array of any shape.
+          capacity: number of rows to allocate; the result for 1-D `rows` is padded with zeros to that many.
+
+        Returns:
+          Jobs that `finish` waits for.
+
+        Raises:
+          UserError: a row is out of range.
+        """
+        rows = np.asarray(rows)
+        if rows.size and (rows.min() < 0 or rows.max() >= self.length):
+            raise UserError(
+                f"row {rows.max() if rows.max() >= self.length else rows.min()} is not in 0..{self.length - 1}."
+            )
+        flat = rows.reshape(-1)
+        shape = (max(capacity, rows.size),) if capacity else rows.shape
+        cuts = np.linspace(0, len(flat), min(self.threads, max(len(flat), 1)) + 1).astype(int)
+        jobs = []
+        for key, value in self.features.items():
+            # Every piece is written to its final location: large data sets must not be in memory twice.
+            result = np.zeros((int(np.prod(shape, dtype=np.int64)), *value.shape[1:]), value.dtype)
+            pieces = [(value, flat[a:b], result[a:b]) for a, b in zip(cuts[:-1], cuts[1:])]
+            if isinstance(value, (Images, np.memmap)):
+                parts = [self.pool.submit(gather, *piece) for piece in pieces]
+            else:
+                parts = []
+                for piece in pieces:
+                    gather(*piece)
+            jobs.append((key, result.reshape(*shape, *value.shape[1:]), parts))
+        return jobs
+
+    def finish(self, jobs: list) -> Examples:
+        """Waits for the jobs of `pending` and returns the features: name -> [..., *feature]."""
+        for _, _, parts in jobs:
+            for part in parts:
+                part.result()
+        return {key: result for key, result, _ in jobs}
+
+    def gather(self, rows) -> Examples:
+        """Returns the features of some rows.
+
+        Args:
+          rows: index array of any shape [...].
+
+        Returns:
+          name -> [..., *feature].
+
+        Raises:
+          UserError: a row is out of range, or an image is missing or can't be decoded.
+        """
+        return self.finish(self.pending(np.asarray(rows)))
+
+    def prefetch(self, batches: Iterable[np.ndarray], depth: int = 2) -> Iterator[Examples]:
+        """Yields `gather(rows)` for every index array, decoding up to `depth` of them in advance.
+
+        Args:
+          batches: index arrays.
+          depth: number of index arrays to decode in advance.
+        """
+        waiting: collections.deque[list] = collections.deque()
+        for rows in batches:
+            waiting.append(self.pending(rows))
+            if len(waiting) > depth:
+                yield self.finish(waiting.popleft())
+        while waiting:
+            yield self.finish(waiting.popleft())
+
+
+def gather(value, rows: np.ndarray, out: np.ndarray) -> None:
+    """Copies rows of a feature into an array; rows of a memory map are copied only once.
+
+    Args:
+      value: array, memory map or Images [N, ...].
+      rows: the rows, int [n].
+      out: destination [n, ...].
+    """
+    if isinstance(value, Images):
+        value.decode_into(rows, out)
+    elif len(rows):
+        np.take(np.asarray(value), rows, 0, out=out, mode="clip")  # other modes copy once more
+
+
+class Images:
+    """Images decoded on access; behaves like a read-only uint8 array [N, size, size, channels].
+
+    Args:
+      items: for each image a path, a Span or the encoded bytes.
+      size: side of the cropped image in pixels.
+      resize: pixels that the short side is scaled to before cropping; `size` by default.
+      channels: 3 or 1.
+
+    Raises:
+      UserError: sizes are impossible.
+    """
+
+    dtype = np.dtype(np.uint8)
+    ndim = 4
+
+    def __init__(self, items, size: int, resize: int | None = None, channels: int = 3):
+        self.items = list(items)
+        self.size_px, self.resize_px, self.channels = size, resize or size, channels
+        if self.size_px < 1 or self.resize_px < self.size_px:
+            raise UserError(f"images of {size} pixels cropped from {resize} pixels; give size >= 1 and resize >= size.")
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return (len(self.items), self.size_px, self.size_px, self.channels)
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __getitem__(self, rows) -> np.ndarray:
+        """Decodes one image (integer) or several (slice, mask or array of rows)."""
+        if isinstance(rows, (int, np.integer)):
+            return self.image(self.items[rows])
+        picked = np.arange(len(self.items))[rows]
+        result = np.empty((len(picked), *self.shape[1:]), np.uint8)
+        self.decode_into(picked, result)
+        return result
+
+    def decode_into(self, rows, out: np.ndarray) -> None:
+        """Decodes images into an array.
+
+        Args:
+          rows: the images [n].
+          out: destination, uint8 [n, size, size, channels].
+        """
+        for position, row in enumerate(rows):
+            out[position] = self.image(self.items[row])
+
+    def image(self, item) -> np.ndarray:
+        """Decodes one item."""
+        return decode(item, self.size_px, self.resize_px, self.channels)
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+
+class Span(NamedTuple):
+    """A range of bytes in a file, such as a member of an uncompressed tar archive.
+
+    Attributes:
+      path: the file.
+      offset: position of its first byte.
+      size: number of bytes.
+    """
+
+    path: str
+    offset: int
+    size: int
+
+
+def decode(item, size: int, resize: int, channels: int = 3) -> np.ndarray:
+    """Decodes an image, scales its short side and crops its center.
+
+    Args:
+      item: a path, a Span or the encoded bytes.
+      size: side of the cropped image in pixels.
+      resize: pixels that the short side is scaled to.
+      channels: 3 or 1.
+
+    Returns:
+      uint8 [size, size, channels].
+
+    Raises:
+      UserError: the image is missing or can't be decoded.
+    """
+    image_module = pillow()
+    blob = image_bytes(item)
+    try:
+        with image_module.open(io.BytesIO(blob)) as image:
+            image.draft("RGB", (resize, resize))  # lets the JPEG decoder skip what would be scaled away
+            image = image.convert("RGB" if channels == 3 else "L")
+    except Exception as error:  # damaged files raise many kinds
+        raise UserError(
+            f"{describe_image(item)}: not a decodable image ({error}); fetch it again or take it out of the list."
+        ) from error
+    width, height = image.size
+    scale = resize / min(width, height)
+    width, height = max(round(width * scale), size), max(round(height * scale), size)
+    if (width, height) != image.size:
+        image = image.resize((width, height), image_module.Resampling.BILINEAR)
+    left, top = (width - size) // 2, (height - size) // 2
+    return np.asarray(image.crop((left, top, left + size, top + size)), np.uint8).reshape(size, size, channels)
+
+
+def image_bytes(item) -> bytes:
+    """Reads the encoded bytes of an image given as bytes, a Span or a path; raises UserError if it is missing."""
+    if isinstance(item, bytes):
+        return item
+    try:
+        if isinstance(item, Span):
+            with open(item.path, "rb") as stream:
+                stream.seek(item.offset)
+                return stream.read(item.size)
+        with open(item, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        raise UserError(
+            f"{describe_image(item)}: {error.strerror or error}; put the image there or take it out of the list."
+        ) from error
+
+
+def describe_image(item) -> str:
+    """Returns the name of an image in error messages."""
+    if isinstance(item, Span):
+        return f"{item.path}, image at byte {item.offset}"
+    return f"an image of {len(item)} bytes" if isinstance(item, bytes) else str(item)
+
+
+def pillow():
+    """Imports PIL.Image; raises UserError if it is not installed."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise UserError("image files need the package Pillow; install it with `pip install pillow`.") from error
+    return Image
+
+
+def feature_digest(values) -> bytes:
+    """Computes a hash of a feature's shape, type and rows.
+
+    Large features are hashed by a sample of their rows. The sample depends on the size alone, so the hash is the same
+    for image files, arrays and memory maps: a run that was started on image files can be resumed on their packed
+    cache.
+
+    Args:
+      values: array, memory map or Images [N, ...].
+
+    Returns:
+      16 bytes.
+    """
+    size = int(np.prod(values.shape, dtype=np.int64)) * values.dtype.itemsize
+    if size > WHOLE_BYTES:
+        rows = np.linspace(0, len(values) - 1, min(ROWS, len(values))).astype(int)
+    else:
+        rows = np.arange(len(values))
+    if not isinstance(values, np.ndarray) or len(rows) < len(values):
+        with ExampleSource({"values": values}) as source:
+            values = source.gather(rows)["values"]
+    digest = hashlib.blake2b(f"{size} {values.shape[1:]} {values.dtype.str}".encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+    return digest.digest()
