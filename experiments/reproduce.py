@@ -1,4 +1,4 @@
-"""Plans, trains and draws the tables and figures of four papers, and lays them beside what is printed.
+"""Reproduces the tables and figures of four papers: plans, trains, draws, and compares with the printed numbers.
 
   fedwin reproduce --list
   fedwin reproduce wima/table2 --scale=trend --data_dir=DIR --dry_run
@@ -7,9 +7,9 @@
   fedwin reproduce --queue --data_dir=DIR --budget=8h --keep
   fedwin reproduce --page
 
-Runs are shared by all tables and figures that read them; the same command goes on where it was interrupted, and may be
-started several times on the same --out_dir: its processes share the runs. With --distributed they compute every run
-together.
+Scales: smoke takes seconds, trend minutes (smaller data sets and networks stand in), paper is the papers' own. Runs
+are shared by all tables and figures that read them. The same command resumes after an interruption, and can be started
+several times with the same --out_dir: the processes share the runs. With --distributed they compute each run jointly.
 """
 
 from absl import flags
@@ -19,35 +19,43 @@ from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
-from . import binary, processes
+from .cli import processes, subcommand
 from .papers.catalogue import catalogue, item
 from .papers.flag_files import flag_text
-from .papers.items import Analysis, Cell, Item, Sketch
+from .papers.items import AnyItem, Cell, Item
 from .papers.scales import SCALES
-from .reproduction import orders, overview, queue_work, results_page, together
+from .reproduction import dry_run, process_commands, results_page, run_queue
+from .reproduction.request import Request
 
-TAKES_WORDS = True
+TAKES_ARGUMENTS = True
 FLAGS = flags.FLAGS
 
 
 def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
-    """Defines the flags; importing this file defines none."""
-    flags.DEFINE_bool("list", False, "Show every table and figure, and how far it is.", flag_values=known)
-    flags.DEFINE_enum("scale", "trend", SCALES, "How large: see above; paper is the papers' own.", flag_values=known)
+    """Defines the flags.
+
+    Args:
+      known: where they are defined.
+
+    Returns:
+      Title -> names of flags, for --help.
+    """
+    flags.DEFINE_bool("list", False, "List all tables and figures, their progress and missing data.", flag_values=known)
+    flags.DEFINE_enum("scale", "trend", SCALES, "Size of the experiments, see above.", flag_values=known)
     for axis in ("rows", "columns", "variants"):
         flags.DEFINE_list(axis, [], f"Only these {axis}, by name; empty: all.", flag_values=known)
     for axis in ("row", "column", "variant"):
-        flags.DEFINE_string(axis, "", f"The {axis} of --print_flags.", flag_values=known)
+        flags.DEFINE_string(axis, "", f"The {axis} of --print_flags; empty: the first.", flag_values=known)
     flags.DEFINE_list("seeds", [], "Seeds instead of the item's own.", flag_values=known)
-    flags.DEFINE_string("budget", "", "Stop cleanly after this time: 90s, 20m, 2h.", flag_values=known)
-    flags.DEFINE_bool("dry_run", False, "Show the runs, what they fill and what they would take.", flag_values=known)
+    flags.DEFINE_string("budget", "", "Save and stop after this time: 90s, 20m, 2h.", flag_values=known)
+    flags.DEFINE_bool("dry_run", False, "List the runs, their cells and expected hours; train none.", flag_values=known)
     flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.", flag_values=known)
-    flags.DEFINE_bool("from_results", False, "Redraw from the kept results; trains nothing.", flag_values=known)
-    flags.DEFINE_bool("afresh", False, "Train also what is kept with the project.", flag_values=known)
-    flags.DEFINE_bool("queue", False, "Go on with the queue of paper-scale runs.", flag_values=known)
-    flags.DEFINE_bool("page", False, "Write RESULTS.md from what is kept, after all else.", flag_values=known)
-    flags.DEFINE_bool("keep", False, "Keep finished curves among the project's results.", flag_values=known)
-    flags.DEFINE_string("out_dir", "runs/papers", "Where runs, tables and pictures go.", flag_values=known)
+    flags.DEFINE_bool("from_results", False, "Draw the stored results; train nothing.", flag_values=known)
+    flags.DEFINE_bool("afresh", False, "Train also what is stored in experiments/results.", flag_values=known)
+    flags.DEFINE_bool("queue", False, "Train the next steps of the queue of paper-scale runs.", flag_values=known)
+    flags.DEFINE_bool("page", False, "Write RESULTS.md from the stored results, at the end.", flag_values=known)
+    flags.DEFINE_bool("keep", False, "Store finished curves in experiments/results.", flag_values=known)
+    flags.DEFINE_string("out_dir", "runs/papers", "Folder of runs, tables and pictures.", flag_values=known)
     flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", flag_values=known)
     return {
         "what is reproduced": ["list", "scale", "rows", "columns", "variants", "seeds"],
@@ -56,74 +64,84 @@ def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     } | processes.define(known)
 
 
-def asked(words: list[str]) -> list[Item | Analysis | Sketch]:
-    """Returns the items that are named: 'wima/table2', or 'wima' for all of a paper; without a name: all.
+def requested_items(names: list[str]) -> list[AnyItem]:
+    """Returns the named items.
+
+    Args:
+      names: such as 'wima/table2', or 'wima' for all items of a paper; empty: the entire catalogue.
 
     Raises:
-      UserError: there is none of that name.
+      UserError: no item or paper has a name.
     """
     papers = {name.partition("/")[0] for name in catalogue()}
-    found: dict[str, Item | Analysis | Sketch] = {}
-    for word in words:
-        if word in papers:
-            found |= {name: each for name, each in catalogue().items() if name.startswith(f"{word}/")}
+    items: dict[str, AnyItem] = {}
+    for name in names:
+        if name in papers:
+            items |= {key: each for key, each in catalogue().items() if key.startswith(f"{name}/")}
         else:
-            found[word] = item(word)
-    return list(found.values()) if words else list(catalogue().values())
+            items[name] = item(name)
+    return list(items.values()) if names else list(catalogue().values())
 
 
-def selected(one: Item, scale: str) -> list[Cell]:
-    """Returns the cells of the rows, columns and variants that are asked for.
+def selected_cells(table: Item, scale: str) -> list[Cell]:
+    """Returns the cells in the rows, columns and variants that the flags name.
+
+    Args:
+      table: the item.
+      scale: smoke, trend or paper.
 
     Raises:
-      UserError: a name that the item has not.
+      UserError: the item has no row, column or variant of a name.
     """
     chosen = {}
-    for axis, entries in (("rows", one.rows), ("columns", one.columns), ("variants", one.variants)):
-        names = [entry.name for entry in entries]
+    for axis, variations in (("rows", table.rows), ("columns", table.columns), ("variants", table.variants)):
+        names = [variation.name for variation in variations]
         chosen[axis] = FLAGS[axis].value or names
         for name in chosen[axis]:
             if name not in names:
                 raise UserError(
-                    f"{axis}={name}: {one.name} has no such one.{nearest(name, names)} It has: {', '.join(names)}."
+                    f"{axis}={name}: {table.name} has no such name.{nearest(name, names)} It has: {', '.join(names)}."
                 )
     rows, columns, variants = chosen.values()
-    cells = one.cells(scale)
-    return [c for c in cells if c.row.name in rows and c.column.name in columns and c.variant.name in variants]
+    return [
+        cell
+        for cell in table.cells(scale)
+        if cell.row.name in rows and cell.column.name in columns and cell.variant.name in variants
+    ]
 
 
 def main(argv: list[str]) -> None:
-    """Does what the flags say; of several processes the first one does, and the others train with it."""
+    """Executes the command in process 0; other processes train with it."""
     devices.use_every_core()
     if not multi_process.is_first():
-        together.follow(FLAGS.data_dir)
+        process_commands.worker_loop(FLAGS.data_dir)
         return
-    with together.leading():
-        _do(argv)
+    with process_commands.coordinating():
+        _execute(argv)
 
 
-def _do(argv: list[str]) -> None:
-    order = orders.Order.from_flags(FLAGS)
+def _execute(argv: list[str]) -> None:
+    request = Request.from_flags(FLAGS)
     if FLAGS.list:
-        print(overview.table(order.scale, order.shelf, order.data_dir))
+        print(dry_run.item_table(request.scale, request.store, request.data_dir))
         return
     if FLAGS.queue:
-        queue_work.go_on(order)
+        run_queue.work_off(request)
         return
-    if FLAGS.page and not argv[1:] and not order.from_results:
+    if FLAGS.page and not argv[1:] and not request.from_results:
         results_page.write()
         return
-    items = asked(argv[1:])
-    if not argv[1:] and not order.from_results:
+    items = requested_items(argv[1:])
+    if not argv[1:] and not request.from_results:
         raise UserError("name what to reproduce, such as wima/table2, or a paper; `fedwin reproduce --list` shows all.")
     if FLAGS.print_flags:
         print(flag_text(items[0], FLAGS.row, FLAGS.column, FLAGS.variant))
         return
-    cells = {one.name: selected(one, order.scale) for one in items if isinstance(one, Item)}
-    order.carry_out(items, cells)
+    cells = {table.name: selected_cells(table, request.scale) for table in items if isinstance(table, Item)}
+    request.execute(items, cells)
     if FLAGS.page:
         results_page.write()
 
 
 if __name__ == "__main__":
-    binary.run(main, define_flags)
+    subcommand.run(main, define_flags)

@@ -1,1 +1,1 @@
-"""The tables and figures of four papers as data: one small file for each, in a folder per paper."""
+"""Tables and figures of four papers as data, in a package per paper, and their printed numbers."""

@@ -11,7 +11,7 @@ from fedwin.errors import UserError
 from fedwin.registry import nearest
 from fedwin.runs.config import Config
 
-from ..commands import flags_of
+from ..cli.command_line import flags_of
 from .catalogue import item
 from .items import Analysis, Cell, Item, Sketch, Variation
 

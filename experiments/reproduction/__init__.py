@@ -1,1 +1,1 @@
-"""Running tables and figures of papers: plan, work, read off, write, keep."""
+"""Reproduction of the papers' tables and figures: plan, training, result store, numbers, tables, pictures."""

@@ -1,4 +1,4 @@
-"""The pictures of tables and figures, drawn from curves alone."""
+"""Pictures of tables, curves and sweeps, drawn from stored curves."""
 
 import pathlib
 
@@ -6,40 +6,36 @@ import numpy as np
 
 from ..figures import curves as curve_figure
 from ..figures import style, sweeps
-from ..papers.items import Cell, Item
+from ..papers.items import Cell, Item, Variation, file_stem
 from ..papers.measures import MeanLast
-from .places import stem_of
-from .shelf import Shelf, curves
-from .tuning import chosen
+from .store import ResultStore, curves
+from .tune import best_point
 from .values import Value
 
-# Panels side by side.
+# Panels in a row.
 ACROSS = 4
 
 
 def titled(item: Item, scale: str, more: str = "") -> str:
-    """Returns the line above a picture; below paper scale it says that other data stand in for those it names."""
-    told = f"{item.name}, {scale}" + ("" if scale == "paper" or item.paired else " (stand-ins for the data named)")
-    return f"{told}: {more}" if more else told
+    """Returns the line above a picture; below paper scale it says that other data stand in for the named ones."""
+    title = f"{item.name}, {scale}" + ("" if scale == "paper" or item.paired else " (stand-ins for the data named)")
+    return f"{title}: {more}" if more else title
 
 
 def _label(item: Item, cell: Cell) -> str:
-    """Returns what a legend calls a cell: its row, and its variant where there are several."""
+    """Returns the label of a cell in a legend: its row, and its variant if there are several."""
     plain = cell.variant.name == "base" or len(item.variants) == 1
     return cell.row.title if plain else f"{cell.row.title}, {cell.variant.title}"
 
 
-def _line(item: Item, shelf: Shelf, cell: Cell, every: int) -> dict | None:
-    """Returns a curve as experiments.figures.curves draws it; None where nothing has been trained."""
-    found = [
-        c
-        for c in curves(shelf, cell.runs[chosen(shelf, cell) or 0], cell.read, cell.metric).values()
-        if len(c.rounds) and not c.diverged
-    ]
-    if not found:
+def _line(item: Item, store: ResultStore, cell: Cell, every: int) -> dict | None:
+    """Returns a curve as experiments.figures.curves draws it; None if nothing has been trained."""
+    by_seed = curves(store, cell.runs[best_point(store, cell) or 0], cell.read, cell.metric)
+    drawn = [curve for curve in by_seed.values() if len(curve.rounds) and not curve.diverged]
+    if not drawn:
         return None
-    common = sorted(set.intersection(*({int(r) for r in curve.rounds if r % every == 0} for curve in found)))
-    values = [[float(curve.accuracy[np.searchsorted(curve.rounds, r)]) for r in common] for curve in found]
+    common = sorted(set.intersection(*({int(r) for r in curve.rounds if r % every == 0} for curve in drawn)))
+    values = [[float(curve.accuracy[np.searchsorted(curve.rounds, r)]) for r in common] for curve in drawn]
     return {"label": _label(item, cell), "rounds": common, "values": values} if common else None
 
 
@@ -48,48 +44,54 @@ def _is_accuracy(value: Value) -> bool:
 
 
 def _percent(value: Value) -> int:
-    """Returns what an accuracy is multiplied by to be what its table shows; 1 for other numbers."""
+    """Returns the factor from an accuracy in [0, 1] to the unit of its table; 1 for other numbers."""
     return value.cell.measure.factor if isinstance(value.cell.measure, MeanLast) else 1
 
 
-def draw_curves(item: Item, scale: str, shelf: Shelf, stem: pathlib.Path) -> list[pathlib.Path]:
+def draw_curves(item: Item, scale: str, store: ResultStore, stem: pathlib.Path) -> list[pathlib.Path]:
     """Draws a picture per column: accuracy over rounds.
 
     Args:
-      item: whose cells.
+      item: the figure.
       scale: smoke, trend or paper.
-      shelf: where records are.
-      stem: path of the pictures without what tells columns apart.
+      store: where records are read.
+      stem: path of the pictures without the column's name and suffix.
+
+    Returns:
+      Paths of the pictures.
     """
     drawn = []
     cells = item.cells(scale)
     for column in dict.fromkeys(cell.column for cell in cells):
-        mine = [cell for cell in cells if cell.column == column]
-        every = np.gcd.reduce([cell.runs[0].config().eval_every for cell in mine])
-        lines = [line for cell in mine if (line := _line(item, shelf, cell, int(every))) is not None]
+        shown = [cell for cell in cells if cell.column == column]
+        every = np.gcd.reduce([cell.runs[0].config().eval_every for cell in shown])
+        lines = [line for cell in shown if (line := _line(item, store, cell, int(every))) is not None]
         if lines:
             options = {"target": None, "start": None, "limits": None, "log": False}
             path = stem.with_name(f"{stem.name}_{column.name}.png" if len(item.columns) > 1 else f"{stem.name}.png")
-            found = {"kind": curve_figure.KIND, "metric": "accuracy", "curves": lines, **options}
-            curve_figure.draw(found, path, titled(item, scale, column.title))
+            figure = {"kind": curve_figure.KIND, "metric": "accuracy", "curves": lines, **options}
+            curve_figure.draw(figure, path, titled(item, scale, column.title))
             drawn.append(path)
     return drawn
 
 
-def draw_sweep(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -> list[pathlib.Path]:
+def draw_sweep(item: Item, scale: str, numbers: list[Value], stem: pathlib.Path) -> list[pathlib.Path]:
     """Draws accuracy against a parameter, a picture per group of columns.
 
     Args:
-      item: whose cells.
+      item: the figure.
       scale: smoke, trend or paper.
-      found: its numbers.
-      stem: path of the pictures without what tells groups apart.
+      numbers: of its cells.
+      stem: path of the pictures without the group's number and suffix.
+
+    Returns:
+      Paths of the pictures.
     """
     drawn = []
-    groups = list(dict.fromkeys(value.cell.column.group for value in found))
+    groups = list(dict.fromkeys(value.cell.column.group for value in numbers))
     for number, group in enumerate(groups):
         methods: dict[str, dict[float, list[float]]] = {}
-        for value in found:
+        for value in numbers:
             cell = value.cell
             if cell.column.group == group and cell.column.x is not None and len(value.numbers):
                 label = _label(item, cell)
@@ -97,22 +99,25 @@ def draw_sweep(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
         if methods:
             path = stem.with_name(f"{stem.name}_{number + 1}.png" if len(groups) > 1 else f"{stem.name}.png")
             title = titled(item, scale, group)
-            metric = "accuracy" if _is_accuracy(found[0]) else found[0].cell.measure.name
+            metric = "accuracy" if _is_accuracy(numbers[0]) else numbers[0].cell.measure.name
             sweeps.draw(sweeps.compute(methods, item.axis, metric), path, title)
             drawn.append(path)
     return drawn
 
 
-def draw_table(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -> list[pathlib.Path]:
+def draw_table(item: Item, scale: str, numbers: list[Value], stem: pathlib.Path) -> list[pathlib.Path]:
     """Draws the numbers of a table as points with bars, a panel per column, printed numbers beside ours.
 
     Args:
-      item: whose cells.
+      item: the table.
       scale: smoke, trend or paper.
-      found: its numbers.
-      stem: path of the picture without its ending.
+      numbers: of its cells.
+      stem: path of the picture without its suffix.
+
+    Returns:
+      Paths of the pictures.
     """
-    shown = [value for value in found if value.mean is not None and _is_accuracy(value)]
+    shown = [value for value in numbers if value.mean is not None and _is_accuracy(value)]
     if not shown:
         return []
     columns = [column for column in item.columns if any(value.cell.column == column for value in shown)]
@@ -125,12 +130,12 @@ def draw_table(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
     with style.panels(path, titled(item, scale), down, across, width=3.1, height=height) as (figure, axes):
         for axis in axes.flat[len(columns) :]:
             axis.set_visible(False)
-        for place, (axis, column) in enumerate(zip(axes.flat, columns, strict=False)):
-            for number, variant in enumerate(variants):
-                mine = [v for v in shown if v.cell.column == column and v.cell.variant == variant]
+        for panel, (axis, column) in enumerate(zip(axes.flat, columns, strict=False)):
+            for index, variant in enumerate(variants):
+                values = [v for v in shown if v.cell.column == column and v.cell.variant == variant]
                 label = variant.title if len(variants) > 1 else "ours"
-                _points(axis, mine, rows, number, len(variants), label, printed=scale == "paper")
-            axis.set_yticks(range(len(rows)), ["" if place % across else row.title for row in rows])
+                _points(axis, values, rows, index, len(variants), label, printed=scale == "paper")
+            axis.set_yticks(range(len(rows)), ["" if panel % across else row.title for row in rows])
             axis.set_ylim(len(rows) - 0.4, -0.6)  # the same rows at the same height in every panel
             axis.set_title(column.title, fontsize="small")
             axis.set_xlabel("test accuracy (%)")
@@ -143,26 +148,31 @@ def draw_table(item: Item, scale: str, found: list[Value], stem: pathlib.Path) -
     return [path]
 
 
-def _points(axis, found: list[Value], rows, number: int, count: int, label: str, printed: bool) -> None:
-    look = style.look(number)
-    shift = 0.5 * (number / max(count - 1, 1) - 0.5) if count > 1 else 0.0
-    factor = [100 / _percent(value) for value in found]
-    at = [rows.index(value.cell.row) + shift for value in found]
-    means = [f * (value.mean or 0.0) for f, value in zip(factor, found, strict=True)]
-    bars = [f * (value.std or 0.0) for f, value in zip(factor, found, strict=True)]
-    axis.errorbar(means, at, xerr=bars, fmt=look["marker"], color=look["color"], label=label, markersize=4, linewidth=1)
-    beside = [value.cell.printed.number if value.cell.printed else None for value in found]
-    told = [(f * number, y) for f, number, y in zip(factor, beside, at, strict=True) if number is not None]
-    if printed and told:
-        x, y = zip(*told, strict=True)
+def _points(
+    axis, values: list[Value], rows: list[Variation], index: int, count: int, label: str, printed: bool
+) -> None:
+    """Draws the numbers of one of `count` variants into a panel, a little above or below those of the others."""
+    look = style.look(index)
+    shift = 0.5 * (index / max(count - 1, 1) - 0.5) if count > 1 else 0.0
+    factor = [100 / _percent(value) for value in values]
+    heights = [rows.index(value.cell.row) + shift for value in values]
+    means = [f * (value.mean or 0.0) for f, value in zip(factor, values, strict=True)]
+    bars = [f * (value.std or 0.0) for f, value in zip(factor, values, strict=True)]
+    axis.errorbar(
+        means, heights, xerr=bars, fmt=look["marker"], color=look["color"], label=label, markersize=4, linewidth=1
+    )
+    numbers = [value.cell.printed.number if value.cell.printed else None for value in values]
+    marks = [(f * number, y) for f, number, y in zip(factor, numbers, heights, strict=True) if number is not None]
+    if printed and marks:
+        x, y = zip(*marks, strict=True)
         axis.scatter(x, y, marker="|", s=60, color=look["color"], label=f"{label}, printed")
 
 
-def draw(item: Item, scale: str, shelf: Shelf, found: list[Value], folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draws the picture of a table or figure; returns where its parts are."""
-    stem = folder / stem_of(item)
+def draw(item: Item, scale: str, store: ResultStore, numbers: list[Value], folder: pathlib.Path) -> list[pathlib.Path]:
+    """Draws the pictures of a table or figure into a folder; returns their paths."""
+    stem = folder / file_stem(item)
     if item.draw == "curves":
-        return draw_curves(item, scale, shelf, stem)
+        return draw_curves(item, scale, store, stem)
     if item.draw == "sweep":
-        return draw_sweep(item, scale, found, stem)
-    return draw_table(item, scale, found, stem)
+        return draw_sweep(item, scale, numbers, stem)
+    return draw_table(item, scale, numbers, stem)

@@ -1,34 +1,38 @@
-"""From tables and figures to the runs that they need, each once."""
+"""Plan: from tables and figures to the runs that they need, each once, and to the directories of these runs."""
 
 import dataclasses
 import functools
+import json
 import math
+import pathlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+from fedwin.runs.config import Config
 from fedwin.runs.fingerprint import hash_of
+from fedwin.runs.metrics_log import read_lines
 
 from ..papers.catalogue import catalogue
-from ..papers.items import Analysis, Cell, Item, Sketch
-from ..papers.observing import MODEL
-from ..papers.trajectories import Run
-from .shelf import Kept, Shelf
-from .tuning import chosen, trial_of
+from ..papers.items import Analysis, AnyItem, Cell, Item
+from ..papers.trajectories import Checkpoint, Run
+from .store import ResultStore, StoredResults, record_to_store, scale_folder
+from .tune import best_point, search_run
 
-# Rounds between checkpoints; a run that is forked has one where it is forked too.
-CHECKPOINTS = 100
+# Rounds between checkpoints; a run that is forked has one at the fork, too.
+CHECKPOINT_EVERY = 100
 
 
 @dataclasses.dataclass
 class Task:
-    """A run and all that is read off it, by whatever table or figure.
+    """A run and all that tables and figures read from it.
 
     Attributes:
       run: the trajectory.
-      reads: observers, sorted.
+      reads: observers' texts.
       eval_every: rounds between evaluations.
       final_evals: rounds at the end that are all evaluated.
-      stays: rounds whose checkpoints must stay: forks and figures begin there.
-      seeds: that are asked for.
+      keep_rounds: rounds whose checkpoints are kept, for forks and figures.
+      seeds: to train.
       uses: name of a table or figure -> how many of its cells read this run.
     """
 
@@ -36,41 +40,38 @@ class Task:
     reads: set[str] = dataclasses.field(default_factory=set)
     eval_every: int = 0
     final_evals: int = 0
-    stays: set[int] = dataclasses.field(default_factory=set)
+    keep_rounds: set[int] = dataclasses.field(default_factory=set)
     seeds: set[int] = dataclasses.field(default_factory=set)
     uses: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
-    def reading(self) -> str:
-        """A hash of what is read off, for the name of its directory."""
+    def readout_hash(self) -> str:
+        """A hash of what is evaluated, for the name of its directory."""
         return hash_of([sorted(self.reads), self.eval_every, self.final_evals], size=3)
 
-    def fields(self) -> dict:
-        """Returns the fields of Config that say what is read off and kept."""
+    def fields(self) -> dict[str, Any]:
+        """Returns the fields of Config that say what is evaluated and which checkpoints are kept."""
         return {
             "observe": sorted(self.reads),
             "eval_every": self.eval_every,
             "final_evals": self.final_evals,
-            "checkpoint_every": CHECKPOINTS,
-            "keep_rounds": sorted(self.stays),
+            "checkpoint_every": CHECKPOINT_EVERY,
+            "keep_rounds": sorted(self.keep_rounds),
         }
 
 
-Selection = Item | Analysis | Sketch
-
-
-def runs_of(cell: Cell) -> Iterator[tuple[Run, str]]:
-    """Yields (run, read-out) of all that a cell may need: of a grid, every point and its trial."""
+def _cell_runs(cell: Cell) -> Iterator[tuple[Run, str]]:
+    """Yields (run, read-out) of all that a cell may need: for a grid, every point and its search run."""
     for run in cell.runs:
         yield run, cell.read
         if len(cell.runs) > 1:
-            yield trial_of(run), cell.read
+            yield search_run(run), cell.read
     if cell.reference is not None:
         yield cell.reference, ""
 
 
-def needs(item: Selection, scale: str) -> Iterator[tuple[Run, str, set[int]]]:
-    """Yields (run, read-out, rounds whose checkpoints must stay) of all that an item needs.
+def required_runs(item: AnyItem, scale: str) -> Iterator[tuple[Run, str, set[int]]]:
+    """Yields (run, read-out, rounds whose checkpoints are kept) of all that an item needs.
 
     Args:
       item: a table or figure.
@@ -78,7 +79,7 @@ def needs(item: Selection, scale: str) -> Iterator[tuple[Run, str, set[int]]]:
     """
     if isinstance(item, Item):
         for cell in item.cells(scale):
-            for run, read in runs_of(cell):
+            for run, read in _cell_runs(cell):
                 yield run, read, set()
     elif isinstance(item, Analysis) and item.kind != "labels":  # histograms need no model
         for run in item.trajectories(scale).values():
@@ -86,14 +87,14 @@ def needs(item: Selection, scale: str) -> Iterator[tuple[Run, str, set[int]]]:
 
 
 @functools.cache
-def everything(scale: str) -> dict[str, Task]:
-    """Returns key -> task of all that the whole catalogue needs at a scale; what a run must show is decided here.
+def all_tasks(scale: str) -> dict[str, Task]:
+    """Returns key of a run -> task, of the entire catalogue at a scale.
 
-    So a run that was trained for one table serves all others.
+    What is evaluated of a run is decided here, so a run that was trained for one table serves all others.
     """
     tasks: dict[str, Task] = {}
     for item in catalogue().values():
-        for run, read, rounds in needs(item, scale):
+        for run, read, rounds in required_runs(item, scale):
             _add(tasks, run, read, rounds)
     return tasks
 
@@ -103,90 +104,239 @@ def _add(tasks: dict[str, Task], run: Run, read: str, rounds: set[int]) -> None:
         _add(tasks, run.parent.run, "", {run.parent.round})
     task = tasks.setdefault(run.key, Task(run))
     config = run.config()
-    if read and read != MODEL:
+    if read:
         task.reads.add(read)
     task.eval_every = math.gcd(task.eval_every, config.eval_every)
     task.final_evals = max(task.final_evals, config.final_evals)
-    task.stays |= {r for r in rounds if r < config.num_rounds}
+    task.keep_rounds |= {r for r in rounds if r < config.num_rounds}
 
 
-def seeds_of(item: Selection, scale: str) -> tuple[int, ...]:
-    """Returns the seeds of an item where none are asked for."""
+def seeds_of(item: AnyItem, scale: str) -> tuple[int, ...]:
+    """Returns an item's own seeds at a scale."""
     if isinstance(item, Item):
         return {"paper": item.seeds, "trend": item.trend_seeds}.get(scale, item.trend_seeds[:1])
     return item.seeds if isinstance(item, Analysis) else ()
 
 
 def plan(
-    items: Iterable[Selection],
+    items: Iterable[AnyItem],
     scale: str,
     seeds: Iterable[int] = (),
     cells: dict[str, list[Cell]] | None = None,
-    shelf: Shelf | None = None,
+    store: ResultStore | None = None,
 ) -> list[Task]:
-    """Returns the tasks that fill tables and figures, a run before those that are forked from it.
+    """Returns the tasks that fill tables and figures, a run before its forks.
 
-    Of a grid whose winner is not known yet these are the trials of its points, with the first seed; then the winner.
+    For a grid whose best point is not known yet these are the search runs of its points, with the first seed; later the
+    best point's run.
 
     Args:
       items: tables and figures.
       scale: smoke, trend or paper.
       seeds: instead of every item's own.
-      cells: name of an item -> those of its cells that are asked for; without a name: all.
-      shelf: where trials of grids are read; None: none has been made.
+      cells: name of an item -> those of its cells that are requested; items without an entry: all cells.
+      store: where search runs of grids are read; None: none has been trained.
     """
     wanted: dict[str, Task] = {}
     for item in items:
-        own = tuple(dict.fromkeys(seeds)) or seeds_of(item, scale)
+        item_seeds = tuple(dict.fromkeys(seeds)) or seeds_of(item, scale)
         if isinstance(item, Item):
-            asked = (cells or {}).get(item.name, item.cells(scale))
-            found = [each for cell in asked for each in _of_cell(cell, own, shelf)]
+            requested = (cells or {}).get(item.name, item.cells(scale))
+            runs = [pair for cell in requested for pair in _current_runs(cell, item_seeds, store)]
         else:
-            found = [(run, own) for run, _, _ in needs(item, scale)]
-        for run, its_seeds in found:
-            for each in _line(run):
-                blank = dataclasses.replace(everything(scale)[each.key], seeds=set(), uses={})
-                wanted.setdefault(each.key, blank).seeds |= set(its_seeds)
+            runs = [(run, item_seeds) for run, _, _ in required_runs(item, scale)]
+        for run, run_seeds in runs:
+            for ancestor in _lineage(run):
+                blank = dataclasses.replace(all_tasks(scale)[ancestor.key], seeds=set(), uses={})
+                wanted.setdefault(ancestor.key, blank).seeds |= set(run_seeds)
             wanted[run.key].uses[item.name] = wanted[run.key].uses.get(item.name, 0) + 1
     return list(wanted.values())
 
 
-def without_kept(tasks: list[Task], kept: Kept, looked_into: Iterable[str] = ()) -> list[Task]:
-    """Returns what is left to train where some curves are kept with the project.
+def without_stored(tasks: list[Task], stored: StoredResults, analysed: Iterable[str] = ()) -> list[Task]:
+    """Returns the tasks that have to be trained because their curves are not stored with the project.
 
     Args:
-      tasks: a run before those that are forked from it.
-      kept: the kept curves.
-      looked_into: keys of runs whose models are needed, not only their curves.
+      tasks: a run before its forks.
+      stored: the stored curves.
+      analysed: keys of runs whose models are needed, not only their curves.
     """
-    models, left = set(looked_into), {}
+    models, remaining = set(analysed), {}
     needed: dict[str, set[int]] = {}
-    for task in reversed(tasks):  # a fork needs a checkpoint of the run that it goes on from
+    for task in reversed(tasks):  # a fork needs a checkpoint of its parent
         key = task.run.key
-        told = {
+        covered = {
             seed
             for seed in task.seeds
-            if key not in models and kept.shows(task.run, seed, task.reads, task.eval_every, task.final_evals)
+            if key not in models and stored.covers(task.run, seed, task.reads, task.eval_every, task.final_evals)
         }
-        seeds = (task.seeds - told) | needed.get(key, set())
+        seeds = (task.seeds - covered) | needed.get(key, set())
         if seeds:
-            left[key] = dataclasses.replace(task, seeds=seeds)
+            remaining[key] = dataclasses.replace(task, seeds=seeds)
             if task.run.parent is not None:
                 needed.setdefault(task.run.parent.run.key, set()).update(seeds)
-    return [left[task.run.key] for task in tasks if task.run.key in left]
+    return [remaining[task.run.key] for task in tasks if task.run.key in remaining]
 
 
-def _of_cell(cell: Cell, seeds: tuple[int, ...], shelf: Shelf | None) -> Iterator[tuple[Run, tuple[int, ...]]]:
+def _current_runs(cell: Cell, seeds: tuple[int, ...], store: ResultStore | None) -> Iterator[tuple[Run, tuple]]:
     """Yields (run, seeds) that a cell needs now."""
-    number = 0 if len(cell.runs) == 1 else chosen(shelf, cell) if shelf is not None else None
-    if number is None:
-        yield from ((trial_of(run), seeds[:1]) for run in cell.runs)
+    index = 0 if len(cell.runs) == 1 else best_point(store, cell) if store is not None else None
+    if index is None:
+        yield from ((search_run(run), seeds[:1]) for run in cell.runs)
     else:
-        yield cell.runs[number], seeds
+        yield cell.runs[index], seeds
     if cell.reference is not None:
         yield cell.reference, seeds
 
 
-def _line(run: Run) -> list[Run]:
-    """Returns a run after all that it comes from."""
-    return [*(_line(run.parent.run) if run.parent else []), run]
+def _lineage(run: Run) -> list[Run]:
+    """Returns a run after all of its ancestors."""
+    return [*(_lineage(run.parent.run) if run.parent else []), run]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDirectory:
+    """A task for some of its seeds, which are trained in one directory.
+
+    Attributes:
+      task: the run and what is read from it.
+      seeds: of this directory.
+      path: of the directory.
+      parent: directory of the run whose checkpoint it starts from; None: none.
+    """
+
+    task: Task
+    seeds: tuple[int, ...]
+    path: pathlib.Path
+    parent: pathlib.Path | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its seeds have been trained."""
+        return (self.path / "summary.json").is_file()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the checkpoints that it starts from exist."""
+        checkpoint = self.task.run.parent
+        if checkpoint is None or self.parent is None:
+            return True
+        folders = [self.parent / "checkpoints" / f"seed_{seed}" / str(checkpoint.round) for seed in self.seeds]
+        return all(folder.is_dir() for folder in folders)
+
+    @property
+    def first_round(self) -> int:
+        """The round at which training starts: 0, or that of the fork."""
+        checkpoint = self.task.run.parent
+        return checkpoint.round if checkpoint is not None and checkpoint.part is None else 0
+
+    def completed(self) -> list[int]:
+        """Returns the number of completed rounds of each seed, those before a fork included."""
+        if self.finished:
+            return [self.task.run.num_rounds] * len(self.seeds)
+        completed = dict.fromkeys(self.seeds, self.first_round)
+        for line in read_lines(self.path / "metrics.jsonl"):
+            completed[line["seed"]] = max(line["round"], self.first_round)
+        return list(completed.values())
+
+    def rounds_left(self) -> int:
+        """Returns the number of rounds left to train, over all seeds."""
+        return sum(self.task.run.num_rounds - completed for completed in self.completed())
+
+    def config(self, **more: Any) -> Config:
+        """Returns the Config of its run.
+
+        Args:
+          **more: operational fields such as data_dir.
+        """
+        fields = {**self.task.fields(), "seeds": list(self.seeds), "out_dir": str(self.path)}
+        if self.parent is not None and self.task.run.parent is not None:
+            fields |= _start_fields(self.task.run.parent, self.parent, self.path)
+        return self.task.run.config(**fields, **more)
+
+    def add_to(self, stored: StoredResults) -> bool:
+        """Stores its curves with the project; returns whether it is finished and they were not stored already."""
+        if not self.finished:
+            return False
+        return stored.add(record_to_store(self.task.run, self.path, self.seeds, self.task.fields()))
+
+
+def _start_fields(checkpoint: Checkpoint, parent: pathlib.Path, directory: pathlib.Path) -> dict[str, str]:
+    """Returns --fork_from or --init_from; a directory in use keeps its own, even if the parent has been moved."""
+    name = "init_from" if checkpoint.part else "fork_from"
+    text = f"{parent}@{checkpoint.round}" + (f":part={checkpoint.part}" if checkpoint.part else "")
+    try:
+        recorded = json.loads((directory / "config.json").read_text())["config"][name]
+    except (OSError, ValueError, KeyError):
+        recorded = ""
+    return {name: recorded or text}
+
+
+def _covers(folder: pathlib.Path, task: Task) -> bool:
+    """Whether a directory's evaluations include all that is read from a task."""
+    try:
+        config = json.loads((folder / "config.json").read_text())["config"]
+        dense = task.eval_every % config["eval_every"] == 0 and config["final_evals"] >= task.final_evals
+        return dense and task.reads <= set(config["observe"])
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+        return False
+
+
+def _existing(task: Task, folder: pathlib.Path) -> dict[int, tuple[pathlib.Path, tuple[int, ...]]]:
+    """Returns seed -> (directory, all its seeds) of a task's existing directories; finished ones take precedence."""
+    existing: dict[int, tuple[pathlib.Path, tuple[int, ...]]] = {}
+    directories = sorted((folder / task.run.key).glob("*-seed*"), key=lambda p: (p / "summary.json").is_file())
+    for directory in directories:
+        if _covers(directory, task):
+            seeds = tuple(int(seed) for seed in directory.name.partition("-seed")[2].split("-"))
+            existing |= dict.fromkeys(seeds, (directory, seeds))
+    return existing
+
+
+def run_directories(tasks: list[Task], out_dir: str | pathlib.Path, scale: str) -> list[RunDirectory]:
+    """Returns the directories in which the tasks' seeds are trained: existing ones, and new ones for the other seeds.
+
+    At paper scale every seed has a directory of its own, so that several processes share the work; at smaller scales
+    the seeds of a run share one compilation.
+
+    Args:
+      tasks: what is to be trained, a run before its forks.
+      out_dir: the folder above all runs.
+      scale: smoke, trend or paper.
+    """
+    folder = scale_folder(out_dir, scale)
+    by_key: dict[str, dict[int, RunDirectory]] = {}
+    directories: list[RunDirectory] = []
+
+    def assign(task: Task, seeds: tuple[int, ...], path: pathlib.Path) -> None:
+        parent = None
+        if task.run.parent is not None:
+            parents = by_key[task.run.parent.run.key]
+            parent = parents[seeds[0]].path if seeds[0] in parents else None
+        directory = RunDirectory(task, seeds, path, parent)
+        by_key[task.run.key] |= dict.fromkeys(seeds, directory)
+        directories.append(directory)
+
+    for task in tasks:
+        assigned = by_key.setdefault(task.run.key, {})
+        existing = _existing(task, folder)
+        for path, seeds in dict.fromkeys(existing[seed] for seed in sorted(task.seeds) if seed in existing):
+            assign(task, seeds, path)
+        missing = [seed for seed in sorted(task.seeds) if seed not in assigned]
+        for seeds in _grouped(task, missing, by_key, separate=scale == "paper"):
+            name = f"{task.readout_hash}-seed{'-'.join(map(str, seeds))}"
+            assign(task, seeds, folder / task.run.key / name)
+    return directories
+
+
+def _grouped(
+    task: Task, seeds: list[int], by_key: dict[str, dict[int, RunDirectory]], separate: bool
+) -> list[tuple[int, ...]]:
+    """Returns the seeds in groups that share a directory: those that start from the same parent directory."""
+    if separate:
+        return [(seed,) for seed in seeds]
+    groups: dict[Any, list[int]] = {}
+    for seed in seeds:
+        parent = by_key[task.run.parent.run.key][seed].path if task.run.parent else None
+        groups.setdefault(parent, []).append(seed)
+    return [tuple(group) for group in groups.values()]

@@ -1,4 +1,4 @@
-"""experiments/RESULTS.md: what was run, at which scale, and what came out; made from the kept results alone."""
+"""Writes experiments/RESULTS.md, its pictures and its tables from the stored results."""
 
 import collections
 import functools
@@ -9,19 +9,17 @@ from fedwin.files import replace_text
 
 from ..papers.catalogue import catalogue
 from ..papers.errata import ERRATA
-from ..papers.items import Analysis, Item, Sketch
-from ..papers.queue import QUEUE, Place
+from ..papers.items import Analysis, AnyItem, Item, Sketch, file_stem
 from ..papers.scales import SCALES
-from ..table_files import markdown
-from . import inspecting, pictures, written
-from .places import stem_of
-from .plan import Selection
-from .shelf import KEPT, Kept
-from .values import Value, value, values
-from .verdicts import verdicts
+from ..tables.formats import markdown_table
+from . import inspection, pictures
+from . import write as write_tables
+from .run_queue import QUEUE, progress
+from .store import RESULTS, StoredResults
+from .values import Value, values, verdicts
 
-PAGE = KEPT.parent / "RESULTS.md"
-# Below `experiments/results/`: where the page's pictures are, and its numbers with their commands.
+PAGE = RESULTS.parent / "RESULTS.md"
+# Folders below `experiments/results/`: the page's pictures, and its numbers with their commands.
 PICTURES, TABLES = "pictures", "tables"
 
 INTRODUCTION = """# Results
@@ -38,41 +36,41 @@ images, dealt otherwise to training and test), and Shakespeare's roles were prep
 LEAF's download."""
 
 
-def page(folder: pathlib.Path = KEPT) -> str:
+def page(folder: pathlib.Path = RESULTS) -> str:
     """Draws the pictures, writes the numbers, and returns the page.
 
     Args:
-      folder: that pictures and numbers go below.
+      folder: above pictures and numbers.
     """
-    shown = {scale: list(_sections(scale, folder)) for scale in reversed(SCALES) if scale != "smoke"}
+    sections = {scale: list(_sections(scale, folder)) for scale in reversed(SCALES) if scale != "smoke"}
     return "\n\n".join(
         [
             INTRODUCTION,
             "## Claims",
             _claims(),
             "## Paper scale",
-            *(shown["paper"] or ["Nothing has been trained at the papers' own scale yet."]),
+            *(sections["paper"] or ["Nothing has been trained at the papers' own scale yet."]),
             "## The queue",
             "Paper-scale runs in the order of what they tell; `fedwin reproduce --queue` goes on with the next.",
             _queue(),
             "## Trends",
-            *(shown["trend"] or ["Nothing yet."]),
+            *(sections["trend"] or ["Nothing yet."]),
             "## Not run",
             _absent(),
             "## Errata",
-            markdown(("where", "printed", "what shows it", "here"), ERRATA),
+            markdown_table(("where", "printed", "what shows it", "here"), ERRATA),
         ]
     )
 
 
 def write() -> None:
-    """Writes the page and its pictures."""
+    """Writes the page, its pictures and its tables."""
     replace_text(PAGE, page() + "\n")
-    print(f"written: {PAGE}, {KEPT / PICTURES}, {KEPT / TABLES}")
+    print(f"written: {PAGE}, {RESULTS / PICTURES}, {RESULTS / TABLES}")
 
 
 def _sections(scale: str, folder: pathlib.Path) -> Iterable[str]:
-    """Yields a section per item of which anything is kept at a scale."""
+    """Yields a section per item with stored results at a scale."""
     for kind in (PICTURES, TABLES):
         (folder / kind / scale).mkdir(parents=True, exist_ok=True)
     for item in catalogue().values():
@@ -81,36 +79,37 @@ def _sections(scale: str, folder: pathlib.Path) -> Iterable[str]:
             yield section
 
 
-def _section(item: Selection, scale: str, folder: pathlib.Path) -> str:
-    where = folder / PICTURES / scale
-    place = lambda path: path.relative_to(PAGE.parent) if path.is_relative_to(PAGE.parent) else path
+def _section(item: AnyItem, scale: str, folder: pathlib.Path) -> str:
+    """Draws an item and returns its section; '' if nothing is stored."""
+    drawings = folder / PICTURES / scale
+    link = lambda path: path.relative_to(PAGE.parent) if path.is_relative_to(PAGE.parent) else path
     if isinstance(item, Analysis):
-        kept = Kept(scale).where / f"{stem_of(item)}.json.gz"
-        if not kept.is_file():
+        stored = StoredResults(scale).folder / f"{file_stem(item)}.json.gz"
+        if not stored.is_file():
             return ""
-        path = where / f"{stem_of(item)}.png"
-        inspecting.redraw(item, scale, kept, path)
-        stand = f"\n\nStand-in: {item.standin}" if scale != "paper" and item.standin else ""
-        return f"### {item.name} ({scale}): {item.title}{stand}\n\n![{item.title}]({place(path)})"
+        path = drawings / f"{file_stem(item)}.png"
+        inspection.redraw(item, scale, stored, path)
+        standin = f"\n\nStand-in: {item.standin}" if scale != "paper" and item.standin else ""
+        return f"### {item.name} ({scale}): {item.title}{standin}\n\n![{item.title}]({link(path)})"
     if isinstance(item, Sketch):
         return ""
-    shelf = _shelf(scale)
-    found = values(shelf, item, scale)
-    if not any(_trained(number) for number in found):
+    stored = _stored(scale)
+    numbers = values(stored, item, scale)
+    if not any(_trained(number) for number in numbers):
         return ""
-    drawn = pictures.draw(item, scale, shelf, found, where)
-    written.write_numbers(item, shelf, found, folder / TABLES / scale / f"{stem_of(item)}.csv")
-    return written.section(item, scale, shelf, found, [str(place(path)) for path in drawn])
+    drawn = pictures.draw(item, scale, stored, numbers, drawings)
+    write_tables.write_numbers(item, stored, numbers, folder / TABLES / scale / f"{file_stem(item)}.csv")
+    return write_tables.section(item, scale, stored, numbers, [link(path) for path in drawn])
 
 
 @functools.cache
-def _shelf(scale: str) -> Kept:
-    """Returns the kept curves of a scale; a page reads each of them once."""
-    return Kept(scale)
+def _stored(scale: str) -> StoredResults:
+    """Returns the stored results of a scale, whose records a page reads once."""
+    return StoredResults(scale)
 
 
-# What is said of several claims.
-OF_SEVERAL = {
+# Verdict -> its plural.
+PLURAL = {
     "holds": "hold",
     "shows in part": "show in part",
     "does not show": "do not show",
@@ -120,55 +119,45 @@ OF_SEVERAL = {
 
 
 def _trained(number: Value) -> bool:
-    return bool(number.each) and number.rounds[1] > 0
+    return bool(number.by_seed) and number.rounds[1] > 0
 
 
 def _claims() -> str:
-    """Returns how many claims show, and a line per claim of every item."""
+    """Returns how many claims hold, and a line per claim of every item."""
     rows, words = [], collections.Counter[str]()
     for item in catalogue().values():
         if isinstance(item, Item) and item.claims:
-            by_scale = {scale: verdicts(item, values(_shelf(scale), item, scale)) for scale in ("trend", "paper")}
-            words.update(one.word for one in by_scale["trend"])
+            by_scale = {scale: verdicts(item, values(_stored(scale), item, scale)) for scale in ("trend", "paper")}
+            words.update(verdict.word for verdict in by_scale["trend"])
             for number, claim in enumerate(item.claims):
                 rows.append((item.name, claim.text, *(str(by_scale[scale][number]) for scale in by_scale)))
-    told = ", ".join(f"{count} {OF_SEVERAL.get(word, word)}" for word, count in words.most_common())
-    return f"At trend scale, of {words.total()} claims: {told}.\n\n" + markdown(
+    counts = ", ".join(f"{count} {PLURAL.get(word, word)}" for word, count in words.most_common())
+    return f"At trend scale, of {words.total()} claims: {counts}.\n\n" + markdown_table(
         ("item", "claim", "trend", "paper"), rows
     )
 
 
-def progress(place: Place) -> tuple[int, int]:
-    """Returns (cells with a final number, cells) of a step of the queue, by the kept results."""
-    item = catalogue()[place.item]
-    if not isinstance(item, Item):
-        return 0, 0
-    cells = [c for c in item.cells("paper") if c.row.name in place.rows and c.column.name in place.columns]
-    numbers = [value(Kept("paper"), cell, "paper") for cell in cells]
-    done = sum(all(seed in n.each and n.each[seed] is not None for seed in place.seeds) for n in numbers)
-    return done, len(cells)
-
-
 def _queue() -> str:
+    """Returns the steps of the queue and their state."""
     rows = []
-    for place in QUEUE:
-        done, cells = progress(place)
+    for step in QUEUE:
+        done, cells = progress(step)
         state = "done" if cells and done == cells else f"{done} of {cells} cells"
-        hours = "GPU" if place.hours is None else f"{place.hours:g} h"
+        hours = "GPU" if step.hours is None else f"{step.hours:g} h"
         rows.append(
-            (place.item, ", ".join(place.rows), ", ".join(place.columns), " ".join(map(str, place.seeds)), hours, state)
+            (step.item, ", ".join(step.rows), ", ".join(step.columns), " ".join(map(str, step.seeds)), hours, state)
         )
-    return markdown(("item", "rows", "columns", "seeds", "two CPU cores", "state"), rows)
+    return markdown_table(("item", "rows", "columns", "seeds", "two CPU cores", "state"), rows)
 
 
 def _absent() -> str:
-    """Returns why cells have nothing at trend scale, and which figures are sketches."""
+    """Returns why cells are absent at trend scale, and which figures are sketches."""
     lines = []
     for item in catalogue().values():
         if isinstance(item, Sketch):
             lines.append(f"- {item.name}, {item.title}: {item.why}.")
         elif isinstance(item, Item):
-            for entry in (*item.rows, *item.columns, *item.variants):
-                if entry.absent:
-                    lines.append(f"- {item.name}, {entry.title}: {entry.absent}.")
+            for variation in (*item.rows, *item.columns, *item.variants):
+                if variation.absent:
+                    lines.append(f"- {item.name}, {variation.title}: {variation.absent}.")
     return "\n".join(dict.fromkeys(lines))

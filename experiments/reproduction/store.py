@@ -230,7 +230,7 @@ def record_to_store(run: Run, directory: pathlib.Path, seeds: Iterable[int], fie
         **record.header,
         "label": f"{config['algorithm']} {' '.join(config.get('wrap', []))}".strip(),
         "config": config,
-        "command": command_line.command(same_run),
+        "command": command_line.train_command(same_run),
         "machine": _machine(),
         "kept": datetime.date.today().isoformat(),
     }

@@ -1,4 +1,4 @@
-"""Trains what tables and figures need: every run once, whoever asks, whatever interrupts."""
+"""Trains the planned runs, each once, with a time budget, beside other processes and after interruptions."""
 
 import dataclasses
 import signal
@@ -10,142 +10,146 @@ from fedwin.errors import UserError
 from fedwin.files import InUse
 from fedwin.runs import signals
 
-from . import together
-from .places import Unit
+from . import process_commands
+from .plan import RunDirectory
 
-# Seconds between two looks at what other processes are training.
+# Seconds after which directories that other processes were training are checked again.
 PATIENCE = 5.0
 
 
 class BudgetSpent(Exception):
-    """The time that was given is over; everything is saved."""
+    """The time budget is over; everything is saved."""
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of the units.
+    """Result of training several run directories.
 
     Attributes:
       trained: by this process.
-      found: finished before.
-      refused: directory -> why fedwin refuses the run.
+      finished: before, or by other processes.
+      refused: directory -> why fedwin refuses its run.
     """
 
-    trained: list[Unit] = dataclasses.field(default_factory=list)
-    found: list[Unit] = dataclasses.field(default_factory=list)
+    trained: list[RunDirectory] = dataclasses.field(default_factory=list)
+    finished: list[RunDirectory] = dataclasses.field(default_factory=list)
     refused: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def covers(self, units: list[Unit]) -> bool:
-        """Whether nothing is left to do for any of the units."""
-        return all(unit.finished or str(unit.directory) in self.refused for unit in units)
+    def covers(self, directories: list[RunDirectory]) -> bool:
+        """Whether every directory is finished or refused."""
+        return all(directory.finished or str(directory.path) in self.refused for directory in directories)
 
     def add(self, more: "Outcome") -> None:
-        """Adds what became of further units."""
+        """Adds the outcome of further directories."""
         self.trained += more.trained
-        self.found += more.found
+        self.finished += more.finished
         self.refused |= more.refused
 
 
 def work(
-    units: list[Unit],
+    directories: list[RunDirectory],
     *,
     data_dir: str = "",
     budget: float | None = None,
     say: Callable[[str], None] = print,
 ) -> Outcome:
-    """Trains all units that are not finished; a unit that another process trains is looked at again later.
+    """Trains all runs that are not finished; those that another process is training are checked again later.
 
     Args:
-      units: run directories, a run before its forks.
+      directories: of the runs, a run before its forks.
       data_dir: folder of the data sets' files.
-      budget: seconds after which the run under way is saved and this stops; None: no bound.
+      budget: seconds after which the current run is saved and this function stops; None: unlimited.
       say: prints a line.
 
     Raises:
       BudgetSpent: the time is over.
       Interrupted: Ctrl-C or SIGTERM.
     """
-    outcome, begun = Outcome(found=[unit for unit in units if unit.finished]), time.monotonic()
-    pending = [unit for unit in units if not unit.finished]
-    progress = _Progress(pending, begun)
-    with _alarm(budget) as spent:
+    outcome = Outcome(finished=[directory for directory in directories if directory.finished])
+    pending = [directory for directory in directories if not directory.finished]
+    progress = _Progress(pending, time.monotonic())
+    with _Alarm(budget) as spent:
         while pending:
-            moved = False
-            for unit in list(pending):
-                if unit.finished:  # by another process
-                    pending.remove(unit)
-                    outcome.found.append(unit)
-                    moved = True
-                elif str(unit.parent) in outcome.refused:
-                    outcome.refused[str(unit.directory)] = "what it goes on from was refused"
-                    pending.remove(unit)
-                elif unit.ready:
-                    say(progress.line(pending, unit))
-                    if _train(unit, data_dir, outcome, spent):
-                        pending.remove(unit)
-                        moved = True
-            if pending and not moved:
+            advanced = False
+            for directory in list(pending):
+                if directory.finished:  # by another process
+                    pending.remove(directory)
+                    outcome.finished.append(directory)
+                    advanced = True
+                elif str(directory.parent) in outcome.refused:
+                    outcome.refused[str(directory.path)] = "the run that it resumes was refused"
+                    pending.remove(directory)
+                elif directory.ready:
+                    say(progress.line(pending, directory))
+                    if _train(directory, data_dir, outcome, spent):
+                        pending.remove(directory)
+                        advanced = True
+            if pending and not advanced:
                 _wait(spent)
     return outcome
 
 
-def _train(unit: Unit, data_dir: str, outcome: Outcome, spent: threading.Event) -> bool:
-    """Trains one unit; returns whether there is no more to do for it."""
+def _train(directory: RunDirectory, data_dir: str, outcome: Outcome, spent: threading.Event) -> bool:
+    """Trains one directory; returns False if another process is training it."""
     if spent.is_set():
         raise BudgetSpent
     try:
-        together.run(unit.config(data_dir=data_dir))
+        process_commands.train(directory.config(data_dir=data_dir))
     except InUse:
         return False
     except UserError as error:
-        outcome.refused[str(unit.directory)] = str(error)
+        outcome.refused[str(directory.path)] = str(error)
         return True
     except signals.Interrupted:
         if spent.is_set():
             raise BudgetSpent from None
         raise
-    outcome.trained.append(unit)
+    outcome.trained.append(directory)
     return True
 
 
 def _wait(spent: threading.Event) -> None:
-    together.wait()
+    process_commands.keep_alive()
     if spent.wait(PATIENCE):
         raise BudgetSpent
 
 
 class _Progress:
-    """How far the whole is, and when it may be done.
+    """Progress over all directories, and the expected time left.
 
     Args:
-      pending: what there is to do.
-      begun: when, by time.monotonic().
+      pending: directories to train.
+      started: by time.monotonic().
     """
 
-    def __init__(self, pending: list[Unit], begun: float):
-        self.total, self.begun = len(pending), begun
-        self.rounds = {unit.directory: unit.rounds_left() for unit in pending}
+    def __init__(self, pending: list[RunDirectory], started: float):
+        self.total, self.started = len(pending), started
+        self.rounds = {directory.path: directory.rounds_left() for directory in pending}
 
-    def line(self, pending: list[Unit], unit: Unit) -> str:
-        """Returns a line about the unit that is begun now."""
+    def line(self, pending: list[RunDirectory], directory: RunDirectory) -> str:
+        """Returns a line about the directory that is trained next."""
         number = self.total - len(pending) + 1
-        left = sum(self.rounds[each.directory] for each in pending)
+        left = sum(self.rounds[each.path] for each in pending)
         done = sum(self.rounds.values()) - left
-        seconds = time.monotonic() - self.begun
+        seconds = time.monotonic() - self.started
         eta = f", about {readable(seconds / done * left)} left" if done else ""
-        uses = ", ".join(sorted(unit.task.uses)[:4])
-        return f"[{number}/{self.total}{eta}] {unit.task.run.config().algorithm} for {uses}"
+        uses = ", ".join(sorted(directory.task.uses)[:4])
+        return f"[{number}/{self.total}{eta}] {directory.task.run.config().algorithm} for {uses}"
 
 
 def readable(seconds: float) -> str:
-    """Returns a time for people: '45 s', '12 min', '3.5 h'."""
+    """Returns a duration for people.
+
+    >>> readable(45), readable(720), readable(12600)
+    ('45 s', '12 min', '3.5 h')
+    """
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-class _alarm:
-    """Sets an event after so many seconds, and has the run under way saved and ended.
+class _Alarm:
+    """Context manager that sets an event after some seconds, and asks the current run to save and stop.
 
     Args:
       seconds: None: never.
@@ -159,7 +163,7 @@ class _alarm:
         self.event.set()
         watch = signals.active()
         if watch is not None:
-            watch.ask(signal.SIGTERM)
+            watch.request(signal.SIGTERM)
 
     def __enter__(self) -> threading.Event:
         if self.timer is not None:

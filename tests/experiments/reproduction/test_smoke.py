@@ -1,18 +1,17 @@
-"""Every table and figure from plan to picture at smoke scale: one of each kind, and behind `slow` all of them."""
+"""Tables and figures from plan to picture at smoke scale: one of each kind; all of them are marked slow."""
 
 import pytest
 from matplotlib import image
 
 from experiments.papers.catalogue import catalogue, item
-from experiments.papers.items import Analysis, Item, Sketch
-from experiments.reproduction import orders
-from experiments.reproduction.places import stem_of
+from experiments.papers.items import Analysis, Item, Sketch, file_stem
+from experiments.reproduction.request import Request
 from fedwin.errors import UserError
 
 
 @pytest.fixture(scope="module")
 def out_dir(tmp_path_factory):
-    """One folder for all, so that runs are shared as they are in earnest."""
+    """One folder for all tests, so that they share runs as users do."""
     return tmp_path_factory.mktemp("papers")
 
 
@@ -31,12 +30,12 @@ def covering(one):
 
 def reproduced(out_dir, one, few=None):
     """Reproduces an item, or a few of its cells; returns the names of what was written."""
-    order = orders.Order(scale="smoke", out_dir=out_dir)
+    request = Request(scale="smoke", out_dir=out_dir)
     cells = {one.name: covering(one)[:few]} if isinstance(one, Item) else {}
-    order.carry_out([one], cells)
-    stem = stem_of(one)
-    written = sorted(path.name for path in order.tables.glob(f"{stem}*"))
-    for path in order.tables.glob(f"{stem}*.png"):
+    request.execute([one], cells)
+    stem = file_stem(one)
+    written = sorted(path.name for path in request.tables.glob(f"{stem}*"))
+    for path in request.tables.glob(f"{stem}*.png"):
         assert image.imread(path).std() > 0.01  # something is drawn
     return written
 
@@ -46,7 +45,7 @@ def reproduced(out_dir, one, few=None):
     [
         ("wima/figure3", 4, {"csv", "md", "png"}),  # a sweep
         ("wima/figure1", 2, {"csv", "md", "png"}),  # curves
-        pytest.param("ima/figure5b", None, {"gz", "png"}, marks=pytest.mark.slow),  # a look into trained models
+        pytest.param("ima/figure5b", None, {"gz", "png"}, marks=pytest.mark.slow),  # an analysis of trained models
         ("wsm/figure3_1", None, {"gz", "png"}),  # needs no run
     ],
 )
@@ -54,17 +53,17 @@ def test_one_of_each_kind(out_dir, name, few, kinds):
     assert {path.rpartition(".")[2] for path in reproduced(out_dir, item(name), few)} == kinds
 
 
-def test_missing_data_is_said_and_is_an_error(tmp_path, capsys):
+def test_missing_data_is_an_error(tmp_path, capsys):
     one = item("wima/table3")
     with pytest.raises(UserError, match="2 run.* refused.*--data_dir"):
-        orders.Order(scale="trend", out_dir=tmp_path, afresh=True).carry_out([one], {one.name: one.cells("trend")})
+        Request(scale="trend", out_dir=tmp_path, force=True).execute([one], {one.name: one.cells("trend")})
     assert capsys.readouterr().out.count("refused: ") == 2
 
 
-def test_a_drawing_of_an_idea_is_no_error(tmp_path, capsys):
-    order = orders.Order(scale="trend", out_dir=tmp_path)
-    order.carry_out([item("ghb/figure5")], {})
-    assert not list(order.tables.iterdir()) and capsys.readouterr().out.count("\n") <= 1
+def test_a_sketch_is_no_error(tmp_path, capsys):
+    request = Request(scale="trend", out_dir=tmp_path)
+    request.execute([item("ghb/figure5")], {})
+    assert not list(request.tables.iterdir()) and capsys.readouterr().out.count("\n") <= 1
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What was found out about numbers that differ, and claims that do not show: (name of an item, scale) -> sentences."""
+"""Explanations of numbers that differ from a paper's, and of claims that do not show: (item, scale) -> text."""
 
 CEILING = (
     "The digits' ceiling: after 150 rounds, over three seeds, six methods of Table 3 lie between 95.8 and 96.7 % "
@@ -72,7 +72,7 @@ UNSEARCHED = (
     "in every column of the digits, it is behind it there."
 )
 DIGITS_ONLY = ("ghb/table3", "ghb/table10", "ghb/figure1")
-READINGS = {(name, "trend"): CEILING for name in DIGITS_ONLY} | {
+EXPLANATIONS = {(name, "trend"): CEILING for name in DIGITS_ONLY} | {
     ("ima/table1", "paper"): JUMPS,
     ("ima/table2", "trend"): TOO_SOON,
     ("wima/table2", "trend"): RATES,

@@ -1,15 +1,14 @@
-"""Claims are judged on the seeds that both sides have, and by how much they show."""
+"""Verdicts on claims: over the seeds that both sides have, and by how much they differ."""
 
 import dataclasses
 
 import pytest
 
 from experiments.papers.catalogue import item
-from experiments.papers.items import Claim, Variation
+from experiments.papers.items import Cell, Claim, Variation
 from experiments.papers.measures import MeanLast, RoundsTo
 from experiments.papers.trajectories import Fields, Run
-from experiments.reproduction.values import Cell, Value
-from experiments.reproduction.verdicts import verdict
+from experiments.reproduction.values import Value, verdict
 
 CLAIM = Claim("b is better than a.", (("row", "b"),), (("row", "a"),))
 
