@@ -5,11 +5,12 @@ import inspect
 import pytest
 
 from fedwin.algorithms import ALGORITHMS
+from fedwin.data import PARTITIONS
 from fedwin.losses import LOSSES
 from fedwin.observers import OBSERVERS
 from fedwin.wrappers import WRAPPERS
 
-REGISTRIES = (ALGORITHMS, WRAPPERS, OBSERVERS, LOSSES)
+REGISTRIES = (ALGORITHMS, WRAPPERS, OBSERVERS, LOSSES, PARTITIONS)
 ENTRIES = [
     pytest.param(registry, entry, id=f"{registry.kind}-{name}")
     for registry in REGISTRIES

@@ -40,17 +40,45 @@ def is_moments(node) -> bool:
 
 
 def adam_moment(b2):
-    """Returns Adam's update of the second moment, (v, d) -> b2 v + (1 - b2) d^2."""
+    """Returns Adam's update of the second moment.
+
+        b2 v + (1 - b2) d^2
+
+    Args:
+      b2: decay.
+
+    Returns:
+      (v, d) -> v, elementwise.
+    """
     return lambda v, d: b2 * v + (1 - b2) * d**2
 
 
 def yogi_moment(b2):
-    """Returns Yogi's update of the second moment, (v, d) -> v - (1 - b2) d^2 sign(v - d^2)."""
+    """Returns Yogi's update of the second moment.
+
+        v - (1 - b2) d^2 sign(v - d^2)
+
+    Args:
+      b2: decay.
+
+    Returns:
+      (v, d) -> v, elementwise.
+    """
     return lambda v, d: v - (1 - b2) * d**2 * jnp.sign(v - d**2)
 
 
 def adagrad_moment(v, d):
-    """Computes Adagrad's update of the second moment, v + d^2."""
+    """Computes Adagrad's sum of squares.
+
+        v + d^2
+
+    Args:
+      v: the sum so far, an array.
+      d: the mean step, like v.
+
+    Returns:
+      The new sum, like v.
+    """
     return v + d**2
 
 

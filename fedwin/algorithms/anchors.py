@@ -149,14 +149,35 @@ def initial_anchors(key, num_classes, width, dtype=jnp.float32):
 
 
 def subtree(params, path):
-    """Returns the subtree of params at a path of keys."""
+    """Returns the part of a tree at a path.
+
+    Args:
+      params: nested dicts.
+      path: keys.
+
+    Returns:
+      The subtree.
+    """
     for name in path:
         params = params[name]
     return params
 
 
 def replace_subtree(params, path, part):
-    """Returns params with another subtree `part` at a path of keys."""
+    """Returns a tree with another part at a path.
+
+    Args:
+      params: nested dicts.
+      path: keys.
+      part: the new subtree.
+
+    Returns:
+      The new tree.
+
+    Example:
+      >>> replace_subtree({"a": {"b": 1, "c": 2}}, ("a", "b"), 3)
+      {'a': {'b': 3, 'c': 2}}
+    """
     if not path:
         return part
     return {**params, path[0]: replace_subtree(params[path[0]], path[1:], part)}
@@ -209,7 +230,17 @@ class Anchoring:
         return initial_anchors(jax.random.fold_in(key, 1), self.model.num_classes, width, dtype)
 
     def features(self, params, stats, batch, key):
-        """Returns h of a batch, [B, d]."""
+        """Computes h of a batch in training mode.
+
+        Args:
+          params: of the model.
+          stats: of the model.
+          batch: with 'x'.
+          key: PRNG key.
+
+        Returns:
+          [B, d].
+        """
         return self.model.apply(Variables(params, stats), batch, key, True).features
 
     def loss(self, base, anchors, round):

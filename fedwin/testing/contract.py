@@ -128,12 +128,22 @@ class Bench:
         return ids if order is None else ids[:, order]
 
     def arguments(self, ids, n):
-        """Returns the arguments of the loop that follow the RunState."""
+        """Returns the arguments of the loop that follow the RunState.
+
+        Args:
+          ids: cohorts [rounds, C + empty].
+          n: number of rounds to run.
+        """
         slots = np.where(ids < 0, self.problem.setting.num_clients, ids).astype(np.int32)
         return self.problem.store, engine.Cohorts(ids, ids, slots), (), np.int32(n), np.zeros(self.rounds, bool)
 
     def compiled(self, watch, strategy):
-        """Returns the loop with observers `watch`; it is compiled in its first call."""
+        """Returns the loop; it is compiled in its first call.
+
+        Args:
+          watch: name -> Observer.
+          strategy: how cohorts are mapped.
+        """
         rounds = engine.Dispatch(self.algorithm, watch, strategy, compiler_options=compile_options())
         # Accelerators multiply in less than float32 by default.
         exact = jax.default_matmul_precision("highest")(rounds)
@@ -141,7 +151,18 @@ class Bench:
         return exact
 
     def go(self, dispatch, host, ids, n, strategy=Strategy(1)):
-        """Runs n rounds from a host copy; returns (host copy of the result, metrics)."""
+        """Runs some rounds from a host copy.
+
+        Args:
+          dispatch: the loop, as `compiled` returns it.
+          host: host copy of a RunState.
+          ids: cohorts [rounds, C + empty].
+          n: number of rounds.
+          strategy: how cohorts are mapped.
+
+        Returns:
+          (host copy of the resulting RunState, metrics).
+        """
         run = restore(host)
         run = strategy.place(run, strategy.placement(run))
         store, *rest = strategy.place(self.arguments(ids, n))

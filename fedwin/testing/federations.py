@@ -208,5 +208,11 @@ def probe(strategy: Strategy = Strategy()):
 
 
 def evaluation_set(fed: Federation, strategy: Strategy = Strategy(), batch_size: int = 16):
-    """Returns the federation's test examples in batches, as `probe` takes them."""
+    """Returns the federation's test examples in batches, as `probe` takes them.
+
+    Args:
+      fed: the federation.
+      strategy: how batches are mapped.
+      batch_size: B.
+    """
     return evaluate.batches(fed.dataset.test, batch_size, strategy.num_devices)

@@ -108,7 +108,12 @@ class Problem(NamedTuple):
         )
 
     def start(self, algorithm, observers=None) -> engine.RunState:
-        """Returns the RunState before the first round."""
+        """Returns the RunState before the first round.
+
+        Args:
+          algorithm: the algorithm.
+          observers: name -> Observer.
+        """
         return engine.init(algorithm, observers or {}, self.variables, self.setting.num_clients, KEY, KEY)
 
 
