@@ -1,4 +1,4 @@
-"""What the papers and their public code print wrongly: the arithmetic that shows it, and what fedwin does."""
+"""Errata of the papers and their public code: the arithmetic that shows each, and what fedwin does."""
 
 from typing import NamedTuple
 
@@ -8,8 +8,8 @@ class Erratum(NamedTuple):
 
     Attributes:
       where: paper and place.
-      printed: what stands there.
-      shown: what shows that it is wrong.
+      printed: the misprint.
+      shown: why it is wrong.
       here: what fedwin does.
     """
 
@@ -24,13 +24,13 @@ ERRATA = (
         "WIMA, Table 2, FedAvg, CIFAR-10 alpha = 0",
         "64.37 -> 69.95, gain 5.3",
         "69.95 - 64.37 = 5.58",
-        "the gain is computed; the printed one is kept as it is",
+        "the gain is computed; the printed one is stored unchanged",
     ),
     Erratum(
         "WIMA, Table 2, FedProx, CIFAR-10 alpha = 0",
         "gain 6.7 in one copy, 5.7 in the other",
         "69.90 - 64.25 = 5.65",
-        "5.7 is kept as the printed gain",
+        "5.7 is stored as the printed gain",
     ),
     Erratum(
         "WIMA, Table 2, FedAvg, FEMNIST", "shown among gains above 1.5", "85.06 - 83.59 = 1.47", "the gain is computed"
@@ -40,13 +40,13 @@ ERRATA = (
         "WIMA, Tables 2 and 4, CIFAR-10 alpha = 0",
         "69.95 and 69.94",
         "the same run",
-        "both are kept; one run fills both",
+        "both are stored; one run fills both",
     ),
     Erratum(
         "WIMA, Table 4, CIFAR-100, W = 50",
         "22.75",
         "W = 10 gives 25.70 and W = 100 gives 27.91; 27.75 would fit",
-        "22.75 is kept and will not be reproduced",
+        "22.75 is stored and will not be reproduced",
     ),
     Erratum(
         "WIMA, Table 5, CIFAR-100 alpha = 0, all",
@@ -72,7 +72,7 @@ ERRATA = (
     Erratum(
         "IMA, public code, FedAdam and FedYogi",
         "moments are set to zero where averaging starts",
-        "only local copies are: the next round goes on with the old ones",
+        "only local copies are: the next round continues with the old ones",
         "ima:reset=at_start is the intent, one_round_only replays the code",
     ),
     Erratum(
@@ -97,20 +97,20 @@ ERRATA = (
         "GHB, Table 3, AdaBest and FedProx",
         "equal to FedAvg to the last digit",
         "66.12, 83.11, 47.31 in all three rows",
-        "kept; with the printed coefficients both degenerate to FedAvg",
+        "stored as printed; with the printed coefficients both degenerate to FedAvg",
     ),
     Erratum("GHB, Figure 7", "numbers under the figure", "the text has none", "rounds to 70 % are computed"),
     Erratum(
         "WSM, Table 3.3, rate 0.3, BatchNorm",
         "FedAvg .828, with WSM .767",
         "WSM gains at every other rate; the two are probably swapped",
-        "kept as printed",
+        "stored as printed",
     ),
     Erratum(
         "WSM, Table 3.3, rate 0.007, GroupNorm",
         "FedAvg .808, with WSM .853",
         "the only row with GroupNorm where WSM wins; probably swapped",
-        "kept as printed",
+        "stored as printed",
     ),
     Erratum("WSM, Table 3.2, last row", "FedProx + TCE", "TCE is the older name of WSM", "read as FedProx + WSM"),
     Erratum(

@@ -1,4 +1,4 @@
-"""The flags of single cells, and the papers' presets in experiments/flags, which are made of the catalogue.
+"""Flags of single cells, and the papers' presets in experiments/flags, which are generated from the catalogue.
 
 python -m experiments.papers.flag_files    writes the presets
 """
@@ -13,21 +13,21 @@ from fedwin.runs.config import Config
 
 from ..cli.command_line import flags_of
 from .catalogue import item
-from .items import Analysis, Cell, Item, Sketch, Variation
+from .items import AnyItem, Cell, Item, Variation
 
 FOLDER = pathlib.Path(__file__).parent.parent / "flags"
 WIDTH = 118
 
 
 class Preset(NamedTuple):
-    """Which cell a preset trains.
+    """The cell that a preset trains.
 
     Attributes:
-      item: the table.
-      row: its name.
-      column: its name.
-      variant: its name; empty: the first.
-      remark: a line of its header.
+      item: name of the table.
+      row: name of the row.
+      column: name of the column.
+      variant: name of the variant; empty: the first.
+      remark: a further line of its header.
     """
 
     item: str
@@ -64,111 +64,117 @@ PRESETS = {
 }
 
 
-def _named(kind: str, name: str, entries: tuple[Variation, ...], one: Item) -> Variation:
-    known = [entry.name for entry in entries]
-    if name not in known:
+def _chosen(axis: str, name: str, variations: tuple[Variation, ...], table: Item) -> str:
+    """Returns the name of a row, column or variant; '' if none is requested; raises UserError if there is none."""
+    names = [variation.name for variation in variations]
+    if name and name not in names:
         raise UserError(
-            f"{kind}={name}: {one.name} has no such {kind}.{nearest(name, known)} It has: {', '.join(known)}."
+            f"{axis}={name}: {table.name} has no such {axis}.{nearest(name, names)} It has: {', '.join(names)}."
         )
-    return entries[known.index(name)]
+    return name
 
 
-def _table(one: Item | Analysis | Sketch) -> Item:
-    if not isinstance(one, Item):
-        raise UserError(f"{one.name} has no rows and columns; name a table, such as wima/table2.")
-    return one
+def _table(item: AnyItem) -> Item:
+    if not isinstance(item, Item):
+        raise UserError(f"{item.name} has no rows and columns; name a table, such as wima/table2.")
+    return item
 
 
-def cell_of(one: Item | Analysis | Sketch, row: str, column: str, variant: str = "") -> Cell:
+def cell_of(item: AnyItem, row: str, column: str, variant: str = "") -> Cell:
     """Returns a cell at paper scale.
 
     Args:
-      one: a table, or a figure that has rows and columns.
+      item: a table, or a figure that has rows and columns.
       row: its name; empty: the first.
       column: its name; empty: the first.
-      variant: its name; empty: the first that there is.
+      variant: its name; empty: the first that the row and column have.
 
     Raises:
       UserError: there is no such cell.
     """
-    one = _table(one)
-    asked = [("row", row, one.rows), ("column", column, one.columns), ("variant", variant, one.variants)]
-    chosen = [_named(kind, name, entries, one).name if name else "" for kind, name, entries in asked]
-    for cell in one.cells("paper"):
-        if all(name in ("", there) for name, there in zip(chosen, cell.position, strict=True)):
+    table = _table(item)
+    axes = (("row", row, table.rows), ("column", column, table.columns), ("variant", variant, table.variants))
+    chosen = [_chosen(axis, name, variations, table) for axis, name, variations in axes]
+    for cell in table.cells("paper"):
+        if all(name in ("", own) for name, own in zip(chosen, cell.position, strict=True)):
             return cell
-    raise UserError(f"{one.name} prints nothing at {', '.join(name for name in chosen if name)}; choose another cell.")
+    cell_name = ", ".join(name for name in chosen if name)
+    raise UserError(f"{table.name} prints nothing at {cell_name}; choose another cell.")
 
 
-def config_of(one: Item, cell: Cell) -> Config:
-    """Returns the Config of a cell's run, the first of its grid; a fork is trained from its beginning."""
+def config_of(table: Item, cell: Cell) -> Config:
+    """Returns the Config of a cell's run, the first of its grid; a fork is trained from the first round on."""
     observe = {"observe": [cell.read]} if cell.read else {}
-    return cell.runs[0].config(seeds=list(one.seeds), **observe)
+    return cell.runs[0].config(seeds=list(table.seeds), **observe)
 
 
-def flag_text(one: Item | Analysis | Sketch, row: str, column: str, variant: str = "") -> str:
+def flag_text(item: AnyItem, row: str, column: str, variant: str = "") -> str:
     """Returns the flags of `fedwin train` for a cell at paper scale, one per line; arguments as for `cell_of`."""
-    return "\n".join(flags_of(config_of(_table(one), cell_of(one, row, column, variant))))
+    return "\n".join(flags_of(config_of(_table(item), cell_of(item, row, column, variant))))
 
 
 def preset_text(name: str) -> str:
-    """Returns the content of a preset's file: what it trains, its command, what is expected, its flags."""
+    """Returns the content of a preset's file: its cell, command, expected time and accuracy, and its flags.
+
+    Args:
+      name: a key of PRESETS.
+    """
     preset = PRESETS[name]
-    one = _table(item(preset.item))
-    cell = cell_of(one, preset.row, preset.column, preset.variant)
-    paper, table = one.table or ("", "")
-    shown = [cell.column.title, cell.row.title, *([cell.variant.title] if len(one.variants) > 1 else [])]
+    table = _table(item(preset.item))
+    cell = cell_of(table, preset.row, preset.column, preset.variant)
+    paper, number = table.table or ("", "")
+    shown = [cell.column.title, cell.row.title, *([cell.variant.title] if len(table.variants) > 1 else [])]
     remarks = (
-        f"{paper.upper()}, Table {table}: {'; '.join(shown)}.",
+        f"{paper.upper()}, Table {number}: {'; '.join(shown)}.",
         f"python -m experiments.train --flagfile=experiments/flags/{name}.flags --data_dir=DIR",
         f"Another cell: fedwin reproduce {preset.item} --row=... --column={cell.column.name} --print_flags",
         *([preset.remark] if preset.remark else []),
-        f"Expected time: {one.cost}.",
-        *_expected(one, cell),
+        f"Expected time: {table.cost}.",
+        *_expected(table, cell),
     )
     lines = [f"# {line}" for remark in remarks for line in _wrapped(remark)]
-    return "\n".join([*lines, *flags_of(config_of(one, cell))]) + "\n"
+    return "\n".join([*lines, *flags_of(config_of(table, cell))]) + "\n"
 
 
 def _wrapped(remark: str) -> list[str]:
-    """Returns lines that are not too long; commands are not broken."""
+    """Returns a remark in lines of at most WIDTH characters; commands are not wrapped."""
     if remark.startswith("python "):
         return [remark]
     return textwrap.wrap(remark, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def _expected(one: Item, cell: Cell) -> list[str]:
-    """Returns what the paper prints in this column; rows whose variant sets another wrapper are told apart."""
-    adaptive = {name for o in one.overrides if o.variation.fork is not None for name in o.rows}
-    usual = [row for row in one.rows if row.name not in adaptive]
-    told = [f"Expected: paper: {'; '.join(_printed(one, cell, usual))}."]
-    others = [row for row in one.rows if row.name in adaptive]
+def _expected(table: Item, cell: Cell) -> list[str]:
+    """Returns what the paper prints in this column; rows with another wrapper have a line of their own."""
+    adaptive = {name for o in table.overrides if o.variation.fork is not None for name in o.rows}
+    usual = [row for row in table.rows if row.name not in adaptive]
+    remarks = [f"Expected: paper: {'; '.join(_printed(table, cell, usual))}."]
+    others = [row for row in table.rows if row.name in adaptive]
     if others:
         algorithms = " or ".join(f"--algorithm={row.paper['algorithm']}" for row in others)
-        shown = ", ".join(_printed(one, cell, others))
-        told.append(f"{shown}, with {algorithms} and placement=pre in the --wrap line.")
-    return told
+        shown = ", ".join(_printed(table, cell, others))
+        remarks.append(f"{shown}, with {algorithms} and placement=pre in the --wrap line.")
+    return remarks
 
 
-def _printed(one: Item, cell: Cell, rows: list[Variation]) -> list[str]:
+def _printed(table: Item, cell: Cell, rows: list[Variation]) -> list[str]:
     """Returns 'FedAvg 64.37 -> 69.95' for every row that has numbers in a cell's column."""
     metrics = dict(cell.variant.printed).get("metric", "")
-    found = []
+    lines = []
     for row in rows:
         numbers = [
-            str(there.printed).partition(" ")[0]
-            for there in one.cells("paper")
-            if there.row.name == row.name
-            and there.column.name == cell.column.name
-            and dict(there.variant.printed).get("metric", "") == metrics
+            str(other.printed).partition(" ")[0]
+            for other in table.cells("paper")
+            if other.row.name == row.name
+            and other.column.name == cell.column.name
+            and dict(other.variant.printed).get("metric", "") == metrics
         ]
         if numbers:
-            found.append(f"{row.title} {' -> '.join(numbers)}")
-    return found
+            lines.append(f"{row.title} {' -> '.join(numbers)}")
+    return lines
 
 
 def write(folder: pathlib.Path = FOLDER) -> None:
-    """Writes the papers' presets."""
+    """Writes the papers' presets into a folder."""
     for name in PRESETS:
         (folder / f"{name}.flags").write_text(preset_text(name), encoding="utf-8")
 

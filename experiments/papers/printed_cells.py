@@ -1,7 +1,7 @@
-"""What the papers print: every number of their result tables, as text, in CSV files beside this one.
+"""Printed numbers of the papers' result tables, as text, from CSV files in the folder `printed`.
 
-Numbers are kept as they are printed, misprints included; `not_reached` stands for the dash of a table of rounds. An
-asterisk that ends a partition, a model or a variant marks a label that the paper does not spell out.
+Numbers are stored as printed, misprints included; `not_reached` stands for the dash of a table of rounds. An asterisk
+at the end of a partition, a model or a variant marks a label that the paper does not state in full.
 """
 
 import csv
@@ -13,7 +13,7 @@ from fedwin.errors import UserError
 
 FOLDER = pathlib.Path(__file__).parent / "printed"
 
-# The columns that tell cells apart.
+# The columns that identify a number.
 KEY = ("paper", "table", "dataset", "partition", "model", "algorithm", "variant", "metric")
 
 
@@ -22,7 +22,7 @@ class Printed(NamedTuple):
 
     Attributes:
       value: as text: '64.37', 'N/A', 'NaN' or 'not_reached'.
-      std: its standard deviation as text; empty where none is printed.
+      std: its standard deviation as text; empty: none is printed.
     """
 
     value: str
@@ -30,12 +30,12 @@ class Printed(NamedTuple):
 
     @property
     def number(self) -> float | None:
-        """The value, or None where none is printed."""
+        """The value; None if none is printed."""
         return None if self.value in ("N/A", "NaN", "not_reached", "") else float(self.value)
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation, or None where none is printed."""
+        """The standard deviation; None if none is printed."""
         return float(self.std) if self.std else None
 
     def __str__(self) -> str:
@@ -44,18 +44,22 @@ class Printed(NamedTuple):
 
 @functools.cache
 def printed() -> dict[tuple[str, ...], Printed]:
-    """Returns the cells of all tables: the values of KEY -> what is printed there."""
+    """Returns values of KEY -> printed number, of all tables.
+
+    Raises:
+      UserError: a file contains a cell twice.
+    """
     cells: dict[tuple[str, ...], Printed] = {}
     for path in sorted(FOLDER.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 key = tuple(row[name] for name in KEY)
                 if key in cells:
-                    raise UserError(f"{path.name}: the cell {key} is there twice; keep one.")
+                    raise UserError(f"{path.name}: the cell {key} appears twice; remove one.")
                 cells[key] = Printed(row["value"], row["std"])
     return cells
 
 
 def of_table(paper: str, table: str) -> dict[tuple[str, ...], Printed]:
-    """Returns the cells of one table: the values of KEY -> what is printed there."""
+    """Returns values of KEY -> printed number, of one table."""
     return {key: cell for key, cell in printed().items() if key[:2] == (paper, table)}

@@ -5,7 +5,7 @@ import functools
 from fedwin import data
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import Pace
+from fedwin.runs.dry_run import Timing
 from fedwin.runs.schedule import Schedule
 
 from ..cli.requirements import disk_line, memory_line
@@ -76,7 +76,7 @@ def pace_key(run: Run) -> tuple:
     return (*(getattr(config, name) for name in PACE_FIELDS), config.algorithm.partition(":")[0])
 
 
-def seconds(config: Config, pace: Pace, completed: list[int]) -> float:
+def seconds(config: Config, pace: Timing, completed: list[int]) -> float:
     """Returns the expected seconds left, over all seeds.
 
     Args:
@@ -97,7 +97,7 @@ class _Estimates:
 
     def __init__(self, data_dir: str):
         self.data_dir = data_dir
-        self.paces: dict[tuple, Pace | str] = {}
+        self.paces: dict[tuple, Timing | str] = {}
         self.requirements: list[str] = []
         self.missing: dict[str, str] = {}
 
@@ -110,13 +110,13 @@ class _Estimates:
         pace = self._pace(directory.task.run, config)
         return pace if isinstance(pace, str) else seconds(config, pace, directory.completed())
 
-    def _pace(self, run: Run, config: Config) -> Pace | str:
+    def _pace(self, run: Run, config: Config) -> Timing | str:
         key = pace_key(run)
         if key not in self.paces:
             try:
                 needs = process_commands.estimate(config)
                 self.requirements += [f"{run.key}: {line}" for line in (memory_line(needs), disk_line(needs))]
-                self.paces[key] = needs.pace
+                self.paces[key] = needs.timing
             except UserError as error:
                 self.paces[key] = str(error)
         return self.paces[key]

@@ -9,7 +9,7 @@ import fedwin
 from fedwin import multi_process
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import Needs, needs
+from fedwin.runs.dry_run import Requirements, measure_requirements
 from fedwin.runs.signals import Interrupted
 
 
@@ -17,7 +17,7 @@ def _train(config: Config) -> dict[str, Any]:
     return fedwin.run(config, quiet=False)
 
 
-_ACTIONS: dict[str, Callable[[Config], Any]] = {"run": _train, "needs": needs}
+_ACTIONS: dict[str, Callable[[Config], Any]] = {"run": _train, "needs": measure_requirements}
 
 
 def _execute(action: str, config: Config) -> Any:
@@ -35,7 +35,7 @@ def train(config: Config) -> dict[str, Any]:
     return _execute("run", config)
 
 
-def estimate(config: Config) -> Needs:
+def estimate(config: Config) -> Requirements:
     """Estimates the requirements of a run in all processes; called by process 0."""
     return _execute("needs", config)
 

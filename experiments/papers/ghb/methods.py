@@ -4,9 +4,9 @@ from ..items import Claim, Override, Variation
 from ..trajectories import Fields
 from ..wima.settings import METHODS as OF_WIMA
 
-# At trend scale methods that both papers have are run as in WIMA's tables, and so only once.
+# At trend scale, methods of both papers are run as in WIMA's tables, and so only once.
 TREND = {entry.name: entry.fields("trend") for entry in OF_WIMA}
-# Server momentum: the paper's best value as far as it can be read, and that of the released code.
+# Server momentum: the paper's best value as far as it is legible, and that of the released code.
 BETAS = ("0.99", "0.9")
 
 
@@ -21,7 +21,7 @@ def method(name: str, label: str, algorithm: str, trend: Fields | None = None, *
     Args:
       name: of the row.
       label: as the tables print it.
-      algorithm: its text; '*' stands for a beta of which both values are run.
+      algorithm: its text; '*' stands for beta, both values of which are run.
       trend: fields at trend scale; None: those of WIMA's tables.
       **more: further fields.
     """
@@ -58,12 +58,12 @@ BY_NAME = {entry.name: entry for entry in (*METHODS, LOCAL_GHB)}
 
 
 def picked(*names: str) -> tuple[Variation, ...]:
-    """Returns some of the rows, in the order in which they are named."""
+    """Returns the rows with these names, in their order."""
     return tuple(BY_NAME[name] for name in names)
 
 
 def _where(columns: tuple[str, ...], row: str, algorithm: str = "", **more) -> Override:
-    """Returns what a method is run with in some columns, if not with what its row says."""
+    """Returns the override of a method's hyper-parameters in some columns; without columns, in all."""
     grid = _grid(algorithm, **more) if algorithm else ()
     fields = grid[0] if grid else Fields(**more)
     name = "_".join((row, *columns)) or row
@@ -74,7 +74,7 @@ def _where(columns: tuple[str, ...], row: str, algorithm: str = "", **more) -> O
     )
 
 
-# ResNet-20's column of Table 7; of all tables and figures with that network.
+# ResNet-20's column of Table 7, for all tables and figures with that network.
 RESNET = (_where((), "fedavg", client_lr=0.1), _where((), "scaffold", client_lr=0.1))
 _TEXT = ("shakespeare_noniid", "shakespeare_iid")
 SHAKESPEARE = (

@@ -1,4 +1,4 @@
-"""What the heavy-ball paper's tables and figures share: federations and networks."""
+"""Settings shared by the heavy-ball paper's tables and figures: federations and networks."""
 
 from ..items import Variation
 from ..trajectories import Fields
@@ -28,7 +28,7 @@ DATA = {10: "cifar10", 100: "cifar100:constants=cifar10"}
 ROUNDS = {10: 10_000, 100: 20_000}
 MODELS = {"lenet5": "LeNet-5", "resnet20": "ResNet-20-GN"}
 IID = 10_000
-TOO_FEW = "images of CIFAR-100 are too few here to be dealt to 100 clients"
+TOO_FEW = "images of CIFAR-100 are too few here to be split among 100 clients"
 
 
 def cifar(classes: int, alpha: float, network: Fields, setting: Fields, trend: Fields | None) -> Variation:
@@ -39,16 +39,16 @@ def cifar(classes: int, alpha: float, network: Fields, setting: Fields, trend: F
       alpha: of the Dirichlet shares.
       network: and its rates.
       setting: how many clients there are.
-      trend: what stands in for it; None: nothing does.
+      trend: fields at trend scale; None: nothing stands in.
     """
-    what = Fields(dataset=DATA[classes], num_rounds=ROUNDS[classes], partition=f"dirichlet:alpha={alpha:g}")
-    named = {0.0: "noniid", float(IID): "iid"}
-    skew = named.get(alpha, f"alpha{alpha:g}".replace(".", ""))
+    data_fields = Fields(dataset=DATA[classes], num_rounds=ROUNDS[classes], partition=f"dirichlet:alpha={alpha:g}")
+    names = {0.0: "noniid", float(IID): "iid"}
+    skew = names.get(alpha, f"alpha{alpha:g}".replace(".", ""))
     return Variation(
         f"cifar{classes}_{skew}",
         f"CIFAR-{classes}, " + ("iid" if alpha == IID else f"alpha = {alpha:g}"),
-        network | setting | what,
-        None if trend is None else trend | {"partition": what["partition"]},
+        network | setting | data_fields,
+        None if trend is None else trend | {"partition": data_fields["partition"]},
         trend_replaces=True,
         absent="" if trend is not None else TOO_FEW,
         printed=(
@@ -111,14 +111,14 @@ STACKOVERFLOW = Variation(
         client_lr=0.3,
         num_rounds=1500,
     ),
-    absent="the data set is not to be had here",
+    absent="the data set is not available here",
     printed=(("dataset", "StackOverflow-40k"), ("partition", "natural_users;K=40000"), ("model", "LSTM-670")),
 )
 
 ASSUMED = (
     "The bold marks of Table 7's best values are lost; they were read off its spacing.",
     "beta of FedAvgM, MimeMom and MimeLiteMom is 0.99 by that reading and 0.9 in the released code: both are run.",
-    "alpha > 0 (iid: 10,000) is dealt by the shares of each client as the text says; the code deals otherwise.",
+    "alpha > 0 (iid: 10,000) is split by the shares of each client as the text says; the code splits otherwise.",
     "All test images count; the code leaves 100 (CIFAR-100: 1,000) out.",
     "Eight local steps with ResNet-20, the last batch being short, as in Table 8; the code drops that batch.",
     "FedProx adds mu (w - x); the code adds half of it.",

@@ -296,7 +296,8 @@ TABLE5 = Item(
     assumed=(
         *ASSUMED[1:2],
         "Rounds, batches and weight decay are not stated: 3,000, 50 and 4e-5 as for WIMA's Landmarks, for both sets.",
-        "ImageNet's weights have to be given (--model=mobilenetv2:weights=FILE); without them training starts afresh.",
+        "ImageNet's weights have to be given (--model=mobilenetv2:weights=FILE); without them training starts from "
+        "random parameters.",
         "0.0 is what a method that does not learn prints.",
     ),
     standin="Landmarks: Fashion-MNIST with alpha = 0.05, two layers of 200, 100 rounds; iNaturalist: digits with one "

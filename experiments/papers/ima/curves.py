@@ -94,7 +94,7 @@ FIGURE6A = _sweep(
     "Dirichlet alpha",
     tuple(_at_alpha(alpha) for alpha in ALPHAS),
     f"The values of alpha are not stated: {', '.join(f'{alpha:g}' for alpha in ALPHAS)}.",
-    standin=f"{STANDIN}; alpha = 0.08 in place of 0.05, with which so few images can't be dealt.",
+    standin=f"{STANDIN}; alpha = 0.08 in place of 0.05, with which so few images can't be split.",
     cost="five runs of CIFAR-10, CNN, 400 rounds, and a fork of each",
     **COMPARED,
 )

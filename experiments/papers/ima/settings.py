@@ -34,7 +34,7 @@ DIGITS = Fields(
     batch_size=10,
     client_lr=0.05,
 )
-# So few examples are seldom dealt to 40 clients with the usual 10 at least.
+# With so few examples, a partition seldom gives each of 40 clients the default minimum of 10.
 FEW = ",min_size=2"
 # Fashion-MNIST stands in where a row of Table I is its own: two layers of 200, one local epoch.
 SMALL_FASHION = FASHION | {"local_epochs": 1, "client_lr": 0.02}
@@ -51,7 +51,7 @@ def column(name, label, fields: Fields, printed: tuple[str, str, str], trend: Fi
       label: as tables show it.
       fields: data set, partition, network and rounds.
       printed: data set, partition and network of the printed cells.
-      trend: what stands in for it; None: nothing does.
+      trend: fields at trend scale; None: nothing stands in.
     """
     dataset, partition, model = printed
     keys = (("dataset", dataset), ("partition", partition), ("model", model))
@@ -65,17 +65,17 @@ def _pair(name: str, label: str, fields: Fields, printed: tuple[str, str], trend
     dataset, model = printed
     kinds = (("shards", SHARDS, "shards:s=2;K=100"), ("dirichlet", DIRICHLET, "yurochkin_dirichlet:alpha=0.1*;K=100"))
     for (kind, partition, text), trend in zip(kinds, trends, strict=True):
-        stand = None if trend is None else trend | {"partition": partition + (FEW if partition == DIRICHLET else "")}
-        where = fields | {"partition": partition}
-        yield column(f"{name}_{kind}", f"{label}, {kind}", where, (dataset, text, model), stand)
+        standin = None if trend is None else trend | {"partition": partition + (FEW if partition == DIRICHLET else "")}
+        own = fields | {"partition": partition}
+        yield column(f"{name}_{kind}", f"{label}, {kind}", own, (dataset, text, model), standin)
 
 
 def _domains(name: str, label: str, fields: Fields, printed: tuple[str, str], texts: tuple[str, str]):
     """Returns the two columns of a data set of several domains, 20 clients each."""
     dataset, model = printed
     for (kind, partition), text in zip((("shards", SHARDS), ("dirichlet", DIRICHLET)), texts, strict=True):
-        where = fields | {"partition": f"domain:inner={partition}"}
-        yield column(f"{name}_{kind}", f"{label}, {kind}", where, (dataset, text, model))
+        own = fields | {"partition": f"domain:inner={partition}"}
+        yield column(f"{name}_{kind}", f"{label}, {kind}", own, (dataset, text, model))
 
 
 CIFAR10 = Fields(dataset="cifar10:constants=ima", num_rounds=400)
@@ -132,7 +132,7 @@ def grid_of(name: str, values: tuple[str, ...], more: str = "") -> tuple[Fields,
 
 
 def method(name: str, label: str, grid: tuple[Fields, ...]) -> Variation:
-    """Returns the row of a method; one alternative: nothing was searched."""
+    """Returns the row of a method; a grid of one alternative means that nothing was searched."""
     return Variation(name, label, grid[0], grid=grid if len(grid) > 1 else (), printed=(("algorithm", label),))
 
 
@@ -165,8 +165,8 @@ SPECIAL = (
     ),
 )
 
-# IMA runs part from the base run a twentieth of the rounds before averaging begins, so that the window is full when it
-# does; until then the two train the same models.
+# IMA runs are forked from the base run a twentieth of the rounds before averaging starts, so that the window is full
+# then; until it starts both train the same models.
 EARLIER = 0.05
 START = 0.75
 
@@ -187,17 +187,17 @@ def averaging(
       name: of the variant.
       label: as tables show it.
       window: P.
-      start: share of the rounds from which it averages.
-      earlier: share of the rounds before that in which the window is filled.
+      start: share of the rounds at which averaging starts.
+      earlier: share of the rounds by which the fork precedes it, to fill the window.
       more: further parameters of the wrapper, with a comma before them.
-      **about: of the Variation.
+      **about: further attributes of the Variation.
     """
     wrap = Fields(wrap=[f"ima:window={window},start={start}{more}"])
     return Variation(name, label, wrap, fork=round(start - earlier, 6), **about)
 
 
 def before_adaptive_servers(variants: tuple[Variation, ...]) -> tuple[Override, ...]:
-    """Returns what makes FedAdam and FedYogi average before the server's optimiser.
+    """Returns the overrides with which FedAdam and FedYogi average before the server's optimizer.
 
     Args:
       variants: of the table, those without a wrapper included.
@@ -220,7 +220,7 @@ ASSUMED = (
     "The Dirichlet parameter is lost: 0.1, from the names of the released splits.",
     "Which coefficient of FedProx and FedFA won is not printed: it is chosen per column on data held out by clients.",
     "Around FedAdam and FedYogi clients' means are averaged before the server's optimiser (placement=pre), as in the "
-    "released code; its moments begin anew when averaging begins.",
+    "released code; its moments are reset when averaging begins.",
 )
 STANDIN = "Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds"
 

@@ -55,7 +55,7 @@ TABLE1 = Item(
         "FedASAM is rho = 0.7, eta = 0.2 for the CNNs and 0.2, 0.05 for other networks, without SWA, as in the code.",
         "FedGMA is the code's: FedAvg with an extra step of 1e-4, which is FedAvg within noise.",
         "FedFA's beta is 0.5, and 0.9 where domains differ, as in the code.",
-        "CIFAR-100 by Pachinko allocation as stated; the code deals symmetric Dirichlet shares of 0.5.",
+        "CIFAR-100 by Pachinko allocation as stated; the code partitions by symmetric Dirichlet shares of 0.5.",
         "Two classes per client of Digit Five are two shards each; the code gives out classes of unequal size.",
         "AlexNet and the CNN of Digit Five are those that have the features that the paper states.",
     ),
@@ -162,7 +162,7 @@ TABLE3 = Item(
         "The columns' order is that of the text: exponential, constant, cyclic, epoch, none.",
         "The constant rate is 5e-5, the code's; the cyclic one falls from the rate at the start to 5e-5 in 20 rounds, "
         "while the code's rises above it.",
-        "With fewer epochs the rate goes on falling; the code restarts it for all methods but FedFA (lr_restart=true), "
+        "With fewer epochs the rate still falls; the code restarts it for all methods but FedFA (lr_restart=true), "
         "which is why that column is the lowest there.",
     ),
     standin=f"{STANDIN}.",

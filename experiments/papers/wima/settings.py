@@ -1,4 +1,4 @@
-"""What the WIMA paper's tables and figures share: data, networks, methods and their grids."""
+"""Settings shared by the WIMA paper's tables and figures: data sets, networks, methods and their grids."""
 
 from ..items import Variation
 from ..trajectories import Fields
@@ -45,27 +45,27 @@ FASHION = Fields(
 
 
 def cifar(name: str, data: str, alpha: str, trend: Fields | None, absent: str = "") -> Variation:
-    """Returns the column of a CIFAR set dealt by Dirichlet shares.
+    """Returns the column of a CIFAR set partitioned by Dirichlet shares.
 
     Args:
       name: of the column.
       data: 10 or 100.
       alpha: of the shares.
-      trend: what stands in for it; None: nothing does.
-      absent: why nothing does.
+      trend: fields at trend scale; None: nothing stands in.
+      absent: why nothing stands in.
     """
-    where = Fields(dataset=f"cifar{data}", partition=f"dirichlet:alpha={alpha}")
+    data_fields = Fields(dataset=f"cifar{data}", partition=f"dirichlet:alpha={alpha}")
     printed = (
         ("dataset", f"CIFAR-{data}"),
         ("partition", f"hsu_dirichlet:alpha={alpha};K=100"),
         ("model", "ResNet-20-GN"),
     )
-    stand = None if trend is None else trend | {"partition": f"dirichlet:alpha={alpha}"}
+    standin = None if trend is None else trend | {"partition": f"dirichlet:alpha={alpha}"}
     label = f"CIFAR-{data}, alpha = {alpha}"
-    return Variation(name, label, CIFAR | where, stand, trend_replaces=True, absent=absent, printed=printed)
+    return Variation(name, label, CIFAR | data_fields, standin, trend_replaces=True, absent=absent, printed=printed)
 
 
-SUBSET = "of CIFAR-100 there is a subset of 60 images per class here, which is too small to be dealt to 100 clients"
+SUBSET = "of CIFAR-100 there is a subset of 60 images per class here, which is too small to be split among 100 clients"
 # With 3 clients a round models jump as they do on CIFAR-10 with 10.
 FEW = DIGITS | Fields(clients_per_round=3)
 CIFAR10_0 = cifar("cifar10_alpha0", "10", "0", FEW)
@@ -130,7 +130,7 @@ SHAKESPEARE = Variation(
         eval_every=50,
         eval_batch_size=50,
     ),
-    # FedJAX's count of tokens, as the paper's code base reports it.
+    # Tokens counted as FedJAX does, which the paper's code base reports.
     metric="accuracy_fedjax",
     absent="rounds of two LSTMs of 256 take too long for five minutes on two cores",
     printed=(("dataset", "Shakespeare-715"), ("partition", "natural_roles;K=715"), ("model", "LSTM-2x256")),

@@ -38,11 +38,11 @@ LABELS = Analysis(
     name="wsm/figure3_1",
     title="Classes that ten clients hold, by the Dirichlet parameter",
     kind="labels",
-    base=Variation("dealt", paper=BASE.paper | CIFAR10.paper, trend=CIFAR10.trend),
+    base=Variation("partitioned", paper=BASE.paper | CIFAR10.paper, trend=CIFAR10.trend),
     runs=tuple(at_alpha(alpha) for alpha in (0.01, 0.1, 0.5, 100)),
     options=Fields(clients=10),
     assumed=("The partition is drawn from seed 0.",),
-    standin="Fashion-MNIST, dealt to 100 clients as well.",
+    standin="Fashion-MNIST, split among 100 clients as well.",
     cost="nothing is trained",
 )
 

@@ -41,7 +41,7 @@ DIGITS = Fields(
     client_lr=0.1,
 )
 MIXED = "resnet18:variant=wsm"
-ONE = "images of CIFAR-100 are too few here to be dealt to 100 clients"
+ONE = "images of CIFAR-100 are too few here to be split among 100 clients"
 FEWER = "five of the nine rates fit into five minutes on two cores"
 TREND_RATES = ("0.7", "0.3", "0.1", "0.03", "0.01")
 
@@ -54,7 +54,7 @@ def column(name: str, label: str, fields: Fields, printed: tuple[str, ...], tren
       label: as tables show it.
       fields: data set, cohort and network.
       printed: data set, partition and network of the printed cells.
-      trend: what stands in for it; None: nothing does.
+      trend: fields at trend scale; None: nothing stands in.
     """
     keys = tuple(zip(("dataset", "partition", "model"), printed, strict=True))
     return Variation(name, label, fields, trend, absent="" if trend is not None else ONE, printed=keys)

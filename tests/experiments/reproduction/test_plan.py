@@ -7,7 +7,7 @@ import pytest
 from experiments.papers.catalogue import catalogue, item
 from experiments.papers.scales import SCALES
 from experiments.reproduction import dry_run, plan, store
-from fedwin.runs.dry_run import Pace
+from fedwin.runs.dry_run import Timing
 
 
 def keys(name, scale="paper"):
@@ -82,7 +82,7 @@ def test_rounds_left_and_seconds_of_a_run_and_its_fork(tmp_path):
         for forked in (False, True)
     )
     assert base.completed() == [0, 0] and fork.completed() == [fork.first_round] * 2
-    config, pace = base.config(), Pace(1.0, 10.0, 0.5)
+    config, pace = base.config(), Timing(1.0, 10.0, 0.5)
     assert (config.num_rounds, config.eval_every, config.final_evals) == (8, 2, 2)
     once = (2, 4, 6, 7, 8)
     assert dry_run.seconds(config, pace, base.completed()) == 10 + 2 * (8 * 1.0 + len(once) * 0.5)
