@@ -1,4 +1,4 @@
-"""Networks by name, and adapters for networks of flax, haiku and FedJAX.
+"""Networks by name, adapters for networks of flax, haiku and FedJAX, and a check that a network fits the data.
 
 >>> from fedwin import models
 >>> model = models.build("mlp:hidden=100", (28, 28, 1), 10)
@@ -6,7 +6,7 @@
 ('mlp', 10)
 """
 
-from fedwin.models import networks
+from fedwin.models import networks as networks
 from fedwin.models.adapters import from_fedjax, from_flax, from_haiku
 from fedwin.models.adapters.classifier import check_input_shape
 from fedwin.models.compatibility import check
@@ -14,15 +14,18 @@ from fedwin.models.model import MODELS, PRECISION, Model, Output
 
 
 def build(text: str, input_shape, num_classes: int) -> Model:
-    """Builds a model by `name` or `name:key=value,...`.
+    """Builds a model from its name and options.
 
     Args:
-      text: a name of MODELS, with options.
-      input_shape: shape of one example.
-      num_classes: how many outputs it has.
+      text: `name` or `name:key=value,...`; the names are those of MODELS.
+      input_shape: shape of one example as the network sees it.
+      num_classes: number of outputs.
+
+    Returns:
+      A Model.
 
     Raises:
-      UserError: when the name or an option is unknown, or the input too small for the network.
+      UserError: when the name or an option is unknown, or the input is too small for the network.
     """
     return MODELS.build(text, check_input_shape(text, input_shape), num_classes)
 

@@ -1,4 +1,4 @@
-"""Whether a model fits a data set, found out from shapes alone."""
+"""Checks from shapes alone that a model fits a data set."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ BATCH = 2
 
 
 def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.float32, label_shape=()) -> Model:
-    """Returns a model that fits a data set; traces it once in training and once in evaluation, and computes nothing.
+    """Returns the model if it fits a data set; traces it in training and in evaluation without computing anything.
 
     >>> from fedwin import models
     >>> model = models.build("digits_mlp", (8, 8, 1), 10)
@@ -24,42 +24,45 @@ def check(model: Any, input_shape, num_classes: int, *, input_dtype: Any = jnp.f
 
     Args:
       model: a built-in network, one of `from_flax`, `from_haiku` or `from_fedjax`, or a hand-made Model.
-      input_shape: shape of one example, as the network sees it.
+      input_shape: shape of one example as the network sees it.
       num_classes: labels of the data are in 0..num_classes-1.
-      input_dtype: as the data are stored; uint8 images reach the network as float32.
+      input_dtype: dtype of the stored examples; uint8 images reach the network as float32.
       label_shape: shape of one label, () or (T,) for sequences.
 
+    Returns:
+      The model.
+
     Raises:
-      UserError: when it is no Model, does not take such examples, returns no Output with logits [B, C] (or [B, T, C],
-        for sequences), has fewer outputs than classes, or returns statistics of another structure.
+      UserError: when it is not a Model, does not take such examples, does not return an Output with logits [B, C] (or
+        [B, T, C] for sequences), has fewer outputs than classes, or returns statistics of another structure.
     """
     if not all(hasattr(model, field) for field in Model._fields):
         raise UserError(
             f"a {type(model).__name__} is not a fedwin.models.Model; wrap it with models.from_flax, from_haiku or "
             "from_fedjax."
         )
-    who = f"model '{model.name}'"
+    owner = f"model '{model.name}'"
     dtype = jnp.float32 if input_dtype == jnp.uint8 else jax.dtypes.canonicalize_dtype(input_dtype)
     batch = {
         "x": jax.ShapeDtypeStruct((BATCH, *input_shape), dtype),
         "y": jax.ShapeDtypeStruct((BATCH, *label_shape), jnp.int32),
         "mask": jax.ShapeDtypeStruct((BATCH,), jnp.float32),
     }
-    variables = _shapes(who, input_shape, model.init, jax.random.key(0))
+    variables = _shapes(owner, input_shape, model.init, jax.random.key(0))
     if not isinstance(variables, Variables):
         raise UserError(
-            f"{who}: init returns a {type(variables).__name__}; it must return fedwin.core.Variables(params, stats)."
+            f"{owner}: init returns a {type(variables).__name__}; it must return fedwin.core.Variables(params, stats)."
         )
     for train in (True, False):
         apply = lambda variables, batch, key: model.apply(variables, batch, key, train)
-        output = _shapes(who, input_shape, apply, variables, batch, jax.random.key(0))
-        _check_output(who, output, num_classes, label_shape)
+        output = _shapes(owner, input_shape, apply, variables, batch, jax.random.key(0))
+        _check_output(owner, output, num_classes, label_shape)
         if train and jax.tree.map(_shape_and_dtype, output.stats) != jax.tree.map(_shape_and_dtype, variables.stats):
             raise UserError(
-                f"{who}: apply returns statistics unlike those of init; the structure, shapes and dtypes must stay."
+                f"{owner}: apply returns statistics unlike those of init; the structure, shapes and dtypes must stay."
             )
     if model.num_classes < num_classes:
-        raise UserError(f"{who} says num_classes={model.num_classes}, but the data have {num_classes} classes.")
+        raise UserError(f"{owner} says num_classes={model.num_classes}, but the data have {num_classes} classes.")
     return model
 
 
@@ -67,22 +70,22 @@ def _shape_and_dtype(leaf) -> tuple:
     return leaf.shape, leaf.dtype
 
 
-def _shapes(who: str, input_shape, function, *args):
-    """Returns the shapes that `function` returns; UserError where it fails."""
+def _shapes(owner: str, input_shape, function, *args):
+    """Returns the shapes of the results of `function`; raises UserError if it cannot be traced."""
     try:
         return jax.eval_shape(function, *args)
     except UserError:
         raise
-    except Exception as error:  # whatever a foreign network raises at an input that it was not made for
+    except Exception as error:  # an external network may raise anything
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise UserError(f"{who} does not take the data's examples of shape {tuple(input_shape)}: {reason}") from error
+        raise UserError(f"{owner} does not take the data's examples of shape {tuple(input_shape)}: {reason}") from error
 
 
-def _check_output(who: str, output, num_classes: int, label_shape) -> None:
-    """Raises UserError unless the shapes of an Output are those of a classifier of the data."""
+def _check_output(owner: str, output, num_classes: int, label_shape) -> None:
+    """Raises UserError unless an Output has the shapes of a classifier of the data."""
     if not (hasattr(output, "logits") and hasattr(output, "stats")):
         raise UserError(
-            f"{who}: apply returns a {type(output).__name__}; it must return fedwin.models.Output(logits, features, "
+            f"{owner}: apply returns a {type(output).__name__}; it must return fedwin.models.Output(logits, features, "
             "stats)."
         )
     logits, length = output.logits, tuple(label_shape)
@@ -91,11 +94,11 @@ def _check_output(who: str, output, num_classes: int, label_shape) -> None:
         wanted += f" or [B, T, C] = [{BATCH}, {length[0]}, {num_classes}]"
     leading = [(BATCH,), (BATCH, *length)]
     if not isinstance(logits, jax.ShapeDtypeStruct) or logits.shape[:-1] not in leading:
-        found = f"of shape {logits.shape}" if hasattr(logits, "shape") else f"that are a {type(logits).__name__}"
-        raise UserError(f"{who} returns logits {found} for {BATCH} examples; the data need {wanted}.")
+        actual = f"of shape {logits.shape}" if hasattr(logits, "shape") else f"that are a {type(logits).__name__}"
+        raise UserError(f"{owner} returns logits {actual} for {BATCH} examples; the data need {wanted}.")
     if not jnp.issubdtype(logits.dtype, jnp.floating):
-        raise UserError(f"{who} returns logits of {logits.dtype}; they must be floating-point.")
+        raise UserError(f"{owner} returns logits of {logits.dtype}; they must be floating-point.")
     if logits.shape[-1] < num_classes:
         raise UserError(
-            f"{who} has {logits.shape[-1]} outputs, too few for the data's {num_classes} classes; give it as many."
+            f"{owner} has {logits.shape[-1]} outputs, too few for the data's {num_classes} classes; give it as many."
         )

@@ -1,4 +1,4 @@
-"""Layers shared by the networks: initialisers, normalisation, dropout."""
+"""Layers that networks share: initializers, convolution and dense layers, normalization, dropout."""
 
 import math
 from typing import Any
@@ -16,19 +16,36 @@ torch_kernel = initializers.variance_scaling(1 / 3, "fan_in", "uniform")
 
 
 def torch_bias(fan_in: int):
-    """U(-1/sqrt(fan_in), 1/sqrt(fan_in)), PyTorch's default bias."""
+    """Returns PyTorch's default initializer of biases, U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
+
+    Args:
+      fan_in: inputs of one output.
+    """
     bound = fan_in**-0.5
     return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)
 
 
 def haiku_kernel(key, shape, dtype=jnp.float32):
-    """Haiku's default for Linear and Conv: normal cut at 2 sigma, sigma = 1/sqrt(fan_in)."""
+    """Haiku's default initializer of Linear and Conv: normal truncated at 2 sigma, sigma = 1/sqrt(fan_in)."""
     fan_in = max(1, math.prod(shape[:-1]))
     return initializers.truncated_normal(fan_in**-0.5)(key, shape, dtype)
 
 
 def torch_conv(x, features, kernel_size, strides=1, padding="SAME", *, kernel_init=torch_kernel, **options):
-    """A convolution of x with PyTorch's default initialisation; call it inside a compact method."""
+    """Applies a convolution with PyTorch's default initialization; call it inside a compact method.
+
+    Args:
+      x: [B, H, W, C].
+      features: output channels.
+      kernel_size: sizes of the window.
+      strides: of the window.
+      padding: as for flax.linen.Conv.
+      kernel_init: initializer of the kernel.
+      options: further arguments of flax.linen.Conv, such as `name` and `dtype`.
+
+    Returns:
+      [B, H', W', features].
+    """
     fan_in = x.shape[-1] // options.get("feature_group_count", 1) * kernel_size[0] * kernel_size[1]
     layer = Conv(
         features, kernel_size, strides, padding, kernel_init=kernel_init, bias_init=torch_bias(fan_in), **options
@@ -37,19 +54,35 @@ def torch_conv(x, features, kernel_size, strides=1, padding="SAME", *, kernel_in
 
 
 def torch_dense(x, features, *, kernel_init=torch_kernel, **options):
-    """A dense layer on x with PyTorch's default initialisation; call it inside a compact method."""
+    """Applies a dense layer with PyTorch's default initialization; call it inside a compact method.
+
+    Args:
+      x: [..., C].
+      features: outputs.
+      kernel_init: initializer of the kernel.
+      options: further arguments of flax.linen.Dense, such as `name` and `dtype`.
+
+    Returns:
+      [..., features].
+    """
     return nn.Dense(features, kernel_init=kernel_init, bias_init=torch_bias(x.shape[-1]), **options)(x)
 
 
 def flatten(x):
-    """[B, ...] -> [B, everything else]."""
+    """Returns x with all axes but the first merged, [B, ...] -> [B, n]."""
     return x.reshape(x.shape[0], -1)
 
 
 def dropout(x, rate: float, key, train: bool):
-    """x m / (1 - rate) with m ~ Bernoulli(1 - rate) per element when train, else x.
+    """Applies dropout: x m / (1 - rate) with m ~ Bernoulli(1 - rate) per element in training, else x.
 
     A rate that is a multiple of 1/256 needs only 8 random bits per element, a quarter of the generator's work.
+
+    Args:
+      x: an array.
+      rate: probability of zero.
+      key: PRNG key; unused in evaluation.
+      train: whether to drop elements.
     """
     if not train or rate == 0:
         return x
@@ -62,15 +95,17 @@ def dropout(x, rate: float, key, train: bool):
 
 
 class GroupNorm(nn.Module):
-    """y = (x - mean) / sqrt(var + eps) * scale + bias per example and group of channels (arXiv:1803.08494).
+    """Group normalization (Wu and He, 2018), https://arxiv.org/abs/1803.08494.
 
-    https://arxiv.org/abs/1803.08494. Parameters scale, bias [C] as in flax.linen.GroupNorm. The sums run over the
-    positions first and over a group's channels afterwards, on [B, C]; then y = a x + b with a, b [B, 1, C] is one pass.
+        y = (x - mean) / sqrt(var + eps) * scale + bias      per example and group of channels
+
+    The parameters are scale and bias [C], as in flax.linen.GroupNorm. The sums run over the positions first and over a
+    group's channels afterwards, on [B, C]; then y = a x + b with a, b [B, 1, C] is one pass.
 
     Attributes:
-      groups: number of groups, must divide C.
-      epsilon: PyTorch's 1e-5 (flax: 1e-6).
-      dtype: of the result.
+      groups: number of groups, a divisor of C.
+      epsilon: added to the variance, PyTorch's 1e-5 (flax: 1e-6).
+      dtype: dtype of the result.
     """
 
     groups: int = 2
@@ -99,16 +134,21 @@ class GroupNorm(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """y = (x - mean) / sqrt(var + eps) * scale + bias per channel (arXiv:1502.03167), in PyTorch's conventions.
+    """Batch normalization (Ioffe and Szegedy, 2015) in PyTorch's conventions, https://arxiv.org/abs/1502.03167.
 
-    https://arxiv.org/abs/1502.03167. In training, mean and var are those of the batch's real rows and
+        y = (x - mean) / sqrt(var + eps) * scale + bias      per channel
 
-        running <- (1 - momentum) running + momentum batch,   var unbiased: n / (n - 1), n = rows x positions
+    In training, mean and var are those of the batch without padded rows, and the running statistics are updated:
+
+        running <- (1 - momentum) running + momentum batch
+
+    with the unbiased variance, multiplied by n / (n - 1) for n = rows x positions. In evaluation, mean and var are the
+    running statistics.
 
     Attributes:
       momentum: weight of the new value (PyTorch's 0.1 is flax's 0.9).
       epsilon: added to the variance.
-      dtype: of the result.
+      dtype: dtype of the result.
     """
 
     momentum: float = 0.1
@@ -117,12 +157,15 @@ class BatchNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x, train: bool, mask=None):
-        """Returns an array shaped like x.
+        """Normalizes x.
 
         Args:
           x: [B, ..., C].
-          train: whether the statistics are the batch's own.
-          mask: 0 marks padded rows, which enter no statistic [B].
+          train: whether to normalize with the statistics of the batch.
+          mask: 0 marks padded rows, which are left out of the statistics, [B]; None for no padding.
+
+        Returns:
+          An array of the shape of x.
         """
         channels = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (channels,))
@@ -140,7 +183,7 @@ class BatchNorm(nn.Module):
             mean = (wide * real).sum((0, 1)) / safe
             var = (jnp.square(wide - mean) * real).sum((0, 1)) / safe
             if not self.is_initializing():
-                # A batch of padding alone leaves the running statistics as they are.
+                # A batch that is padding alone must not change the running statistics.
                 step = jnp.where(count > 0, self.momentum, 0.0)
                 unbiased = jax.lax.stop_gradient(var * count / jnp.maximum(count - 1, 1))
                 running_mean.value += step * (jax.lax.stop_gradient(mean) - running_mean.value)
@@ -150,7 +193,13 @@ class BatchNorm(nn.Module):
 
 
 class Norm(nn.Module):
-    """GroupNorm or BatchNorm by name: kind 'gn' (with `groups`) or 'bn'; train and mask only matter to 'bn'."""
+    """GroupNorm or BatchNorm by name; train and mask matter to BatchNorm alone.
+
+    Attributes:
+      kind: 'gn' or 'bn'.
+      groups: groups of GroupNorm.
+      dtype: dtype of the result.
+    """
 
     kind: str
     groups: int = 2

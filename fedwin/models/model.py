@@ -1,4 +1,4 @@
-"""What the toolkit asks of a network."""
+"""The interface of networks (Model, Output), their compute types, and the registry MODELS."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,12 +12,12 @@ from fedwin.registry import Registry
 
 
 class Output(NamedTuple):
-    """What a network returns.
+    """The result of a network.
 
     Attributes:
-      logits: [B, C] or [B, T, V].
-      features: the input of the classifier layer.
-      stats: updated statistics.
+      logits: [B, C], or [B, T, V] for sequences.
+      features: the input of the classifier layer; () if it is unknown.
+      stats: updated statistics, a pytree; () for a network without statistics.
     """
 
     logits: jax.Array
@@ -38,11 +38,12 @@ class Model(NamedTuple):
 
     Attributes:
       init: key -> Variables.
-      apply: (Variables, batch, key, train) -> Output; batch['x'] is normalised input, key drives dropout.
-      classifier: (params, features) -> logits, the last layer alone; None where a model can't be split.
-      classifier_path: keys that lead to the classifier's subtree in params, e.g. ('classifier',).
-      name: for messages.
-      num_classes: how many outputs it has.
+      apply: (Variables, batch, key, train) -> Output; batch['x'] is the normalized input, batch['mask'] is 0 for padded
+        rows, and key drives dropout.
+      classifier: (params, features) -> logits, the last layer alone; None if the network cannot be split.
+      classifier_path: keys of the classifier's subtree in params, e.g. ('classifier',); () if it is unknown.
+      name: name for messages.
+      num_classes: number of outputs.
     """
 
     init: Callable[[jax.Array], Variables]
@@ -53,35 +54,38 @@ class Model(NamedTuple):
     num_classes: int
 
 
-# Compute types. Parameters are float32, in float64 float64 (needs jax_enable_x64).
+# Compute types by name. Parameters are float32, except with float64, where they are float64 (needs jax_enable_x64).
 PRECISION = {"float32": jnp.float32, "bfloat16": jnp.bfloat16, "float64": jnp.float64}
 
 
 def compute_dtype(dtype: Any):
-    """Returns the dtype of that name, or the floating-point dtype itself.
+    """Returns a floating-point dtype given by name or as a dtype.
 
     >>> compute_dtype("bfloat16")
     dtype(bfloat16)
+
+    Args:
+      dtype: a key of PRECISION, or a dtype.
 
     Raises:
       UserError: when it is not a floating-point type.
     """
     try:
-        found = jnp.dtype(dtype)
+        resolved = jnp.dtype(dtype)
     except TypeError:
-        found = None
-    if found is None or not jnp.issubdtype(found, jnp.floating):
+        resolved = None
+    if resolved is None or not jnp.issubdtype(resolved, jnp.floating):
         raise UserError(f"dtype={dtype} must be one of {', '.join(PRECISION)}.")
-    return found
+    return resolved
 
 
-# usual: (shape of one example, classes) that a network is known for; parameters: how many it has for these.
+# usual: (shape of one example, number of classes) of the network's source; parameters: their number for these.
 MODELS = Registry(
     "model",
     columns={"parameters": "{parameters}", "for": "{usual[0]} to {usual[1]}"},
     common={
-        "dtype": "what is computed in: float32, bfloat16 or float64",
-        "groups": "of GroupNorm",
+        "dtype": "compute type: float32, bfloat16 or float64",
+        "groups": "groups of GroupNorm",
         "predict": "the token after every position ('all') or after the last one ('last')",
     },
     parameters="?",

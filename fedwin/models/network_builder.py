@@ -1,4 +1,4 @@
-"""From a flax module of this package to a Model, and the sizes that a network can have."""
+"""Builds the Model of a flax module of this package, and checks the sizes of networks."""
 
 import math
 
@@ -9,35 +9,38 @@ from fedwin.errors import UserError
 from fedwin.models.adapters.flax import from_flax
 from fedwin.models.model import Model
 
-# Two neighbouring layers of this width have 4 TiB of weights.
+# Largest width: two adjacent layers of this width have 4 TiB of weights.
 WIDEST = 1 << 20
-# Layers are traced and compiled one by one: a thousand take minutes, and none of these networks learns with so many.
+# Largest number of layers: they are traced and compiled one by one, which takes minutes for a thousand.
 DEEPEST = 1000
-# 64 GiB in float32; a run keeps the server's model, one per client in training and the observers' beside it.
+# Largest number of parameters, 64 GiB in float32; a run needs several copies (server, clients, observers).
 LARGEST = 1 << 34
 
 _RANKS = {"images": ((3,), "images [height, width, channels]"), "tokens": ((1,), "rows of tokens [length]")}
 
 
 def build_network(name: str, module, input_shape, num_classes: int, takes: str = "examples") -> Model:
-    """Returns the Model of a flax module whose convolutions are fast already and whose last layer is `classifier`.
+    """Returns the Model of a flax module whose layers are those of this package and whose last one is `classifier`.
 
     Args:
-      name: the model's.
+      name: name of the model.
       module: the flax module, with its compute type in module.dtype.
       input_shape: shape of one example.
-      num_classes: how many outputs it has.
+      num_classes: number of outputs.
       takes: 'images' [H, W, C], 'tokens' [T], or 'examples' of any shape.
+
+    Returns:
+      A Model.
 
     Raises:
       UserError: when examples are of another kind or too small for the network, or the network would be too large.
     """
     check_size(name, "num_classes", num_classes)
     input_shape = tuple(input_shape)
-    ranks, what = _RANKS.get(takes, ((len(input_shape),), ""))
+    ranks, description = _RANKS.get(takes, ((len(input_shape),), ""))
     if len(input_shape) not in ranks or 0 in input_shape:
         raise UserError(
-            f"{name} takes {what or 'examples that are not empty'}, not examples of shape {input_shape}; choose "
+            f"{name} takes {description or 'examples that are not empty'}, not examples of shape {input_shape}; choose "
             "another --model."
         )
     input_dtype = jnp.int32 if takes == "tokens" else jnp.float32
@@ -52,16 +55,16 @@ def build_network(name: str, module, input_shape, num_classes: int, takes: str =
 
 
 def check_size(network: str, option: str, value: int, most: int = WIDEST) -> int:
-    """Returns a width or number of layers that a network can have.
+    """Returns a width or number of layers if a network can have it.
 
     >>> check_size("mlp", "hidden", 200)
     200
 
     Args:
-      network: its name, for the error line.
-      option: what is checked.
+      network: name of the network, for the message.
+      option: name of the option.
       value: its value.
-      most: the largest one that is accepted.
+      most: the largest accepted value.
 
     Raises:
       UserError: when it is not an integer in 1..most.
@@ -75,11 +78,20 @@ def check_size(network: str, option: str, value: int, most: int = WIDEST) -> int
 
 
 def check_groups(network: str, groups: int, *widths: int) -> int:
-    """Returns a number of groups for GroupNorm on layers of these widths; UserError unless it divides all of them."""
+    """Returns a number of groups of GroupNorm if it divides the widths of all layers.
+
+    Args:
+      network: name of the network, for the message.
+      groups: number of groups.
+      widths: channels of the normalized layers.
+
+    Raises:
+      UserError: when it does not divide them.
+    """
     check_size(network, "groups", groups)
     common = math.gcd(*widths)
     if common % groups:
         raise UserError(
-            f"{network}: groups={groups} must divide the channels of every normalised layer: a divisor of {common}."
+            f"{network}: groups={groups} must divide the channels of every normalized layer: a divisor of {common}."
         )
     return groups

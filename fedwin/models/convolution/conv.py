@@ -1,7 +1,4 @@
-"""Any convolution, and the flax layer made of it.
-
-`conv_general_dilated` takes the place of lax's, for instance in `flax.linen.Conv(conv_general_dilated=...)`.
-"""
+"""conv_general_dilated, a replacement of lax's convolution, and Conv, the flax layer that uses it."""
 
 from flax import linen as nn
 from jax import lax
@@ -23,10 +20,10 @@ def conv_general_dilated(
     precision=None,
     preferred_element_type=None,
 ):
-    """`lax.conv_general_dilated`, same arguments and result, any layout, stride, dilation and padding.
+    """Replaces `lax.conv_general_dilated`, with the same arguments and result, for any layout.
 
-    Without groups it is `dense_conv.convolve`; depthwise (groups = C_in) is a sum of shifted products, other groups a
-    batched product of patches. batch_group_count > 1 goes to lax itself.
+    A convolution without groups is `dense_conv.convolve`, a depthwise one (groups = C_in) a sum of shifted products,
+    and any other grouped one a batched product of patches. With batch_group_count > 1 lax is called.
     """
     if batch_group_count != 1:
         return lax.conv_general_dilated(
@@ -66,7 +63,17 @@ def conv_general_dilated(
 
 
 def Conv(features, kernel_size, strides=1, padding="SAME", **options):
-    """`flax.linen.Conv` (same parameters: kernel [*window, C_in / groups, C_out], bias [C_out]) lowered as above."""
+    """Returns a `flax.linen.Conv` that computes with `conv_general_dilated`.
+
+    Its parameters are those of flax: kernel [*window, C_in / groups, C_out], bias [C_out].
+
+    Args:
+      features: C_out.
+      kernel_size: sizes of the window.
+      strides: of the window.
+      padding: as for flax.linen.Conv.
+      options: further arguments of flax.linen.Conv.
+    """
     return nn.Conv(
         features, kernel_size, strides=strides, padding=padding, conv_general_dilated=conv_general_dilated, **options
     )

@@ -1,4 +1,21 @@
-"""A convolution and its derivatives on a CPU, of patches of a few images at a time, so that these stay in the cache."""
+"""Convolution without groups as a primitive with fast derivatives of any order.
+
+    y[b, h, w, :] = sum_{i, j} x[b, h s + i, w s + j, :] K[i, j]  =  patches(x)[b, h, w, :] @ K.reshape(-1, C_out)
+
+Values, gradient of x and gradient of K all derive from one trilinear form <y(x, K), dy>. Each is a primitive here,
+whose derivatives are the other two.
+
+How each is computed:
+
+- Under vmap over kernels (one per client), as batched products of patches: `lax.conv_general_dilated` would become a
+  grouped convolution, which is slow everywhere.
+- On accelerators, by lax's convolution, which is the vendor's.
+- On a CPU, by oneDNN for larger convolutions where it is available (`onednn.py`).
+- Otherwise on a CPU, values and gradient of x by lax's forward pass, which packs patches on the fly, and the gradient
+  of K, for which XLA:CPU has only a slow loop, as a sum of products of patches over blocks of images that fit in the
+  cache. With wide windows, which lax packs slowly inside a network, values and gradient of x use such blocks, too.
+- With few channels, or types other than float32, as one product of patches.
+"""
 
 import functools
 import math
@@ -13,107 +30,33 @@ from jax.interpreters import ad, batching, mlir
 from fedwin.models.convolution import onednn
 from fedwin.models.convolution.im2col import Geometry, crops, pad, patches, product
 
-# Patches that are made at a time: about half of a core's second-level cache.
+# Bytes of patches that are materialized at a time: about half of a core's second-level cache.
 BLOCK_BYTES = 1 << 20
-# Windows of so many places are wide: 5 x 5 is, 3 x 3 is not. Measured in whole training steps, see BUILD_NOTES.md.
+# Windows with at least this many positions are wide: 5 x 5 is, 3 x 3 is not. Measured in entire training steps.
 WIDE_WINDOW = 16
-# Images of fewer channels (grey, colour) are not worth it.
+# Images with fewer channels (gray, color) are treated separately.
 FEW_CHANNELS = 8
-
-
-def is_wide(kernel, g: Geometry) -> bool:
-    """Whether values and the gradient of x are faster so than as lax computes them."""
-    dense = all(step == 1 for step in (*g.strides, *g.inside, *g.dilation))
-    return dense and math.prod(g.window) >= WIDE_WINDOW and kernel.shape[-2] >= FEW_CHANNELS
-
-
-def _in_blocks(images: int, bytes_each: int) -> int:
-    """Returns how many images make a block: the most that fit and divide them all."""
-    fitting = BLOCK_BYTES // bytes_each
-    return next(n for n in range(max(1, min(fitting, images)), 0, -1) if images % n == 0)
-
-
-def _split_blocks(a, each: int):
-    return a.reshape(len(a) // each, each, *a.shape[1:])
-
-
-def _over_blocks(made, images, each: int):
-    """Returns `made` of blocks of images, one after the other."""
-    found = lax.scan(lambda _, block: (None, made(block)), None, _split_blocks(images, each))[1]
-    return found.reshape(len(images), *found.shape[2:])
-
-
-def _patch_bytes(positions: tuple, kernel) -> int:
-    return math.prod(positions) * math.prod(kernel.shape[:-1]) * kernel.dtype.itemsize
-
-
-def block_values(x, kernel, g: Geometry):
-    """patches(x) K; wide windows only."""
-    x = pad(x, g.padding)
-    out = tuple(n - k + 1 for n, k in zip(x.shape[1:-1], g.window, strict=True))
-    each = _in_blocks(len(x), _patch_bytes(out, kernel))
-    return _over_blocks(lambda x: product(x, kernel, g.strides, g.dilation, g.precision), x, each)
-
-
-def block_of_input(dy, kernel, g: Geometry):
-    """dy K^T, every window's part added where the window was; wide windows only."""
-    height, width = g.window
-    rows, columns = dy.shape[1:-1]
-    channels = kernel.shape[-2]
-    flat = kernel.reshape(-1, kernel.shape[-1]).T
-
-    def made(dy):
-        parts = jnp.matmul(dy, flat, precision=g.precision).reshape(*dy.shape[:-1], -1, channels)
-        x = jnp.zeros((len(dy), rows + height - 1, columns + width - 1, channels), dy.dtype)
-        for n in range(height * width):
-            i, j = divmod(n, width)
-            there = lax.slice(x, (0, i, j, 0), (len(dy), i + rows, j + columns, channels))
-            x = lax.dynamic_update_slice(x, there + parts[..., n, :], (0, i, j, 0))
-        (top, _), (left, _) = g.padding
-        return x[:, top : top + g.image[0], left : left + g.image[1]]
-
-    return _over_blocks(made, dy, _in_blocks(len(dy), _patch_bytes((rows, columns), kernel)))
-
-
-def block_of_kernel(x, dy, g: Geometry):
-    """patches(x)^T dy, summed over blocks of images."""
-    x = pad(x, g.padding, tuple(i - 1 for i in g.inside))
-    images, depth = len(dy), math.prod(g.window) * x.shape[-1]
-
-    def block(x, dy):
-        columns = patches(x, g.window, g.strides, g.dilation)
-        # dy comes first: the product with the longer rows on the right is the faster one.
-        return lax.dot_general(dy, columns, (((0, 1, 2), (0, 1, 2)), ((), ())), precision=g.precision)
-
-    each = _in_blocks(images, math.prod(dy.shape[1:-1]) * depth * x.dtype.itemsize)
-    zeros = jnp.zeros((dy.shape[-1], depth), x.dtype)
-    blocks = (_split_blocks(x, each), _split_blocks(dy, each))
-    total = lax.scan(lambda total, part: (total + block(*part), None), zeros, blocks)[0]
-    # The barrier keeps XLA from turning the product of a single block around again.
-    return lax.optimization_barrier(total).T.reshape(*g.window, x.shape[-1], dy.shape[-1])
-
-
-# Images of fewer channels (grey, colour) suit lax's packing badly: their patches are made unless larger than this.
+# Patches of images with few channels are materialized unless they are larger than this: lax packs them slowly.
 FEW_BYTES = 4 << 20
 _NHWC = ("NHWC", "HWIO", "NHWC")
 
 
 def convolve(x, kernel, strides, padding, inside, dilation, precision):
-    """Convolves x [B, *spatial, C] with kernel [*window, C, C_out].
+    """Convolves x with a kernel, without groups.
 
     Args:
-      x: images, or what else has positions and channels.
-      kernel: the weights.
-      strides: of the window, one per spatial axis.
-      padding: (low, high) per spatial axis.
+      x: images or other arrays with positions and channels, [B, *spatial, C].
+      kernel: the weights, [*window, C, C_out].
+      strides: strides of the window, one per spatial axis.
+      padding: (low, high) per spatial axis; negative values crop.
       inside: dilation of x per spatial axis, 1 for none.
-      dilation: of the kernel per spatial axis, 1 for none.
+      dilation: dilation of the kernel per spatial axis, 1 for none.
       precision: as for jax.lax.
 
     Returns:
       y [B, *out, C_out].
     """
-    if crops(padding):  # some of XLA's versions are wrong about it
+    if crops(padding):  # some versions of XLA compute this wrongly
         x, padding, inside = pad(x, padding, tuple(i - 1 for i in inside)), ((0, 0),) * len(padding), (1,) * len(inside)
     g = Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
     patch_bytes = len(x) * math.prod(g.out) * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
@@ -129,13 +72,13 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
 
 
 def _transposed_to_input(values: Callable, dy, kernel, g: Geometry):
-    """The gradient of x of a convolution that `values` computes."""
+    """Returns the gradient of x of the convolution that `values` computes."""
     x = jax.ShapeDtypeStruct((dy.shape[0], *g.image, kernel.shape[-2]), dy.dtype)
     return jax.linear_transpose(lambda x: values(x, kernel, g), x)(dy)[0]
 
 
 def _transposed_to_kernel(values: Callable, x, dy, g: Geometry):
-    """The gradient of the kernel of a convolution that `values` computes."""
+    """Returns the gradient of the kernel of the convolution that `values` computes."""
     kernel = jax.ShapeDtypeStruct((*g.window, x.shape[-1], dy.shape[-1]), dy.dtype)
     return jax.linear_transpose(lambda kernel: values(x, kernel, g), kernel)(dy)[0]
 
@@ -147,8 +90,8 @@ def _plain_values(x, kernel, g: Geometry):
     return product(pad(x, g.padding, tuple(i - 1 for i in g.inside)), kernel, g.strides, g.dilation, g.precision)
 
 
-_plain_of_input = functools.partial(_transposed_to_input, _plain_values)
-_plain_of_kernel = functools.partial(_transposed_to_kernel, _plain_values)
+_plain_input_gradient = functools.partial(_transposed_to_input, _plain_values)
+_plain_kernel_gradient = functools.partial(_transposed_to_kernel, _plain_values)
 
 
 # ------------------------------------------------------------------------------------- one kernel, accelerators
@@ -158,50 +101,125 @@ def _lax_values(x, kernel, g: Geometry):
     return lax.conv_general_dilated(x, kernel, g.strides, g.padding, g.inside, g.dilation, _NHWC, precision=g.precision)
 
 
-_lax_of_input = functools.partial(_transposed_to_input, _lax_values)
-_lax_of_kernel = functools.partial(_transposed_to_kernel, _lax_values)
+_lax_input_gradient = functools.partial(_transposed_to_input, _lax_values)
+_lax_kernel_gradient = functools.partial(_transposed_to_kernel, _lax_values)
+
+
+# ------------------------------------------------------------------------- one kernel, a CPU, blocks of images
+
+
+def _is_wide(kernel, g: Geometry) -> bool:
+    """Whether values and the gradient of x are faster as products over blocks than with lax's convolution."""
+    dense = all(step == 1 for step in (*g.strides, *g.inside, *g.dilation))
+    return dense and math.prod(g.window) >= WIDE_WINDOW and kernel.shape[-2] >= FEW_CHANNELS
+
+
+def _block_size(images: int, bytes_each: int) -> int:
+    """Returns the number of images per block: the largest divisor of `images` that fits."""
+    fitting = BLOCK_BYTES // bytes_each
+    return next(n for n in range(max(1, min(fitting, images)), 0, -1) if images % n == 0)
+
+
+def _split_blocks(a, each: int):
+    return a.reshape(len(a) // each, each, *a.shape[1:])
+
+
+def _map_blocks(function, images, each: int):
+    """Returns `function` applied to blocks of `each` images, one after the other."""
+    results = lax.scan(lambda _, block: (None, function(block)), None, _split_blocks(images, each))[1]
+    return results.reshape(len(images), *results.shape[2:])
+
+
+def _patch_bytes(positions: tuple, kernel) -> int:
+    return math.prod(positions) * math.prod(kernel.shape[:-1]) * kernel.dtype.itemsize
+
+
+def _block_values(x, kernel, g: Geometry):
+    """Returns patches(x) K; for wide windows only."""
+    x = pad(x, g.padding)
+    out = tuple(n - k + 1 for n, k in zip(x.shape[1:-1], g.window, strict=True))
+    each = _block_size(len(x), _patch_bytes(out, kernel))
+    return _map_blocks(lambda x: product(x, kernel, g.strides, g.dilation, g.precision), x, each)
+
+
+def _block_input_gradient(dy, kernel, g: Geometry):
+    """Returns dy K^T with every window's contribution added at the window's position; for wide windows only."""
+    height, width = g.window
+    rows, columns = dy.shape[1:-1]
+    channels = kernel.shape[-2]
+    flat = kernel.reshape(-1, kernel.shape[-1]).T
+
+    def block(dy):
+        parts = jnp.matmul(dy, flat, precision=g.precision).reshape(*dy.shape[:-1], -1, channels)
+        x = jnp.zeros((len(dy), rows + height - 1, columns + width - 1, channels), dy.dtype)
+        for n in range(height * width):
+            i, j = divmod(n, width)
+            window = lax.slice(x, (0, i, j, 0), (len(dy), i + rows, j + columns, channels))
+            x = lax.dynamic_update_slice(x, window + parts[..., n, :], (0, i, j, 0))
+        (top, _), (left, _) = g.padding
+        return x[:, top : top + g.image[0], left : left + g.image[1]]
+
+    return _map_blocks(block, dy, _block_size(len(dy), _patch_bytes((rows, columns), kernel)))
+
+
+def _block_kernel_gradient(x, dy, g: Geometry):
+    """Returns patches(x)^T dy, summed over blocks of images."""
+    x = pad(x, g.padding, tuple(i - 1 for i in g.inside))
+    images, depth = len(dy), math.prod(g.window) * x.shape[-1]
+
+    def block(x, dy):
+        columns = patches(x, g.window, g.strides, g.dilation)
+        # dy comes first: the product is faster with the longer rows on the right.
+        return lax.dot_general(dy, columns, (((0, 1, 2), (0, 1, 2)), ((), ())), precision=g.precision)
+
+    each = _block_size(images, math.prod(dy.shape[1:-1]) * depth * x.dtype.itemsize)
+    zeros = jnp.zeros((dy.shape[-1], depth), x.dtype)
+    blocks = (_split_blocks(x, each), _split_blocks(dy, each))
+    total = lax.scan(lambda total, part: (total + block(*part), None), zeros, blocks)[0]
+    # The barrier keeps XLA from transposing the product of a single block back.
+    return lax.optimization_barrier(total).T.reshape(*g.window, x.shape[-1], dy.shape[-1])
 
 
 # -------------------------------------------------------------------------------------------- one kernel, a CPU
 
 
 def _by_onednn(images, channels: tuple[int, int], g: Geometry) -> bool:
-    """Whether oneDNN computes a face; `images` are x or dy, `channels` those of both."""
+    """Whether oneDNN computes a convolution or gradient; `images` are x or dy, `channels` those of x and of y."""
     return onednn.suits(len(images), channels, g, images.dtype) and onednn.is_available()
 
 
 def _fast_values(x, kernel, g: Geometry):
     if _by_onednn(x, kernel.shape[-2:], g):
         return onednn.values(x, kernel, g)
-    if is_wide(kernel, g):
-        return block_values(x, kernel, g)
+    if _is_wide(kernel, g):
+        return _block_values(x, kernel, g)
     return _lax_values(x, kernel, g)
 
 
-def _fast_of_input(dy, kernel, g: Geometry):
-    """The cotangent, spread out by the strides, convolved with the kernel turned around."""
+def _fast_input_gradient(dy, kernel, g: Geometry):
+    """Returns the cotangent, dilated by the strides, convolved with the flipped kernel."""
     if _by_onednn(dy, kernel.shape[-2:], g):
-        return onednn.of_input(dy, kernel, g)
-    if is_wide(kernel, g):
-        return block_of_input(dy, kernel, g)
-    padding = g.turned_padding
+        return onednn.input_gradient(dy, kernel, g)
+    if _is_wide(kernel, g):
+        return _block_input_gradient(dy, kernel, g)
+    padding = g.transposed_padding
     if crops(padding):
-        return _plain_of_input(dy, kernel, g)
+        return _plain_input_gradient(dy, kernel, g)
     turned = kernel[::-1, ::-1].swapaxes(-1, -2)
     return lax.conv_general_dilated(dy, turned, g.inside, padding, g.strides, g.dilation, _NHWC, precision=g.precision)
 
 
-def _fast_of_kernel(x, dy, g: Geometry):
+def _fast_kernel_gradient(x, dy, g: Geometry):
     if _by_onednn(x, (x.shape[-1], dy.shape[-1]), g):
-        return onednn.of_kernel(x, dy, g)
-    return block_of_kernel(x, dy, g)
+        return onednn.kernel_gradient(x, dy, g)
+    return _block_kernel_gradient(x, dy, g)
 
 
 # --------------------------------------------------------------------------------------------------- primitives
 
 
 def _primitive(name: str, fast: Callable, vendor: Callable, plain: Callable) -> Primitive:
-    """A bilinear map of two arrays: `fast` on a CPU, `vendor` on accelerators, `plain` under vmap."""
+    """Returns the primitive of a bilinear map: `fast` on a CPU, `vendor` on accelerators, `plain` under vmap."""
 
     def run(a, b, *, geometry):
         return lax.platform_dependent(
@@ -224,22 +242,23 @@ def _primitive(name: str, fast: Callable, vendor: Callable, plain: Callable) -> 
 
 
 _values = _primitive("values", _fast_values, _lax_values, _plain_values)
-_of_input = _primitive("of_input", _fast_of_input, _lax_of_input, _plain_of_input)
-_of_kernel = _primitive("of_kernel", _fast_of_kernel, _lax_of_kernel, _plain_of_kernel)
+_input_gradient = _primitive("of_input", _fast_input_gradient, _lax_input_gradient, _plain_input_gradient)
+_kernel_gradient = _primitive("of_kernel", _fast_kernel_gradient, _lax_kernel_gradient, _plain_kernel_gradient)
 
-# Rules of (cotangent, first, second): the derivative along the one that is not known.
+# defbilinear takes the transposes with respect to the first and the second operand, as functions of (cotangent, first,
+# second), where the operand in question is None.
 ad.defbilinear(
     _values,
-    lambda dy, x, kernel, **g: _of_input.bind(dy, kernel, **g),
-    lambda dy, x, kernel, **g: _of_kernel.bind(x, dy, **g),
+    lambda dy, x, kernel, **g: _input_gradient.bind(dy, kernel, **g),
+    lambda dy, x, kernel, **g: _kernel_gradient.bind(x, dy, **g),
 )
 ad.defbilinear(
-    _of_input,
+    _input_gradient,
     lambda x, dy, kernel, **g: _values.bind(x, kernel, **g),
-    lambda x, dy, kernel, **g: _of_kernel.bind(x, dy, **g),
+    lambda x, dy, kernel, **g: _kernel_gradient.bind(x, dy, **g),
 )
 ad.defbilinear(
-    _of_kernel,
-    lambda kernel, x, dy, **g: _of_input.bind(dy, kernel, **g),
+    _kernel_gradient,
+    lambda kernel, x, dy, **g: _input_gradient.bind(dy, kernel, **g),
     lambda kernel, x, dy, **g: _values.bind(x, kernel, **g),
 )

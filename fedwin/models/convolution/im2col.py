@@ -1,4 +1,4 @@
-"""What a convolution looks like."""
+"""Geometry of a convolution, patches of images, and convolutions as matrix products of patches (im2col)."""
 
 import math
 from typing import Any, NamedTuple
@@ -8,21 +8,21 @@ from jax import lax
 
 
 def crops(padding) -> bool:
-    """Whether anything is cut off instead of added."""
+    """Whether padding, (low, high) per axis, has negative entries, which crop."""
     return any(edge < 0 for edges in padding for edge in edges)
 
 
 class Geometry(NamedTuple):
-    """What a convolution looks like, per spatial axis.
+    """Static sizes of a convolution; tuples have one entry per spatial axis.
 
     Attributes:
       image: sizes of x.
-      window: sizes of K.
-      strides: of the window.
-      padding: (low, high).
+      window: sizes of the kernel K.
+      strides: strides of the window.
+      padding: (low, high) per axis.
       inside: dilation of x, 1 for none.
-      dilation: of K, 1 for none.
-      precision: of the products.
+      dilation: dilation of K, 1 for none.
+      precision: precision of the products, as for jax.lax.
     """
 
     image: tuple
@@ -35,7 +35,7 @@ class Geometry(NamedTuple):
 
     @property
     def out(self) -> tuple:
-        """Sizes of y."""
+        """Sizes of the result y."""
         return tuple(
             ((n - 1) * a + 1 + low + high - (k - 1) * d - 1) // s + 1
             for n, k, s, (low, high), a, d in zip(
@@ -44,8 +44,8 @@ class Geometry(NamedTuple):
         )
 
     @property
-    def turned_padding(self) -> tuple:
-        """(low, high) of the cotangent, spread out by the strides, under the kernel turned around: that gives dx."""
+    def transposed_padding(self) -> tuple:
+        """Padding of the transposed convolution: of dy, dilated by the strides, with the flipped kernel, giving dx."""
         return tuple(
             ((k - 1) * d - low, low + (n - 1) * a - (out - 1) * s)
             for n, out, k, s, a, d, (low, _) in zip(
@@ -55,7 +55,13 @@ class Geometry(NamedTuple):
 
 
 def pad(x, low_high, interior=None):
-    """Pads the spatial axes of x [B, ..., C] with zeros, `interior` zeros between neighbours."""
+    """Pads the spatial axes of x [B, *spatial, C] with zeros.
+
+    Args:
+      x: [B, *spatial, C].
+      low_high: (low, high) per spatial axis; negative values crop.
+      interior: zeros between neighboring positions per spatial axis; None for none.
+    """
     interior = interior or (0,) * len(low_high)
     if not any(interior) and all(tuple(p) == (0, 0) for p in low_high):
         return x
@@ -64,7 +70,7 @@ def pad(x, low_high, interior=None):
 
 
 def taps(x, window, strides, dilation):
-    """Yields one strided slice [B, *out, C] of x per position in the window, row-major."""
+    """Yields one strided slice [B, *out, C] of x per position in the window, in row-major order."""
     out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[1:-1], window, strides, dilation)]
     for flat in range(math.prod(window)):
         offset, rest = [], flat
@@ -76,9 +82,16 @@ def taps(x, window, strides, dilation):
 
 
 def patches(x, window, strides=None, dilation=None):
-    """Windows of x side by side: [B, *spatial, C] -> [B, *out, prod(window) * C], window row-major, VALID.
+    """Returns the windows of x as rows, without padding.
 
-    A window of one element with stride one returns x itself.
+    Args:
+      x: [B, *spatial, C].
+      window: sizes of the window.
+      strides: strides of the window; None for 1.
+      dilation: dilation of the window; None for 1.
+
+    Returns:
+      [B, *out, prod(window) * C], windows in row-major order. A window of one element with stride 1 returns x itself.
     """
     strides, dilation = strides or (1,) * len(window), dilation or (1,) * len(window)
     slices = list(taps(x, window, strides, dilation))
@@ -86,7 +99,15 @@ def patches(x, window, strides=None, dilation=None):
 
 
 def product(x, kernel, strides, dilation, precision):
-    """VALID convolution as patches(x) @ kernel."""
+    """Returns the convolution without padding as patches(x) @ kernel, [B, *out, C_out].
+
+    Args:
+      x: [B, *spatial, C].
+      kernel: [*window, C, C_out].
+      strides: strides of the window.
+      dilation: dilation of the kernel.
+      precision: as for jax.lax.
+    """
     columns = patches(x, kernel.shape[:-2], strides, dilation)
     rows, weights = columns.reshape(-1, columns.shape[-1]), kernel.reshape(-1, kernel.shape[-1])
     flat = jnp.matmul(rows, weights, precision=precision)
@@ -94,7 +115,16 @@ def product(x, kernel, strides, dilation, precision):
 
 
 def depthwise(x, kernel, strides, dilation):
-    """y[..., c m + t] = sum_{i, j} x[..., c] K[i, j, 0, c m + t]: a sum of shifted products."""
+    """Returns the depthwise convolution without padding, as a sum of shifted products.
+
+        y[..., c m + t] = sum_{i, j} x[..., c] K[i, j, 0, c m + t]
+
+    Args:
+      x: [B, *spatial, C].
+      kernel: [*window, 1, C m].
+      strides: strides of the window.
+      dilation: dilation of the kernel.
+    """
     multiplier = kernel.shape[-1] // x.shape[-1]
     weights = kernel.reshape(-1, kernel.shape[-1])
     total = None
@@ -105,7 +135,16 @@ def depthwise(x, kernel, strides, dilation):
 
 
 def grouped(x, kernel, strides, dilation, groups, precision):
-    """Patches per group, one batched matrix product over the groups."""
+    """Returns the grouped convolution without padding, as one matrix product batched over the groups.
+
+    Args:
+      x: [B, *spatial, C].
+      kernel: [*window, C / groups, C_out].
+      strides: strides of the window.
+      dilation: dilation of the kernel.
+      groups: number of groups.
+      precision: as for jax.lax.
+    """
     columns = patches(x, kernel.shape[:-2], strides, dilation)
     split = columns.reshape(*columns.shape[:-1], -1, groups, x.shape[-1] // groups)
     weights = kernel.reshape(-1, kernel.shape[-2], groups, kernel.shape[-1] // groups)

@@ -1,7 +1,7 @@
-"""Rewrites convolutions and max-pools of a traced function, so that foreign networks need no fork.
+"""Replaces convolutions and max-pools of a traced function, so that external networks run unmodified.
 
-A function is traced to a jaxpr, whose `conv_general_dilated` and `reduce_window_max` equations are replaced by
-fedwin.models.convolution's; everything else is bound again unchanged.
+A function is traced to a jaxpr, whose `conv_general_dilated` and `reduce_window_max` equations are replaced by those of
+fedwin.models.convolution; all other equations are evaluated unchanged.
 """
 
 import functools
@@ -17,7 +17,7 @@ _TARGETS = ("conv_general_dilated", "reduce_window_max")
 
 
 def jaxprs_in(eqn):
-    """Yields (parameter, jaxpr) for each jaxpr that an equation carries."""
+    """Yields (parameter's name, jaxpr) for each jaxpr among an equation's parameters."""
     for name, value in eqn.params.items():
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, core.ClosedJaxpr):
@@ -26,10 +26,10 @@ def jaxprs_in(eqn):
                 yield name, item
 
 
-def _concerned(jaxpr) -> bool:
-    """Whether a convolution or max-pool is anywhere inside."""
+def _has_targets(jaxpr) -> bool:
+    """Whether a jaxpr contains a convolution or max-pool at any depth."""
     return any(
-        eqn.primitive.name in _TARGETS or any(_concerned(inner) for _, inner in jaxprs_in(eqn)) for eqn in jaxpr.eqns
+        eqn.primitive.name in _TARGETS or any(_has_targets(inner) for _, inner in jaxprs_in(eqn)) for eqn in jaxpr.eqns
     )
 
 
@@ -40,7 +40,7 @@ def _convolution(lhs, rhs, params):
 
 
 def _max_pool(x, params):
-    """The max over NHWC windows, or None where the equation is another kind of window."""
+    """Returns the max over NHWC windows, or None for another kind of window."""
     window, strides, padding = params["window_dimensions"], params["window_strides"], params["padding"]
     dilated = any(d != 1 for d in (*params["base_dilation"], *params["window_dilation"]))
     edges = (window[0], window[-1], strides[0], strides[-1])
@@ -50,12 +50,12 @@ def _max_pool(x, params):
 
 
 def _closed(closed):
-    """A ClosedJaxpr with the replacements made inside."""
+    """Returns a ClosedJaxpr with the replacements made."""
     return jax.make_jaxpr(functools.partial(_evaluate, closed.jaxpr, closed.consts))(*closed.in_avals)
 
 
 def _nested(eqn, values):
-    """Runs an equation that carries a concerned jaxpr."""
+    """Evaluates an equation whose parameters contain a jaxpr with targets."""
     name, params = eqn.primitive.name, dict(eqn.params)
     if name in ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"):
         # Inlined: the convolutions inside are differentiated by jax, not by the function's own rule.
@@ -95,7 +95,7 @@ def _evaluate(jaxpr, consts, *args):
             out = _convolution(*values, eqn.params)
         elif name == "reduce_window_max":
             out = _max_pool(*values, eqn.params)
-        elif any(_concerned(inner) for _, inner in jaxprs_in(eqn)):
+        elif any(_has_targets(inner) for _, inner in jaxprs_in(eqn)):
             out = _nested(eqn, values)
         if out is None:
             bound = eqn.primitive.get_bind_params(eqn.params)
@@ -108,17 +108,23 @@ def _evaluate(jaxpr, consts, *args):
 
 
 def lower_convolutions(function):
-    """Returns `function` (same arguments, same result) with convolutions as patches @ kernel.
+    """Returns `function` with its convolutions and max-pools replaced by those of fedwin.models.convolution.
 
-    Handles jit, custom_jvp, custom_vjp, remat, scan, while and cond by rewriting inside; an unknown carrier of a
-    convolution is left alone with a warning. A function without convolutions is called as it is.
+    Equations inside jit, custom_jvp, custom_vjp, remat, scan, while and cond are replaced, too. A convolution inside
+    another kind of equation is left unchanged with a warning.
+
+    Args:
+      function: a function of arrays or pytrees, without keyword arguments.
+
+    Returns:
+      A function with the same arguments and results.
     """
 
     @functools.wraps(function)
     def lowered(*args):
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
         leaves = jax.tree.leaves(args)
-        if not _concerned(closed.jaxpr):
+        if not _has_targets(closed.jaxpr):
             return jax.tree.unflatten(jax.tree.structure(shape), core.jaxpr_as_fun(closed)(*leaves))
         out = _evaluate(closed.jaxpr, closed.consts, *leaves)
         return jax.tree.unflatten(jax.tree.structure(shape), out)

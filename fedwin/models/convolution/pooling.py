@@ -1,4 +1,4 @@
-"""Pooling that stays fast inside compiled loops and under vmap over clients."""
+"""Max and average pooling that stay fast inside compiled loops and under vmap over clients."""
 
 import itertools
 import math
@@ -20,7 +20,7 @@ def _padded(x, window, strides, padding, neutral):
 
 
 def _split(x, window):
-    """[B, n1 k1 (+ rest), ..., C] -> [B, n1, k1, ..., C] for disjoint windows of k1 x ... places."""
+    """[B, n1 k1 (+ rest), ..., C] -> [B, n1, k1, ..., C] for disjoint windows of k1 x ... positions."""
     shape = [x.shape[0]]
     for axis, k in enumerate(window, start=1):
         x = lax.slice_in_dim(x, 0, x.shape[axis] // k * k, axis=axis)
@@ -29,7 +29,7 @@ def _split(x, window):
 
 
 def _pairwise(fold, slices):
-    """Folds neighbours, then the results' neighbours, and so on: equal maxima of a 2 x 2 window share evenly."""
+    """Reduces slices pairwise in a tree, so that equal maxima of a 2 x 2 window share the gradient evenly."""
     slices = list(slices)
     while len(slices) > 1:
         pairs = [fold(a, b) for a, b in zip(slices[::2], slices[1::2])]
@@ -38,9 +38,15 @@ def _pairwise(fold, slices):
 
 
 def max_pool(x, window, strides=None, padding="VALID"):
-    """max over windows of x [B, *spatial, C]; strides default to the window. Equal maxima share the gradient.
+    """Returns the maximum over windows, [B, *out, C]; equal maxima share the gradient.
 
     max and ReLU commute: relu(max_pool(x)) has the values of max_pool(relu(x)) for a fraction of the ReLU's work.
+
+    Args:
+      x: [B, *spatial, C].
+      window: sizes of the window.
+      strides: strides of the window; None for the window's sizes.
+      padding: 'VALID', 'SAME' or (low, high) per spatial axis.
     """
     x, strides, disjoint = _padded(x, window, strides, padding, -jnp.inf)
     if not disjoint:
@@ -48,12 +54,21 @@ def max_pool(x, window, strides=None, padding="VALID"):
     # On a CPU the gradient of reduce_window (select_and_scatter) is slow, and that of a maximum over axes counts ties.
     x = _split(x, window)
     every = slice(None)
-    places = itertools.product(*map(range, window))
-    return _pairwise(jnp.maximum, [x[(every, *(part for k in place for part in (every, k)))] for place in places])
+    positions = itertools.product(*map(range, window))
+    return _pairwise(
+        jnp.maximum, [x[(every, *(part for k in position for part in (every, k)))] for position in positions]
+    )
 
 
 def avg_pool(x, window, strides=None, padding="VALID"):
-    """Mean over windows of x [B, *spatial, C]; padded zeros count, as in flax.linen.avg_pool."""
+    """Returns the mean over windows, [B, *out, C]; padded zeros count, as in flax.linen.avg_pool.
+
+    Args:
+      x: [B, *spatial, C].
+      window: sizes of the window.
+      strides: strides of the window; None for the window's sizes.
+      padding: 'VALID', 'SAME' or (low, high) per spatial axis.
+    """
     x, strides, disjoint = _padded(x, window, strides, padding, 0)
     if disjoint:
         total = _split(x, window).sum(tuple(range(2, 2 * len(window) + 1, 2)))
@@ -63,5 +78,5 @@ def avg_pool(x, window, strides=None, padding="VALID"):
 
 
 def global_avg_pool(x):
-    """[B, *spatial, C] -> [B, C]: the mean over all positions."""
+    """Returns the mean over all positions, [B, *spatial, C] -> [B, C]."""
     return x.mean(tuple(range(1, x.ndim - 1)))

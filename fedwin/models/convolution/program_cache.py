@@ -1,48 +1,49 @@
-"""Compiled programs that jax's persistent cache must not keep.
+"""Programs that must stay out of jax's persistent compilation cache.
 
-jaxlib fails when it writes down a program with certain custom calls, in ways that could end the process, so jax must
-not even try. A module that makes such calls asks `may_be_unkept` before it does, and says so with `do_not_keep`.
+jaxlib fails to serialize a program with certain custom calls, in ways that can end the process, so jax must not even
+try. A module that makes such calls asks `uncached_allowed` first and then calls `do_not_cache`. Whether it is allowed
+is part of jax's own context: jit's caches tell a function traced inside `allow_uncached` from the same function traced
+elsewhere, so that the two never share a program.
 """
 
 import contextlib
 import math
+from collections.abc import Iterator
 
 import jax
 
-# jax keeps a program whose compilation took at least so many seconds.
+# jax caches programs whose compilation took at least this many seconds.
 _LEAST_SECONDS = "jax_persistent_cache_min_compile_time_secs"
 
-_open = 0
+_uncached_allowed = jax.make_user_context(False)
 
 
 @contextlib.contextmanager
-def allow_uncached():
-    """Within it a program may be compiled that is not kept; from `do_not_keep` to its end nothing is kept.
+def allow_uncached() -> Iterator[None]:
+    """Lets programs be compiled that are not cached; after `do_not_cache`, nothing is cached until the context ends.
 
-    Also a decorator: `unkept()(jax.jit(function))`.
+    Also a decorator: `allow_uncached()(jax.jit(function))`.
     """
-    global _open
     before = jax.config.values[_LEAST_SECONDS]
-    _open += 1
     try:
-        yield
+        with _uncached_allowed(True):
+            yield
     finally:
-        _open -= 1
         if jax.config.values[_LEAST_SECONDS] != before:
             jax.config.update(_LEAST_SECONDS, before)
 
 
-def _keeps() -> bool:
-    known = jax.config.values
-    return bool(known["jax_compilation_cache_dir"] and known["jax_enable_compilation_cache"])
+def _cache_is_enabled() -> bool:
+    options = jax.config.values
+    return bool(options["jax_compilation_cache_dir"] and options["jax_enable_compilation_cache"])
 
 
 def uncached_allowed() -> bool:
-    """Whether the program that is being traced need not be kept: inside `unkept`, or where jax keeps none."""
-    return _open > 0 or not _keeps()
+    """Whether the program being traced may stay uncached: inside `allow_uncached`, or without a persistent cache."""
+    return bool(_uncached_allowed.value) or not _cache_is_enabled()
 
 
 def do_not_cache() -> None:
-    """Has jax not keep the program that is being lowered; call it where `may_be_unkept` said yes."""
-    if _keeps():
+    """Keeps the program being lowered out of the persistent cache; requires `uncached_allowed`."""
+    if _cache_is_enabled():
         jax.config.update(_LEAST_SECONDS, math.inf)

@@ -44,8 +44,8 @@ def test_values_and_derivatives_equal_products_of_patches(name):
     g, x, kernel, dy = problem(name)
     faces = (
         (onednn.values, dense_conv._plain_values, (x, kernel)),
-        (onednn.of_input, dense_conv._plain_of_input, (dy, kernel)),
-        (onednn.of_kernel, dense_conv._plain_of_kernel, (x, dy)),
+        (onednn.input_gradient, dense_conv._plain_input_gradient, (dy, kernel)),
+        (onednn.kernel_gradient, dense_conv._plain_kernel_gradient, (x, dy)),
     )
     with program_cache.allow_uncached():
         for called, patches, operands in faces:
@@ -59,7 +59,7 @@ def test_the_gradient_of_the_image_is_the_transpose(name, monkeypatch):
     monkeypatch.setenv(onednn.SWITCH, "off")
     g, x, kernel, dy = problem(name)
     forward = jax.jit(lambda x: dense_conv._plain_values(x, kernel, g))(x)
-    back = jax.jit(lambda dy: dense_conv._fast_of_input(dy, kernel, g))(dy)
+    back = jax.jit(lambda dy: dense_conv._fast_input_gradient(dy, kernel, g))(dy)
     np.testing.assert_allclose(jnp.vdot(forward, dy), jnp.vdot(x, back), rtol=1e-4)
 
 
