@@ -1,5 +1,5 @@
-"""The binaries: `python -m experiments.train` in a checkout, `fedwin train` where the package is installed."""
+"""The subcommands: `fedwin train` where the package is installed, `python -m experiments.train` in a checkout."""
 
-from .early import quiet_start
+from .cli.early import quiet_start
 
 quiet_start()

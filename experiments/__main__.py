@@ -1,4 +1,4 @@
-"""`python -m experiments WORD` is `fedwin WORD` in a checkout."""
+"""`python -m experiments SUBCOMMAND` in a checkout is `fedwin SUBCOMMAND`."""
 
 from .cli import main
 

@@ -1,10 +1,10 @@
 """Trains several methods on the same seeds, partitions, initial models and cohorts, and prints one table.
 
-Below out_dir it leaves comparison.csv, comparison.md and comparison.png: means and paired differences to the first
-method, with 95 % intervals over seeds, and the command and fingerprint of every run.
+Writes comparison.csv, comparison.md and comparison.png to out_dir: means and paired differences to the first method,
+with 95 % intervals over seeds, and the command and fingerprint of every run.
 
   fedwin compare     every algorithm on digits, one class per client, 10 of 100 a round (WSM, which needs several
-                     classes, beside a FedAvg of its own)
+                     classes, with a FedAvg of its own)
   fedwin compare --dataset=cifar10 --data_dir=DIR --methods=fedavg --methods='fedcm:alpha=0.1 --client_lr=0.1'
 
 All flags of `fedwin train` apply to every method; a method may be followed by flags of its own.
@@ -26,9 +26,10 @@ from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 
-from . import binary, commands, comparison, config_flags, dry_run, processes, report, table_files
+from .cli import command_line, config_flags, processes, requirements, subcommand
+from .tables import comparison, formats, scores
 
-# Rates and coefficients from a coarse search on this task (seed 100), momentum methods with a smaller step.
+# Hyper-parameters come from a coarse search on this task (seed 100); momentum methods have a smaller learning rate.
 METHODS = (
     "fedavg",
     "fedopt:optimizer=adam,server_lr=0.01,eps=0.001",
@@ -58,7 +59,7 @@ METHODS = (
     "fedhbm",
     "fedhbm:first=shared",
     "fedhbm:nesterov=true",
-    # Proportions of one class alone leave WSM no gradient: it is compared, with FedAvg, on clients of several classes.
+    # On clients with one class the gradient of WSM is zero: it is compared with FedAvg on clients of several classes.
     "fedavg --partition=dirichlet:alpha=0.3 --client_lr=0.2",
     "fedavg --loss=wsm --partition=dirichlet:alpha=0.3 --client_lr=0.2",
     "fedavg --wrap=ima",
@@ -83,7 +84,7 @@ SETTING: dict[str, Any] = dict(
 
 
 def every_method() -> tuple[str, ...]:
-    """METHODS, and with its defaults every algorithm that is not among them."""
+    """Returns METHODS and, with their defaults, all algorithms that are not among them."""
     listed = {registry.parse(shlex.split(method)[0]).name for method in METHODS}
     return *METHODS, *(name for name in ALGORITHMS.entries if name not in listed)
 
@@ -96,23 +97,23 @@ def parse_method(text: str, base: Config) -> Config:
       base: the flags of all methods.
 
     Raises:
-      UserError: no name, a quote that is not closed, or a flag that doesn't exist or is another method's business.
+      UserError: no name, an unclosed quote, an unknown flag, or one that the comparison sets.
     """
     try:
         algorithm, *own = shlex.split(text) or [""]
     except ValueError as error:
         raise UserError(f"method {text!r}: a quote is not closed; write --methods='NAME --flag=value'.") from error
     if not algorithm or algorithm.startswith("-"):
-        raise UserError(f"methods={text!r} does not begin with an algorithm; write --methods='NAME --flag=value'.")
-    known = config_flags.fields()
+        raise UserError(f"methods={text!r} does not start with an algorithm; write --methods='NAME --flag=value'.")
+    fields = config_flags.fields()
     changes: dict = {"algorithm": algorithm}
     for flag in own:
-        word, equals, value = flag.removeprefix("--").partition("=")
-        if not equals or word not in known:
+        flag_name, equals, value = flag.removeprefix("--").partition("=")
+        if not equals or flag_name not in fields:
             raise UserError(f"method '{text}': '{flag}' is not --flag=value of `fedwin train`.")
-        name = known[word].name
+        name = fields[flag_name].name
         if name in ("algorithm", "out_dir"):
-            raise UserError(f"method '{text}': --{word} is set by the comparison; omit it.")
+            raise UserError(f"method '{text}': --{flag_name} is set by the comparison; omit it.")
         before = getattr(base, name)
         if isinstance(before, list) and name == "seeds":
             changes[name] = value.split(",")
@@ -120,44 +121,56 @@ def parse_method(text: str, base: Config) -> Config:
             changes[name] = [*changes.get(name, before), value]
         else:
             try:
-                changes[name] = config_flags.read(known[word], value)
+                changes[name] = config_flags.read(fields[flag_name], value)
             except UserError as error:
                 raise UserError(f"method '{text}': {error}") from error
     return dataclasses.replace(base, **changes)
 
 
-def planned(methods: Iterable[str], base: Config) -> dict[str, Config]:
-    """Returns method -> its Config, below base.out_dir; no two share a directory.
+def plan(methods: Iterable[str], base: Config) -> dict[str, Config]:
+    """Returns method -> its Config, each with a directory of its own below base.out_dir.
+
+    Args:
+      methods: as in --methods.
+      base: the flags of all methods.
 
     Raises:
       UserError: a method that cannot be read, or is given twice.
     """
     configs: dict[str, Config] = {}
-    taken: dict[str, str] = {}
+    method_of: dict[str, str] = {}
     for method in methods:
-        where = commands.folder_name(method)
-        if where in taken:
+        folder = command_line.folder_name(method)
+        if folder in method_of:
             raise UserError(
-                f"methods: '{method}' and '{taken[where]}' are the same, or write to the same place; keep one."
+                f"methods: '{method}' and '{method_of[folder]}' are equal, or share the directory {folder}; omit one."
             )
-        taken[where] = method
-        out_dir = str(pathlib.Path(base.out_dir) / where)
+        method_of[folder] = method
+        out_dir = str(pathlib.Path(base.out_dir) / folder)
         configs[method] = dataclasses.replace(parse_method(method, base), out_dir=out_dir)
     return configs
 
 
-def compare(methods, base: Config) -> dict[str, dict]:
-    """Runs every method below base.out_dir and returns its summaries by method; all are checked before one is run.
+def compare(methods: Iterable[str], base: Config) -> dict[str, dict]:
+    """Checks all methods, runs them below base.out_dir and writes comparison.csv, comparison.md and comparison.png.
 
-    Writes comparison.csv, comparison.md and comparison.png there.
+    Args:
+      methods: as in --methods.
+      base: the flags of all methods.
+
+    Returns:
+      method -> what `fedwin.run` returned.
+
+    Raises:
+      UserError: a method that would be refused; none is run then.
     """
-    summaries, configs = {}, planned(methods, base)
-    multi_process.agreed(
-        lambda: table_files.check_folder(pathlib.Path(base.out_dir)) if multi_process.is_first() else None
+    summaries, configs = {}, plan(methods, base)
+    multi_process.run_on_all(
+        lambda: formats.check_folder(pathlib.Path(base.out_dir)) if multi_process.is_first() else None
     )
     for method, config in configs.items():
         try:
-            multi_process.agreed(functools.partial(fedwin.check, config))
+            multi_process.run_on_all(functools.partial(fedwin.check, config))
         except UserError as error:
             raise UserError(f"method '{method}': {error}") from error
     for number, (method, config) in enumerate(configs.items()):
@@ -168,33 +181,31 @@ def compare(methods, base: Config) -> dict[str, dict]:
     return summaries
 
 
-def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     """Defines the flags of `fedwin train` and --methods."""
-    groups = config_flags.define(known) | processes.define(known)
-    dry_run.define(groups, known)
-    told = (
-        "A method, e.g. fedavg or 'fedcm:alpha=0.1 --client_lr=0.3'; repeats. Without any: every algorithm, on digits."
-    )
-    flags.DEFINE_multi_string("methods", [], told, flag_values=known)
+    groups = config_flags.define(flag_values) | processes.define(flag_values)
+    requirements.define(groups, flag_values)
+    text = "A method, e.g. fedavg or 'fedcm:alpha=0.1 --client_lr=0.3'; may be repeated; by default all, on digits."
+    flags.DEFINE_multi_string("methods", [], text, flag_values=flag_values)
     return {"what is compared": ["methods"], **groups}
 
 
 def main(argv: list[str]) -> None:
-    """Runs the methods, prints their table and says where the files are."""
+    """Runs the methods, prints their table and the paths of the files."""
     devices.use_every_core()
     methods = flags.FLAGS.methods or every_method()
     usual: dict[str, Any] = {"out_dir": SETTING["out_dir"]} if flags.FLAGS.methods else SETTING
-    changes = {name: value for name, value in usual.items() if name not in config_flags.given()}
+    changes = {name: value for name, value in usual.items() if name not in config_flags.given_fields()}
     base = dataclasses.replace(config_flags.config_from_flags(), **changes)
-    if dry_run.asked_for():
-        dry_run.show_all(planned(methods, base))
+    if requirements.requested():
+        requirements.show_all(plan(methods, base))
         return
     summaries = compare(methods, base)
-    print("\n" + report.table(summaries))
+    print("\n" + scores.summary_table(summaries))
     if len(summaries) > 1:
-        print("\n" + comparison.text(comparison.rows_of(summaries, planned(methods, base))))
+        print("\n" + comparison.text(comparison.rows_of(summaries, plan(methods, base))))
     print(f"table and picture: {base.out_dir}/comparison.csv, comparison.md, comparison.png")
 
 
 if __name__ == "__main__":
-    binary.run(main, define_flags)
+    subcommand.run(main, define_flags)

@@ -1,7 +1,6 @@
-"""The main job: does a window average help under extreme heterogeneity? Digits, one class per client, a few minutes."""
+"""Main job: whether window averages help on digits with one class per client, compared in a few minutes."""
 
 import dataclasses
-import importlib
 import math
 import pathlib
 from typing import Any
@@ -11,8 +10,9 @@ from fedwin import multi_process
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 
-from . import report
+from .figures import curves
 from .figures.sources import Series
+from .tables import scores
 
 SETTING: dict[str, Any] = dict(
     dataset="digits",
@@ -32,7 +32,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "fedavg": dict(observe=["wima:window=50", "swa:start=0.75,cycle=10"]),
     "fedavg_ima": dict(wrap=["ima:window=5,start=0.75"]),
 }
-# (run, read-out): label, and the share of the rounds from which it differs from FedAvg's own curve.
+# (run, read-out) -> label, and the fraction of the rounds after which it differs from FedAvg's own curve.
 CURVES = {
     ("fedavg", "model"): ("FedAvg", 0.0),
     ("fedavg", "wima50"): ("FedAvg read through WIMA (W = 50)", 0.0),
@@ -41,45 +41,49 @@ CURVES = {
 }
 
 
-def picture(root: pathlib.Path) -> pathlib.Path:
-    """Draws the curves of the runs below `root`; returns where they are.
+def draw_curves(root: pathlib.Path) -> pathlib.Path:
+    """Draws the curves of the runs below `root`; returns the path of the picture.
 
-    The last 100 rounds are all evaluated, for the table. The picture shows every fifth round from first to last: curves
-    that are denser towards the end look as if training had become unstable.
+    The last 100 rounds are all evaluated, for the table. The picture shows every fifth round: a curve that is denser
+    towards its end looks as if training had become unstable.
+
+    Args:
+      root: folder of the runs.
     """
     lines = {name: read_lines(root / name / "metrics.jsonl") for name in RUNS}
-    ends = {name: max(line["round"] for line in found) for name, found in lines.items()}
-    drawn = [
-        Series(label, lines[name], readout, math.ceil(share * ends[name]))
-        for (name, readout), (label, share) in CURVES.items()
+    ends = {name: max(line["round"] for line in evaluations) for name, evaluations in lines.items()}
+    series = [
+        Series(label, lines[name], readout, math.ceil(fraction * ends[name]))
+        for (name, readout), (label, fraction) in CURVES.items()
     ]
     path = root / "accuracy.png"
-    # matplotlib takes half a second to import, and other runs draw nothing.
-    curves = importlib.import_module(".figures.curves", __package__)
     seeds = "3 seeds, band: 1 std; every fifth round"
-    found = curves.compute(drawn, every=SETTING["eval_every"], limits=(0, 1))
-    curves.draw(found, path, f"Digits, one class per client, 3 of 100 clients per round ({seeds})")
+    drawn = curves.compute(series, every=SETTING["eval_every"], limits=(0, 1))
+    curves.draw(drawn, path, f"Digits, one class per client, 3 of 100 clients per round ({seeds})")
     return path
 
 
 def configs(config: Config) -> dict[str, Config]:
-    """Returns run -> its Config, below `config.out_dir` (runs/digits)."""
+    """Returns run -> its Config, below `config.out_dir` (runs/digits).
+
+    Args:
+      config: whose operational fields apply to all runs.
+    """
     root = pathlib.Path(config.out_dir or "runs/digits")
-    kept = {f.name: getattr(config, f.name) for f in dataclasses.fields(Config) if f.metadata["operational"]}
-    found = {}
-    for name, more in RUNS.items():
-        values: dict[str, Any] = kept | SETTING | more | {"out_dir": str(root / name)}
-        found[name] = Config(**values)
-    return found
+    operational = {f.name: getattr(config, f.name) for f in dataclasses.fields(Config) if f.metadata["operational"]}
+    values: dict[str, dict[str, Any]] = {
+        name: operational | SETTING | own | {"out_dir": str(root / name)} for name, own in RUNS.items()
+    }
+    return {name: Config(**fields) for name, fields in values.items()}
 
 
 def main(config: Config) -> None:
-    """Runs both trials, prints the table and draws the curves below `config.out_dir` (runs/digits)."""
+    """Trains both runs, prints the table and draws the curves below `config.out_dir` (runs/digits)."""
     root = pathlib.Path(config.out_dir or "runs/digits")
     print("Handwritten digits, 100 clients with one class each, 3 per round, 3 local epochs; seeds 0, 1, 2.")
-    summaries = {name: fedwin.run(one) for name, one in configs(config).items()}
+    summaries = {name: fedwin.run(run) for name, run in configs(config).items()}
     if not multi_process.is_first():
         return
-    path = picture(root)
-    print("\n" + report.table(summaries))
+    path = draw_curves(root)
+    print("\n" + scores.summary_table(summaries))
     print(f"curves: {path}")

@@ -1,27 +1,29 @@
-"""Shows how a partition deals a data set: the report on the terminal and a picture of classes by clients.
+"""Shows how a partition splits a data set: a report on the terminal and a picture of classes by clients.
 
 fedwin partition --dataset=digits --partition=dirichlet:alpha=0.5 --num_clients=20 --out=partition.png
 """
+
+import pathlib
 
 import numpy as np
 from absl import flags
 
 from fedwin import data
+from fedwin.errors import UserError
 from fedwin.runs.config import MOST
 
-from . import binary
+from .cli import subcommand
 from .figures import style
-from .partition_picture import draw
 
 
 def describe(part: data.Partition) -> str:
-    """Returns the report as lines of text."""
+    """Returns the report of a partition as lines of text."""
     sizes, report = part.sizes, part.report
     chosen = f" of {report['chosen_from']:,} clients" if "chosen_from" in report else ""
     lines = [
         f"partition          {report['partition']}",
         f"clients            {part.num_clients:,}{chosen}",
-        f"examples           {len(part.order):,} dealt, {report['left_out']:,} left out, "
+        f"examples           {len(part.order):,} assigned, {report['left_out']:,} left out, "
         f"{report['fallbacks']:,} fallbacks",
         f"sizes              min {sizes.min():,}, median {np.median(sizes):,.0f}, mean {sizes.mean():,.1f}, "
         f"max {sizes.max():,}",
@@ -36,43 +38,107 @@ def describe(part: data.Partition) -> str:
         ]
     if part.domain is not None:
         lines.append(f"clients per domain {', '.join(map(str, np.bincount(part.domain)))}")
-    known = {"partition", "sizes", "histogram", "left_out", "fallbacks", "chosen_from"}
+    shown = {"partition", "sizes", "histogram", "left_out", "fallbacks", "chosen_from"}
     for key, value in report.items():
-        if key not in known and np.ndim(value) == 0:
+        if key not in shown and np.ndim(value) == 0:
             lines.append(f"{key.replace('_', ' '):18} {value}")
     return "\n".join(lines)
 
 
 def define_flags() -> dict[str, list[str]]:
-    """Defines the flags; importing this file from a test or another binary defines none."""
+    """Defines the flags; returns title -> names."""
     flags.DEFINE_string("dataset", "digits", "Data set, with its parameters.")
     flags.DEFINE_string("data_dir", None, "Folder of its files.")
     flags.DEFINE_string(
         "partition", None, "Partition, with its parameters; default: the data set's own clients or iid."
     )
     flags.DEFINE_integer(
-        "num_clients", None, "Clients; 100 by default where neither data set nor file has its own.", lower_bound=1
+        "num_clients", None, "Clients; by default 100, unless the data set has clients of its own.", lower_bound=1
     )
     flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.", lower_bound=0, upper_bound=MOST)
-    flags.DEFINE_enum("plot", "bubbles", ["bubbles", "bars", "none"], "Kind of picture: bubbles, bars, none.")
-    flags.DEFINE_integer("shown", 40, "Clients in the picture, the first ones.", lower_bound=1)
-    flags.DEFINE_string("out", "partition.png", "Where the picture goes.")
+    flags.DEFINE_enum("plot", "bubbles", ["bubbles", "bars", "none"], "Kind of picture.")
+    flags.DEFINE_integer("shown", 40, "Number of clients in the picture.", lower_bound=1)
+    flags.DEFINE_string("out", "partition.png", "File of the picture.")
     return {"flags": ["dataset", "data_dir", "partition", "num_clients", "partition_seed", "plot", "shown", "out"]}
 
 
 def main(argv: list[str]) -> None:
     """Prints the report and draws the picture."""
-    known = flags.FLAGS
-    out = style.path_of(known.out, "partition.png") if known.plot != "none" else ""
-    dataset = data.load(known.dataset, known.data_dir)
-    part = data.deal(dataset, known.partition, known.num_clients, known.partition_seed)
-    if known.partition:
-        part = part._replace(report={**part.report, "partition": known.partition})
+    options = flags.FLAGS
+    out = style.path_of(options.out, "partition.png") if options.plot != "none" else ""
+    dataset = data.load(options.dataset, options.data_dir)
+    part = data.make_partition(dataset, options.partition, options.num_clients, options.partition_seed)
+    if options.partition:
+        part = part._replace(report={**part.report, "partition": options.partition})
     print(describe(part))
-    if known.plot != "none":
-        draw(part, dataset, known.plot, known.shown, out)
+    if options.plot != "none":
+        draw_picture(part, dataset, options.plot, options.shown, out)
         print(f"picture            {out}")
 
 
+def draw_picture(part: data.Partition, dataset: data.Dataset, kind: str, shown: int, path: str) -> None:
+    """Draws which of the first clients of a partition have how many examples of which class.
+
+    Args:
+      part: the partition.
+      dataset: whose examples it splits.
+      kind: 'bubbles', with areas proportional to the numbers of examples, or stacked 'bars'.
+      shown: number of clients in the picture.
+      path: of the picture.
+
+    Raises:
+      UserError: the data set has no classes.
+    """
+    histogram = part.report["histogram"]
+    if histogram is None:
+        raise UserError(f"'{dataset.name}' has no class histogram to draw; use --plot=none.")
+    histogram = histogram[:shown]
+    clients, classes = histogram.shape
+    height = min(2.0 + 0.28 * classes, 12.0) if kind == "bubbles" else 4.2
+    figure, axes = style.subplots(figsize=(min(3.0 + 0.22 * clients, 14.0), height))
+    named = classes <= 30 and len(dataset.class_names or ()) == classes
+    names = [str(name) for name in (dataset.class_names if named else range(classes))]
+    (_bubbles if kind == "bubbles" else _bars)(figure, axes, histogram, names)
+    if clients <= 60:
+        axes.set_xticks(range(0, clients, 1 if clients <= 20 else 5))
+    of = f" ({clients} of {part.num_clients})" if clients < part.num_clients else ""
+    axes.set(xlabel=f"client{of}", title=f"{dataset.name}, {part.report['partition']}")
+    axes.spines[["top", "right"]].set_visible(False)
+    style.save(figure, pathlib.Path(path))
+
+
+def _colours(classes: int):
+    from matplotlib import colormaps
+
+    return colormaps["tab20" if classes > 10 else "tab10"]
+
+
+def _bubbles(figure, axes, histogram: np.ndarray, names: list[str]) -> None:
+    clients, classes = histogram.shape
+    colours = _colours(classes)
+    client, label = np.nonzero(histogram)
+    count = histogram[client, label]
+    room = min(figure.get_figwidth() * 66 / clients, figure.get_figheight() * 66 / classes)
+    area = np.maximum((0.95 * room) ** 2 * count / histogram.max(), 1.0)
+    axes.scatter(client, label, s=area, c=colours(label % colours.N), linewidths=0)
+    axes.set(ylabel="class", ylim=(-0.8, classes - 0.2), xlim=(-0.8, clients - 0.2))
+    axes.grid(alpha=0.25, linewidth=0.5)
+    axes.set_axisbelow(True)
+    if classes <= 30:
+        axes.set_yticks(range(classes), names)
+
+
+def _bars(figure, axes, histogram: np.ndarray, names: list[str]) -> None:
+    clients, classes = histogram.shape
+    colours, bottom = _colours(classes), np.zeros(clients)
+    for c in range(classes):
+        colour = colours(c % colours.N)
+        axes.bar(range(clients), histogram[:, c], bottom=bottom, width=0.85, color=colour, label=names[c])
+        bottom += histogram[:, c]
+    axes.set(ylabel="examples", xlim=(-0.8, clients - 0.2), ylim=(0, 1.03 * bottom.max()))
+    if classes <= 20:
+        axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), title="class", frameon=False)
+
+
 if __name__ == "__main__":
-    binary.run(main, define_flags)
+    subcommand.run(main, define_flags)

@@ -1,4 +1,4 @@
-"""Prepares a data set: downloads what may be downloaded, checks it and writes a packed cache that opens by memory map.
+"""Prepares a data set: downloads and checks its files, and writes a packed cache that is opened by memory map.
 
 fedwin prepare --dataset=mnist_writers --data_dir=/data/mnist
 fedwin train --dataset=mnist_writers --data_dir=/data/mnist     (reads the cache)
@@ -12,30 +12,39 @@ from absl import flags
 from tqdm import tqdm
 
 from fedwin import data
-from fedwin.data import cache, download, integrity, places, table
+from fedwin.data import cache, catalog, download, integrity
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 
-from . import binary
+from .cli import subcommand
 
 
 def original(text: str, data_dir, may_download: bool) -> data.Dataset:
-    """Loads the data set from its original files, fetching them first where they are missing."""
+    """Loads a data set from its original files, which are downloaded if they are missing.
+
+    Args:
+      text: the data set, with its parameters.
+      data_dir: folder of the files.
+      may_download: whether missing files are downloaded.
+
+    Raises:
+      UserError: files that are missing and can't be downloaded, or a folder that can't be made.
+    """
     name = data.DATASETS.check(text).name
-    sources = download.sources(text)
+    sources = download.download_urls(text)
     if may_download and sources and data_dir and not pathlib.Path(data_dir).exists():
         try:
             pathlib.Path(data_dir).mkdir(parents=True)
         except OSError as error:
             raise UserError(
-                f"{data_dir}: cannot be made ({error.strerror or error}); choose a folder that is yours."
+                f"{data_dir}: cannot be made ({error.strerror or error}); choose a folder that you can write to."
             ) from error
     try:
         return data.original(text, data_dir)
     except files.Missing as error:
         if not (may_download and sources and pathlib.Path(data_dir).is_dir()):
-            hand = data.DATASETS.entries[name].facts["by_hand"] or ", ".join(url for url, _, _ in sources)
-            raise UserError(f"{error} By hand: put into {data_dir}: {hand or 'its files'}.") from error
+            instructions = data.DATASETS.entries[name].facts["by_hand"] or ", ".join(url for url, _, _ in sources)
+            raise UserError(f"{error} By hand: put into {data_dir}: {instructions or 'its files'}.") from error
     for url, kind, checksum in sources:
         with tqdm(desc=url.rsplit("/", 1)[-1], unit="B", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
 
@@ -48,42 +57,42 @@ def original(text: str, data_dir, may_download: bool) -> data.Dataset:
 
 
 def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, force: bool = False) -> str:
-    """Writes the cache of one data set and returns two lines about it.
+    """Writes the cache of a data set; returns two lines about it.
 
     Args:
       text: the data set, with its parameters.
       data_dir: folder of the original files, or a parent of it.
-      cache_dir: folder of the cache; None is the user's cache directory, where `load` finds it for this data_dir.
-      may_download: whether missing files are fetched.
-      force: whether a cache that is there is written again.
+      cache_dir: folder of the cache; None: the user's cache directory, where `load` finds it for this data_dir.
+      may_download: whether missing files are downloaded.
+      force: whether an existing cache is replaced.
 
     Raises:
-      UserError: files that are missing, damaged or inconsistent; nothing half-written stays.
+      UserError: files that are missing, damaged or inconsistent; no partial cache is left.
     """
     data.DATASETS.check(text)
     if not (data_dir or cache_dir):
-        raise UserError("say where the files are, or where the cache shall go, with --data_dir=FOLDER.")
+        raise UserError("name the folder of the files, or of the cache, with --data_dir=FOLDER.")
     if cache_dir:
         if pathlib.Path(cache_dir).is_file():  # loaders take an archive as data_dir; the cache goes beside it
             cache_dir = pathlib.Path(cache_dir).parent
-        folder = places.folder_of(text, cache_dir)
+        folder = cache.path_in(text, cache_dir)
     else:
-        folder = places.find(text, data_dir) or places.user_folder(text, data_dir)
+        folder = cache.find(text, data_dir) or cache.user_path(text, data_dir)
     start = time.perf_counter()
     if force or not folder.is_dir():
-        places.check_writable(folder.parent)
-        places.check_choice(folder, text)
+        cache.check_writable(folder.parent)
+        cache.check_choice(folder, text)
         dataset = original(text, data_dir, may_download)
         rows = sum(len(value) for features in (dataset.train, dataset.test) for value in features.values())
         with tqdm(total=rows, desc=f"packing {dataset.name}", unit="rows", disable=not sys.stderr.isatty()) as bar:
             cache.write_to(folder, dataset, text, bar.update, data_dir)
     else:
-        places.check_origin(folder, data_dir)
+        cache.check_origin(folder, data_dir)
     written = time.perf_counter() - start
     start = time.perf_counter()
     try:
         dataset = cache.read(folder, text)
-    except integrity.Damaged as error:
+    except integrity.DamagedCache as error:
         raise UserError(f"{error} Write it again with --force.") from error
     opened = time.perf_counter() - start
     size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
@@ -96,7 +105,7 @@ def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, forc
 
 
 def define_flags() -> dict[str, list[str]]:
-    """Defines the flags; importing this file from a test or another binary defines none."""
+    """Defines the flags; returns title -> names."""
     flags.DEFINE_string(
         "dataset", None, "Data set to prepare, with its parameters: cifar10, cifar100:label=coarse, ..."
     )
@@ -106,24 +115,24 @@ def define_flags() -> dict[str, list[str]]:
         None,
         "Folder of the cache, which later runs take as --data_dir. By default $FEDWIN_CACHE_DIR, else "
         "$XDG_CACHE_HOME/fedwin, else ~/.cache/fedwin, under a name made of the data set and the full path of "
-        "data_dir: later runs with that --data_dir find it, and two data_dirs are never mixed up.",
+        "data_dir: later runs with that --data_dir find it, and two data_dirs have two caches.",
     )
-    flags.DEFINE_boolean("download", True, "Fetch missing files where an address is known.")
-    flags.DEFINE_boolean("force", False, "Write the cache again even if it is there.")
-    flags.DEFINE_boolean("list", False, "List the data sets, and how each can be had, and stop.")
+    flags.DEFINE_boolean("download", True, "Download missing files if their address is options.")
+    flags.DEFINE_boolean("force", False, "Replace an existing cache.")
+    flags.DEFINE_boolean("list", False, "List the data sets and how to obtain them, and stop.")
     return {"flags": ["dataset", "data_dir", "cache_dir", "download", "force", "list"]}
 
 
 def main(argv: list[str]) -> None:
     """Prepares the data set that the flags name."""
-    known = flags.FLAGS
-    if known.list:
-        print(table.listing())
+    options = flags.FLAGS
+    if options.list:
+        print(catalog.listing())
         return
-    if not known.dataset:
-        raise UserError("say which data set with --dataset=NAME; --list shows them.")
-    print(prepare(known.dataset, known.data_dir, known.cache_dir, known.download, known.force))
+    if not options.dataset:
+        raise UserError("name a data set with --dataset=NAME; --list shows them.")
+    print(prepare(options.dataset, options.data_dir, options.cache_dir, options.download, options.force))
 
 
 if __name__ == "__main__":
-    binary.run(main, define_flags)
+    subcommand.run(main, define_flags)

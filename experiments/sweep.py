@@ -3,8 +3,8 @@
   fedwin sweep --algorithm=fedavg --grid=client_lr=0.01,0.05,0.1 --seeds=0,1,2
   fedwin sweep --grid='algorithm=fedprox:mu=0.1;fedprox:mu=0.01' --grid=client_lr=0.05,0.1 --val_fraction=0.1
 
-Each run has a directory of its own below out_dir, where sweep.csv, sweep.md and sweep.png appear in the end. The same
-command goes on where it was interrupted, and may be started several times at once: its processes share the runs.
+Each run has a directory of its own below out_dir; sweep.csv, sweep.md and sweep.png are written there at the end. The
+same command resumes where it was interrupted, and may be started several times at once: its processes share the runs.
 """
 
 import dataclasses
@@ -19,31 +19,41 @@ from fedwin.registry.checks import one_of
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config
 
-from . import binary, config_flags, dry_run, grid, processes, sweep_files, sweeping, table_files
-from .comparison_rows import PLAIN
-from .sweep_files import METRICS, Sweep
+from .cli import config_flags, processes, requirements, subcommand
+from .tables import formats, grid, sweeps
+from .tables.comparison import PLAIN
+from .tables.sweeps import METRICS, Sweep
 
 MAX_RUNS = 200
 
 
-def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     """Defines the flags of `fedwin train` and those of the grid."""
-    groups = config_flags.define(known) | processes.define(known)
-    dry_run.define(groups, known)
+    groups = config_flags.define(flag_values) | processes.define(flag_values)
+    requirements.define(groups, flag_values)
     axis = (
-        "An axis, FLAG=VALUE,VALUE, with ';' between values that hold commas; repeats. 'wrap' and 'observe' know none."
+        "An axis, FLAG=VALUE,VALUE, with ';' between values with commas; may be repeated; 'none': no wrapper, observer."
     )
-    flags.DEFINE_multi_string("grid", [], axis, flag_values=known)
-    select = f"What the best run has most of ({', '.join(METRICS)}; of a loss: least); empty: val_accuracy with "
+    flags.DEFINE_multi_string("grid", [], axis, flag_values=flag_values)
+    select = f"Metric that selects the best run ({', '.join(METRICS)}; losses: the lowest); empty: val_accuracy with "
     select += "--val_fraction, else accuracy."
-    flags.DEFINE_string("select", "", select, flag_values=known)
-    flags.DEFINE_string("readout", PLAIN, "Whose: model, or a read-out such as wima50.", flag_values=known)
-    flags.DEFINE_integer("max_runs", MAX_RUNS, "A larger grid is refused.", lower_bound=1, flag_values=known)
+    flags.DEFINE_string("select", "", select, flag_values=flag_values)
+    flags.DEFINE_string(
+        "readout", PLAIN, "Read-out whose metric decides: model, or one such as wima50.", flag_values=flag_values
+    )
+    flags.DEFINE_integer(
+        "max_runs", MAX_RUNS, "Most runs of a grid; a larger one is an error.", lower_bound=1, flag_values=flag_values
+    )
     return {"the grid": ["grid", "select", "readout", "max_runs"], **groups}
 
 
-def selected(select: str, base: Config, axes: grid.Axes) -> tuple[str, Config]:
-    """Returns the metric that decides, and `base` with the evaluation that it needs.
+def select_metric(select: str, base: Config, axes: grid.Axes) -> tuple[str, Config]:
+    """Returns the metric that selects the best run, and `base` with the evaluation that it needs.
+
+    Args:
+      select: the value of --select.
+      base: the flags of all runs.
+      axes: of the grid.
 
     Raises:
       UserError: there is no such metric, or no examples are held out for it.
@@ -58,21 +68,26 @@ def selected(select: str, base: Config, axes: grid.Axes) -> tuple[str, Config]:
     return select, dataclasses.replace(base, eval_val=True)
 
 
-def planned(base: Config, axes: grid.Axes, max_runs: int) -> tuple[pathlib.Path, dict[str, Config]]:
+def plan(base: Config, axes: grid.Axes, max_runs: int) -> tuple[pathlib.Path, dict[str, Config]]:
     """Returns the folder of a sweep and label -> Config of its runs.
 
+    Args:
+      base: the flags of all runs.
+      axes: of the grid.
+      max_runs: most runs.
+
     Raises:
-      UserError: there are too many runs, or the folder is a run's own.
+      UserError: there are too many runs, or the folder is the directory of a run.
     """
     if (count := grid.size(axes)) > max_runs:
-        raise UserError(f"grid: {count:,} runs are more than --max_runs={max_runs}; leave values out, or raise it.")
+        raise UserError(f"grid: {count:,} runs exceed --max_runs={max_runs}; omit values, or raise it.")
     folder = pathlib.Path(base.out_dir) if base.out_dir else _default_folder(base)
-    table_files.check_folder(folder)
+    formats.check_folder(folder)
     return folder, grid.configs(dataclasses.replace(base, out_dir=str(folder)), axes)
 
 
 def _default_folder(base: Config) -> pathlib.Path:
-    # The values of the grid don't matter: a grid that grows goes on in its folder.
+    # Independent of the grid's values: a larger grid reuses the runs in the same folder.
     run = directories.default_directory(base)
     return run.with_name(f"sweep_{run.name}")
 
@@ -82,21 +97,21 @@ def main(argv: list[str]) -> None:
     devices.use_every_core()
     given = flags.FLAGS
     axes = grid.parse(given.grid)
-    select, base = selected(given.select, config_flags.config_from_flags(), axes)
-    folder, configs = planned(base, axes, given.max_runs)
-    sweeping.check(configs, given.readout)
-    if dry_run.asked_for():
-        dry_run.show_all(configs)
+    select, base = select_metric(given.select, config_flags.config_from_flags(), axes)
+    folder, configs = plan(base, axes, given.max_runs)
+    sweeps.check_runs(configs, given.readout)
+    if requirements.requested():
+        requirements.show_all(configs)
         return
-    sweep = Sweep(axes, configs, sweeping.run(configs), select, given.readout)
+    sweep = Sweep(axes, configs, sweeps.run_all(configs), select, given.readout)
     if not multi_process.is_first():
         return
-    table_files.make_folder(folder)
-    sweep_files.write(folder, sweep)
-    print("\n" + sweep_files.text(sweep))
-    print("\n".join(sweep_files.winner(sweep)))
+    formats.make_folder(folder)
+    sweeps.write(folder, sweep)
+    print("\n" + sweeps.text(sweep))
+    print("\n".join(sweeps.best_lines(sweep)))
     print(f"table and picture: {folder}/sweep.csv, sweep.md, sweep.png")
 
 
 if __name__ == "__main__":
-    binary.run(main, define_flags)
+    subcommand.run(main, define_flags)

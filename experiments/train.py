@@ -5,7 +5,8 @@
   fedwin train --flagfile=cifar10_scaffold_wima --data_dir=DIR --dry_run
   fedwin train --import=my_methods.py --algorithm=my_method:beta=0.5
 
-A choice with parameters is written name:key=value,key=value; `fedwin list algorithms` and the like show what there is.
+A choice with parameters is written name:key=value,key=value; `fedwin list algorithms` and the like show what is
+available.
 """
 
 import dataclasses
@@ -17,41 +18,43 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.engine import devices
 from fedwin.runs.config import Config
 
-from . import binary, config_flags, dry_run, main_job, processes, report
+from . import main_job
+from .cli import config_flags, processes, requirements, subcommand
+from .tables import scores
 
 
-def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
-    """Defines the flags; importing this file from a test or another binary defines none."""
-    groups = config_flags.define(known) | processes.define(known)
-    told = "Print every algorithm with its hyper-parameters and costs, and stop; also `fedwin list algorithms`."
-    flags.DEFINE_bool("list_algorithms", False, told, flag_values=known)
-    dry_run.define(groups, known)
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+    """Defines the flags; returns title -> names."""
+    groups = config_flags.define(flag_values) | processes.define(flag_values)
+    text = "Print every algorithm with its hyper-parameters and costs, and stop; also `fedwin list algorithms`."
+    flags.DEFINE_bool("list_algorithms", False, text, flag_values=flag_values)
+    requirements.define(groups, flag_values)
     return groups
 
 
-def says_what_to_run() -> bool:
-    """Whether any flag that decides what is computed is given on the command line or in a flagfile."""
+def decides_run() -> bool:
+    """Whether the command line or a flagfile sets any flag that changes what is computed."""
     decisive = {field.name for field in dataclasses.fields(Config) if not field.metadata["operational"]}
-    return bool(decisive & config_flags.given())
+    return bool(decisive & config_flags.given_fields())
 
 
 def main(argv: list[str]) -> None:
-    """Runs what the flags say."""
+    """Trains the run of the flags, or the main job."""
     devices.use_every_core()
     if flags.FLAGS.list_algorithms:
         print(ALGORITHMS.table("plain"))
         return
     config = config_flags.config_from_flags()
-    if dry_run.asked_for():
-        for one in [config] if says_what_to_run() else main_job.configs(config).values():
-            dry_run.show(one)
+    if requirements.requested():
+        for run in [config] if decides_run() else main_job.configs(config).values():
+            requirements.show(run)
         return
-    if not says_what_to_run():
+    if not decides_run():
         main_job.main(config)
         return
     summary = fedwin.run(config)
-    print(report.table({config.algorithm: summary}))
+    print(scores.summary_table({config.algorithm: summary}))
 
 
 if __name__ == "__main__":
-    binary.run(main, define_flags)
+    subcommand.run(main, define_flags)

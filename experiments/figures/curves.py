@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedwin.errors import UserError
 
@@ -130,6 +129,8 @@ def _line(axis, number: int, rounds: np.ndarray, values: np.ndarray, label: str,
 def _beside(axis, found: dict[str, Any]) -> None:
     """Draws the lines of a target and of a start, and sets the axis of the values."""
     if found["log"]:
+        from matplotlib.ticker import LogLocator, NullFormatter
+
         axis.set_yscale("log")
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter("{x:g}")

@@ -35,7 +35,7 @@ def of_partitions(
         raise UserError(f"'{dataset.name}' has no classes; label histograms need a classification.")
     labels = np.asarray(dataset.train["y"])
     counts = lambda part: part.class_counts(labels, dataset.num_classes)
-    return {text: counts(data.deal(dataset, text, num_clients, seed)) for text in partitions}
+    return {text: counts(data.make_partition(dataset, text, num_clients, seed)) for text in partitions}
 
 
 def compute(

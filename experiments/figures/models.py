@@ -10,7 +10,7 @@ from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.load import TrainedModel, load
 
-from .trials import config_of
+from .sources import config_of
 
 # DIR[@ROUND][:READOUT]; a directory itself may hold either sign.
 _ADDRESS = re.compile(r"(?P<directory>.+?)(?:@(?P<round>\d+))?(?::(?P<readout>[^/:@]+))?")

@@ -129,7 +129,7 @@ def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
                 axis.set_aspect("equal")
             axis.set(xlabel="distance along u", ylabel="distance along v")
         handles = grid[0, 0].get_lines()
-        labels = [_told(mark) for mark in found["points"]]
+        labels = [_legend_line(mark) for mark in found["points"]]
         figure.legend(handles, labels, loc="outside lower center", ncols=1, frameon=False)
     return figure
 
@@ -152,7 +152,7 @@ def _marker(number: int, role: str) -> dict[str, Any]:
     return {"marker": style.MARKERS[1 + number % 5], "color": style.COLOURS[number % 7], "markersize": 7.5, **edge}
 
 
-def _told(mark: dict[str, Any]) -> str:
+def _legend_line(mark: dict[str, Any]) -> str:
     """Returns a line of the legend: the model, its own numbers, and how far it is from the plane."""
     numbers = [f"{mark['label']}: loss {mark['loss']:.3g}" if mark["loss"] is not None else f"{mark['label']}: no loss"]
     if mark["error"] is not None:

@@ -9,7 +9,6 @@ import numpy as np
 from fedwin import analysis
 from fedwin.errors import UserError
 
-from .. import drawing
 from . import curves, style
 from .sources import Series
 
@@ -62,7 +61,7 @@ def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
         longest = 0.0
         for number, one in enumerate(methods):
             std = style.scaled(metric, one["std"])
-            colour = drawing.colour(number)
+            colour = style.colour(number)
             axis.barh(number, std.mean(), height=0.65, color=colour, alpha=0.8)
             if len(std) > 1:
                 axis.plot(std, np.full(len(std), number), "o", color="black", markersize=3, alpha=0.7)

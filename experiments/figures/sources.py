@@ -1,5 +1,6 @@
 """Where curves come from: the directories of runs, and results that were kept as compressed JSON lines."""
 
+import dataclasses
 import gzip
 import json
 import os
@@ -8,13 +9,16 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from fedwin import plugins
+from fedwin.analysis import traffic
 from fedwin.errors import UserError
 from fedwin.registry import nearest
+from fedwin.runs import directory as directories
+from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
+from fedwin.runs.prepare import PreparedRun, prepare
 
-from .trials import config_of
-
-KEPT = ".jsonl.gz"
+STORED = ".jsonl.gz"
 
 Line = dict[str, Any]
 
@@ -57,20 +61,20 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
             {"label": path.resolve().name, "config": config, "directory": str(path)},
             read_lines(path / "metrics.jsonl"),
         )
-    elif path.name.endswith(KEPT):
-        header, lines = _kept(path)
+    elif path.name.endswith(STORED):
+        header, lines = _read_stored(path)
     else:
-        raise UserError(f"{path}: neither the directory of a run nor a kept result (*{KEPT}); check the path.")
+        raise UserError(f"{path}: neither the directory of a run nor a kept result (*{STORED}); check the path.")
     if not lines:
         raise UserError(f"{path} has no evaluation yet; let the run get further.")
     return header, lines
 
 
-def _kept(path: pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
+def _read_stored(path: pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             header, *lines = (json.loads(text) for text in file if text.strip())
-        usual = {"label": path.name.removesuffix(KEPT), "config": {}}
+        usual = {"label": path.name.removesuffix(STORED), "config": {}}
         if not isinstance(header, dict) or "round" in header:
             raise ValueError("the first line is no header")
         if not all(isinstance(line["seed"], int) and isinstance(line["round"], int) for line in lines):
@@ -108,7 +112,7 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
     for name in wanted:
         if name not in known:
             raise UserError(f"read-out '{name}': no run has it.{nearest(name, known)} They have {', '.join(known)}.")
-    names = list(labels) or _told_apart([header["label"] for header, _ in found], paths)
+    names = list(labels) or _unique([header["label"] for header, _ in found], paths)
     out = []
     for name, (header, lines) in zip(names, found):
         own = [readout for readout in readouts(lines) if readout in (wanted or known)]
@@ -118,7 +122,7 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
     return out
 
 
-def told(series: Sequence[Series]) -> str:
+def describe(series: Sequence[Series]) -> str:
     """Returns what the runs of several curves have in common, for a title."""
     parts = []
     for name in ("dataset", "partition", "model"):
@@ -128,6 +132,55 @@ def told(series: Sequence[Series]) -> str:
     return ", ".join([*parts, f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}"])
 
 
-def _told_apart(labels: list[str], paths: Sequence[str | pathlib.Path]) -> list[str]:
+def _unique(labels: list[str], paths: Sequence[str | pathlib.Path]) -> list[str]:
     """Two runs of one name are called by their paths."""
     return labels if len(set(labels)) == len(labels) else [str(path) for path in paths]
+
+
+def config_of(directory: str | pathlib.Path) -> dict[str, Any]:
+    """Returns the flags of a run; raises UserError where there is none."""
+    if not os.path.isfile(os.path.join(directory, "config.json")):
+        raise UserError(f"{directory}: this is not the directory of a run; `fedwin list runs` shows them.")
+    return directories.read_config(pathlib.Path(directory)).config
+
+
+def prepared_run(directory: str | pathlib.Path, data_dir: str | None = None) -> PreparedRun:
+    """Returns what a run's configuration means: data set, partition, network.
+
+    Args:
+      directory: the run's.
+      data_dir: where the data set's files are now; None: where they were.
+
+    Raises:
+      UserError: there is no run, or its data are not there.
+    """
+    said = config_of(directory)
+    fields = {field.name for field in dataclasses.fields(Config)}
+    config = Config(**{name: value for name, value in said.items() if name in fields})
+    if data_dir is not None:
+        config = dataclasses.replace(config, data_dir=str(data_dir))
+    plugins.load(config.imports)
+    return prepare(config)
+
+
+def is_known(header: dict[str, Any]) -> bool:
+    """Whether `bytes_per_round` can be told of a run."""
+    return "bytes" in header or "directory" in header
+
+
+def bytes_per_round(header: dict[str, Any], data_dir: str | None = None) -> int:
+    """Returns the bytes that all clients of a round receive and send.
+
+    Args:
+      header: as `sources.read` returns it.
+      data_dir: where the data set's files are now; None: where they were.
+
+    Raises:
+      UserError: a kept result does not say it, or the run's data are not there.
+    """
+    if "bytes" in header:
+        return traffic(tuple(header["bytes"]), 1, header["config"]["clients_per_round"])
+    if "directory" not in header:
+        raise UserError(f"{header['label']} was kept without 'bytes', what a client receives and sends per round.")
+    prepared = prepared_run(header["directory"], data_dir)
+    return traffic(prepared.rehearse(), 1, prepared.setting.clients_per_round)

@@ -1,31 +1,42 @@
-"""What all pictures share: size, letters, and looks that differ in colour, dash and marker alike."""
+"""Common style of all figures: colours, markers, fonts, axis labels, and saving to a file in one step."""
+
+from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import textwrap
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
 from fedwin.errors import UserError
+from fedwin.files import writing
 
-from .. import drawing
-from ..drawing import COLOURS, MARKERS
+# Functions import matplotlib when they are called: it takes half a second, and most commands draw nothing.
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
+# Okabe and Ito's palette without its yellow, which is too pale for lines on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Shapes distinguish what colours alone do not, such as in print.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# Of tables' pictures; of figures: DPI.
+DEFAULT_DPI = 130
+# Characters of an axis label.
+LONGEST = 44
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)), (0, (3, 1, 3, 3)))
-# Ten that differ, Tol's 'muted'; more classes are steps of viridis.
+# Tol's 'muted' palette; more classes are steps of viridis.
 CLASSES = (
     "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499", "#BBBBBB",
 )  # fmt: skip
 # Inches of one panel, the width of a page's column; printed at that size, letters have 8 points.
 WIDTH, HEIGHT = 4.4, 3.2
 DPI = 160
-# Percentage points of accuracy that an axis shows at least.
+# Smallest range of an accuracy axis, in percentage points.
 LEAST_SPAN = 2.0
-# Entries of a legend that there is room for beside curves.
+# Most entries of a legend inside the axes.
 INSIDE = 4
 LETTERS: Any = {
     "font.size": 8.5,
@@ -41,17 +52,32 @@ LETTERS: Any = {
     "lines.linewidth": 1.6,
     "lines.markersize": 4.5,
 }
-# Fractions are drawn as per cent.
+# Fractions are drawn in percent.
 PERCENT = 100
 
 
+def colour(number: int) -> str:
+    """Returns the colour of the n-th line or bar."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def marker(number: int) -> str:
+    """Returns the marker of the n-th line."""
+    return MARKERS[number % len(MARKERS)]
+
+
+def short(text: str) -> str:
+    """Returns a label of at most LONGEST characters; a longer one ends in `...`."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
 def look(number: int) -> dict[str, Any]:
-    """Returns colour, dash and marker of the number-th line; colours that come again have other dashes and markers."""
-    again = number // len(COLOURS)
+    """Returns colour, dash and marker of the n-th line; a repeated colour has another dash and marker."""
+    repetition = number // len(COLOURS)
     return {
         "color": COLOURS[number % len(COLOURS)],
-        "linestyle": DASHES[(number + again) % len(DASHES)],
-        "marker": MARKERS[(number + 3 * again) % len(MARKERS)],
+        "linestyle": DASHES[(number + repetition) % len(DASHES)],
+        "marker": MARKERS[(number + 3 * repetition) % len(MARKERS)],
     }
 
 
@@ -59,33 +85,40 @@ def class_colours(classes: int) -> list[Any]:
     """Returns a colour per class."""
     if classes <= len(CLASSES):
         return list(CLASSES[:classes])
-    return list(matplotlib.colormaps["viridis"](np.linspace(0, 1, classes)))
+    from matplotlib import colormaps
+
+    return list(colormaps["viridis"](np.linspace(0, 1, classes)))
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is drawn in per cent."""
+    """Whether a metric is a fraction, which is drawn in percent."""
     return metric.startswith(("accuracy", "error"))
 
 
 def axis_of(metric: str, where: str = "test") -> str:
-    """Returns how an axis of a metric is named: 'test accuracy (%)'; `where` is of measurements on examples alone."""
+    """Returns the axis label of a metric, such as 'test accuracy (%)'.
+
+    Args:
+      metric: its name.
+      where: the split of the examples, for metrics that are measured on examples.
+    """
     where = where if metric.startswith(("accuracy", "error", "loss")) else ""
     name = " ".join(word for word in (where, metric.replace("_", " ")) if word)
     return f"{name} (%)" if is_share(metric) else name
 
 
 def scaled(metric: str, values) -> np.ndarray:
-    """Returns the values of a metric as they are drawn; None, which JSON has for NaN, becomes NaN again."""
+    """Returns the values of a metric as drawn, fractions in percent; None becomes NaN."""
     return (PERCENT if is_share(metric) else 1) * numbers(values)
 
 
 def level(metric: str, value: float) -> str:
-    """Returns a value of a metric as a legend says it: '60 %'."""
+    """Returns a value of a metric for a legend, such as '60 %'."""
     return f"{float(scaled(metric, value)):g}{' %' if is_share(metric) else ''}"
 
 
 def wrapped(label: str, letters: int = 24) -> str:
-    """Returns a label of an axis in lines that leave room for the picture."""
+    """Returns an axis label in lines of at most `letters` characters."""
     return textwrap.fill(label, letters)
 
 
@@ -95,7 +128,7 @@ def numbers(values) -> np.ndarray:
 
 
 def plain(values) -> Any:
-    """Returns an array as nested lists of Python's numbers, None for what is not finite: JSON has no NaN."""
+    """Returns an array as nested lists of Python numbers, with None for NaN and infinity, which JSON lacks."""
     values = np.asarray(values)
     if values.dtype.kind in "iub":
         return values.tolist()
@@ -104,33 +137,67 @@ def plain(values) -> Any:
     return plain.tolist()
 
 
+def subplots(*shape: int, figsize: tuple[float, float], **options) -> tuple[Figure, Any]:
+    """Returns (figure, axes) as pyplot.subplots does, without a display or pyplot's global state.
+
+    Args:
+      *shape: rows and columns of axes.
+      figsize: in inches.
+      **options: for Figure.subplots.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=figsize, layout="constrained")
+    return figure, figure.subplots(*shape, **options)
+
+
 @contextlib.contextmanager
 def panels(
     path: str | pathlib.Path | None, title: str, rows: int = 1, columns: int = 1, width=WIDTH, height=HEIGHT, **more
 ) -> Iterator[tuple[Figure, np.ndarray]]:
-    """Gives a figure and its panels [rows, columns], and saves the picture at the end.
+    """Yields a figure and its panels [rows, columns], and saves the picture at the end.
 
-    No window system and no global state of pyplot is involved; a notebook shows the figure that `draw` returns.
+    Needs no display and changes no global state of pyplot; a notebook shows the figure that `draw` returns.
 
     Args:
       path: where the picture goes; None: it is not saved.
-      title: the line above it.
+      title: of the figure.
       rows: of panels.
       columns: of panels.
       width: of a panel, in inches.
       height: of a panel, in inches.
       **more: for Figure.subplots.
     """
-    with matplotlib.rc_context(LETTERS):
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(LETTERS):
         figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
         yield figure, figure.subplots(rows, columns, squeeze=False, **more)
         figure.suptitle(title, wrap=True)
         if path is not None:
-            drawing.save(figure, pathlib.Path(path), DPI)
+            save(figure, pathlib.Path(path), DPI)
+
+
+def save(figure: Figure, path: pathlib.Path, dpi: int = DEFAULT_DPI) -> None:
+    """Writes a picture and then renames it into place, so that processes that share a folder see whole files only.
+
+    Args:
+      figure: what to write.
+      path: where it goes; its suffix names the format.
+      dpi: dots per inch.
+    """
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    with writing(path):
+        try:
+            figure.savefig(temporary, dpi=dpi)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def widened(low: float, high: float) -> tuple[float, float]:
-    """Returns an axis of accuracies in per cent at least LEAST_SPAN long: noise must not look like an effect.
+    """Returns the limits of an accuracy axis, at least LEAST_SPAN percentage points apart: noise must look small.
 
     >>> widened(92.0, 92.5), widened(10.0, 90.0)
     ((91.25, 93.25), (10.0, 90.0))
@@ -140,7 +207,7 @@ def widened(low: float, high: float) -> tuple[float, float]:
 
 
 def legend(axis, entries: int) -> None:
-    """Puts a short legend where there is room inside, a long one below."""
+    """Adds a legend: a short one inside the axes, a long one below."""
     if entries <= INSIDE:
         axis.legend(loc="best")
     else:
@@ -148,14 +215,14 @@ def legend(axis, entries: int) -> None:
 
 
 def path_of(text: str, usual: str) -> str:
-    """Returns where a picture goes, `.png` where nothing says its kind.
+    """Returns the path of a picture, with `.png` appended if it has no suffix.
 
     Args:
-      text: what was asked for.
-      usual: a good answer, for the error line.
+      text: the value of --out.
+      usual: the default, for the error message.
 
     Raises:
-      UserError: no name, no such folder, or a kind of file that cannot be written.
+      UserError: no file name, no such folder, or an unsupported image format.
     """
     path = pathlib.Path(text)
     if len(path.name.encode()) > 250:
@@ -166,7 +233,37 @@ def path_of(text: str, usual: str) -> str:
         raise UserError(f"out={text}: there is no folder {path.parent}; make it, or choose another --out.")
     if not path.suffix:
         return f"{text}.png"
-    known = Figure().canvas.get_supported_filetypes()
-    if path.suffix[1:].lower() not in known:
-        raise UserError(f"out={text}: {path.suffix} is no kind of picture; it may end in {', '.join(sorted(known))}.")
+    from matplotlib.figure import Figure
+
+    supported = Figure().canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in supported:
+        raise UserError(f"out={text}: {path.suffix} is no image format; use one of {', '.join(sorted(supported))}.")
     return text
+
+
+def within_percent(axis, way: str) -> None:
+    """Limits an axis of percentages, 'x' or 'y', to 0 .. 100, which intervals may exceed."""
+    low, high = getattr(axis, f"get_{way}lim")()
+    if low < 0 or high > 100:
+        getattr(axis, f"set_{way}lim")(max(low, -1), min(high, 101))
+
+
+def colour_map(name: str, missing: str):
+    """Returns a colour map; `missing` is the colour of NaN."""
+    from matplotlib import colormaps
+
+    return colormaps[name].with_extremes(bad=missing)
+
+
+def slant(axis) -> None:
+    """Rotates the tick labels of the x axis, so that long ones do not overlap."""
+    for label in axis.get_xticklabels():
+        label.set(rotation=20, ha="right", rotation_mode="anchor")
+
+
+def outline(axis, place: tuple[int, int], colour: str) -> None:
+    """Draws a frame around the cell (column, row) of an image."""
+    from matplotlib.patches import Rectangle
+
+    x, y = place
+    axis.add_patch(Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, fill=False, edgecolor=colour, linewidth=3))

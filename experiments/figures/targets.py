@@ -10,8 +10,7 @@ from fedwin import analysis
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
-from .. import drawing
-from ..text import columns
+from ..tables.formats import plain_table
 from . import curves, style
 from .sources import Series
 
@@ -85,7 +84,7 @@ def table(found: dict[str, Any]) -> str:
                 "-" if mean is None or not one["bytes_per_round"] else f"{_megabytes(one, mean):.1f}",
             ]
         rows.append(tuple(cells))
-    return columns(rows)
+    return plain_table(rows)
 
 
 def _megabytes(method: dict[str, Any], rounds: float) -> float:
@@ -139,7 +138,7 @@ def _bars(axis, found: dict[str, Any], name: str, cost) -> None:
     height = 0.8 / len(targets)
     longest = max([cost(one, mean) for one in methods for mean in one["mean"] if mean is not None], default=1)
     for number, target in enumerate(targets):
-        colour = drawing.colour(number)
+        colour = style.colour(number)
         at = np.arange(len(methods)) + (number - (len(targets) - 1) / 2) * height
         lengths = [0 if one["mean"][number] is None else cost(one, one["mean"][number]) for one in methods]
         shown = f"{found['metric']} {style.level(found['metric'], target)}"

@@ -10,11 +10,10 @@ import time
 import jax
 import pytest
 
-from experiments.accelerator import pieces, table4, tables, team
-from experiments.accelerator.budget import FIRST_GUESS, Clock, go_through
-from experiments.accelerator.records import Records, Setup
-from experiments.peers import accelerated_peer, cases, measure, products
-from experiments.peers.worker import PeerFailed
+from experiments.tools.accelerator import pieces, table4, tables, team
+from experiments.tools.accelerator.pieces import FIRST_GUESS, Clock, Records, Setup, go_through
+from experiments.tools.peers import accelerated_peer, cases, measure
+from experiments.tools.peers.worker import PeerFailed
 from fedwin import models
 from tests.misuse.calls import refused
 
@@ -155,7 +154,7 @@ def test_a_worker_that_does_not_answer_is_ended(monkeypatch):
 
 
 DYING = """
-from experiments.peers import worker
+from experiments.tools.peers import worker
 
 def prepare(request):
     facts = {"flops": 8.0, "round_flops": 4, "parameters": 3}
@@ -203,9 +202,9 @@ def test_seeds_at_once_are_timed_in_one_program():
 def test_products_are_counted_in_loops_branches_and_gradients():
     a = jax.numpy.zeros((3, 4))
     loop = lambda a: jax.lax.scan(lambda c, _: (c @ a.T @ a, None), a, length=5)[0]
-    assert products.flops(loop, a) == 5 * 2 * (3 * 4 * 3 + 3 * 3 * 4)
+    assert accelerated_peer.flops(loop, a) == 5 * 2 * (3 * 4 * 3 + 3 * 3 * 4)
     branches = lambda a: jax.lax.cond(a[0, 0] > 0, lambda a: a @ a.T @ a, lambda a: a, a)
-    assert products.flops(branches, a) == 2 * (3 * 4 * 3 + 3 * 3 * 4)
+    assert accelerated_peer.flops(branches, a) == 2 * (3 * 4 * 3 + 3 * 3 * 4)
     # A step of an LSTM of 8 + 100 and 200 inputs per unit over 80 characters, and twice as much for its gradient.
     case = dataclasses.asdict(cases.scaled(cases.CASES["leaf_lstm"], "1x1x2"))
     layers = 80 * 2 * 400 * (108 + 200) + 2 * 100 * 80

@@ -8,13 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import bench_tables
-from experiments.peers import cases, measure, studies, worker
+from experiments.tools import bench
+from experiments.tools.peers import cases, measure, studies, worker
 from tests.misuse.calls import called
 
 PEER = """
 import time
-from experiments.peers import worker
+from experiments.tools.peers import worker
 
 def prepare(request):
     if request.get("broken"):
@@ -105,7 +105,7 @@ def test_a_case_becomes_records_and_a_table(toy_worker):
     # 5e6 operations in a round of 10 ms and in one of 20 ms; the product does as many in 10 ms.
     assert [record["of_gemm_peak"] for record in records] == pytest.approx([1, 0.5])
     assert {record["parameters"] for record in records} == {3}
-    text = bench_tables.case_table(records)
+    text = bench.case_table(records)
     assert "fedwin is faster" in text and "2.00 x" in text and "(toy)" in text
 
 
@@ -124,8 +124,8 @@ def test_a_fedjax_program_is_timed_beside_fedjax(toy_worker):
     records = studies.fedjax_program(Fedjax(toy_worker), case, measure.Effort(3, 5.0, 10), lambda line: None)
     assert [record["algorithm"] for record in records] == [studies.OWN, *(f"as_fedjax {n}" for n in studies.BRIDGED)]
     assert all(record["times_faster"] == pytest.approx(1) and record["turns"] == 3 for record in records)
-    columns = bench_tables.SMALL["fedjax_program"]
-    assert "times faster" in bench_tables.small_table(records, *columns)
+    columns = bench.SMALL["fedjax_program"]
+    assert "times faster" in bench.small_table(records, *columns)
     assert studies.fedjax_program(Fedjax(None), case, measure.Effort(3, 5.0, 10), lambda line: None) == []
 
 
@@ -148,7 +148,7 @@ def test_scale_is_measured_in_processes_of_their_own():
     assert [record["clients"] for record in records] == [100, 1000] * 3 + [1000, 1000]
     assert [record["cohort"] for record in records] == [10] * 7 + [200]
     assert all(record["times_first"] == pytest.approx(1) for record in records)
-    assert "1.50" in bench_tables.small_table(records, *bench_tables.SMALL["scale"])
+    assert "1.50" in bench.small_table(records, *bench.SMALL["scale"])
 
 
 def dispatches_of(report):

@@ -1,36 +1,30 @@
-"""The command `fedwin`: words, help, presets, lists, and one line for whatever the user can mend."""
+"""The command `fedwin`: subcommands, help, presets, lists, and user errors as one line."""
 
+import contextlib
+import io
 import os
 import pathlib
+import re
+import runpy
 import subprocess
 import sys
 
 import pytest
 from absl import flags
 
-from experiments import (
-    bench,
-    cite,
-    cli,
-    compare,
-    curve_picture,
-    figure,
-    helptext,
-    listing,
-    partition,
-    prepare,
-    presets,
-    scaling,
-    stream_demo,
-    sweep,
-    train,
-)
+from experiments import citation as citation_command
+from experiments import cli, compare, curves, figure, partition, prepare, sweep, train
+from experiments import list as list_command
+from experiments.cli import helptext, presets
+from experiments.tools import bench, scaling, stream_demo
 from fedwin.algorithms import ALGORITHMS
 from fedwin.citations import citation
 from fedwin.errors import UserError
-from tests.misuse.calls import called
+from tests.misuse.calls import called, own_flags, own_settings
 
-ROOT = pathlib.Path(cli.__file__).parents[1]
+ROOT = pathlib.Path(cli.__file__).parents[2]
+# An argument of this one names a folder to write to.
+COSTLY = ("docs",)
 OWN = '''
 from fedwin import ALGORITHMS, core, tree
 
@@ -67,28 +61,67 @@ def own(monkeypatch):
     return known
 
 
-def test_alone_it_names_its_words(capsys):
+def test_alone_it_names_its_subcommands(capsys):
     for arguments in ([], ["--help"]):
         cli.main(arguments)
         said = capsys.readouterr().out
-        assert all(f"fedwin {word} " in said for word in cli.WORDS) and len(said.splitlines()) < 16
+        assert all(f"fedwin {name} " in said for name in cli.ALL) and len(said.splitlines()) < 22
 
 
-def test_an_unknown_word_is_one_line(capsys):
+def test_an_unknown_subcommand_is_one_line(capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["trian"])
     said = capsys.readouterr().err
-    assert ended.value.code == 2 and "Did you mean 'train'?" in said and said.count("\n") == 1
+    assert ended.value.code == 2 and said.count("\n") == 1
+    assert said.startswith("error: unknown command 'trian'. Did you mean 'train'?")
+
+
+def test_a_tool_without_a_checkout_is_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    for name in cli.TOOLS:
+        with pytest.raises(SystemExit) as ended:
+            cli.main([name])
+        said = capsys.readouterr().err
+        assert ended.value.code == 2 and f"`fedwin {name}` needs a checkout" in said and said.count("\n") == 1
+
+
+def as_module(name, *arguments):
+    """Returns (status, output, errors) of `python -m experiments.NAME ...`, run in this process."""
+    module = f"experiments.{name}"
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    loaded = sys.modules.pop(module, None)  # run_module warns of a module that is already imported
+    argv, sys.argv = sys.argv, [module, *arguments]
+    with own_flags(), own_settings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        finally:
+            sys.argv = argv
+            if loaded is not None:
+                sys.modules[module] = loaded
+    return status, out.getvalue(), err.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("name", cli.ALL)
+def test_the_module_of_a_subcommand_is_the_subcommand(name):
+    """`python -m experiments.NAME` and `fedwin NAME` print the same help, and accept arguments alike."""
+    for arguments in (["--help"], ["nothing", "--nosuchflag"], ["nosuch/argument"] if name not in COSTLY else ["-h"]):
+        status, out, errors = as_module(name, *arguments)
+        ended = called(name, *arguments)
+        assert (status, errors) == (ended.status, ended.lines)
+        usage = re.compile(rf"^usage: (fedwin|python -m experiments\.){name}|^usage: fedwin {name}", re.MULTILINE)
+        assert usage.sub("usage:", out) == usage.sub("usage:", ended.out)
 
 
 @pytest.mark.parametrize(
-    "binary",
-    [bench, compare, curve_picture, figure, partition, prepare, scaling, stream_demo, sweep, train],
-    ids=lambda m: m.__name__,
+    "module",
+    [bench, compare, curves, figure, partition, prepare, scaling, stream_demo, sweep, train],
+    ids=lambda module: module.__name__,
 )
-def test_help_fits_two_screens(binary, own):
-    groups = binary.define_flags() if binary not in (compare, sweep, train) else binary.define_flags(own)
-    shown = helptext.text("fedwin word", binary.__doc__, groups, own)
+def test_help_fits_two_screens(module, own):
+    groups = module.define_flags() if module not in (compare, sweep, train) else module.define_flags(own)
+    shown = helptext.text("fedwin name", module.__doc__, groups, own)
     lines = shown.splitlines()
     assert len(lines) <= 100 and max(map(len, lines)) <= 120
     listed = [name for names in groups.values() for name in names]
@@ -103,12 +136,12 @@ def test_help_groups_every_field_of_config(own):
     assert {"clients", "server", "read-outs", "running", "output"} <= set(groups)
 
 
-def test_help_shows_defaults_and_what_turns_a_switch():
+def test_help_shows_defaults_and_the_other_form_of_a_boolean():
     known = flags.FlagValues()
     flags.DEFINE_integer("rounds", 7, "Rounds.", flag_values=known)
     flags.DEFINE_bool("shuffle", True, "Shuffle.", flag_values=known)
     flags.DEFINE_multi_string("wrap", [], "Wrapper; repeats.", flag_values=known)
-    shown = helptext.text("fedwin word", "Doc.", {"group": ["rounds", "shuffle", "wrap"]}, known)
+    shown = helptext.text("fedwin name", "Doc.", {"group": ["rounds", "shuffle", "wrap"]}, known)
     assert "--rounds=7" in shown and "--noshuffle" in shown and "Do not: shuffle." in shown
     assert "repeat this option" not in shown
 
@@ -122,30 +155,30 @@ def test_a_preset_is_found_by_name():
         presets.path_of("wima_femnits")
 
 
-@pytest.mark.parametrize("word", listing.WORDS)
+@pytest.mark.parametrize("word", list_command.LISTS)
 def test_lists_fit_the_terminal(word):
     if word != "runs":
-        lines = listing.listed(word, []).splitlines()
+        lines = list_command.listing(word, []).splitlines()
         assert len(lines) > 1 and max(map(len, lines)) <= 120
 
 
 def test_lists_refuse_what_they_do_not_know():
     with pytest.raises(UserError, match="Did you mean 'models'"):
-        listing.listed("modls", [])
-    with pytest.raises(UserError, match="one word too many"):
-        listing.listed("models", ["more"])
+        list_command.listing("modls", [])
+    with pytest.raises(UserError, match="unexpected argument 'more'"):
+        list_command.listing("models", ["more"])
     with pytest.raises(UserError, match="no such folder"):
-        listing.listed("runs", ["nowhere"])
+        list_command.listing("runs", ["nowhere"])
 
 
 def test_citation_takes_names_and_runs(tmp_path):
-    assert cite.of("scaffold") == "scaffold"
+    assert citation_command.subject("scaffold") == "scaffold"
     with pytest.raises(UserError, match="not the directory of a run"):
-        cite.of(str(tmp_path))
+        citation_command.subject(str(tmp_path))
     (tmp_path / "config.json").write_text(
         '{"config": {"algorithm": "scaffold", "wrap": [], "observe": ["ema"], "loss": "cross_entropy"}}'
     )
-    found = citation(cite.of(str(tmp_path)))
+    found = citation(citation_command.subject(str(tmp_path)))
     assert "karimireddy2020scaffold" in found and "polyak1992acceleration" in found
 
 
@@ -159,7 +192,7 @@ def test_citation_takes_names_and_runs(tmp_path):
         (["prepare"], "--dataset=NAME"),
         (["train", "--flagfile=nothing"], "neither a file nor a preset"),
         (["train", "--import=nowhere.py"], "no such file"),
-        (["list"], "say what to list"),
+        (["list"], "name what to list"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

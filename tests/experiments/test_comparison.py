@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from experiments import comparison, comparison_rows
+from experiments.tables import comparison
 from fedwin.runs.config import Config
 
 # Accuracies of three seeds, in percent.
@@ -101,4 +101,4 @@ def test_only_methods_on_the_same_data_are_compared():
         "d": dataclasses.replace(base, partition="iid", loss="wsm"),
         "e": dataclasses.replace(base, num_clients=7),
     }
-    assert comparison_rows.references(configs) == {"a": "a", "b": "a", "c": "c", "d": "c", "e": "e"}
+    assert comparison.references(configs) == {"a": "a", "b": "a", "c": "c", "d": "c", "e": "e"}

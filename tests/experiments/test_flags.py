@@ -6,7 +6,8 @@ import shlex
 import pytest
 from absl import flags
 
-from experiments import config_flags, train
+from experiments import train
+from experiments.cli import config_flags
 from fedwin import augment, data, losses, observers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.models import MODELS

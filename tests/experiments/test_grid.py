@@ -6,7 +6,8 @@ import shlex
 import pytest
 from absl import flags
 
-from experiments import commands, config_flags, grid
+from experiments.cli import command_line, config_flags
+from experiments.tables import grid
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 
@@ -71,7 +72,10 @@ def test_a_directory_depends_on_its_point_alone():
     """A grid that grows finds its finished runs again; what a name cannot say, its hash does."""
     small, large = (grid.configs(BASE, {"client_lr": values}) for values in ([0.1], [0.5, 0.1]))
     assert small["client_lr=0.1"] == large["client_lr=0.1"]
-    places = {grid.place({"partition": f"csv:path={text}"}) for text in ("/a/b", "/a b", "/a_b", "a" * 400, "a" * 401)}
+    places = {
+        grid.directory_name({"partition": f"csv:path={text}"})
+        for text in ("/a/b", "/a b", "/a_b", "a" * 400, "a" * 401)
+    }
     assert len(places) == 5 and max(map(len, places)) < 230
 
 
@@ -91,7 +95,7 @@ def test_a_command_makes_its_config_again():
     known = flags.FlagValues()
     config_flags.define(known)
     flags.DEFINE_multi_string("import", [], "", flag_values=known)
-    assert known(["fedwin", *shlex.split(commands.command(config))[2:]]) == ["fedwin"]
+    assert known(["fedwin", *shlex.split(command_line.train_command(config))[2:]]) == ["fedwin"]
     assert config_flags.config_from_flags(known) == config
     # Without a flag that decides anything, `fedwin train` would be the main job.
-    assert commands.command(Config()) == "fedwin train --algorithm=fedavg --dataset=digits"
+    assert command_line.train_command(Config()) == "fedwin train --algorithm=fedavg --dataset=digits"

@@ -5,7 +5,7 @@ import sys
 import jax
 import pytest
 
-from experiments import jit_cache
+from experiments.cli import jit_cache
 
 COMMAND = [sys.executable, "-m", "experiments.train", "--num_rounds=1", "--clients_per_round=2", "--num_clients=10"]
 
@@ -22,25 +22,25 @@ def nothing_chosen(monkeypatch, tmp_path):
 
 
 def test_programs_are_kept_in_the_users_cache_directory_by_processor(nothing_chosen):
-    jit_cache.keep_programs()
-    assert jax.config.jax_compilation_cache_dir == str(nothing_chosen / jit_cache.processor())
-    assert (nothing_chosen / jit_cache.processor()).is_dir()
+    jit_cache.enable()
+    assert jax.config.jax_compilation_cache_dir == str(nothing_chosen / jit_cache.instruction_set())
+    assert (nothing_chosen / jit_cache.instruction_set()).is_dir()
 
 
 def test_the_users_own_choices_come_first(nothing_chosen, monkeypatch):
     jax.config.update("jax_compilation_cache_dir", "/elsewhere")
-    jit_cache.keep_programs()
+    jit_cache.enable()
     assert jax.config.jax_compilation_cache_dir == "/elsewhere"
     jax.config.update("jax_compilation_cache_dir", None)
     jax.config.update("jax_enable_compilation_cache", False)
-    jit_cache.keep_programs()
+    jit_cache.enable()
     jax.config.update("jax_enable_compilation_cache", True)
     assert jax.config.jax_compilation_cache_dir is None and not nothing_chosen.exists()
 
 
 def test_without_a_place_nothing_is_kept(nothing_chosen):
     nothing_chosen.parent.write_text("a file")
-    jit_cache.keep_programs()
+    jit_cache.enable()
     assert jax.config.jax_compilation_cache_dir is None
 
 
@@ -49,7 +49,7 @@ def test_what_was_unused_for_longest_is_pruned(tmp_path):
     for age, name in enumerate("abcd"):
         (tmp_path / "cpu" / name).write_bytes(bytes(10))
         os.utime(tmp_path / "cpu" / name, (1000 - age, 1000 - age))
-    jit_cache.prune(tmp_path, most=25)
+    jit_cache.prune_cache(tmp_path, most=25)
     assert sorted(path.name for path in (tmp_path / "cpu").iterdir()) == ["a", "b"]
 
 

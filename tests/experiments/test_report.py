@@ -2,8 +2,9 @@
 
 import json
 
-from experiments import report, run_list
-from experiments.text import columns
+from experiments import list as list_command
+from experiments.tables import scores
+from experiments.tables.formats import plain_table
 
 
 def summary(seeds=(0,), rounds=10, last=5, diverged=()):
@@ -22,26 +23,26 @@ def summary(seeds=(0,), rounds=10, last=5, diverged=()):
 
 
 def test_one_seed_needs_no_column_of_seeds():
-    shown = report.table({"fedavg": summary()})
+    shown = scores.summary_table({"fedavg": summary()})
     assert "each seed" not in shown and "50.00" in shown and "+-" not in shown
     assert "mean over the last 5 of 10 rounds; seed 0" in shown
-    several = report.table({"fedavg": summary((0, 1))})
+    several = scores.summary_table({"fedavg": summary((0, 1))})
     assert "each seed" in several and "50.00 +- 25.00" in several and "seeds 0, 1" in several
 
 
 def test_fewer_rounds_than_the_mean_asks_for():
-    assert "mean over all 1 round;" in report.table({"fedavg": summary(rounds=1, last=100)})
+    assert "mean over all 1 round;" in scores.summary_table({"fedavg": summary(rounds=1, last=100)})
 
 
 def test_diverged_seeds_are_named():
-    shown = report.table({"a": summary((0, 1), diverged=(1,)), "b": summary((0,), diverged=(0,))})
+    shown = scores.summary_table({"a": summary((0, 1), diverged=(1,)), "b": summary((0,), diverged=(0,))})
     assert "a seed 1 diverged in round 3 and counts in no mean" in shown and "50.00 -" in shown
     assert "50.00 (1 of 2 seeds)" in shown
     assert shown.splitlines()[3].split() == ["b", "model", "diverged", "diverged", "-", "-"]
 
 
 def test_wide_columns_are_cut():
-    lines = columns([("a", "b"), ("x" * 200, "y")]).splitlines()
+    lines = plain_table([("a", "b"), ("x" * 200, "y")]).splitlines()
     assert max(map(len, lines)) <= 120 and lines[2].endswith("...  y")
 
 
@@ -57,7 +58,7 @@ def test_runs_below_a_folder(tmp_path):
             (place / "summary.json").write_text("{}")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text("[]")
-    shown = run_list.table(str(tmp_path))
+    shown = list_command.runs_table(str(tmp_path))
     assert "finished" in shown and "unfinished" in shown and "3 of 8" in shown and "0,1" in shown
     assert "other" not in shown and len(shown.splitlines()) == 4
-    assert run_list.table(str(tmp_path / "other")).startswith("no runs in")
+    assert list_command.runs_table(str(tmp_path / "other")).startswith("no runs in")

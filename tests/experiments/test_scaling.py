@@ -2,8 +2,8 @@
 
 import pytest
 
-from experiments.peers import collectives
-from experiments.peers.collectives import Collective
+from experiments.tools.peers import collectives
+from experiments.tools.peers.collectives import Collective
 from fedwin.engine import placement
 from fedwin.runs.config import Config
 

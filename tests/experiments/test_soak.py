@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from experiments import soak, soak_faults, soak_settings
+from experiments.tools import soak, soak_faults
 
 
 def clean(found):
@@ -50,7 +50,7 @@ def test_an_ending_with_a_traceback_or_another_status_is_a_failure(tmp_path):
 
 
 def test_what_is_drawn_depends_on_the_seed_alone(tmp_path):
-    assert soak_settings.drawn(random.Random("0 1")) == soak_settings.drawn(random.Random("0 1"))
+    assert soak.drawn(random.Random("0 1")) == soak.drawn(random.Random("0 1"))
     for place in ("a", "b"):
         folder = tmp_path / place
         folder.mkdir()

@@ -8,12 +8,12 @@ import shutil
 
 import pytest
 
-from experiments import grid, sweep_files, sweep_picture, sweeping
+from experiments.tables import grid, sweep_picture, sweeps
 from fedwin.analysis import Interval
 from fedwin.errors import UserError
 from fedwin.files import InUse, locked, write_json
 from fedwin.runs.config import Config
-from fedwin.runs.directory import finished
+from fedwin.runs.directory import finished_summary
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.multi_seed import SeedRunner
 from tests.misuse import calls
@@ -36,19 +36,19 @@ def summary(*accuracies, metric="accuracy", readout="model"):
 
 def test_the_winner_is_the_best_mean():
     found = {"a": summary(0.1, 0.3), "b": summary(0.4, 0.2), "c": summary(0.2, 0.2)}
-    assert sweeping.best(found) == "b" and sweeping.ranking(found, "accuracy") == ["b", "a", "c"]
+    assert sweeps.best(found) == "b" and sweeps.ranking(found, "accuracy") == ["b", "a", "c"]
     losses = {"a": summary(2.0, metric="val_loss"), "b": summary(1.0, metric="val_loss")}
-    assert sweeping.best(losses, "val_loss") == "b"
+    assert sweeps.best(losses, "val_loss") == "b"
     wima = {"a": summary(0.5, readout="wima5"), "b": summary(0.4, readout="wima5")}
-    assert sweeping.best(wima, readout="wima5") == "a"
+    assert sweeps.best(wima, readout="wima5") == "a"
     with pytest.raises(UserError, match="no model accuracy; the run has: wima5 accuracy"):
-        sweeping.best(wima)
+        sweeps.best(wima)
 
 
 def test_a_run_that_lost_a_seed_does_not_win():
     found = {"a": summary(0.9, None), "b": summary(0.4, 0.2), "c": summary(None, None)}
-    assert sweeping.ranking(found, "accuracy") == ["b", "a"]
-    assert sweeping.best({"c": found["c"]}) is None
+    assert sweeps.ranking(found, "accuracy") == ["b", "a"]
+    assert sweeps.best({"c": found["c"]}) is None
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def pretended(tmp_path, monkeypatch):
         path = place(config) / "summary.json"
         return json.loads(path.read_text()) if path.exists() else None
 
-    monkeypatch.setattr(sweeping.fedwin, "run", train)
-    monkeypatch.setattr(sweeping, "finished", known)
+    monkeypatch.setattr(sweeps.fedwin, "run", train)
+    monkeypatch.setattr(sweeps, "finished_summary", known)
     return configs, trained, place
 
 
@@ -87,9 +87,9 @@ def test_what_another_process_is_at_is_left_to_it_and_taken_over(pretended, monk
     def while_waiting(seconds):
         held.close()
 
-    monkeypatch.setattr(sweeping.time, "sleep", lambda seconds: seconds == sweeping.PAUSE and while_waiting(seconds))
+    monkeypatch.setattr(sweeps.time, "sleep", lambda seconds: seconds == sweeps.PAUSE and while_waiting(seconds))
     write_json(place(last) / "summary.json", summary(0.3))
-    found = sweeping.run(configs, say=said.append)
+    found = sweeps.run_all(configs, say=said.append)
     assert trained == [0.2, 0.1] and list(found) == list(configs)
     assert said == ["[2/3] client_lr=0.2", "other processes are at 1 of 3 runs: client_lr=0.1", "[1/3] client_lr=0.1"]
 
@@ -101,12 +101,12 @@ def test_what_another_process_finishes_is_not_trained_again(pretended, monkeypat
     held.enter_context(locked(place(second)))
 
     def other_ends(seconds):
-        if seconds == sweeping.PAUSE:
+        if seconds == sweeps.PAUSE:
             write_json(place(second) / "summary.json", summary(0.7))
             held.close()
 
-    monkeypatch.setattr(sweeping.time, "sleep", other_ends)
-    found = sweeping.run(configs, say=lambda line: None)
+    monkeypatch.setattr(sweeps.time, "sleep", other_ends)
+    found = sweeps.run_all(configs, say=lambda line: None)
     assert trained == [0.1, 0.3]
     assert found["client_lr=0.2"]["seeds"]["0"]["last"]["model"]["accuracy"] == 0.7
 
@@ -172,14 +172,14 @@ def test_a_finished_run_is_known_by_its_flags(swept):
     directory = swept[0] / "partition_seed_3_algorithm_fedavg"
     flags = json.loads((directory / "config.json").read_text())["config"]
     config = Config(**flags)
-    assert list(finished(config)["seeds"]) == [0, 1]
+    assert list(finished_summary(config)["seeds"]) == [0, 1]
     with pytest.raises(UserError, match="--num_rounds=3, not 9"):
-        finished(Config(**flags | {"num_rounds": 9}))
-    assert finished(Config(**flags | {"out_dir": str(swept[0] / "nowhere")})) is None
+        finished_summary(Config(**flags | {"num_rounds": 9}))
+    assert finished_summary(Config(**flags | {"out_dir": str(swept[0] / "nowhere")})) is None
     summary = (directory / "summary.json").read_text()
     (directory / "summary.json").write_text("{}")
     with pytest.raises(UserError, match="not this run's"):
-        finished(config)
+        finished_summary(config)
     (directory / "summary.json").write_text(summary)
 
 
@@ -206,6 +206,6 @@ def test_pictures_of_one_two_and_more_axes(axes, seeds, tmp_path):
 def test_every_run_diverged():
     config = Config(out_dir="nowhere")
     label = "client_lr=1.0"
-    sweep = sweep_files.Sweep({"client_lr": [1.0]}, {label: config}, {label: summary(None)}, "accuracy")
-    assert sweep_files.winner(sweep) == ["Every run diverged: there is no winner."]
-    assert "diverged" in sweep_files.text(sweep)
+    sweep = sweeps.Sweep({"client_lr": [1.0]}, {label: config}, {label: summary(None)}, "accuracy")
+    assert sweeps.best_lines(sweep) == ["Every run diverged: there is no best run."]
+    assert "diverged" in sweeps.text(sweep)

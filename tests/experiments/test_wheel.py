@@ -61,7 +61,12 @@ def installed(wheel, tmp_path_factory):
 def test_the_wheel_holds_fedwin_alone(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].removesuffix(".dist-info").partition("-")[0] for name in names} == {"fedwin"}
-    for name in ("py.typed", "papers.bib", "experiments/flags/wima_femnist.flags", "experiments/peers/fedwin_peer.py"):
+    for name in (
+        "py.typed",
+        "papers.bib",
+        "experiments/flags/wima_femnist.flags",
+        "experiments/tools/peers/fedwin_peer.py",
+    ):
         assert f"fedwin/{name}" in names
     assert "fedwin/experiments/notebooks/tour.ipynb" in names
     assert not [name for name in names if "/tests/" in name]

@@ -1,4 +1,4 @@
-"""Calling a binary as its command line does, in this process: a process of its own costs 2 CPU-seconds."""
+"""Calls a subcommand as its command line does, in this process: a process of its own costs 2 CPU seconds."""
 
 import contextlib
 import io
@@ -12,13 +12,14 @@ import jax
 from absl import app, flags, logging
 from absl.testing import flagsaver
 
-from experiments import bench, cli, stream_demo
+from experiments import cli
+from experiments.tools import bench, stream_demo
 from fedwin.data import download
 from fedwin.runs import run as runner
 
 
 class Ended(NamedTuple):
-    """How a binary ended: exit status, lines on stderr, text on stdout."""
+    """How a subcommand ended: exit status, lines on stderr, text on stdout."""
 
     status: int
     lines: list[str]
@@ -42,7 +43,7 @@ def own_flags():
 
 @contextlib.contextmanager
 def own_settings():
-    """Restores what a binary sets in its process."""
+    """Restores what a subcommand sets in its process."""
     show, verbosity, excepthook = warnings.showwarning, logging.get_verbosity(), sys.excepthook
     wide, precision = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
     with warnings.catch_warnings():
@@ -55,13 +56,13 @@ def own_settings():
             jax.config.update("jax_default_matmul_precision", precision)
 
 
-def called(*words: str) -> Ended:
-    """Returns how `fedwin WORD ...` ends."""
+def called(*arguments: str) -> Ended:
+    """Returns how `fedwin SUBCOMMAND ...` ends."""
     out, err = io.StringIO(), io.StringIO()
     status = 0
     with own_flags(), own_settings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            cli.main(words)
+            cli.main(arguments)
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
     return Ended(status, err.getvalue().splitlines(), out.getvalue())

@@ -10,10 +10,10 @@ TWO = "compare --num_clients=20 --model=digits_mlp --methods=fedavg --methods="
 COMPARE = [
     ("compare --methods=", "methods='' | algorithm"),
     ("compare --methods=' '", "methods=' ' | algorithm"),
-    ("compare --methods=--client_lr=1", "does not begin with an algorithm"),
+    ("compare --methods=--client_lr=1", "does not start with an algorithm"),
     (f"{TWO}'fedprox:mu=\"1'", "quote is not closed"),
     (f"{TWO}nosuch", "method 'nosuch' | unknown algorithm"),
-    (f"{TWO}fedavg", "'fedavg' | same place | keep one"),
+    (f"{TWO}fedavg", "'fedavg' | share the directory | omit one"),
     (f"{TWO}'fedavg extra'", "'extra' is not --flag=value"),
     (f"{TWO}'fedavg --nosuch=3'", "'--nosuch=3' is not --flag=value"),
     (f"{TWO}'fedavg --noshuffle'", "'--noshuffle' is not --flag=value"),

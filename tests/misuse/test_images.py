@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import fedwin
-from fedwin.data import feature_digest
+from fedwin.data import example_source
 from fedwin.errors import UserError
 from tests.data.image_files import write_landmarks, write_pacs
 
@@ -92,8 +92,8 @@ def test_a_folder_that_may_not_be_entered_is_named(odd, refused, monkeypatch):
 @pytest.mark.slow
 def test_an_image_that_breaks_the_run_under_way_is_mended_and_the_run_goes_on(tmp_path, monkeypatch):
     """Of a large set, a few rows are read before the first round: a broken one is met when its client takes part."""
-    monkeypatch.setattr(feature_digest, "WHOLE_BYTES", 0)
-    monkeypatch.setattr(feature_digest, "ROWS", 1)
+    monkeypatch.setattr(example_source, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(example_source, "ROWS", 1)
     write_landmarks(tmp_path / "data", users=("1", "2", "3", "4"))
     config = fedwin.Config(
         dataset=LANDMARKS,

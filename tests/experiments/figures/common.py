@@ -5,15 +5,15 @@ import json
 import numpy as np
 from PIL import Image
 
-from experiments.figures import kept
+from experiments.figures import stored
 
 
 def drawn(found, tmp_path):
     """Checks that a result survives JSON unchanged and that what is read back makes a picture that is not blank."""
-    kept.keep(tmp_path / "kept.json", found, "Title")
-    again, title = kept.read(tmp_path / "kept.json")
+    stored.write(tmp_path / "kept.json", found, "Title")
+    again, title = stored.read(tmp_path / "kept.json")
     assert title == "Title" and again == found == json.loads(json.dumps(found, allow_nan=False))
-    kept.redraw(tmp_path / "kept.json", tmp_path / "picture.png")
+    stored.redraw(tmp_path / "kept.json", tmp_path / "picture.png")
     pixels = np.asarray(Image.open(tmp_path / "picture.png").convert("L"))
     assert min(pixels.shape) > 100 and pixels.std() > 5
     return pixels

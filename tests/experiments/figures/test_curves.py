@@ -51,7 +51,7 @@ def test_runs_and_kept_results_are_read_alike(finished, tmp_path):
     assert [one.label for one in both] == ["fedavg", "mine"] and both[0].readout == "wima2"
     every = sources.series([finished], labels=["A"])
     assert [one.label for one in every] == ["A: model", "A: wima2"]
-    assert sources.told(both) == "digits, dirichlet:alpha=0.3, digits_mlp:hidden=8, 2 seeds"
+    assert sources.describe(both) == "digits, dirichlet:alpha=0.3, digits_mlp:hidden=8, 2 seeds"
     found = curves.compute(both)
     assert found["curves"][0]["values"] == found["curves"][1]["values"]
 

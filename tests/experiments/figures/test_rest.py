@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.figures import labels, smoothness, sources, sweeps, targets, trials
+from experiments.figures import labels, smoothness, sources, sweeps, targets
 from experiments.figures.sources import Series
 from fedwin import data
 from fedwin.errors import UserError
@@ -63,11 +63,11 @@ def test_targets_per_seed(tmp_path):
 def test_bytes_of_a_round_are_counted_from_the_configuration(finished):
     header, _ = sources.read(finished)
     model = 4 * (64 * 8 + 8 + 8 * 10 + 10)
-    assert trials.bytes_per_round(header) == 3 * 2 * model
+    assert sources.bytes_per_round(header) == 3 * 2 * model
     kept = {"label": "kept", "config": header["config"], "bytes": [5, 7]}
-    assert trials.bytes_per_round(kept) == 36
+    assert sources.bytes_per_round(kept) == 36
     with pytest.raises(UserError, match="without 'bytes'"):
-        trials.bytes_per_round({"label": "kept", "config": {}})
+        sources.bytes_per_round({"label": "kept", "config": {}})
 
 
 def test_label_histograms(tmp_path):

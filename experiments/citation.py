@@ -1,0 +1,52 @@
+"""Prints the BibTeX of methods, wrappers, observers and losses, or of everything that a run used.
+
+fedwin citation scaffold wima
+fedwin citation runs/digits/fedavg
+"""
+
+import json
+import os
+import pathlib
+
+from fedwin import citations, plugins
+from fedwin.errors import UserError
+from fedwin.runs.config import Config
+
+from .cli import subcommand
+
+TAKES_ARGUMENTS = True
+
+
+def subject(text: str) -> str | Config:
+    """Returns what an argument stands for: a name, unchanged, or the Config of a run's directory.
+
+    Raises:
+      UserError: a directory that is not a run's.
+    """
+    path = pathlib.Path(text)
+    if not text or not os.path.isdir(path):
+        return text
+    try:
+        values = json.loads((path / "config.json").read_text())["config"]
+        config = Config(**{name: values[name] for name in ("algorithm", "wrap", "observe", "loss")})
+        imports = list(values.get("imports", ()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{text}: this is not the directory of a run; `fedwin list runs` shows them.") from error
+    plugins.load(imports)  # the run may use the user's own code
+    return config
+
+
+def define_flags() -> dict[str, list[str]]:
+    """Defines no flags of its own."""
+    return {}
+
+
+def main(argv: list[str]) -> None:
+    """Prints every BibTeX entry once."""
+    if not all(argv[1:]) or len(argv) < 2:
+        raise UserError("name what to cite: fedwin citation NAME ..., or the directory of a run.")
+    print(citations.citation(*(subject(argument) for argument in argv[1:])))
+
+
+if __name__ == "__main__":
+    subcommand.run(main, define_flags)

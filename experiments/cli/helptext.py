@@ -1,0 +1,59 @@
+"""Text of `--help`: flags in groups, the most important first, with their defaults."""
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from absl import flags
+
+WIDTH = 116
+# Columns of `--flag=default`; a longer one has a line of its own.
+LEFT = 32
+_REPEAT = re.compile(r";\s*repeat this option to specify a list of values$")
+END = (
+    "  --flagfile=".ljust(LEFT) + "File of flags, one per line, or the name of a preset, see `fedwin list presets`.",
+    "  --helpfull".ljust(LEFT) + "Also shows the flags of absl and of other libraries.",
+)
+
+
+def _setting(flag: flags.Flag) -> str:
+    """Returns `--name=default`; for a boolean flag, the form that changes its default."""
+    value = flag.default
+    if flag.boolean:
+        return f"--{'no' if value else ''}{flag.name}"
+    if isinstance(value, (list, tuple)):
+        value = ",".join(map(str, value))
+    return f"--{flag.name}={'' if value is None else value}"
+
+
+def _entry(flag: flags.Flag) -> list[str]:
+    left = "  " + _setting(flag)
+    description = _REPEAT.sub("", flag.help or "")
+    if flag.boolean and flag.default:
+        description = f"Do not: {description[:1].lower()}{description[1:]}"
+    lines = textwrap.wrap(description, WIDTH - LEFT) or [""]
+    if len(left) >= LEFT:
+        return [left, *(" " * LEFT + line for line in lines)]
+    return [left.ljust(LEFT) + lines[0], *(" " * LEFT + line for line in lines[1:])]
+
+
+def text(
+    program: str, doc: str, groups: Mapping[str, Sequence[str]], flag_values: flags.FlagValues = flags.FLAGS
+) -> str:
+    """Returns the help of a subcommand.
+
+    Args:
+      program: how it is called.
+      doc: the docstring of its module.
+      groups: title -> names of flags.
+      flag_values: where the flags are defined.
+    """
+    lines = [doc.strip(), "", f"usage: {program} [--flag=value ...]"]
+    for title, names in groups.items():
+        lines += [f"{title}:", *(line for name in names for line in _entry(flag_values[name]))]
+    return "\n".join([*lines, *END])
+
+
+def full(program: str, doc: str, flag_values: flags.FlagValues = flags.FLAGS) -> str:
+    """Returns the help with every flag, in absl's layout."""
+    return f"{doc.strip()}\n\nusage: {program} [--flag=value ...]\n{flag_values.get_help()}"

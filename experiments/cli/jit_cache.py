@@ -1,0 +1,63 @@
+"""Cache of compiled programs in the user's cache directory, shared by all runs.
+
+jax's own variables take precedence: JAX_COMPILATION_CACHE_DIR names another directory, and
+JAX_ENABLE_COMPILATION_CACHE=false disables the cache. jax's keys contain the program, the versions of jaxlib and of the
+backend, XLA's flags, the options and the devices; a CPU's instruction set is added here, because machines may share a
+home directory.
+"""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import platform
+
+import jax
+
+from fedwin.data.cache import cache_directory
+from fedwin.models.convolution.onednn import cpu_features
+
+# A larger cache is pruned at the next start, the least recently used programs first.
+MOST_BYTES = 1 << 30
+
+
+def enable() -> None:
+    """Turns on jax's compilation cache, unless the user chose otherwise; call it before the first program."""
+    settings = jax.config.values
+    if settings["jax_compilation_cache_dir"] or not settings["jax_enable_compilation_cache"]:
+        return
+    folder = cache_directory() / "jit"
+    try:
+        own = folder / instruction_set()
+        own.mkdir(parents=True, exist_ok=True)
+        prune_cache(folder)
+    except OSError:
+        return  # a run works without the cache, too
+    if not os.access(own, os.W_OK):
+        return
+    jax.config.update("jax_compilation_cache_dir", str(own))
+    # A run compiles dozens of programs, most of them faster than jax's default threshold of one second.
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def instruction_set() -> str:
+    """Returns a name of the instruction set of this machine's processor."""
+    names = " ".join(cpu_features())
+    return f"{platform.machine()}-{hashlib.blake2b(names.encode(), digest_size=6).hexdigest()}"
+
+
+def prune_cache(folder: pathlib.Path, most: int = MOST_BYTES) -> None:
+    """Deletes the least recently used programs until at most `most` bytes are left below a folder."""
+    programs = []
+    for path in folder.glob("*/*"):
+        with contextlib.suppress(OSError):  # another process prunes, too
+            stat = path.stat()
+            programs.append((max(stat.st_atime, stat.st_mtime), stat.st_size, path))
+    total = sum(size for _, size, _ in programs)
+    for _, size, path in sorted(programs):
+        if total <= most:
+            return
+        with contextlib.suppress(OSError):
+            path.unlink()
+        total -= size

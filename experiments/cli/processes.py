@@ -1,0 +1,43 @@
+"""Flags of multi-process runs, on one host or several: --distributed, --coordinator_address and others."""
+
+import os
+import sys
+
+from absl import flags
+
+from fedwin import multi_process
+from fedwin.engine import devices
+
+TITLE = "several processes"
+NAMES = ["distributed", "coordinator_address", "num_processes", "process_id"]
+
+
+def define(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+    """Defines the flags; returns title -> names."""
+    text = "Join the other processes that SLURM, Open MPI or the Cloud TPU runtime has started."
+    flags.DEFINE_bool("distributed", False, text, flag_values=flag_values)
+    text = "HOST:PORT of process 0; with --num_processes and --process_id where no cluster sets them."
+    flags.DEFINE_string("coordinator_address", None, text, flag_values=flag_values)
+    flags.DEFINE_integer("num_processes", None, "Number of processes that compute the run.", flag_values=flag_values)
+    text = "Number of this process, from 0; process 0 writes the files."
+    flags.DEFINE_integer("process_id", None, text, flag_values=flag_values)
+    return {TITLE: list(NAMES)}
+
+
+def join(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Joins the other processes if the flags ask for it.
+
+    Raises:
+      UserError: flags that contradict each other, or processes that can't be reached.
+    """
+    if "distributed" not in flag_values:
+        return
+    address, number, process = (flag_values[name].value for name in NAMES[1:])
+    if not flag_values["distributed"].value and (address, number, process) == (None, None, None):
+        return
+    devices.set_collective_timeouts()
+    multi_process.join(address, number, process)
+    devices.use_every_core()
+    multi_process.check_devices()
+    if not multi_process.is_first():
+        sys.stdout = open(os.devnull, "w")  # only process 0 reports

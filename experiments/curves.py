@@ -1,0 +1,65 @@
+"""Plots learning curves of runs and of stored results in one figure.
+
+fedwin curves runs/fedavg runs/scaffold --readouts=model,wima50 --out=accuracy.png
+fedwin curves runs/mine experiments/results/NAME.jsonl.gz --metric=loss --log
+
+A run is a directory, or a stored result: compressed JSON lines, a header and then lines as in metrics.jsonl.
+"""
+
+import pathlib
+
+from absl import flags
+
+from fedwin.errors import UserError
+
+from .cli import subcommand
+from .figures import curves, sources, stored, style
+
+TAKES_ARGUMENTS = True
+
+
+def define_flags() -> dict[str, list[str]]:
+    """Defines the flags; returns title -> names."""
+    flags.DEFINE_list("readouts", [], "Read-outs to plot: model,wima50; by default all of every run.")
+    flags.DEFINE_list("labels", [], "A label per run, for the legend; by default the names of the directories.")
+    flags.DEFINE_string("metric", "accuracy", "Metric to plot: accuracy, loss, accuracy_<domain> ...")
+    flags.DEFINE_integer("every", 1, "Only rounds that are multiples of this.", lower_bound=1)
+    flags.DEFINE_float("target", None, "Value marked by a horizontal line, such as 0.6.")
+    flags.DEFINE_integer(
+        "start", None, "Round marked by a vertical line, such as the first one that a wrapper averages."
+    )
+    flags.DEFINE_float("lowest", None, "Lowest value shown.")
+    flags.DEFINE_float("highest", None, "Highest value shown.")
+    flags.DEFINE_boolean("log", False, "Logarithmic axis of values.")
+    flags.DEFINE_string("title", "", "Title of the figure.")
+    flags.DEFINE_string("out", "curves.png", "File of the picture; its data are written next to it as JSON.")
+    return {
+        "what is drawn": ["readouts", "labels", "metric", "every"],
+        "how": ["target", "start", "lowest", "highest", "log", "title", "out"],
+    }
+
+
+def main(argv: list[str]) -> None:
+    """Draws the curves of the runs."""
+    options = flags.FLAGS
+    if len(argv) < 2:
+        raise UserError("name the runs: fedwin curves RUN ..., directories of runs or stored results (*.jsonl.gz).")
+    out = style.path_of(options.out, "curves.png")
+    series = sources.series(argv[1:], options.readouts, options.labels)
+    result = curves.compute(
+        series,
+        options.metric,
+        every=options.every,
+        target=options.target,
+        start=options.start,
+        limits=None if options.lowest is options.highest is None else (options.lowest, options.highest),
+        log=options.log,
+    )
+    title = options.title or sources.describe(series)
+    curves.draw(result, out, title)
+    stored.write(pathlib.Path(out).with_suffix(".json"), result, title)
+    print(f"curves             {out}")
+
+
+if __name__ == "__main__":
+    subcommand.run(main, define_flags)

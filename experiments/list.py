@@ -1,0 +1,126 @@
+"""Lists what is available, the user's own code included.
+
+fedwin list algorithms|models|datasets|partitions|observers|wrappers|losses|augmentations|strategies
+fedwin list presets           shipped flagfiles, for --flagfile=NAME
+fedwin list runs [FOLDER]     runs below a folder (runs/) with their progress
+"""
+
+import json
+import os
+import pathlib
+from typing import Any
+
+from fedwin.algorithms import ALGORITHMS
+from fedwin.augment import AUGMENTATIONS
+from fedwin.data import DATASETS, PARTITIONS
+from fedwin.engine.strategy import STRATEGIES
+from fedwin.errors import UserError
+from fedwin.losses import LOSSES
+from fedwin.models import MODELS
+from fedwin.observers import OBSERVERS
+from fedwin.registry import nearest
+from fedwin.runs.metrics_log import read_lines
+from fedwin.wrappers import WRAPPERS
+
+from .cli import presets, subcommand
+from .tables.formats import plain_table
+
+TAKES_ARGUMENTS = True
+REGISTRIES = {
+    "algorithms": ALGORITHMS,
+    "models": MODELS,
+    "datasets": DATASETS,
+    "partitions": PARTITIONS,
+    "observers": OBSERVERS,
+    "wrappers": WRAPPERS,
+    "losses": LOSSES,
+    "augmentations": AUGMENTATIONS,
+    "strategies": STRATEGIES,
+}
+LISTS = (*REGISTRIES, "presets", "runs")
+HEAD = ("run", "algorithm", "data set", "rounds", "seeds", "state")
+
+
+def run_directories(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the directories of all runs below a folder, which may be one itself, sorted."""
+    directories = []
+    for place, subfolders, files in os.walk(folder):
+        subfolders.sort()
+        if "config.json" in files:
+            directories.append(pathlib.Path(place))
+            subfolders.clear()  # checkpoints and events
+    return directories
+
+
+def progress(directory: pathlib.Path) -> dict[str, Any] | None:
+    """Returns algorithm, data set, rounds, seeds and state of a run; None if config.json is not that of a run."""
+    try:
+        config = json.loads((directory / "config.json").read_text())["config"]
+        seeds = [int(seed) for seed in config["seeds"]]
+        settings = {"algorithm": config["algorithm"], "dataset": config["dataset"], "num_rounds": config["num_rounds"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    done = dict.fromkeys(seeds, 0)
+    state = "finished" if (directory / "summary.json").is_file() else "unfinished"
+    try:
+        for line in read_lines(directory / "metrics.jsonl"):
+            if line["seed"] in done:
+                done[line["seed"]] = max(done[line["seed"]], line["round"])
+    except UserError:
+        state = "damaged"
+    return settings | {"seeds": seeds, "rounds": min(done.values(), default=0), "state": state}
+
+
+def runs_table(folder: str = "runs") -> str:
+    """Returns a row per run below a folder.
+
+    Raises:
+      UserError: there is no such folder.
+    """
+    root = pathlib.Path(folder)
+    if not root.is_dir():
+        raise UserError(f"{folder}: there is no such folder; name one that contains runs, `fedwin list runs FOLDER`.")
+    rows: list[tuple[str, ...]] = []
+    for directory in run_directories(root):
+        if (run := progress(directory)) is not None:
+            rounds = f"{run['rounds']} of {run['num_rounds']}"
+            seeds = ",".join(map(str, run["seeds"]))
+            rows.append((str(directory), run["algorithm"], run["dataset"], rounds, seeds, run["state"]))
+    return plain_table([HEAD, *rows]) if rows else f"no runs in {folder}"
+
+
+def listing(kind: str, arguments: list[str]) -> str:
+    """Returns what `fedwin list KIND ...` prints.
+
+    Args:
+      kind: one of LISTS.
+      arguments: that follow it.
+
+    Raises:
+      UserError: there is no such list, or too many arguments.
+    """
+    if kind not in LISTS:
+        raise UserError(f"there is no list of '{kind}'.{nearest(kind, LISTS)} Available: {', '.join(LISTS)}.")
+    if len(arguments) > (kind == "runs"):
+        raise UserError(f"unexpected argument '{arguments[-1]}'; write `fedwin list {kind}`.")
+    if kind == "runs":
+        return runs_table(*arguments)
+    if kind == "presets":
+        return presets.table()
+    return REGISTRIES[kind].table("plain")
+
+
+def define_flags() -> dict[str, list[str]]:
+    """Defines no flags of its own."""
+    return {}
+
+
+def main(argv: list[str]) -> None:
+    """Prints one list."""
+    if len(argv) < 2:
+        raise UserError(f"name what to list: fedwin list {'|'.join(LISTS)}.")
+    print(listing(argv[1], argv[2:]))
+
+
+if __name__ == "__main__":
+    subcommand.run(main, define_flags)

@@ -1,0 +1,267 @@
+"""Comparison of methods: intervals over seeds, paired differences, and the files comparison.csv, .md and .png."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fedwin.analysis import Interval, mean_interval, paired_interval
+from fedwin.runs.config import Config
+
+from ..cli import command_line
+from ..figures import style
+from . import formats, scores
+
+# Methods that agree in these fields see the same clients, examples and test set: their seeds form pairs.
+SAME_DATA = ("dataset", "data_dir", "partition", "num_clients", "partition_seed", "val_fraction", "eval_examples")
+# The read-out of the plain model.
+PLAIN = "model"
+CSV_HEAD = (
+    "method", "readout", "accuracy_percent", "half_width_95", "difference_points", "difference_low_95",
+    "difference_high_95", "compared_with", "pairs", "of_pairs", "seeds", "of_seeds", "megabytes_sent", "loss",
+    "rounds_per_second", "command", "fingerprint",
+)  # fmt: skip
+HEAD = (
+    "method", "read-out", "accuracy (%)", "difference (points)", "95 % interval", "seeds", "MB sent", "loss",
+    "rounds/s", "command", "fingerprint",
+)  # fmt: skip
+# Columns that are shown on the terminal.
+SHOWN = 6
+ONE_SEED = "One seed has no interval; two or more (--seeds=0,1,2) do."
+INCHES_PER_METHOD = 0.42
+# The read-outs of a method are spread over this share of its row.
+SPREAD = 0.56
+
+
+class Row(NamedTuple):
+    """One read-out of one method.
+
+    Attributes:
+      method: as in --methods.
+      readout: model, wima50 ...
+      accuracy: interval over seeds.
+      difference: interval of the paired differences to the plain model of `reference`; None for that model itself.
+      reference: the first method on the same data.
+      megabytes: sent in all rounds of a seed.
+      loss: mean over seeds.
+      rounds_per_second: of training.
+      command: that runs it.
+      fingerprint: of the run.
+    """
+
+    method: str
+    readout: str
+    accuracy: Interval
+    difference: Interval | None
+    reference: str
+    megabytes: float | None
+    loss: float | None
+    rounds_per_second: float | None
+    command: str
+    fingerprint: str
+
+
+def references(configs: Mapping[str, Config]) -> dict[str, str]:
+    """Returns method -> the first method with the same data, to which its differences are taken."""
+    first: dict[tuple, str] = {}
+    return {
+        method: first.setdefault(tuple(getattr(config, name) for name in SAME_DATA), method)
+        for method, config in configs.items()
+    }
+
+
+def rows_of(summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Config]) -> list[Row]:
+    """Returns the rows of finished runs.
+
+    Args:
+      summaries: method -> what `fedwin.run` returned.
+      configs: method -> its Config, with its out_dir.
+    """
+    rows, first = [], references(configs)
+    for method, summary in summaries.items():
+        reference = scores.by_seed(summaries[first[method]], PLAIN, "accuracy")
+        megabytes = scores.megabytes_of(configs[method], summary)
+        for readout in scores.readouts(summary):
+            accuracy = scores.by_seed(summary, readout, "accuracy")
+            is_reference = (method, readout) == (first[method], PLAIN)
+            rows.append(
+                Row(
+                    method,
+                    readout,
+                    mean_interval(accuracy),
+                    None if is_reference else paired_interval(accuracy, reference),
+                    first[method],
+                    megabytes,
+                    scores.mean_of(scores.by_seed(summary, readout, "loss").values()),
+                    scores.rounds_per_second(summary),
+                    command_line.train_command(configs[method]),
+                    summary["fingerprint"],
+                )
+            )
+    return rows
+
+
+def write(folder: pathlib.Path, summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Config]) -> list[Row]:
+    """Writes comparison.csv, comparison.md and comparison.png; returns the rows.
+
+    Args:
+      folder: an existing one.
+      summaries: method -> what `fedwin.run` returned.
+      configs: method -> its Config.
+    """
+    rows = rows_of(summaries, configs)
+    remarks = notes(rows, next(iter(summaries.values())))
+    formats.write_csv(folder / "comparison.csv", CSV_HEAD, [_csv_row(row) for row in rows])
+    table = formats.markdown_table(HEAD, [_cells(row) for row in rows])
+    formats.write_markdown(folder / "comparison.md", "Comparison of methods", [table, *remarks])
+    draw_picture(rows, folder / "comparison.png")
+    return rows
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _csv_row(row: Row) -> tuple:
+    difference = row.difference or Interval(None, None, 0, 0)
+    low, high = difference.bounds or (None, None)
+    return (
+        row.method,
+        row.readout,
+        _percent(row.accuracy.mean),
+        _percent(row.accuracy.half_width),
+        _percent(difference.mean),
+        _percent(low),
+        _percent(high),
+        None if row.difference is None else row.reference,
+        None if row.difference is None else difference.seeds,
+        None if row.difference is None else difference.of_seeds,
+        row.accuracy.seeds,
+        row.accuracy.of_seeds,
+        row.megabytes,
+        row.loss,
+        row.rounds_per_second,
+        row.command,
+        row.fingerprint,
+    )
+
+
+def _difference(row: Row) -> tuple[str, str]:
+    """Returns the cells 'difference' and '95 % interval'."""
+    if row.difference is None:
+        return "reference", formats.NOTHING
+    if row.difference.mean is None:
+        return "no pair", formats.NOTHING
+    pairs = "" if row.difference.seeds == row.difference.of_seeds else f" ({formats.seed_count(row.difference)} pairs)"
+    return f"{100 * row.difference.mean:+.2f}{pairs}", formats.interval_bounds(row.difference)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.method,
+        row.readout,
+        formats.mean_and_half_width(row.accuracy),
+        *_difference(row),
+        f"{row.accuracy.seeds} of {row.accuracy.of_seeds}",
+        formats.number(row.megabytes, 1),
+        formats.number(row.loss, 4),
+        formats.number(row.rounds_per_second, 1),
+        f"`{row.command}`",
+        f"`{row.fingerprint}`",
+    )
+
+
+def notes(rows: Sequence[Row], summary: dict[str, Any]) -> list[str]:
+    """Returns the remarks below the table: what its numbers mean.
+
+    Args:
+      rows: of the table.
+      summary: of the first method.
+    """
+    first = list(dict.fromkeys(row.reference for row in rows))
+    several = any(row.accuracy.of_seeds > 1 for row in rows)
+    remarks = [
+        f"Accuracy is the mean over {scores.last_rounds(summary)} and over seeds"
+        + (", +- half of the 95 % interval (Student's t)." if several else ".")
+        + f" Differences are taken seed by seed, in percentage points, to the plain model of `{first[0]}`"
+        + (
+            f" (methods on other data: to the first on the same, {', '.join(f'`{name}`' for name in first[1:])})."
+            if first[1:]
+            else "."
+        )
+        + " MB are sent in all rounds of a seed, to clients and back."
+    ]
+    if not several:
+        remarks.append(ONE_SEED)
+    if any(row.accuracy.seeds < row.accuracy.of_seeds for row in rows):
+        remarks.append("Seeds that diverged count in no mean, difference or interval.")
+    return remarks
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Returns the table for the terminal."""
+    heading = (
+        "means with half of their 95 % interval (Student's t); paired differences to the plain model of the reference"
+    )
+    return f"{heading}\n{formats.plain_table([HEAD[:SHOWN], *(_cells(row)[:SHOWN] for row in rows)])}"
+
+
+def draw_picture(rows: Sequence[Row], path: pathlib.Path) -> None:
+    """Draws accuracies and paired differences with their intervals, a row of the picture per method.
+
+    Args:
+      rows: of the table.
+      path: where it goes.
+    """
+    methods = list(dict.fromkeys(row.method for row in rows))
+    readouts = list(dict.fromkeys(row.readout for row in rows))
+    size = (11, 2.2 + INCHES_PER_METHOD * max(len(methods), 3))
+    figure, (left, right) = style.subplots(1, 2, figsize=size, sharey=True)
+    for number, readout in enumerate(readouts):
+        of_readout = [row for row in rows if row.readout == readout]
+        offset = SPREAD * ((number + 0.5) / len(readouts) - 0.5)
+        heights = [methods.index(row.method) + offset for row in of_readout]
+        _draw_intervals(left, heights, [row.accuracy for row in of_readout], number, "diverged", readout)
+        _draw_intervals(right, heights, [row.difference for row in of_readout], number, "no pair")
+    left.set_yticks(range(len(methods)), [style.short(method) for method in methods])
+    left.set(xlabel="test accuracy (%)", ylabel="method", ylim=(len(methods) - 0.4, -0.6))
+    right.axvline(0, color="0.4", linewidth=0.8, linestyle="--")
+    right.set(xlabel=f"paired difference (percentage points)\nto the model of {_reference(rows)}")
+    style.within_percent(left, "x")
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+        axis.set_axisbelow(True)
+    seeds = max(row.accuracy.of_seeds for row in rows)
+    interval_note = f"{seeds} seeds, bars: 95 % interval (Student's t)" if seeds > 1 else "one seed, hence no interval"
+    figure.suptitle(f"Accuracy and paired differences; {interval_note}", fontsize="medium")
+    if len(readouts) > 1:
+        figure.legend(loc="outside lower center", ncols=min(len(readouts), 6), title="read-out", frameon=False)
+    style.save(figure, path)
+
+
+def _reference(rows: Sequence[Row]) -> str:
+    first = dict.fromkeys(row.reference for row in rows)
+    return style.short(next(iter(first))) if len(first) == 1 else "the first method on the same data"
+
+
+def _draw_intervals(
+    axis, heights: Sequence[float], intervals: Sequence[Interval | None], number: int, missing: str, label: str = ""
+) -> None:
+    """Draws means as points and their intervals, if any, as bars."""
+    for height, interval in zip(heights, intervals):
+        if interval is None or interval.mean is None:
+            if interval is not None:
+                where = dict(xycoords=("axes fraction", "data"), va="center", fontsize=8, color=style.colour(number))
+                axis.annotate(missing, (0.02, height), **where)
+            continue
+        axis.errorbar(
+            100 * interval.mean,
+            height,
+            xerr=None if interval.half_width is None else 100 * interval.half_width,
+            color=style.colour(number),
+            marker=style.marker(number),
+            markersize=5,
+            capsize=2.5,
+            linewidth=1.4,
+            label=label or None,
+        )
+        label = ""

@@ -1,0 +1,116 @@
+"""Table cells and layouts: plain text for the terminal, Markdown, CSV."""
+
+import csv
+import io
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from fedwin.analysis import Interval
+from fedwin.errors import UserError
+from fedwin.files import replace_text, writing
+
+# A cell without a value.
+NOTHING = "-"
+# Characters of a line on the terminal.
+WIDTH = 120
+# A column is not cut below so many characters.
+NARROWEST = 8
+
+
+def plain_table(rows: Sequence[Sequence[str]], width: int = WIDTH, rule: bool = True) -> str:
+    """Returns rows as aligned columns for the terminal; the widest columns are cut until a line fits.
+
+    >>> print(plain_table([("run", "rounds/s"), ("fedavg", "12.5")]))
+    run     rounds/s
+    ----------------
+    fedavg  12.5
+
+    Args:
+      rows: the cells; the first row is the head.
+      width: most characters of a line.
+      rule: whether a line of dashes follows the head.
+    """
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    while sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    lines = ["  ".join(_cut(cell, w).ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
+    return "\n".join([lines[0], *(["-" * len(lines[0])] if rule else []), *lines[1:]])
+
+
+def _cut(cell: str, width: int) -> str:
+    return cell if len(cell) <= width else cell[: width - 3] + "..."
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table in Markdown; vertical bars in cells are escaped."""
+    line = lambda cells: "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+    return "\n".join([line(head), line(["---"] * len(head)), *map(line, rows)])
+
+
+def write_markdown(path: pathlib.Path, title: str, blocks: Sequence[str]) -> None:
+    """Writes a Markdown file: a heading, then blocks of text and tables."""
+    replace_text(path, "\n\n".join([f"# {title}", *blocks]) + "\n")
+
+
+def write_csv(path: pathlib.Path, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Writes a CSV file with full precision; None is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(["" if cell is None else cell for cell in row] for row in rows)
+    replace_text(path, text.getvalue())
+
+
+def number(value: float | None, digits: int) -> str:
+    """Returns a number with `digits` decimals; '-' for None."""
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def mean_and_half_width(interval: Interval, factor: float = 100, digits: int = 2) -> str:
+    """Returns 'mean +- half width', in percent by default; 'diverged' if every seed did.
+
+    Args:
+      interval: over seeds.
+      factor: of both numbers.
+      digits: decimals.
+    """
+    if interval.mean is None:
+        return "diverged"
+    text = f"{interval.mean * factor:.{digits}f}"
+    return text if interval.half_width is None else f"{text} +- {interval.half_width * factor:.{digits}f}"
+
+
+def interval_bounds(interval: Interval, factor: float = 100, digits: int = 2) -> str:
+    """Returns '[low, high]', in percent by default; '-' without an interval.
+
+    Args:
+      interval: over seeds.
+      factor: of both numbers.
+      digits: decimals.
+    """
+    if interval.bounds is None:
+        return NOTHING
+    low, high = interval.bounds
+    return f"[{low * factor:+.{digits}f}, {high * factor:+.{digits}f}]"
+
+
+def seed_count(interval: Interval) -> str:
+    """Returns how many seeds an interval is made of: '3', or '2 of 3'."""
+    return str(interval.seeds) if interval.seeds == interval.of_seeds else f"{interval.seeds} of {interval.of_seeds}"
+
+
+def make_folder(folder: pathlib.Path) -> None:
+    """Creates the folder of tables and pictures, unless it exists."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def check_folder(folder: pathlib.Path) -> None:
+    """Checks that a folder can hold several runs and their tables; creates nothing.
+
+    Raises:
+      UserError: it is the directory of a run.
+    """
+    if (folder / "config.json").exists():
+        raise UserError(f"out_dir={folder} is the directory of one run; choose another --out_dir for several.")

@@ -1,0 +1,312 @@
+"""Sweeps: runs the points of a grid, ranks them, and writes sweep.csv, sweep.md and sweep.png."""
+
+import pathlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import fedwin
+from fedwin import multi_process
+from fedwin.analysis import Interval, mean_interval
+from fedwin.errors import UserError
+from fedwin.files import InUse, check_unlocked
+from fedwin.registry import nearest
+from fedwin.runs.config import Config
+from fedwin.runs.directory import finished_summary
+from fedwin.runs.dry_run import readout_names
+
+from ..cli import command_line, config_flags
+from . import formats, grid, scores, sweep_picture
+from .comparison import PLAIN
+
+# Seconds between two checks of runs that other processes have locked.
+PAUSE = 2.0
+# Metrics with this suffix are better when lower.
+SMALLER = "loss"
+
+Say = Callable[[str], None]
+
+
+def check_runs(configs: Mapping[str, Config], readout: str = PLAIN) -> None:
+    """Checks all runs before the first one starts; those that have finished or are locked have been checked already.
+
+    Args:
+      configs: label -> Config of the run.
+      readout: that selects the best run; every run must have it.
+
+    Raises:
+      UserError: names the first run that would be refused.
+    """
+    for label, config in configs.items():
+        try:
+            if finished_summary(config) is None:
+                fedwin.check(config)
+            if readout != PLAIN and readout not in (available := readout_names(config)):
+                raise UserError(
+                    f"there is no read-out '{readout}'.{nearest(readout, available)} Available: {', '.join(available)}."
+                )
+        except InUse:
+            continue
+        except UserError as error:
+            raise UserError(f"run '{label}': {error}") from error
+
+
+def _finished_summary(config: Config) -> dict[str, Any] | None:
+    """Returns the summary of a run, as process 0 reads it; None if the run has not finished.
+
+    Raises:
+      InUse: another process has locked the run.
+    """
+
+    def read():
+        if not multi_process.is_first():
+            return None
+        if (summary := finished_summary(config)) is None:
+            check_unlocked(config.out_dir)
+        return summary
+
+    return multi_process.broadcast_object(multi_process.run_on_all(read))
+
+
+def run_all(configs: Mapping[str, Config], say: Say = print, pause: float = PAUSE) -> dict[str, dict[str, Any]]:
+    """Runs what has not finished yet, and returns label -> summary of all runs.
+
+    A run that another process has locked is left to it; at the end this one waits for it, and resumes it if that
+    process dies.
+
+    Args:
+      configs: label -> Config of the run, each with an out_dir of its own.
+      say: called with each line of progress.
+      pause: seconds between two checks of locked runs.
+    """
+    done: dict[str, dict[str, Any]] = {}
+    reported: list[str] = []
+    while len(done) < len(configs):
+        before, busy = len(done), []
+        for number, (label, config) in enumerate(configs.items()):
+            if label in done:
+                continue
+            try:
+                if (summary := _finished_summary(config)) is None:
+                    say(f"[{number + 1}/{len(configs)}] {label}")
+                    summary = fedwin.run(config)
+                done[label] = summary
+            except InUse:
+                busy.append(label)
+        if busy and len(done) == before:  # otherwise some may have finished meanwhile
+            if busy != reported:
+                say(f"other processes compute {len(busy)} of {len(configs)} runs: {', '.join(busy)}")
+            reported = busy
+            time.sleep(pause)
+    return {label: done[label] for label in configs}
+
+
+def score(summary: dict[str, Any], select: str, readout: str = PLAIN) -> Interval:
+    """Returns the interval over seeds of the metric that a run is ranked by.
+
+    Args:
+      summary: what `fedwin.run` returned.
+      select: a metric: accuracy, loss, val_accuracy ...
+      readout: whose metric.
+
+    Raises:
+      UserError: the run has no such metric.
+    """
+    metrics = summary["over_seeds"].get(readout, {})
+    if select not in metrics:
+        available = ", ".join(f"{name} {m}" for name, metrics in summary["over_seeds"].items() for m in metrics)
+        raise UserError(f"select={select}: there is no {readout} {select}; available: {available}.")
+    return mean_interval(scores.by_seed(summary, readout, select))
+
+
+def ranking(summaries: Mapping[str, dict[str, Any]], select: str, readout: str = PLAIN) -> list[str]:
+    """Returns the labels from best to worst, without runs all of whose seeds diverged.
+
+    A run with a larger fraction of diverged seeds ranks lower, whatever its mean; ties keep their order.
+
+    Args:
+      summaries: label -> what `fedwin.run` returned.
+      select: a metric; of losses the lowest is best, of all others the highest.
+      readout: whose metric.
+    """
+    scored = {label: score(summary, select, readout) for label, summary in summaries.items()}
+    sign = 1 if select.endswith(SMALLER) else -1
+    left = {label: interval for label, interval in scored.items() if interval.mean is not None}
+    return sorted(left, key=lambda label: (-left[label].seeds / left[label].of_seeds, sign * (left[label].mean or 0)))
+
+
+def best(summaries: Mapping[str, dict[str, Any]], select: str = "accuracy", readout: str = PLAIN) -> str | None:
+    """Returns the label of the best run; None if every run diverged.
+
+    Args:
+      summaries: label -> what `fedwin.run` returned.
+      select: a metric.
+      readout: whose metric.
+    """
+    return next(iter(ranking(summaries, select, readout)), None)
+
+
+# Metrics in the tables, where a run has them.
+METRICS = ("accuracy", "loss", "val_accuracy", "val_loss")
+
+
+class Sweep(NamedTuple):
+    """A finished grid.
+
+    Attributes:
+      axes: field -> values.
+      configs: label -> Config of the run.
+      summaries: label -> what `fedwin.run` returned.
+      select: the metric that selects the best run.
+      readout: whose metric.
+    """
+
+    axes: grid.Axes
+    configs: Mapping[str, Config]
+    summaries: Mapping[str, dict[str, Any]]
+    select: str
+    readout: str = PLAIN
+
+    @property
+    def ranked(self) -> list[str]:
+        """Labels from best to worst, without runs all of whose seeds diverged."""
+        return ranking(self.summaries, self.select, self.readout)
+
+    @property
+    def scale(self) -> sweep_picture.Scale:
+        """How the metric that selects the best run is written."""
+        examples = "held-out" if self.select.startswith("val_") else "test"
+        of_readout = "" if self.readout == PLAIN else f" of {self.readout}"
+        kind = self.select.removeprefix("val_").replace("_", " ")
+        if self.select.endswith(SMALLER):
+            return sweep_picture.Scale(f"{examples} {kind}{of_readout} (nats)", 1, 4, True)
+        return sweep_picture.Scale(f"{examples} {kind}{of_readout} (%)", sweep_picture.PERCENT, 2, False)
+
+
+def best_lines(sweep: Sweep) -> list[str]:
+    """Returns the lines that name the best run and its command."""
+    if not sweep.ranked:
+        return ["Every run diverged: there is no best run."]
+    label, scale = sweep.ranked[0], sweep.scale
+    found = score(sweep.summaries[label], sweep.select, sweep.readout)
+    extreme = "lowest" if scale.smaller else "highest"
+    number = formats.mean_and_half_width(found, scale.factor, scale.digits)
+    return [
+        f"best of {len(sweep.configs)} by {extreme} {scale.name}: {label}: {number}",
+        command_line.train_command(sweep.configs[label]),
+    ]
+
+
+def _metrics(sweep: Sweep) -> list[str]:
+    """Returns the columns of the tables: the metric that decides, then those of METRICS that every run has."""
+    common = set.intersection(*(set(s["over_seeds"].get(sweep.readout, {})) for s in sweep.summaries.values()))
+    return [sweep.select, *(name for name in METRICS if name in common and name != sweep.select)]
+
+
+def write(folder: pathlib.Path, sweep: Sweep) -> None:
+    """Writes sweep.csv, sweep.md and sweep.png to an existing folder."""
+    found = {label: score(summary, sweep.select, sweep.readout) for label, summary in sweep.summaries.items()}
+    _write_csv(folder / "sweep.csv", sweep)
+    _write_markdown(folder / "sweep.md", sweep)
+    sweep_picture.draw(sweep.axes, found, sweep.ranked, sweep.scale, folder / "sweep.png")
+
+
+def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:
+    ranks = {label: number + 1 for number, label in enumerate(sweep.ranked)}
+    metrics, flags = _metrics(sweep), [config_flags.flag_of(field) for field in sweep.axes]
+    head = [
+        "rank",
+        "winner",
+        *flags,
+        "readout",
+        *(f"{name}{end}" for name in metrics for end in ("", "_half_width_95")),
+    ]
+    head += ["seeds", "of_seeds", "megabytes_sent", "rounds_per_second", "command", "fingerprint"]
+    rows = []
+    for point in grid.points(sweep.axes):
+        label = grid.label(point)
+        summary, config = sweep.summaries[label], sweep.configs[label]
+        found = [score(summary, name, sweep.readout) for name in metrics]
+        rows.append(
+            [
+                ranks.get(label),
+                int(ranks.get(label) == 1),
+                *(grid.format_value(value) for value in point.values()),
+                sweep.readout,
+                *(number for interval in found for number in (interval.mean, interval.half_width)),
+                found[0].seeds,
+                found[0].of_seeds,
+                scores.megabytes_of(config, summary),
+                scores.rounds_per_second(summary),
+                command_line.train_command(config),
+                summary["fingerprint"],
+            ]
+        )
+    formats.write_csv(path, head, rows)
+
+
+def _cells(sweep: Sweep, label: str) -> list[str]:
+    """Returns the cells of a run: its metrics, then its number of seeds."""
+    found = {name: score(sweep.summaries[label], name, sweep.readout) for name in _metrics(sweep)}
+    text = [
+        formats.mean_and_half_width(interval, *((1, 4) if name.endswith("loss") else (100, 2)))
+        for name, interval in found.items()
+    ]
+    return [*text, formats.seed_count(found[sweep.select])]
+
+
+def _head(sweep: Sweep) -> list[str]:
+    named = [name.replace("_", " ") + ("" if name.endswith("loss") else " (%)") for name in _metrics(sweep)]
+    return [*map(config_flags.flag_of, sweep.axes), *named, "seeds"]
+
+
+def _in_order(sweep: Sweep) -> list[str]:
+    """Returns all labels, the best first and those of diverged runs last."""
+    return [*sweep.ranked, *(label for label in sweep.configs if label not in sweep.ranked)]
+
+
+def _values(sweep: Sweep) -> dict[str, list[str]]:
+    """Returns label -> the values of its point."""
+    return {
+        grid.label(point): [grid.format_value(value) for value in point.values()] for point in grid.points(sweep.axes)
+    }
+
+
+def text(sweep: Sweep) -> str:
+    """Returns the table for the terminal, the best run first."""
+    values = _values(sweep)
+    return formats.plain_table([_head(sweep), *([*values[label], *_cells(sweep, label)] for label in _in_order(sweep))])
+
+
+def _write_markdown(path: pathlib.Path, sweep: Sweep) -> None:
+    values = _values(sweep)
+    rows = []
+    for label in _in_order(sweep):
+        summary, config = sweep.summaries[label], sweep.configs[label]
+        sent, pace = scores.megabytes_of(config, summary), scores.rounds_per_second(summary)
+        more = [formats.number(sent, 1), formats.number(pace, 1)]
+        rows.append(
+            [
+                *values[label],
+                *_cells(sweep, label),
+                *more,
+                f"`{command_line.train_command(config)}`",
+                f"`{summary['fingerprint']}`",
+            ]
+        )
+    first_line, *commands = best_lines(sweep)
+    best_run = [f"**{first_line[0].upper()}{first_line[1:]}**", *(f"```bash\n{line}\n```" for line in commands)]
+    axes = [
+        f"- `{config_flags.flag_of(f)}`: {', '.join(f'`{grid.format_value(v)}`' for v in vs)}"
+        for f, vs in sweep.axes.items()
+    ]
+    first = next(iter(sweep.summaries.values()))
+    several = len(first["seeds"]) > 1
+    note = f"Numbers are of the read-out `{sweep.readout}`, means over {scores.last_rounds(first)}" + (
+        " and over seeds, +- half of the 95 % interval (Student's t). Seeds that diverged count in no mean."
+        if several
+        else " of one seed, which has no interval."
+    )
+    table = formats.markdown_table([*_head(sweep), "MB sent", "rounds/s", "command", "fingerprint"], rows)
+    title = f"Sweep over {', '.join(map(config_flags.flag_of, sweep.axes))}"
+    formats.write_markdown(path, title, [*best_run, "Grid:", "\n".join(axes), table, note])

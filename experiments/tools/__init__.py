@@ -1,0 +1,1 @@
+"""Commands of a checkout, which are no part of the wheel: checks, documentation, benchmarks, fault injection."""

@@ -1,0 +1,215 @@
+"""The whole: looks for the device, measures what is missing, trains, writes the tables."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Callable
+
+from absl import flags
+
+from fedwin.errors import UserError
+from fedwin.files import replace_text, write_json
+from fedwin.registry import checks
+
+from ...tables.formats import check_folder
+from ..peers.measure import Effort
+from . import tables
+from .pieces import COHORTS, Clock, Done, Piece, Records, Setup, go_through, groups
+from .table4 import LEAST, NAME, Training
+from .tables import in_words
+from .team import Team
+
+# Of the time, where there is anything to train.
+FOR_TRAINING = 0.3
+EFFORT, TINY_EFFORT = Effort(5, 0.3, 40), Effort(1, 0.01, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """What is asked for.
+
+    Attributes:
+      out_dir: where pieces, runs and tables go.
+      data_dir: folder with CIFAR's files; empty: nothing is trained.
+      names: of the cases.
+      peers: that fedwin is compared with.
+      python_torch: interpreter that has torch.
+      imports: the user's own code.
+      clock: the time that is left.
+      tiny: whether this is a trial on tiny cohorts, on whatever device there is.
+      again: whether pieces that failed are tried again.
+      json: file for all figures; empty: none.
+      say: where news go.
+    """
+
+    out_dir: pathlib.Path
+    data_dir: str
+    names: list[str]
+    peers: list[str]
+    python_torch: str
+    imports: list[str]
+    clock: Clock
+    tiny: bool
+    again: bool
+    json: str
+    say: Callable[[str], None]
+
+    def run(self) -> str:
+        """Does it all and returns the report, which is in `table.md`, too.
+
+        Raises:
+          UserError: there is no accelerator, and this is no trial.
+        """
+        team = Team("default", self.tiny, self.python_torch, self.imports, self._effort, self.clock.left, self.say)
+        about = team.about(self.peers)
+        known = about["fedwin"]
+        if "missing" in known:
+            raise UserError(f"suite=accelerator: fedwin itself did not start ({known['missing']}).")
+        if known["backend"] == "cpu" and not self.tiny:
+            raise UserError(
+                "suite=accelerator: jax finds no accelerator here, only a CPU; add --quick to try the whole suite on "
+                "tiny cohorts."
+            )
+        if known["backend"] == "cpu":
+            team = dataclasses.replace(team, platform="cpu")
+        team = dataclasses.replace(team, alone=known["backend"] == "tpu")
+        missing = {who: each["missing"] for who, each in about.items() if "missing" in each}
+        setup = Setup(
+            f"{known['devices']} x {known['device']}",
+            {who: each.get("version") or f"missing: {each['missing']}" for who, each in about.items()},
+        )
+        records = Records(self.out_dir / "pieces", setup, self.again)
+        asked = groups(self.names, self.peers, self.tiny)
+        training = self._training()
+        reserved = 0.0 if training is None else LEAST if self.tiny else FOR_TRAINING * self.clock.left()
+        done = go_through(asked, records, lambda some: team.measure(some, missing), self.clock, reserved)
+        rounds, seconds = (0, 0.0) if training is None else training.go_on(self.clock)
+        if rounds:
+            self.say(f"{NAME}: {rounds:,} rounds in {seconds:.0f} s, start, evaluations and checkpoints included")
+        return self._report(in_words(about), asked, records, done, training)
+
+    @property
+    def _effort(self) -> Effort:
+        return TINY_EFFORT if self.tiny else EFFORT
+
+    def _training(self) -> Training | None:
+        """Returns what is to be trained; None where there are no data for it, which is said."""
+        training = Training(self.out_dir / "papers", self.data_dir, "smoke" if self.tiny else "paper", self.say)
+        if not self.tiny and not self.data_dir:
+            self.say(f"{NAME}: nothing is trained; --data_dir=DIR names the folder with CIFAR's files")
+            return None
+        if not training.columns():
+            self.say(f"{NAME}: nothing is trained; --data_dir={self.data_dir} has neither CIFAR-10 nor CIFAR-100")
+            return None
+        return training
+
+    def _report(self, machine: str, asked: list[list[Piece]], records: Records, done: Done, training) -> str:
+        """Returns the report and writes it, and --json."""
+        found = tables.gathered(asked, records)
+        runs = [] if training is None else training.report()
+        about = (
+            f"Machine: {machine}. A row of several seeds tells what a round of one of them takes; `times fedwin` "
+            "compares with fedwin's fastest strategy in the same precision, `of peak` with a matrix product in it."
+        )
+        if self.tiny:
+            blocks = ["A trial on tiny cohorts: nothing here tells of speed.", about, tables.pieces_table(found)]
+        else:
+            blocks = [about, tables.pieces_table(found), "## Aims", tables.aims_table(found)]
+        if runs:
+            blocks += [f"## {NAME}, LeNet-5", tables.training_table(runs)]
+        if done.left:
+            blocks.append(
+                f"No time was left for {len(done.left)} piece(s), the same command goes on with them: "
+                + "; ".join(piece.title for piece in done.left)
+                + "."
+            )
+        text = "\n\n".join(blocks)
+        self.out_dir.mkdir(parents=True, exist_ok=True)
+        replace_text(self.out_dir / "table.md", f"# Measured on an accelerator\n\n{text}\n")
+        if self.json:
+            pieces = [records.read(piece) for piece in found]
+            write_json(self.json, {"machine": machine, "pieces": pieces, "training": runs})
+        self.say(f"written: {self.out_dir / 'table.md'}; {len(done.measured)} piece(s) measured in this call")
+        return text
+
+
+NAMES = ("peers", "accelerator")
+# Flags that only one of the suites has.
+OWN = {
+    "peers": ("cohort", "studies", "cores", "turns", "turn_seconds", "case_seconds"),
+    "accelerator": ("minutes", "out_dir", "data_dir", "again"),
+}
+PEERS = ("fedjax", "torch")
+TITLE = "--suite=accelerator"
+MOST_MINUTES = 7 * 24 * 60
+
+
+def define_flags() -> dict[str, list[str]]:
+    """Defines the suite's flags; returns title -> names."""
+    flags.DEFINE_enum(
+        "suite", NAMES[0], NAMES,
+        "peers: on this machine's CPU, and a GPU beside it; accelerator: all that is to be measured on a GPU or TPU, "
+        "in pieces that resume, then LeNet-5's row of the heavy-ball paper's Table 4 is trained.",
+    )  # fmt: skip
+    flags.DEFINE_float("minutes", 20.0, "Time for one call; the same command goes on with what is missing.")
+    flags.DEFINE_string("out_dir", "runs/accelerator", "Where pieces, runs and tables go.")
+    flags.DEFINE_string("data_dir", "", "Folder with the files of CIFAR-10 and CIFAR-100; empty: nothing is trained.")
+    flags.DEFINE_bool("again", False, "Try pieces again that failed.")
+    return {TITLE: list(OWN["accelerator"])}
+
+
+def check(options) -> None:
+    """Raises UserError for a flag of the other suite, and for what this one would fail with."""
+    for suite, names in OWN.items():
+        for name in names:
+            if suite != options.suite and options[name].present:
+                raise UserError(f"{name} belongs to --suite={suite}; omit it, or set --suite={suite}.")
+    if options.suite == "peers":
+        return
+    for name in asked(options) or []:
+        if name not in COHORTS:
+            raise UserError(f"cases={name}: --suite=accelerator has no such case; it has {', '.join(COHORTS)}.")
+    checks.number("bench", 0, MOST_MINUTES, open_least=True, minutes=options.minutes)
+    folder = pathlib.Path(options.out_dir)
+    check_folder(folder)
+    for path in (folder, *folder.parents):
+        if path.exists():
+            if not path.is_dir() or not os.access(path, os.W_OK):
+                raise UserError(f"out_dir={folder} can't be written; choose another --out_dir.")
+            break
+    if options.data_dir and not pathlib.Path(options.data_dir).is_dir():
+        raise UserError(f"data_dir={options.data_dir} is no folder; name the one with CIFAR's files, or omit it.")
+
+
+def asked(options) -> list[str] | None:
+    """Returns the cases that --cases names, which may be none at all; None where it is not given."""
+    return [name for name in options.cases if name] if options["cases"].present else None
+
+
+def start(options, peers: list[str], python_torch: str, imports: list[str], say: Callable[[str], None]) -> str:
+    """Runs the suite and returns its report.
+
+    Args:
+      options: the flags, checked.
+      peers: that were asked for.
+      python_torch: interpreter that has torch.
+      imports: the user's own code.
+      say: where news go.
+
+    Raises:
+      UserError: there is no accelerator.
+    """
+    names = asked(options)
+    return Suite(
+        out_dir=pathlib.Path(options.out_dir),
+        data_dir=options.data_dir,
+        names=list(COHORTS) if names is None else names,
+        peers=[name for name in peers if name in PEERS],
+        python_torch=python_torch,
+        imports=imports,
+        clock=Clock(60 * options.minutes),
+        tiny=options.quick,
+        again=options.again,
+        json=options.json,
+        say=say,
+    ).run()

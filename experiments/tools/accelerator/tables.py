@@ -1,0 +1,152 @@
+"""The suite's figures as text: the pieces, the aims, the training, the machine."""
+
+import os
+import platform
+import subprocess
+from typing import Any
+
+from ...tables.formats import NOTHING, markdown_table, number
+from .pieces import PRECISIONS, Piece, Record, Records
+
+# The aims are stated for this many rounds.
+ROUNDS = 10_000
+TIMES_FEDJAX = 10.0
+# Case -> seconds of so many rounds.
+MOST_SECONDS = {"lenet5": 240.0, "resnet20": 900.0}
+HEAD = (
+    "case", "clients x steps x batch", "precision", "who", "ms per round", "quartiles", "rounds/s", "10,000 rounds",
+    "times fedwin", "of peak", "device memory, MiB",
+)  # fmt: skip
+
+
+def minutes(seconds: float | None) -> str:
+    """Returns a time as the aims are stated."""
+    return NOTHING if seconds is None else f"{seconds / 60:.1f} min"
+
+
+def gathered(groups: list[list[Piece]], records: Records) -> dict[Piece, Record]:
+    """Returns piece -> record of all that have been tried in this setup."""
+    found = {piece: records.read(piece) for group in groups for piece in group}
+    return {piece: record for piece, record in found.items() if record is not None}
+
+
+def each_round(piece: Piece, record: Record) -> float:
+    """Returns the milliseconds of a round of one seed."""
+    return record["ms_per_round"] / piece.seeds
+
+
+def fastest(found: dict[Piece, Record], case: str, precision: str, who: str, at_once: bool = False) -> Piece | None:
+    """Returns the fastest piece of a case by somebody; None where there is none.
+
+    Args:
+      found: records.
+      case: its name.
+      precision: which.
+      who: fedwin, fedjax or torch.
+      at_once: whether several seeds at once count, too.
+    """
+    known = [
+        piece
+        for piece, record in found.items()
+        if (piece.case.name, piece.precision, piece.who) == (case, precision, who)
+        and "failed" not in record
+        and (at_once or piece.seeds == 1)
+    ]
+    return min(known, key=lambda piece: each_round(piece, found[piece]), default=None)
+
+
+def ratio(found: dict[Piece, Record], piece: Piece) -> float | None:
+    """Returns how many times longer a piece takes than the fastest of fedwin's on the same work, one seed at a time."""
+    best = fastest(found, piece.case.name, piece.precision, "fedwin")
+    return None if best is None else each_round(piece, found[piece]) / each_round(best, found[best])
+
+
+def pieces_table(found: dict[Piece, Record]) -> str:
+    """Returns a row per piece."""
+    rows = []
+    for piece, record in found.items():
+        start = [piece.case.name, str(piece.case), piece.precision, piece.label]
+        if "failed" in record:
+            rows.append([*start, f"failed: {record['failed']}", *[""] * (len(HEAD) - len(start) - 1)])
+            continue
+        each, low_high = each_round(piece, record), [q / piece.seeds for q in record["quartiles_ms"]]
+        share, peak = record.get("of_peak"), record.get("device_peak_bytes")
+        rows.append(
+            start
+            + [f"{each:.2f}", "{:.2f} .. {:.2f}".format(*low_high), f"{1e3 / each:.1f}", minutes(each * ROUNDS / 1e3)]
+            + [number(ratio(found, piece), 2), NOTHING if share is None else f"{100 * share:.1f} %"]
+            + [NOTHING if peak is None else f"{peak / 2**20:,.0f}"]
+        )
+    return markdown_table(HEAD, rows)
+
+
+def _over_fedjax(found: dict[Piece, Record], precision: str) -> str:
+    other = fastest(found, "lenet5", precision, "fedjax")
+    times = None if other is None else ratio(found, other)
+    return NOTHING if times is None else f"{times:.1f} x"
+
+
+def _rounds_take(found: dict[Piece, Record], case: str, precision: str) -> str:
+    best = fastest(found, case, precision, "fedwin")
+    return minutes(None if best is None else each_round(best, found[best]) * ROUNDS / 1e3)
+
+
+def aims_table(found: dict[Piece, Record]) -> str:
+    """Returns the aims, and what there is of them in each precision: fedwin's fastest strategy, one seed at a time."""
+    rows = [
+        ["LeNet-5, cohorts of 10, against FedJAX", f"{TIMES_FEDJAX:g} x"] + [_over_fedjax(found, p) for p in PRECISIONS]
+    ]
+    for case, seconds in MOST_SECONDS.items():
+        name = f"{ROUNDS:,} rounds of {case}"
+        rows.append([name, f"under {minutes(seconds)}"] + [_rounds_take(found, case, p) for p in PRECISIONS])
+    return markdown_table(["aim", "wanted", *PRECISIONS], rows)
+
+
+def training_table(records: list[dict[str, Any]]) -> str:
+    """Returns a row per run of Table 4 that has begun."""
+    head = ["method", "data", "partition", "seed", "rounds", "rounds/s", "10,000 rounds", "accuracy so far"]
+    rows = []
+    for r in records:
+        share, seconds = r["accuracy"], r["seconds_of_10000"]
+        rows.append(
+            [r["algorithm"], r["dataset"], r["partition"], ",".join(map(str, r["seeds"]))]
+            + [f"{r['rounds']:,} of {r['of']:,}", number(r["rounds_per_second"], 1)]
+            + [minutes(seconds), NOTHING if share is None else f"{100 * share:.2f} %"]
+        )
+    return markdown_table(head, rows)
+
+
+QUERY = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+
+
+def driver() -> str:
+    """Returns what NVIDIA's tool tells of the first GPU, its memory and its driver; '' where there is none."""
+    try:
+        told = subprocess.run(QUERY, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    lines = told.strip().splitlines()
+    if not lines:
+        return ""
+    *_, memory, version = (part.strip() for part in lines[0].split(","))
+    return f"{memory}, driver {version}"
+
+
+def in_words(about: dict[str, dict[str, Any]]) -> str:
+    """Returns devices, memory, driver and versions.
+
+    Args:
+      about: who -> what it tells of itself, or {'missing': reason}.
+    """
+    known = about["fedwin"]
+    room = known["memory_bytes"]
+    told = [
+        f"{known['devices']} x {known['device']}",
+        driver() if known["backend"] in ("gpu", "cuda") else "",
+        "" if room is None else f"{room / 2**30:.1f} GiB of it for jax",
+        f"runtime: {known['runtime']}",
+        f"host: {os.cpu_count()} cores ({platform.machine()}), {platform.system()}",
+        f"Python {platform.python_version()}",
+        *(each.get("version") or f"{who} is not here: {each['missing']}" for who, each in about.items()),
+    ]
+    return "; ".join(part for part in told if part)

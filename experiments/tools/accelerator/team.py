@@ -1,0 +1,184 @@
+"""Processes that measure pieces on one device: each has a process of its own, and a time by which it must answer."""
+
+import dataclasses
+import sys
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from typing import Any
+
+import jax
+
+from ..peers.crew import command
+from ..peers.measure import Effort, Task, Timing, interleaved
+from ..peers.worker import PeerFailed, Worker
+from .pieces import Piece, Record
+
+# Seconds that preparing a piece or a turn of it may take.
+LONGEST = 240.0
+# Even without time left a worker may answer what costs nothing.
+GRACE = 10.0
+# Sides of the matrices whose product is the peak.
+PRODUCT, TINY_PRODUCT = 8192, 256
+JAX_PRECISION = {"tf32": "default", "float32": "highest"}
+# Several processes share the device in turn; by default the first one would take three quarters of its memory.
+SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+# Label, who measures it, what it is asked to prepare.
+Job = tuple[str, str, dict[str, Any]]
+
+
+class TimedWorker(Worker):
+    """A worker that is ended if it does not answer in time.
+
+    Args:
+      command: as of Worker.
+      environment: as of Worker.
+      left: returns the seconds that are left for everything.
+    """
+
+    def __init__(self, command: list[str], environment: dict[str, str], left: Callable[[], float]):
+        super().__init__(command, environment)
+        self._left = left
+        self.out_of_time = False
+
+    def ask(self, **request) -> dict:
+        """As of Worker; raises PeerFailed also if there is no answer in time."""
+        whole = max(self._left(), GRACE)
+        seconds = min(whole, LONGEST)
+        rung = threading.Event()
+
+        def ring():
+            rung.set()
+            self._process.kill()
+
+        timer = threading.Timer(seconds, ring)
+        timer.daemon = True
+        timer.start()
+        try:
+            return super().ask(**request)
+        except PeerFailed:
+            if not rung.is_set():
+                raise
+            self.out_of_time = whole < LONGEST
+            raise PeerFailed(f"no answer within {seconds:.0f} s") from None
+        finally:
+            timer.cancel()
+
+
+@dataclasses.dataclass
+class Team:
+    """Starts what a group of pieces needs, and ends it.
+
+    Attributes:
+      platform: 'cpu' for a trial on it; 'default': jax's own choice.
+      tiny: whether this is a trial.
+      python_torch: interpreter that has torch.
+      imports: the user's own code, for fedwin.
+      effort: how long to measure.
+      left: returns the seconds that are left for everything.
+      say: where news go.
+      alone: whether the device serves one process at a time, as a TPU does; then nothing takes turns.
+    """
+
+    platform: str
+    tiny: bool
+    python_torch: str
+    imports: list[str]
+    effort: Effort
+    left: Callable[[], float]
+    say: Callable[[str], None]
+    alone: bool = False
+
+    def _start(self, who: str, precision: str) -> TimedWorker:
+        python, module, arguments = sys.executable, "accelerated_peer", [self.platform, precision, *self.imports]
+        if who == "fedjax":
+            module, arguments = "fedjax_peer", [self.platform, JAX_PRECISION.get(precision, "highest")]
+        elif who == "torch":
+            python, module, arguments = self.python_torch, "torch_peer", []
+        started, environment = command(python, module, *arguments)
+        kept = jax.config.values["jax_compilation_cache_dir"]
+        environment |= SHARED | ({"JAX_COMPILATION_CACHE_DIR": kept} if kept else {})
+        return TimedWorker(started, environment, self.left)
+
+    def about(self, names: list[str]) -> dict[str, dict[str, Any]]:
+        """Returns what fedwin and the named peers tell of themselves; {'missing': reason} where one did not start."""
+        found: dict[str, dict[str, Any]] = {}
+        for who in ("fedwin", *names):  # one after the other: a TPU serves one process at a time
+            worker = self._start(who, "float32")
+            try:
+                found[who] = worker.ask()
+            except PeerFailed as error:
+                found[who] = {"missing": str(error)}
+            worker.close()
+        if "torch" in found and not found["torch"].get("cuda", True) and found["fedwin"].get("backend") != "cpu":
+            found["torch"] = {"missing": f"{found['torch']['version']} sees no GPU"}
+        return found
+
+    def measure(self, pieces: list[Piece], missing: dict[str, str]) -> dict[Piece, Record]:
+        """Measures pieces of one case and precision in turn, a matrix product in between.
+
+        Args:
+          pieces: what to measure.
+          missing: who is not here -> why.
+
+        Returns:
+          piece -> figures, or {'failed': reason}; what only ran out of time is left out.
+        """
+        found: dict[Piece, Record] = {p: {"failed": missing[p.who]} for p in pieces if p.who in missing}
+        here = [piece for piece in pieces if piece not in found]
+        if not here:
+            return found
+        case, precision = here[0].case, here[0].precision
+        self.say(f"{case.name}, {case}, {precision}")
+        product = {"kind": "product", "size": TINY_PRODUCT if self.tiny else PRODUCT, "case": dataclasses.asdict(case)}
+        jobs = [("product", "fedwin", product), *((p.label, p.who, p.request | self._device(p)) for p in here)]
+        timings: dict[str, Timing] = {}
+        failed: dict[str, str] = {}
+        late: set[str] = set()
+        for some in [[job] for job in jobs] if self.alone else [jobs]:
+            timings |= self._together(some, precision, failed, late)
+        peak = timings.get("product")
+        for piece in here:
+            if piece.label in timings:
+                found[piece] = figures(piece, timings[piece.label], peak)
+            elif piece.label not in late:
+                found[piece] = {"failed": failed[piece.label]}
+        return found
+
+    def _together(self, jobs: list[Job], precision: str, failed: dict[str, str], late: set[str]) -> dict[str, Timing]:
+        """Times jobs in turn; `failed` gets label -> reason, `late` the labels for which there was no time."""
+        workers: dict[str, TimedWorker] = {}
+        try:
+            for label, who, _ in jobs:  # they start side by side
+                workers[label] = self._start(who, precision)
+            tasks = [Task(label, workers[label], request) for label, _, request in jobs]
+            return interleaved(tasks, self.effort, self.say, failed)
+        finally:
+            late |= {label for label, worker in workers.items() if worker.out_of_time}
+            with futures.ThreadPoolExecutor(len(jobs)) as together:  # each waits for its process to end
+                list(together.map(TimedWorker.close, workers.values()))
+
+    def _device(self, piece: Piece) -> Record:
+        return {"device": "cpu" if self.platform == "cpu" else "cuda"} if piece.who == "torch" else {}
+
+
+def figures(piece: Piece, timing: Timing, peak: Timing | None) -> Record:
+    """Returns the record of a piece.
+
+    Args:
+      piece: what was measured.
+      timing: of its rounds; a round of several seeds is one of each.
+      peak: Timing of the matrix product; None: it failed.
+    """
+    record = timing.summary() | {name: timing.facts.get(name) for name in ("parameters", "device_peak_bytes")}
+    record |= {name: timing.facts.get(name) for name in ("traces", "compiled_later")}
+    if peak is None:
+        return record
+    product = peak.facts["flops"] / min(peak.seconds)
+    done = piece.seeds * peak.facts["round_flops"] / timing.median
+    return record | {
+        "flops_per_round": peak.facts["round_flops"],
+        "flops_per_second": done,
+        "product_flops_per_second": product,
+        "of_peak": done / product,
+    }

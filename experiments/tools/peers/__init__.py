@@ -1,0 +1,1 @@
+"""The benchmark's contestants: each simulator trains rounds on request, in a process of its own."""

@@ -1,0 +1,108 @@
+"""What the benchmark trains: model, cohort and batches of every case, and its synthetic examples.
+
+Imports nothing but NumPy, so that peers in other environments can read it too.
+"""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One workload: every client takes `steps` full batches of its examples, shuffled per epoch.
+
+    Attributes:
+      name: of the case.
+      model: the network's name here and in the peers.
+      shape: of one example.
+      classes: C.
+      total: clients of the federation.
+      clients: those of a round.
+      examples: per client.
+      batch: B.
+      epochs: passes over the examples.
+      lr: local learning rate.
+      targets: (peer, how many times faster than it fedwin should be on two CPU cores).
+      vocabulary: of ids that the examples are rows of; 0: they are numbers.
+    """
+
+    name: str
+    model: str
+    shape: tuple[int, ...]
+    classes: int
+    total: int
+    clients: int
+    examples: int
+    batch: int
+    epochs: int = 1
+    lr: float = 0.01
+    targets: tuple[tuple[str, float], ...] = ()
+    vocabulary: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Local steps per client and round: epochs x examples / batch, rounded up to full batches."""
+        return -(-self.epochs * self.examples // self.batch)
+
+    @property
+    def even(self) -> bool:
+        """Whether an epoch is a whole number of batches, so that all batching conventions agree."""
+        return self.examples % self.batch == 0
+
+    def __str__(self) -> str:
+        return f"{self.clients} clients x {self.steps} steps x {self.batch}"
+
+
+_PYTORCH = (("torch", 1.5), ("pfl", 1.5), ("flower", 1.5))
+_all = (
+    Case("digits", "digits_cnn", (8, 8, 1), 10, 100, 3, 14, 10, epochs=3, targets=(("fedjax", 5.0),)),
+    Case("mlp", "mlp", (784,), 10, 100, 100, 60, 10, targets=(("fedjax", 4.0), ("pfl", 10.0))),
+    Case("cifar_cnn", "pfl_cnn", (32, 32, 3), 10, 50, 50, 50, 10, targets=(("fedjax", 1.9), *_PYTORCH)),
+    Case("emnist_cnn", "emnist_cnn", (28, 28, 1), 62, 10, 10, 200, 10, targets=(("fedjax", 1.5),)),
+    Case("lenet5", "lenet5", (32, 32, 3), 10, 10, 10, 512, 64, targets=(("fedjax", 1.5), ("torch", 1.0))),
+    Case("resnet20", "resnet20", (32, 32, 3), 10, 2, 2, 64, 32, targets=(("fedjax", 1.2), ("torch", 1.1))),
+    Case("leaf_lstm", "leaf_lstm", (80,), 80, 4, 4, 200, 100, lr=0.5, targets=(("torch", 1.2),), vocabulary=80),
+)
+CASES = {case.name: case for case in _all}
+
+
+def scaled(case: Case, text: str) -> Case:
+    """Returns the case with the cohort 'CLIENTSxSTEPSxBATCH', in one local epoch."""
+    clients, steps, batch = (int(part) for part in text.split("x"))
+    if min(clients, steps, batch) < 1:
+        raise ValueError(f"{text}: clients, steps and batch must be at least 1")
+    total = max(case.total, clients)
+    return dataclasses.replace(case, total=total, clients=clients, examples=steps * batch, batch=batch, epochs=1)
+
+
+def from_fields(fields: dict) -> Case:
+    """Returns the case of dataclasses.asdict, which may have travelled as JSON."""
+    return Case(**fields | {"shape": tuple(fields["shape"]), "targets": ()})
+
+
+def examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Returns x float32, or ids int32, [total, examples, *shape] and y int32 [total, examples], equal in every peer."""
+    generator = np.random.default_rng(0)
+    shape = (case.total, case.examples, *case.shape)
+    ids = lambda: generator.integers(0, case.vocabulary, shape).astype(np.int32)
+    x: np.ndarray = ids() if case.vocabulary else generator.standard_normal(shape, np.float32)
+    return x, generator.integers(0, case.classes, (case.total, case.examples)).astype(np.int32)
+
+
+def test_examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Returns all clients' examples in one row, x [N, *shape] and y [N]."""
+    x, y = examples(case)
+    return x.reshape(-1, *case.shape), y.reshape(-1)
+
+
+def cohort(case: Case, generator: np.random.Generator) -> np.ndarray:
+    """Returns the clients of one round for peers without a sampler of their own."""
+    return generator.choice(case.total, case.clients, replace=False)
+
+
+def order(case: Case, generator: np.random.Generator) -> np.ndarray:
+    """Returns the rows of a client's batches, int64 [steps, batch]: one fresh permutation per epoch, end to end."""
+    passes = -(-case.steps * case.batch // case.examples)
+    rows = np.concatenate([generator.permutation(case.examples) for _ in range(passes)])
+    return rows[: case.steps * case.batch].reshape(case.steps, case.batch)

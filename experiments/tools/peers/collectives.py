@@ -1,0 +1,96 @@
+"""What devices exchange in a round, counted in the compiled program, and what that says about many of them.
+
+A round of C clients on D devices, one client after the other on each, is modelled as
+
+    seconds(C, D) = client_seconds ceil(C / D) + sum over collectives (latency hops(D) + wire bytes / bandwidth)
+
+with rings: an all-reduce of n bytes puts 2 n (D - 1) / D on every device's wire in 2 (D - 1) hops, an all-gather into n
+bytes half of both.
+"""
+
+import functools
+import math
+import re
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedwin import engine, tree
+from fedwin.engine.placement import replicated
+from fedwin.engine.strategy import Strategy, make_mesh
+from fedwin.runs.config import Config
+from fedwin.runs.prepare import prepare
+
+# Operations of XLA that move data between devices; an asynchronous one is counted where it starts.
+_OPERATION = re.compile(
+    r"= (?P<shapes>\(.*?\)|\S+) (?P<kind>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(-start)?\("
+)
+_ARRAY = re.compile(r"(?P<type>[a-z]+\d+|pred)\[(?P<shape>[\d,]*)\]")
+# Times n bytes times (D - 1) / D: what a ring puts on the wire of each device; and its hops, times (D - 1).
+RING = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "all-to-all": 1, "collective-permute": 1}
+
+
+class Collective(NamedTuple):
+    """One exchange.
+
+    Attributes:
+      kind: of operation, as XLA calls it.
+      nbytes: of its result on one device.
+    """
+
+    kind: str
+    nbytes: int
+
+    def wire(self, devices: int) -> float:
+        """Returns the bytes that it puts on the wire of each of so many devices."""
+        return RING[self.kind] * self.nbytes * (devices - 1) / devices
+
+    def seconds(self, devices: int, bandwidth: float, latency: float) -> float:
+        """Returns how long it takes: bandwidth in bytes per second of one device's wire, latency in seconds a hop."""
+        return RING[self.kind] * latency * (devices - 1) + self.wire(devices) / bandwidth
+
+
+def _nbytes(kind: str, shape: str) -> int:
+    bits = 8 if kind == "pred" else int(re.sub(r"\D", "", kind))
+    return math.prod(int(size) for size in shape.split(",") if size) * bits // 8
+
+
+def found_in(program: str) -> list[Collective]:
+    """Returns the collectives of a compiled program's text."""
+    return [
+        Collective(match["kind"], sum(_nbytes(*array) for array in _ARRAY.findall(match["shapes"])))
+        for match in _OPERATION.finditer(program)
+    ]
+
+
+def of_round(config: Config, devices: int) -> list[Collective]:
+    """Returns what `devices` devices exchange in one round of a Config; nothing is computed.
+
+    Args:
+      config: what would be run.
+      devices: the first of jax's that a cohort is spread over.
+    """
+    prepared = prepare(config)
+    strategy = Strategy(1, make_mesh(devices))
+    federation = prepared.federations[config.seeds[0]]
+    run = jax.eval_shape(functools.partial(prepared.start, config.seeds[0], federation.num_clients))
+    placed = lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+    run = jax.tree.map(placed, run, strategy.placement(run))
+    store = tree.map(lambda leaf: placed(leaf, replicated(strategy.mesh)), federation.shapes())
+    ids = np.zeros((1, strategy.multiple(config.clients_per_round)), np.int32)
+    dispatch = engine.Dispatch(prepared.algorithm, prepared.observers, strategy)
+    rounds = functools.partial(dispatch.rounds, n_max=federation.buckets[-1])
+    whole = replicated(strategy.mesh)
+    program = jax.jit(rounds, donate_argnums=0, out_shardings=(strategy.placement(run), whole, whole))
+    lowered = program.lower(run, store, engine.Cohorts(ids, ids, ids), (), jnp.int32(1), np.zeros(1, bool))
+    return found_in(lowered.compile().as_text() or "")
+
+
+def round_seconds(
+    collectives: list[Collective], clients: int, devices: int, client_seconds: float, bandwidth: float, latency: float
+) -> float:
+    """Returns the modelled time of a round, as the head of this file says."""
+    exchanged = sum(one.seconds(devices, bandwidth, latency) for one in collectives)
+    return client_seconds * -(-clients // devices) + exchanged

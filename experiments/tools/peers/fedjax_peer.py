@@ -1,0 +1,63 @@
+"""Peer: FedJAX's own federated averaging on its jit backend.
+
+Arguments, both optional: platform (cpu, or anything for jax's default), precision of products as jax calls it.
+"""
+
+import importlib.metadata
+import sys
+import time
+
+import jax
+
+# FedJAX still calls a function that jax has removed; only this process gets it back.
+if not hasattr(jax, "tree_map"):
+    vars(jax)["tree_map"] = jax.tree.map
+if sys.argv[1:2] == ["cpu"]:
+    jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_default_matmul_precision", (*sys.argv[2:], "highest")[0])
+
+import fedjax  # noqa: E402
+from fedjax.core import for_each_client  # noqa: E402
+
+from . import cases, fedjax_nets, fedjax_program, worker  # noqa: E402
+
+
+def prepare(request):
+    """Returns (run, facts) for FedAvg on one case; drawing the cohort is not counted."""
+    case = cases.from_fields(request["case"])
+    x, y = cases.examples(case)
+    clients = fedjax.InMemoryFederatedData({f"{k:06d}".encode(): {"x": x[k], "y": y[k]} for k in range(case.total)})
+    model = fedjax_nets.build(case.model, case.shape, case.classes)
+    algorithm = fedjax.algorithms.fed_avg.federated_averaging(
+        fedjax.model_grad(model),
+        fedjax.optimizers.sgd(case.lr),
+        fedjax.optimizers.sgd(1.0),
+        fedjax.ShuffleRepeatBatchHParams(batch_size=case.batch, num_epochs=case.epochs),
+    )
+    sampler = fedjax.client_samplers.UniformGetClientSampler(clients, case.clients, seed=0)
+    state = algorithm.init(model.init(jax.random.PRNGKey(0)))
+    facts = {"parameters": sum(p.size for p in jax.tree.leaves(state.params))}
+
+    def run(rounds):
+        nonlocal state
+        seconds = 0.0
+        for _ in range(rounds):
+            cohort = sampler.sample()
+            begun = time.perf_counter()
+            state, _ = algorithm.apply(state, cohort)
+            jax.block_until_ready(state.params)
+            seconds += time.perf_counter() - begun
+        facts["device_peak_bytes"] = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+        return seconds
+
+    return run, facts
+
+
+if __name__ == "__main__":
+    for_each_client.set_for_each_client_backend("jit")
+    version = f"fedjax {importlib.metadata.version('fedjax')}, jax {jax.__version__}"
+    kinds = {"program": fedjax_program.prepare}
+    worker.serve(
+        lambda request: kinds.get(request.get("kind", ""), prepare)(request),
+        {"version": version, "backend": jax.default_backend()},
+    )

@@ -1,0 +1,43 @@
+"""Flower's client: PyTorch's network and loop. Ray's processes import this file, and each keeps the examples."""
+
+import functools
+import json
+
+import torch
+from flwr.client import NumPyClient
+from peers import cases, torch_nets
+
+
+@functools.cache
+def _examples(fields: str):
+    return torch_nets.tensors(*cases.examples(cases.from_fields(json.loads(fields))))
+
+
+class Client(NumPyClient):
+    """One client of a case.
+
+    Args:
+      fields: the case's, as JSON.
+      number: which client.
+    """
+
+    def __init__(self, fields: str, number: int):
+        torch.set_num_threads(1)
+        self.case = cases.from_fields(json.loads(fields))
+        self.x, self.y = (t[number] for t in _examples(fields))
+
+    def fit(self, parameters, config):
+        """Trains for a round from the parameters given; returns (parameters, examples, metrics)."""
+        case = self.case
+        network = torch_nets.build(case.model, case.shape, case.classes)
+        network.load_state_dict(
+            {name: torch.tensor(value) for name, value in zip(network.state_dict(), parameters, strict=True)}
+        )
+        optimizer = torch.optim.SGD(network.parameters(), lr=case.lr)
+        for _ in range(case.epochs):
+            order = torch.randperm(case.examples)
+            for rows in order.split(case.batch):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(network(self.x[rows]), self.y[rows]).backward()
+                optimizer.step()
+        return [value.numpy() for value in network.state_dict().values()], case.examples, {}

@@ -1,0 +1,116 @@
+"""Whole runs of federations of any size, as the benchmark times them: from a Config to as many rounds as it likes."""
+
+import dataclasses
+import resource
+import sys
+import tempfile
+import time
+
+import jax
+import numpy as np
+
+import fedwin
+from fedwin.data import from_arrays
+from fedwin.engine.evaluate import held_out
+from fedwin.runs import strategy_choice
+from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.fingerprint import data_hashes
+from fedwin.runs.journal import Journal
+from fedwin.runs.prepare import prepare
+from fedwin.runs.program import Program
+from fedwin.runs.progress import compile_seconds
+from fedwin.runs.schedule import CohortSchedule
+from fedwin.runs.train import Parts, train_seed
+
+# Examples of a client.
+EXAMPLES = 2
+# Clients that are trained at least whenever rounds are asked for.
+CLIENTS = 5000
+# Rounds that nobody reaches.
+FAR = 10**6
+
+
+def _config(request) -> fedwin.Config:
+    return fedwin.Config(
+        algorithm=request["algorithm"],
+        dataset="many",
+        partition="iid",
+        num_clients=request["clients"],
+        clients_per_round=request["cohort"],
+        num_rounds=FAR,
+        eval_every=FAR,
+        strategy=request["strategy"],
+        **{"model": "digits_mlp", "batch_size": EXAMPLES} | request.get("config", {}),
+    )
+
+
+def _dataset(clients: int, examples: int, shape: tuple[int, ...]):
+    y = np.resize(np.arange(10, dtype=np.int32), examples * clients)
+    x = np.zeros((len(y), *shape), np.uint8)
+    x[np.arange(len(y)), y % 8, y // 2] = 16
+    return from_arrays(x, y, x[:1], y[:1], name="many")  # the last round of every call is evaluated
+
+
+def peak_bytes() -> int:
+    """Returns the most memory that this process ever had."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+class _Run:
+    """One seed of a run that goes on round by round; it evaluates nothing and keeps nothing.
+
+    Args:
+      request: algorithm, clients (K), cohort, strategy; further: config, other fields of the Config; shape and examples
+        of a client; before, rounds that are trained before any is timed; least, clients that are trained at least
+        whenever rounds are asked for.
+
+    Attributes:
+      facts: what it took to begin, without compilation, and the most memory so far.
+    """
+
+    def __init__(self, request):
+        examples, shape = request.get("examples", EXAMPLES), request.get("shape", (8, 8, 1))
+        dataset, compiled = _dataset(request["clients"], examples, shape), compile_seconds()
+        self.least = -(-request.get("least", CLIENTS) // request["cohort"])
+        begun = time.perf_counter()
+        self.scratch = tempfile.TemporaryDirectory()  # for rows that live in a file
+        prepared = prepare(_config(request), dataset)
+        bytes_per_client = prepared.rehearse()
+        data_hashes(prepared.federations)
+        strategy = strategy_choice.resolve_strategy(prepared.config.strategy, request["cohort"])
+        program = Program(prepared, strategy, held_out(dataset, 0), bytes_per_client)
+        self.examples = program.examples(0)
+        self.schedule = program.schedule(self.examples)
+        slots, kind = program.slots(self.schedule.longest)
+        state = prepared.start(0, slots, window_rounds=self.schedule.window_rounds)
+        self.rows = program.rows(0, state, slots, kind, Checkpoints(self.scratch.name))
+        self.run = strategy.place(state, strategy.placement(state))
+        self.program, self.strategy, self.federation, self.done = program, strategy, prepared.federations[0], 0
+        self.facts: dict = {}
+        self._train(1)
+        took = time.perf_counter() - begun - (compile_seconds() - compiled)
+        self.facts |= {"strategy": str(strategy), "table": kind, "start_seconds": took}
+        if request.get("before"):
+            self._train(request["before"])
+
+    def __call__(self, rounds: int) -> float:
+        """Returns the seconds of so many rounds; trains more where they would be too few for whole dispatches."""
+        trained = max(rounds, self.least)
+        return self._train(trained) * rounds / trained
+
+    def _train(self, rounds: int) -> float:
+        begun = time.perf_counter()
+        schedule = dataclasses.replace(self.schedule, num_rounds=self.done + rounds)
+        cohorts = CohortSchedule(self.federation, schedule, self.strategy, 0)
+        parts = Parts(self.program.dispatch, self.program.test, self.examples, self.rows, cohorts)
+        self.run = jax.block_until_ready(train_seed(self.run, parts, Journal(0)).run)
+        self.done += rounds
+        self.facts["peak_bytes"] = peak_bytes()
+        return time.perf_counter() - begun
+
+
+def prepare_scale(request):
+    """Returns (run, facts); fields as of `_Run`."""
+    run = _Run(request)
+    return run, run.facts

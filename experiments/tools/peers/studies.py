@@ -1,0 +1,216 @@
+"""What the benchmark compares: cases against peers, windows, client tables, algorithms. Each study returns records."""
+
+import dataclasses
+from collections.abc import Callable
+
+from fedwin.errors import UserError
+
+from .cases import CASES, Case, scaled
+from .crew import Crew
+from .measure import Effort, Task, interleaved
+
+DEFAULT = "fedwin default"
+# Algorithms of the study of scale, and where their clients' rows live.
+SCALED = (("fedavg", "auto"), ("scaffold", "file"), ("fedhbm", "file"))
+# A FedJAX program's algorithms: FedJAX's, and fedwin's in its place.
+OWN = "FedJAX's FedAvg"
+BRIDGED = ("fedavg", "scaffold", "fedhbm")
+
+
+def case(crew: Crew, case: Case, effort: Effort, gemm_size: int, say: Callable) -> list[dict]:
+    """Times one case in every contestant, with the machine's matrix product in between."""
+    say(f"{case.name}: {case}")
+    gemm = Task("gemm", crew.fedwin(1), {"kind": "gemm", "size": gemm_size})
+    timings = interleaved([*crew.contestants(case), gemm], effort, say)
+    product = timings.pop("gemm")
+    peak = product.facts["flops"] / min(product.seconds)
+    if DEFAULT not in timings:
+        raise UserError(f"case {case.name}: fedwin itself could not run it; the lines above say why.")
+    best = timings[DEFAULT]
+    records = []
+    for label, timing in timings.items():
+        flops = best.facts["flops"] / timing.median
+        record = {"case": case.name, "cohort": str(case), "who": label} | timing.summary()
+        record |= {
+            "times_default": timing.ratio(best),
+            "target": dict(case.targets).get(label),
+            "gflops_per_second": flops / 1e9,
+            "gemm_peak_gflops_per_second": peak / 1e9,
+            # The peak is the CPU's: for an accelerator the fraction would mean nothing.
+            "of_gemm_peak": None if label.endswith("gpu") else flops / peak,
+            "parameters": timing.facts["parameters"],
+        }
+        for name in ("strategy", "traces", "compiled_later"):
+            record[name] = timing.facts.get(name)
+        records.append(record)
+    return records
+
+
+def dispatches(crew: Crew, rounds: int) -> dict:
+    """Trains a long stretch of the digits case without evaluation and counts dispatches and compilations."""
+    worker = crew.fedwin()
+    worker.ask(task="stretch", prepare={"case": dataclasses.asdict(CASES["digits"])})
+    worker.ask(task="stretch", rounds=rounds)
+    worker.ask(task="stretch", rounds=rounds)
+    facts = worker.ask(facts="stretch")
+    worker.ask(drop="stretch")
+    per_round = facts["dispatches"] / facts["rounds"]
+    return {
+        "rounds": facts["rounds"],
+        "dispatches_per_round": per_round,
+        "traces": facts["traces"],
+        "compiled_later": facts["compiled_later"],
+    }
+
+
+def evaluation(crew: Crew, some: list[Case], images: int, effort: Effort, say: Callable) -> list[dict]:
+    """Times one pass of a model over test images, here and in PyTorch."""
+    records = []
+    for each in some:
+        say(f"evaluation: {each.name}, {images:,} images")
+        fields = dataclasses.asdict(dataclasses.replace(each, total=1, clients=1, examples=images))
+        request = {"kind": "evaluation", "case": fields}
+        tasks = [Task("fedwin", crew.fedwin(), request)]
+        if (worker := crew.peer("torch")) is not None:
+            tasks += [Task("torch", worker, request)]
+            tasks += [Task("torch channels-last", worker, request | {"channels_last": True})]
+        timings = interleaved(tasks, effort, say)
+        for who, timing in timings.items():
+            ratio = timing.ratio(timings["fedwin"])
+            records.append({"case": each.name, "who": who, "times_fedwin": ratio} | timing.summary())
+    return records
+
+
+def fedjax_program(crew: Crew, case: Case, effort: Effort, say: Callable) -> list[dict]:
+    """Times a FedJAX program with cohorts of changing size: FedJAX's own FedAvg, and fedwin.as_fedjax in its place.
+
+    Args:
+      crew: the peers.
+      case: its clients are the most of a cohort, its examples the most of a client.
+      effort: how long to measure; a turn is one round, so that all have the same cohort.
+      say: where news go.
+    """
+    say(f"a FedJAX program on {case.name}, at most {case}")
+    worker = crew.peer("fedjax")
+    if worker is None:
+        return []
+    request = {"kind": "program", "case": dataclasses.asdict(case)}
+    tasks = [Task(OWN, worker, request | {"algorithm": ""})]
+    tasks += [Task(f"as_fedjax {name}", worker, request | {"algorithm": name}) for name in BRIDGED]
+    timings = interleaved(tasks, dataclasses.replace(effort, turn_seconds=0), say)
+    faster = lambda timing: timings[OWN].ratio(timing) if OWN in timings else float("nan")
+    return [{"algorithm": who, "times_faster": faster(timing)} | timing.summary() for who, timing in timings.items()]
+
+
+def windows(crew: Crew, effort: Effort, sizes: list[tuple[int, ...]], say: Callable) -> list[dict]:
+    """Times window read-outs beside training that costs next to nothing, on LeNet-5's 0.8 M parameters."""
+    say("windows: 0.8 M parameters, trivial training")
+    fields = dataclasses.asdict(dataclasses.replace(scaled(CASES["lenet5"], "2x1x1"), total=2))
+    label = lambda sizes: "W = " + ", ".join(map(str, sizes)) if sizes else "none"
+    tasks = [Task(label(s), crew.fedwin(), {"kind": "windows", "case": fields, "windows": s}) for s in sizes]
+    timings = interleaved(tasks, effort, say)
+    return [{"windows": label} | timing.summary() for label, timing in timings.items()]
+
+
+def tables(crew: Crew, effort: Effort, names: list[str], totals: list[int], say: Callable) -> list[dict]:
+    """Times algorithms with a row per client for growing numbers of clients, the cohort fixed."""
+    records = []
+    for name in names:
+        say(f"client table: {name}")
+        tasks = []
+        for total in totals:
+            small = Case("digits", "digits_mlp", (8, 8, 1), 10, total, 10, 10, 5)
+            request = {"case": dataclasses.asdict(small), "algorithm": name}
+            tasks.append(Task(f"{total} clients", crew.fedwin(), request))
+        for task, timing in zip(tasks, (timings := interleaved(tasks, effort, say)).values()):
+            first = next(iter(timings.values()))
+            records.append(
+                {"algorithm": name, "clients": task.label, "times_first": timing.ratio(first)} | timing.summary()
+            )
+    return records
+
+
+def scale(crew: Crew, effort: Effort, totals: list[int], cohorts: list[int], say: Callable) -> list[dict]:
+    """Times whole runs for growing numbers of clients, then for growing cohorts of the most; each has its process.
+
+    Args:
+      crew: the peers.
+      effort: how long to measure.
+      totals: K, ascending, with cohorts of 10.
+      cohorts: clients per round of the last of them.
+      say: where news go.
+    """
+    chunk, devices = 64, 1
+    fixed = [(name, total, 10, "default", table) for name, table in SCALED for total in totals]
+    grown = [("fedavg", totals[-1], cohort, f"chunked:k={min(chunk, cohort)}", "auto") for cohort in cohorts]
+    records = []
+    for runs in (*(fixed[i : i + len(totals)] for i in range(0, len(fixed), len(totals))), grown):
+        tasks = []
+        for name, total, cohort, strategy, table in runs:
+            request = {"algorithm": name, "clients": total, "cohort": cohort, "strategy": strategy}
+            request["config"] = {"table": table}
+            label = f"{name}, {total} clients, {cohort} per round"
+            worker = crew.fedwin(devices if runs is grown else 0, alone=label)
+            tasks.append(Task(label, worker, {"kind": "scale"} | request))
+        say(f"scale: {tasks[0].label} and more")
+        for task, timing in zip(tasks, (timings := interleaved(tasks, effort, say)).values()):
+            first = next(iter(timings.values()))
+            records.append(
+                {key: task.request[key] for key in ("algorithm", "clients", "cohort")}
+                | {"start s": f"{timing.facts['start_seconds']:.2f}", "MB": timing.facts["peak_bytes"] // 10**6}
+                | {"times_first": timing.ratio(first)}
+                | timing.summary()
+            )
+            task.worker.close()
+    return records
+
+
+def places(crew: Crew, effort: Effort, quick: bool, say: Callable) -> list[dict]:
+    """Times full windows on the device, on the host and in a file beside none, with LeNet-5."""
+    window, clients, stretch = (3, 2, 2) if quick else (100, 2, 80)
+    kinds = [{"window": kind} for kind in ("device", "host", "file")]
+    observed = [{"observe": [f"wima:window={window}"]} | kind for kind in kinds]
+    momentum = [{"algorithm": f"ghb:tau={window}"} | kind for kind in kinds]
+    records = []
+    for none, others in (({}, observed), ({"algorithm": "ghb:tau=1"}, momentum)):
+        tasks = []
+        for config in (none, *others):
+            config = {"model": "lenet5", "batch_size": 32, "rounds_per_dispatch": 20} | config
+            what = config.get("observe", [config.get("algorithm", "no window")])[0]
+            label = what + (f", {config['window']}" if "window" in config else "")
+            request = {
+                "kind": "scale",
+                "algorithm": config.pop("algorithm", "fedavg"),
+                "clients": 100,
+                "cohort": clients,
+            }
+            request |= {"strategy": "default", "config": config, "shape": [32, 32, 3], "examples": 8 if quick else 32}
+            # A stretch of rounds as long as a run has: dispatches grow, and what the next one needs is read ahead.
+            request |= {"before": window + 1, "least": clients * stretch}
+            tasks.append(Task(label, crew.fedwin(1, alone=label), request))
+        say(f"places of windows: {tasks[0].label} and more")
+        for task, timing in zip(tasks, (timings := interleaved(tasks, effort, say)).values()):
+            ratio = timing.ratio(next(iter(timings.values())))
+            records.append({"window": task.label, "times_none": ratio} | timing.summary())
+            task.worker.close()
+    return records
+
+
+def algorithms(crew: Crew, case: Case, effort: Effort, names: list[str], say: Callable) -> list[dict]:
+    """Times every algorithm on one case; FedAvg runs beside each group of them, so that ratios are paired."""
+    records = []
+    group = 6  # a few at a time, so that those that are compared run close together
+    others = [name for name in names if name != "fedavg"]
+    for start in range(0, len(others), group):
+        say(f"algorithms on {case.name}, {case}: {start + 1} to {min(start + group, len(others))} of {len(others)}")
+        fields = dataclasses.asdict(case)
+        some = ["fedavg", *others[start : start + group]]
+        tasks = [Task(name, crew.fedwin(), {"case": fields, "algorithm": name}) for name in some]
+        timings = interleaved(tasks, effort, say)
+        for name, timing in timings.items():
+            if name != "fedavg" or not start:
+                records.append(
+                    {"case": case.name, "algorithm": name, "times_fedavg": timing.ratio(timings["fedavg"])}
+                    | timing.summary()
+                )
+    return records

@@ -1,0 +1,266 @@
+"""Disturbs random small runs in every way known, resumes them, and compares them with undisturbed ones, bit by bit.
+
+  python -m experiments.soak --minutes=10
+
+Every run is killed, interrupted, left without room or altered on the disk one to four times. What is altered may be
+refused in one line; any other run must end with the model, the evaluations and the summary of one that was left alone.
+Needs Linux; full disks are mounted where that is allowed. Ends with status 1 after any difference.
+"""
+
+import concurrent.futures
+import itertools
+import json
+import pathlib
+import random
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from fedwin.errors import UserError
+from fedwin.runs import signals
+from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.metrics_log import read_lines
+
+from ..compare import every_method
+from . import soak_faults
+from .soak_faults import Disk, Ended, Training
+
+ROUNDS = 120
+COMMON = (
+    "--dataset=digits",
+    "--num_clients=20",
+    "--clients_per_round=3",
+    "--batch_size=16",
+    f"--num_rounds={ROUNDS}",
+)
+WRAPPERS = ((), (), ("ima:window=4,start=0.5",), ("swa:start=0.5,cycle=4",), ("clip:norm=1",))
+OBSERVERS = (
+    (),
+    ("wima:window=5",),
+    ("wima:window=3", "wima:window=10"),
+    ("ema:decay=0.9",),
+    ("swa:start=0.5,cycle=2",),
+)
+STRATEGIES = ("default", "vmapped", "chunked:k=1", "chunked:k=2", "sharded:devices=2,k=1")
+
+
+def methods() -> list[list[str]]:
+    """Returns the flags of every algorithm, in the variants of `fedwin compare`."""
+    found = []
+    for text in every_method():
+        algorithm, *own = shlex.split(text)
+        own = [flag for flag in own if not flag.startswith(("--partition=", "--wrap="))]
+        # WSM needs clients of several classes.
+        many = any(flag.startswith("--loss=") for flag in own)
+        found.append([f"--algorithm={algorithm}", f"--partition=dirichlet:alpha={0.3 if many else 0}", *own])
+    return found
+
+
+def random_flags(rng: random.Random) -> list[str]:
+    """Returns the flags of a run, except its directory."""
+    flags = [*COMMON, *rng.choice(methods())]
+    flags += [f"--wrap={name}" for name in rng.choice(WRAPPERS)]
+    flags += [f"--observe={name}" for name in rng.choice(OBSERVERS)]
+    if rng.random() < 0.1:  # diverges
+        flags = [flag for flag in flags if not flag.startswith("--client_lr")] + ["--client_lr=1e6"]
+    return [
+        *flags,
+        f"--model=digits_mlp:hidden={rng.choice((4, 8, 12))}",
+        f"--strategy={rng.choice(STRATEGIES)}",
+        f"--examples={rng.choice(('device', 'stream'))}",
+        f"--table={rng.choice(('device', 'host', 'file'))}",
+        f"--window={rng.choice(('device', 'host', 'file'))}",
+        f"--seeds={rng.choice(('0', '1', '0,1'))}",
+        f"--eval_every={rng.randint(1, 8)}",
+        f"--final_evals={rng.randint(1, 20)}",
+        f"--checkpoint_every={rng.choice((0, 6, 8, 15, 30))}",
+        f"--keep_checkpoints={rng.choice((1, 2, 3, 3))}",
+        f"--rounds_per_dispatch={rng.randint(3, 12)}",
+    ]
+
+
+SIGNALS = {
+    "SIGKILL": (signal.SIGKILL,),
+    "SIGTERM": (signal.SIGTERM,),
+    "SIGINT": (signal.SIGINT,),
+    "SIGINT twice": (signal.SIGINT, signal.SIGINT),
+}
+STORAGE = ("full disk", "failing writes", "file-size limit", "full output")
+KINDS = (*SIGNALS, *STORAGE, "altered file")
+# kind -> the status that it ends with; a run may also have ended before.
+STATUS = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130, "SIGINT twice": 130} | dict.fromkeys(STORAGE, 1)
+TIMES = ("wall_seconds", "compile_seconds", "rounds_per_second")
+RUNS_OF_A_SETTING = 5
+
+
+class Found:
+    """What a soak has found.
+
+    Attributes:
+      counts: kind of fault, or of failure -> how often.
+      failures: a line each.
+    """
+
+    def __init__(self):
+        self.counts: Counter[str] = Counter()
+        self.failures: list[str] = []
+
+    def failed(self, kind: str, training: Training, told: str) -> None:
+        """Notes a failure, in a form that can be run again."""
+        self.counts[kind] += 1
+        self.failures.append(f"{kind}: {told} -- {' '.join(training.flags)}")
+        print(f"FAILED {self.failures[-1]}", file=sys.stderr, flush=True)
+
+    def table(self) -> str:
+        """Returns the counts, one per line."""
+        kinds = [*KINDS, "ended before", "refused", "runs compared", "settings"]
+        bad = ("differing bytes", "wrong evaluations", "wrong summaries", "wrong endings")
+        return "\n".join(f"{name:18} {self.counts[name]:6}" for name in (*kinds, *bad))
+
+
+def outcome(directory: pathlib.Path) -> tuple[dict, list, dict]:
+    """Returns what must not depend on how a run came about: leaves of the last checkpoints, evaluations, summary."""
+    leaves: dict[str, np.ndarray] = {}
+    for place in sorted((directory / "checkpoints").iterdir()):
+        store = Checkpoints(place)
+        found = store.load(store.rounds()[-1])[0]
+        leaves |= {f"{place.name} {name}": np.asarray(value) for name, value in found.items()}  # large ones are lazy
+    lines = [{k: v for k, v in line.items() if k != "seconds"} for line in read_lines(directory / "metrics.jsonl")]
+    summary: dict[str, Any] = json.loads((directory / "summary.json").read_text())
+    del summary["traces"]
+    for seed, name in itertools.product(summary["seeds"].values(), TIMES):
+        del seed[name]
+    return leaves, lines, summary
+
+
+def differing_bytes(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> int:
+    """Returns how many bytes of arrays differ; those of arrays that only one side has count."""
+    odd = sum(each[name].nbytes for each in (mine, theirs) for name in mine.keys() ^ theirs.keys() if name in each)
+    both = ((np.frombuffer(mine[n].tobytes(), "u1"), theirs[n].tobytes()) for n in mine.keys() & theirs.keys())
+    return odd + sum(int((a != np.frombuffer(b, "u1")).sum()) if len(a) == len(b) else len(a) for a, b in both)
+
+
+def disturb(training: Training, disk: Disk | None, lines: int, rng: random.Random, found: Found) -> bool:
+    """Does one random thing to a run; returns False where it was refused and so is over."""
+    kinds = [k for k in KINDS if disk or k != "full disk"]
+    kind = rng.choice([*kinds, "altered file"])
+    if kind == "altered file":
+        if not soak_faults.altered(training.directory, rng):  # nothing there yet
+            return disturb(training, disk, lines, rng, found)
+        ended, expected = training.run(), (0, 2)
+    elif kind in SIGNALS:
+        ended, expected = soak_faults.signalled(training, lines, rng, *SIGNALS[kind]), (0, STATUS[kind])
+    else:
+        act: dict[str, Callable[[], Ended]] = {
+            "failing writes": lambda: soak_faults.failing_writes(training, rng),
+            "file-size limit": lambda: soak_faults.limited_size(training, rng),
+            "full output": lambda: soak_faults.full_output(training),
+        }
+        if disk:
+            act["full disk"] = lambda: disk.full(training, rng)
+        ended, expected = act[kind](), (0, STATUS[kind])
+    found.counts[kind] += 1
+    check_ending(kind, training, ended, expected, found)
+    if kind != "altered file":
+        found.counts["ended before"] += ended.status == 0
+        return True
+    found.counts["refused"] += ended.status == 2
+    return ended.status != 2
+
+
+def check_ending(kind: str, training: Training, ended: Ended, expected: tuple[int, ...], found: Found) -> None:
+    """Checks the status of a process, and that it told no more than a line."""
+    lines = 1 if ended.status in (1, 2) else 0
+    if ended.status not in expected or len(ended.errors) != lines or "Traceback" in ended.said:
+        found.failed("wrong endings", training, f"{kind} ended with {ended.status}: {ended.said[-2000:]}")
+
+
+def run_of(flags_: list[str], whole: tuple, place: pathlib.Path, cache: pathlib.Path, rng, found: Found) -> None:
+    """Disturbs one run until it is over and compares it with `whole`, the outcome of one that was left alone."""
+    disk = Disk(place)
+    with disk.mounted() as allowed:
+        training = Training(place / "run", flags_, cache)
+        for _ in range(rng.randint(1, 4)):
+            if not disturb(training, disk if allowed else None, len(whole[1]), rng, found):
+                return
+        last = training.run()
+        check_ending("the last process", training, last, (0,), found)
+        if last.status:
+            return
+        mine = outcome(training.directory)
+    found.counts["runs compared"] += 1
+    if number := differing_bytes(mine[0], whole[0]):
+        found.failed("differing bytes", training, f"{number} bytes")
+        found.counts["differing bytes"] += number - 1
+    if mine[1] != whole[1]:
+        found.failed("wrong evaluations", training, "metrics.jsonl differs")
+    if mine[2] != whole[2]:
+        found.failed("wrong summaries", training, f"{mine[2]} is not {whole[2]}")
+
+
+def setting(number: int, seed: int, place: pathlib.Path, until: float, runs: int, found: Found) -> None:
+    """Draws a setting, trains it once undisturbed, and then disturbs so many runs of it."""
+    rng = random.Random(f"{seed} {number}")
+    flags_of_run = random_flags(rng)
+    place.mkdir()
+    training = Training(place / "whole", flags_of_run, place.parent / "cache")
+    ended = training.run()
+    if ended.status == 2:  # not every wrapper goes with every algorithm
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    if ended.status != 0:
+        found.failed("wrong endings", training, f"undisturbed, ended with {ended.status}: {ended.said[-2000:]}")
+        return
+    found.counts["settings"] += 1
+    whole = outcome(training.directory)
+    for k in range(runs):
+        if time.monotonic() < until or (k == 0 and number == 0):
+            run_of(flags_of_run, whole, place / f"{k}", training.cache, random.Random(f"{seed} {number} {k}"), found)
+    shutil.rmtree(place)
+
+
+def soak(minutes: float, seed: int, jobs: int, place: pathlib.Path, runs: int = RUNS_OF_A_SETTING) -> Found:
+    """Soaks for so long in a folder, with so many runs at a time."""
+    (place / "cache").mkdir()
+    found, until, numbers = Found(), time.monotonic() + 60 * minutes, itertools.count()
+
+    def work() -> None:
+        for number in numbers:
+            setting(number, seed, place / f"{number}", until, runs, found)
+            if time.monotonic() > until:
+                return
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for done in [pool.submit(work) for _ in range(jobs)]:
+            done.result()
+    return found
+
+
+def define_flags() -> dict[str, list[str]]:
+    """Defines the flags; importing this file from a test or another binary defines none."""
+    flags.DEFINE_float("minutes", 10.0, "How long.", lower_bound=0)
+    flags.DEFINE_integer("seed", 0, "Of everything that is drawn.")
+    flags.DEFINE_integer("jobs", 2, "Runs at a time.", lower_bound=1)
+    return {"flags": ["minutes", "seed", "jobs"]}
+
+
+def main(argv: list[str]) -> None:
+    """Soaks and prints the counts."""
+    if sys.platform != "linux":
+        raise UserError("the soak needs Linux.")
+    known = flags.FLAGS
+    place = pathlib.Path(tempfile.mkdtemp(prefix="fedwin-soak-"))
+    signals.before_exit(lambda: shutil.rmtree(place, ignore_errors=True))
+    found = soak(known.minutes, known.seed, known.jobs, place)
+    print(found.table())
+    shutil.rmtree(place, ignore_errors=True)
+    sys.exit(1 if found.failures else 0)

@@ -1,0 +1,232 @@
+"""What the soak does to runs: signals, disks that are full, files that are altered."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+from fedwin.runs import signals
+
+ROOT = pathlib.Path(__file__).parents[2]
+HANG_SECONDS = 300.0
+_TRAIN = 'runpy.run_module("experiments.train", run_name="__main__", alter_sys=True)\n'
+# Lets no file grow beyond so many bytes.
+LIMITED = f"""
+import resource, runpy, sys
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+{_TRAIN}"""
+# Fails the n-th time that something is brought to the disk, where a full disk can't be had.
+FAILING = f"""
+import errno, os, runpy, sys
+left, real = int(sys.argv.pop(1)), os.fsync
+def fsync(handle):
+    global left
+    left -= 1
+    if left < 0:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    real(handle)
+os.fsync = fsync
+{_TRAIN}"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How a process ended.
+
+    Attributes:
+      status: its exit status; None for one that hung.
+      said: what it printed on stderr.
+    """
+
+    status: int | None
+    said: str
+
+    @property
+    def errors(self) -> list[str]:
+        """Its lines that tell an error."""
+        return [line for line in self.said.splitlines() if line.startswith("error:")]
+
+
+class Training:
+    """Processes that train in one directory.
+
+    Args:
+      directory: the run's.
+      flags: the others.
+      cache: of compiled programs.
+    """
+
+    def __init__(self, directory: pathlib.Path, flags: list[str], cache: pathlib.Path):
+        self.directory, self.flags, self.cache = directory, flags, cache
+
+    @contextlib.contextmanager
+    def started(self, *, code: tuple[str, ...] = ("-m", "experiments.train"), out=subprocess.DEVNULL, **more):
+        """Yields (process, wait): `wait()` returns how it ended."""
+        environment = os.environ | {
+            "JAX_PLATFORMS": "cpu",
+            "JAX_COMPILATION_CACHE_DIR": str(self.cache),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
+        command = [sys.executable, *code, *self.flags, f"--out_dir={self.directory}"]
+        with tempfile.TemporaryFile("w+", errors="replace") as said:
+            process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=out, stderr=said, start_new_session=True, **more
+            )
+
+            signals.before_exit(process.kill)
+
+            def wait() -> Ended:
+                try:
+                    status = process.wait(HANG_SECONDS)
+                except subprocess.TimeoutExpired:
+                    status = None
+                    process.kill()
+                    process.wait()
+                said.seek(0)
+                return Ended(status, said.read())
+
+            try:
+                yield process, wait
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+
+    def run(self, **more) -> Ended:
+        """Runs one to its end."""
+        with self.started(**more) as (_, wait):
+            return wait()
+
+
+def hears(process: subprocess.Popen) -> bool:
+    """Whether a process has got to its first line, where it begins to hear signals."""
+    try:
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")), "0")
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def _await_moment(process: subprocess.Popen, directory: pathlib.Path, lines: int, rng: random.Random) -> None:
+    """Waits for a random moment of a run that writes so many lines: of its start, or of its training."""
+    path = directory / "metrics.jsonl"
+    until = time.monotonic() + rng.uniform(0, 3) if rng.random() < 0.3 else None
+    wanted = rng.randint(1, lines)
+    while process.poll() is None:
+        time.sleep(0.003)
+        if not hears(process):
+            continue
+        if until is not None and time.monotonic() > until:
+            return
+        if until is None and path.exists() and path.read_bytes().count(b"\n") >= wanted:
+            time.sleep(rng.uniform(0, 0.05))
+            return
+
+
+def signalled(training: Training, lines: int, rng: random.Random, *numbers: signal.Signals) -> Ended:
+    """Sends signals at a random moment, the second shortly after the first."""
+    with training.started() as (process, wait):
+        _await_moment(process, training.directory, lines, rng)
+        for number in numbers:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+            if number != numbers[-1]:
+                time.sleep(rng.uniform(0, 0.3))
+        return wait()
+
+
+def failing_writes(training: Training, rng: random.Random) -> Ended:
+    """Lets a random write fail for want of room."""
+    return training.run(code=("-c", FAILING, str(rng.randint(0, 25))))
+
+
+def full_output(training: Training) -> Ended:
+    """Lets standard output lead to a full disk."""
+    with open("/dev/full", "w") as full:
+        return training.run(out=full)
+
+
+def limited_size(training: Training, rng: random.Random) -> Ended:
+    """Lets no file grow beyond a random size."""
+    limit = rng.randint(1 << 10, 40 << 10)
+    with tempfile.TemporaryDirectory() as place:  # the limit spoils a cache that is written
+        cache = shutil.copytree(training.cache, pathlib.Path(place) / "cache")
+        limited = Training(training.directory, training.flags, cache)
+        return limited.run(code=("-c", LIMITED, str(limit)))
+
+
+def altered(directory: pathlib.Path, rng: random.Random) -> str:
+    """Alters a random file of a run; returns how and which, or nothing where there is none."""
+    saved = sorted(path for path in directory.glob("checkpoints/seed_*/[0-9]*/**/*") if path.is_file())
+    # There are many files of checkpoints: each kind gets its share.
+    kinds = ([directory / "metrics.jsonl"], [directory / "config.json"], saved)
+    files = [each for each in kinds if each and each[0].is_file()]
+    if not files:
+        return ""
+    path = rng.choice(rng.choice(files))
+    data = bytearray(path.read_bytes())
+    how = rng.choice(("flipped", "flipped", "truncated", "removed", "grown"))
+    if how == "removed":
+        path.unlink()
+        return how
+    if how == "truncated":
+        del data[rng.randint(0, len(data)) :]
+    elif how == "grown":
+        at = rng.randint(0, len(data))
+        data[at:at] = rng.randbytes(rng.randint(1, 40))
+    elif data:
+        for _ in range(rng.choice((1, 1, 30))):
+            data[rng.randrange(len(data))] ^= rng.randint(1, 255)
+    path.write_bytes(data)
+    return how
+
+
+class Disk:
+    """A small disk that may be mounted: the superuser's, on Linux.
+
+    Args:
+      place: where.
+    """
+
+    def __init__(self, place: pathlib.Path):
+        self.place = place
+
+    def mount(self, options: str) -> bool:
+        """Mounts it, or changes it with `remount,size=...`; returns whether that was allowed."""
+        self.place.mkdir(exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", options, "none", str(self.place)]
+        return shutil.which("mount") is not None and not subprocess.run(command, capture_output=True).returncode
+
+    @contextlib.contextmanager
+    def mounted(self) -> Iterator[bool]:
+        """Mounts it with room for anything; yields whether that was allowed."""
+        allowed = self.mount("size=64m")
+        unmount = lambda: subprocess.run(["umount", "--lazy", str(self.place)], capture_output=True)
+        if allowed:
+            signals.before_exit(unmount)
+        try:
+            yield allowed
+        finally:
+            if allowed:
+                unmount()
+
+    def full(self, training: Training, rng: random.Random) -> Ended:
+        """Trains with a random amount of room, and makes room afterwards."""
+        used = shutil.disk_usage(self.place).used // 4096 * 4096
+        # A size of 0 would be no limit, which can't be taken back.
+        self.mount(f"remount,size={max(used + rng.randint(0, 60) * 4096, 4096)}")
+        try:
+            return training.run()
+        finally:
+            self.mount("remount,size=64m")
