@@ -16,17 +16,23 @@ from fedwin.models.recurrence import lstm
 
 
 def uniform(bound: float):
-    """U(-bound, bound)."""
+    """Returns the initializer U(-bound, bound).
+
+    Args:
+      bound: largest absolute value.
+    """
     return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)
 
 
 class LSTM(nn.Module):
-    """A layer of `fedwin.models.recurrence.lstm`. One bias vector: 4 H (in + H + 1) parameters.
+    """A layer of `fedwin.models.recurrence.lstm` with one bias vector: 4 H (in + H + 1) parameters.
 
     Attributes:
-      hidden: H.
-      forget_bias: a constant added to the forget gate (haiku: 1, PyTorch: 0).
-      initialiser: 'haiku' (cut normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (all U(-1/sqrt(H), 1/sqrt(H))).
+      hidden: width H.
+      forget_bias: constant added to the forget gate (haiku: 1, PyTorch: 0).
+      initialiser: 'haiku' (truncated normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (all U(-1/sqrt(H),
+        1/sqrt(H))).
+      dtype: compute type.
     """
 
     hidden: int
@@ -36,7 +42,7 @@ class LSTM(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        """x [T, B, in] -> h [T, B, H], starting from zeros."""
+        """Returns the hidden states, [T, B, in] -> [T, B, H], starting from zeros."""
         size, width = x.shape[-1], self.hidden
         if self.initialiser == "haiku":
             kernel = initializers.truncated_normal((size + width) ** -0.5)
@@ -54,17 +60,17 @@ class LanguageModel(nn.Module):
     """Embedding, LSTM layers [tanh after each], [dense to the embedding's width], classifier at every or the last step.
 
     Attributes:
-      vocab: ids in the input.
+      vocab: number of ids in the input.
       embed: width of the embedding.
       hidden: width of the LSTMs.
       layers: number of LSTMs.
-      num_classes: ids predicted.
-      tanh: whether one follows each LSTM.
+      num_classes: number of predicted ids.
+      tanh: whether a tanh follows each LSTM.
       project: width of the dense layer, 0 for none.
-      predict: 'all' gives logits [B, T, V], 'last' [B, V]. padded: 0 is padding, so that the last position is that of
-        `losses.last_target`; otherwise it is T - 1.
+      predict: 'all' gives logits [B, T, V], 'last' [B, V].
+      padded: whether id 0 is padding, so that the last position is that of `losses.last_target`; otherwise it is T - 1.
       initialiser: 'haiku' (FedJAX's form, with forget_bias 1) or 'torch'.
-      dtype: the compute type.
+      dtype: compute type.
     """
 
     vocab: int
@@ -114,7 +120,25 @@ def _language_model(name, input_shape, num_classes, dtype, predict, **sizes) -> 
 def shakespeare_lstm(input_shape, num_classes, *, predict: str = "all", dtype: str = "float32") -> Model:
     """FedJAX's character model: embedding 8, two LSTMs of 256 with tanh between, 820,522 parameters for 90 ids.
 
-    https://arxiv.org/abs/1602.05629, https://arxiv.org/abs/2108.02117; batch['x'] int32 [B, 80], logits [B, 80, 90].
+    Args:
+      input_shape: shape of one sequence, [length].
+      num_classes: number of outputs.
+      predict: 'all' predicts the token after every position, logits [B, T, V]; 'last' after the last one, [B, V].
+      dtype: compute type: float32, bfloat16 or float64.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not sequences, an unknown `predict` or an unknown dtype.
+
+    Source: https://arxiv.org/abs/1602.05629, https://arxiv.org/abs/2108.02117
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("shakespeare_lstm", (80,), 90)
+      >>> model.name, model.num_classes
+      ('shakespeare_lstm', 90)
     """
     sizes = dict(embed=8, hidden=256, layers=2, tanh=True, project=0, padded=True, initialiser="haiku")
     return _language_model("shakespeare_lstm", input_shape, num_classes, dtype, predict, **sizes)
@@ -124,10 +148,28 @@ def shakespeare_lstm(input_shape, num_classes, *, predict: str = "all", dtype: s
 def leaf_lstm(input_shape, num_classes, *, predict: str = "last", hidden: int = 100, dtype: str = "float32") -> Model:
     """FedProx's and GHB's character model: embedding 8, two LSTMs of 100, last step: 132,720 parameters for 80 ids.
 
-    https://arxiv.org/abs/1812.01097, https://arxiv.org/abs/1812.06127; LEAF's own has hidden=256. Logits [B, 80].
+    LEAF's own model has hidden=256.
 
     Args:
+      input_shape: shape of one sequence, [length].
+      num_classes: number of outputs.
+      predict: 'all' predicts the token after every position, logits [B, T, V]; 'last' after the last one, [B, V].
       hidden: width of both LSTMs.
+      dtype: compute type: float32, bfloat16 or float64.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not sequences, or an impossible option.
+
+    Source: https://arxiv.org/abs/1812.01097, https://arxiv.org/abs/1812.06127
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("leaf_lstm", (80,), 80)
+      >>> model.name, model.num_classes
+      ('leaf_lstm', 80)
     """
     check_size("leaf_lstm", "hidden", hidden)
     sizes = dict(embed=8, hidden=hidden, layers=2, tanh=False, project=0, padded=False, initialiser="torch")
@@ -140,11 +182,29 @@ def stackoverflow_lstm(
 ) -> Model:
     """Next-word model: embedding 96, LSTM 670 [tanh], dense 96, classifier: 4,050,748 parameters for 10,004 ids.
 
-    https://arxiv.org/abs/2003.00295 predicts every token (predict=all), the heavy-ball paper one per sentence: the last
-    word that fits in (`losses.last_target`).
+    The source predicts every token (predict=all), the heavy-ball paper one per sentence: the last word that fits in
+    (`losses.last_target`).
 
     Args:
+      input_shape: shape of one sequence, [length].
+      num_classes: number of outputs.
+      predict: 'all' predicts the token after every position, logits [B, T, V]; 'last' after the last one, [B, V].
       tanh: whether a tanh follows the LSTM, as in FedJAX.
+      dtype: compute type: float32, bfloat16 or float64.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not sequences, an unknown `predict` or an unknown dtype.
+
+    Source: https://arxiv.org/abs/2003.00295
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("stackoverflow_lstm", (20,), 10004)
+      >>> model.name, model.num_classes
+      ('stackoverflow_lstm', 10004)
     """
     sizes = dict(embed=96, hidden=670, layers=1, tanh=tanh, project=96, padded=True, initialiser="haiku")
     return _language_model("stackoverflow_lstm", input_shape, num_classes, dtype, predict, **sizes)

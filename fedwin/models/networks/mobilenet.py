@@ -24,7 +24,7 @@ _fan_out = initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 def relu6(x):
-    """min(max(x, 0), 6)."""
+    """Returns min(max(x, 0), 6)."""
     return jnp.clip(x, 0, 6)
 
 
@@ -34,7 +34,15 @@ def _depthwise_init(key, shape, dtype=jnp.float32):
 
 
 class InvertedResidual(nn.Module):
-    """x [+] GN(1x1(ReLU6(GN(depthwise 3x3(ReLU6(GN(1x1 expand(x))))))); the sum where the shape is kept."""
+    """x [+] GN(1x1(ReLU6(GN(depthwise 3x3(ReLU6(GN(1x1 expand(x))))))); the sum where the shape does not change.
+
+    Attributes:
+      expansion: factor of the inner channels.
+      width: output channels.
+      stride: stride of the depthwise convolution.
+      groups: groups of GroupNorm.
+      dtype: compute type.
+    """
 
     expansion: int
     width: int
@@ -61,7 +69,13 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """Stem 32 at stride 2, seventeen inverted residuals, 1x1 to 1,280, global average pool, classifier; no biases."""
+    """Stem 32 at stride 2, seventeen inverted residuals, 1x1 to 1,280, global average pool, classifier; no biases.
+
+    Attributes:
+      num_classes: number of outputs.
+      groups: groups of GroupNorm.
+      dtype: compute type.
+    """
 
     num_classes: int
     groups: int = 8
@@ -87,7 +101,13 @@ class MobileNetV2(nn.Module):
 
 
 def conv_names(params) -> list[tuple[str, ...]]:
-    """Paths of the 52 convolution kernels in network order: stem, block1 to 17 (expand, depthwise, project), last."""
+    """Returns the paths of the 52 convolution kernels in network order.
+
+    The order is stem, block1 to block17 (expand, depthwise, project), last.
+
+    Args:
+      params: the network's parameters, or their shapes.
+    """
     paths: list[tuple[str, ...]] = [("stem",)]
     for i in range(1, 1 + sum(row[2] for row in ROWS)):
         block = params[f"block{i}"]
@@ -98,12 +118,12 @@ def conv_names(params) -> list[tuple[str, ...]]:
 def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
     """Reads the convolution kernels of a MobileNetV2 from an .npz file.
 
-    Either every kernel under its path here ('block1/depthwise/kernel', HWIO), or PyTorch's state dictionary as arrays
-    (torchvision's names; the 4-dimensional ones in file order are the convolutions, OIHW). Norms are not read: GN
-    starts with scale 1, shift 0.
+    The file contains either every kernel under its path here ('block1/depthwise/kernel', HWIO), or PyTorch's state
+    dictionary as arrays (torchvision's names; the 4-dimensional ones in file order are the convolutions, OIHW). Norms
+    are not read: GN starts with scale 1, shift 0.
 
     Args:
-      path: of the file.
+      path: path of the file.
       params: the network's parameters, or their shapes.
 
     Returns:
@@ -131,18 +151,23 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
             )
         by_path = {name: kernel.transpose(2, 3, 1, 0) for name, kernel in zip(names, kernels)}
     for name, kernel in by_path.items():
-        want = params[name[0]]
+        expected = params[name[0]]
         for key in name[1:]:
-            want = want[key]
-        if kernel.shape != want.shape:
-            raise UserError(f"mobilenetv2: '{path}': {'/'.join(name)} has shape {kernel.shape}, not {want.shape}.")
+            expected = expected[key]
+        if kernel.shape != expected.shape:
+            raise UserError(f"mobilenetv2: '{path}': {'/'.join(name)} has shape {kernel.shape}, not {expected.shape}.")
         if not np.isfinite(kernel).all():
-            raise UserError(f"mobilenetv2: '{path}': {'/'.join(name)} holds a value that is not finite.")
+            raise UserError(f"mobilenetv2: '{path}': {'/'.join(name)} contains a value that is not finite.")
     return {name: np.asarray(kernel, np.float32) for name, kernel in by_path.items()}
 
 
 def with_kernels(params, kernels):
-    """Returns params with the leaves at the paths in `kernels` replaced."""
+    """Returns params with kernels replaced.
+
+    Args:
+      params: the network's parameters.
+      kernels: path in params -> kernel.
+    """
 
     def replace(path, leaf):
         kernel = kernels.get(tuple(entry.key for entry in path))
@@ -161,8 +186,26 @@ def mobilenetv2(input_shape, num_classes, *, groups: int = 8, weights: str = "",
     """MobileNetV2 with GN(8): 4,821,740 parameters for Landmarks (2,028), 3,764,915 for iNaturalist (1,203).
 
     Args:
-      weights: an .npz file with ImageNet's convolution kernels (read_weights). Without one the initialisation is random
+      input_shape: shape of one image, [height, width, channels].
+      num_classes: number of outputs.
+      groups: groups of GroupNorm.
+      weights: an .npz file with ImageNet's convolution kernels (read_weights). Without one the initialization is random
         and the model's name ends in '_from_scratch'.
+      dtype: compute type: float32, bfloat16 or float64.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not images or are too small, an impossible option or unreadable weights.
+
+    Source: https://arxiv.org/abs/1801.04381, https://arxiv.org/abs/2003.08082
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("mobilenetv2", (64, 64, 3), 20)
+      >>> model.name, model.num_classes
+      ('mobilenetv2_from_scratch', 20)
     """
     check_groups("mobilenetv2", groups, 32, *(row[1] for row in ROWS))
     module = MobileNetV2(num_classes, groups, compute_dtype(dtype))

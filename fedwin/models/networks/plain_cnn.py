@@ -1,4 +1,4 @@
-"""Plain CNNs without normalisation."""
+"""Plain CNNs without normalization."""
 
 from typing import Any
 
@@ -12,7 +12,16 @@ from fedwin.models.network_builder import build_network, check_size
 
 
 class PlainCNN(nn.Module):
-    """(conv k x k, ReLU, max-pool 2) per width, (dense, ReLU) per hidden width, classifier; initialised as PyTorch."""
+    """(conv k x k, ReLU, max-pool 2) per width, (dense, ReLU) per hidden width, classifier; PyTorch's initialization.
+
+    Attributes:
+      widths: channels of the convolutions.
+      hidden: widths of the dense layers.
+      num_classes: number of outputs.
+      kernel_size: side k of the windows.
+      padding: padding of the convolutions.
+      dtype: compute type.
+    """
 
     widths: tuple[int, ...]
     hidden: tuple[int, ...]
@@ -35,7 +44,25 @@ class PlainCNN(nn.Module):
 
 @MODELS.register("digits_cnn", parameters="13,706", usual=((8, 8, 1), 10))
 def digits_cnn(input_shape, num_classes, *, dtype: str = "float32") -> Model:
-    """conv 3x3 16, pool, conv 3x3 32, pool (same padding), dense 64, classifier: 13,706 parameters for 8x8x1."""
+    """conv 3x3 16, pool, conv 3x3 32, pool (same padding), dense 64, classifier: 13,706 parameters for 8x8x1.
+
+    Args:
+      input_shape: shape of one image, [height, width, channels].
+      num_classes: number of outputs.
+      dtype: compute type: float32, bfloat16 or float64.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not images or are too small, or an unknown dtype.
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("digits_cnn", (8, 8, 1), 10)
+      >>> model.name, model.num_classes
+      ('digits_cnn', 10)
+    """
     module = PlainCNN((16, 32), (64,), num_classes, 3, "SAME", compute_dtype(dtype))
     return build_network("digits_cnn", module, input_shape, num_classes, "images")
 
@@ -45,7 +72,27 @@ MODELS.register("cnn", digits_cnn, parameters="13,706", usual=((8, 8, 1), 10))
 
 @MODELS.register("lenet5", paper="hsu2020federated", parameters="797,962", usual=((32, 32, 3), 10))
 def lenet5(input_shape, num_classes, *, dtype: str = "float32") -> Model:
-    """LeNet-5 of Hsu et al. (2020): 797,962 / 815,332 parameters (10 / 100 classes). https://arxiv.org/abs/2003.08082"""
+    """LeNet-5 of Hsu et al. (2020): 797,962 / 815,332 parameters (10 / 100 classes).
+
+    Args:
+      input_shape: shape of one image, [height, width, channels].
+      num_classes: number of outputs.
+      dtype: compute type: float32, bfloat16 or float64.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not images or are too small, or an unknown dtype.
+
+    Source: https://arxiv.org/abs/2003.08082
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("lenet5", (32, 32, 3), 10)
+      >>> model.name, model.num_classes
+      ('lenet5', 10)
+    """
     module = PlainCNN((64, 64), (384, 192), num_classes, dtype=compute_dtype(dtype))
     return build_network("lenet5", module, input_shape, num_classes, "images")
 
@@ -57,13 +104,30 @@ def lenet5(input_shape, num_classes, *, dtype: str = "float32") -> Model:
     usual=((32, 32, 3), 10),
 )
 def mcmahan_cnn(input_shape, num_classes, *, width: int | None = None, dtype: str = "float32") -> Model:
-    """McMahan et al.'s CNN as IMA trains it. https://arxiv.org/abs/1602.05629, https://arxiv.org/abs/2305.07845
+    """McMahan et al.'s CNN as IMA trains it.
 
     Two 5x5 convolutions of `width` channels, dense 384, dense 128 (the feature), classifier: 772,682 parameters for
     CIFAR-10 (width 64), 274,026 for FMNIST (width 32).
 
     Args:
-      width: channels of both convolutions; by default 64 for colour images, 32 for grey ones.
+      input_shape: shape of one image, [height, width, channels].
+      num_classes: number of outputs.
+      width: channels of both convolutions; by default 64 for color images, 32 for gray ones.
+      dtype: compute type: float32, bfloat16 or float64.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not images or are too small, an impossible width or an unknown dtype.
+
+    Source: https://arxiv.org/abs/1602.05629, https://arxiv.org/abs/2305.07845
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("mcmahan_cnn:width=32", (32, 32, 3), 10)
+      >>> model.name, model.num_classes
+      ('mcmahan_cnn', 10)
     """
     if width is None:
         width = 64 if tuple(input_shape)[-1:] == (3,) else 32

@@ -16,9 +16,12 @@ class Stack(nn.Module):
     """(conv, GN, ReLU[, max-pool]) per entry of `convs`, then (dense[, GN][, ReLU]) per entry of `hidden`, classifier.
 
     Attributes:
-      convs: (width, kernel size, stride, padding, pool window or 0, pool stride).
-      hidden: (width, GN?, ReLU?).
-      adaptive: side that the map is averaged to before flattening, 0 for none.
+      convs: (width, kernel size, stride, padding, pool window or 0, pool stride) per convolution.
+      hidden: (width, whether GN follows, whether ReLU follows) per dense layer.
+      num_classes: number of outputs.
+      groups: groups of GroupNorm.
+      adaptive: side that the feature map is averaged to before flattening, 0 for none.
+      dtype: compute type.
     """
 
     convs: tuple[tuple[int, ...], ...]
@@ -49,9 +52,14 @@ class Stack(nn.Module):
 
 
 def adaptive_avg_pool(x, side: int):
-    """PyTorch's AdaptiveAvgPool2d: cell i averages rows floor(i n / side) to ceil((i + 1) n / side) - 1.
+    """Returns PyTorch's AdaptiveAvgPool2d: cell i averages rows floor(i n / side) to ceil((i + 1) n / side) - 1.
 
-    x [B, H, W, C] -> [B, side, side, C]; the identity where the map has that size already.
+    Args:
+      x: feature maps, [B, H, W, C]; returned unchanged if H = W = side.
+      side: side of the result.
+
+    Returns:
+      [B, side, side, C].
     """
     for axis in (1, 2):
         n = x.shape[axis]
@@ -71,7 +79,28 @@ def adaptive_avg_pool(x, side: int):
     "vgg11", paper=("simonyan2015very", "zhou2023understanding"), parameters="9,292,938", usual=((32, 32, 3), 10)
 )
 def vgg11(input_shape, num_classes, *, groups: int = 2, dtype: str = "float32") -> Model:
-    """VGG11 with GN for 32x32 images: 9,292,938 / 9,304,548 parameters (10 / 100 classes). https://arxiv.org/abs/1409.1556"""
+    """VGG11 with GN for 32x32 images: 9,292,938 / 9,304,548 parameters (10 / 100 classes).
+
+    Args:
+      input_shape: shape of one image, [height, width, channels].
+      num_classes: number of outputs.
+      groups: groups of GroupNorm.
+      dtype: compute type: float32, bfloat16 or float64.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not images or are too small, or an impossible option.
+
+    Source: https://arxiv.org/abs/1409.1556
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("vgg11", (32, 32, 3), 10)
+      >>> model.name, model.num_classes
+      ('vgg11', 10)
+    """
     pooled, unpooled = (2, 2), (0, 0)
     widths = (64, 128, 256, 256, 512, 512, 512, 512)
     pools = (pooled, pooled, unpooled, pooled, unpooled, pooled, unpooled, pooled)
@@ -86,8 +115,26 @@ def alexnet(input_shape, num_classes, *, variant: str = "code", groups: int = 32
     """AlexNet with GN for 224x224 images, no dropout.
 
     Args:
+      input_shape: shape of one image, [height, width, channels].
+      num_classes: number of outputs.
       variant: 'code' (released code): 9,216 -> 1,024 -> 512 -> classes, 12,438,599 parameters for 7 classes; 'paper'
         (the paper's table): 9,216 -> 4,096 -> 4,096 -> 512 -> classes, 59,107,399.
+      groups: groups of GroupNorm.
+      dtype: compute type: float32, bfloat16 or float64.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not images or are too small, or an impossible option.
+
+    Source: https://arxiv.org/abs/2305.07845
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("alexnet:variant=code", (224, 224, 3), 7)
+      >>> model.name, model.num_classes
+      ('alexnet_code', 7)
     """
     hidden = {"code": (1024, 512), "paper": (4096, 4096, 512)}.get(variant)
     if hidden is None:
@@ -110,8 +157,26 @@ def digit5_cnn(input_shape, num_classes, *, variant: str = "A", groups: int = 2,
     """Digit-Five CNN with GN for 28x28x3 images.
 
     Args:
+      input_shape: shape of one image, [height, width, channels].
+      num_classes: number of outputs.
       variant: 'A' (paper): two pools, dense 2,048 and 128 with GN and ReLU, 13,427,786 parameters; 'B' (released code):
         three pools, dense 384 and 128 with ReLU, 806,090.
+      groups: groups of GroupNorm.
+      dtype: compute type: float32, bfloat16 or float64.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not images or are too small, or an impossible option.
+
+    Source: https://arxiv.org/abs/2305.07845
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("digit5_cnn:variant=B", (28, 28, 3), 10)
+      >>> model.name, model.num_classes
+      ('digit5_cnn_B', 10)
     """
     if variant not in ("A", "B"):
         raise UserError(f"digit5_cnn: variant must be A or B, not '{variant}'.")

@@ -19,6 +19,13 @@ class Block20(nn.Module):
 
     Shortcut 'A' takes every second pixel and pads the channels equally on both sides (no parameters); 'B' is a
     1x1 convolution and a norm.
+
+    Attributes:
+      width: output channels.
+      stride: stride of the first convolution.
+      shortcut: 'A' or 'B'.
+      groups: groups of GroupNorm.
+      dtype: compute type.
     """
 
     width: int
@@ -48,7 +55,14 @@ class Block20(nn.Module):
 
 
 class ResNet20(nn.Module):
-    """Stem of 16 channels, three stages of three blocks at 16, 32, 64, global average pool, classifier."""
+    """Stem of 16 channels, three stages of three blocks at 16, 32, 64, global average pool, classifier.
+
+    Attributes:
+      num_classes: number of outputs.
+      shortcut: 'A' or 'B', see Block20.
+      groups: groups of GroupNorm.
+      dtype: compute type.
+    """
 
     num_classes: int
     shortcut: str = "A"
@@ -75,7 +89,25 @@ def resnet20(input_shape, num_classes, *, shortcut: str = "A", groups: int = 2, 
     """ResNet-20 with GN(2): 269,722 / 275,572 parameters (10 / 100 classes).
 
     Args:
+      input_shape: shape of one image, [height, width, channels].
+      num_classes: number of outputs.
       shortcut: where the shape changes: 'A', pixels and padding, or 'B', a convolution: 272,474 / 278,324 parameters.
+      groups: groups of GroupNorm.
+      dtype: compute type: float32, bfloat16 or float64.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not images or are too small, or an impossible option.
+
+    Source: https://arxiv.org/abs/1512.03385, https://arxiv.org/abs/1803.08494
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("resnet20:shortcut=B", (32, 32, 3), 10)
+      >>> model.name, model.num_classes
+      ('resnet20', 10)
     """
     if shortcut not in ("A", "B"):
         raise UserError(f"resnet20: shortcut must be A or B, not '{shortcut}'.")

@@ -12,14 +12,23 @@ from fedwin.models.model import MODELS, Model, compute_dtype
 from fedwin.models.network_builder import build_network, check_groups
 
 _SAME = ((1, 1), (1, 1))
-# Channels of the stages, in those of the first.
+# Channels of the stages as multiples of the first stage's.
 STAGES = (1, 2, 4, 8)
-# Which norm comes where: stem, first of a block, second of a block, shortcut.
+# Norms of the stem, first in a block, second in a block, of the shortcut.
 NORMS = {"gn": ("gn",) * 4, "bn": ("bn",) * 4, "mixed": ("bn", "bn", "gn", "gn")}
 
 
 class Block18(nn.Module):
-    """ReLU(x' + norm2(conv(ReLU(norm1(conv(x)))))); x' = x, or norm(conv 1x1(x)) where the shape changes."""
+    """ReLU(x' + norm2(conv(ReLU(norm1(conv(x)))))); x' = x, or norm(conv 1x1(x)) where the shape changes.
+
+    Attributes:
+      width: output channels.
+      stride: stride of the first convolution.
+      norms: norms of the stem, first in a block, second in a block, of the shortcut: 'gn' or 'bn'.
+      groups: groups of GroupNorm.
+      bias: whether convolutions have biases.
+      dtype: compute type.
+    """
 
     width: int
     stride: int
@@ -47,7 +56,14 @@ class ResNet18(nn.Module):
     """Stem of 64 channels at stride 1, four stages of two blocks at 64, 128, 256, 512, pool, [dense,] classifier.
 
     Attributes:
-      width: in place of 64; the others have as many times more.
+      num_classes: number of outputs.
+      norm: key of NORMS.
+      groups: groups of GroupNorm.
+      bias: whether convolutions have biases.
+      odd_pool: whether the last pool is the 3x3 pool of stride 2 of the thesis.
+      hidden: width of a dense layer before the classifier, 0 for none.
+      dtype: compute type.
+      width: channels of the first stage, in place of 64; the others scale with it.
     """
 
     num_classes: int
@@ -70,7 +86,7 @@ class ResNet18(nn.Module):
                 name = f"stage{stage + 1}_block{block + 1}"
                 layer = Block18(times * self.width, stride, norms, self.groups, self.bias, self.dtype, name=name)
                 x = layer(x, train, mask)
-        # The thesis's pool sees one 3x3 window of the 4x4 map: row 3 and column 3 never reach the classifier.
+        # The thesis's pool covers one 3x3 window of the 4x4 map: row 3 and column 3 do not reach the classifier.
         x = flatten(avg_pool(x, (3, 3), (2, 2))) if self.odd_pool else global_avg_pool(x)
         if self.hidden:
             x = torch_dense(x, self.hidden, dtype=self.dtype, name="dense")
@@ -103,9 +119,27 @@ def resnet18(
                 in a block, GN elsewhere: 11,178,762 / 11,224,932, and 3,968 running statistics
 
     Args:
+      input_shape: shape of one image, [height, width, channels].
+      num_classes: number of outputs.
       variant: ima (https://arxiv.org/abs/2305.07845), plain or wsm (https://arxiv.org/abs/2304.05260).
       norm: gn, bn or mixed; by default gn, for wsm mixed.
+      groups: groups of GroupNorm.
+      dtype: compute type: float32, bfloat16 or float64.
       width: channels of the first stage; the others have 2, 4 and 8 times as many.
+
+    Returns:
+      A fedwin.models.Model.
+
+    Raises:
+      UserError: for examples that are not images or are too small, or an impossible option.
+
+    Source: https://arxiv.org/abs/1512.03385
+
+    Example:
+      >>> from fedwin import models
+      >>> model = models.build("resnet18:variant=plain,norm=bn", (32, 32, 3), 10)
+      >>> model.name, model.num_classes
+      ('resnet18_plain', 10)
     """
     if variant not in ("ima", "plain", "wsm"):
         raise UserError(f"resnet18: variant must be ima, plain or wsm, not '{variant}'.")
