@@ -18,8 +18,8 @@ from .plan import RunDirectory, plan, required_runs, seeds_of
 from .store import ResultStore, curves
 from .work import readable
 
-# Fields that determine how long a round takes; a run's pace is measured once for all that agree in these.
-PACE_FIELDS = ("dataset", "model", "clients_per_round", "num_clients", "local_epochs", "batch_size", "augment")
+# Fields that determine how long a round takes; timed once for all runs that agree in these.
+TIMING_FIELDS = ("dataset", "model", "clients_per_round", "num_clients", "local_epochs", "batch_size", "augment")
 
 
 @functools.cache
@@ -70,26 +70,26 @@ def item_table(scale: str, store: ResultStore, data_dir: str) -> str:
     return f"{plain_table(rows)}\n{len(rows) - 1} tables and figures, {runs} different runs at scale {scale}"
 
 
-def pace_key(run: Run) -> tuple:
+def timing_key(run: Run) -> tuple:
     """Returns what determines how long a round takes."""
     config = run.config()
-    return (*(getattr(config, name) for name in PACE_FIELDS), config.algorithm.partition(":")[0])
+    return (*(getattr(config, name) for name in TIMING_FIELDS), config.algorithm.partition(":")[0])
 
 
-def seconds(config: Config, pace: Timing, completed: list[int]) -> float:
+def seconds(config: Config, timing: Timing, completed: list[int]) -> float:
     """Returns the expected seconds left, over all seeds.
 
     Args:
       config: of the run.
-      pace: measured on this machine.
+      timing: measured on this machine.
       completed: rounds of each seed.
     """
     schedule = Schedule(config.num_rounds, config.clients_per_round, config.eval_every, config.final_evals, 0)
-    return pace.expected(schedule, completed)
+    return timing.expected(schedule, completed)
 
 
 class _Estimates:
-    """Paces and requirements of runs, measured once per kind of run.
+    """Timings and requirements of runs, measured once per kind of run.
 
     Args:
       data_dir: folder of the data sets' files.
@@ -97,7 +97,7 @@ class _Estimates:
 
     def __init__(self, data_dir: str):
         self.data_dir = data_dir
-        self.paces: dict[tuple, Timing | str] = {}
+        self.timings: dict[tuple, Timing | str] = {}
         self.requirements: list[str] = []
         self.missing: dict[str, str] = {}
 
@@ -107,19 +107,19 @@ class _Estimates:
         if reason:
             self.missing[config.dataset] = reason
             return "data missing"
-        pace = self._pace(directory.task.run, config)
-        return pace if isinstance(pace, str) else seconds(config, pace, directory.completed())
+        timing = self._timing(directory.task.run, config)
+        return timing if isinstance(timing, str) else seconds(config, timing, directory.completed())
 
-    def _pace(self, run: Run, config: Config) -> Timing | str:
-        key = pace_key(run)
-        if key not in self.paces:
+    def _timing(self, run: Run, config: Config) -> Timing | str:
+        key = timing_key(run)
+        if key not in self.timings:
             try:
-                needs = process_commands.estimate(config)
-                self.requirements += [f"{run.key}: {line}" for line in (memory_line(needs), disk_line(needs))]
-                self.paces[key] = needs.timing
+                required = process_commands.estimate(config)
+                self.requirements += [f"{run.key}: {line}" for line in (memory_line(required), disk_line(required))]
+                self.timings[key] = required.timing
             except UserError as error:
-                self.paces[key] = str(error)
-        return self.paces[key]
+                self.timings[key] = str(error)
+        return self.timings[key]
 
 
 def run_table(directories: list[RunDirectory], data_dir: str) -> str:

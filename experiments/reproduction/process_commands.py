@@ -17,7 +17,7 @@ def _train(config: Config) -> dict[str, Any]:
     return fedwin.run(config, quiet=False)
 
 
-_ACTIONS: dict[str, Callable[[Config], Any]] = {"run": _train, "needs": measure_requirements}
+_ACTIONS: dict[str, Callable[[Config], Any]] = {"train": _train, "estimate": measure_requirements}
 
 
 def _execute(action: str, config: Config) -> Any:
@@ -32,12 +32,12 @@ def train(config: Config) -> dict[str, Any]:
     Returns:
       Its summary, see `fedwin.run`.
     """
-    return _execute("run", config)
+    return _execute("train", config)
 
 
 def estimate(config: Config) -> Requirements:
     """Estimates the requirements of a run in all processes; called by process 0."""
-    return _execute("needs", config)
+    return _execute("estimate", config)
 
 
 def keep_alive() -> None:

@@ -41,7 +41,7 @@ COMPARE = [
 REPRODUCE = [
     ("reproduce", "name what to reproduce | --list"),
     ("reproduce wima/tabel2", "'wima/tabel2' | 'wima/table2'"),
-    ("reproduce fedavg/table1", "'fedavg/table1' | no table or figure"),
+    ("reproduce fedavg/table1", "'fedavg/table1' | unknown table or figure"),
     ("reproduce wima/table2 --scale=large", "scale | smoke"),
     ("reproduce wima/table2 --rows=fedavgg", "rows=fedavgg | 'fedavg'"),
     ("reproduce wima/table2 --columns=cifar10", "columns=cifar10 | It has: cifar10_alpha0"),

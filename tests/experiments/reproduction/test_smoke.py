@@ -1,5 +1,9 @@
 """Tables and figures from plan to picture at smoke scale: one of each kind; all of them are marked slow."""
 
+import pathlib
+import subprocess
+import sys
+
 import pytest
 from matplotlib import image
 
@@ -64,6 +68,12 @@ def test_a_sketch_is_no_error(tmp_path, capsys):
     request = Request(scale="trend", out_dir=tmp_path)
     request.execute([item("ghb/figure5")], {})
     assert not list(request.tables.iterdir()) and capsys.readouterr().out.count("\n") <= 1
+
+
+def test_the_module_takes_items_as_the_command_does():
+    line = [sys.executable, "-m", "experiments.reproduce", "wima/table2", "--row=scaffold", "--print_flags"]
+    ended = subprocess.run(line, cwd=pathlib.Path(__file__).parents[3], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0 and "--algorithm=scaffold" in ended.stdout.splitlines(), ended.stderr
 
 
 @pytest.mark.slow
