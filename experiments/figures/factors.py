@@ -52,7 +52,7 @@ def compute(
       seed: whose runs.
       replicas: how often every client trains, each time with other batches; with one there is no variance to see.
       count: examples that outputs are compared on, of training and of test.
-      data_dir: where the data set's files are now; None: where they were.
+      data_dir: folder of the data set's files; None: as in the run's configuration.
 
     Raises:
       UserError: a run without checkpoints, fewer than two clients, or no replica.
@@ -61,21 +61,23 @@ def compute(
         raise UserError(f"factors: replicas={replicas}; every client trains once at least.")
     if len(clients) == 1:
         raise UserError("factors: 1 client; with fewer than two nothing is averaged.")
-    planned = {}
+    addresses_of = {}
     for label, directory in runs.items():
-        have = rounds_of(directory, seed)
-        missing = [at for at in rounds if at not in have]
+        available = rounds_of(directory, seed)
+        missing = [at for at in rounds if at not in available]
         if missing:
-            raise UserError(f"{directory} has no checkpoint of round {missing[0]}; it has {', '.join(map(str, have))}.")
-        planned[label] = [Address(str(directory), at) for at in (rounds or have)]
-    found = []
-    for label, addresses in planned.items():
+            raise UserError(
+                f"{directory} has no checkpoint of round {missing[0]}; it has {', '.join(map(str, available))}."
+            )
+        addresses_of[label] = [Address(str(directory), at) for at in (rounds or available)]
+    entries = []
+    for label, addresses in addresses_of.items():
         models = loaded(addresses, seed, data_dir)
         # One at a time: a checkpoint's clients may be large.
         numbers = [at_checkpoint(model, clients, replicas, count) for model in models]
-        curves = {name: style.plain([one[name] for one in numbers]) for name in numbers[0]}
-        found.append({"label": label, "rounds": [model.round for model in models], **curves})
-    return {"kind": KIND, "replicas": replicas, "runs": found}
+        curves = {name: style.plain([number[name] for number in numbers]) for name in numbers[0]}
+        entries.append({"label": label, "rounds": [model.round for model in models], **curves})
+    return {"kind": KIND, "replicas": replicas, "runs": entries}
 
 
 def at_checkpoint(
@@ -95,14 +97,14 @@ def at_checkpoint(
     ids = probing.cohort(trained, clients, most=trained.prepared.setting.num_clients)
     if len(ids) < 2:
         raise UserError(f"factors: {len(ids)} client(s); with fewer than two nothing is averaged.")
-    again = [_other_batches(trained, replica) for replica in range(replicas)]
-    models = [client_models(one, ids) for one in again]
+    replicated = [_other_batches(trained, replica) for replica in range(replicas)]
+    models = [client_models(trained_again, ids) for trained_again in replicated]
     partition = trained.prepared.federations[trained.seed].partition
     weights = partition.sizes[ids] / partition.sizes[ids].sum()
     centre = analysis.mix(weights, models[0])
     train, owner = _of_clients(trained, ids, count)
-    every = [model for replica in models for model in replica]
-    outputs = probing.logits(trained, every, train["x"])
+    all_models = [model for replica in models for model in replica]
+    outputs = probing.logits(trained, all_models, train["x"])
     labels = np.asarray(train["y"])
     shares, target = _softmax(outputs), np.eye(outputs.shape[-1])[labels]
     split = analysis.factors(shares.reshape(replicas, len(ids), *target.shape), target, owner, weights)
@@ -149,26 +151,26 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
     return raised / raised.sum(-1, keepdims=True)
 
 
-def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
+def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws panels over rounds, a colour per run.
 
     Args:
-      found: what `compute` returned; `panels` may name those of PANELS that are drawn, by default all.
-      path: where the picture goes; None: nowhere.
-      title: the line above it.
+      result: what `compute` returned; `panels` may name those of PANELS that are drawn, by default all.
+      path: of the picture; None: it is not saved.
+      title: of the figure.
 
     Returns:
       The matplotlib figure.
     """
-    shown = found.get("panels") or list(PANELS)
-    names = [run["label"] for run in found["runs"]]
+    shown = result.get("panels") or list(PANELS)
+    names = [run["label"] for run in result["runs"]]
     across = min(len(shown), ACROSS)
     down = -(-len(shown) // across)
     size = {"width": SHARE_OF_WIDTH * style.WIDTH, "height": SHARE_OF_HEIGHT * style.HEIGHT}
     with style.panels(path, title, down, across, **size) as (figure, grid):
         for axis, name in zip(grid.flat, shown):
             curves = PANELS[name]
-            for number, run in enumerate(found["runs"]):
+            for number, run in enumerate(result["runs"]):
                 for place, (key, _, dash) in enumerate(curves):
                     factor = style.PERCENT if key.endswith("error") else 1
                     look = style.look(number) | {"linestyle": dash} | (HOLLOW if place else {})
@@ -178,7 +180,7 @@ def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
             axis.set_ylim(bottom=0) if not name.startswith("cov") else axis.set_ylim(0, 1.03)
             if len(curves) > 1:
                 _dashes(axis, curves)
-            if name == "variance" and found["replicas"] < 2:
+            if name == "variance" and result["replicas"] < 2:
                 axis.text(0.5, 0.5, "needs two replicas", ha="center", transform=axis.transAxes)
         # Runs by colour below, what is dashed and hollow inside each panel.
         handles = [

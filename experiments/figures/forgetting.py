@@ -40,7 +40,7 @@ def compute(
       round: of which checkpoint; None: the newest.
       clients: who trains; by default up to ten of the round after the checkpoint.
       seed: whose runs.
-      data_dir: where the data set's files are now; None: where they were.
+      data_dir: folder of the data set's files; None: as in the run's configuration.
 
     Raises:
       UserError: a run without that checkpoint, fewer than two clients, or one without examples.
@@ -53,8 +53,8 @@ def compute(
     chosen = list(probing.cohort(models[0], clients, CLIENTS))
     if len(chosen) < 2:
         raise UserError(f"forgetting: {len(chosen)} client(s); what others forget needs two at least.")
-    found = [{"label": label, "round": model.round} | _of(model, chosen) for label, model in zip(runs, models)]
-    return {"kind": KIND, "clients": [int(client) for client in chosen], "runs": found}
+    entries = [{"label": label, "round": model.round} | _of(model, chosen) for label, model in zip(runs, models)]
+    return {"kind": KIND, "clients": [int(client) for client in chosen], "runs": entries}
 
 
 def _of(trained, clients: Sequence[int]) -> dict[str, Any]:
@@ -86,31 +86,31 @@ def _of(trained, clients: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
+def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws two heat maps per run: accuracy after minus before training (that is, -F), and accuracy after it.
 
     A row is a model, a column the data of a client; the last column is the row's mean without the diagonal.
 
     Args:
-      found: what `compute` returned.
-      path: where the picture goes; None: nowhere.
-      title: the line above it.
+      result: what `compute` returned.
+      path: of the picture; None: it is not saved.
+      title: of the figure.
 
     Returns:
       The matplotlib figure.
     """
-    size = CELL * (len(found["clients"]) + 1)
-    rows = len(found["runs"])
+    size = CELL * (len(result["clients"]) + 1)
+    rows = len(result["runs"])
     # One scale for all runs: their colours are compared.
-    most = max(SMALLEST_SCALE, *(float(np.abs(style.numbers(run["forgetting"])).max()) for run in found["runs"]))
+    most = max(SMALLEST_SCALE, *(float(np.abs(style.numbers(run["forgetting"])).max()) for run in result["runs"]))
     with style.panels(path, title, rows, 2, width=size + 1.5, height=size + 0.75) as (figure, grid):
-        for (left, right), run in zip(grid, found["runs"]):
+        for (left, right), run in zip(grid, result["runs"]):
             change = -style.numbers(run["forgetting"])
             change = np.column_stack([change, -style.numbers(run["per_model"])])
             after = np.column_stack([style.numbers(run["after"]), style.numbers(run["after_per_model"])])
             on = f"{run['on']} data, round {run['round']}"
-            _map(figure, left, change, found["clients"], "PuOr", -most, "{:+.2f}")
-            _map(figure, right, after, found["clients"], "cividis", 0, "{:.2f}")
+            _map(figure, left, change, result["clients"], "PuOr", -most, "{:+.2f}")
+            _map(figure, right, after, result["clients"], "cividis", 0, "{:.2f}")
             left.set_title(f"{run['label']}: after - before, {on}\n(mean forgetting {run['mean']:.3f})")
             right.set_title(f"{run['label']}: accuracy after local training")
     return figure

@@ -75,37 +75,41 @@ def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = N
     Raises:
       UserError: a run, checkpoint or read-out that is not there, or models of several networks.
     """
-    out: list[TrainedModel] = []
+    models: list[TrainedModel] = []
     datasets: dict[Any, Any] = {}
-    for one in addresses:
-        config = config_of(one.directory)
+    for address in addresses:
+        config = config_of(address.directory)
         key = config["dataset"], data_dir or config["data_dir"]
-        found = load(one.directory, seed, one.round, one.readout, data_dir=data_dir, dataset=datasets.get(key))
-        datasets[key] = found.prepared.dataset
-        out.append(found)
-    return out
+        model = load(
+            address.directory, seed, address.round, address.readout, data_dir=data_dir, dataset=datasets.get(key)
+        )
+        datasets[key] = model.prepared.dataset
+        models.append(model)
+    return models
 
 
-def labelled(addresses: Sequence[Address], found: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
+def labelled(addresses: Sequence[Address], models: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
     """Returns label -> model; labels say what tells the models apart.
 
     Raises:
       UserError: the same model twice.
     """
-    if len(addresses) > 1 and len({one.directory for one in addresses}) == 1:
+    if len(addresses) > 1 and len({address.directory for address in addresses}) == 1:
         # One run: its name says nothing.
         names = [
-            f"round {model.round}" + ("" if one.readout == "model" else f": {one.readout}")
-            for one, model in zip(addresses, found)
+            f"round {model.round}" + ("" if address.readout == "model" else f": {address.readout}")
+            for address, model in zip(addresses, models)
         ]
     else:
-        names = [one.label for one in addresses]
+        names = [address.label for address in addresses]
         if len(set(names)) < len(names):
-            names = [f"{one.directory}@{model.round}:{one.readout}" for one, model in zip(addresses, found)]
+            names = [
+                f"{address.directory}@{model.round}:{address.readout}" for address, model in zip(addresses, models)
+            ]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"'{name}' is given twice; give different models.")
-    return dict(zip(names, found))
+    return dict(zip(names, models))
 
 
 def variables(models: Mapping[str, TrainedModel]) -> dict[str, Any]:

@@ -28,10 +28,10 @@ def examples(trained: TrainedModel, split: str = "test", count: int = 0) -> dict
     dataset = trained.prepared.dataset
     if split == "test":
         return evaluate.held_out(dataset, count or trained.prepared.config.eval_examples)
-    dealt = np.sort(trained.prepared.federations[trained.seed].partition.order)
-    if 0 < count < len(dealt):
-        dealt = np.sort(np.random.Generator(np.random.PCG64(0)).choice(dealt, count, replace=False))
-    return gathered(trained, dealt)
+    rows = np.sort(trained.prepared.federations[trained.seed].partition.order)
+    if 0 < count < len(rows):
+        rows = np.sort(np.random.Generator(np.random.PCG64(0)).choice(rows, count, replace=False))
+    return gathered(trained, rows)
 
 
 def gathered(trained: TrainedModel, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -70,10 +70,10 @@ def probe(
     return measured, batches
 
 
-def _batches(trained: TrainedModel, found: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+def _batches(trained: TrainedModel, features: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     """Returns prepared batches as the network reads them."""
     size = trained.prepared.config.eval_batch_size
-    packed = evaluate.batches(found, min(size, len(found["y"])))
+    packed = evaluate.batches(features, min(size, len(features["y"])))
     pick = lambda i: {name: values[i] for name, values in packed.items()}
     return [dict(trained.normalise(pick(i))) for i in range(len(packed["mask"]))]
 
@@ -102,8 +102,8 @@ def logits(trained: TrainedModel, models: Sequence, x) -> np.ndarray:
 
         return jax.lax.map(one, stacked)
 
-    found = np.asarray(program(stacked, packed))
-    return found.reshape(len(models), -1, found.shape[-1])[:, : len(x)]
+    outputs = np.asarray(program(stacked, packed))
+    return outputs.reshape(len(models), -1, outputs.shape[-1])[:, : len(x)]
 
 
 def cohort(trained: TrainedModel, clients: Sequence[int] = (), most: int = 10) -> list[int]:
@@ -117,5 +117,5 @@ def cohort(trained: TrainedModel, clients: Sequence[int] = (), most: int = 10) -
 
 def readable(metrics: Mapping[str, Any], split: str) -> dict[str, np.ndarray]:
     """Returns the numbers of a split, with 'error' = 1 - accuracy beside them."""
-    found = dict(metrics[split])
-    return found | {"error": 1 - found["accuracy"]}
+    numbers = dict(metrics[split])
+    return numbers | {"error": 1 - numbers["accuracy"]}

@@ -1,4 +1,4 @@
-"""What `fedwin figure KIND RUN ...` means: words and flags become a call of `compute`, and a title."""
+"""Computes the figure that the arguments and flags of `fedwin figure` request, with its default title."""
 
 import os
 import pathlib
@@ -14,12 +14,16 @@ from fedwin.runs.load import client_models
 
 from . import factors, forgetting, labels, line, models, plane, smoothness, sources, sweeps, targets
 
-# (what `compute` returned, a title)
+# (result of `compute`, title)
 Answer = tuple[dict[str, Any], str]
 
 
 def _numbers(flag: str, values: Sequence[str], kind: Callable) -> list[Any]:
-    """Returns the numbers of a flag that is a list."""
+    """Returns the values of a list flag as numbers.
+
+    Raises:
+      UserError: one is not a number.
+    """
     try:
         return [kind(value) for value in values]
     except ValueError:
@@ -27,143 +31,153 @@ def _numbers(flag: str, values: Sequence[str], kind: Callable) -> list[Any]:
         raise UserError(f"flag --{flag}={','.join(values)} must be {wanted}, separated by commas.") from None
 
 
-def _directories(words: Sequence[str], given: Sequence[str]) -> dict[str, str]:
+def _directories(arguments: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
     """Returns label -> directory of a run.
 
     Raises:
-      UserError: there is no such run, or not one label each.
+      UserError: there is no such run, or the labels are not different, one per run.
     """
-    for word in words:
-        if not os.path.isdir(word):
-            raise UserError(f"{word}: there is no such run; name its directory.")
-    names = list(given) or [pathlib.Path(word).resolve().name for word in words]
-    if not given and len(set(names)) < len(names):
-        names = list(words)
-    if len(names) != len(words) or len(set(names)) < len(names):
-        raise UserError(f"{len(words)} run(s), {len(set(names))} different label(s); give every run its own.")
-    return dict(zip(names, words))
+    for argument in arguments:
+        if not os.path.isdir(argument):
+            raise UserError(f"{argument}: there is no such run; name its directory.")
+    names = list(labels) or [pathlib.Path(argument).resolve().name for argument in arguments]
+    if not labels and len(set(names)) < len(names):
+        names = list(arguments)
+    if len(names) != len(arguments) or len(set(names)) < len(names):
+        raise UserError(f"{len(arguments)} run(s), {len(set(names))} different label(s); give every run its own.")
+    return dict(zip(names, arguments))
 
 
-def _models(words: Sequence[str], known) -> tuple[Any, dict[str, Any]]:
-    """Returns (the first model, label -> Variables) of addresses."""
-    addresses = [models.address(word) for word in words]
-    found = models.loaded(addresses, known.seed, known.data_dir)
-    named = models.labelled(addresses, found)
-    if known.labels:
-        if len(known.labels) != len(words):
-            raise UserError(f"{len(known.labels)} label(s) for {len(words)} model(s); give one each.")
-        named = dict(zip(known.labels, found))
-    return found[0], models.variables(named)
+def _models(arguments: Sequence[str], options) -> tuple[Any, dict[str, Any]]:
+    """Returns (the first model, label -> Variables) for the addresses of models."""
+    addresses = [models.address(argument) for argument in arguments]
+    trained = models.loaded(addresses, options.seed, options.data_dir)
+    named = models.labelled(addresses, trained)
+    if options.labels:
+        if len(options.labels) != len(arguments):
+            raise UserError(f"{len(options.labels)} label(s) for {len(arguments)} model(s); give one each.")
+        named = dict(zip(options.labels, trained))
+    return trained[0], models.variables(named)
 
 
-def _of_plane(words: Sequence[str], known) -> Answer:
-    clients = _numbers("clients", known.clients, int)
-    if clients and (len(words) != 1 or len(clients) != 3):
+def _of_plane(arguments: Sequence[str], options) -> Answer:
+    clients = _numbers("clients", options.clients, int)
+    if clients and (len(arguments) != 1 or len(clients) != 3):
         raise UserError("plane: with --clients name one model and three clients, --clients=3,7,11.")
-    if not clients and len(words) < 3:
+    if not clients and len(arguments) < 3:
         raise UserError(
-            f"plane: {len(words)} model(s) where three span a plane; name three, or one and --clients=3,7,11."
+            f"plane: {len(arguments)} model(s) where three span a plane; name three, or one and --clients=3,7,11."
         )
-    trained, named = _models(words, known)
+    trained, named = _models(arguments, options)
     if clients:
         names = [f"client {client}" for client in clients]
         corners, further = dict(zip(names, client_models(trained, clients))), {"received model": trained.variables}
-        told = f"clients {', '.join(map(str, clients))} after round {trained.round}"
+        subject = f"clients {', '.join(map(str, clients))} after round {trained.round}"
     else:
         items = list(named.items())
-        corners, further, told = dict(items[:3]), dict(items[3:]), "three models"
-    options = {"points": known.points} if known.points else {}
-    found = plane.compute(
-        trained, corners, further, count=known.examples, recompute=known.recompute, chunk=known.chunk or None, **options
+        corners, further, subject = dict(items[:3]), dict(items[3:]), "three models"
+    points = {"points": options.points} if options.points else {}
+    result = plane.compute(
+        trained,
+        corners,
+        further,
+        count=options.examples,
+        recompute=options.recompute,
+        chunk=options.chunk or None,
+        **points,
     )
-    return found, f"{trained.prepared.dataset.name}: the plane through {told}"
+    return result, f"{trained.prepared.dataset.name}: the plane through {subject}"
 
 
-def _of_line(words: Sequence[str], known) -> Answer:
-    if len(words) != 2:
-        raise UserError(f"line: {len(words)} model(s) where two have a line; name two.")
-    trained, named = _models(words, known)
-    s = np.linspace(line.BEGIN, line.END, known.points).tolist() if known.points else None
-    found = line.compute(trained, named, s, count=known.examples, recompute=known.recompute, chunk=known.chunk or None)
-    return found, f"{trained.prepared.dataset.name}: from {' to '.join(named)}"
-
-
-def _of_factors(words: Sequence[str], known) -> Answer:
-    found = factors.compute(
-        _directories(words, known.labels),
-        rounds=_numbers("rounds", known.rounds, int),
-        clients=_numbers("clients", known.clients, int),
-        seed=known.seed,
-        replicas=known.replicas,
-        count=known.examples or factors.EXAMPLES,
-        data_dir=known.data_dir,
+def _of_line(arguments: Sequence[str], options) -> Answer:
+    if len(arguments) != 2:
+        raise UserError(f"line: {len(arguments)} model(s) where two have a line; name two.")
+    trained, named = _models(arguments, options)
+    s = np.linspace(line.BEGIN, line.END, options.points).tolist() if options.points else None
+    result = line.compute(
+        trained, named, s, count=options.examples, recompute=options.recompute, chunk=options.chunk or None
     )
-    return found, "Five factors of the global model's loss"
+    return result, f"{trained.prepared.dataset.name}: from {' to '.join(named)}"
 
 
-def _of_forgetting(words: Sequence[str], known) -> Answer:
-    clients = _numbers("clients", known.clients, int)
-    found = forgetting.compute(
-        _directories(words, known.labels),
-        round=known.round,
+def _of_factors(arguments: Sequence[str], options) -> Answer:
+    result = factors.compute(
+        _directories(arguments, options.labels),
+        rounds=_numbers("rounds", options.rounds, int),
+        clients=_numbers("clients", options.clients, int),
+        seed=options.seed,
+        replicas=options.replicas,
+        count=options.examples or factors.EXAMPLES,
+        data_dir=options.data_dir,
+    )
+    return result, "Five factors of the global model's loss"
+
+
+def _of_forgetting(arguments: Sequence[str], options) -> Answer:
+    clients = _numbers("clients", options.clients, int)
+    result = forgetting.compute(
+        _directories(arguments, options.labels),
+        round=options.round,
         clients=clients,
-        seed=known.seed,
-        data_dir=known.data_dir,
+        seed=options.seed,
+        data_dir=options.data_dir,
     )
-    return found, "Forgetting in one local training"
+    return result, "Forgetting in one local training"
 
 
-def _of_smoothness(words: Sequence[str], known) -> Answer:
-    series = sources.series(words, known.readouts, known.labels)
-    found = smoothness.compute(series, known.metric, known.last, known.step)
-    return found, f"Jumps of the {known.metric} from round to round"
+def _of_smoothness(arguments: Sequence[str], options) -> Answer:
+    series = sources.series(arguments, options.readouts, options.labels)
+    result = smoothness.compute(series, options.metric, options.last, options.step)
+    return result, f"Jumps of the {options.metric} from round to round"
 
 
-def _of_targets(words: Sequence[str], known) -> Answer:
-    wanted = _numbers("target", known.target, float)
-    series = sources.series(words, known.readouts, known.labels)
+def _of_targets(arguments: Sequence[str], options) -> Answer:
+    wanted = _numbers("target", options.target, float)
+    series = sources.series(arguments, options.readouts, options.labels)
     costs: dict[str, int | None] = {}
-    for one in series:
-        name = one.header.get("directory", one.header["label"])
-        # A result that was kept without a word on its traffic still has rounds.
+    for source in series:
+        name = source.header.get("directory", source.header["label"])
+        # A stored result without traffic is compared by rounds alone.
         if name not in costs:
-            costs[name] = sources.bytes_per_round(one.header, known.data_dir) if sources.is_known(one.header) else None
-    per_round = [costs[one.header.get("directory", one.header["label"])] for one in series]
-    found = targets.compute(series, wanted, per_round, known.metric)
-    print(targets.table(found))
-    return found, f"Until the {known.metric} is first reached"
+            costs[name] = (
+                sources.bytes_per_round(source.header, options.data_dir) if sources.has_traffic(source.header) else None
+            )
+    per_round = [costs[source.header.get("directory", source.header["label"])] for source in series]
+    result = targets.compute(series, wanted, per_round, options.metric)
+    print(targets.table(result))
+    return result, f"Until the {options.metric} is first reached"
 
 
-def _of_sweeps(words: Sequence[str], known) -> Answer:
-    if not known.parameter:
-        raise UserError("sweeps: say what the runs differ in, such as --parameter=clients_per_round.")
-    series = sources.series(words, known.readouts)
-    found = sweeps.compute(
-        sweeps.of_runs(series, known.parameter, known.metric, known.last), known.parameter, known.metric
+def _of_sweeps(arguments: Sequence[str], options) -> Answer:
+    if not options.parameter:
+        raise UserError("sweeps: name the parameter in which the runs differ, such as --parameter=clients_per_round.")
+    series = sources.series(arguments, options.readouts)
+    result = sweeps.compute(
+        sweeps.of_runs(series, options.parameter, options.metric, options.last), options.parameter, options.metric
     )
-    return found, f"{known.metric}, mean of the last {known.last} rounds"
+    return result, f"{options.metric}, mean of the last {options.last} rounds"
 
 
-def _of_labels(words: Sequence[str], known) -> Answer:
-    clients = _numbers("clients", known.clients, int)
-    runs = [word for word in words if os.path.isdir(word)]
-    partitions = [word for word in words if word not in runs]
-    # A path that is not there is no partition either.
-    for word in partitions:
-        data.PARTITIONS.check(word)
+def _of_labels(arguments: Sequence[str], options) -> Answer:
+    clients = _numbers("clients", options.clients, int)
+    runs = [argument for argument in arguments if os.path.isdir(argument)]
+    partitions = [argument for argument in arguments if argument not in runs]
+    # A missing path is reported as an unknown partition.
+    for argument in partitions:
+        data.PARTITIONS.check(argument)
     histograms: dict[str, Any] = {}
-    for label, directory in _directories(runs, known.labels if not partitions else ()).items():
-        prepared = sources.prepared_run(directory, known.data_dir)
-        seed = known.seed if known.seed in prepared.federations else prepared.config.seeds[0]
+    for label, directory in _directories(runs, options.labels if not partitions else ()).items():
+        prepared = sources.prepared_run(directory, options.data_dir)
+        seed = options.seed if options.seed in prepared.federations else prepared.config.seeds[0]
         counts = prepared.federations[seed].info.get("train")
         if counts is None:
             raise UserError(f"{directory}: '{prepared.dataset.name}' has no classes; label histograms need some.")
         histograms[label], dataset = counts, prepared.dataset
     if partitions:
-        dataset = data.load(known.dataset, known.data_dir)
-        histograms |= labels.of_partitions(dataset, partitions, known.num_clients, known.seed)
-    found = labels.compute(histograms, dataset.class_names, clients or labels.CLIENTS)
-    return found, f"{dataset.name}: classes that clients hold"
+        dataset = data.load(options.dataset, options.data_dir)
+        histograms |= labels.of_partitions(dataset, partitions, options.num_clients, options.seed)
+    result = labels.compute(histograms, dataset.class_names, clients or labels.CLIENTS)
+    return result, f"{dataset.name}: classes that clients hold"
 
 
 REQUESTS: dict[str, Callable[[Sequence[str], Any], Answer]] = {
@@ -178,11 +192,15 @@ REQUESTS: dict[str, Callable[[Sequence[str], Any], Answer]] = {
 }
 
 
-def check(word: str, runs: Sequence[str]) -> None:
-    """Raises UserError for a kind that there is not, or one without a run."""
-    if word == "curves":
-        raise UserError("curves have a word of their own: fedwin curves RUN ....")
-    if word not in REQUESTS:
-        raise UserError(f"there is no figure '{word}'.{nearest(word, REQUESTS)} Known: {', '.join(REQUESTS)}.")
+def check(kind: str, runs: Sequence[str]) -> None:
+    """Checks the arguments of `fedwin figure`.
+
+    Raises:
+      UserError: an unknown kind, or no run.
+    """
+    if kind == "curves":
+        raise UserError("curves are drawn by another subcommand: fedwin curves RUN ....")
+    if kind not in REQUESTS:
+        raise UserError(f"there is no figure '{kind}'.{nearest(kind, REQUESTS)} Available: {', '.join(REQUESTS)}.")
     if not runs:
-        raise UserError(f"say of which runs: fedwin figure {word} RUN ..., see --help.")
+        raise UserError(f"name the runs: fedwin figure {kind} RUN ..., see --help.")

@@ -1,4 +1,4 @@
-"""Where curves come from: the directories of runs, and results that were kept as compressed JSON lines."""
+"""Reads learning curves and configurations, from the directories of runs or stored results (compressed JSON lines)."""
 
 import dataclasses
 import gzip
@@ -24,14 +24,14 @@ Line = dict[str, Any]
 
 
 class Series(NamedTuple):
-    """One curve of a picture.
+    """One curve of a figure.
 
     Attributes:
-      label: its name in the legend.
-      lines: evaluations, as in metrics.jsonl, of all seeds.
-      readout: which model was evaluated.
-      since: the first round that is shown; a window that opens late says nothing before.
-      header: what is known of the run: 'config', 'directory', 'bytes'.
+      label: in the legend.
+      lines: evaluations of all seeds, as in metrics.jsonl.
+      readout: whose evaluations.
+      since: the first round that is shown; before its start a window average equals the model.
+      header: metadata of the run: 'config', 'directory', 'bytes'.
     """
 
     label: str
@@ -45,10 +45,10 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
     """Reads the evaluations of a run.
 
     Args:
-      path: a run's directory, or a kept result `*.jsonl.gz`: a line with its header, then lines as in metrics.jsonl.
+      path: a run's directory, or a stored result `*.jsonl.gz`: a header, then lines as in metrics.jsonl.
 
     Returns:
-      (header, lines). A header has 'label' and 'config'; that of a directory also 'directory'; a kept one may have
+      (header, lines). A header has 'label' and 'config'; that of a directory also 'directory'; a stored one may have
       'bytes', [down, up] of a client and round.
 
     Raises:
@@ -64,9 +64,9 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
     elif path.name.endswith(STORED):
         header, lines = _read_stored(path)
     else:
-        raise UserError(f"{path}: neither the directory of a run nor a kept result (*{STORED}); check the path.")
+        raise UserError(f"{path}: neither the directory of a run nor a stored result (*{STORED}); check the path.")
     if not lines:
-        raise UserError(f"{path} has no evaluation yet; let the run get further.")
+        raise UserError(f"{path} has no evaluation yet; continue the run.")
     return header, lines
 
 
@@ -74,97 +74,103 @@ def _read_stored(path: pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             header, *lines = (json.loads(text) for text in file if text.strip())
-        usual = {"label": path.name.removesuffix(STORED), "config": {}}
+        default = {"label": path.name.removesuffix(STORED), "config": {}}
         if not isinstance(header, dict) or "round" in header:
             raise ValueError("the first line is no header")
         if not all(isinstance(line["seed"], int) and isinstance(line["round"], int) for line in lines):
             raise ValueError("a line is no evaluation")
-        return usual | header, lines
+        return default | header, lines
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror or error}); check the path.") from error
     except (ValueError, KeyError, TypeError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is not a kept result ({error}); restore it.") from error
+        raise UserError(f"{path} is not a stored result ({error}); restore it.") from error
 
 
 def readouts(lines: Iterable[Line]) -> list[str]:
-    """Returns the models that were evaluated, in the order of the run."""
-    found: dict[str, None] = {}
+    """Returns the names of all read-outs that were evaluated, in order."""
+    names: dict[str, None] = {}
     for line in lines:
-        found |= dict.fromkeys(name for name, value in line.items() if isinstance(value, dict))
-    return list(found)
+        names |= dict.fromkeys(name for name, value in line.items() if isinstance(value, dict))
+    return list(names)
 
 
 def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labels: Sequence[str] = ()) -> list[Series]:
     """Returns the curves of runs and read-outs.
 
     Args:
-      paths: what `read` takes.
-      wanted: read-outs; a run without one of them leaves it out. None: all of every run.
-      labels: a name per path, in place of its own.
+      paths: as of `read`.
+      wanted: read-outs, from the runs that have them; empty: all of every run.
+      labels: one per path; empty: the runs' own.
 
     Raises:
-      UserError: no run has a read-out that is wanted, or there is not one label per path.
+      UserError: no run has a read-out of `wanted`, or the number of labels differs from that of paths.
     """
     if labels and len(labels) != len(paths):
         raise UserError(f"{len(labels)} label(s) for {len(paths)} run(s); give one each.")
-    found = [read(path) for path in paths]
-    known = dict.fromkeys(name for _, lines in found for name in readouts(lines))
+    runs = [read(path) for path in paths]
+    available = dict.fromkeys(name for _, lines in runs for name in readouts(lines))
     for name in wanted:
-        if name not in known:
-            raise UserError(f"read-out '{name}': no run has it.{nearest(name, known)} They have {', '.join(known)}.")
-    names = list(labels) or _unique([header["label"] for header, _ in found], paths)
-    out = []
-    for name, (header, lines) in zip(names, found):
-        own = [readout for readout in readouts(lines) if readout in (wanted or known)]
-        # The read-out is said only where it tells curves apart.
-        said = len(own) > 1 or len(wanted) > 1
-        out += [Series(f"{name}: {own_name}" if said else name, lines, own_name, 0, header) for own_name in own]
-    return out
+        if name not in available:
+            raise UserError(
+                f"read-out '{name}': no run has it.{nearest(name, available)} Available: {', '.join(available)}."
+            )
+    names = list(labels) or _unique([header["label"] for header, _ in runs], paths)
+    curves = []
+    for name, (header, lines) in zip(names, runs):
+        own = [readout for readout in readouts(lines) if readout in (wanted or available)]
+        # A single read-out is not named in the label.
+        named = len(own) > 1 or len(wanted) > 1
+        curves += [Series(f"{name}: {own_name}" if named else name, lines, own_name, 0, header) for own_name in own]
+    return curves
 
 
 def describe(series: Sequence[Series]) -> str:
-    """Returns what the runs of several curves have in common, for a title."""
+    """Returns the settings that all curves share, and the number of seeds, for a title."""
     parts = []
     for name in ("dataset", "partition", "model"):
-        values = {str(one.header.get("config", {}).get(name, "")) for one in series}
+        values = {str(source.header.get("config", {}).get(name, "")) for source in series}
         parts += [value for value in values if len(values) == 1 and value]
-    seeds = {line["seed"] for one in series for line in one.lines}
+    seeds = {line["seed"] for source in series for line in source.lines}
     return ", ".join([*parts, f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}"])
 
 
 def _unique(labels: list[str], paths: Sequence[str | pathlib.Path]) -> list[str]:
-    """Two runs of one name are called by their paths."""
+    """Returns the labels if they differ, else the paths."""
     return labels if len(set(labels)) == len(labels) else [str(path) for path in paths]
 
 
 def config_of(directory: str | pathlib.Path) -> dict[str, Any]:
-    """Returns the flags of a run; raises UserError where there is none."""
+    """Returns the configuration of a run.
+
+    Raises:
+      UserError: the directory is not that of a run.
+    """
     if not os.path.isfile(os.path.join(directory, "config.json")):
         raise UserError(f"{directory}: this is not the directory of a run; `fedwin list runs` shows them.")
     return directories.read_config(pathlib.Path(directory)).config
 
 
 def prepared_run(directory: str | pathlib.Path, data_dir: str | None = None) -> PreparedRun:
-    """Returns what a run's configuration means: data set, partition, network.
+    """Returns the prepared run of a directory: data set, partition, network.
 
     Args:
-      directory: the run's.
-      data_dir: where the data set's files are now; None: where they were.
+      directory: of the run.
+      data_dir: folder of the data set's files; None: as in the configuration.
 
     Raises:
-      UserError: there is no run, or its data are not there.
+      UserError: there is no run, or its data can't be read.
     """
-    said = config_of(directory)
+    values = config_of(directory)
     fields = {field.name for field in dataclasses.fields(Config)}
-    config = Config(**{name: value for name, value in said.items() if name in fields})
+    config = Config(**{name: value for name, value in values.items() if name in fields})
     if data_dir is not None:
         config = dataclasses.replace(config, data_dir=str(data_dir))
     plugins.load(config.imports)
     return prepare(config)
 
 
-def is_known(header: dict[str, Any]) -> bool:
-    """Whether `bytes_per_round` can be told of a run."""
+def has_traffic(header: dict[str, Any]) -> bool:
+    """Whether `bytes_per_round` is available for a run."""
     return "bytes" in header or "directory" in header
 
 
@@ -173,14 +179,14 @@ def bytes_per_round(header: dict[str, Any], data_dir: str | None = None) -> int:
 
     Args:
       header: as `sources.read` returns it.
-      data_dir: where the data set's files are now; None: where they were.
+      data_dir: folder of the data set's files; None: as in the configuration.
 
     Raises:
-      UserError: a kept result does not say it, or the run's data are not there.
+      UserError: a stored result without 'bytes', or the run's data can't be read.
     """
     if "bytes" in header:
         return traffic(tuple(header["bytes"]), 1, header["config"]["clients_per_round"])
     if "directory" not in header:
-        raise UserError(f"{header['label']} was kept without 'bytes', what a client receives and sends per round.")
+        raise UserError(f"{header['label']}: the stored result has no 'bytes', the traffic of a client per round.")
     prepared = prepared_run(header["directory"], data_dir)
     return traffic(prepared.rehearse(), 1, prepared.setting.clients_per_round)

@@ -1,15 +1,16 @@
-"""Keeping orbax and tensorstore from telling at length what a run tells in one line."""
+"""Saves and loads the states of one seed, with orbax and with one file per large array."""
 
 import contextlib
 import dataclasses
 import hashlib
 import logging
 import math
+import os
 import pathlib
 import shutil
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -19,158 +20,231 @@ import orbax.checkpoint as ocp
 
 from fedwin import multi_process, tree
 from fedwin.errors import UserError
-from fedwin.files import reason_of, sealed, writing
+from fedwin.files import failure_reason, sealed, writing
 from fedwin.residence.blockwise import Stored, blocks, nbytes, write
-from fedwin.runs.checkpoint_format import fitted, has_rings, has_rows, migrated, read_on_access
-from fedwin.runs.consistency import alone
+from fedwin.runs.checkpoint_format import has_rings, has_rows, migrate, read_on_access, resize_rings
 
-# Those that orbax's threads and asyncio's tasks write to.
-LOGGERS = ("absl", "asyncio")
-
-
-@contextlib.contextmanager
-def quiet():
-    """Keeps orbax from logging tracebacks of what is reported in one line."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
-@contextlib.contextmanager
-def abandoned_saves_muted():
-    """Keeps what a failed save leaves behind from being told a second time.
-
-    tensorstore's threads report to an event loop that is gone, and threads and tasks of orbax that nobody waits for any
-    more end with the same error. Both may happen later still: after a failure the hook and the filters stay.
-    """
-    show = sys.unraisablehook
-
-    def shown(unraisable):
-        error = unraisable.exc_value
-        if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed"):
-            show(unraisable)
-
-    sys.unraisablehook = shown
-    for name in LOGGERS:
-        logging.getLogger(name).addFilter(not_of_orbax)
-    yield
-    sys.unraisablehook = show
-    for name in LOGGERS:
-        logging.getLogger(name).removeFilter(not_of_orbax)
-
-
-def not_of_orbax(record: logging.LogRecord) -> bool:
-    """Whether a logged error was raised by other code than orbax's."""
-    trace = record.exc_info[2] if record.exc_info else None
-    return not any("orbax" in frame.f_code.co_filename for frame, _ in traceback.walk_tb(trace))
-
-
-# Arrays of more bytes have files of their own: orbax would hold each of them up to three times.
-LARGE_BYTES = 4 << 20
-# The folder of a checkpoint that holds them.
-LARGE = "large"
-
-
-def is_large(array) -> bool:
-    """Whether an array has a file of its own."""
-    return nbytes(array) > LARGE_BYTES
-
-
-def _file(directory, number: int) -> pathlib.Path:
-    return pathlib.Path(directory) / f"{number}.bin"
-
-
-def described(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Returns, as JSON, the names of arrays in the order of their files, with shapes and dtypes."""
-    return {name: [list(arrays[name].shape), np.dtype(arrays[name].dtype).name] for name in sorted(arrays)}
-
-
-def stored(checkpoint, said: dict[str, Any]) -> dict[str, Stored]:
-    """Returns the large arrays of a checkpoint, unread.
-
-    Args:
-      checkpoint: its directory.
-      said: what `described` said of them.
-
-    Raises:
-      OSError: a file is missing or has another length.
-    """
-    found = {}
-    for number, name in enumerate(sorted(said)):
-        shape, dtype = tuple(said[name][0]), np.dtype(said[name][1])
-        path = _file(pathlib.Path(checkpoint) / LARGE, number)
-        if path.stat().st_size != math.prod(shape) * dtype.itemsize:
-            raise OSError(f"{path} has another length")
-        found[name] = Stored(path, shape, dtype)
-    return found
-
-
-class LargeHandler(ocp.CheckpointHandler):
-    """Writes arrays into the folder that orbax gives it, and renames when all is written."""
-
-    def save(self, directory, args: "LargeSave") -> None:  # type: ignore[override]
-        """Writes the arrays.
-
-        Args:
-          directory: an empty folder.
-          args: what to write.
-        """
-        for number, name in enumerate(sorted(args.item)):
-            write(_file(directory, number), args.item[name])
-
-    def restore(self, directory, args: Any = None) -> None:  # type: ignore[override]
-        """Reads nothing: `stored` knows where everything is."""
-
-
-@ocp.args.register_with_handler(LargeHandler, for_save=True, for_restore=True)
-@dataclasses.dataclass
-class LargeSave(ocp.args.CheckpointArgs):
-    """What LargeHandler saves.
-
-    Attributes:
-      item: name -> array.
-    """
-
-    item: dict[str, Any]
-
-
-# Format of a checkpoint; 1 had no number, 2 has it, in 3 windows know which of their vectors have no mean, in 4 rows of
-# clients may be in a file, in 5 large arrays may have files of their own, in 6 windows may be in a file. A checkpoint
-# without such files is written in the last format that had none, which older versions read.
+# Formats of a checkpoint. 1: no format number. 2: with the number. 3: windows record non-finite vectors. 4: client rows
+# may be in a file. 5: large arrays may have files of their own. 6: windows may be in a file. A checkpoint is written in
+# the lowest format that has what it needs, so that older versions can read it.
 FORMAT = 6
 WITH_LARGE = 5
 WITH_ROWS = 4
 WITHOUT_FILES = 3
 
+# Arrays of more bytes have files of their own: orbax would hold up to three copies of each in memory.
+LARGE_BYTES = 4 << 20
+# The folder of these files in a checkpoint.
+LARGE = "large"
 
-def _warn(line: str) -> None:
-    print(f"warning: {line}", file=sys.stderr, flush=True)
+# Loggers that orbax's threads and asyncio's tasks write to.
+LOGGERS = ("absl", "asyncio")
 
 
-def leaf_name(path) -> str:
-    """Returns what checkpoints call the leaf at a path of a tree."""
+class Checkpoints:
+    """The checkpoints of one seed in one directory.
+
+    Args:
+      directory: created on the first save; reading does not change it.
+      keep: number of newest checkpoints that are kept.
+      rounds: rounds whose checkpoints are also kept.
+
+    Attributes:
+      path: the directory as given, for messages.
+      directory: its absolute path.
+    """
+
+    def __init__(self, directory: str | os.PathLike, keep: int = 3, rounds: Sequence[int] = ()):
+        self.path = pathlib.Path(directory)
+        self.directory = self.path.absolute()  # orbax requires it
+        self.keep, self.keep_rounds = keep, tuple(rounds)
+        self._manager: ocp.CheckpointManager | None = None
+
+    def _writer(self) -> ocp.CheckpointManager:
+        if self._manager is None:
+            policies = ocp.checkpoint_managers
+            kept = policies.AnyPreservationPolicy([policies.LatestN(self.keep), policies.CustomSteps(self.keep_rounds)])
+            self.directory.mkdir(parents=True, exist_ok=True)
+            options = ocp.CheckpointManagerOptions(
+                preservation_policy=kept,
+                create=multi_process.count() == 1,
+                cleanup_tmp_directories=True,
+                enable_async_checkpointing=False,
+                multiprocessing_options=_multiprocessing_options(),
+            )
+            self._manager = ocp.CheckpointManager(self.directory, options=options)
+        return self._manager
+
+    def rounds(self) -> list[int]:
+        """Returns the rounds that have a checkpoint, in ascending order, without opening any."""
+        if not self.directory.is_dir():
+            return []
+        return sorted(int(p.name) for p in self.directory.iterdir() if p.name.isdigit())
+
+    def save(self, round: int, run: Any, extra: dict[str, Any]) -> None:
+        """Saves a state.
+
+        Args:
+          round: completed rounds.
+          run: the state, a pytree.
+          extra: small JSON data to store with it.
+
+        Raises:
+          StorageError: the disk is full or can't be written.
+        """
+        leaves = named_leaves(run)
+        large = {name: value for name, value in leaves.items() if is_large(value)}
+        small = {name: np.array(value, copy=True) for name, value in leaves.items() if name not in large}
+        # orbax refuses arrays without elements; their shapes are enough.
+        empty = {name: [list(value.shape), value.dtype.str] for name, value in small.items() if not value.size}
+        number = WITH_LARGE if large else WITH_ROWS if has_rows(leaves) else WITHOUT_FILES
+        number = FORMAT if has_rings(leaves) else number
+        about = {"format": number, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
+        about |= {"large": describe_large(large)} if large else {}
+        nonempty = {name: value for name, value in small.items() if name not in empty}
+        items = {"run": ocp.args.StandardSave(nonempty), "about": ocp.args.JsonSave(sealed(about))}
+        items |= {LARGE: LargeSave(large)} if large else {}
+        with writing(self.path), silence_logging(), silence_failed_saves():
+            try:
+                self._writer().save(round, args=ocp.args.Composite(**items), force=True)
+                self._writer().wait_until_finished()
+            except Exception as error:  # tensorstore has errors of its own for a full disk
+                for unfinished in self.directory.glob("*.orbax-checkpoint-tmp"):
+                    shutil.rmtree(unfinished, ignore_errors=True)
+                reason = error.strerror if isinstance(error, OSError) else None
+                raise OSError(None, reason or failure_reason(error)) from error
+
+    def load(self, round: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns (name -> leaf, extra) of one checkpoint; large leaves stay in their files (blockwise.Stored).
+
+        Args:
+          round: the checkpoint's round.
+
+        Raises:
+          UserError: it can't be read, is damaged, or was written by a later version.
+        """
+        where = self.path / str(round)
+        wanted = ocp.args.Composite(run=ocp.args.StandardRestore(), about=ocp.args.JsonRestore())
+        try:
+            handler = ocp.CompositeCheckpointHandler(
+                composite_options=ocp.CompositeOptions(multiprocessing_options=_multiprocessing_options())
+            )
+            with (
+                silence_logging(),
+                ocp.Checkpointer(handler, multiprocessing_options=_multiprocessing_options()) as reader,
+            ):
+                items = reader.restore(self.directory / str(round), args=wanted)
+            leaves: dict[str, Any] = {name: np.array(value, copy=True) for name, value in items["run"].items()}
+            about = dict(items["about"])
+            leaves |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in about["empty"].items()}
+            leaves |= open_large(self.directory / str(round), about.get("large", {}))
+        except Exception as error:  # orbax and tensorstore raise many types, all for the same reason
+            raise UserError(f"checkpoint {where} can't be read ({type(error).__name__}); delete it.") from error
+        if about.get("format", 1) > FORMAT:
+            raise UserError(
+                f"checkpoint {where} was written by a later version (format {about['format']}); update fedwin."
+            )
+        if about.get("digest") != checksum(leaves) or ("seal" in about and about != sealed(about)):
+            raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
+        try:
+            return read_on_access(migrate(leaves, about.get("format", 1), FORMAT), self.directory), about
+        except UserError as error:
+            raise UserError(f"checkpoint {where} can't be used: {str(error).rstrip('.')}; delete it.") from error
+
+    def latest(
+        self, check: Callable[[int, dict[str, Any]], None] = lambda round, extra: None
+    ) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Returns (name -> leaf, extra) of the newest usable checkpoint, or None if there are no checkpoints.
+
+        Newer checkpoints that can't be used are renamed to `damaged_...`, with a warning.
+
+        Args:
+          check: (round, extra) -> None; raises UserError for a checkpoint that must not be used.
+
+        Raises:
+          UserError: there are checkpoints and none can be used; then nothing is renamed.
+        """
+        skipped: dict[int, UserError] = {}
+        for round in reversed(self.rounds()):
+            try:
+                leaves, extra = self.load(round)
+                check(round, extra)
+            except UserError as error:
+                skipped[round] = error
+                continue
+            for damaged, reason in skipped.items():
+                _warn(f"{reason} Falling back to the checkpoint of round {round}.")
+                self._set_aside(damaged)
+            return leaves, extra
+        if skipped:
+            raise UserError(f"{next(iter(skipped.values()))} No other checkpoint in {self.path} can be used either.")
+        return None
+
+    def _set_aside(self, round: int) -> None:
+        """Renames a checkpoint; it is not deleted, so that no data of the user is lost silently."""
+        damaged = self.directory / str(round)
+        target = self.directory / f"damaged_{round}"
+        number = 1
+        while target.exists():
+            target = self.directory / f"damaged_{round}_{number}"
+            number += 1
+        damaged.rename(target)
+        self.close()
+
+    def close(self) -> None:
+        """Closes the orbax manager."""
+        if self._manager is not None:
+            self._manager.close()
+            self._manager = None
+
+
+class NoCheckpoints(Checkpoints):
+    """The checkpoints of a process that does not write: process 0 saves the state of all."""
+
+    def rounds(self) -> list[int]:
+        """Returns an empty list."""
+        return []
+
+    def save(self, round: int, run: Any, extra: dict[str, Any]) -> None:
+        """Does nothing."""
+
+
+def _multiprocessing_options() -> ocp.options.MultiprocessingOptions:
+    """Returns options with which orbax reads and writes in this process alone, also in a multi-process run."""
+    if multi_process.count() == 1:
+        return ocp.options.MultiprocessingOptions()
+    process = jax.process_index()
+    return ocp.options.MultiprocessingOptions(primary_host=process, active_processes={process})
+
+
+def leaf_name(path: tuple[Any, ...]) -> str:
+    """Returns the name in checkpoints of the leaf at a path (jax.tree_util key path) of a tree."""
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
 
 
-def named(run) -> dict[str, Any]:
-    """Returns the leaves of a state by path, where they are."""
+def named_leaves(run: Any) -> dict[str, Any]:
+    """Returns name -> leaf of a state, without copying; PRNG keys as their integer data."""
     plain = lambda leaf: jax.random.key_data(leaf) if isinstance(leaf, jax.Array) and tree.is_key(leaf) else leaf
     return {leaf_name(path): plain(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)}
 
 
-def leaves_of(run) -> dict[str, np.ndarray]:
-    """Returns the leaves of a state by path, copied.
+def leaves_of(run: Any) -> dict[str, np.ndarray]:
+    """Returns name -> copy of the leaf of a state.
 
-    Copies, because a NumPy view of a device buffer cancels its donation and so doubles the memory of the next rounds.
+    Copies, because a NumPy view of a device buffer prevents its donation, which doubles the memory of the next rounds.
     """
-    return {name: np.array(leaf, copy=True) for name, leaf in named(run).items()}
+    return {name: np.array(leaf, copy=True) for name, leaf in named_leaves(run).items()}
 
 
-def from_leaves(leaves: dict[str, np.ndarray], template):
-    """Rebuilds a state like `template` from its leaves.
+def from_leaves(leaves: dict[str, Any], template: Any) -> Any:
+    """Rebuilds a state from its leaves.
+
+    Args:
+      leaves: name -> array.
+      template: a state (or its shapes) with the same structure.
+
+    Returns:
+      A tree like `template`; ring buffers are resized to the template's length where that loses nothing.
 
     Raises:
       UserError: names, shapes or dtypes differ.
@@ -178,10 +252,10 @@ def from_leaves(leaves: dict[str, np.ndarray], template):
     paths, treedef = jax.tree_util.tree_flatten_with_path(template)
     wanted = {leaf_name(path): leaf for path, leaf in paths}
     if set(wanted) != set(leaves):
-        odd = sorted(set(wanted) ^ set(leaves))[0]
-        side = "lacks" if odd in wanted else "has an unexpected"
-        raise UserError(f"the checkpoint {side} '{odd}': it belongs to another model or algorithm.")
-    leaves = fitted(leaves, {name: like.shape for name, like in wanted.items()})
+        name = sorted(set(wanted) ^ set(leaves))[0]
+        problem = "lacks" if name in wanted else "has an unexpected"
+        raise UserError(f"the checkpoint {problem} '{name}': it belongs to another model or algorithm.")
+    leaves = resize_rings(leaves, {name: like.shape for name, like in wanted.items()})
     values = []
     for name, like in wanted.items():
         value = leaves[name]
@@ -196,7 +270,7 @@ def from_leaves(leaves: dict[str, np.ndarray], template):
 
 
 def checksum(leaves: dict[str, Any]) -> str:
-    """Returns a hash over names, shapes, dtypes and bytes."""
+    """Returns a hash of names, shapes, dtypes and contents of arrays."""
     h = hashlib.blake2b(digest_size=16)
     for name in sorted(leaves):
         value = leaves[name]
@@ -206,141 +280,108 @@ def checksum(leaves: dict[str, Any]) -> str:
     return h.hexdigest()
 
 
-class Checkpoints:
-    """The checkpoints of one seed in one directory.
+def is_large(array: Any) -> bool:
+    """Returns whether an array (or its shape) has a file of its own in a checkpoint."""
+    return nbytes(array) > LARGE_BYTES
+
+
+def _large_file(directory: str | os.PathLike, number: int) -> pathlib.Path:
+    return pathlib.Path(directory) / f"{number}.bin"
+
+
+def describe_large(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Returns name -> [shape, dtype] of arrays as JSON data, in the order of their files."""
+    return {name: [list(arrays[name].shape), np.dtype(arrays[name].dtype).name] for name in sorted(arrays)}
+
+
+def open_large(checkpoint: str | os.PathLike, description: dict[str, Any]) -> dict[str, Stored]:
+    """Returns name -> large array of a checkpoint; arrays are read on access.
 
     Args:
-      directory: created on the first save; reading changes nothing in it.
-      keep: how many of the newest stay.
-      rounds: those that stay besides.
+      checkpoint: directory of the checkpoint.
+      description: the result of `describe_large` when it was saved.
+
+    Raises:
+      OSError: a file is missing or has another length.
+    """
+    arrays = {}
+    for number, name in enumerate(sorted(description)):
+        shape, dtype = tuple(description[name][0]), np.dtype(description[name][1])
+        path = _large_file(pathlib.Path(checkpoint) / LARGE, number)
+        if path.stat().st_size != math.prod(shape) * dtype.itemsize:
+            raise OSError(f"{path} has a wrong length")
+        arrays[name] = Stored(path, shape, dtype)
+    return arrays
+
+
+class LargeHandler(ocp.CheckpointHandler):
+    """Writes large arrays into a folder of a checkpoint; orbax renames the checkpoint once everything is written."""
+
+    def save(self, directory, args: "LargeSave") -> None:  # type: ignore[override]
+        """Writes the arrays.
+
+        Args:
+          directory: an empty folder.
+          args: what to write.
+        """
+        for number, name in enumerate(sorted(args.item)):
+            write(_large_file(directory, number), args.item[name])
+
+    def restore(self, directory, args: Any = None) -> None:  # type: ignore[override]
+        """Reads nothing: `open_large` opens the files."""
+
+
+@ocp.args.register_with_handler(LargeHandler, for_save=True, for_restore=True)
+@dataclasses.dataclass
+class LargeSave(ocp.args.CheckpointArgs):
+    """Arguments of LargeHandler.save.
+
+    Attributes:
+      item: name -> array.
     """
 
-    def __init__(self, directory, keep: int = 3, rounds: Sequence[int] = ()):
-        self.shown = pathlib.Path(directory)
-        self.directory = self.shown.absolute()  # orbax demands it
-        self.keep, self.stay = keep, tuple(rounds)
-        self._manager: ocp.CheckpointManager | None = None
+    item: dict[str, Any]
 
-    def _writer(self) -> ocp.CheckpointManager:
-        if self._manager is None:
-            policies = ocp.checkpoint_managers
-            stays = policies.AnyPreservationPolicy([policies.LatestN(self.keep), policies.CustomSteps(self.stay)])
-            self.directory.mkdir(parents=True, exist_ok=True)
-            options = ocp.CheckpointManagerOptions(
-                preservation_policy=stays,
-                create=multi_process.count() == 1,
-                cleanup_tmp_directories=True,
-                enable_async_checkpointing=False,
-                multiprocessing_options=alone(),
-            )
-            self._manager = ocp.CheckpointManager(self.directory, options=options)
-        return self._manager
 
-    def rounds(self) -> list[int]:
-        """Returns the rounds that were saved, oldest first, without opening anything."""
-        if not self.directory.is_dir():
-            return []
-        return sorted(int(p.name) for p in self.directory.iterdir() if p.name.isdigit())
+@contextlib.contextmanager
+def silence_logging() -> Iterator[None]:
+    """Silences orbax's logs of errors that are already reported in one line."""
+    previous = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(previous)
 
-    def save(self, round: int, run, extra: dict[str, Any]) -> None:
-        """Saves a state.
 
-        Args:
-          round: completed rounds.
-          run: the state.
-          extra: small JSON data that belongs to it.
-        """
-        leaves = named(run)
-        large = {name: value for name, value in leaves.items() if is_large(value)}
-        small = {name: np.array(value, copy=True) for name, value in leaves.items() if name not in large}
-        # orbax refuses arrays without elements: their shapes say all.
-        empty = {name: [list(value.shape), value.dtype.str] for name, value in small.items() if not value.size}
-        number = WITH_LARGE if large else WITH_ROWS if has_rows(leaves) else WITHOUT_FILES
-        number = FORMAT if has_rings(leaves) else number
-        about = {"format": number, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
-        about |= {"large": described(large)} if large else {}
-        kept = {name: value for name, value in small.items() if name not in empty}
-        items = {"run": ocp.args.StandardSave(kept), "about": ocp.args.JsonSave(sealed(about))}
-        items |= {LARGE: LargeSave(large)} if large else {}
-        with writing(self.shown), quiet(), abandoned_saves_muted():
-            try:
-                self._writer().save(round, args=ocp.args.Composite(**items), force=True)
-                self._writer().wait_until_finished()
-            except Exception as error:  # tensorstore has errors of its own for a full disk
-                for unfinished in self.directory.glob("*.orbax-checkpoint-tmp"):
-                    shutil.rmtree(unfinished, ignore_errors=True)
-                reason = error.strerror if isinstance(error, OSError) else None
-                raise OSError(None, reason or reason_of(error)) from error
+@contextlib.contextmanager
+def silence_failed_saves() -> Iterator[None]:
+    """Silences the errors that a failed save causes in background threads: it is already reported.
 
-    def load(self, round: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns (leaves, extra) of one checkpoint; large leaves stay in their files (residence.lazy.Stored).
+    tensorstore's threads report to a closed event loop, and orbax's remaining threads and tasks end with the same
+    error. Both may happen later: after a failure the hook and the filters remain installed.
+    """
+    show = sys.unraisablehook
 
-        Raises:
-          UserError: it can't be read, was altered, or is of a later version.
-        """
-        where = self.shown / str(round)
-        wanted = ocp.args.Composite(run=ocp.args.StandardRestore(), about=ocp.args.JsonRestore())
-        try:
-            handler = ocp.CompositeCheckpointHandler(
-                composite_options=ocp.CompositeOptions(multiprocessing_options=alone())
-            )
-            with quiet(), ocp.Checkpointer(handler, multiprocessing_options=alone()) as reader:
-                items = reader.restore(self.directory / str(round), args=wanted)
-            leaves: dict[str, Any] = {name: np.array(value, copy=True) for name, value in items["run"].items()}
-            about = dict(items["about"])
-            leaves |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in about["empty"].items()}
-            leaves |= stored(self.directory / str(round), about.get("large", {}))
-        except Exception as error:  # orbax and tensorstore raise many kinds; all mean the same here
-            raise UserError(f"checkpoint {where} can't be read ({type(error).__name__}); delete it.") from error
-        if about.get("format", 1) > FORMAT:
-            raise UserError(
-                f"checkpoint {where} was written by a later version (format {about['format']}); update fedwin."
-            )
-        if about.get("digest") != checksum(leaves) or ("seal" in about and about != sealed(about)):
-            raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
-        try:
-            return read_on_access(migrated(leaves, about.get("format", 1), FORMAT), self.directory), about
-        except UserError as error:
-            raise UserError(f"checkpoint {where} can't be used: {str(error).rstrip('.')}; delete it.") from error
+    def filtered(unraisable):
+        error = unraisable.exc_value
+        if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed"):
+            show(unraisable)
 
-    def latest(self, check=lambda round, about: None) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Returns the newest usable checkpoint, or None; warns about those that it skips and moves them aside.
+    sys.unraisablehook = filtered
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(is_not_from_orbax)
+    yield
+    sys.unraisablehook = show
+    for name in LOGGERS:
+        logging.getLogger(name).removeFilter(is_not_from_orbax)
 
-        Args:
-          check: (round, extra) -> None; raises UserError for a checkpoint that must not be used.
 
-        Raises:
-          UserError: there are checkpoints and none can be used; then nothing is moved.
-        """
-        skipped: dict[int, UserError] = {}
-        for round in reversed(self.rounds()):
-            try:
-                found = self.load(round)
-                check(round, found[1])
-            except UserError as error:
-                skipped[round] = error
-                continue
-            for bad, reason in skipped.items():
-                _warn(f"{reason} Falling back to the checkpoint of round {round}.")
-                self._discard(bad)
-            return found
-        if skipped:
-            raise UserError(f"{next(iter(skipped.values()))} No other checkpoint in {self.shown} can be used either.")
-        return None
+def is_not_from_orbax(record: logging.LogRecord) -> bool:
+    """Returns whether a logged error was raised by code other than orbax's."""
+    trace = record.exc_info[2] if record.exc_info else None
+    return not any("orbax" in frame.f_code.co_filename for frame, _ in traceback.walk_tb(trace))
 
-    def _discard(self, round: int) -> None:
-        # Moved aside, not deleted: nothing of a user's is lost silently.
-        bad = self.directory / str(round)
-        target = self.directory / f"damaged_{round}"
-        number = 1
-        while target.exists():
-            target = self.directory / f"damaged_{round}_{number}"
-            number += 1
-        bad.rename(target)
-        self.close()
 
-    def close(self) -> None:
-        """Releases what orbax holds."""
-        if self._manager is not None:
-            self._manager.close()
-            self._manager = None
+def _warn(line: str) -> None:
+    print(f"warning: {line}", file=sys.stderr, flush=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedwin.residence.offloaded_windows import FiledRing
-from fedwin.residence.record_store import Generation, Mark
+from fedwin.residence.offloaded_windows import SnapshotRing
+from fedwin.residence.record_store import Manifest, Snapshot
 from fedwin.window import LARGEST
 
 # Where rows and vectors are, in the folder of a seed's checkpoints.
@@ -17,15 +17,15 @@ WINDOWS = "windows"
 _TABLE = "table"
 
 
-def folder_of(ring: str) -> str:
+def ring_folder(ring: str) -> str:
     """Returns where a ring is, below the folder of a seed's checkpoints; `ring` is its name as checkpoints have it."""
     return f"{WINDOWS}/{re.sub('[^A-Za-z0-9_.-]', '_', ring)}"
 
 
-def _marks(leaves: dict[str, Any]) -> dict[str, Mark]:
+def _marks(leaves: dict[str, Any]) -> dict[str, Manifest]:
     heads = [name.removesuffix(".digest") for name in leaves if name.endswith(".digest")]
-    of = lambda head: [f"{head}.{field}" for field in Mark._fields]
-    return {head: Mark(*(leaves[name] for name in of(head))) for head in heads if leaves.keys() >= set(of(head))}
+    of = lambda head: [f"{head}.{field}" for field in Manifest._fields]
+    return {head: Manifest(*(leaves[name] for name in of(head))) for head in heads if leaves.keys() >= set(of(head))}
 
 
 def has_rows(leaves: dict[str, Any]) -> bool:
@@ -50,22 +50,22 @@ def read_on_access(leaves: dict[str, Any], directory: pathlib.Path) -> dict[str,
     """
     kept = dict(leaves)
     for head, mark in _marks(leaves).items():
-        for field in Mark._fields:
+        for field in Manifest._fields:
             if (head, field) != (_TABLE, "total"):
                 del kept[f"{head}.{field}"]
         if head == _TABLE:
-            kept |= Generation(directory / ROWS, mark).leaves()
+            kept |= Snapshot(directory / ROWS, mark).leaves()
         else:
-            generation = Generation(directory / folder_of(head), mark)
+            generation = Snapshot(directory / ring_folder(head), mark)
             (vector,) = generation.layout.fields
-            kept[head] = FiledRing((int(mark.total), vector.shape[0]), vector.dtype, generation)
+            kept[head] = SnapshotRing((int(mark.total), vector.shape[0]), vector.dtype, generation)
     return kept
 
 
 Leaves = dict[str, np.ndarray]
 
 
-def fitted(leaves: Leaves, shapes: dict[str, tuple[int, ...]]) -> Leaves:
+def resize_rings(leaves: Leaves, shapes: dict[str, tuple[int, ...]]) -> Leaves:
     """Returns leaves whose rings have as many slots as a run gives them, wherever that loses nothing.
 
     A window or a delay that is longer than its run has room for that run's models only. As long as none has left it,
@@ -86,8 +86,8 @@ def fitted(leaves: Leaves, shapes: dict[str, tuple[int, ...]]) -> Leaves:
         room = kept if f"{head}oldest" in leaves else kept - 1
         if leaves[f"{head}count"] > room:
             continue
-        if isinstance(ring, FiledRing):
-            changed[name] = ring.of_length(wanted[0])
+        if isinstance(ring, SnapshotRing):
+            changed[name] = ring.with_length(wanted[0])
         else:
             changed[name] = np.zeros(wanted, ring.dtype)
             changed[name][:kept] = ring[:kept]
@@ -113,7 +113,7 @@ def _spoiled(leaves: Leaves) -> Leaves:
 MIGRATIONS: dict[int, Callable[[Leaves], Leaves]] = {2: _spoiled}
 
 
-def migrated(leaves: Leaves, written: int, wanted: int) -> Leaves:
+def migrate(leaves: Leaves, written: int, wanted: int) -> Leaves:
     """Returns the leaves of a checkpoint of format `written` as format `wanted` has them."""
     for number in range(written, wanted):
         leaves = MIGRATIONS.get(number, lambda same: same)(leaves)

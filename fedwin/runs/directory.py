@@ -15,7 +15,7 @@ import jax
 
 from fedwin import plugins
 from fedwin.errors import StorageError, UserError
-from fedwin.files import RECOVERABLE_ERRNOS, locked, plain, sealed, write_json, writing
+from fedwin.files import RECOVERABLE_ERRNOS, json_value, locked, sealed, write_json, writing
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.fingerprint import Identity, hash_of, jsonable, set_fields, versions
 from fedwin.runs.metrics_log import read_lines
@@ -61,7 +61,7 @@ def _writable(directory: pathlib.Path, remedy: str = "choose another --out_dir")
 
 
 @contextlib.contextmanager
-def opened(directory: pathlib.Path) -> Iterator[None]:
+def open_directory(directory: pathlib.Path) -> Iterator[None]:
     """Creates the run's directory, holds its lock, and removes what a killed start left half-written.
 
     A new run that is refused before its first round leaves nothing behind.
@@ -122,7 +122,7 @@ def _remove(directory: pathlib.Path, whole: bool) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Known:
+class ConfigFile:
     """The contents of config.json, in today's format.
 
     Attributes:
@@ -136,7 +136,7 @@ class Known:
     fingerprint: str
 
 
-def read(directory: pathlib.Path) -> Known:
+def read_config(directory: pathlib.Path) -> ConfigFile:
     """Reads config.json, of any format so far.
 
     Raises:
@@ -163,7 +163,7 @@ def read(directory: pathlib.Path) -> Known:
         device = known["device"].rpartition(" x")[0]
         jax_version, initial = known["versions"]["jax"], known.get("initial", {})
         about = Identity(decisive, known["data"], jax_version, device, known["strategy"], known["imports"], initial)
-        return Known(config, about, known["fingerprint"])
+        return ConfigFile(config, about, known["fingerprint"])
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror}); choose another --out_dir.") from error
     except UserError:
@@ -172,7 +172,7 @@ def read(directory: pathlib.Path) -> Known:
         raise UserError(f"{path} is not a run's configuration; choose another --out_dir.") from error
 
 
-def load(config: Config, directory: pathlib.Path) -> Known | None:
+def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
     """Checks that a directory is free or belongs to the same run; returns the contents of its config.json, or None.
 
     Raises:
@@ -190,7 +190,7 @@ def load(config: Config, directory: pathlib.Path) -> Known | None:
                 f"choose another --out_dir."
             )
         return None
-    known = read(directory)
+    known = read_config(directory)
     before = known.identity.config
     for name, value in jsonable(config.decisive()).items():
         if before[name] != value:
@@ -228,10 +228,10 @@ def write_config(directory: pathlib.Path, config: Config, about: Identity, verif
         "versions": versions(),
         "device": f"{about.device} x{jax.device_count()}",
     }
-    write_json(directory / "config.json", sealed(plain(said)))
+    write_json(directory / "config.json", sealed(json_value(said)))
 
 
-def finished(config: Config) -> dict[str, Any] | None:
+def finished_summary(config: Config) -> dict[str, Any] | None:
     """Returns what `run` returned for this Config, or None if its directory holds no finished run.
 
     Reads two small files. A run whose imported code has changed since counts as unfinished: `run` says so.
@@ -244,7 +244,7 @@ def finished(config: Config) -> dict[str, Any] | None:
     """
     directory = pathlib.Path(config.out_dir) if config.out_dir else default_directory(config)
     path = directory / "summary.json"
-    if not path.is_file() or (known := load(config, directory)) is None:
+    if not path.is_file() or (known := load_config(config, directory)) is None:
         return None
     if known.identity.imports != plugins.load(config.imports):
         return None

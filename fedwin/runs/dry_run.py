@@ -1,11 +1,11 @@
-"""The names of what a run reads out."""
+"""Dry runs: what a run needs (memory, disk, time), measured on a few rounds; its read-outs. Nothing is written."""
 
 import contextlib
 import pathlib
 import tempfile
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -16,14 +16,15 @@ from fedwin.engine.communication import Bytes
 from fedwin.engine.evaluate import held_out
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
+from fedwin.models import Model
 from fedwin.registry import checks
+from fedwin.residence.examples import Examples
 from fedwin.runs import strategy_choice
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.multi_seed import VmappedInputs
 from fedwin.runs.prepare import PreparedRun, prepare
 from fedwin.runs.program import Program
-from fedwin.runs.progress import compile_seconds
 from fedwin.runs.resources import (
     Estimate,
     Memory,
@@ -34,39 +35,80 @@ from fedwin.runs.resources import (
     table_slots,
     window_plan,
 )
-from fedwin.runs.run import Checked, checked
-from fedwin.runs.schedule import CohortSchedule, Schedule
+from fedwin.runs.run import CheckedRun, prepare_and_check
+from fedwin.runs.schedule import CohortSchedule, CohortSource, Schedule
 from fedwin.runs.seed_groups import seed_groups
+from fedwin.runs.train import Driver, Parts
 
-
-def readout_names(config: Config) -> list[str]:
-    """Returns the names under which a run's models are evaluated, sorted: 'model', 'wima50' ...; computes nothing.
-
-    Args:
-      config: what would be run.
-
-    Raises:
-      UserError: anything wrong in it.
-    """
-    prepared = prepare(config)
-
-    def read():
-        return engine.read_out(prepared.algorithm, prepared.observers, prepared.start(config.seeds[0], 1))
-
-    return sorted(jax.eval_shape(read))
-
-
-# What is timed by default, at most; one round before it compiles, however long that takes.
+# Default limits of timing; the first round compiles, however long that takes, and is not counted.
 ROUNDS, SECONDS = 20, 20.0
 
 
-class Pace(NamedTuple):
-    """What a run takes on this machine; checkpoints, which are few, are not counted.
+class Requirements(NamedTuple):
+    """What a run needs.
 
     Attributes:
-      seconds_per_round: of training one seed; of several at once, its share.
-      compile_seconds: before the first round: compilation, placing of examples.
-      seconds_per_evaluation: of all read-outs, as well.
+      checked: the run.
+      strategy: how cohorts would be executed.
+      memory: bytes by part, including activations.
+      available: memory that was available before anything was allocated.
+      disk: disk use.
+      timing: duration of its rounds.
+    """
+
+    checked: CheckedRun
+    strategy: Strategy
+    memory: Estimate
+    available: Memory
+    disk: "DiskUse"
+    timing: "Timing"
+
+
+def measure_requirements(
+    config: Config,
+    *,
+    rounds: int = ROUNDS,
+    seconds: float = SECONDS,
+    dataset: Dataset | None = None,
+    model: Model | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Requirements:
+    """Compiles a dispatch of a run, compares its requirements with the machine, and times a few rounds if it fits.
+
+    Args:
+      config: the run.
+      rounds: maximum number of rounds to time.
+      seconds: no further round is timed after this.
+      dataset: an object in place of the data set that the config names.
+      model: an object in place of the model that the config names.
+      say: prints a line.
+
+    Raises:
+      UserError: `fedwin.run` would refuse the run, or it does not fit.
+    """
+    checked = prepare_and_check(config, dataset, model)
+    prepared = checked.prepared
+    strategy = strategy_choice.choose_strategy(prepared.config, prepared, checked.config_file, say)
+    memory_available, disk = available(), disk_use(prepared, strategy, checked.directory)
+    disk.check()
+    memory = estimate(prepared, strategy)
+
+    def check_memory(program: Program, examples: Examples) -> None:
+        nonlocal memory
+        memory = memory.with_activations(activation_bytes(program, examples))
+        memory.check(memory_available)
+
+    timing = _time_prepared(prepared, strategy, checked.bytes_per_client, rounds, seconds, check_memory)
+    return Requirements(checked, strategy, memory, memory_available, disk, timing)
+
+
+class Timing(NamedTuple):
+    """The duration of a run's parts on this machine; checkpoints, which are few, are not counted.
+
+    Attributes:
+      seconds_per_round: training of one seed; of vmapped seeds, the share of one.
+      compile_seconds: before the first round: compilation, and placing of examples.
+      seconds_per_evaluation: evaluation of all read-outs of one seed.
     """
 
     seconds_per_round: float
@@ -74,11 +116,11 @@ class Pace(NamedTuple):
     seconds_per_evaluation: float
 
     def expected(self, schedule: Schedule, completed: list[int]) -> float:
-        """Returns the seconds that are left to run.
+        """Returns the seconds that remain.
 
         Args:
           schedule: of the run.
-          completed: rounds that are done, for each seed.
+          completed: completed rounds of each seed.
         """
         if all(done >= schedule.num_rounds for done in completed):
             return 0.0
@@ -87,10 +129,84 @@ class Pace(NamedTuple):
         return self.compile_seconds + rounds * self.seconds_per_round + evaluations * self.seconds_per_evaluation
 
 
-class _Laps:
-    """Rounds of a run, timed one dispatch after the other; what they compute is forgotten."""
+def measure_timing(
+    config: Config,
+    *,
+    rounds: int = ROUNDS,
+    seconds: float = SECONDS,
+    dataset: Dataset | None = None,
+    model: Model | None = None,
+) -> Timing:
+    """Times a few rounds of a run on this machine; writes nothing.
 
-    def __init__(self, program: Program, examples, checkpoints: Checkpoints):
+    Args:
+      config: the run.
+      rounds: maximum number of rounds to time.
+      seconds: no further round is timed after this; two always are.
+      dataset: an object in place of the data set that the config names.
+      model: an object in place of the model that the config names.
+
+    Raises:
+      UserError: `fedwin.run` would refuse the run, or a limit is invalid.
+    """
+    checks.integer("measure_timing", rounds=rounds)
+    checks.number("measure_timing", 0, open_least=True, seconds=seconds)
+    checked = prepare_and_check(config, dataset, model)
+    prepared = checked.prepared
+    strategy = strategy_choice.choose_strategy(prepared.config, prepared, checked.config_file, lambda line: None)
+    return _time_prepared(prepared, strategy, checked.bytes_per_client, rounds, seconds)
+
+
+def _time_prepared(
+    prepared: PreparedRun,
+    strategy: Strategy,
+    bytes_per_client: Bytes,
+    rounds: int,
+    seconds: float,
+    check: Callable[[Program, Examples], None] = lambda program, examples: None,
+) -> Timing:
+    """Times a prepared run; calls `check` with the program and the first seed's examples before a state exists."""
+    started = time.monotonic()
+    program = Program(prepared, strategy, held_out(prepared.dataset, prepared.config.eval_examples), bytes_per_client)
+    with (
+        contextlib.closing(program.examples(prepared.config.seeds[0])) as examples,
+        tempfile.TemporaryDirectory() as scratch,  # for rows that are in a file
+    ):
+        check(program, examples)
+        with contextlib.closing(TimedRun(program, examples, Checkpoints(scratch))) as timed:
+            return _measure(timed, started, rounds, seconds)
+
+
+def _measure(run: "TimedRun", created: float, rounds: int, seconds: float) -> Timing:
+    """Times rounds of a run that has been built since time `created`."""
+    run.time_dispatch(1)
+    started, run.compiling = time.monotonic(), 0.0
+    timed, elapsed = run.time_dispatch(1)
+    before = max(started - created - elapsed, 0.0)
+    evaluated, with_evaluation = run.time_dispatch(1, evaluated=True)
+    while timed + 1 < rounds and time.monotonic() - started < seconds:
+        affordable = (seconds - (time.monotonic() - started)) * timed / max(elapsed, 1e-9)
+        more, took = run.time_dispatch(max(1, min(rounds - timed - 1, int(affordable))))
+        timed, elapsed = timed + more, elapsed + took
+    per_round = elapsed / timed / run.seeds
+    # Clients of other sizes may have needed another program.
+    return Timing(per_round, before + run.compiling, max(with_evaluation / run.seeds - evaluated * per_round, 0.0))
+
+
+class TimedRun:
+    """A run whose dispatches are timed one after another; results are discarded.
+
+    Args:
+      program: the compiled program.
+      examples: training examples of the first seed.
+      checkpoints: of a temporary directory, which rows in a file need.
+
+    Attributes:
+      seeds: number of seeds that train at the same time.
+      compiling: seconds of compilation in dispatches so far.
+    """
+
+    def __init__(self, program: Program, examples: Examples, checkpoints: Checkpoints):
         prepared, strategy = program.prepared, program.strategy
         seed = prepared.config.seeds[0]
         schedule = program.schedule(examples)
@@ -98,204 +214,107 @@ class _Laps:
         run = prepared.start(seed, 1, window_rounds=schedule.window_rounds)
         self.rows = program.rows(seed, run, slots, kind, checkpoints)
         run = program.with_table(seed, run, slots)
-        self.run = strategy.place(run, strategy.placement(run))
-        self.program, self.examples = program, examples
-        self.cohorts: Any = CohortSchedule(prepared.federations[seed], schedule, strategy, seed)
-        self.completed, self.compiling, self.seeds = 0, 0.0, 1
-        self.evaluated_on = program.evaluated_on(seed)
-        program.first_evaluation(self.run, self.evaluated_on)  # a program of its own
-        if program.lanes > 1:
-            working = VmappedInputs(program, seed_groups(prepared.config)[0])
-            self.examples, self.cohorts, self.evaluated_on = working.examples, working.cohorts, working.evaluated_on
-            self.run, self.seeds = working.broadcast_state(self.run), program.lanes
+        run = strategy.place(run, strategy.placement(run))
+        cohorts: CohortSource = CohortSchedule(prepared.federations[seed], schedule, strategy, seed)
+        test = program.evaluation_data(seed)
+        program.first_evaluation(run, test)  # compiles a program of its own
+        if program.num_vmapped > 1:
+            inputs = VmappedInputs(program, seed_groups(prepared.config)[0])
+            examples, cohorts, test = inputs.examples, inputs.cohorts, inputs.test
+            run = inputs.broadcast_state(run)
+        self.seeds, self.compiling, self._completed = program.num_vmapped, 0.0, 0
+        self._driver = Driver(run, Parts(program.dispatch, test, examples, self.rows, cohorts))
 
-    def lap(self, wish: int, evaluated: bool = False) -> tuple[int, float]:
-        """Runs a dispatch of at most so many rounds, the last of which may be evaluated.
+    def time_dispatch(self, most: int, evaluated: bool = False) -> tuple[int, float]:
+        """Runs a dispatch.
+
+        Args:
+          most: maximum number of its rounds.
+          evaluated: whether the model after its last round is evaluated.
 
         Returns:
-          Its rounds, and its seconds without compilation, which are added to `compiling`.
+          Its rounds, and its seconds without compilation, which is added to `compiling`.
         """
-        schedule = self.cohorts.schedule
-        first = self.completed % schedule.num_rounds  # short runs begin again
-        end = schedule.dispatch_end(first, wish)
-        ids, n_max = self.cohorts.ids(first, end)
-        flags = np.zeros(len(ids), bool)
-        flags[end - first - 1] = evaluated
-        begun, compiled = time.monotonic(), compile_seconds()
-        store, addresses = self.examples.take(ids)
-        self.run, slots = self.rows.take(self.run, ids)
-        cohorts = engine.Cohorts(ids, addresses, slots)
-        self.run, metrics, probes = self.program.dispatch(
-            self.run, store, cohorts, self.evaluated_on, end - first, flags, n_max=n_max
-        )
-        jax.device_get((metrics, probes))
-        self.rows.give(self.run)
-        self.completed += end - first
-        compiling = compile_seconds() - compiled
-        self.compiling += compiling
-        return end - first, max(time.monotonic() - begun - compiling, 0.0)
+        schedule = self._driver.parts.cohorts.schedule
+        first = self._completed % schedule.num_rounds  # short runs start again
+        end = schedule.dispatch_end(first, most)
+        self._driver.load(first, end, lambda completed: evaluated and completed == end)
+        outcome = self._driver.execute()
+        self._completed += end - first
+        self.compiling += outcome.compiling
+        return end - first, max(outcome.seconds - outcome.compiling, 0.0)
 
     def close(self) -> None:
-        """Forgets clients' rows."""
+        """Closes the client table."""
         self.rows.close()
-
-
-def pace_of(
-    prepared: PreparedRun,
-    strategy: Strategy,
-    bytes_per_client: Bytes,
-    rounds=ROUNDS,
-    seconds=SECONDS,
-    look: Callable[[Program, Any], None] = lambda program, examples: None,
-) -> Pace:
-    """Returns the pace of what is built already; arguments as of `Program` and `pace`.
-
-    Before a state is made, `look` is called with the program and the first seed's examples; it may raise.
-    """
-    begun = time.monotonic()
-    program = Program(prepared, strategy, held_out(prepared.dataset, prepared.config.eval_examples), bytes_per_client)
-    with (
-        contextlib.closing(program.examples(prepared.config.seeds[0])) as examples,
-        tempfile.TemporaryDirectory() as scratch,  # for rows that live in a file
-    ):
-        look(program, examples)
-        return _timed(_Laps(program, examples, Checkpoints(scratch)), begun, rounds, seconds)
-
-
-def _timed(made: _Laps, begun: float, rounds: int, seconds: float) -> Pace:
-    """Times rounds of what has been made since `begun`, and closes it."""
-    with contextlib.closing(made) as laps:
-        laps.lap(1)
-        started, laps.compiling = time.monotonic(), 0.0
-        timed, took = laps.lap(1)
-        before = max(started - begun - took, 0.0)
-        one, evaluating = laps.lap(1, evaluated=True)
-        while timed + 1 < rounds and time.monotonic() - started < seconds:
-            room = (seconds - (time.monotonic() - started)) * timed / max(took, 1e-9)
-            more, lasted = laps.lap(max(1, min(rounds - timed - 1, int(room))))
-            timed, took = timed + more, took + lasted
-    per_round = took / timed / laps.seeds
-    # Clients of other sizes may have needed another program.
-    return Pace(per_round, before + laps.compiling, max(evaluating / laps.seeds - one * per_round, 0.0))
-
-
-def pace(
-    config: Config, *, rounds: int = ROUNDS, seconds: float = SECONDS, dataset: Dataset | None = None, model: Any = None
-) -> Pace:
-    """Times a few rounds of a Config as it would be run here, and writes nothing.
-
-    Args:
-      config: what would be run.
-      rounds: how many are timed at most.
-      seconds: after which no further round is timed; two always are, whatever they take.
-      dataset: an object in place of the data set that it names.
-      model: an object in place of the model that it names.
-
-    Raises:
-      UserError: whatever `fedwin.run` would refuse, or a bound that is none.
-    """
-    checks.integer("pace", rounds=rounds)
-    checks.number("pace", 0, open_least=True, seconds=seconds)
-    found = checked(config, dataset, model)
-    strategy = strategy_choice.chosen(found.prepared.config, found.prepared, found.known, lambda line: None)
-    return pace_of(found.prepared, strategy, found.bytes_per_client, rounds, seconds)
 
 
 GB = 1e9
 
 
-class Disk(NamedTuple):
-    """Bytes of what a run keeps on the disk.
+class DiskUse(NamedTuple):
+    """Bytes on disk that a run needs.
 
     Attributes:
       parts: part -> bytes.
-      free: where it would be written.
+      free: free bytes where it would be written.
     """
 
     parts: dict[str, int]
     free: int
 
     def check(self) -> None:
-        """Raises UserError unless there is room."""
+        """Raises UserError unless everything fits on the disk."""
         needed = sum(self.parts.values())
         if needed > self.free:
             largest = max(self.parts, key=lambda part: self.parts[part])
             remedy = REMEDIES.get(largest, "lower --keep_checkpoints")
             raise UserError(
-                f"{largest}: {self.parts[largest] / GB:,.1f} GB of the {needed / GB:,.1f} GB on the disk that this run "
-                f"keeps, and {self.free / GB:,.1f} GB are free; {remedy}, or choose another --out_dir."
+                f"{largest}: {self.parts[largest] / GB:,.1f} GB of the {needed / GB:,.1f} GB on disk that this run "
+                f"needs, and {self.free / GB:,.1f} GB are free; {remedy}, or choose another --out_dir."
             )
 
 
-# What rows of clients and windows in files are called among the parts, and what makes them smaller.
+# Names of the parts for client rows and windows in files; flags that make them smaller.
 ROWS, WINDOWS = "rows in files", "windows in files"
 REMEDIES = {ROWS: "lower --clients_per_round or --num_rounds", WINDOWS: "shorten the windows"}
 
 
-class Needs(NamedTuple):
-    """What a run needs.
-
-    Attributes:
-      checked: the run.
-      strategy: that it would have.
-      memory: bytes by part, activations among them.
-      available: what there was before anything was allocated.
-      disk: what it keeps.
-      pace: what it takes.
-    """
-
-    checked: Checked
-    strategy: Strategy
-    memory: Estimate
-    available: Memory
-    disk: Disk
-    pace: Pace
-
-
-def needs(
-    config: Config,
-    *,
-    rounds: int = ROUNDS,
-    seconds: float = SECONDS,
-    dataset: Any = None,
-    model: Any = None,
-    say: Callable[[str], None] = lambda line: None,
-) -> Needs:
-    """Compiles a dispatch of a Config, compares what it needs with what there is, and times a few rounds if it fits.
+def disk_use(prepared: PreparedRun, strategy: Strategy, directory: pathlib.Path) -> DiskUse:
+    """Returns the disk use of the checkpoints, client rows and windows of all seeds.
 
     Args:
-      config: what would be run.
-      rounds: how many are timed at most.
-      seconds: after which no further round is timed.
-      dataset: an object in place of the data set that it names.
-      model: an object in place of the model that it names.
-      say: prints a line.
-
-    Raises:
-      UserError: whatever `fedwin.run` would refuse, or it does not fit.
+      prepared: the prepared run.
+      strategy: pads cohorts.
+      directory: the run's directory.
     """
-    found = checked(config, dataset, model)
-    prepared = found.prepared
-    strategy = strategy_choice.chosen(prepared.config, prepared, found.known, say)
-    room, disk = available(), disk_of(prepared, strategy, found.directory)
-    disk.check()
-    memory = estimate(prepared, strategy)
+    config = prepared.config
+    windows = window_plan(prepared, config.rounds_per_dispatch)
+    window_rounds = windows.rounds if windows.kind == "file" else None
+    run = jax.eval_shape(lambda: prepared.start(config.seeds[0], 1, window_rounds=window_rounds))
+    row, clients = tree.nbytes(run.table), participants(prepared)
+    _, kind = table_slots(prepared, strategy, config.rounds_per_dispatch)
+    rows_inside = {"device": prepared.setting.num_clients, "host": clients, "file": 0}[kind]
+    interval = config.checkpoint_every or config.num_rounds
+    written = 2 + (config.num_rounds - 1) // interval
+    kept = min(max(config.keep_checkpoints, 1) + len(config.keep_rounds), written)
+    checkpoint = tree.nbytes(run._replace(key=(), table=())) + row * rows_inside
+    parts = {f"{kept * len(config.seeds)} checkpoints": kept * len(config.seeds) * checkpoint}
+    if kind == "file":
+        # Changing a row does not overwrite the version that a checkpoint needs.
+        changed = min(interval * config.clients_per_round, clients)
+        parts[ROWS] = len(config.seeds) * row * (clients + kept * changed)
+    if windows.disk_bytes:
+        parts[WINDOWS] = len(config.seeds) * windows.disk_bytes
+    return DiskUse(parts, free_disk(directory))
 
-    def look(program: Program, examples) -> None:
-        nonlocal memory
-        memory = memory.with_activations(temporaries(program, examples))
-        memory.check(room)
 
-    pace = pace_of(prepared, strategy, found.bytes_per_client, rounds, seconds, look)
-    return Needs(found, strategy, memory, room, disk, pace)
-
-
-def temporaries(program: Program, examples) -> int:
-    """Returns the bytes that a dispatch takes on one device besides its arguments, as XLA says of what it compiled.
+def activation_bytes(program: Program, examples: Examples) -> int:
+    """Returns the bytes that a compiled dispatch needs on one device besides its arguments, as reported by XLA.
 
     Args:
-      program: what is run.
-      examples: a residence of the first seed's examples.
+      program: the compiled program.
+      examples: training examples of the first seed.
     """
     prepared, strategy = program.prepared, program.strategy
     seed = prepared.config.seeds[0]
@@ -305,43 +324,31 @@ def temporaries(program: Program, examples) -> int:
     if strategy.mesh is not None:
         placed = lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
         run = jax.tree.map(placed, run, strategy.placement(run))
-    drawn: Any = CohortSchedule(prepared.federations[seed], schedule, strategy, seed)
-    evaluated_on = program.evaluated_on(seed)
-    if program.lanes > 1:
-        working = VmappedInputs(program, seed_groups(prepared.config)[0])
-        run, examples, drawn = jax.eval_shape(working.filled, run), working.examples, working.cohorts
-        evaluated_on = working.evaluated_on
+    drawn: CohortSource = CohortSchedule(prepared.federations[seed], schedule, strategy, seed)
+    test = program.evaluation_data(seed)
+    if program.num_vmapped > 1:
+        inputs = VmappedInputs(program, seed_groups(prepared.config)[0])
+        run, examples, drawn = jax.eval_shape(inputs.broadcast_state, run), inputs.examples, inputs.cohorts
+        test = inputs.test
     ids, n_max = drawn.ids(0, 1)
-    store, rows = examples.take(ids)
+    store, rows = examples.load(ids)
     cohorts = engine.Cohorts(ids, rows, np.zeros_like(rows))
-    compiled = program.dispatch.compiled(run, store, cohorts, evaluated_on, 1, np.zeros(len(ids), bool), n_max)
+    compiled = program.dispatch.compiled(run, store, cohorts, test, 1, np.zeros(len(ids), bool), n_max)
     return compiled.memory_analysis().temp_size_in_bytes
 
 
-def disk_of(prepared: PreparedRun, strategy: Strategy, directory: pathlib.Path) -> Disk:
-    """Returns what the checkpoints and rows of all seeds take on the disk.
+def readout_names(config: Config) -> list[str]:
+    """Returns the names of a run's read-outs, sorted: 'model', 'wima50' ...; computes nothing.
 
     Args:
-      prepared: the prepared run.
-      strategy: pads cohorts.
-      directory: of the run.
+      config: the run.
+
+    Raises:
+      UserError: the config is invalid.
     """
-    config = prepared.config
-    windows = window_plan(prepared, config.rounds_per_dispatch)
-    filed = windows.rounds if windows.kind == "file" else None
-    run = jax.eval_shape(lambda: prepared.start(config.seeds[0], 1, window_rounds=filed))
-    row, taking_part = tree.nbytes(run.table), participants(prepared)
-    _, kind = table_slots(prepared, strategy, config.rounds_per_dispatch)
-    held = {"device": prepared.setting.num_clients, "host": taking_part, "file": 0}[kind]
-    between = config.checkpoint_every or config.num_rounds
-    made = 2 + (config.num_rounds - 1) // between
-    kept = min(max(config.keep_checkpoints, 1) + len(config.keep_rounds), made)
-    one = tree.nbytes(run._replace(key=(), table=())) + row * held
-    parts = {f"{kept * len(config.seeds)} checkpoints": kept * len(config.seeds) * one}
-    if kind == "file":
-        # A row that a kept checkpoint needs stays when it changes.
-        changed = min(between * config.clients_per_round, taking_part)
-        parts[ROWS] = len(config.seeds) * row * (taking_part + kept * changed)
-    if windows.disk_bytes:
-        parts[WINDOWS] = len(config.seeds) * windows.disk_bytes
-    return Disk(parts, free_disk(directory))
+    prepared = prepare(config)
+
+    def read():
+        return engine.read_out(prepared.algorithm, prepared.observers, prepared.start(config.seeds[0], 1))
+
+    return sorted(jax.eval_shape(read))

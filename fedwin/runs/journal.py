@@ -1,23 +1,35 @@
-"""What one seed's run writes down while it trains: evaluations, checkpoints, divergence."""
+"""Journal: records the evaluations, checkpoints, training time and divergence of one seed."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedwin import multi_process
+from fedwin.residence.client_table import ClientTable
 from fedwin.runs import signals
-from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.metrics_log import LinesHash, MetricsLog
+
+# Metric name -> Mean, and read-out -> metric -> values; the leading axis of leaves is the rounds of a dispatch [R_max].
+Metrics = Mapping[str, Any]
+Evaluations = Mapping[str, Mapping[str, np.ndarray]]
+
+
+class CheckpointWriter(Protocol):
+    """Saves the states of one seed: Checkpoints, or NoCheckpoints in a process that leaves this to process 0."""
+
+    def save(self, round: int, run: Any, extra: dict[str, Any]) -> None:
+        """Saves a state after `round` rounds, with small JSON data."""
 
 
 class Journal:
-    """Evaluations go to the logbook, states to checkpoints; both may be None, for runs that leave nothing behind.
+    """Writes evaluations to a MetricsLog and states to checkpoints; without them, it only keeps track.
 
     Args:
-      seed: whose run.
-      logbook: where evaluations go.
-      checkpoints: where states go.
-      rows: how a state's client table is saved (residence.rows).
+      seed: the seed.
+      metrics_log: file of evaluations, or None.
+      checkpoints: destination of states, or None.
+      rows: the seed's client table; needed with `checkpoints`.
       bytes_per_round: (down, up) of one round.
       seconds: training time so far, compilation included.
       compile_seconds: how much of it was compilation.
@@ -26,15 +38,15 @@ class Journal:
 
     Attributes:
       lines: the evaluations of this process.
-      saved_round: of its newest checkpoint of this process, or None.
+      saved_round: round of the newest checkpoint that this process saved, or None.
     """
 
     def __init__(
         self,
         seed: int,
-        logbook: MetricsLog | None = None,
-        checkpoints: Checkpoints | None = None,
-        rows=None,
+        metrics_log: MetricsLog | None = None,
+        checkpoints: CheckpointWriter | None = None,
+        rows: ClientTable | None = None,
         *,
         bytes_per_round: tuple[int, int] = (0, 0),
         seconds: float = 0.0,
@@ -42,22 +54,28 @@ class Journal:
         steady: tuple[int, float] = (0, 0.0),
         diverged_at: int | None = None,
     ):
-        self.seed, self.logbook, self.checkpoints, self.rows = seed, logbook, checkpoints, rows
+        self.seed, self.metrics_log, self.checkpoints, self.rows = seed, metrics_log, checkpoints, rows
         self.down, self.up = bytes_per_round
         self.seconds, self.compile_seconds, self.diverged_at = seconds, compile_seconds, diverged_at
         self.steady = (steady[0], steady[1])
         self.lines: list[dict[str, Any]] = []
-        self._hash = LinesHash(logbook.lines(seed) if logbook is not None else ())
+        self._hash = LinesHash(metrics_log.lines(seed) if metrics_log is not None else ())
         self.saved_round: int | None = None
 
-    def took(self, rounds: int, seconds: float, compiling: float) -> None:
-        """Adds up what a dispatch took, and how much of it was compilation."""
+    def add_time(self, rounds: int, seconds: float, compiling: float) -> None:
+        """Adds the duration of a dispatch of `rounds` rounds, and how much of it was compilation."""
         self.seconds, self.compile_seconds = self.seconds + seconds, self.compile_seconds + compiling
         if not compiling:
             self.steady = (self.steady[0] + rounds, self.steady[1] + seconds)
 
-    def evaluated(self, after: int, values: dict[str, dict[str, Any]], train_loss: float | None) -> None:
-        """Writes the evaluation after so many completed rounds: read-out -> metric -> value."""
+    def write_evaluation(self, after: int, values: Mapping[str, Mapping[str, Any]], train_loss: float | None) -> None:
+        """Writes one evaluation.
+
+        Args:
+          after: completed rounds.
+          values: read-out -> metric -> value.
+          train_loss: mean loss of the round, None before the first one.
+        """
         line: dict[str, Any] = {"seed": self.seed, "round": after}
         line |= {name: {metric: float(v) for metric, v in metrics.items()} for name, metrics in values.items()}
         line |= {
@@ -68,19 +86,21 @@ class Journal:
         }
         self.lines.append(line)
         self._hash.add(line)
-        if self.logbook is not None:
-            self.logbook.write(line)
+        if self.metrics_log is not None:
+            self.metrics_log.write(line)
 
-    def dispatched(self, completed: int, metrics, probes, flags: np.ndarray, count: int, stop: bool) -> np.ndarray:
-        """Writes what a dispatch of `count` rounds found; evaluations after a divergence are left out if `stop`.
+    def record(
+        self, completed: int, metrics: Metrics, evaluations: Evaluations, flags: np.ndarray, count: int, stop: bool
+    ) -> np.ndarray:
+        """Writes the evaluations of a dispatch; those after a divergence are left out if `stop`.
 
         Args:
           completed: rounds before the dispatch.
           metrics: name -> Mean with leading axis [R_max].
-          probes: read-out -> metric -> values [R_max].
-          flags: which rounds were evaluated [R_max].
+          evaluations: read-out -> metric -> values [R_max].
+          flags: which rounds were evaluated, bool [R_max].
           count: rounds of the dispatch.
-          stop: end at the first divergence.
+          stop: whether the seed ends at the first divergence.
 
         Returns:
           The training loss of every round [R_max].
@@ -90,30 +110,33 @@ class Journal:
             after = completed + r + 1
             values = None
             if flags[r]:
-                values = {name: {m: v[r] for m, v in found.items()} for name, found in probes.items()}
-            bad = not np.isfinite(loss[r]) or (values is not None and not np.isfinite(values["model"]["loss"]))
-            if bad and self.diverged_at is None:
+                values = {
+                    read_out: {metric: of_rounds[r] for metric, of_rounds in by_metric.items()}
+                    for read_out, by_metric in evaluations.items()
+                }
+            diverged = not np.isfinite(loss[r]) or (values is not None and not np.isfinite(values["model"]["loss"]))
+            if diverged and self.diverged_at is None:
                 self.diverged_at = after
             if values is not None:
-                self.evaluated(after, values, float(loss[r]))
-            if bad and stop:
+                self.write_evaluation(after, values, float(loss[r]))
+            if diverged and stop:
                 break
         return loss
 
-    def save(self, completed: int, run) -> None:
-        """Makes a checkpoint of the state after so many rounds; its evaluations reach the disk first."""
+    def save(self, completed: int, run: Any) -> None:
+        """Saves a checkpoint of the state after `completed` rounds; its evaluations are written to disk first."""
         if self.checkpoints is None:
             return
-        self.write(completed, run)
-        # One of several processes ends after a dispatch, when all have agreed to: the others would lose it elsewhere.
+        self.write_checkpoint(completed, run)
+        # Several processes end together after a dispatch: if one ended now, the others would wait for it.
         if (watch := signals.active()) is not None and multi_process.count() == 1:
-            watch.saved()
+            watch.mark_saved()
 
-    def write(self, completed: int, run) -> None:
-        """Makes a checkpoint without telling that everything is saved: other seeds' states may not be."""
-        assert self.checkpoints is not None
+    def write_checkpoint(self, completed: int, run: Any) -> None:
+        """Saves a checkpoint without marking everything as saved: the states of other vmapped seeds may not be."""
+        assert self.checkpoints is not None and self.rows is not None
         self.flush()
-        about = {
+        extra = {
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
             "steady": list(self.steady),
@@ -121,52 +144,62 @@ class Journal:
             "diverged_at": self.diverged_at,
             "evaluations": self._hash.value,
         }
-        self.checkpoints.save(completed, self.rows.checkpointed(multi_process.whole(run)), about)
-        self.rows.keep()
+        self.checkpoints.save(completed, self.rows.checkpoint(multi_process.all_gather(run)), extra)
+        self.rows.reclaim()
         self.saved_round = completed
 
-    def unsaved(self) -> None:
-        """Tells that rounds have been computed since the last checkpoint."""
+    def mark_unsaved(self) -> None:
+        """Notes that rounds have been computed since the last checkpoint."""
         if self.checkpoints is not None and (watch := signals.active()) is not None:
-            watch.unsaved()
+            watch.mark_unsaved()
 
-    def end_if_interrupted(self, completed: int, run, ended: bool) -> None:
-        """Saves the state after so many rounds and raises Interrupted, if Ctrl-C or SIGTERM was heard.
+    def end_if_interrupted(self, completed: int, run: Any, ended: bool) -> None:
+        """Saves the state and raises Interrupted if any process received Ctrl-C or SIGTERM.
 
         Args:
-          completed: the rounds.
-          run: the state.
-          ended: the seed ends here because it diverged.
+          completed: completed rounds.
+          run: the state after them.
+          ended: whether the seed ends here because it diverged.
+
+        Raises:
+          Interrupted: a signal was received.
         """
         watch = signals.active()
-        heard = int(multi_process.numbers(0 if watch is None else watch.requested or 0).max())
-        if watch is None or not heard or self.checkpoints is None:
+        number = int(multi_process.all_gather_integers(0 if watch is None else watch.requested or 0).max())
+        if watch is None or not number or self.checkpoints is None:
             return
-        watch.ask(heard)
-        if ended:  # by divergence: such a state is no place to resume from
-            raise signals.Interrupted(heard, "interrupted; the same command resumes.")
+        watch.request(number)
+        if ended:  # a diverged state is not one to resume from
+            raise signals.Interrupted(number, "interrupted; the same command resumes.")
         if self.saved_round != completed:
             self.save(completed, run)
-        raise signals.Interrupted(heard, f"interrupted; saved after round {completed}, the same command resumes there.")
+        raise signals.Interrupted(
+            number, f"interrupted; saved after round {completed}, the same command resumes there."
+        )
 
-    def ended(self) -> None:
-        """Tells that nothing is left to be saved."""
+    def finish(self) -> None:
+        """Flushes the evaluations and notes that nothing is left to save."""
         self.flush()
         if (watch := signals.active()) is not None:
-            watch.saved()
+            watch.mark_saved()
 
     def flush(self) -> None:
-        """Brings what was written to the disk."""
-        if self.logbook is not None:
-            self.logbook.flush()
+        """Flushes written evaluations to disk."""
+        if self.metrics_log is not None:
+            self.metrics_log.flush()
 
-    def note(self, loss: float) -> str:
+    def progress_note(self, loss: float) -> str:
         """Returns loss and latest accuracies for the progress line."""
-        return noted(loss, self.lines[-1:])
+        return progress_note(loss, self.lines[-1:])
 
 
-def noted(loss: float, latest: list[dict[str, Any]]) -> str:
-    """Returns loss and accuracies for the progress line, the means of some evaluations of the same read-outs."""
-    names = [name for name, found in latest[0].items() if isinstance(found, dict)] if latest else []
+def progress_note(loss: float, latest: list[dict[str, Any]]) -> str:
+    """Returns loss and accuracies for the progress line.
+
+    Args:
+      loss: training loss.
+      latest: evaluations of the same read-outs; their mean is shown.
+    """
+    names = [name for name, value in latest[0].items() if isinstance(value, dict)] if latest else []
     means = (f"  {name} {np.mean([line[name]['accuracy'] for line in latest]):.4f}" for name in names)
     return f"loss {loss:.4f}" + "".join(means)

@@ -16,11 +16,18 @@ from fedwin.data import Dataset
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError, deprecated
 from fedwin.residence.blockwise import placed
-from fedwin.residence.client_table import DeviceRows, FirstRows, Rows, check_total, holds_everyone, rows_template
-from fedwin.residence.client_table_file import rows_of
-from fedwin.residence.examples import examples_of
-from fedwin.residence.offloaded_windows import FiledRing, blank, unfilled, windows_of, with_rings
-from fedwin.residence.record_store import FiledLeaf
+from fedwin.residence.client_table import (
+    DeviceTable,
+    InitialRows,
+    SavedTable,
+    check_num_clients,
+    has_all_clients,
+    table_template,
+)
+from fedwin.residence.client_table_file import saved_or_initial_rows
+from fedwin.residence.examples import make_examples
+from fedwin.residence.offloaded_windows import SnapshotRing, traceable, windows_of, with_rings, without_vectors
+from fedwin.residence.record_store import SnapshotLeaf
 from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import Checkpoints, from_leaves
 from fedwin.runs.config import Config
@@ -105,7 +112,7 @@ def load(
 
 
 def _prepared_run(directory: pathlib.Path, seed: int, data_dir, dataset, model) -> PreparedRun:
-    said = directories.read(directory).config
+    said = directories.read_config(directory).config
     fields = {field.name for field in dataclasses.fields(Config)}
     config = Config(**{name: value for name, value in said.items() if name in fields})
     if seed not in config.seeds:
@@ -122,21 +129,21 @@ def _state(prepared: PreparedRun, seed: int, leaves: dict[str, Any]) -> engine.R
     Rows in a file stay there: the table is Rows, whose leaves are read on access.
     """
     clients = prepared.setting.num_clients
-    filed = any(isinstance(leaf, FiledLeaf) for leaf in leaves.values())
-    slots = 1 if filed or holds_everyone(leaves, clients) else clients
+    filed = any(isinstance(leaf, SnapshotLeaf) for leaf in leaves.values())
+    slots = 1 if filed or has_all_clients(leaves, clients) else clients
     # Windows that no round follows need no room.
-    run = unfilled(prepared.start(seed, slots, window_rounds=1))
+    run = without_vectors(prepared.start(seed, slots, window_rounds=1))
     if filed:
-        found = from_leaves(leaves, rows_template(run, leaves))
-        check_total(found.table, clients)
+        found = from_leaves(leaves, table_template(run, leaves))
+        check_num_clients(found.table, clients)
         return _placed(found._replace(table=()))._replace(table=found.table)
-    rows = DeviceRows(clients)
-    return _placed(rows.restored(from_leaves(leaves, rows.template(run, leaves)), run))
+    rows = DeviceTable(clients)
+    return _placed(rows.restore(from_leaves(leaves, rows.template(run, leaves)), run))
 
 
 def _placed(run: engine.RunState) -> engine.RunState:
     """Returns a state on the device, but for rings in files, which stay there and are read on access."""
-    filed = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, FiledRing)}
+    filed = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, SnapshotRing)}
     without = with_rings(run, lambda name, node: () if name in filed else node.ring)
     return with_rings(placed(without), lambda name, node: filed.get(name, node.ring))
 
@@ -144,11 +151,11 @@ def _placed(run: engine.RunState) -> engine.RunState:
 def _rows_of(trained: TrainedModel, ids: np.ndarray):
     """Returns the rows of some clients, [n, ...]."""
     prepared, table = trained.prepared, trained.run.table
-    if not isinstance(table, Rows):
+    if not isinstance(table, SavedTable):
         return tree.map(lambda leaf: leaf[ids], table)
     began = prepared.start(trained.seed, 1)
-    first = FirstRows(prepared.algorithm, began.params, seed_keys(trained.seed)["init"], len(ids))
-    return rows_of(table, ids, first)
+    first = InitialRows(prepared.algorithm, began.params, seed_keys(trained.seed)["init"], len(ids))
+    return saved_or_initial_rows(table, ids, first)
 
 
 class _Row(NamedTuple):
@@ -216,8 +223,8 @@ def client_models(
     last = max(number for number, phase in enumerate(algorithm.phases) if phase.client)
     phases = (_recorded(p, n == last) if p.client else p for n, p in enumerate(algorithm.phases))
     algorithm = algorithm._replace(phases=tuple(phases))
-    examples = examples_of(federation, prepared.config.examples, Strategy(), len(ids), 1)
-    store, rows = examples.take(ids[None])
+    examples = make_examples(federation, prepared.config.examples, Strategy(), len(ids), 1)
+    store, rows = examples.load(ids[None])
     slots = np.arange(len(ids), dtype=np.int32)
 
     own = _rows_of(trained, ids)
@@ -230,6 +237,6 @@ def client_models(
         after, _ = engine.one_round(algorithm, {}, Strategy(), n_max, state, store, ids, rows[0], slots)
         return after.table.model
 
-    found = jax.device_get(jax.jit(trained_models)(blank(trained.run._replace(table=())), own, store))
+    found = jax.device_get(jax.jit(trained_models)(traceable(trained.run._replace(table=())), own, store))
     examples.close()
     return [tree.map(lambda leaf: leaf[k], found) for k in range(len(ids))]

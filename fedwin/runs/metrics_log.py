@@ -1,4 +1,4 @@
-"""Evaluations as TensorBoard events."""
+"""Writes and reads metrics.jsonl, and writes the same evaluations as TensorBoard events."""
 
 import contextlib
 import hashlib
@@ -9,7 +9,7 @@ import shutil
 import socket
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tensorboardX.proto.event_pb2 import Event
@@ -17,72 +17,14 @@ from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.summary import scalar
 
 from fedwin.errors import UserError
-from fedwin.files import AppendFile, plain, replace_text, writing
-
-
-class Events:
-    """The event file of one seed.
-
-    Written by the calling thread: tensorboardX's SummaryWriter has a thread of its own, and waits for it for ever once
-    that has died of a full disk.
-
-    Args:
-      directory: created on the first event.
-    """
-
-    def __init__(self, directory):
-        self.directory = pathlib.Path(directory)
-        self._file: AppendFile | None = None
-
-    def rewrite(self, lines: list[dict[str, Any]]) -> None:
-        """Replaces all events; event files can't be cut in place."""
-        self.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
-        for line in lines:
-            self.write(line)
-
-    def write(self, line: dict[str, Any]) -> None:
-        """Writes a line of metrics.jsonl as scalars `model/accuracy` ..."""
-        now = time.time()
-        if self._file is None:
-            with writing(self.directory):
-                self.directory.mkdir(parents=True, exist_ok=True)
-            self._file = AppendFile(self.directory / f"events.out.tfevents.{int(now)}.{socket.gethostname()}")
-            self._file.write(_record(Event(wall_time=now, file_version="brain.Event:2")))
-        for tag, value in _scalars(line):
-            self._file.write(_record(Event(wall_time=now, step=line["round"], summary=scalar(tag, value))))
-
-    def flush(self) -> None:
-        """Brings the events to the disk."""
-        if self._file is not None:
-            self._file.flush()
-
-    def close(self) -> None:
-        """Closes the file."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
-
-
-def _record(event: Event) -> bytes:
-    """Returns an event as it stands in a file: its length, the event, a checksum of each."""
-    data = event.SerializeToString()
-    length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
-
-
-def _scalars(line: dict[str, Any]):
-    for key, value in line.items():
-        for tag, number in (
-            ((f"{key}/{m}", v) for m, v in value.items()) if isinstance(value, dict) else ((key, value),)
-        ):
-            # TensorBoard can't draw NaN and inf; metrics.jsonl keeps them.
-            if key not in ("seed", "round") and number is not None and math.isfinite(float(number)):
-                yield tag, float(number)
+from fedwin.files import AppendFile, json_value, replace_text, writing
 
 
 def read_lines(path) -> list[dict[str, Any]]:
-    """Reads metrics.jsonl; a half-written last line is left out.
+    """Returns the lines of metrics.jsonl, without an incomplete last one; none if there is no such file.
+
+    Args:
+      path: the file.
 
     Raises:
       UserError: it can't be read, or a line is not an evaluation.
@@ -103,21 +45,20 @@ def read_lines(path) -> list[dict[str, Any]]:
             if not (isinstance(line["seed"], int) and isinstance(line["round"], int) and line["round"] >= 0):
                 raise ValueError
         except (ValueError, KeyError, TypeError) as error:
-            if number == len(texts) - 1:  # killed while it wrote: a whole line ends with a newline
+            if number == len(texts) - 1:  # the run was killed while writing: a complete line ends with a newline
                 break
             raise UserError(
-                f"{path}, line {number + 1}: not an evaluation; remove what doesn't belong there, "
-                f"or choose another --out_dir."
+                f"{path}, line {number + 1}: not an evaluation; remove the line, or choose another --out_dir."
             ) from error
         lines.append(line)
     return lines
 
 
 class LinesHash:
-    """A hash of a seed's evaluations, which a checkpoint that counts on them remembers.
+    """A running hash of a seed's evaluations, which its checkpoints store to detect changes.
 
     Args:
-      lines: the first of them.
+      lines: evaluations to start with.
     """
 
     def __init__(self, lines: Iterable[dict[str, Any]] = ()):
@@ -127,53 +68,51 @@ class LinesHash:
 
     def add(self, line: dict[str, Any]) -> None:
         """Adds the next evaluation."""
-        self._hash.update(json.dumps(plain(line)).encode() + b"\n")
+        self._hash.update(json.dumps(json_value(line)).encode() + b"\n")
 
     @property
     def value(self) -> str:
-        """The hash of all so far."""
+        """The hash of all evaluations added so far."""
         return self._hash.hexdigest()
 
 
 class MetricsLog:
-    """Appends evaluations of one or several seeds to `directory`.
-
-    metrics.jsonl holds one line per evaluation; tensorboard/seed_<s>/ the same as events.
+    """Appends the evaluations of all seeds to metrics.jsonl, one line each, and to tensorboard/seed_<s>/ as events.
 
     Args:
-      directory: the run's.
+      directory: the run's directory.
     """
 
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
         self.path = self.directory / "metrics.jsonl"
         self._file: AppendFile | None = None
-        self._events: dict[int, Events] = {}
+        self._events: dict[int, EventFile] = {}
 
     def lines(self, seed: int) -> list[dict[str, Any]]:
-        """Returns what has been written of a seed."""
+        """Returns the evaluations of a seed that have been written."""
         return [line for line in read_lines(self.path) if line["seed"] == seed]
 
     def truncate_after(self, seed: int, round: int) -> None:
-        """Removes everything of `seed` after `round` (-1: all of it), events too, and any half-written line."""
+        """Removes all evaluations and events of `seed` after `round` (-1: all), and an incomplete last line."""
         self._close_file()
         lines = [line for line in read_lines(self.path) if line["seed"] != seed or line["round"] <= round]
         replace_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
         self._events_of(seed).rewrite([line for line in lines if line["seed"] == seed])
 
-    def _events_of(self, seed: int) -> Events:
-        return self._events.setdefault(seed, Events(self.directory / "tensorboard" / f"seed_{seed}"))
+    def _events_of(self, seed: int) -> "EventFile":
+        return self._events.setdefault(seed, EventFile(self.directory / "tensorboard" / f"seed_{seed}"))
 
     def write(self, line: dict[str, Any]) -> None:
-        """Appends one evaluation."""
-        line = plain(line)
+        """Appends one evaluation, with its seed and round."""
+        line = json_value(line)
         if self._file is None:
             self._file = AppendFile(self.path)
         self._file.write(json.dumps(line).encode() + b"\n")
         self._events_of(line["seed"]).write(line)
 
     def flush(self) -> None:
-        """Brings what was written to the disk; called before a checkpoint that counts on it."""
+        """Flushes to disk; called before a checkpoint that relies on these evaluations."""
         if self._file is not None:
             self._file.flush()
         for events in self._events.values():
@@ -185,9 +124,70 @@ class MetricsLog:
             file.close()
 
     def close(self) -> None:
-        """Closes all files, also where one of them can't be written."""
+        """Closes all files, even if writing to one of them fails."""
         with contextlib.ExitStack() as stack:
             for events in self._events.values():
                 stack.callback(events.close)
             stack.callback(self._close_file)
             self._events = {}
+
+
+class EventFile:
+    """The TensorBoard event file of one seed.
+
+    Events are written by the calling thread: the thread of tensorboardX's SummaryWriter dies when the disk is full, and
+    the writer then waits for it forever.
+
+    Args:
+      directory: created on the first event.
+    """
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        self._file: AppendFile | None = None
+
+    def rewrite(self, lines: list[dict[str, Any]]) -> None:
+        """Replaces all events by those of `lines`; event files can't be truncated in place."""
+        self.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        for line in lines:
+            self.write(line)
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Writes a line of metrics.jsonl as scalars such as `model/accuracy`."""
+        now = time.time()
+        if self._file is None:
+            with writing(self.directory):
+                self.directory.mkdir(parents=True, exist_ok=True)
+            self._file = AppendFile(self.directory / f"events.out.tfevents.{int(now)}.{socket.gethostname()}")
+            self._file.write(_record(Event(wall_time=now, file_version="brain.Event:2")))
+        for tag, value in _scalars(line):
+            self._file.write(_record(Event(wall_time=now, step=line["round"], summary=scalar(tag, value))))
+
+    def flush(self) -> None:
+        """Flushes the events to disk."""
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _record(event: Event) -> bytes:
+    """Returns the record of an event in a file: its length, the event, and a checksum of each."""
+    data = event.SerializeToString()
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
+
+
+def _scalars(line: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yields (tag, number) of an evaluation, without NaN and inf: TensorBoard can't draw them."""
+    for key, value in line.items():
+        for tag, number in (
+            ((f"{key}/{m}", v) for m, v in value.items()) if isinstance(value, dict) else ((key, value),)
+        ):
+            if key not in ("seed", "round") and number is not None and math.isfinite(float(number)):
+                yield tag, float(number)

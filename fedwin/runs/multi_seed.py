@@ -1,4 +1,4 @@
-"""States of several seeds in one: a leading axis of lanes; and the examples that they share."""
+"""Trains the seeds of a run: one after the other, or vmapped in one program (--seeds_at_once)."""
 
 import contextlib
 import functools
@@ -14,12 +14,12 @@ from fedwin import engine, multi_process
 from fedwin.data.federation import Store
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.residence.examples import Resident, should_stream
+from fedwin.residence.client_table import ClientTable
+from fedwin.residence.examples import ResidentExamples, should_stream
 from fedwin.runs import signals
-from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.checkpoint import Checkpoints, NoCheckpoints
 from fedwin.runs.config import Config
-from fedwin.runs.consistency import NoCheckpoints
-from fedwin.runs.journal import Journal, noted
+from fedwin.runs.journal import Evaluations, Journal, Metrics, progress_note
 from fedwin.runs.metrics_log import MetricsLog
 from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.program import Program
@@ -30,229 +30,272 @@ from fedwin.runs.seed_groups import common_buckets, group_size, seed_groups, see
 from fedwin.runs.train import Parts, Result, result_of, train, train_seed
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def broadcast_state(run, lanes: int):
-    """Returns a state of so many lanes, `run` in each of them."""
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (lanes, *leaf.shape)), run)
-
-
-@functools.partial(jax.jit, donate_argnums=0)
-def set_seed_state(several, run, lane):
-    """Returns a state of several lanes (donated), with `run` in one of them."""
-    return jax.tree.map(lambda leaf, own: leaf.at[lane].set(own), several, run)
-
-
-@jax.jit
-def seed_state(several, lane):
-    """Returns a copy of what one lane holds."""
-    return jax.tree.map(lambda leaf: leaf[lane], several)
-
-
-class VmappedExamples(Resident):
-    """The examples of several seeds, which stay on the device: there once, with an index for every lane.
-
-    Args:
-      members: the examples of each lane's seed.
-      apart: whether the lanes' clients hold different ones; if not, one index serves all.
-      room: entries of an index.
-    """
-
-    def __init__(self, members: Sequence[Resident], apart: bool, room: int):
-        stores = [member.store for member in members]
-        self.store = stores[0]
-        if apart:
-            padded = [store._replace(examples=(), order=_padded(store.order, room)) for store in stores]
-            together: Store = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
-            self.store = together._replace(examples=stores[0].examples)
-
-
-def _padded(order, room: int):
-    return jnp.pad(order, (0, room - order.shape[0]))
-
-
-class VmappedInputs:
-    """What the dispatches of a group of seeds work with.
-
-    The program always has the same number of lanes, whoever is left to train: a seed computes the same bits whether or
-    not the others have ended, or are further on after a kill. Lanes that nobody reads repeat the first seed.
-
-    Args:
-      program: what is run.
-      seeds: of the group, at most one for each lane.
-
-    Attributes:
-      examples: their residence.
-      cohorts: who takes part.
-      evaluated_on: what is evaluated on.
-    """
-
-    def __init__(self, program: Program, seeds: Sequence[int]):
-        prepared, self.number = program.prepared, program.lanes
-        self.seeds = (*seeds, *(seeds[0] for _ in range(self.number - len(seeds))))
-        members: list[Resident] = [program.examples(seed) for seed in self.seeds]
-        room = max(len(found.partition.order) for found in prepared.federations.values())
-        self.examples = VmappedExamples(members, program.apart, room)
-        schedule = program.schedule(self.examples)
-        drawn = [CohortSchedule(prepared.federations[seed], schedule, program.strategy, seed) for seed in self.seeds]
-        self.cohorts = VmappedCohorts(drawn, common_buckets(prepared.federations))
-        self.evaluated_on = program.evaluated_in_lanes(self.seeds)
-
-    @property
-    def schedule(self) -> Schedule:
-        """When what happens."""
-        return self.cohorts.schedule
-
-    def broadcast_state(self, run: engine.RunState) -> engine.RunState:
-        """Returns a state with that of one seed in every lane; may be traced."""
-        return broadcast_state(run, self.number)
-
-
-class PreparedSeed(NamedTuple):
+class ReadySeed(NamedTuple):
     """A seed that is ready to train.
 
     Attributes:
-      run: its state, not yet in a lane.
-      rows: the residence of its clients' rows.
-      journal: its own.
+      run: its state.
+      rows: its client table.
+      journal: its journal.
     """
 
     run: engine.RunState
-    rows: Any
+    rows: ClientTable
     journal: Journal
 
 
-class VmappedSeeds:
-    """Trains the seeds of a group to the end.
-
-    Those that are behind, because a kill came between two seeds' checkpoints, train until they meet the others.
+class SeedRunner:
+    """Trains the seeds of a run, each from its newest checkpoint if it has one.
 
     Args:
-      program: what is run.
-      working: what the dispatches work with.
-      quiet: show no progress.
+      program: the compiled program.
+      directory: the run's directory.
+      metrics_log: file of evaluations; None in a process that does not write.
+      quiet: whether to show no progress.
+      say: prints a line.
     """
 
-    def __init__(self, program: Program, working: VmappedInputs, quiet: bool):
-        self.program, self.working, self.quiet = program, working, quiet
-        self.stop, self.last = working.schedule.stop_on_divergence, working.schedule.num_rounds
+    def __init__(
+        self,
+        program: Program,
+        directory: pathlib.Path,
+        metrics_log: MetricsLog | None,
+        quiet: bool,
+        say: Callable[[str], None],
+    ):
+        self.program, self.directory, self.metrics_log = program, directory, metrics_log
+        self.quiet, self.say = quiet, say
+
+    def train(self) -> dict[int, Result]:
+        """Trains all seeds; returns seed -> outcome."""
+        results: dict[int, Result] = {}
+        for group in seed_groups(self.program.prepared.config):
+            if self.program.num_vmapped == 1:
+                results |= {seed: self._train_one(seed) for seed in group}
+            else:
+                results |= self._train_vmapped(group)
+        return results
+
+    def _train_one(self, seed: int) -> Result:
+        program, prepared = self.program, self.program.prepared
+        with contextlib.ExitStack() as closing:
+            examples = closing.enter_context(contextlib.closing(program.examples(seed)))
+            schedule, test = program.schedule(examples), program.evaluation_data(seed)
+            self.say(f"seed {seed}: {estimate(prepared, program.strategy, seed)}")
+            (run, rows, journal), _ = self._ready(seed, schedule, lambda: test, closing, placed=True)
+            cohorts = CohortSchedule(prepared.federations[seed], schedule, program.strategy, seed)
+            parts = Parts(program.dispatch, test, examples, rows, cohorts)
+            result = train_seed(run, parts, journal, None if self.quiet else seeds_label([seed]))
+        if examples.waited:
+            self.say(f"seed {seed}: {examples.waited:.2f} s of {result.seconds:.1f} s were spent waiting for examples")
+        result.run = None  # the next seed needs its memory
+        return result
+
+    def _train_vmapped(self, seeds: Sequence[int]) -> dict[int, Result]:
+        program = self.program
+        self.say(f"{seeds_label(seeds)}: {estimate(program.prepared, program.strategy, seeds[0])}")
+        inputs, journals = VmappedInputs(program, seeds), {}
+        group = VmappedSeeds(program, inputs, self.quiet)
+        with contextlib.ExitStack() as closing:
+            for index, seed in enumerate(seeds):
+                test = lambda seed=seed: program.evaluation_data(seed)
+                ready, fresh = self._ready(seed, inputs.schedule, test, closing, placed=False)
+                journals[seed], rows = ready.journal, ready.rows
+                group.add(index, ready, fresh)
+                del ready  # its state is in the vmapped one, or in a checkpoint
+            dispatches = group.train(rows)
+            for journal in journals.values():
+                journal.finish()
+        return {seed: result_of(journal, None, dispatches) for seed, journal in journals.items()}
+
+    def _ready(
+        self, seed: int, schedule: Schedule, test: Callable[[], Any], closing: contextlib.ExitStack, placed: bool
+    ) -> tuple[ReadySeed, bool]:
+        """Returns a seed that is ready to train, and whether it starts from its first round.
+
+        Args:
+          seed: the seed.
+          schedule: when the run evaluates and saves.
+          test: returns the data that a fresh state is evaluated on.
+          closing: closes table and checkpoints at the end.
+          placed: whether to place a state from a checkpoint on the devices; a fresh one always is.
+        """
+        program, prepared, strategy = self.program, self.program.prepared, self.program.strategy
+        config, folder = prepared.config, self.directory / "checkpoints" / f"seed_{seed}"
+        kind_of = Checkpoints if multi_process.is_first() else NoCheckpoints
+        checkpoints = kind_of(folder, config.keep_checkpoints, config.keep_rounds)
+        closing.enter_context(contextlib.closing(checkpoints))
+        slots, kind = program.slots(schedule.longest)
+        # On the device one row is enough to describe the table, which a checkpoint may replace.
+        run = prepared.start(seed, 1 if kind == "device" else slots, window_rounds=schedule.window_rounds)
+        rows = closing.enter_context(contextlib.closing(program.rows(seed, run, slots, kind, checkpoints)))
+        run, saved, _ = starting_state(program, seed, rows, checkpoints, self.metrics_log, run, self.say)
+        extra = saved or {}
+        if placed or saved is None:
+            run = strategy.place(run, strategy.placement(run))
+        down, up = (config.clients_per_round * size for size in program.bytes_per_client)
+        journal = Journal(
+            seed,
+            self.metrics_log,
+            checkpoints,
+            rows,
+            bytes_per_round=(down, up),
+            seconds=extra.get("seconds", 0.0),
+            compile_seconds=extra.get("compile_seconds", 0.0),
+            steady=extra.get("steady", (0, 0.0)),
+            diverged_at=extra.get("diverged_at"),
+        )
+        if saved is None:
+            journal.write_evaluation(int(run.round), program.first_evaluation(run, test()), None)
+            journal.save(int(run.round), run)
+        return ReadySeed(run, rows, journal), saved is None
+
+
+class VmappedSeeds:
+    """Trains a group of vmapped seeds to the end.
+
+    If a run was killed between the checkpoints of two seeds, those that are behind train first, until they have
+    completed as many rounds as the others.
+
+    Args:
+      program: the compiled program.
+      inputs: examples, cohorts and test data of the group.
+      quiet: whether to show no progress.
+    """
+
+    def __init__(self, program: Program, inputs: "VmappedInputs", quiet: bool):
+        self.program, self.inputs, self.quiet = program, inputs, quiet
+        self.stop, self.num_rounds = inputs.schedule.stop_on_divergence, inputs.schedule.num_rounds
         self._run: engine.RunState | None = None
         self._dispatches = 0
-        self._going: dict[int, Journal] = {}
-        self._waiting: dict[int, tuple[int, PreparedSeed]] = {}
+        self._training: dict[int, Journal] = {}
+        self._waiting: dict[int, tuple[int, ReadySeed]] = {}
         self._completed = 0
 
-    def add(self, lane: int, begun: PreparedSeed, fresh: bool) -> None:
-        """Takes a seed in; a fresh state goes to its lane at once, so that one of those is in memory at a time.
+    def add(self, index: int, ready: ReadySeed, fresh: bool) -> None:
+        """Adds a seed; a fresh state is copied at once, so that only one of them is in memory at a time.
 
         Args:
-          lane: its own.
-          begun: the seed.
-          fresh: whether it has trained nothing yet, so that no other seed is behind it.
+          index: the seed's position on the vmapped axis.
+          ready: the seed.
+          fresh: whether it has not trained yet, so that no other seed is behind it.
         """
-        self._waiting[lane] = int(begun.run.round), begun
+        self._waiting[index] = int(ready.run.round), ready
         if fresh:
-            self._completed = int(begun.run.round)
-            self._enter(lane)
+            self._completed = int(ready.run.round)
+            self._enter(index)
 
-    def _enter(self, lane: int) -> None:
-        _, begun = self._waiting.pop(lane)
-        run = self.program.strategy.place(begun.run)
-        # Lanes that are not read must hold a state of this round, too.
-        self._run = self.working.broadcast_state(run) if self._run is None else set_seed_state(self._run, run, lane)
-        self._going[lane] = begun.journal
+    def _enter(self, index: int) -> None:
+        """Copies the state of a waiting seed into the vmapped state."""
+        _, ready = self._waiting.pop(index)
+        run = self.program.strategy.place(ready.run)
+        # Positions without a training seed must hold a state of this round, too.
+        self._run = self.inputs.broadcast_state(run) if self._run is None else set_seed_state(self._run, run, index)
+        self._training[index] = ready.journal
 
-    def train(self, rows: Any) -> int:
-        """Trains all of them; returns the dispatches that it took.
+    def train(self, rows: ClientTable) -> int:
+        """Trains all seeds; returns the number of dispatches.
 
         Args:
-          rows: the residence of clients' rows, of any seed: on the device there is nothing in it.
+          rows: the client table of any seed: tables on the device hold nothing themselves.
         """
-        working = self.working
-        parts = Parts(self.program.dispatch, working.evaluated_on, working.examples, rows, working.cohorts)
-        self._waiting = {lane: found for lane, found in self._waiting.items() if found[0] < self.last}
-        while self._going or self._waiting:
-            if not self._going:
+        inputs = self.inputs
+        parts = Parts(self.program.dispatch, inputs.test, inputs.examples, rows, inputs.cohorts)
+        self._waiting = {
+            index: (round, ready) for index, (round, ready) in self._waiting.items() if round < self.num_rounds
+        }
+        while self._training or self._waiting:
+            if not self._training:
                 self._run, self._completed = None, min(round for round, _ in self._waiting.values())
-            for lane in [lane for lane, (round, _) in self._waiting.items() if round == self._completed]:
-                self._enter(lane)
-            until = min((round for round, _ in self._waiting.values()), default=self.last)
-            self._until(until, parts)
+            for index in [index for index, (round, _) in self._waiting.items() if round == self._completed]:
+                self._enter(index)
+            until = min((round for round, _ in self._waiting.values()), default=self.num_rounds)
+            self._train_until(until, parts)
         return self._dispatches
 
-    def _until(self, until: int, parts: Parts) -> None:
-        journals = VmappedJournals(self._going, self.stop)
+    def _train_until(self, until: int, parts: Parts) -> None:
+        journals = VmappedJournals(self._training, self.stop)
         assert self._run is not None
-        title = None if self.quiet else seeds_label([self.working.seeds[lane] for lane in sorted(self._going)])
-        self._run, dispatches = train(self._run, parts, journals, title, completed=self._completed, until=until)
+        label = None if self.quiet else seeds_label([self.inputs.seeds[index] for index in sorted(self._training)])
+        self._run, dispatches = train(self._run, parts, journals, label, completed=self._completed, until=until)
         self._dispatches, self._completed = self._dispatches + dispatches, until
-        self._going = journals.going if until < self.last else {}
+        self._training = journals.active if until < self.num_rounds else {}
 
 
 class VmappedJournals:
-    """The journals of some lanes, with the methods of one that the loop over dispatches calls.
+    """The journals of vmapped seeds, behind the interface of one Journal.
 
-    The time of a dispatch is shared out among the seeds that train in it, so that their seconds add up to those of the
-    clock, as where one trains after the other.
+    The time of a dispatch is divided among the seeds that train in it, so that their seconds add up to the elapsed
+    time, as they do if one seed trains after the other.
 
     Args:
-      journals: lane -> the journal of its seed.
-      stop: whether a seed ends when it diverges; the others go on, and its lane is not read any more.
+      journals: position on the vmapped axis -> the seed's journal.
+      stop: whether a seed ends when it diverges; the others continue.
     """
 
     def __init__(self, journals: Mapping[int, Journal], stop: bool):
         self.journals, self.stop = dict(journals), stop
 
     @property
-    def going(self) -> dict[int, Journal]:
-        """Those that have not ended."""
-        return {lane: own for lane, own in self.journals.items() if not (self.stop and own.diverged_at is not None)}
+    def active(self) -> dict[int, Journal]:
+        """The journals of the seeds that have not ended."""
+        return {
+            index: journal
+            for index, journal in self.journals.items()
+            if not (self.stop and journal.diverged_at is not None)
+        }
 
     @property
     def diverged_at(self) -> int | None:
-        """The round whose loss was not finite in the last seed that was left; None as long as one goes on."""
-        return None if self.going else max(own.diverged_at or 0 for own in self.journals.values())
+        """The round at which the last remaining seed diverged; None while any seed trains."""
+        return None if self.active else max(journal.diverged_at or 0 for journal in self.journals.values())
 
-    def took(self, rounds: int, seconds: float, compiling: float) -> None:
-        """Adds up what a dispatch took, and how much of it was compilation."""
-        going = self.going.values()
-        for own in going:
-            own.took(rounds, seconds / len(going), compiling / len(going))
+    def add_time(self, rounds: int, seconds: float, compiling: float) -> None:
+        """Adds the duration of a dispatch, and how much of it was compilation."""
+        active = self.active.values()
+        for journal in active:
+            journal.add_time(rounds, seconds / len(active), compiling / len(active))
 
-    def dispatched(self, completed: int, metrics, probes, flags: np.ndarray, count: int, stop: bool) -> np.ndarray:
-        """Writes what a dispatch found, as Journal.dispatched does; leaves are [R_max, lanes].
+    def record(
+        self, completed: int, metrics: Metrics, evaluations: Evaluations, flags: np.ndarray, count: int, stop: bool
+    ) -> np.ndarray:
+        """Writes the evaluations of a dispatch, as Journal.record does; leaves are [R_max, seeds].
 
         Returns:
           The training loss of every round [R_max], a mean over the seeds.
         """
         losses = []
-        for lane, own in self.going.items():
-            in_lane = lambda found, lane=lane: jax.tree.map(lambda leaf: leaf[:, lane], found)
-            losses.append(own.dispatched(completed, in_lane(metrics), in_lane(probes), flags, count, stop))
+        for index, journal in self.active.items():
+            of_seed = lambda values, index=index: jax.tree.map(lambda leaf: leaf[:, index], values)
+            losses.append(journal.record(completed, of_seed(metrics), of_seed(evaluations), flags, count, stop))
         return np.mean(losses, 0)
 
-    def save(self, completed: int, run) -> None:
-        """Makes a checkpoint of every seed that has not ended."""
-        for lane, own in self.going.items():
-            if own.checkpoints is not None and own.saved_round != completed:
-                own.write(completed, seed_state(run, lane))
+    def save(self, completed: int, run: engine.RunState) -> None:
+        """Saves a checkpoint of every seed that has not ended."""
+        for index, journal in self.active.items():
+            if journal.checkpoints is not None and journal.saved_round != completed:
+                journal.write_checkpoint(completed, seed_state(run, index))
         if (watch := signals.active()) is not None:
-            watch.saved()
+            watch.mark_saved()
 
-    def unsaved(self) -> None:
-        """Tells that rounds have been computed since the last checkpoint."""
-        for own in self.journals.values():
-            own.unsaved()
+    def mark_unsaved(self) -> None:
+        """Notes that rounds have been computed since the last checkpoint."""
+        for journal in self.journals.values():
+            journal.mark_unsaved()
 
-    def end_if_interrupted(self, completed: int, run, ended: bool) -> None:
-        """Saves the states after so many rounds and raises Interrupted, if Ctrl-C or SIGTERM was heard.
+    def end_if_interrupted(self, completed: int, run: engine.RunState, ended: bool) -> None:
+        """Saves the states and raises Interrupted if Ctrl-C or SIGTERM was received.
 
         Args:
-          completed: the rounds.
-          run: the state of all lanes.
-          ended: all seeds end here because they diverged.
+          completed: completed rounds.
+          run: the vmapped state.
+          ended: whether all seeds end here because they diverged.
+
+        Raises:
+          Interrupted: a signal was received.
         """
-        watch = signals.active()
-        if watch is None or not watch.requested or all(own.checkpoints is None for own in self.journals.values()):
+        watch, journals = signals.active(), self.journals.values()
+        if watch is None or not watch.requested or all(journal.checkpoints is None for journal in journals):
             return
         if ended:
             raise signals.Interrupted(watch.requested, "interrupted; the same command resumes.")
@@ -261,13 +304,92 @@ class VmappedJournals:
             watch.requested, f"interrupted; saved after round {completed}, the same command resumes there."
         )
 
-    def note(self, loss: float) -> str:
+    def progress_note(self, loss: float) -> str:
         """Returns loss and latest accuracies for the progress line, means over the seeds that have not ended."""
-        return noted(loss, [own.lines[-1] for own in (self.going or self.journals).values() if own.lines])
+        journals = (self.active or self.journals).values()
+        return progress_note(loss, [journal.lines[-1] for journal in journals if journal.lines])
+
+
+class VmappedExamples(ResidentExamples):
+    """Training examples of vmapped seeds: on the device once, with one index per seed.
+
+    Args:
+      members: the examples of each seed.
+      partitions_differ: whether clients hold different examples under different seeds; if not, one index serves all.
+      capacity: number of entries of an index.
+    """
+
+    def __init__(self, members: Sequence[ResidentExamples], partitions_differ: bool, capacity: int):
+        stores = [member.store for member in members]
+        self.store = stores[0]
+        if partitions_differ:
+            padded = [store._replace(examples=(), order=_padded(store.order, capacity)) for store in stores]
+            stacked: Store = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
+            self.store = stacked._replace(examples=stores[0].examples)
+
+
+def _padded(order: jax.Array, capacity: int) -> jax.Array:
+    return jnp.pad(order, (0, capacity - order.shape[0]))
+
+
+class VmappedInputs:
+    """Examples, cohorts and test data of a group of vmapped seeds.
+
+    The vmapped axis always has the same length, however many seeds are still training: a seed computes the same bits
+    whether the others have ended or not. Unused positions repeat the first seed.
+
+    Args:
+      program: the compiled program.
+      seeds: the group, at most as many as the vmapped axis is long.
+
+    Attributes:
+      seeds: one per position on the vmapped axis.
+      examples: training examples.
+      cohorts: which clients take part.
+      test: data that read-outs are evaluated on.
+    """
+
+    def __init__(self, program: Program, seeds: Sequence[int]):
+        prepared, self.num_vmapped = program.prepared, program.num_vmapped
+        self.seeds = (*seeds, *(seeds[0] for _ in range(self.num_vmapped - len(seeds))))
+        members: list[ResidentExamples] = [program.examples(seed) for seed in self.seeds]
+        capacity = max(len(federation.partition.order) for federation in prepared.federations.values())
+        self.examples = VmappedExamples(members, program.partitions_differ, capacity)
+        schedule = program.schedule(self.examples)
+        drawn = [CohortSchedule(prepared.federations[seed], schedule, program.strategy, seed) for seed in self.seeds]
+        self.cohorts = VmappedCohorts(drawn, common_buckets(prepared.federations))
+        self.test = program.vmapped_evaluation_data(self.seeds)
+
+    @property
+    def schedule(self) -> Schedule:
+        """When the run evaluates, saves, and ends dispatches."""
+        return self.cohorts.schedule
+
+    def broadcast_state(self, run: engine.RunState) -> engine.RunState:
+        """Returns a vmapped state with the state of one seed at every position; may be traced."""
+        return broadcast_state(run, self.num_vmapped)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def broadcast_state(run, num_vmapped: int):
+    """Returns a vmapped state [num_vmapped, ...] with `run` at every position."""
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_vmapped, *leaf.shape)), run)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def set_seed_state(vmapped, run, index):
+    """Returns a vmapped state (donated) with `run` at one position."""
+    return jax.tree.map(lambda leaf, value: leaf.at[index].set(value), vmapped, run)
+
+
+@jax.jit
+def seed_state(vmapped, index):
+    """Returns a copy of the state at one position of a vmapped state."""
+    return jax.tree.map(lambda leaf: leaf[index], vmapped)
 
 
 def check_processes(config: Config) -> None:
-    """Raises UserError where several processes would have to train several seeds at once, or strategies be timed."""
+    """Raises UserError if vmapped seeds are combined with several processes or with --strategy=auto."""
     if group_size(config) == 1:
         return
     if multi_process.count() > 1:
@@ -277,14 +399,14 @@ def check_processes(config: Config) -> None:
 
 
 def check(prepared: PreparedRun, strategy: Strategy) -> None:
-    """Checks that the seeds of a run can train at once.
+    """Checks that the seeds of a run can be vmapped, if --seeds_at_once asks for it.
 
     Args:
       prepared: the prepared run.
-      strategy: how cohorts are mapped.
+      strategy: how cohorts are executed.
 
     Raises:
-      UserError: they can't.
+      UserError: several devices, offloaded data, or seeds whose clients differ in shapes.
     """
     config, rounds = prepared.config, prepared.config.rounds_per_dispatch
     if group_size(config) == 1:
@@ -292,133 +414,27 @@ def check(prepared: PreparedRun, strategy: Strategy) -> None:
     if strategy.mesh is not None:
         raise _refused(config, f"needs one device, and strategy={strategy} has several", "set --strategy=vmapped")
     if should_stream(next(iter(prepared.federations.values())), config.examples):
-        raise _refused(config, "needs all examples on the device, where they don't go", "set --examples=device")
-    places = {
+        raise _refused(config, "needs all examples on the device, and they are streamed", "set --examples=device")
+    residences = {
         "table": ("clients' rows", table_slots(prepared, strategy, rounds)[1]),
         "window": ("windows", window_plan(prepared, rounds).kind),
     }
-    for flag, (what, kind) in places.items():
+    for flag, (data, kind) in residences.items():
         if kind != "device":
-            raise _refused(config, f"needs {what} on the device, and they are in the {kind}", f"set --{flag}=device")
+            raise _refused(config, f"needs {data} on the device, and they are in the {kind}", f"set --{flag}=device")
     shapes = {
-        seed: jax.tree.map(lambda leaf: leaf.shape, found.shapes().info) for seed, found in prepared.federations.items()
+        seed: jax.tree.map(lambda leaf: leaf.shape, federation.shapes().info)
+        for seed, federation in prepared.federations.items()
     }
     first = config.seeds[0]
     for seed, shape in shapes.items():
         if shape != shapes[first]:
             raise _refused(
                 config,
-                f"can't be: clients of the seeds {first} and {seed} differ in what they are told",
+                f"is impossible: the clients of the seeds {first} and {seed} have information of different shapes",
                 "set --partition_seed",
             )
 
 
 def _refused(config: Config, why: str, remedy: str) -> UserError:
     return UserError(f"seeds_at_once={config.seeds_at_once} {why}; {remedy}, or --seeds_at_once=1.")
-
-
-class SeedRunner:
-    """The seeds of a run.
-
-    Args:
-      program: what is run.
-      directory: the run's.
-      logbook: None in a process that has no run directory.
-      quiet: show no progress.
-      say: prints a line.
-    """
-
-    def __init__(
-        self,
-        program: Program,
-        directory: pathlib.Path,
-        logbook: MetricsLog | None,
-        quiet: bool,
-        say: Callable[[str], None],
-    ):
-        self.program, self.directory, self.logbook = program, directory, logbook
-        self.quiet, self.say = quiet, say
-
-    def train(self) -> dict[int, Result]:
-        """Trains all of them, each from its newest checkpoint if there is one; returns seed -> what became of it."""
-        found: dict[int, Result] = {}
-        for group in seed_groups(self.program.prepared.config):
-            found |= {seed: self._alone(seed) for seed in group} if self.program.lanes == 1 else self._together(group)
-        return found
-
-    def _alone(self, seed: int) -> Result:
-        program, prepared = self.program, self.program.prepared
-        with contextlib.ExitStack() as closed:
-            examples = closed.enter_context(contextlib.closing(program.examples(seed)))
-            schedule, evaluated_on = program.schedule(examples), program.evaluated_on(seed)
-            self.say(f"seed {seed}: {estimate(prepared, program.strategy, seed)}")
-            (run, rows, journal), _ = self._begun(seed, schedule, lambda: evaluated_on, closed, placed=True)
-            cohorts = CohortSchedule(prepared.federations[seed], schedule, program.strategy, seed)
-            parts = Parts(program.dispatch, evaluated_on, examples, rows, cohorts)
-            result = train_seed(run, parts, journal, None if self.quiet else seeds_label([seed]))
-        if examples.waited:
-            self.say(f"seed {seed}: {examples.waited:.2f} s of {result.seconds:.1f} s were spent waiting for examples")
-        result.run = None  # the next seed needs its memory
-        return result
-
-    def _together(self, seeds: Sequence[int]) -> dict[int, Result]:
-        program = self.program
-        self.say(f"{seeds_label(seeds)}: {estimate(program.prepared, program.strategy, seeds[0])}")
-        working, journals = VmappedInputs(program, seeds), {}
-        group = VmappedSeeds(program, working, self.quiet)
-        with contextlib.ExitStack() as closed:
-            for lane, seed in enumerate(seeds):
-                evaluated_on = lambda seed=seed: program.evaluated_on(seed)
-                begun, fresh = self._begun(seed, working.schedule, evaluated_on, closed, placed=False)
-                journals[seed], rows = begun.journal, begun.rows
-                group.add(lane, begun, fresh)
-                del begun  # its state is in its lane, or in a checkpoint
-            dispatches = group.train(rows)
-            for journal in journals.values():
-                journal.ended()
-        return {seed: result_of(journal, None, dispatches) for seed, journal in journals.items()}
-
-    def _begun(
-        self, seed: int, schedule: Schedule, evaluated_on: Callable[[], Any], closed: contextlib.ExitStack, placed: bool
-    ) -> tuple[PreparedSeed, bool]:
-        """Returns a seed that is ready to train, and whether it begins now.
-
-        Args:
-          seed: which one.
-          schedule: when what happens.
-          evaluated_on: returns what a state that begins is evaluated on.
-          closed: closes what has to be.
-          placed: whether a state that comes from a checkpoint is placed; one that begins is.
-        """
-        program, prepared, strategy = self.program, self.program.prepared, self.program.strategy
-        config, where = prepared.config, self.directory / "checkpoints" / f"seed_{seed}"
-        own = (
-            Checkpoints(where, config.keep_checkpoints, config.keep_rounds)
-            if multi_process.is_first()
-            else NoCheckpoints()
-        )
-        checkpoints: Any = closed.enter_context(contextlib.closing(own))
-        slots, kind = program.slots(schedule.longest)
-        # What a checkpoint may replace is not made: one row says what all are like.
-        run = prepared.start(seed, 1 if kind == "device" else slots, window_rounds=schedule.window_rounds)
-        rows = closed.enter_context(contextlib.closing(program.rows(seed, run, slots, kind, checkpoints)))
-        run, saved, _ = starting_state(program, seed, rows, checkpoints, self.logbook, run, self.say)
-        about = saved or {}
-        if placed or saved is None:
-            run = strategy.place(run, strategy.placement(run))
-        down, up = (config.clients_per_round * each for each in program.bytes_per_client)
-        journal = Journal(
-            seed,
-            self.logbook,
-            checkpoints,
-            rows,
-            bytes_per_round=(down, up),
-            seconds=about.get("seconds", 0.0),
-            compile_seconds=about.get("compile_seconds", 0.0),
-            steady=about.get("steady", (0, 0.0)),
-            diverged_at=about.get("diverged_at"),
-        )
-        if saved is None:
-            journal.evaluated(int(run.round), program.first_evaluation(run, evaluated_on()), None)
-            journal.save(int(run.round), run)
-        return PreparedSeed(run, rows, journal), saved is None

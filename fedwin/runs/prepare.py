@@ -13,8 +13,8 @@ from fedwin import augment, core, data, engine, local, models, observers, wrappe
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data import Dataset
 from fedwin.data.federation import Federation, federate
-from fedwin.engine import sampling, validation
-from fedwin.engine.check import check_round
+from fedwin.engine import evaluate, sampling
+from fedwin.engine.algorithm_check import check_round
 from fedwin.engine.communication import Bytes, communication
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
@@ -66,7 +66,7 @@ def _kind(value: Any) -> str:
     return f"class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
-def federations_of(config: Config, partition: Choice | None, dataset: data.Dataset) -> dict[int, Federation]:
+def build_federations(config: Config, partition: Choice | None, dataset: data.Dataset) -> dict[int, Federation]:
     """Returns seed -> the data set as it is dealt for that seed.
 
     Args:
@@ -99,7 +99,7 @@ def _federation(config: Config, partition: Choice | None, dataset: data.Dataset,
         dealt, held = data.split_validation(dealt, config.val_fraction, partition_seed)
     federation = federate(dataset, dealt, held)
     if config.eval_val:
-        validation.check(federation, seed)
+        evaluate.check_validation(federation, seed)
     return federation
 
 
@@ -275,14 +275,14 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     config.check()
     choices = choices_of(config, named_model=model is None)
     set_precision(config.precision)
-    dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.checks(dataset)
+    dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
     augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
     shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
     if choices.model is not None:
         model = MODELS.build(choices.model, shape, dataset.num_classes)
     x, y = dataset.train["x"], dataset.train["y"]
     models.check(model, shape, dataset.num_classes, input_dtype=x.dtype, label_shape=y.shape[1:])
-    federations = federations_of(config, choices.partition, dataset)
+    federations = build_federations(config, choices.partition, dataset)
     num_clients = next(iter(federations.values())).num_clients
     sampling.check_clients_per_round(config.clients_per_round, num_clients)
     setting = core.Setting(

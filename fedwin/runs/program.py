@@ -1,4 +1,4 @@
-"""The compiled part of a run, shared by its seeds."""
+"""Program: the compiled functions and device data that all seeds of a run share, and their client tables."""
 
 import functools
 from collections.abc import Sequence
@@ -8,39 +8,39 @@ import jax
 import jax.numpy as jnp
 
 from fedwin import engine, multi_process, tree
-from fedwin.engine import evaluate, validation
+from fedwin.engine import evaluate
 from fedwin.engine.communication import Bytes
 from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
-from fedwin.residence.client_table import DeviceRows, FirstRows, HostRows, LentRows, init_rows, row_shapes
-from fedwin.residence.client_table_file import FileRows
-from fedwin.residence.examples import Resident, examples_of
-from fedwin.residence.offloaded_windows import Outside, RingMemory, layout_of_ring
-from fedwin.residence.record_store import RowFile, layout_of
+from fedwin.residence.client_table import DeviceTable, HostTable, InitialRows, RemoteTable, init_rows, row_shapes
+from fedwin.residence.client_table_file import FileTable
+from fedwin.residence.examples import Examples, ResidentExamples, make_examples
+from fedwin.residence.offloaded_windows import OffloadedWindows, ring_layout
+from fedwin.residence.record_store import FileStore, HostStore, row_layout
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.checkpoint_format import ROWS, folder_of
+from fedwin.runs.checkpoint_format import ROWS, ring_folder
 from fedwin.runs.prepare import PreparedRun, seed_keys
 from fedwin.runs.resources import WindowPlan, table_slots, window_plan
 from fedwin.runs.schedule import Schedule
 from fedwin.runs.seed_groups import group_size, partitions_differ
 
-# First rows that are made at a time, where rows live in a file.
-FIRST_BYTES = 64 << 20
+# Bytes of initial client rows that are computed at a time, if rows are in a file.
+INITIAL_BYTES = 64 << 20
 
 
 class Program:
-    """What is compiled once and serves all seeds, and what they share on the device.
+    """The compiled functions of a run, and the data that its seeds share on the device.
 
     Args:
       prepared: the prepared run.
-      strategy: how cohorts are mapped.
-      test: what evaluation is done on (engine.evaluate.held_out).
-      bytes_per_client: what a client receives and sends in a round.
+      strategy: how cohorts are executed.
+      test: examples for evaluation (engine.evaluate.held_out).
+      bytes_per_client: bytes that a client receives and sends in a round.
 
     Attributes:
-      dispatch: the loop over rounds.
-      lanes: seeds that it trains at once.
-      apart: whether they differ in who holds which examples.
+      dispatch: the compiled loop over rounds.
+      num_vmapped: length of the vmapped axis of seeds; 1: none.
+      partitions_differ: whether clients hold different examples under different vmapped seeds.
       test: placed test batches.
     """
 
@@ -48,50 +48,52 @@ class Program:
         self.prepared, self.strategy, self.bytes_per_client = prepared, strategy, bytes_per_client
         dataset, config = prepared.dataset, prepared.config
         if config.eval_val:
-            probe = validation.make_probe(prepared.model, prepared.normalise, dataset, strategy)
+            probe = evaluate.make_validation_probe(prepared.model, prepared.normalise, dataset, strategy)
         else:
             probe = evaluate.make_probe(prepared.model, prepared.normalise, evaluate.measure_of(dataset), strategy)
         parts = (prepared.algorithm, prepared.observers, strategy, probe)
-        self.lanes = group_size(config)
-        self.apart = self.lanes > 1 and partitions_differ(prepared.federations)
+        self.num_vmapped = group_size(config)
+        self.partitions_differ = self.num_vmapped > 1 and partitions_differ(prepared.federations)
         self.dispatch = engine.Dispatch(*parts)
-        if self.lanes > 1:
-            pools = (None, 0) if config.eval_val and self.apart else None
-            self.dispatch = engine.VmappedDispatch(*parts, apart=self.apart, test_axes=pools)
+        if self.num_vmapped > 1:
+            pools = (None, 0) if config.eval_val and self.partitions_differ else None
+            self.dispatch = engine.VmappedDispatch(*parts, apart=self.partitions_differ, test_axes=pools)
         self._read_out = strategy.jit(lambda run: engine.read_out(prepared.algorithm, prepared.observers, run))
         self._probe = strategy.jit(probe)
         batches = evaluate.batches(test, config.eval_batch_size, strategy.num_devices)
         self.test = strategy.place(batches, _batch_sharding(strategy))
         self._examples = None
 
-    def first_evaluation(self, run: engine.RunState, examples):
-        """Evaluates the model that a fresh run begins with: read-out -> metric -> value.
+    def first_evaluation(self, run: engine.RunState, examples: Any) -> dict[str, dict[str, Any]]:
+        """Evaluates the initial model; returns read-out -> metric -> value.
 
         Args:
-          run: its state.
-          examples: what `evaluated_on` returns.
+          run: a state before its first round.
+          examples: the result of `evaluation_data`.
         """
         return jax.device_get(self._probe(self._read_out(run), examples))
 
-    def evaluated_on(self, seed: int):
-        """Returns what a seed is evaluated on: the test batches, and with --eval_val its pool of held-out examples."""
+    def evaluation_data(self, seed: int) -> Any:
+        """Returns the test batches; with --eval_val, (test batches, batches of the seed's validation examples)."""
         config, strategy = self.prepared.config, self.strategy
         if not config.eval_val:
             return self.test
-        batches = validation.pool(self.prepared.federations, seed, config.eval_batch_size, strategy.num_devices)
+        batches = evaluate.validation_batches(
+            self.prepared.federations, seed, config.eval_batch_size, strategy.num_devices
+        )
         return self.test, strategy.place(batches, _batch_sharding(strategy))
 
-    def evaluated_in_lanes(self, seeds: Sequence[int]):
-        """Returns what the seeds of all lanes are evaluated on; of pools that differ there is one for each lane."""
-        if not (self.prepared.config.eval_val and self.apart):
-            return self.evaluated_on(seeds[0])
-        pools = [self.evaluated_on(seed)[1] for seed in seeds]
+    def vmapped_evaluation_data(self, seeds: Sequence[int]) -> Any:
+        """Returns the evaluation data of vmapped seeds; validation batches that differ are stacked [seeds, ...]."""
+        if not (self.prepared.config.eval_val and self.partitions_differ):
+            return self.evaluation_data(seeds[0])
+        pools = [self.evaluation_data(seed)[1] for seed in seeds]
         return self.test, jax.tree.map(lambda *leaves: jnp.stack(leaves), *pools)
 
     def examples(self, seed: int):
-        """Returns the residence of a seed's examples; those on the device are shared by all seeds."""
+        """Returns the training examples of a seed; those on the device are shared by all seeds."""
         config = self.prepared.config
-        found = examples_of(
+        examples = make_examples(
             self.prepared.federations[seed],
             config.examples,
             self.strategy,
@@ -99,79 +101,81 @@ class Program:
             config.rounds_per_dispatch,
             self._examples,
         )
-        if isinstance(found, Resident):
-            self._examples = found.store.examples
-        return found
+        if isinstance(examples, ResidentExamples):
+            self._examples = examples.store.examples
+        return examples
 
     @functools.cached_property
     def windows(self) -> WindowPlan:
-        """Where windows live."""
+        """Where windows are stored."""
         return window_plan(self.prepared, self.prepared.config.rounds_per_dispatch)
 
-    def schedule(self, examples) -> Schedule:
-        """Returns the schedule with dispatches for which the device has room; `examples` is their residence."""
+    def schedule(self, examples: Examples) -> Schedule:
+        """Returns the run's schedule, with dispatches whose examples and windows fit on the device."""
         return self.prepared.schedule.with_dispatches_of(examples.rounds).with_windows_of(self.windows.rounds)
 
     def slots(self, rounds: int) -> tuple[int, str]:
-        """Returns the rows of the client table in the state, and where all rows live: 'device', 'host' or 'file'.
+        """Returns the number of rows of the table in the state, and where all rows are: 'device', 'host' or 'file'.
 
         Args:
-          rounds: the most rounds that a dispatch holds.
+          rounds: maximum number of rounds of a dispatch.
         """
         return table_slots(self.prepared, self.strategy, rounds)
 
     def with_table(self, seed: int, run: engine.RunState, slots: int) -> engine.RunState:
-        """Returns a seed's fresh state with the first rows of so many clients, made on the devices that hold them."""
+        """Returns a fresh state with initial rows of the first `slots` clients in its table, sharded as in training."""
         ids, key = jnp.arange(slots, dtype=jnp.int32), seed_keys(seed)["init"]
         make = functools.partial(init_rows, self.prepared.algorithm, run.params, ids, key)
         return run._replace(table=make(shardings=self.strategy.table_placement(jax.eval_shape(make))))
 
     def rows(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
-        """Returns the residence of a seed's client rows, and of its windows where they are not on the device.
+        """Returns the client table of a seed, which also manages windows that are offloaded from the device.
 
         Args:
-          seed: whose rows.
+          seed: the seed.
           run: its state before the first round.
           slots: rows of the table in the state.
-          kind: where all rows live: 'device', 'host' or 'file'.
-          checkpoints: the seed's; files are beside them. Of several processes the first one's only.
+          kind: where all rows are: 'device', 'host' or 'file'.
+          checkpoints: of the seed; process 0 puts files of rows and windows beside them.
         """
-        rows = self._rows(seed, run, slots, kind, checkpoints)
+        table = self._client_table(seed, run, slots, kind, checkpoints)
         if self.windows.rounds is None:
-            return rows
+            return table
 
         def place(ring, sharding):
-            return self.strategy.place(multi_process.from_first(ring), sharding)
+            return self.strategy.place(multi_process.broadcast_arrays(ring), sharding)
 
         def store(name, ring):
             if not multi_process.is_first():
                 return None
             if self.windows.kind == "host":
-                return RingMemory(*ring.shape, ring.dtype)
-            layout = layout_of_ring(ring.shape[1], ring.dtype)
-            return RowFile(checkpoints.directory / folder_of(f"{name}.ring"), layout, ring.slots, checkpoints.rounds)
+                return HostStore(*ring.shape, ring.dtype)
+            layout = ring_layout(ring.shape[1], ring.dtype)
+            return FileStore(
+                checkpoints.directory / ring_folder(f"{name}.ring"), layout, ring.slots, checkpoints.rounds
+            )
 
-        return Outside(rows, run, store, place, self.strategy.placement)
+        return OffloadedWindows(table, run, store, place, self.strategy.placement)
 
-    def _rows(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
+    def _client_table(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
         clients, strategy = self.prepared.setting.num_clients, self.strategy
         algorithm, key = self.prepared.algorithm, seed_keys(seed)["init"]
         if kind == "device":
-            return DeviceRows(clients)
+            return DeviceTable(clients)
 
         def place(table, run):
-            table = multi_process.from_first(table)
+            table = multi_process.broadcast_arrays(table)
             return strategy.place(table, None if strategy.mesh is None else strategy.placement(run).table)
 
         if not multi_process.is_first():
-            return LentRows(row_shapes(algorithm, run.params), slots, place)
+            return RemoteTable(row_shapes(algorithm, run.params), clients, slots, place)
         if kind == "host":
-            return HostRows(algorithm, run.params, clients, slots, key, place)
+            return HostTable(algorithm, run.params, clients, slots, key, place)
         row = row_shapes(algorithm, run.params)
-        together = max(1, min(slots, FIRST_BYTES // tree.nbytes(row)))
-        first = FirstRows(algorithm, run.params, key, together)
-        store = RowFile(checkpoints.directory / ROWS, layout_of(row), clients, checkpoints.rounds)
-        return FileRows(store, first, clients, slots, place)
+        at_a_time = max(1, min(slots, INITIAL_BYTES // tree.nbytes(row)))
+        first = InitialRows(algorithm, run.params, key, at_a_time)
+        store = FileStore(checkpoints.directory / ROWS, row_layout(row), clients, checkpoints.rounds)
+        return FileTable(store, first, clients, slots, place)
 
 
 def _batch_sharding(strategy: Strategy):

@@ -1,4 +1,4 @@
-"""What a person sees of a run while it trains, and how long its dispatches may be."""
+"""Progress display, the compilation clock, and the length of dispatches."""
 
 import sys
 import time
@@ -7,11 +7,11 @@ import jax.monitoring
 
 from fedwin import multi_process
 
-# Seconds that a dispatch may last on a terminal, whose bar should move, and elsewhere: a process that is told to end
-# within 30 s, as by SLURM's SIGTERM, can finish it and save.
+# Maximum seconds of a dispatch. True: on a terminal, whose bar should move. False: elsewhere, so that a process that
+# has 30 s to end, as after SLURM's SIGTERM, can finish its dispatch and save.
 PATIENCE = {True: 2.0, False: 10.0}
-# How much of that is planned with: clients differ in size, and other processes want the machine too.
-PLANNED = 0.7
+# The share of these seconds that a dispatch is planned for: clients differ in size, and the machine may be shared.
+PLANNED_SHARE = 0.7
 
 _COMPILING = (
     "/jax/core/compile/backend_compile_duration",
@@ -20,13 +20,17 @@ _COMPILING = (
 
 
 class CompileClock:
-    """Adds up the seconds that jax spends on lowering and compiling in this process."""
+    """Adds up the seconds that jax spends on lowering and compiling in this process.
+
+    Attributes:
+      seconds: the sum so far.
+    """
 
     def __init__(self):
         self.seconds = 0.0
-        jax.monitoring.register_event_duration_secs_listener(self._heard)
+        jax.monitoring.register_event_duration_secs_listener(self._add)
 
-    def _heard(self, event: str, seconds: float, **_) -> None:
+    def _add(self, event: str, seconds: float, **_) -> None:
         if event in _COMPILING:
             self.seconds += seconds
 
@@ -42,29 +46,29 @@ def compile_seconds() -> float:
 
 
 class DispatchLength:
-    """How many rounds the next dispatch should hold, so that none lasts longer than `patience` seconds.
+    """Plans how many rounds a dispatch holds, so that none lasts longer than `patience` seconds.
 
-    A dispatch is planned while the one before it runs, so the first two hold one round each; later ones follow the
-    slower of the last two that were timed. Where dispatches are cut changes no number.
+    A dispatch is planned while the previous one runs, so the first two hold one round each; later ones follow the
+    slower of the last two that were timed. The length of dispatches does not change any result.
 
     Args:
-      most: the most rounds of a dispatch.
-      patience: seconds.
+      most: maximum number of rounds.
+      patience: maximum seconds.
     """
 
     def __init__(self, most: int, patience: float):
         self.most, self.patience = most, patience
         self._per_round: list[float] = []
 
-    def wish(self) -> int:
-        """Returns the rounds that the next dispatch to be planned should hold; the same in all processes."""
+    def next_rounds(self) -> int:
+        """Returns the number of rounds of the next dispatch to plan; the same in all processes."""
         mine = 1
         if self._per_round:
-            mine = max(1, min(self.most, int(PLANNED * self.patience / max(*self._per_round, 1e-9))))
-        return int(multi_process.numbers(mine)[0, 0])
+            mine = max(1, min(self.most, int(PLANNED_SHARE * self.patience / max(*self._per_round, 1e-9))))
+        return int(multi_process.all_gather_integers(mine)[0, 0])
 
-    def took(self, rounds: int, seconds: float) -> None:
-        """Tells how long a dispatch took without compilation."""
+    def add(self, rounds: int, seconds: float) -> None:
+        """Records how long a dispatch of `rounds` rounds took without compilation."""
         self._per_round = [*self._per_round[-1:], max(seconds, 0.0) / rounds]
 
 
@@ -72,14 +76,17 @@ class Progress:
     """A bar with rounds per second and ETA on a terminal, a plain line every few seconds elsewhere.
 
     Args:
-      label: what begins each line; None = print nothing.
-      total: rounds in all.
-      done: rounds completed before this process began.
+      label: start of each line; None prints nothing.
+      total: number of rounds T.
+      done: rounds completed before this process started.
+
+    Attributes:
+      patience: maximum seconds between two updates.
     """
 
     def __init__(self, label: str | None, total: int, done: int):
         self.label, self.total = label, total
-        self.spoken = time.monotonic()
+        self._printed_at = time.monotonic()
         self.patience = PATIENCE[sys.stderr.isatty()]
         self._rounds, self._seconds, self._compiling = 0, 0.0, 0.0
         self.bar = None
@@ -89,12 +96,12 @@ class Progress:
             self.bar = tqdm(total=total, initial=done, desc=label, unit="round", dynamic_ncols=True)
 
     def update(self, done: int, rounds: int, seconds: float, compiling: float, note: str) -> None:
-        """Shows where the run is.
+        """Shows the progress after a dispatch.
 
         Args:
           done: completed rounds.
-          rounds: those of the last dispatch.
-          seconds: what it took.
+          rounds: number of rounds of the dispatch.
+          seconds: its duration.
           compiling: how much of that was compilation.
           note: loss and accuracies.
         """
@@ -111,8 +118,8 @@ class Progress:
             self.bar.update(done - self.bar.n)
             return
         now = time.monotonic()
-        if now - self.spoken > 5 or done == self.total:
-            self.spoken = now
+        if now - self._printed_at > 5 or done == self.total:
+            self._printed_at = now
             pace = ""
             if self._rounds:
                 rate = self._rounds / max(self._seconds, 1e-9)
@@ -121,6 +128,6 @@ class Progress:
             print(f"{self.label}: round {done}/{self.total}{pace}  {note}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Ends the bar."""
+        """Closes the bar."""
         if self.bar is not None:
             self.bar.close()

@@ -12,13 +12,13 @@ import jax
 
 from fedwin import tree
 from fedwin import window as rings
-from fedwin.engine import validation
+from fedwin.engine import evaluate
 from fedwin.engine.evaluate import test_bytes
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import BLOCK_BYTES, nbytes
-from fedwin.residence.client_table import HOST_SHARE, HOST_TABLE_BYTES, row_shapes, rows_kind
-from fedwin.residence.examples import residence_bytes, should_stream
+from fedwin.residence.client_table import HOST_SHARE, HOST_TABLE_BYTES, row_shapes, table_kind
+from fedwin.residence.examples import example_memory, should_stream
 from fedwin.residence.offloaded_windows import windows_of
 from fedwin.runs.checkpoint import is_large
 from fedwin.runs.config import Config
@@ -207,7 +207,7 @@ def table_slots(prepared: PreparedRun, strategy: Strategy, rounds: int) -> tuple
     """
     clients, config = prepared.setting.num_clients, prepared.config
     params = jax.eval_shape(prepared.model.init, jax.random.key(0)).params
-    kind = rows_kind(prepared.algorithm, params, clients, config.table, (participants(prepared), total_memory()))
+    kind = table_kind(prepared.algorithm, params, clients, config.table, (participants(prepared), total_memory()))
     if kind == "device":
         return clients, kind
     return min(rounds * strategy.multiple(config.clients_per_round), clients), kind
@@ -253,7 +253,7 @@ def estimate(prepared: PreparedRun, strategy: Strategy, seed: int | None = None)
     config, copies = prepared.config, strategy.num_devices
     seed = config.seeds[0] if seed is None else seed
     federation, per_round = prepared.federations[seed], config.clients_per_round
-    examples, rounds = residence_bytes(federation, config.examples, strategy, per_round, config.rounds_per_dispatch)
+    examples, rounds = example_memory(federation, config.examples, strategy, per_round, config.rounds_per_dispatch)
     windows = window_plan(prepared, rounds)
     slots, kind = table_slots(prepared, strategy, min(rounds, windows.rounds or rounds))
     run = jax.eval_shape(lambda: prepared.start(seed, slots, window_rounds=windows.rounds))
@@ -269,7 +269,7 @@ def estimate(prepared: PreparedRun, strategy: Strategy, seed: int | None = None)
     device = {
         "examples": examples,
         "test set": test_bytes(prepared.dataset, config.eval_examples, config.eval_batch_size, copies) // copies,
-        "validation set": validation.pool_bytes(prepared.federations) // copies if config.eval_val else 0,
+        "validation set": evaluate.validation_bytes(prepared.federations) // copies if config.eval_val else 0,
         "model": tree.nbytes((run.params, run.stats)),
         "clients in training": training,
         "local batches": batches,
@@ -290,8 +290,10 @@ def estimate(prepared: PreparedRun, strategy: Strategy, seed: int | None = None)
         saved = run._replace(table=())
     host["checkpoint"] = _saving(saved)
     index = tree.nbytes(federation.shapes()._replace(examples=()))
-    device = in_lanes(config, device, index)
-    told = _remedies(prepared, strategy, kind, should_stream(federation, config.examples)) | remedies(prepared, windows)
+    device = vmapped_bytes(config, device, index)
+    told = _remedies(prepared, strategy, kind, should_stream(federation, config.examples)) | window_remedies(
+        prepared, windows
+    )
     return Estimate(device, host, copies, told, disk)
 
 
@@ -344,9 +346,11 @@ class WindowPlan(NamedTuple):
         return self.ring_bytes if self.kind == "file" else 0
 
 
-def _lent_bytes(found: list[rings.Lent], rounds: int) -> int:
+def _lent_bytes(found: list[rings.PartialRing], rounds: int) -> int:
     # What is pushed is there twice: while a dispatch fills one, the other is written back.
-    return sum((2 * rounds + rings.room(rounds, ring.ages)) * ring.shape[1] * ring.dtype.itemsize for ring in found)
+    return sum(
+        (2 * rounds + rings.max_earlier(rounds, ring.ages)) * ring.shape[1] * ring.dtype.itemsize for ring in found
+    )
 
 
 def window_plan(prepared: PreparedRun, rounds: int) -> WindowPlan:
@@ -372,7 +376,7 @@ def window_plan(prepared: PreparedRun, rounds: int) -> WindowPlan:
     return WindowPlan(kind, most, size, _lent_bytes(found, most))
 
 
-def remedies(prepared: PreparedRun, plan: WindowPlan) -> dict[str, str]:
+def window_remedies(prepared: PreparedRun, plan: WindowPlan) -> dict[str, str]:
     """Returns part of an estimate -> what makes windows smaller."""
     config = prepared.config
     around = f"--algorithm={config.algorithm}" + "".join(f" or --wrap={text}" for text in config.wrap)
@@ -385,13 +389,13 @@ def remedies(prepared: PreparedRun, plan: WindowPlan) -> dict[str, str]:
 
 
 # Parts of an estimate that every seed has, and those of which there is one more: a state on its way to or from a lane.
-OF_EACH = ("validation set", "clients in training", "local batches", "cohorts")
+PER_SEED = ("validation set", "clients in training", "local batches", "cohorts")
 
 
-OF_EACH_AND_MOVED = ("model", "client table", "algorithm", "observers")
+PER_SEED_AND_TRANSFERRED = ("model", "client table", "algorithm", "observers")
 
 
-def in_lanes(config: Config, device: Mapping[str, int], index: int) -> dict[str, int]:
+def vmapped_bytes(config: Config, device: Mapping[str, int], index: int) -> dict[str, int]:
     """Returns what the seeds that train at once need of a device.
 
     Args:
@@ -401,6 +405,6 @@ def in_lanes(config: Config, device: Mapping[str, int], index: int) -> dict[str,
     """
     if (lanes := group_size(config)) == 1:
         return dict(device)
-    times = dict.fromkeys(OF_EACH, lanes) | dict.fromkeys(OF_EACH_AND_MOVED, lanes + 1)
+    times = dict.fromkeys(PER_SEED, lanes) | dict.fromkeys(PER_SEED_AND_TRANSFERRED, lanes + 1)
     found = {part: size * times.get(part, 1) for part, size in device.items()}
     return found | {"examples": found["examples"] + (lanes - 1) * index}

@@ -1,4 +1,4 @@
-"""Which checkpoint a seed resumes from: the newest that is whole, its own, and covered by evaluations on the disk."""
+"""Restores the state that a seed starts from: its newest usable checkpoint, a fork's source, or a fresh state."""
 
 import functools
 import pathlib
@@ -11,11 +11,11 @@ import numpy as np
 from fedwin import core, engine, multi_process
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import Lazy
-from fedwin.residence.client_table import DeviceRows, holds_everyone
-from fedwin.residence.offloaded_windows import lent_rounds, table_of, unfilled
+from fedwin.residence.client_table import ClientTable, DeviceTable, has_all_clients
+from fedwin.residence.offloaded_windows import client_table_of, offloaded_rounds, without_vectors
 from fedwin.runs import directory as directories
-from fedwin.runs.checkpoint import Checkpoints, from_leaves, named
-from fedwin.runs.checkpoint_format import fitted
+from fedwin.runs.checkpoint import Checkpoints, from_leaves, named_leaves
+from fedwin.runs.checkpoint_format import resize_rings
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import LinesHash, MetricsLog
 from fedwin.runs.prepare import PreparedRun
@@ -25,50 +25,142 @@ from fedwin.runs.warm_start import fork_round, fork_source
 from fedwin.wrappers import unwrapped_names
 
 
-def missing(schedule: Schedule, lines: list[dict[str, Any]], start: int, round: int) -> list[int]:
-    """Returns the rounds up to `round` whose evaluations the schedule demands and `lines` lack.
+class StartingState(NamedTuple):
+    """A state to train from.
+
+    Attributes:
+      run: the state, not placed on devices.
+      extra: JSON data of the checkpoint that it was restored from; None without one.
+      fresh: whether it is a fresh state, which every process computes from the seed.
+    """
+
+    run: engine.RunState
+    extra: dict[str, Any] | None
+    fresh: bool
+
+
+def starting_state(
+    program: Program,
+    seed: int,
+    rows: ClientTable,
+    checkpoints: Checkpoints,
+    metrics_log: MetricsLog | None,
+    fresh: engine.RunState,
+    say: Callable[[str], None],
+) -> StartingState:
+    """Returns the state that a seed starts from, the same in all processes; removes evaluations of later rounds.
 
     Args:
-      schedule: when evaluations happen.
-      lines: what metrics.jsonl has of the seed.
-      start: the round that the run began at (0, or a fork's).
-      round: the last that counts.
+      program: the compiled program.
+      seed: the seed.
+      rows: its client table.
+      checkpoints: its checkpoints.
+      metrics_log: file of evaluations; None in a process that does not write.
+      fresh: its state before the first round; one row of its table is enough.
+      say: prints a line.
+
+    Raises:
+      UserError: there are checkpoints and none can be used, or --fork_from does not fit.
     """
-    there = {line["round"] for line in lines}
-    wanted = (r for r in range(start, round + 1) if r == start or schedule.evaluated(r))
-    return [r for r in wanted if r not in there]
+    if multi_process.count() > 1:
+        fresh = _with_all_slots(program, seed, rows, fresh)
+    start = multi_process.run_on_all(lambda: _local_start(program, seed, rows, checkpoints, metrics_log, fresh, say))
+    if multi_process.count() == 1:
+        return start
+    extra, is_fresh = multi_process.broadcast_object((start.extra, start.fresh))
+    if is_fresh:
+        return start
+    # Rows that are not on the devices stay in process 0.
+    with_rows = isinstance(client_table_of(rows), DeviceTable)
+    run = multi_process.broadcast_arrays(start.run if with_rows else start.run._replace(table=()))
+    return StartingState(run if with_rows else run._replace(table=fresh.table), extra, False)
 
 
-def newest(
+def _with_all_slots(program: Program, seed: int, rows: ClientTable, fresh: engine.RunState) -> engine.RunState:
+    """Returns a fresh state whose table has as many rows as in a dispatch."""
+    lengths = [len(leaf) for leaf in jax.tree.leaves(fresh.table)]
+    return fresh if lengths[:1] in ([], [rows.slots]) else program.with_table(seed, fresh, rows.slots)
+
+
+def _local_start(
+    program: Program,
+    seed: int,
+    rows: ClientTable,
+    checkpoints: Checkpoints,
+    metrics_log: MetricsLog | None,
+    fresh: engine.RunState,
+    say: Callable[[str], None],
+) -> StartingState:
+    """Returns the state that this process would start from; see `starting_state`."""
+    prepared, config = program.prepared, program.prepared.config
+    if metrics_log is None:
+        return StartingState(fresh, None, True)
+    saved = newest_checkpoint(checkpoints, prepared.schedule, metrics_log.lines(seed), seed, fork_round(config))
+    if saved is not None:
+        leaves, extra = saved
+        if not has_all_clients(leaves, rows.num_clients):
+            fresh = _with_all_slots(program, seed, rows, fresh)
+        run = rows.restore(from_leaves(leaves, rows.template(fresh, leaves)), fresh)
+        start = StartingState(run, extra, False)
+        if int(run.round) < config.num_rounds:
+            say(f"seed {seed}: resuming after round {int(run.round)}")
+    elif config.fork_from:
+        start = StartingState(forked(prepared, seed, fresh, rows, say), None, False)
+    else:
+        start = StartingState(_with_all_slots(program, seed, rows, fresh), None, True)
+        if prepared.initial:
+            say(f"seed {seed}: starts with {prepared.initial[seed]}")
+    metrics_log.truncate_after(seed, int(start.run.round) if saved is not None else -1)
+    return start
+
+
+def missing_evaluations(schedule: Schedule, lines: list[dict[str, Any]], start: int, round: int) -> list[int]:
+    """Returns the rounds up to `round` that the schedule evaluates and that are missing in `lines`.
+
+    Args:
+      schedule: when the run evaluates.
+      lines: the seed's lines of metrics.jsonl.
+      start: first round of the run: 0, or the round of a fork.
+      round: last round to check.
+    """
+    written = {line["round"] for line in lines}
+    evaluated = (r for r in range(start, round + 1) if r == start or schedule.evaluated(r))
+    return [r for r in evaluated if r not in written]
+
+
+def newest_checkpoint(
     checkpoints: Checkpoints, schedule: Schedule, lines: list[dict[str, Any]], seed: int, start: int
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """Returns (leaves, extra) of the checkpoint to resume from; None for a run without any.
+    """Returns (leaves, extra) of the checkpoint to resume from: the newest that is intact and has all its evaluations.
 
     Args:
-      checkpoints: the seed's.
-      schedule: when evaluations happen.
-      lines: what metrics.jsonl has of the seed.
-      seed: whose run.
-      start: the round that the run began at.
+      checkpoints: of the seed.
+      schedule: when the run evaluates.
+      lines: the seed's lines of metrics.jsonl.
+      seed: the seed.
+      start: first round of the run: 0, or the round of a fork.
+
+    Returns:
+      None if there are no checkpoints.
 
     Raises:
       UserError: there are checkpoints and none can be used.
     """
 
-    def check(round: int, about: dict[str, Any]) -> None:
-        where = checkpoints.shown / str(round)
-        if about.get("seed", seed) != seed:
-            raise UserError(f"checkpoint {where} belongs to seed {about['seed']}; delete it.")
-        if about.get("round", round) != round:
-            raise UserError(f"checkpoint {where} is of round {about['round']}; delete it.")
-        lacking = missing(schedule, lines, start, round)
-        if lacking:
+    def check(round: int, extra: dict[str, Any]) -> None:
+        path = checkpoints.path / str(round)
+        if extra.get("seed", seed) != seed:
+            raise UserError(f"checkpoint {path} belongs to seed {extra['seed']}; delete it.")
+        if extra.get("round", round) != round:
+            raise UserError(f"checkpoint {path} is of round {extra['round']}; delete it.")
+        missing = missing_evaluations(schedule, lines, start, round)
+        if missing:
             raise UserError(
-                f"metrics.jsonl lacks {len(lacking)} of seed {seed}'s evaluations up to round {round} (the first of "
-                f"round {lacking[0]}); restore the file, or choose another --out_dir."
+                f"metrics.jsonl lacks {len(missing)} of seed {seed}'s evaluations up to round {round} (the first of "
+                f"round {missing[0]}); restore the file, or choose another --out_dir."
             )
-        counted = about.get("evaluations")
-        if counted is not None and counted != LinesHash(line for line in lines if line["round"] <= round).value:
+        expected = extra.get("evaluations")
+        if expected is not None and expected != LinesHash(line for line in lines if line["round"] <= round).value:
             raise UserError(
                 f"metrics.jsonl has been altered: seed {seed}'s evaluations up to round {round} are not those of the "
                 f"run; restore the file, or choose another --out_dir."
@@ -77,183 +169,114 @@ def newest(
     return checkpoints.latest(check)
 
 
-class StartingState(NamedTuple):
-    """A state to train from.
-
-    Attributes:
-      run: it, not placed.
-      about: what the checkpoint that it comes from says besides; None without one.
-      fresh: whether it is the state that every process makes of the seed.
-    """
-
-    run: Any
-    about: dict[str, Any] | None
-    fresh: bool
-
-
-def starting_state(
-    program: Program, seed: int, rows, checkpoints, logbook: MetricsLog | None, fresh, say: Callable
-) -> StartingState:
-    """Returns what a seed begins with, the same in all processes; removes evaluations that come after it.
-
-    Args:
-      program: what is run.
-      seed: whose state.
-      rows: the residence of the clients' rows.
-      checkpoints: the seed's.
-      logbook: None in a process that has no run directory.
-      fresh: its state before the first round; one row of its table is enough.
-      say: prints a line.
-
-    Raises:
-      UserError: there are checkpoints and none can be used, or the other run does not fit.
-    """
-    if multi_process.count() > 1:
-        fresh = _whole(program, seed, rows, fresh)
-    found = multi_process.agreed(lambda: _found(program, seed, rows, checkpoints, logbook, fresh, say))
-    if multi_process.count() == 1:
-        return found
-    about, is_fresh = multi_process.said_by_first((found.about, found.fresh))
-    if is_fresh:
-        return found
-    # Rows that are not on the devices stay with their owner.
-    kept = found.run if isinstance(table_of(rows), DeviceRows) else found.run._replace(table=())
-    run = multi_process.from_first(kept)
-    return StartingState(run if kept is found.run else run._replace(table=fresh.table), about, False)
-
-
-def _whole(program: Program, seed: int, rows, fresh):
-    """Returns a fresh state with all the rows that its table has in a dispatch."""
-    have = [len(leaf) for leaf in jax.tree.leaves(fresh.table)]
-    return fresh if have[:1] in ([], [rows.slots]) else program.with_table(seed, fresh, rows.slots)
-
-
-def _found(program: Program, seed: int, rows, checkpoints, logbook, fresh, say) -> StartingState:
-    prepared, config = program.prepared, program.prepared.config
-    if logbook is None:
-        return StartingState(fresh, None, True)
-    saved = newest(checkpoints, prepared.schedule, logbook.lines(seed), seed, fork_round(config))
-    if saved is not None:
-        leaves, about = saved
-        if not holds_everyone(leaves, rows.num_clients):
-            fresh = _whole(program, seed, rows, fresh)
-        found = StartingState(rows.restored(from_leaves(leaves, rows.template(fresh, leaves)), fresh), about, False)
-        if int(found.run.round) < config.num_rounds:
-            say(f"seed {seed}: resuming after round {int(found.run.round)}")
-    elif config.fork_from:
-        found = StartingState(forked(prepared, seed, fresh, rows, say), None, False)
-    else:
-        found = StartingState(_whole(program, seed, rows, fresh), None, True)
-        if prepared.initial:
-            say(f"seed {seed}: begins with {prepared.initial[seed]}")
-    logbook.truncate_after(seed, int(found.run.round) if saved is not None else -1)
-    return found
-
-
 def check_fork(prepared: PreparedRun) -> None:
-    """Raises UserError where --fork_from cannot be what the run begins with; traces shapes, computes nothing."""
+    """Raises UserError if the run can't start from --fork_from; traces shapes, computes nothing."""
     for seed in prepared.config.seeds:
         fresh = jax.eval_shape(functools.partial(prepared.start, seed, 1, window_rounds=1))
         blank = jax.tree.map(
             lambda s: s if isinstance(s, Lazy) else np.zeros(s.shape, s.dtype),
-            unfilled(fresh._replace(key=jax.ShapeDtypeStruct((2,), np.uint32))),
+            without_vectors(fresh._replace(key=jax.ShapeDtypeStruct((2,), np.uint32))),
         )
-        own = named(DeviceRows(1).saved(blank))
-        for name, value in _taken(prepared.config, _saved(prepared.config, seed), own).items():
+        own = named_leaves(DeviceTable(1).checkpoint_form(blank))
+        for name, value in _forked_leaves(prepared.config, _source_leaves(prepared.config, seed), own).items():
             if _field(name) != "table" and (value.shape != own[name].shape or value.dtype != own[name].dtype):
                 raise _mismatch(name)
 
 
-def forked(prepared: PreparedRun, seed: int, run: engine.RunState, rows, say) -> engine.RunState:
-    """Starts a fresh state from the checkpoint that --fork_from names, server and client states included.
+def forked(
+    prepared: PreparedRun, seed: int, run: engine.RunState, rows: ClientTable, say: Callable[[str], None]
+) -> engine.RunState:
+    """Returns a state that continues the checkpoint of --fork_from, including server and client states.
 
-    A wrapper's own state (a window, an average) begins with the model that is taken if the other run did not have it,
-    and so do observers unless both runs read the same; everything else must be there.
+    The state of a wrapper (a window, an average) that the other run did not have starts from the checkpoint's model,
+    and so do observers unless both runs have the same; everything else must be in the checkpoint.
 
     Args:
       prepared: the prepared run.
-      seed: whose checkpoint.
+      seed: the seed.
       run: a fresh state.
-      rows: the residence of its client rows.
+      rows: its client table.
       say: prints a line.
 
     Raises:
       UserError: model, algorithm or federation differ.
     """
     config = prepared.config
-    directory, round = fork_source(config)
-    if run.observers and not _same_observers(config, directory):
-        say(f"seed {seed}: the observers begin at round {round}; {directory} observed something else")
-    leaves = _saved(config, seed)
+    source = fork_source(config)
+    if run.observers and not _same_observers(config, source.directory):
+        say(f"seed {seed}: the observers start at round {source.round}; {source.directory} has other observers")
+    leaves = _source_leaves(config, seed)
 
-    def found(run: engine.RunState) -> engine.RunState:
-        taken = _taken(config, leaves, named(rows.saved(run)))
-        return from_leaves(taken, rows.template(run, taken))
+    def continued(run: engine.RunState) -> engine.RunState:
+        own = _forked_leaves(config, leaves, named_leaves(rows.checkpoint_form(run)))
+        return from_leaves(own, rows.template(run, own))
 
-    same = found(run)
-    # An average that is new here begins with the model of the fork, not with that of round 0.
-    replaced = isinstance(table_of(rows), DeviceRows) and holds_everyone(leaves, prepared.setting.num_clients)
-    model = core.Variables(same.params, same.stats)
-    run = prepared.start(seed, 1 if replaced else rows.slots, model, window_rounds=lent_rounds(run))
-    return rows.restored(found(run), run)
+    first = continued(run)
+    # An average that only this run has starts with the checkpoint's model, not with that of round 0.
+    replaced = isinstance(client_table_of(rows), DeviceTable) and has_all_clients(leaves, prepared.setting.num_clients)
+    model = core.Variables(first.params, first.stats)
+    run = prepared.start(seed, 1 if replaced else rows.slots, model, window_rounds=offloaded_rounds(run))
+    return rows.restore(continued(run), run)
 
 
 def _same_observers(config: Config, directory: pathlib.Path) -> bool:
-    # Equal names and shapes do not make equal windows: the same ring may serve other sizes.
-    return directories.read(directory).config["observe"] == config.observe
+    # Names and shapes do not identify a window: the same ring may serve several lengths.
+    return directories.read_config(directory).config["observe"] == config.observe
 
 
-def _saved(config: Config, seed: int) -> dict[str, np.ndarray]:
-    """Returns the leaves of the checkpoint that --fork_from names."""
-    directory, round = fork_source(config)
-    leaves, _ = Checkpoints(directory / "checkpoints" / f"seed_{seed}").load(round)
-    _check_rows(directory, leaves)
+def _source_leaves(config: Config, seed: int) -> dict[str, Any]:
+    """Returns the leaves of the checkpoint of --fork_from."""
+    source = fork_source(config)
+    leaves, _ = source.checkpoints("fork_from", seed).load(source.round)
+    _check_rows(source.directory, leaves)
     return leaves
 
 
-def _taken(config: Config, leaves: dict[str, np.ndarray], own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the leaves that a forked run begins with.
+def _forked_leaves(config: Config, leaves: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Returns the leaves of a forked run's first state.
 
     Args:
       config: the flags.
-      leaves: of the checkpoint.
-      own: of the run's fresh state, in a checkpoint's form.
+      leaves: the checkpoint's leaves.
+      own: the leaves of the run's fresh state, in the form of a checkpoint.
     """
-    directory, _ = fork_source(config)
+    directory = fork_source(config).directory
     same = _same_observers(config, directory)
-    taken: dict[str, np.ndarray] = {}
+    forked: dict[str, Any] = {}
     used = set()
     for name, value in own.items():
-        # A wrapper that the other run did not have added its own state around the algorithm's.
-        found = next((known for known in (name, *unwrapped_names(name)) if known in leaves), None)
+        # A wrapper that the other run did not have wraps its own state around the algorithm's.
+        match = next((candidate for candidate in (name, *unwrapped_names(name)) if candidate in leaves), None)
         if _field(name) == "observers" and not same:
-            found = None
-        elif found is None and _field(name) in ("params", "stats", "table"):
+            match = None
+        elif match is None and _field(name) in ("params", "stats", "table"):
             raise _mismatch(name)
-        taken[name] = leaves[found] if found else value
-        used.add(found)
+        forked[name] = leaves[match] if match else value
+        used.add(match)
     for name in leaves:
         if _field(name) in ("params", "stats", "state", "table") and name not in used:
             raise _mismatch(name)
-    taken = _with_own_rings(config, directory, taken, own)
-    taken["key"] = own["key"]
-    return taken
+    forked = _with_resized_rings(config, directory, forked, own)
+    forked["key"] = own["key"]
+    return forked
 
 
-def _with_own_rings(config: Config, directory: pathlib.Path, taken: dict[str, np.ndarray], own: dict[str, np.ndarray]):
-    """Returns the leaves with rings of the fork's lengths, where nothing but the number of rounds makes them differ."""
-    said = directories.read(directory).config
-    same = {"observers": said["observe"] == config.observe, "state": said["algorithm"] == config.algorithm}
-    return fitted(taken, {name: value.shape for name, value in own.items() if same.get(_field(name))})
+def _with_resized_rings(
+    config: Config, directory: pathlib.Path, leaves: dict[str, Any], own: dict[str, Any]
+) -> dict[str, Any]:
+    """Returns the leaves with ring buffers of this run's lengths, if they differ only by the number of rounds."""
+    other = directories.read_config(directory).config
+    same = {"observers": other["observe"] == config.observe, "state": other["algorithm"] == config.algorithm}
+    return resize_rings(leaves, {name: value.shape for name, value in own.items() if same.get(_field(name))})
 
 
-def _check_rows(directory: pathlib.Path, leaves: dict[str, np.ndarray]) -> None:
-    """Raises UserError where clients' rows would begin with another model than the forked run did."""
-    began = directories.read(directory).config.get("init_from")
-    if began and "table.ids" in leaves and len(leaves["table.ids"]) < leaves["table.total"]:
+def _check_rows(directory: pathlib.Path, leaves: dict[str, Any]) -> None:
+    """Raises UserError if missing client rows would be initialized with another model than in the other run."""
+    init_from = directories.read_config(directory).config.get("init_from")
+    if init_from and "table.ids" in leaves and len(leaves["table.ids"]) < leaves["table.total"]:
         raise UserError(
-            f"fork_from: {directory} began with init_from={began}, and its checkpoint has no rows of clients that had "
-            f"not taken part; run it with --table=device to fork it."
+            f"fork_from: {directory} started with init_from={init_from}, and its checkpoint has no rows of clients "
+            f"that had not taken part; run it with --table=device to fork it."
         )
 
 

@@ -1,4 +1,4 @@
-"""Running a Config: starts a run in its directory, or resumes it there."""
+"""run and check: validates a Config, starts its run or resumes it, and returns the summary."""
 
 import contextlib
 import pathlib
@@ -10,7 +10,8 @@ from fedwin.data import Dataset
 from fedwin.engine.communication import Bytes
 from fedwin.engine.evaluate import held_out
 from fedwin.errors import UserError
-from fedwin.files import check_free, write_json
+from fedwin.files import check_unlocked, write_json
+from fedwin.models import Model
 from fedwin.runs import consistency, fingerprint, multi_seed, strategy_choice
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config
@@ -26,49 +27,56 @@ from fedwin.runs.train import Result
 Say = Callable[[str], None]
 
 
-def run(config: Config, quiet: bool = False, *, dataset: Dataset | None = None, model: Any = None) -> dict[str, Any]:
-    """Starts the run of a Config, or resumes it, and returns its summary, which is also written to summary.json.
+def run(
+    config: Config, quiet: bool = False, *, dataset: Dataset | None = None, model: Model | None = None
+) -> dict[str, Any]:
+    """Starts a run, or resumes it from its newest checkpoint.
 
-    Of several processes (fedwin.multi_process) all call this with the same flags; the first one has the directory.
+    In a multi-process run (fedwin.multi_process) every process calls this with the same flags; process 0 writes.
 
     Args:
-      config: what to run.
-      quiet: print nothing.
-      dataset: an object (`fedwin.data.from_fedjax`, ...) in place of the data set that it names.
-      model: an object (`fedwin.models.from_flax`, ...) in place of the model that it names.
+      config: the configuration.
+      quiet: whether to print nothing.
+      dataset: an object (`fedwin.data.from_fedjax`, ...) in place of the data set that the config names.
+      model: an object (`fedwin.models.from_flax`, ...) in place of the model that the config names.
+
+    Returns:
+      The summary, which is also written to summary.json: means of the last evaluations per seed and over seeds.
 
     Raises:
-      UserError: anything wrong in it, before compilation.
+      UserError: the config is invalid, or does not fit the machine or the directory; raised before compilation.
     """
     quiet = quiet or not multi_process.is_first()
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
     consistency.check_flags(config)
-    prepared, directory, known, imports, bytes_per_client = multi_process.agreed(
-        lambda: checked(config, dataset, model)
+    prepared, directory, config_file, imports, bytes_per_client = multi_process.run_on_all(
+        lambda: prepare_and_check(config, dataset, model)
     )
     config = prepared.config
-    test = multi_process.agreed(lambda: held_out(prepared.dataset, config.eval_examples))
-    with contextlib.ExitStack() as held:
-        logbook, known = multi_process.agreed(lambda: _entered(config, directory, held))
-        strategy = strategy_choice.chosen(config, prepared, known, say)
-        about = multi_process.agreed(lambda: _settled(directory, prepared, known, str(strategy), imports, say))
-        consistency.check_identity(about.fingerprint)
-        _introduce(directory, prepared, str(strategy), about.fingerprint, say)
+    test = multi_process.run_on_all(lambda: held_out(prepared.dataset, config.eval_examples))
+    with contextlib.ExitStack() as closing:
+        metrics_log, config_file = multi_process.run_on_all(lambda: _open(config, directory, closing))
+        strategy = strategy_choice.choose_strategy(config, prepared, config_file, say)
+        identity = multi_process.run_on_all(
+            lambda: _write_or_compare_config(directory, prepared, config_file, str(strategy), imports, say)
+        )
+        consistency.check_identity(identity.fingerprint)
+        _print_header(directory, prepared, str(strategy), identity.fingerprint, say)
         program = Program(prepared, strategy, test, bytes_per_client)
-        results = SeedRunner(program, directory, logbook, quiet, say).train()
-        summary = multi_process.agreed(lambda: _summary(program, results, directory, about.fingerprint))
-    return multi_process.said_by_first(summary)
+        results = SeedRunner(program, directory, metrics_log, quiet, say).train()
+        summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint))
+    return multi_process.broadcast_object(summary)
 
 
-def _entered(
-    config: Config, directory: pathlib.Path, held: contextlib.ExitStack
-) -> tuple[MetricsLog | None, directories.Known | None]:
-    """Opens the run's directory in the process that has it; returns its logbook and what config.json says."""
+def _open(
+    config: Config, directory: pathlib.Path, closing: contextlib.ExitStack
+) -> tuple[MetricsLog | None, directories.ConfigFile | None]:
+    """Opens the run's directory in process 0; returns its MetricsLog and config.json, None in other processes."""
     if not multi_process.is_first():
         return None, None
-    held.enter_context(directories.opened(directory))
-    logbook = held.enter_context(contextlib.closing(MetricsLog(directory)))
-    return logbook, directories.load(config, directory)  # another process may have been there until just now
+    closing.enter_context(directories.open_directory(directory))
+    metrics_log = closing.enter_context(contextlib.closing(MetricsLog(directory)))
+    return metrics_log, directories.load_config(config, directory)  # again: another process may have changed it
 
 
 def _summary(program: Program, results: dict[int, Result], directory: pathlib.Path, fingerprint: str) -> dict[str, Any]:
@@ -80,95 +88,103 @@ def _summary(program: Program, results: dict[int, Result], directory: pathlib.Pa
     return summary
 
 
-def check(config: Config, *, dataset: Dataset | None = None, model: Any = None) -> None:
-    """Raises UserError for whatever `run` would refuse before it writes; traces, but neither compiles nor computes.
+def check(config: Config, *, dataset: Dataset | None = None, model: Model | None = None) -> None:
+    """Checks a run without starting it: traces its functions, but neither compiles nor writes.
 
     Args:
-      config: what would be run.
-      dataset: an object in place of the data set that it names.
-      model: an object in place of the model that it names.
+      config: the configuration.
+      dataset: an object in place of the data set that the config names.
+      model: an object in place of the model that the config names.
+
+    Raises:
+      UserError: `run` would refuse the config before it writes.
     """
-    checked(config, dataset, model)
+    prepare_and_check(config, dataset, model)
 
 
-class Checked(NamedTuple):
-    """A Config that would run.
+class CheckedRun(NamedTuple):
+    """A valid run.
 
     Attributes:
       prepared: the prepared run.
-      directory: where it would run.
-      known: what config.json says there, None for a new run.
+      directory: its directory.
+      config_file: config.json in the directory; None for a new run, and in processes that do not write.
       imports: imported file or module -> hash of its content.
-      bytes_per_client: what a client receives and sends in a round.
+      bytes_per_client: bytes that a client receives and sends in a round.
     """
 
     prepared: PreparedRun
     directory: pathlib.Path
-    known: directories.Known | None
+    config_file: directories.ConfigFile | None
     imports: dict[str, str]
     bytes_per_client: Bytes
 
 
-def checked(config: Config, dataset: Dataset | None, model: Any) -> Checked:
-    """Builds what a Config means and finds what is wrong or does not go together; writes nothing, compiles nothing.
+def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | None) -> CheckedRun:
+    """Prepares a run and checks it; writes nothing, compiles nothing.
 
     Args:
-      config: what would be run.
-      dataset: an object in place of the data set that it names, or None.
-      model: an object in place of the model that it names, or None.
+      config: the configuration.
+      dataset: an object in place of the data set that the config names, or None.
+      model: an object in place of the model that the config names, or None.
 
     Raises:
-      UserError: whatever `run` refuses before it writes.
+      UserError: `run` refuses the config before it writes.
     """
     check_objects(config, dataset, model)
     imports = plugins.load(config.imports)
     if config.out_dir and multi_process.is_first():
-        check_free(config.out_dir)
-    strategy_choice.check(config.strategy)
+        check_unlocked(config.out_dir)
+    strategy_choice.check_strategy(config.strategy)
     multi_seed.check_processes(config)
     prepared = prepare(config, dataset, model)
     config = prepared.config
     directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
-    known = directories.load(config, directory) if multi_process.is_first() else None
+    config_file = directories.load_config(config, directory) if multi_process.is_first() else None
     bytes_per_client = prepared.rehearse()
-    strategy = strategy_choice.planned(config, known)
+    strategy = strategy_choice.planned_strategy(config, config_file)
     multi_seed.check(prepared, strategy)
-    needed = estimate(prepared, strategy)
-    needed.check(available())
-    if known is None and multi_process.is_first():  # of a run that has begun, they are there
-        needed.check_disk(free_disk(directory))
-    if known is None and config.fork_from and multi_process.is_first():
+    requirements = estimate(prepared, strategy)
+    requirements.check(available())
+    if config_file is None and multi_process.is_first():  # a resumed run has its files already
+        requirements.check_disk(free_disk(directory))
+    if config_file is None and config.fork_from and multi_process.is_first():
         check_fork(prepared)
-    return Checked(prepared, directory, known, imports, bytes_per_client)
+    return CheckedRun(prepared, directory, config_file, imports, bytes_per_client)
 
 
-def _settled(
-    directory, prepared: PreparedRun, known, strategy: str, imports: dict[str, str], say: Say
+def _write_or_compare_config(
+    directory: pathlib.Path,
+    prepared: PreparedRun,
+    config_file: directories.ConfigFile | None,
+    strategy: str,
+    imports: dict[str, str],
+    say: Say,
 ) -> fingerprint.Identity:
-    """Writes config.json of a new run; compares that of a resumed one with the data and versions of today."""
+    """Writes config.json of a new run; compares that of a resumed run with the current data and versions."""
     config = prepared.config
     hashes = fingerprint.data_hashes(prepared.federations)
-    initial = {str(seed): taken.digest for seed, taken in prepared.initial.items()}
-    about = fingerprint.identity(config, hashes, strategy, imports, initial)
+    initial = {str(seed): start.digest for seed, start in prepared.initial.items()}
+    identity = fingerprint.identity(config, hashes, strategy, imports, initial)
     if not multi_process.is_first():
-        return about
-    if known is None:
-        directories.write_config(directory, config, about, prepared.dataset.verified, prepared.model.name)
-    elif known.identity.data != hashes:
+        return identity
+    if config_file is None:
+        directories.write_config(directory, config, identity, prepared.dataset.verified, prepared.model.name)
+    elif config_file.identity.data != hashes:
         raise UserError(
-            f"out_dir={directory} was run on other data than --data_dir={config.data_dir} holds; use another --out_dir."
+            f"out_dir={directory} was run on other data than --data_dir={config.data_dir} has; use another --out_dir."
         )
-    elif known.identity.initial != initial:
+    elif config_file.identity.initial != initial:
         raise UserError(
-            f"out_dir={directory} began with other parameters than init_from={config.init_from} holds now; restore "
+            f"out_dir={directory} started with other parameters than init_from={config.init_from} has now; restore "
             f"that checkpoint, or use another --out_dir."
         )
-    elif known.identity.fingerprint != about.fingerprint:
-        say(f"note: {about.differences(known.identity)}; the numbers of {directory} may differ from here on.")
-    return about
+    elif config_file.identity.fingerprint != identity.fingerprint:
+        say(f"note: {identity.differences(config_file.identity)}; the numbers of {directory} may differ from now on.")
+    return identity
 
 
-def _introduce(directory, prepared: PreparedRun, strategy: str, fingerprint: str, say: Say) -> None:
+def _print_header(directory: pathlib.Path, prepared: PreparedRun, strategy: str, fingerprint: str, say: Say) -> None:
     partition = next(iter(prepared.federations.values())).partition
     chosen_from = (partition.report or {}).get("chosen_from")
     clients = f"{partition.num_clients}" + (f" of {chosen_from}" if chosen_from else "")

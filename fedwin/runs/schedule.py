@@ -1,8 +1,9 @@
-"""When what happens in a run, and who takes part."""
+"""Schedules: which rounds are evaluated and saved, where dispatches end, which clients take part."""
 
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -10,24 +11,24 @@ from fedwin.data.federation import Federation
 from fedwin.engine import sampling
 from fedwin.engine.strategy import Strategy
 
-# Blocks of cohorts that are kept: the one that is trained on and the next one.
+# Blocks of cohorts in memory: the one in training and the one that is prefetched.
 LATEST_BLOCKS = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """When what happens.
+    """The rounds after which a run evaluates, saves, and ends a dispatch.
 
     Attributes:
-      num_rounds: T.
-      clients_per_round: |S|.
+      num_rounds: number of rounds T.
+      clients_per_round: cohort size |S|.
       eval_every: rounds between evaluations.
-      final_evals: the last N rounds are all evaluated.
-      checkpoint_every: rounds between checkpoints (0 = only the first and the last).
-      rounds_per_dispatch: the most rounds that one dispatch may hold.
-      stop_on_divergence: end at the first NaN or inf.
+      final_evals: number of last rounds that are all evaluated.
+      checkpoint_every: rounds between checkpoints; 0: only after the first and the last round.
+      rounds_per_dispatch: maximum number of rounds of a dispatch; dispatches are padded to it.
+      stop_on_divergence: whether a seed ends at the first NaN or inf.
       keep_rounds: further rounds with a checkpoint.
-      window_rounds: a bound of its own on the rounds of a dispatch, where windows are not on the device.
+      window_rounds: a lower maximum for windows that are offloaded from the device, or None.
     """
 
     num_rounds: int
@@ -41,7 +42,7 @@ class Schedule:
     window_rounds: int | None = None
 
     def evaluated(self, completed: int) -> bool:
-        """Whether the model after `completed` rounds is evaluated."""
+        """Returns whether the model after `completed` rounds is evaluated."""
         return (
             completed % self.eval_every == 0
             or completed > self.num_rounds - self.final_evals
@@ -50,63 +51,78 @@ class Schedule:
 
     def evaluations(self, completed: int) -> int:
         """Returns how many of the rounds after the first `completed` are evaluated."""
-        begin = min(completed, self.num_rounds)
-        dense = max(begin, self.num_rounds - max(self.final_evals, 1))
-        return self.num_rounds - dense + dense // self.eval_every - begin // self.eval_every
+        start = min(completed, self.num_rounds)
+        dense = max(start, self.num_rounds - max(self.final_evals, 1))
+        return self.num_rounds - dense + dense // self.eval_every - start // self.eval_every
 
     def checkpointed(self, completed: int) -> bool:
-        """Whether a checkpoint is made after `completed` rounds."""
+        """Returns whether a checkpoint is saved after `completed` rounds."""
         if completed == self.num_rounds or completed in self.keep_rounds:
             return True
         return self.checkpoint_every > 0 and completed % self.checkpoint_every == 0
 
-    def dispatch_end(self, completed: int, wish: int) -> int:
-        """Returns where the dispatch that starts after `completed` rounds ends, at most `wish` rounds on.
+    def dispatch_end(self, completed: int, most: int) -> int:
+        """Returns the round at which the dispatch ends that starts after `completed` rounds.
 
-        Dispatches end on multiples of rounds_per_dispatch too: what a dispatch is padded to then depends on the round
-        alone, and a resumed run computes the same bits.
+        Dispatches also end on multiples of rounds_per_dispatch: the size that a dispatch is padded to then depends on
+        the round alone, and a resumed run computes the same bits.
+
+        Args:
+          completed: rounds before the dispatch.
+          most: maximum number of its rounds.
         """
         block = self.rounds_per_dispatch
-        ends = [self.num_rounds, completed + min(wish, self.window_rounds or wish), (completed // block + 1) * block]
+        ends = [self.num_rounds, completed + min(most, self.window_rounds or most), (completed // block + 1) * block]
         if self.checkpoint_every:
             ends.append((completed // self.checkpoint_every + 1) * self.checkpoint_every)
         return min([*ends, *(round for round in self.keep_rounds if round > completed)])
 
     @property
     def longest(self) -> int:
-        """The most rounds that a dispatch ever has."""
+        """Maximum number of rounds of any dispatch."""
         return min(self.rounds_per_dispatch, self.window_rounds or self.rounds_per_dispatch)
 
     def with_dispatches_of(self, rounds: int | None) -> "Schedule":
-        """Returns the schedule with dispatches of at most `rounds` rounds (None: as they are)."""
+        """Returns the schedule with dispatches of at most `rounds` rounds, padded to that; None: unchanged."""
         return self if rounds is None else dataclasses.replace(self, rounds_per_dispatch=rounds)
 
     def with_windows_of(self, rounds: int | None) -> "Schedule":
-        """Returns the schedule with dispatches cut to `rounds` rounds, whatever they are padded to (None: uncut)."""
+        """Returns the schedule with dispatches cut to `rounds` rounds without a change of padding; None: not cut."""
         return dataclasses.replace(self, window_rounds=rounds)
 
 
+class CohortSource(Protocol):
+    """The cohorts of a run: a CohortSchedule, or the VmappedCohorts of several seeds."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """The rounds of a run."""
+
+    def ids(self, completed: int, end: int) -> tuple[np.ndarray, int]:
+        """Returns (client ids [R_max, ...], n_max) of rounds `completed` .. `end` - 1; unused entries are -1."""
+
+
 class CohortSchedule:
-    """Who takes part in a dispatch, padded as the strategy asks.
+    """The cohorts of one seed, padded to the width that the strategy needs.
 
     Args:
-      federation: whose clients.
-      schedule: rounds and sizes.
+      federation: the clients.
+      schedule: rounds and cohort size.
       strategy: pads cohorts.
-      seed: decides, with the round, who is drawn.
+      seed: decides, with the round, which clients are drawn.
     """
 
     def __init__(self, federation: Federation, schedule: Schedule, strategy: Strategy, seed: int):
         self.federation, self.schedule, self.seed = federation, schedule, seed
         self.width = strategy.multiple(schedule.clients_per_round)
-        # A block is asked for when its dispatch is foreseen and again when it begins.
-        self._drawn = functools.lru_cache(LATEST_BLOCKS)(self._draw)
+        # A block is used twice: for the prefetch of its dispatch, and for the dispatch itself.
+        self._cached_block = functools.lru_cache(LATEST_BLOCKS)(self._draw_block)
 
     def block(self, completed: int) -> tuple[np.ndarray, int]:
-        """Returns (ids int32 [R_max, width], first round) of the dispatch block that holds round `completed`."""
-        return self._drawn(completed // self.schedule.rounds_per_dispatch)
+        """Returns (ids int32 [R_max, width], first round) of the dispatch block that contains round `completed`."""
+        return self._cached_block(completed // self.schedule.rounds_per_dispatch)
 
-    def _draw(self, number: int) -> tuple[np.ndarray, int]:
+    def _draw_block(self, number: int) -> tuple[np.ndarray, int]:
         length = self.schedule.rounds_per_dispatch
         first = number * length
         count = min(length, self.schedule.num_rounds - first)
@@ -116,35 +132,41 @@ class CohortSchedule:
         return ids, first
 
     def ids(self, completed: int, end: int) -> tuple[np.ndarray, int]:
-        """Returns (ids [R_max, width], n_max) of rounds completed .. end - 1; unused rows are -1."""
+        """Returns (ids int32 [R_max, width], n_max) of rounds `completed` .. `end` - 1; unused rows are -1."""
         ids, first = self.block(completed)
         # The bucket is that of the whole block, so that it does not depend on where a dispatch was cut.
         return _cut(ids, first, completed, end), self.federation.bucket(ids)
 
 
 def _cut(ids: np.ndarray, first: int, completed: int, end: int) -> np.ndarray:
-    mine = np.full_like(ids, -1)
-    mine[: end - completed] = ids[completed - first : end - first]
-    return mine
+    """Returns a block's cohorts with rounds `completed` .. `end` - 1 in front, the remaining rows -1."""
+    cut = np.full_like(ids, -1)
+    cut[: end - completed] = ids[completed - first : end - first]
+    return cut
 
 
 class VmappedCohorts:
-    """Who takes part in a dispatch of several lanes, each of which is a seed's.
+    """The cohorts of several vmapped seeds.
 
     Args:
-      members: of each lane's seed.
+      members: one CohortSchedule per vmapped seed.
       buckets: client sizes that cohorts are padded to, ascending.
     """
 
     def __init__(self, members: Sequence[CohortSchedule], buckets: Sequence[int]):
-        self.members, self.schedule, self.buckets = members, members[0].schedule, buckets
+        self.members, self.buckets = members, buckets
+
+    @property
+    def schedule(self) -> Schedule:
+        """Rounds and cohort size, the same for all seeds."""
+        return self.members[0].schedule
 
     def ids(self, completed: int, end: int) -> tuple[np.ndarray, int]:
-        """Returns (ids [R_max, lanes, width], n_max) of rounds completed .. end - 1; unused rows are -1.
+        """Returns (ids int32 [R_max, seeds, width], n_max) of rounds `completed` .. `end` - 1; unused rows are -1.
 
-        All lanes count, also those that nobody reads any more: the program that a seed trains in is always the same.
+        Seeds that have ended count, too, so that a seed always trains in the same compiled program.
         """
         blocks = [member.block(completed) for member in self.members]
-        most = max(member.federation.most(ids) for member, (ids, _) in zip(self.members, blocks, strict=True))
+        largest = max(member.federation.most(ids) for member, (ids, _) in zip(self.members, blocks, strict=True))
         ids = np.stack([_cut(ids, first, completed, end) for ids, first in blocks], 1)
-        return ids, next(bucket for bucket in self.buckets if bucket >= most)
+        return ids, next(bucket for bucket in self.buckets if bucket >= largest)

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: the dispatch under way is finished and saved, then the process ends; a second Ctrl-C ends it now.
+"""Ctrl-C and SIGTERM: finish the current dispatch, save, and exit; a second Ctrl-C exits immediately.
 
-Python's own signal handlers wait until XLA returns. A thread that reads the wake-up descriptor does not: it hears of a
-signal at once, inside a dispatch or a compilation too.
+Python's own signal handlers wait until XLA returns. A thread that reads the wake-up descriptor receives a signal
+immediately, also during a dispatch or a compilation.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run that a signal ended after its state was saved.
+    """Raised where a signal ends a run, after its state was saved.
 
     Args:
-      number: the signal.
-      message: for the user, one line.
+      number: the signal's number.
+      message: one line for the user.
     """
 
     def __init__(self, number: int, message: str):
@@ -33,11 +33,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Watch:
-    """Hears signals in a thread.
+    """Receives signals in a thread.
 
     Attributes:
-      requested: the first signal that came, or None.
-      cleanups: what is done before a signal ends the process at once.
+      requested: number of the first signal, or None.
+      cleanups: callbacks before a signal terminates the process immediately.
     """
 
     def __init__(self):
@@ -53,44 +53,44 @@ class Watch:
         while data := self._reader.recv(64):
             for number in data:
                 if number in SIGNALS:
-                    self._heard(number)
+                    self._receive(number)
 
-    def _heard(self, number: int) -> None:
+    def _receive(self, number: int) -> None:
         with self._lock:
             again, self.requested = self.requested is not None, self.requested or number
             if self._unsaved and not (again and number == signal.SIGINT):
                 if not again:
-                    _tell("interrupted: finishing the rounds under way; Ctrl-C again ends at once.")
+                    _print_error("interrupted: finishing the rounds under way; Ctrl-C again ends at once.")
                 return
-            # Nothing is lost that was not lost to SIGKILL: what is on the disk is complete at any moment.
+            # Files on disk are consistent at any moment, as for SIGKILL.
             resumes = "; the same command resumes from the last checkpoint" if self._resumable else ""
-            _tell(f"interrupted{resumes}.")
+            _print_error(f"interrupted{resumes}.")
             for cleanup in reversed(self.cleanups):
                 with contextlib.suppress(Exception):
                     cleanup()
             os._exit(128 + number)
 
-    def ask(self, number: int) -> None:
-        """Asks for the run to end as after a signal, but never in the middle: at its next checkpoint.
+    def request(self, number: int) -> None:
+        """Makes the run end at its next checkpoint, as after a signal, but never before.
 
         Args:
-          number: the signal.
+          number: the signal's number.
         """
         with self._lock:
             self.requested = self.requested or number
 
-    def unsaved(self) -> None:
-        """Tells that rounds have been computed since the last checkpoint, which are worth finishing and saving."""
+    def mark_unsaved(self) -> None:
+        """Notes that rounds have been computed since the last checkpoint, which a signal should save."""
         with self._lock:
             self._unsaved = self._resumable = True
 
-    def saved(self) -> None:
-        """Tells that everything computed is in a checkpoint."""
+    def mark_saved(self) -> None:
+        """Notes that everything computed is in a checkpoint."""
         with self._lock:
             self._unsaved, self._resumable = False, True
 
 
-def _tell(line: str) -> None:
+def _print_error(line: str) -> None:
     with contextlib.suppress(OSError):
         os.write(2, f"{line}\n".encode())
 
@@ -99,25 +99,25 @@ _active: list[Watch] = []
 
 
 def active() -> Watch | None:
-    """Returns the watch of this process, if a binary has set one up."""
+    """Returns the Watch of this process, or None outside of `watched`."""
     return _active[-1] if _active else None
 
 
 def before_exit(cleanup: Callable[[], object]) -> None:
-    """Has something done if a signal ends the process at once, which runs no `finally`; the last comes first."""
+    """Registers a callback for immediate termination, which runs no `finally` clause; callbacks run last to first."""
     if (watch := active()) is not None:
         watch.cleanups.append(cleanup)
 
 
 @contextlib.contextmanager
 def watched() -> Iterator[Watch | None]:
-    """Hears Ctrl-C and SIGTERM while the body runs; in a thread other than the main one it does nothing."""
+    """Receives Ctrl-C and SIGTERM while the body runs; does nothing in a thread other than the main one."""
     if threading.current_thread() is not threading.main_thread() or _active:
         yield active()
         return
     watch = Watch()
-    # A Python handler must be there, or the system's default would end the process; it has nothing to do.
-    before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+    # Without a Python handler the system's default would end the process; the handler itself does nothing.
+    previous = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
     descriptor = signal.set_wakeup_fd(watch._writer.fileno(), warn_on_full_buffer=False)
     watch._thread.start()
     _active.append(watch)
@@ -126,6 +126,6 @@ def watched() -> Iterator[Watch | None]:
     finally:
         _active.pop()
         signal.set_wakeup_fd(descriptor)
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
         watch._writer.close()

@@ -1,5 +1,6 @@
-"""Which strategy: the measured table, or a few timed rounds of each."""
+"""Chooses the strategy of a run: by name, from the table of measured defaults, or by timing a few rounds of each."""
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -7,39 +8,49 @@ import jax
 import numpy as np
 
 from fedwin import engine, multi_process
-from fedwin.engine import sampling
 from fedwin.engine.strategy import STRATEGIES, Strategy, default_name
 from fedwin.errors import UserError
 from fedwin.registry import nearest, parse
-from fedwin.residence.client_table import distinct, places
-from fedwin.residence.examples import examples_of
+from fedwin.residence.client_table import DeviceTable, distinct_clients, slots_of
+from fedwin.residence.examples import make_examples
 from fedwin.runs.config import Config
+from fedwin.runs.directory import ConfigFile
 from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.resources import available, estimate
+from fedwin.runs.schedule import CohortSchedule, Schedule
+from fedwin.runs.train import Driver, Parts
 
 # Rounds that are timed.
 ROUNDS = 2
-# Words that stand for one of the strategies.
-CHOSEN = ("default", "auto")
+# Names that stand for a choice among the strategies.
+CHOICES = ("default", "auto")
 
 
-def check(name: str) -> None:
+def check_strategy(name: str) -> None:
     """Raises UserError unless `name` is default, auto or a strategy that this machine can run."""
-    if name in CHOSEN:
+    if name in CHOICES:
         return
     choice = parse(name)
-    if choice.name in CHOSEN:
+    if choice.name in CHOICES:
         raise UserError(f"strategy={name}: '{choice.name}' has no parameters; write --strategy={choice.name}.")
     if choice.name not in STRATEGIES:
-        known = (*CHOSEN, *sorted(STRATEGIES))
-        raise UserError(f"unknown strategy '{choice.name}'.{nearest(choice.name, known)} Known: {', '.join(known)}.")
+        names = (*CHOICES, *sorted(STRATEGIES))
+        raise UserError(f"unknown strategy '{choice.name}'.{nearest(choice.name, names)} Known: {', '.join(names)}.")
     STRATEGIES.build(choice)
 
 
-def resolve(name: str, clients_per_round: int | None = None) -> Strategy:
-    """Returns the strategy that `name` means on this machine ('default' = the measured table)."""
+def resolve_strategy(name: str, clients_per_round: int | None = None) -> Strategy:
+    """Returns a strategy on this machine.
+
+    Args:
+      name: a strategy, or 'default' for the table of measured defaults.
+      clients_per_round: cohort size, which limits the number of devices; None: no limit.
+
+    Raises:
+      UserError: several processes, and a strategy for one device.
+    """
     if name == "default":
-        # A device without a client would only hold another copy of everything; but no process can be left out.
+        # More devices than clients would be idle; but every process must take part.
         devices = jax.device_count()
         if multi_process.count() == 1:
             devices = min(devices, clients_per_round or devices)
@@ -50,40 +61,52 @@ def resolve(name: str, clients_per_round: int | None = None) -> Strategy:
     return strategy
 
 
-def planned(config: Config, known) -> Strategy:
-    """Returns what `chosen` will, without timing; for 'auto' the strategy that needs the least memory."""
-    if known is not None:
-        return _resumed(config, known.identity.strategy)
-    one_by_one = "chunked:k=1" if multi_process.count() == 1 else "sharded:k=1"
-    return resolve(one_by_one if config.strategy == "auto" else config.strategy, config.clients_per_round)
+def planned_strategy(config: Config, config_file: ConfigFile | None) -> Strategy:
+    """Returns the strategy of `choose_strategy` without timing; for 'auto' the one that needs the least memory.
+
+    Args:
+      config: the flags.
+      config_file: config.json of the run, None for a new run.
+    """
+    if config_file is not None:
+        return _resumed_strategy(config, config_file.identity.strategy)
+    sequential = "chunked:k=1" if multi_process.count() == 1 else "sharded:k=1"
+    return resolve_strategy(sequential if config.strategy == "auto" else config.strategy, config.clients_per_round)
 
 
-def _resumed(config: Config, began: str) -> Strategy:
-    """Returns the strategy that a run began with, or what --strategy means where its devices are not there."""
-    try:
-        return resolve(began, config.clients_per_round)
-    except UserError:
-        return resolve("default" if config.strategy == "auto" else config.strategy, config.clients_per_round)
-
-
-def chosen(config: Config, prepared: PreparedRun, known, say: Callable[[str], None]) -> Strategy:
-    """Returns the strategy of a run: the one that it began with, else that of --strategy.
+def choose_strategy(
+    config: Config, prepared: PreparedRun, config_file: ConfigFile | None, say: Callable[[str], None]
+) -> Strategy:
+    """Returns the strategy of a run: of a resumed run that of its config.json, otherwise that of --strategy.
 
     Args:
       config: the flags.
       prepared: the prepared run.
-      known: the contents of config.json, None for a new run, and in processes that have no run directory.
+      config_file: config.json of the run; None for a new run, and in processes that do not write.
       say: prints a line.
     """
-    began = multi_process.said_by_first(None if known is None else known.identity.strategy)
-    if began is not None:
-        return _resumed(config, began)
-    name = multi_process.said_by_first(fastest(prepared, say)) if config.strategy == "auto" else config.strategy
-    return resolve(name, config.clients_per_round)
+    previous = multi_process.broadcast_object(None if config_file is None else config_file.identity.strategy)
+    if previous is not None:
+        return _resumed_strategy(config, previous)
+    name = multi_process.broadcast_object(fastest(prepared, say)) if config.strategy == "auto" else config.strategy
+    return resolve_strategy(name, config.clients_per_round)
+
+
+def _resumed_strategy(config: Config, previous: str) -> Strategy:
+    """Returns the strategy of a resumed run, or that of --strategy if this machine lacks the devices for it."""
+    try:
+        return resolve_strategy(previous, config.clients_per_round)
+    except UserError:
+        return resolve_strategy("default" if config.strategy == "auto" else config.strategy, config.clients_per_round)
 
 
 def candidates(clients: int, devices: int) -> list[str]:
-    """Returns the strategies worth timing for cohorts of so many clients."""
+    """Returns the strategies to time.
+
+    Args:
+      clients: cohort size.
+      devices: number of devices.
+    """
     names = ["chunked:k=1", "vmapped"] + [f"chunked:k={k}" for k in (4, 16) if k < clients]
     if multi_process.count() > 1:
         names = []
@@ -95,35 +118,52 @@ def candidates(clients: int, devices: int) -> list[str]:
 def fastest(prepared: PreparedRun, say: Callable[[str], None]) -> str:
     """Times a few rounds under every strategy that fits this machine and returns the name of the fastest."""
     seconds = {}
-    room = available()
+    memory = available()
     names = candidates(prepared.config.clients_per_round, jax.device_count())
     for name in names:
-        if name != names[0] and not estimate(prepared, STRATEGIES.build(name)).fits(room):
-            say(f"strategy {name}: needs more memory than there is")
+        if name != names[0] and not estimate(prepared, STRATEGIES.build(name)).fits(memory):
+            say(f"strategy {name}: needs more memory than is available")
             continue
         seconds[name] = _seconds_per_round(prepared, STRATEGIES.build(name))
         say(f"strategy {name}: {seconds[name] * 1e3:.1f} ms per round")
     return min(seconds, key=lambda name: seconds[name])
 
 
+class _CohortTable(DeviceTable):
+    """The rows of a few clients on the device: timing does not need those of a large federation.
+
+    Args:
+      clients: their ids, ascending.
+    """
+
+    def __init__(self, clients: np.ndarray):
+        super().__init__(len(clients))
+        self.clients = clients
+
+    def load(self, run, ids: np.ndarray):
+        """Returns the state as it is, and every client's row of its table."""
+        return run, slots_of(ids, self.clients, len(self.clients))
+
+
 def _seconds_per_round(prepared: PreparedRun, strategy: Strategy) -> float:
-    clients, seed = prepared.config.clients_per_round, prepared.config.seeds[0]
+    config, seed = prepared.config, prepared.config.seeds[0]
     federation = prepared.federations[seed]
-    dispatch = engine.Dispatch(prepared.algorithm, {}, strategy)
-    ids = np.full((ROUNDS, strategy.multiple(clients)), -1, np.int32)
-    ids[:, :clients] = sampling.cohorts(seed, 0, ROUNDS, federation.num_clients, clients)
-    # A few rounds need no more of a large federation than their own clients.
-    held = distinct(ids)
-    run = prepared.start(seed, len(held), window_rounds=ROUNDS)._replace(observers={})
+    schedule = Schedule(ROUNDS, config.clients_per_round, ROUNDS, 0, 0, ROUNDS)
+    cohorts = CohortSchedule(federation, schedule, strategy, seed)
+    table = _CohortTable(distinct_clients(cohorts.ids(0, ROUNDS)[0]))
+    run = prepared.start(seed, table.slots, window_rounds=ROUNDS)._replace(observers={})
     run = strategy.place(run, strategy.placement(run))
-    examples = examples_of(federation, prepared.config.examples, strategy, clients, ROUNDS)
-    store, rows = examples.take(ids)
-    cohorts = engine.Cohorts(ids, rows, places(ids, held, len(held)))
-    took = 0.0
-    for _ in range(2):  # the first call compiles
-        begun = time.monotonic()
-        run, _, _ = dispatch(run, store, cohorts, (), ROUNDS, np.zeros(ROUNDS, bool), n_max=federation.bucket(ids))
-        jax.block_until_ready(run)
-        took = (time.monotonic() - begun) / ROUNDS
-    examples.close()
-    return took
+    dispatch = engine.Dispatch(prepared.algorithm, {}, strategy)
+    seconds = 0.0
+    with contextlib.closing(
+        make_examples(federation, config.examples, strategy, config.clients_per_round, ROUNDS)
+    ) as examples:
+        driver = Driver(run, Parts(dispatch, (), examples, table, cohorts))
+        del run
+        for _ in range(2):  # the first dispatch compiles
+            driver.load(0, ROUNDS, lambda completed: False)
+            started = time.monotonic()
+            driver.execute()
+            jax.block_until_ready(driver.run)
+            seconds = time.monotonic() - started
+    return seconds / ROUNDS

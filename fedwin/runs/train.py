@@ -1,20 +1,68 @@
-"""The loop over dispatches: cohorts in, evaluations out, checkpoints in between."""
+"""The training loop: runs dispatches of rounds, records evaluations, saves checkpoints."""
 
 import dataclasses
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from fedwin import engine
-from fedwin.runs.journal import Journal
+from fedwin.residence.client_table import ClientTable
+from fedwin.residence.examples import Examples
+from fedwin.runs.journal import Evaluations, Journal, Metrics
 from fedwin.runs.progress import DispatchLength, Progress, compile_seconds
+from fedwin.runs.schedule import CohortSource
+
+
+class Recorder(Protocol):
+    """Records what a training loop computes: a Journal, or the VmappedJournals of several seeds."""
+
+    @property
+    def diverged_at(self) -> int | None:
+        """The round whose loss was not finite, or None."""
+
+    def add_time(self, rounds: int, seconds: float, compiling: float) -> None:
+        """Adds the duration of a dispatch, and how much of it was compilation."""
+
+    def record(
+        self, completed: int, metrics: Metrics, evaluations: Evaluations, flags: np.ndarray, count: int, stop: bool
+    ) -> np.ndarray:
+        """Writes the evaluations of a dispatch of `count` rounds; returns the training loss of every round [R_max]."""
+
+    def save(self, completed: int, run: engine.RunState) -> None:
+        """Saves a checkpoint of the state after `completed` rounds."""
+
+    def mark_unsaved(self) -> None:
+        """Notes that rounds have been computed since the last checkpoint."""
+
+    def end_if_interrupted(self, completed: int, run: engine.RunState, ended: bool) -> None:
+        """Saves the state and raises Interrupted if a signal was received."""
+
+    def progress_note(self, loss: float) -> str:
+        """Returns loss and latest accuracies for the progress line."""
+
+
+class DispatchFunction(Protocol):
+    """A compiled loop over the rounds of a dispatch: engine.Dispatch or engine.VmappedDispatch."""
+
+    def __call__(
+        self,
+        run: engine.RunState,
+        store: Any,
+        cohorts: engine.Cohorts,
+        test: Any,
+        rounds: int,
+        flags: np.ndarray,
+        n_max: int,
+    ) -> tuple[engine.RunState, Metrics, Evaluations]:
+        """Returns the state after `rounds` rounds, their metrics and evaluations."""
 
 
 @dataclasses.dataclass
 class Result:
-    """What became of one seed.
+    """The outcome of training one seed.
 
     Attributes:
       run: the final state.
@@ -23,7 +71,7 @@ class Result:
       seconds: training time over all processes, compilation included.
       compile_seconds: how much of it was compilation.
       steady: rounds and seconds of the dispatches that compiled nothing.
-      dispatches: those of this process.
+      dispatches: number of dispatches in this process.
     """
 
     run: engine.RunState | None
@@ -37,28 +85,140 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """What the loop works with.
+    """What a dispatch needs besides the state.
 
     Attributes:
-      dispatch: an engine.Dispatch.
-      test: placed batches that the probe evaluates on.
-      examples: a residence of examples (take, expect).
-      rows: a residence of clients' rows (take, expect, give).
-      cohorts: who takes part (CohortSchedule, LaneCohorts).
+      dispatch: the compiled loop over rounds.
+      test: placed batches that read-outs are evaluated on.
+      examples: the clients' training examples.
+      rows: the table of client states.
+      cohorts: which clients take part in which round.
     """
 
-    dispatch: Any
+    dispatch: DispatchFunction
     test: Any
-    examples: Any
-    rows: Any
-    cohorts: Any
+    examples: Examples
+    rows: ClientTable
+    cohorts: CohortSource
 
 
-def _flags(schedule, completed: int, end: int, length: int) -> np.ndarray:
-    """Which of the dispatch's rounds are evaluated, bool [R_max]."""
-    flags = np.zeros(length, bool)
-    flags[: end - completed] = [schedule.evaluated(after + 1) for after in range(completed, end)]
-    return flags
+class DispatchOutcome(NamedTuple):
+    """What a dispatch computed, on the host, and how long it took.
+
+    Attributes:
+      metrics: name -> Mean with leading axis [R_max].
+      evaluations: read-out -> metric -> values [R_max].
+      flags: which of its rounds were evaluated, bool [R_max].
+      seconds: from taking examples and client rows to writing the rows back.
+      compiling: how much of that was compilation.
+    """
+
+    metrics: Metrics
+    evaluations: Evaluations
+    flags: np.ndarray
+    seconds: float
+    compiling: float
+
+
+class Driver:
+    """Runs one dispatch after another and holds the state in between.
+
+    A dispatch has two steps, so that the caller can plan and prefetch the next one between them: `load` takes its
+    examples and client rows, `execute` runs it. Training, dry runs and the choice of a strategy all use this class.
+
+    Args:
+      run: a placed state (donated), of one seed or of several vmapped ones.
+      parts: what dispatches need.
+
+    Attributes:
+      run: the state after the latest dispatch.
+    """
+
+    def __init__(self, run: engine.RunState, parts: Parts):
+        self.run, self.parts = run, parts
+        self._loaded: tuple[Any, engine.Cohorts, np.ndarray, int, int] | None = None
+        self._started, self._compiled = 0.0, 0.0
+
+    def load(self, completed: int, end: int, evaluated: Callable[[int], bool]) -> None:
+        """Takes what rounds `completed` .. `end` - 1 need to the device; the time of the dispatch starts here.
+
+        Args:
+          completed: rounds before the dispatch.
+          end: rounds after it.
+          evaluated: completed rounds -> whether the model is evaluated then.
+        """
+        ids, n_max = self.parts.cohorts.ids(completed, end)
+        flags = np.zeros(len(ids), bool)
+        flags[: end - completed] = [evaluated(after + 1) for after in range(completed, end)]
+        self._started, self._compiled = time.monotonic(), compile_seconds()
+        store, addresses = self.parts.examples.load(ids)
+        self.run, slots = self.parts.rows.load(self.run, ids)
+        self._loaded = store, engine.Cohorts(ids, addresses, slots), flags, end - completed, n_max
+
+    def prefetch(self, completed: int, end: int) -> None:
+        """Starts to read examples and rows of rounds `completed` .. `end` - 1, while an earlier dispatch runs."""
+        ids, _ = self.parts.cohorts.ids(completed, end)
+        self.parts.examples.prefetch(ids)
+        self.parts.rows.prefetch(ids)
+
+    def execute(self) -> DispatchOutcome:
+        """Runs the dispatch that was loaded, waits for it, and writes client rows back."""
+        assert self._loaded is not None
+        (store, cohorts, flags, rounds, n_max), self._loaded = self._loaded, None
+        self.run, metrics, evaluations = self.parts.dispatch(
+            self.run, store, cohorts, self.parts.test, rounds, flags, n_max=n_max
+        )
+        del store  # its memory is free for the examples of the next dispatch
+        metrics, evaluations = jax.device_get((metrics, evaluations))
+        self.parts.rows.write_back(self.run)
+        seconds = time.monotonic() - self._started
+        return DispatchOutcome(metrics, evaluations, flags, seconds, compile_seconds() - self._compiled)
+
+
+def train(
+    run: engine.RunState, parts: Parts, journal: Recorder, label: str | None, *, completed: int, until: int
+) -> tuple[engine.RunState, int]:
+    """Trains until a round, or until training has diverged; returns the state and the number of dispatches.
+
+    Args:
+      run: a placed state (donated), of one seed or of several vmapped ones.
+      parts: what dispatches need.
+      journal: records evaluations and checkpoints.
+      label: start of progress lines; None shows no progress.
+      completed: rounds that the state has completed.
+      until: the round to stop at.
+    """
+    schedule, dispatches = parts.cohorts.schedule, 0
+    driver = Driver(run, parts)
+    del run  # the driver alone holds the state, so that its client rows are freed when others replace them
+    progress = Progress(label, schedule.num_rounds, completed)
+    length = DispatchLength(schedule.rounds_per_dispatch, progress.patience)
+    finished = lambda: journal.diverged_at is not None and schedule.stop_on_divergence
+    end = schedule.dispatch_end(completed, min(length.next_rounds(), until - completed))
+    while completed < until and not finished():
+        driver.load(completed, end, schedule.evaluated)
+        following = schedule.dispatch_end(end, min(length.next_rounds(), until - end))
+        if end < until:
+            # Before the launch, because not every backend returns from that at once.
+            driver.prefetch(end, following)
+        if dispatches:  # the first dispatch compiles for an unknown time; a signal need not wait for it
+            journal.mark_unsaved()
+        outcome, rounds = driver.execute(), end - completed
+        journal.add_time(rounds, outcome.seconds, outcome.compiling)
+        length.add(rounds, outcome.seconds - outcome.compiling)
+        dispatches += 1
+        journal.mark_unsaved()
+        loss = journal.record(
+            completed, outcome.metrics, outcome.evaluations, outcome.flags, rounds, schedule.stop_on_divergence
+        )
+        note = journal.progress_note(loss[rounds - 1])
+        progress.update(end, rounds, outcome.seconds, outcome.compiling, note)
+        completed, end = end, following
+        if schedule.checkpointed(completed) and not finished():
+            journal.save(completed, driver.run)
+        journal.end_if_interrupted(completed, driver.run, ended=finished())
+    progress.close()
+    return driver.run, dispatches
 
 
 def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str | None = None) -> Result:
@@ -66,78 +226,24 @@ def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str 
 
     Args:
       run: a placed state (donated).
-      parts: what the loop works with.
-      journal: where evaluations and checkpoints go.
-      label: what begins progress lines; None = show no progress.
+      parts: what dispatches need.
+      journal: records evaluations and checkpoints.
+      label: start of progress lines; None shows no progress.
     """
     until = parts.cohorts.schedule.num_rounds
     run, dispatches = train(run, parts, journal, label, completed=int(run.round), until=until)
-    journal.ended()
+    journal.finish()
     return result_of(journal, run, dispatches)
 
 
 def result_of(journal: Journal, run: engine.RunState | None, dispatches: int) -> Result:
-    """Returns what became of a seed.
+    """Returns the outcome of a seed.
 
     Args:
-      journal: its own.
-      run: its final state.
-      dispatches: those of this process.
+      journal: of the seed.
+      run: its final state, or None to drop it.
+      dispatches: number of dispatches in this process.
     """
     return Result(
         run, journal.lines, journal.diverged_at, journal.seconds, journal.compile_seconds, journal.steady, dispatches
     )
-
-
-def train(
-    run: engine.RunState, parts: Parts, journal: Any, label: str | None, *, completed: int, until: int
-) -> tuple[engine.RunState, int]:
-    """Trains until a round, or until the journal says that nothing is left to train; returns (state, dispatches).
-
-    Args:
-      run: a placed state (donated), of one seed or of several lanes.
-      parts: what the loop works with.
-      journal: a Journal, or those of several lanes (runs.journals).
-      label: what begins progress lines; None = show no progress.
-      completed: rounds that the state has completed.
-      until: the round.
-    """
-    schedule, cohorts, dispatches = parts.cohorts.schedule, parts.cohorts, 0
-    progress = Progress(label, schedule.num_rounds, completed)
-    pace = DispatchLength(schedule.rounds_per_dispatch, progress.patience)
-    finished = lambda: journal.diverged_at is not None and schedule.stop_on_divergence
-    end = schedule.dispatch_end(completed, min(pace.wish(), until - completed))
-    while completed < until and not finished():
-        ids, n_max = cohorts.ids(completed, end)
-        flags = _flags(schedule, completed, end, len(ids))
-        begun, compiled = time.monotonic(), compile_seconds()
-        store, rows = parts.examples.take(ids)
-        run, slots = parts.rows.take(run, ids)
-        following = schedule.dispatch_end(end, min(pace.wish(), until - end))
-        if end < until:
-            # Asked for before the launch, because not every backend returns from that at once.
-            coming = cohorts.ids(end, following)[0]
-            parts.examples.expect(coming)
-            parts.rows.expect(coming)
-        if dispatches:  # the first one compiles, for who knows how long
-            journal.unsaved()
-        run, metrics, probes = parts.dispatch(
-            run, store, engine.Cohorts(ids, rows, slots), parts.test, end - completed, flags, n_max=n_max
-        )
-        del store
-        metrics, probes = jax.device_get((metrics, probes))
-        parts.rows.give(run)
-        took = time.monotonic() - begun
-        compiling = compile_seconds() - compiled
-        journal.took(end - completed, took, compiling)
-        pace.took(end - completed, took - compiling)
-        dispatches += 1
-        journal.unsaved()
-        loss = journal.dispatched(completed, metrics, probes, flags, end - completed, schedule.stop_on_divergence)
-        progress.update(end, end - completed, took, compiling, journal.note(loss[end - completed - 1]))
-        completed, end = end, following
-        if schedule.checkpointed(completed) and not finished():
-            journal.save(completed, run)
-        journal.end_if_interrupted(completed, run, ended=finished())
-    progress.close()
-    return run, dispatches

@@ -118,8 +118,8 @@ def test_only_errors_of_abandoned_saves_are_left_untold():
         except ValueError as error:
             return error
 
-    assert not checkpoint.not_of_orbax(record(raised("/somewhere/orbax/checkpoint/handlers.py")))
-    assert checkpoint.not_of_orbax(record(raised("/somewhere/else.py")))
+    assert not checkpoint.is_not_from_orbax(record(raised("/somewhere/orbax/checkpoint/handlers.py")))
+    assert checkpoint.is_not_from_orbax(record(raised("/somewhere/else.py")))
 
 
 def test_a_foreign_checkpoint_is_refused():

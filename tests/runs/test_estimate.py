@@ -8,7 +8,7 @@ import pytest
 from fedwin import tree
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.residence.client_table import HOST_TABLE_BYTES, row_shapes, rows_kind
+from fedwin.residence.client_table import HOST_TABLE_BYTES, row_shapes, table_kind
 from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
 from fedwin.runs.resources import Estimate, Memory, _group_memory, available, estimate
@@ -48,13 +48,13 @@ def test_rows_go_where_there_is_room_for_them():
     prepared = prepare(dataclasses.replace(BASE, algorithm="scaffold"))
     params = jax.eval_shape(prepared.model.init, jax.random.key(0)).params
     size = tree.nbytes(row_shapes(prepared.algorithm, params))
-    kind = lambda choice, clients, seen, memory: rows_kind(prepared.algorithm, params, clients, choice, (seen, memory))
+    kind = lambda choice, clients, seen, memory: table_kind(prepared.algorithm, params, clients, choice, (seen, memory))
     many = HOST_TABLE_BYTES // size + 1
     assert kind("auto", many - 1, many, 1) == "device" and kind("auto", many, many, None) == "host"
     assert kind("auto", many, 1000, 2000 * size) == "host" and kind("auto", many, 1001, 2000 * size) == "file"
     assert [kind(choice, 1, 1, None) for choice in ("device", "host", "file")] == ["device", "host", "file"]
     plain = prepare(BASE)
-    assert rows_kind(plain.algorithm, params, many, "file", (many, 1)) == "device"  # FedAvg has no rows
+    assert table_kind(plain.algorithm, params, many, "file", (many, 1)) == "device"  # FedAvg has no rows
 
 
 def test_the_largest_part_is_named_with_its_remedy():

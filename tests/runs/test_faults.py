@@ -14,9 +14,10 @@ import sys
 import pytest
 
 import fedwin
-from experiments import report, run_list
-from experiments.soak import outcome
-from experiments.soak_faults import Disk
+from experiments import list as list_command
+from experiments.tables import scores
+from experiments.tools.soak import outcome
+from experiments.tools.soak_faults import Disk
 from fedwin.errors import StorageError, UserError
 from fedwin.files import locked
 from fedwin.runs import run as runner
@@ -92,7 +93,7 @@ def test_a_second_process_is_refused_before_it_reads_data(copied, monkeypatch):
 def test_readers_take_no_lock(copied, tmp_path):
     with locked(copied):
         assert fedwin.load(copied).round == 12
-        assert "finished" in run_list.table(str(copied.parent))
+        assert "finished" in list_command.runs_table(str(copied.parent))
         run(tmp_path / "fork", fork_from=f"{copied}@8")
     assert not (copied / ".lock").exists()
 
@@ -272,7 +273,7 @@ def test_a_run_that_diverged_is_reported_alike_when_it_is_run_again(tmp_path):
     for found in (first, again):
         assert found["seeds"][0]["diverged_at"] is not None and found["seeds"][0]["last"] is None
         assert found["over_seeds"]["model"]["accuracy"] == {"mean": None, "std": None, "seeds": 0, "of_seeds": 1}
-        assert "diverged" in report.table({"fedavg": found})
+        assert "diverged" in scores.summary_table({"fedavg": found})
     strip = lambda found: {k: v for k, v in found["seeds"][0].items() if "seconds" not in k and "per" not in k}
     assert strip(first) == strip(again)
 
@@ -286,4 +287,4 @@ def test_diverged_seeds_are_in_no_mean():
     assert found["seeds"][2]["last"] is None
     accuracy = found["over_seeds"]["model"]["accuracy"]
     assert accuracy["mean"] == pytest.approx(0.15) and (accuracy["seeds"], accuracy["of_seeds"]) == (2, 3)
-    assert "15.00 +- 7.07 (2 of 3 seeds)" in report.table({"fedavg": found})
+    assert "15.00 +- 7.07 (2 of 3 seeds)" in scores.summary_table({"fedavg": found})

@@ -13,7 +13,7 @@ from fedwin import window
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import FORMAT, Checkpoints, leaves_of
-from fedwin.runs.checkpoint_format import migrated
+from fedwin.runs.checkpoint_format import migrate
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.run import run
@@ -30,7 +30,7 @@ def unpacked(name, tmp_path):
 
 
 def config_of(directory):
-    said = directories.read(directory).config
+    said = directories.read_config(directory).config
     return Config(**(said | {"out_dir": str(directory)}))
 
 
@@ -75,7 +75,7 @@ def test_old_windows_learn_which_of_their_vectors_have_no_mean():
             state = window.push(state, jnp.asarray(vector), (3, 4))
         leaves = leaves_of({"observers": {"wima": state}, "round": np.int32(count)})
         old = {name: value for name, value in leaves.items() if not name.endswith("spoiled")}
-        new = migrated(old, 1, FORMAT)
+        new = migrate(old, 1, FORMAT)
         assert new.keys() == leaves.keys() and new["observers.wima.spoiled"] == spoiled == int(state.spoiled)
 
 
@@ -85,32 +85,32 @@ def test_other_flags_are_refused_and_a_new_field_means_its_default(tmp_path):
     del known["config"]["shuffle"]  # as if the field were newer than the directory
     (directory / "config.json").write_text(json.dumps(known))
     config = config_of(directory)
-    assert directories.load(config, directory).identity.config["shuffle"] is True
+    assert directories.load_config(config, directory).identity.config["shuffle"] is True
     with pytest.raises(UserError, match="--shuffle=True, not False"):
-        directories.load(dataclasses.replace(config, shuffle=False), directory)
+        directories.load_config(dataclasses.replace(config, shuffle=False), directory)
 
 
 def test_any_flipped_bit_of_a_configuration_is_noticed_or_changes_nothing(tmp_path):
     """Of files with a seal; those of older formats have none."""
     directory = unpacked("ghb", tmp_path)
-    known = directories.read(directory)
+    known = directories.read_config(directory)
     directories.write_config(directory, config_of(directory), known.identity, True, "cnn")
     path = directory / "config.json"
-    whole, before, refused = path.read_bytes(), directories.read(directory), 0
+    whole, before, refused = path.read_bytes(), directories.read_config(directory), 0
     assert json.loads(whole)["format"] == directories.FORMAT and json.loads(whole)["seal"]
     for at in range(0, 8 * len(whole), 23):  # every bit of a byte gets its turn
         data = bytearray(whole)
         data[at // 8] ^= 1 << at % 8
         path.write_bytes(data)
         try:
-            assert directories.read(directory) == before
+            assert directories.read_config(directory) == before
         except UserError as error:
             assert "\n" not in str(error) and "config.json" in str(error)
             refused += 1
     assert refused > 6 * len(whole) / 23  # most of the bytes say something
     path.write_bytes(whole.replace(b'"num_rounds": 12', b'"num_rounds": 13'))
     with pytest.raises(UserError, match=r"config.json is damaged .its checksum differs.; restore it"):
-        directories.read(directory)
+        directories.read_config(directory)
 
 
 def test_a_later_format_is_refused(tmp_path):
@@ -118,4 +118,4 @@ def test_a_later_format_is_refused(tmp_path):
     known = json.loads((directory / "config.json").read_text()) | {"format": 99}
     (directory / "config.json").write_text(json.dumps(known))
     with pytest.raises(UserError, match="later version"):
-        directories.read(directory)
+        directories.read_config(directory)

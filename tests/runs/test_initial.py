@@ -17,7 +17,7 @@ from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.fingerprint import Identity
 from fedwin.runs.prepare import prepare, seed_keys
-from fedwin.runs.warm_start import WarmStart, parse_init_from
+from fedwin.runs.warm_start import WarmStart, init_source
 from fedwin.wrappers import Wrapped
 
 SMALL = Config(
@@ -89,13 +89,13 @@ def test_it_resumes_unless_the_other_checkpoint_has_changed(other, begun, tmp_pa
     after = (directory / "metrics.jsonl").read_text().splitlines()
     strip = lambda lines: [json.loads(line) | {"seconds": 0} for line in lines]
     assert strip(after) == strip(before)
-    assert f"seed 1: begins with the features of {other}, seed 5, round 1" in capsys.readouterr().out
+    assert f"seed 1: starts with the features of {other}, seed 5, round 1" in capsys.readouterr().out
     theirs = other / "checkpoints" / "seed_5"
     (theirs / "1").rename(tmp_path / "1")
-    with pytest.raises(UserError, match="no checkpoint of round 1; it has: 0"):
+    with pytest.raises(UserError, match="no checkpoint of round 1; available: 0"):
         fedwin.run(mine, quiet=True)
     shutil.copytree(theirs / "0", theirs / "1")
-    with pytest.raises(UserError, match="began with other parameters than init_from=.* holds now"):
+    with pytest.raises(UserError, match="started with other parameters than init_from=.* has now"):
         fedwin.run(mine, quiet=True)
     shutil.rmtree(theirs / "1")
     (tmp_path / "1").rename(theirs / "1")
@@ -141,7 +141,7 @@ def test_what_does_not_fit_is_refused_and_writes_nothing(text, changes, words, o
 def test_averages_of_a_wrapper_begin_with_the_statistics_too():
     model = Variables({"w": np.ones(2)}, {"mean": np.full(2, 3.0)})
     state = Wrapped({"m": np.zeros(2)}, Average(Variables(model.params, {"mean": np.zeros(2)}), np.int32(0)))
-    found = WarmStart(parse_init_from("a@1"), 0, {}).into_state(state, model)
+    found = WarmStart(init_source("a@1"), 0, {}).into_state(state, model)
     np.testing.assert_array_equal(found.own.model.stats["mean"], [3.0, 3.0])
     np.testing.assert_array_equal(found.inner["m"], [0.0, 0.0])
 
@@ -153,5 +153,5 @@ def test_fingerprints_of_other_runs_stay():
 
 
 def test_a_directory_may_have_any_name():
-    found = parse_init_from("runs/a@3:part=all/b@12:part=classifier")
+    found = init_source("runs/a@3:part=all/b@12:part=classifier")
     assert (str(found.directory), found.round, found.part) == ("runs/a@3:part=all/b", 12, "classifier")

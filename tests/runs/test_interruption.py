@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from experiments.soak_faults import hears
+from experiments.tools.soak_faults import hears
 from fedwin.runs.progress import DispatchLength
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -86,11 +86,11 @@ def test_ctrl_c_while_it_imports_is_one_line(tmp_path):
 
 @pytest.mark.parametrize("per_round", [0.001, 0.4, 3.0, 25.0])
 def test_dispatches_last_ten_seconds_at_most_unless_a_round_is_longer(per_round):
-    pace = DispatchLength(10**6, 10.0)
-    planned = [1, pace.wish()]  # a dispatch is planned while the one before it runs
+    length = DispatchLength(10**6, 10.0)
+    planned = [1, length.next_rounds()]  # a dispatch is planned while the one before it runs
     for k in range(40):
         seconds = planned[k] * per_round * (1.4 if k % 3 == 1 else 1.0)  # some are slower
         assert seconds <= 10 or planned[k] == 1
-        pace.took(planned[k], seconds)
-        planned.append(pace.wish())
+        length.add(planned[k], seconds)
+        planned.append(length.next_rounds())
     assert planned[-1] * per_round > 4 or per_round > 2

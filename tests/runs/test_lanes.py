@@ -153,7 +153,7 @@ def test_seeds_that_a_kill_left_behind_catch_up_to_the_same_bits(runs, killed, t
 def test_a_signal_saves_all_seeds(runs, tmp_path):
     config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"), checkpoint_every=0)
     with signals.watched() as watch:
-        watch.ask(signal.SIGTERM)
+        watch.request(signal.SIGTERM)
         with pytest.raises(signals.Interrupted, match="saved after round 1,"):
             fedwin.run(config, quiet=True)
     assert [saved(tmp_path / "run", seed).rounds() for seed in SEEDS] == [[0, 1]] * 3

@@ -1,6 +1,6 @@
 import json
 
-from fedwin.files import plain, write_json
+from fedwin.files import json_value, write_json
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 
 
@@ -58,4 +58,4 @@ def test_nan_is_written_so_that_any_parser_reads_it(tmp_path):
     write_json(tmp_path / "a.json", {"x": float("nan"), "y": [float("inf"), -float("inf")], 3: 1})
     text = (tmp_path / "a.json").read_text()
     assert json.loads(text, parse_constant=lambda c: 1 / 0) == {"x": "nan", "y": ["inf", "-inf"], "3": 1}
-    assert plain({"a": (1, 2)}) == {"a": [1, 2]}
+    assert json_value({"a": (1, 2)}) == {"a": [1, 2]}

@@ -9,7 +9,7 @@ from experiments.cli import requirements as dry_run_command
 from fedwin.errors import UserError
 from fedwin.runs import dry_run, resources
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import Pace, _Laps, pace
+from fedwin.runs.dry_run import TimedRun, Timing, measure_timing
 from fedwin.runs.resources import Memory
 from fedwin.runs.run import run
 from fedwin.runs.schedule import Schedule
@@ -27,9 +27,9 @@ def test_evaluations_are_counted_as_the_schedule_makes_them():
 
 def test_what_is_left_to_run():
     schedule = Schedule(100, 1, 10, 1, 0)
-    assert Pace(2.0, 5.0, 0.5).expected(schedule, [0]) == 5 + 200 + 10 * 0.5
-    assert Pace(2.0, 5.0, 0.5).expected(schedule, [0, 95, 100]) == 5 + 2 * 105 + 11 * 0.5
-    assert Pace(2.0, 5.0, 0.5).expected(schedule, [100, 100]) == 0.0
+    assert Timing(2.0, 5.0, 0.5).expected(schedule, [0]) == 5 + 200 + 10 * 0.5
+    assert Timing(2.0, 5.0, 0.5).expected(schedule, [0, 95, 100]) == 5 + 2 * 105 + 11 * 0.5
+    assert Timing(2.0, 5.0, 0.5).expected(schedule, [100, 100]) == 0.0
 
 
 @pytest.mark.slow
@@ -39,22 +39,27 @@ def test_what_is_left_to_run():
 )
 def test_a_few_rounds_are_timed_and_nothing_is_written(changes, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    laps = []
-    lap = _Laps.lap
-    monkeypatch.setattr(_Laps, "lap", lambda self, *args, **kwargs: laps.append(lap(self, *args, **kwargs)) or laps[-1])
-    found = pace(Config(**SMALL, **changes), rounds=9, seconds=60.0)
+    dispatches = []
+    time_dispatch = TimedRun.time_dispatch
+
+    def recorded(self, *args, **kwargs):
+        dispatches.append(time_dispatch(self, *args, **kwargs))
+        return dispatches[-1]
+
+    monkeypatch.setattr(TimedRun, "time_dispatch", recorded)
+    found = measure_timing(Config(**SMALL, **changes), rounds=9, seconds=60.0)
     assert all(math.isfinite(each) and each >= 0 for each in found) and found.seconds_per_round > 0
-    assert sum(count for count, _ in laps) == 10  # one that compiles, one that is evaluated, eight more
+    assert sum(count for count, _ in dispatches) == 10  # one that compiles, one that is evaluated, eight more
     assert not tree_of(tmp_path)
 
 
 def test_bounds_are_checked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for wrong in (dict(rounds=0), dict(seconds=0), dict(seconds=float("nan")), dict(rounds=1.5)):
-        with pytest.raises(UserError, match=f"pace: {next(iter(wrong))}="):
-            pace(Config(**SMALL), **wrong)
+        with pytest.raises(UserError, match=f"measure_timing: {next(iter(wrong))}="):
+            measure_timing(Config(**SMALL), **wrong)
     with pytest.raises(UserError, match="num_rounds=0"):
-        pace(Config(**SMALL, num_rounds=0))
+        measure_timing(Config(**SMALL, num_rounds=0))
 
 
 def test_a_dry_run_prints_and_writes_nothing(tmp_path, monkeypatch):
@@ -98,16 +103,16 @@ def test_several_runs_are_examined_once_for_each_kind_of_work(tmp_path, monkeypa
 def test_what_does_not_fit_is_said_before_anything_is_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = Config(**SMALL, num_rounds=3)
-    found = dry_run.needs(config, rounds=1)
+    found = dry_run.measure_requirements(config, rounds=1)
     assert found.memory.device["activations"] > 0
     total = sum(found.memory.parts.values())
-    monkeypatch.setattr(dry_run, "_Laps", None)
+    monkeypatch.setattr(dry_run, "TimedRun", None)
     monkeypatch.setattr(dry_run, "available", lambda: Memory(total - 1))
     with pytest.raises(UserError, match="of memory that this run needs, and .* are available; "):
-        dry_run.needs(config)
+        dry_run.measure_requirements(config)
     monkeypatch.setattr(dry_run, "free_disk", lambda directory: 1000)
     with pytest.raises(UserError, match=r"^\d checkpoints: .* are free; lower --keep_checkpoints, or choose another"):
-        dry_run.needs(config)
+        dry_run.measure_requirements(config)
     assert not tree_of(tmp_path)
 
 

@@ -226,5 +226,5 @@ def test_what_one_process_refuses_ends_all_with_one_line(tmp_path):
     assert started.ended() == [2, 2]
     for process in (0, 1):
         (line,) = started.errors(process)
-        assert line.startswith("error: process 1 was started with --client_lr=3") and "give all the same flags" in line
+        assert line.startswith("error: process 1 has --client_lr=3") and "give all processes the same flags" in line
     assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ from fedwin import window as windows
 from fedwin.core import Variables
 from fedwin.observers import ReadOut, wima
 from fedwin.runs.checkpoint import Checkpoints, leaves_of
-from fedwin.runs.checkpoint_format import fitted
+from fedwin.runs.checkpoint_format import resize_rings
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
@@ -120,14 +120,14 @@ def test_only_rings_that_nothing_has_left_are_fitted():
     state = windows.init(4, (3,))
     for t in range(4):
         leaves = leaves_of({"observers": {"wima": state}})
-        found = fitted(leaves, {"observers.wima.ring": (6, 4)})
+        found = resize_rings(leaves, {"observers.wima.ring": (6, 4)})
         assert found["observers.wima.ring"].shape == ((6, 4) if t <= 3 else (4, 4))
-        shorter = fitted(leaves, {"observers.wima.ring": (2, 4)})["observers.wima.ring"]
+        shorter = resize_rings(leaves, {"observers.wima.ring": (2, 4)})["observers.wima.ring"]
         assert shorter.shape == ((2, 4) if t <= 1 else leaves["observers.wima.ring"].shape)
         np.testing.assert_array_equal(shorter[:1], leaves["observers.wima.ring"][:1])
         state = windows.push(state, np.full(4, t + 1.0, np.float32), (3,))
     full = leaves_of({"observers": {"wima": state}})
-    assert fitted(full, {"observers.wima.ring": (6, 4)}) == full
+    assert resize_rings(full, {"observers.wima.ring": (6, 4)}) == full
 
 
 def test_rings_of_the_first_format_keep_their_length(tmp_path):
@@ -138,4 +138,4 @@ def test_rings_of_the_first_format_keep_their_length(tmp_path):
     leaves, _ = Checkpoints(directory / "checkpoints" / "seed_0").latest()
     rings = [name for name in leaves if name.endswith("ring")]
     assert len(rings) == 2 and all(own[name] == leaves[name].shape for name in rings)
-    assert fitted(leaves, own).keys() == leaves.keys()
+    assert resize_rings(leaves, own).keys() == leaves.keys()

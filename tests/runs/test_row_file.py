@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedwin.errors import StorageError, UserError
-from fedwin.residence.record_store import ENTRY, Generation, RowFile, layout_of
+from fedwin.residence.record_store import ENTRY, FileStore, Snapshot, row_layout
 
 CLIENTS = 30
 SHAPES = {
@@ -19,8 +19,8 @@ SHAPES = {
 }
 
 
-def store(root, rounds) -> RowFile:
-    return RowFile(root, layout_of(SHAPES), CLIENTS, lambda: rounds)
+def store(root, rounds) -> FileStore:
+    return FileStore(root, row_layout(SHAPES), CLIENTS, lambda: rounds)
 
 
 def rows(values) -> list[np.ndarray]:
@@ -29,7 +29,7 @@ def rows(values) -> list[np.ndarray]:
     return [values % 2 == 1, np.zeros((len(values), 0), np.float32), w]
 
 
-def held(generation: Generation) -> dict[int, float]:
+def held(generation: Snapshot) -> dict[int, float]:
     """Returns client -> the value that its row was made of."""
     flags, _, w = generation.read(np.arange(len(generation.ids)))
     assert (w == w[:, :1, :1]).all() and (flags == (w[:, 0, 0] % 2 == 1)).all()
@@ -62,7 +62,7 @@ class World:
         for round in sorted(self.marks)[:-2]:
             if round % 5:  # the newest two stay, and every fifth
                 del self.marks[round]
-        self.file.keep()
+        self.file.reclaim()
 
     def resume(self):
         """Kills the process; the next one goes on from the newest checkpoint, or an older one."""
@@ -74,13 +74,13 @@ class World:
         mark, now = self.marks.get(self.round, (None, {}))
         self.now = dict(now)
         if mark is not None:
-            self.file.begin_with(Generation(self.root, mark))
+            self.file.resume(Snapshot(self.root, mark))
 
     def check(self):
         for mark, wanted in self.marks.values():
-            assert held(Generation(self.root, mark)) == wanted
+            assert held(Snapshot(self.root, mark)) == wanted
         clients = np.array(sorted(self.now), int)
-        assert self.file.known(np.arange(CLIENTS)).tolist() == [k in self.now for k in range(CLIENTS)]
+        assert self.file.contains(np.arange(CLIENTS)).tolist() == [k in self.now for k in range(CLIENTS)]
         found = self.file.layout.blank(len(clients))
         self.file.read(clients, found, np.arange(len(clients)))
         assert found[2][:, 0, 0].tolist() == [self.now[k] for k in clients]
@@ -106,7 +106,7 @@ def test_room_is_used_again_and_a_checkpoint_costs_what_changed(tmp_path):
         file.write(np.array([round % CLIENTS]), rows([2000 + round]))
         file.commit(round)
         kept[:] = [*kept, round][-2:]
-        file.keep()
+        file.reclaim()
         grown = (tmp_path / "rows" / "0" / "log").stat().st_size - before
         assert grown == (2 if round else CLIENTS + 1) * ENTRY.itemsize
     assert (tmp_path / "rows" / "0" / "data").stat().st_size <= (CLIENTS + 3) * file.layout.nbytes
@@ -119,14 +119,12 @@ def test_rows_of_elsewhere_get_a_folder_of_their_own_and_old_ones_go_when_nothin
     file.write(np.array([1]), rows([5]))
     first = file.commit(0)
     kept.append(0)
-    file.begin_anew()
+    file.clear()
     file.write(np.array([2]), rows([6]))
     second = file.commit(1)
-    assert held(Generation(tmp_path / "rows", first)) == {1: 5} and held(Generation(tmp_path / "rows", second)) == {
-        2: 6
-    }
+    assert held(Snapshot(tmp_path / "rows", first)) == {1: 5} and held(Snapshot(tmp_path / "rows", second)) == {2: 6}
     kept[:] = [1]
-    file.begin_with(Generation(tmp_path / "rows", second))
+    file.resume(Snapshot(tmp_path / "rows", second))
     assert [path.name for path in (tmp_path / "rows").iterdir()] == ["1"]
     file.close()
 
@@ -151,7 +149,7 @@ def test_damage_is_found_before_a_row_is_used(saved, name, at):
         data[at] ^= 1
     path.write_bytes(data)
     with pytest.raises(UserError, match="damaged|can't be read") as caught:
-        Generation(root, mark)
+        Snapshot(root, mark)
     assert "\n" not in str(caught.value)
 
 
@@ -160,10 +158,10 @@ def test_a_row_that_was_altered_is_named(saved):
     data = bytearray((root / "0" / "data").read_bytes())
     data[-3] ^= 4
     (root / "0" / "data").write_bytes(data)
-    generation = Generation(root, mark)
+    generation = Snapshot(root, mark)
     generation.read(np.array([0]))
     file = store(root, [0])
-    file.begin_with(generation)
+    file.resume(generation)
     for read in (lambda: generation.read(np.array([1])), lambda: file.read([4], file.layout.blank(1), [0])):
         with pytest.raises(UserError, match="row of client 4"):
             read()
@@ -174,13 +172,13 @@ def test_missing_rows_are_one_line(saved):
     root, mark = saved
     shutil.rmtree(root)
     with pytest.raises(UserError, match="can't be read"):
-        Generation(root, mark)
+        Snapshot(root, mark)
 
 
 def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(saved, monkeypatch):
     root, mark = saved
     file = store(root, [0])
-    file.begin_with(Generation(root, mark))
+    file.resume(Snapshot(root, mark))
     file.write(np.array([3, 5]), rows([9, 9]))
 
     def full(handle):
@@ -190,4 +188,4 @@ def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(saved, monkeypatc
     with pytest.raises(StorageError, match="make room"):
         file.commit(1)
     file.close()
-    assert held(Generation(root, mark)) == {3: 7, 4: 8}
+    assert held(Snapshot(root, mark)) == {3: 7, 4: 8}

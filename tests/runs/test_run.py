@@ -206,7 +206,7 @@ def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, 
     """Windows of 3 and of 2 have states of other shapes, those of {2, 3} and {3, 2} have not: neither is taken over."""
     directory, _ = finished
     fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@10", observe=["wima:window=2", "ema"]))
-    assert "the observers begin at round 10" in capsys.readouterr().out
+    assert "the observers start at round 10" in capsys.readouterr().out
     mine = lines(tmp_path / "fork")
     # One model was pushed by round 11: the window of two holds just that.
     assert mine[1]["round"] == 11 and mine[1]["wima2"] == mine[1]["model"] != mine[1].get("wima3")

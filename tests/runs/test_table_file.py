@@ -14,7 +14,7 @@ from fedwin.engine import placement
 from fedwin.errors import UserError
 from fedwin.residence import blockwise
 from fedwin.residence.blockwise import Stored
-from fedwin.residence.record_store import FiledLeaf
+from fedwin.residence.record_store import SnapshotLeaf
 from fedwin.runs import checkpoint
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
@@ -81,7 +81,7 @@ def places(tmp_path_factory):
 def test_a_file_gives_the_bits_of_memory_and_holds_who_took_part(places):
     same(places["file"], places["device"])
     kept = leaves(places["file"], 12)
-    assert all(isinstance(kept[name], FiledLeaf) for name in kept if name.startswith("table.rows"))
+    assert all(isinstance(kept[name], SnapshotLeaf) for name in kept if name.startswith("table.rows"))
     assert isinstance(leaves(places["device"], 12)[_a_row(places["device"])], Stored)
     assert len(kept["table.ids"]) < 40 == len(leaves(places["device"], 12)["table.ids"])
 
@@ -93,7 +93,7 @@ def test_a_run_goes_on_with_its_rows_elsewhere(places, tmp_path):
         shutil.rmtree(copy / "checkpoints" / "seed_0" / "12")
         (copy / "summary.json").unlink()
         run(copy, table=table)
-        assert isinstance(leaves(copy, 12)[_a_row(copy)], FiledLeaf) == (table == "file")
+        assert isinstance(leaves(copy, 12)[_a_row(copy)], SnapshotLeaf) == (table == "file")
         same(copy, places["device"])
 
 

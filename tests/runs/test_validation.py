@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import fedwin
-from fedwin.engine import evaluate, validation
+from fedwin.engine import evaluate
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import pace
+from fedwin.runs.dry_run import measure_timing
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
 
@@ -70,7 +70,7 @@ def test_training_and_test_numbers_are_those_without_it(runs):
 def test_seeds_of_other_sizes_share_one_program(runs):
     federations = prepare(SMALL).federations
     sizes = {len(federation.validation.order) for federation in federations.values()}
-    shapes = {seed: validation.pool(federations, seed, 1000)["mask"].shape for seed in federations}
+    shapes = {seed: evaluate.validation_batches(federations, seed, 1000)["mask"].shape for seed in federations}
     assert len(sizes) == 2 and set(shapes.values()) == {(1, max(sizes))}
     assert runs[True][1]["traces"] == runs[False][1]["traces"]
 
@@ -85,9 +85,12 @@ def test_what_is_not_held_out_cannot_be_evaluated(tmp_path, monkeypatch):
             fedwin.check(dataclasses.replace(wanted, **changes))
     monkeypatch.setattr(evaluate, "TEST_BYTES", 1000)
     with pytest.raises(UserError, match="lower --val_fraction"):
-        validation.check(prepare(SMALL).federations[0], 0)
+        evaluate.check_validation(prepare(SMALL).federations[0], 0)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_that_evaluates_them_can_be_timed():
-    assert pace(dataclasses.replace(SMALL, eval_val=True, seeds=[0]), rounds=2, seconds=1.0).seconds_per_round > 0
+    assert (
+        measure_timing(dataclasses.replace(SMALL, eval_val=True, seeds=[0]), rounds=2, seconds=1.0).seconds_per_round
+        > 0
+    )

@@ -11,7 +11,7 @@ import pytest
 import fedwin
 from fedwin import client_models
 from fedwin.errors import UserError
-from fedwin.residence.offloaded_windows import FiledRing
+from fedwin.residence.offloaded_windows import SnapshotRing
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
@@ -78,7 +78,7 @@ def test_the_bits_do_not_depend_on_where_windows_live(places):
     for window in PLACES:
         found = leaves(places[window], 24)
         assert set(RINGS) <= found.keys()
-        assert all(isinstance(found[name], FiledRing) == (window == "file") for name in RINGS)
+        assert all(isinstance(found[name], SnapshotRing) == (window == "file") for name in RINGS)
     assert not (places["host"] / "checkpoints" / "seed_0" / "windows").exists()
 
 
@@ -90,7 +90,7 @@ def test_a_run_goes_on_with_its_windows_elsewhere(places, tmp_path):
         shutil.rmtree(copy / "checkpoints" / "seed_0" / "24")
         (copy / "summary.json").unlink()
         run(copy, window=window)
-        assert isinstance(leaves(copy, 24)[RINGS[0]], FiledRing) == (window == "file")
+        assert isinstance(leaves(copy, 24)[RINGS[0]], SnapshotRing) == (window == "file")
         same(copy, places["device"])
 
 
