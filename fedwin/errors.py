@@ -1,4 +1,4 @@
-"""The errors that are reported in one line."""
+"""Errors that are reported in one line (UserError, StorageError), and deprecation warnings."""
 
 import contextlib
 import traceback
@@ -7,35 +7,42 @@ from collections.abc import Callable, Iterator
 
 
 class UserError(ValueError):
-    """A bad flag, file or argument: one line that names the culprit and the remedy.
+    """An invalid flag, file or argument, described in one line that names the culprit and the remedy.
 
-    Binaries print it on stderr without a traceback and exit with status 2.
+    Commands print the line on stderr without a traceback and exit with status 2.
     """
 
 
 class StorageError(OSError):
-    """A write that failed (a full disk, a lost mount): one line that names file and reason.
+    """A failed write (a full disk, a lost mount), described in one line that names the file and the reason.
 
-    What was saved before stays intact; the same command resumes once there is room. Binaries print it on stderr without
-    a traceback and exit with status 1.
+    Previously saved files are intact, and the same command resumes once there is room. Commands print the line on
+    stderr without a traceback and exit with status 1.
     """
 
 
-def fault(error: BaseException) -> str:
-    """Returns an exception of the user's own code in one line, with the place where it was raised."""
+def describe(error: BaseException) -> str:
+    """Returns an exception in one line, with the file and line that raised it.
+
+    Args:
+      error: the exception.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    said = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}{place}: {said.rstrip('.') or 'no message'}."
+    message = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}{place}: {message.rstrip('.') or 'no message'}."
 
 
 @contextlib.contextmanager
-def running(function: Callable, what: str) -> Iterator[None]:
-    """Makes a UserError of whatever a function of the user's own raises in the body.
+def user_code(function: Callable, failure: str) -> Iterator[None]:
+    """Converts an exception that a user's function raises in the body to a UserError.
 
     Args:
-      function: what is run; errors of fedwin's own functions stay what they are.
-      what: has happened when it raises.
+      function: the function that runs in the body; exceptions of fedwin's own functions are not converted.
+      failure: beginning of the message, such as "algorithm 'x' can't be built".
+
+    Raises:
+      UserError: when a user's function raises another exception.
     """
     try:
         yield
@@ -44,16 +51,16 @@ def running(function: Callable, what: str) -> Iterator[None]:
     except Exception as error:
         if function.__module__.startswith("fedwin."):
             raise
-        raise UserError(f"{what}: {fault(error)}") from error
+        raise UserError(f"{failure}: {describe(error)}") from error
 
 
 def deprecated(old: str, new: str, until: str = "0.3", stacklevel: int = 3) -> None:
-    """Warns that a public name has changed.
+    """Warns with a DeprecationWarning that a public name has changed.
 
     Args:
-      old: the name as it was used.
-      new: what to write instead.
+      old: the old name.
+      new: the name to use instead.
       until: version that no longer accepts the old name.
-      stacklevel: frames between the user's line and this function.
+      stacklevel: number of frames from this function to the user's line, as in warnings.warn.
     """
     warnings.warn(f"{old} is deprecated until fedwin {until}; use {new}.", DeprecationWarning, stacklevel=stacklevel)

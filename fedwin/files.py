@@ -1,4 +1,7 @@
-"""Writing files so that a failure is one line and what was there stays."""
+"""Crash-safe file writing, JSON with non-finite numbers, and locks of directories.
+
+A failed write raises a StorageError that names the file, and leaves the previous contents intact.
+"""
 
 import contextlib
 import errno
@@ -11,29 +14,42 @@ import socket
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from fedwin.errors import StorageError, UserError
 
-# A write that fails for one of these can be made up for by making room or mending the disk.
+try:
+    import fcntl
+except ImportError:  # Windows has byte-range locks instead
+    fcntl = None  # type: ignore[assignment]
+    import msvcrt
+
+# Errors after which a write can succeed once there is room or the disk is repaired.
 RECOVERABLE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+# The system's messages, which tensorstore's errors quote.
+_REASONS = tuple(map(os.strerror, (*RECOVERABLE_ERRNOS, errno.EROFS, errno.EACCES)))
+LOCK_NAME = ".lock"
+# Errors that mean that another process holds a lock; others mean that the file system does not support locks.
+_HELD_ERRNOS = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+# Attempts to take a lock, 20 ms apart: the holder may be checking the lock, or ending.
+_LOCK_ATTEMPTS = 5
 
 
-# What tensorstore's errors say of the system's.
-_REASONS = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)))
-
-
-def reason_of(error: BaseException) -> str:
-    """Returns why a write failed, in the system's words where an error of tensorstore's quotes them."""
-    text = str(error)
-    found = (reason for reason in _REASONS if reason in text)
-    return next(found, f"{type(error).__name__}: {text[:200]}".replace("\n", " "))
+class InUse(UserError):
+    """Another process holds the lock of a directory; processes that share work try again later."""
 
 
 @contextlib.contextmanager
 def writing(path) -> Iterator[None]:
-    """Makes a StorageError that names `path` of an OSError."""
+    """Converts an OSError in the body to a StorageError that names `path`.
+
+    Args:
+      path: the file that is written.
+
+    Raises:
+      StorageError: when the body raises an OSError.
+    """
     try:
         yield
     except StorageError:
@@ -45,14 +61,24 @@ def writing(path) -> Iterator[None]:
         ) from error
 
 
-class AppendFile:
-    """A file that grows at its end; created at once.
+def failure_reason(error: BaseException) -> str:
+    """Returns why a write failed: the system's message if the error quotes one, else type and text of the error."""
+    text = str(error)
+    quoted = (reason for reason in _REASONS if reason in text)
+    return next(quoted, f"{type(error).__name__}: {text[:200]}".replace("\n", " "))
 
-    A write that fails closes it: a file object that still held something would try again when it is forgotten, and
-    complain.
+
+class AppendFile:
+    """A file opened for appending; created if missing.
+
+    A write that fails closes the file, because a file object with a non-empty buffer would try to write again when it
+    is garbage-collected.
 
     Args:
-      path: where it is.
+      path: path of the file.
+
+    Raises:
+      StorageError: when the file cannot be opened; the methods raise it when a write fails.
     """
 
     def __init__(self, path):
@@ -61,12 +87,12 @@ class AppendFile:
             self._file = open(self.path, "ab")
 
     def write(self, data: bytes) -> None:
-        """Appends bytes, which `flush` brings to the disk."""
-        self._do(lambda: self._file.write(data))
+        """Appends bytes to the buffer, which `flush` writes to disk."""
+        self._close_on_failure(lambda: self._file.write(data))
 
     def flush(self) -> None:
-        """Brings everything to the disk."""
-        self._do(self._sync)
+        """Writes the buffer to disk."""
+        self._close_on_failure(self._sync)
 
     def _sync(self) -> None:
         self._file.flush()
@@ -75,12 +101,12 @@ class AppendFile:
     def close(self) -> None:
         """Closes the file."""
         with writing(self.path):
-            self._file.close()  # also where what it still held can't be written
+            self._file.close()  # closes the descriptor even if the buffer cannot be written
 
-    def _do(self, act) -> None:
+    def _close_on_failure(self, action: Callable[[], Any]) -> None:
         try:
             with writing(self.path):
-                act()
+                action()
         except StorageError:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -88,7 +114,15 @@ class AppendFile:
 
 
 def replace_text(path, text: str) -> None:
-    """Writes a text file in one step: beside it, then renamed."""
+    """Writes a text file atomically: to a temporary file in the same directory, which is then renamed.
+
+    Args:
+      path: path of the file.
+      text: its contents.
+
+    Raises:
+      StorageError: when the file cannot be written; the previous contents remain.
+    """
     path = pathlib.Path(path)
     with writing(path):
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -105,12 +139,32 @@ def replace_text(path, text: str) -> None:
             raise
 
 
-def plain(value: Any) -> Any:
-    """Makes JSON of a value; NaN and infinities become the strings 'nan', 'inf', '-inf', which every parser reads."""
+def write_json(path, value: Any) -> None:
+    """Writes a JSON file atomically.
+
+    Args:
+      path: path of the file.
+      value: what `json_value` accepts.
+
+    Raises:
+      StorageError: when the file cannot be written; the previous contents remain.
+    """
+    replace_text(path, json.dumps(json_value(value), indent=2) + "\n")
+
+
+def json_value(value: Any) -> Any:
+    """Returns a value as JSON data; NaN and infinities become the strings 'nan', 'inf' and '-inf'.
+
+    >>> json_value({"loss": float("nan"), "rounds": (1, 2)})
+    {'loss': 'nan', 'rounds': [1, 2]}
+
+    Args:
+      value: dicts, lists and tuples of numbers, texts, None and arrays of one element.
+    """
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): json_value(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
+        return [json_value(v) for v in value]
     if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -118,106 +172,95 @@ def plain(value: Any) -> Any:
     return value
 
 
-def sealed(said: dict[str, Any]) -> dict[str, Any]:
-    """Returns JSON data with a hash of all that it says, under `seal`."""
-    kept = {name: value for name, value in said.items() if name != "seal"}
-    text = json.dumps(kept, sort_keys=True)
-    return kept | {"seal": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
+def sealed(fields: dict[str, Any]) -> dict[str, Any]:
+    """Returns JSON data with a hash of all its fields in the field `seal`, which detects later edits.
 
-
-def write_json(path, value: Any) -> None:
-    """Writes a JSON file in one step."""
-    replace_text(path, json.dumps(plain(value), indent=2) + "\n")
-
-
-try:
-    import fcntl
-except ImportError:  # Windows has byte-range locks of its own
-    fcntl = None  # type: ignore[assignment]
-    import msvcrt
-
-NAME = ".lock"
-# Errors that say that somebody else holds a lock; the others say that a file system has none.
-HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
-# How often a lock is asked for, 20 ms apart: somebody may just be looking, or ending.
-TRIES = 5
-
-
-class InUse(UserError):
-    """Another process holds the lock; whoever shares work between processes comes back later."""
-
-
-def _take(handle: int) -> bool:
-    """Locks an open file without waiting; the system frees it when its process ends, however that ends."""
-    try:
-        if fcntl is not None:
-            # On NFS, Linux makes a lock of the whole file on the server of this, so other hosts see it.
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    except OSError as error:
-        if error.errno in HELD:
-            return False
-        warnings.warn(
-            f"this file system has no locks ({error.strerror}); see to it that no other process runs there",
-            stacklevel=2,
-        )
-    return True
-
-
-def _is_at(handle: int, path: pathlib.Path) -> bool:
-    """Whether an open file is the one at a path; who held the lock until now has removed it."""
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except FileNotFoundError:
-        return False
-
-
-def _taken(path: pathlib.Path) -> int:
-    """Opens and locks the file; returns its descriptor."""
-    for attempt in range(TRIES):
-        with writing(path):
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            if _take(handle) and _is_at(handle, path):
-                return handle
-            holder = os.read(handle, 200).decode(errors="replace").strip() or "another process"
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-        if attempt < TRIES - 1:
-            time.sleep(0.02)
-    raise InUse(f"{path.parent} is in use by {holder}; wait for it to end, or choose another --out_dir.")
+    Args:
+      fields: name -> JSON value; an existing seal is replaced.
+    """
+    unsealed = {name: value for name, value in fields.items() if name != "seal"}
+    text = json.dumps(unsealed, sort_keys=True)
+    return unsealed | {"seal": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
 
 
 @contextlib.contextmanager
 def locked(directory) -> Iterator[None]:
-    """Holds the lock of a directory, which must exist; whoever shares work between processes takes this one.
+    """Holds the exclusive lock of an existing directory.
 
-    Readers take none. A process that dies, by SIGKILL too, holds nothing.
+    Writers take the lock, readers do not. The system frees it when the process ends, even by SIGKILL.
 
     Args:
-      directory: what is locked.
+      directory: the directory.
 
     Raises:
-      InUse: another process holds it; names its host and process id.
+      InUse: another process holds the lock; the message names its host and process id.
     """
-    path = pathlib.Path(directory) / NAME
-    handle = _taken(path)
+    path = pathlib.Path(directory) / LOCK_NAME
+    handle = _open_locked(path)
     try:
         with writing(path):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
-        with contextlib.suppress(OSError):  # Windows removes no open file
+        with contextlib.suppress(OSError):  # Windows cannot remove an open file
             path.unlink()
         os.close(handle)
 
 
-def check_free(directory) -> None:
-    """Raises InUse if another process holds the lock of a directory; for refusing at once, before data is read."""
-    path = pathlib.Path(directory) / NAME
+def check_unlocked(directory) -> None:
+    """Checks that no other process holds the lock of a directory, to refuse early, before data are loaded.
+
+    Args:
+      directory: the directory; need not exist.
+
+    Raises:
+      InUse: another process holds the lock.
+    """
+    path = pathlib.Path(directory) / LOCK_NAME
     if os.path.isfile(path) and os.access(path, os.W_OK):
-        os.close(_taken(path))
+        os.close(_open_locked(path))
+
+
+def _open_locked(path: pathlib.Path) -> int:
+    """Opens and locks a lock file and returns its descriptor; raises InUse if another process holds it."""
+    for attempt in range(_LOCK_ATTEMPTS):
+        with writing(path):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if _try_lock(handle) and _is_same_file(handle, path):
+                return handle
+            holder = os.read(handle, 200).decode(errors="replace").strip() or "another process"
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+        if attempt < _LOCK_ATTEMPTS - 1:
+            time.sleep(0.02)
+    raise InUse(f"{path.parent} is in use by {holder}; wait for it to end, or choose another --out_dir.")
+
+
+def _try_lock(handle: int) -> bool:
+    """Tries to lock an open file without waiting and returns whether it is locked."""
+    try:
+        if fcntl is not None:
+            # On NFS, Linux turns this into a lock of the entire file on the server, which other hosts see.
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    except OSError as error:
+        if error.errno in _HELD_ERRNOS:
+            return False
+        warnings.warn(
+            f"this file system has no locks ({error.strerror}); make sure that no other process uses it",
+            stacklevel=2,
+        )
+    return True
+
+
+def _is_same_file(handle: int, path: pathlib.Path) -> bool:
+    """Whether an open file is still the one at a path; the previous holder of the lock may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
