@@ -77,7 +77,7 @@ def is_adam_state(node) -> bool:
     down="1",
     up="1",
     reported="1x",
-    server="1 + optimiser",
+    server="1 + optimizer",
     client="0",
 )
 def fedopt(

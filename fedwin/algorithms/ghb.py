@@ -137,7 +137,7 @@ def anchor_init(setting, first):
       UserError: when first='random' and the setting has no init_fn.
     """
     if first == "random" and setting.init_fn is None:
-        raise UserError("first=random draws anchors from the model's initialiser: the setting needs init_fn.")
+        raise UserError("first=random draws anchors from the model's initializer: pass a setting with init_fn.")
 
     def client_init(params, id, key):
         if first == "random":

@@ -70,7 +70,7 @@ def _after_the_server(algorithm, mean: _WindowMean, stats):
 
 
 def _before_the_server(algorithm, mean: _WindowMean, stats, reset: str):
-    """Averages the clients' means before the server optimiser, and the statistics after it."""
+    """Averages the clients' means before the server optimizer, and the statistics after it."""
 
     def update(own, params, delta, round):
         own, target = mean.push(own, tree.add(params, delta), round)
