@@ -27,7 +27,7 @@ def two(**second):
 @pytest.mark.parametrize(
     "stream, message",
     [
-        ([], "holds no clients"),
+        ([], "contains no clients"),
         (two()[:1] * 2, "client id 'a' occurs twice"),
         (two(y=np.zeros(1, int)), "client 'b': features differ in length"),
         (two(z=np.zeros(2)), "client 'b': features .'x', 'y', 'z'."),
@@ -67,9 +67,9 @@ def test_checks_of_every_data_set(dataset, message):
 
 def test_deals_of_examples_twice_or_out_of_range():
     dataset = balanced(10, 20)
-    with pytest.raises(UserError, match="deals example 3 to more than one client"):
+    with pytest.raises(UserError, match="assigns example 3 to more than one client"):
         finish(dataset, data.Partition.from_lists([[3, 1], [3]]), "mine")
-    with pytest.raises(UserError, match="names example 20, but 'labelled' has only 20"):
+    with pytest.raises(UserError, match="contains example 20, but 'labelled' has only 20"):
         finish(dataset, data.Partition.from_lists([[20]]), "mine")
     with pytest.raises(UserError, match="examples per client"):
         data.make_partition(dataset, "dirichlet:alpha=1,per_client=0", 2, 0)

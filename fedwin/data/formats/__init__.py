@@ -1,1 +1,1 @@
-"""File formats that data sets come in."""
+"""File formats of the original data sets, and reading them."""

@@ -1,4 +1,4 @@
-"""The published checksums of original files, for downloads and for files that were put in place by hand."""
+"""Compares original files with their published checksums."""
 
 import pathlib
 import warnings
@@ -8,58 +8,63 @@ from fedwin.data.formats import files
 
 
 def published_checksums(dataset: str) -> dict[str, tuple[str, str]]:
-    """Returns file -> (kind, checksum) of a data set, as its loader was registered with."""
+    """Returns the published checksums of a data set: file -> (kind, checksum), as registered by its loader."""
     return dict(DATASETS.entries[dataset].facts["checksums"]) if dataset in DATASETS else {}
 
 
 def published_checksum(dataset: str, name: str) -> tuple[str, str] | tuple[None, None]:
-    """Returns (kind, checksum) of a file, (None, None) where none is published."""
+    """Returns (kind, checksum) of one file of a data set; (None, None) if none is published."""
     return published_checksums(dataset).get(name, (None, None))
 
 
 def matches(dataset: str, name: str, content) -> bool:
-    """Whether a file has its published checksum.
+    """Returns whether a file has its published checksum; False if none is published.
 
     Args:
-      dataset: whose file.
-      name: of the file.
-      content: its bytes, or the file itself; None has no checksum.
+      dataset: name of the data set.
+      name: name of the file.
+      content: its bytes, or the path of the file; None has no checksum.
     """
     kind, checksum = published_checksum(dataset, name)
     return kind is not None and content is not None and files.file_digest(content, kind) == checksum
 
 
 def verify(dataset: str, items) -> bool:
-    """Returns whether each file has its published checksum; where one is published and not met, warns 'unverified'.
+    """Compares files with their published checksums; warns 'unverified' about files that differ.
 
     Args:
-      items: (name, the file as it is distributed or None, its decoded content as a file, as bytes or None).
+      dataset: name of the data set.
+      items: for each file (name, path of the file as it is distributed or None, its decoded content as a path or bytes
+        or None).
+
+    Returns:
+      Whether all files have published checksums and agree with them.
     """
-    wrong = [
+    unconfirmed = [
         name
         for name, stored, decoded in items
         if not matches(dataset, pathlib.Path(name).name, stored)
         and not matches(dataset, files.plain(str(name)), decoded)
     ]
-    plain = {files.plain(name) for name in published_checksums(dataset)}
-    doubtful = [str(name) for name in wrong if files.plain(str(name)) in plain]
-    if doubtful:
+    published = {files.plain(name) for name in published_checksums(dataset)}
+    differing = [str(name) for name in unconfirmed if files.plain(str(name)) in published]
+    if differing:
         warnings.warn(
-            f"{dataset}: unverified, the checksums of {', '.join(doubtful)} are not the original's.", stacklevel=4
+            f"{dataset}: unverified, the checksums of {', '.join(differing)} are not the original's.", stacklevel=4
         )
-    return not wrong
+    return not unconfirmed
 
 
-def check_num_clients(dataset: str, where, found: int, original: int) -> None:
-    """Warns 'unverified' where files without a published checksum hold another number of clients.
+def check_num_clients(dataset: str, where, num_clients: int, expected: int) -> None:
+    """Warns 'unverified' if files without published checksums have an unexpected number of clients.
 
     Args:
-      dataset: whose files.
-      where: what to call them.
-      found: their number of clients.
-      original: the published number.
+      dataset: name of the data set.
+      where: the files, for the warning.
+      num_clients: number of clients in the files.
+      expected: the published number.
     """
-    if found != original:
+    if num_clients != expected:
         warnings.warn(
-            f"{where}: unverified, {found:,} clients, but the original {dataset} has {original:,}.", stacklevel=4
+            f"{where}: unverified, {num_clients:,} clients, but the original {dataset} has {expected:,}.", stacklevel=4
         )

@@ -1,4 +1,4 @@
-"""From a stream of clients to flat arrays with offsets."""
+"""Concatenates a stream of clients into flat arrays and a partition."""
 
 import numpy as np
 
@@ -8,18 +8,25 @@ from fedwin.errors import UserError
 
 
 def flatten(stream, where, num_classes: int | None = None) -> tuple[Examples, Partition]:
-    """Joins the examples of all clients, client after client.
+    """Concatenates the examples of all clients, client after client.
 
     Args:
       stream: (client id as bytes or str, feature -> array with a leading example axis) pairs.
-      where: the file or split, for error lines.
-      num_classes: where given, labels must be whole numbers in 0..num_classes - 1.
+      where: file or split, for error messages.
+      num_classes: if given, labels must be whole numbers in 0..num_classes - 1.
 
     Returns:
-      The examples and the partition over them.
+      (the examples, the Partition over them).
 
     Raises:
-      UserError: no client, an empty one, an id twice, clients with different features, or a label out of range.
+      UserError: no client, an empty client, an id that occurs twice, clients with different features, or a label out of
+        range.
+
+    Example:
+      >>> import numpy as np
+      >>> examples, partition = flatten([("ann", {"y": np.array([3, 1])}), ("bob", {"y": np.array([2])})], "votes")
+      >>> examples["y"].tolist(), partition.sizes.tolist()
+      ([3, 1, 2], [2, 1])
     """
     ids: list[bytes | str] = []
     sizes: list[int] = []
@@ -53,13 +60,13 @@ def flatten(stream, where, num_classes: int | None = None) -> tuple[Examples, Pa
         ids.append(client)
         sizes.append(size)
     if not ids:
-        raise UserError(f"{where}: it holds no clients.")
-    # One feature at a time, dropping the pieces, so that at most one feature is held twice.
+        raise UserError(f"{where}: it contains no clients.")
+    # One feature at a time, freeing its arrays, so that at most one feature is in memory twice.
     joined = {key: np.concatenate(columns.pop(key)) for key in list(columns)}
     offset = offsets(sizes)
     return joined, Partition(np.arange(offset[-1], dtype=np.int32), offset, ids=np.array(ids))
 
 
 def text(client) -> str:
-    """Returns a client id as readable text."""
+    """Returns a client id, bytes or str, as readable text."""
     return client.decode("utf-8", "replace") if isinstance(client, bytes) else str(client)

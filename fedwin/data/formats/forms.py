@@ -1,4 +1,4 @@
-"""The forms that a data set is published in: which files belong together, and how they are unpacked."""
+"""Published forms of a data set: finds their files, and unpacks compressed ones and archives."""
 
 import contextlib
 import pathlib
@@ -11,12 +11,12 @@ from fedwin.errors import UserError
 
 
 class Form(NamedTuple):
-    """One form of a data set.
+    """A form in which a data set is published, such as SQLite files or an archive of HDF5 files.
 
     Attributes:
-      name: of the form.
-      files: names of the files that belong together.
-      archives: names of archives that may hold them.
+      name: name of the form.
+      files: names of its files.
+      archives: names of archives that may contain them.
     """
 
     name: str
@@ -28,9 +28,9 @@ class OpenedForm(NamedTuple):
     """A form whose files were found.
 
     Attributes:
-      form: its name.
-      paths: its plain files, some of them perhaps temporary copies.
-      origins: for each, the file that it comes from.
+      form: name of the form.
+      paths: its decompressed files, possibly temporary copies.
+      origins: for each the original file or archive.
     """
 
     form: str
@@ -38,22 +38,31 @@ class OpenedForm(NamedTuple):
     origins: list[pathlib.Path]
 
     def verified(self, dataset: str) -> bool:
-        """Whether what was found has the published checksums; warns where it has others."""
-        return checksums.verify(dataset, [(f"{o}", o, path) for o, path in dict(zip(self.origins, self.paths)).items()])
+        """Returns whether the files have their published checksums; warns about those that differ."""
+        return checksums.verify(
+            dataset, [(f"{origin}", origin, path) for origin, path in dict(zip(self.origins, self.paths)).items()]
+        )
 
 
 @contextlib.contextmanager
 def open_form(folders, forms):
-    """Yields the first form that was found, as `Found`, or None: plain or compressed files, or an archive of them.
+    """Context manager that finds and unpacks the first available form.
 
-    What has to be unpacked goes to a temporary folder for as long as the context lasts; error lines from inside name
-    the original file.
+    Files are unpacked to temporary folders, removed at the end. Errors raised inside the context name the original file
+    instead of the temporary one.
+
+    Args:
+      folders: folders (or archives) to search.
+      forms: the forms, in order of preference.
+
+    Yields:
+      The OpenedForm, or None if no form was found.
     """
-    place = next(filter(None, (locate(folder, form) for folder in folders for form in forms)), None)
-    if place is None:
+    located = next(filter(None, (locate(folder, form) for folder in folders for form in forms)), None)
+    if located is None:
         yield None
         return
-    form, origins = place
+    form, origins = located
     with contextlib.ExitStack() as stack:
         paths, names = unpack(form, origins, stack)
         try:
@@ -66,24 +75,27 @@ def open_form(folders, forms):
 
 
 def locate(folder: pathlib.Path, form: Form):
-    """Returns the form and the file that holds each of its files, or None."""
+    """Returns (form, path that contains each of its files) if a folder, or a file, has the form; else None."""
     if folder.is_file():
         alone = len(form.files) == 1 and files.plain(folder.name) == form.files[0]
         return (form, [folder] * len(form.files)) if alone or folder.name in form.archives else None
-    single = [files.locate(folder, name) for name in form.files]
-    if all(single):
-        return form, single
+    paths = [files.locate(folder, name) for name in form.files]
+    if all(paths):
+        return form, paths
     archive = next((folder / name for name in form.archives if (folder / name).is_file()), None)
     return archive and (form, [archive] * len(form.files))
 
 
 def unpack(form: Form, origins: list[pathlib.Path], stack) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
-    """Returns the plain files of a form and what to call each.
+    """Decompresses the files of a form where necessary.
 
     Args:
       form: the form.
-      origins: its files, or the archive that holds them, once per file.
-      stack: contextlib.ExitStack that removes temporary files.
+      origins: for each file its path, or that of the archive that contains it.
+      stack: contextlib.ExitStack that removes temporary folders.
+
+    Returns:
+      (paths of the decompressed files, paths to name in error messages).
     """
     if origins[0].name in form.archives:
         folder = temporary(stack, origins[0])
@@ -103,25 +115,25 @@ def unpack(form: Form, origins: list[pathlib.Path], stack) -> tuple[list[pathlib
 
 
 def temporary(stack, path) -> pathlib.Path:
-    """Returns a new temporary folder to unpack `path` in."""
+    """Creates a temporary folder in which `path` will be unpacked."""
     try:
         return pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedwin-")))
     except OSError as error:
         raise UserError(
-            f"{path}: no temporary folder to unpack it in ({error}); set TMPDIR to one that is yours."
+            f"{path}: no temporary folder to unpack it in ({error}); set TMPDIR to a writable folder."
         ) from error
 
 
 def extract(archive: pathlib.Path, names, folder: pathlib.Path) -> None:
-    """Writes some files of a tar archive to a folder, in one pass over it.
+    """Extracts files from a tar archive in one pass.
 
     Args:
       archive: the archive.
-      names: of the files.
-      folder: where they go.
+      names: names of the files, without folders.
+      folder: destination.
 
     Raises:
-      UserError: it can't be read, or lacks one of them.
+      UserError: the archive can't be read, or lacks one of the files.
     """
     missing = set(names)
     try:
@@ -133,36 +145,39 @@ def extract(archive: pathlib.Path, names, folder: pathlib.Path) -> None:
                     missing.remove(name)
                 if not missing:
                     return
-    except files.BROKEN as error:
+    except files.ARCHIVE_ERRORS as error:
         raise UserError(f"{archive}: not a readable tar archive ({files.one_line(error)}); fetch it again.") from error
-    raise UserError(f"{archive}: it holds no {' and no '.join(sorted(missing))}; fetch it again.")
+    raise UserError(f"{archive}: it contains no {' and no '.join(sorted(missing))}; fetch it again.")
 
 
 def copy(source, target: pathlib.Path, path) -> None:
-    """Writes a decoded stream to a file; errors of the stream and of the disk are told apart.
+    """Writes a decompressed stream to a file, and distinguishes errors of the stream from those of the disk.
 
     Args:
       source: the stream.
       target: the new file.
-      path: what the stream reads, for error lines.
+      path: the compressed file, for error messages.
+
+    Raises:
+      UserError: the stream is damaged, or the file can't be written.
     """
 
-    def pieces():
+    def chunks():
         while True:
             try:
-                piece = source.read(1 << 22)
-            except Exception as error:  # each decompressor raises its own kinds
+                chunk = source.read(1 << 22)
+            except Exception as error:  # every decompressor has its own exceptions
                 raise UserError(
                     f"{path}: the compressed file is truncated or damaged ({error}); fetch it again."
                 ) from error
-            if not piece:
+            if not chunk:
                 return
-            yield piece
+            yield chunk
 
     try:
         with open(target, "wb") as stream:
-            for piece in pieces():
-                stream.write(piece)
+            for chunk in chunks():
+                stream.write(chunk)
     except OSError as error:
         raise UserError(
             f"{path}: cannot be unpacked to {target.parent} ({error.strerror or error}); set TMPDIR to a folder with "

@@ -1,6 +1,7 @@
-"""Arrays in the IDX format of MNIST, http://yann.lecun.com/exdb/mnist.
+"""Reads IDX files, the format of MNIST, http://yann.lecun.com/exdb/mnist.
 
-Two zero bytes, a type byte, the number of dimensions, the dimensions as big-endian int32, then the values, big-endian.
+An IDX file has two zero bytes, a type byte, the number of dimensions, the dimensions as big-endian int32, and the
+values, big-endian. Data sets come as four of them: images and labels of training and test examples.
 """
 
 import pathlib
@@ -16,10 +17,21 @@ TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: 
 
 
 def parse(blob: bytes, where) -> np.ndarray:
-    """Returns the array in `blob`, in the machine's byte order.
+    """Decodes an IDX file.
+
+    Args:
+      blob: its content.
+      where: the file, for error messages.
+
+    Returns:
+      The array, in native byte order.
 
     Raises:
-      UserError: wrong magic number, or fewer or more bytes than the header says.
+      UserError: wrong magic number, or fewer or more bytes than the header announces.
+
+    Example:
+      >>> parse(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]), "labels").tolist()
+      [7, 8, 9]
     """
     if len(blob) < 4 or blob[:2] != b"\0\0" or blob[2] not in TYPES or not 1 <= blob[3] <= 8:
         raise UserError(f"{where}: wrong magic number {blob[:4].hex() or '(empty)'}; it is not an IDX file.")
@@ -36,9 +48,9 @@ def file_names(prefix: str = "", test: str = "t10k", kind: str = "ubyte") -> tup
     """Returns the file names of training images, training labels, test images and test labels.
 
     Args:
-      prefix: what all names begin with.
-      test: the word for the test examples.
-      kind: ending of the names of images.
+      prefix: prefix of all names.
+      test: name of the test split.
+      kind: type in the names of images.
     """
     images, labels = f"images-idx3-{kind}", "labels-idx1-ubyte"
     return f"{prefix}train-{images}", f"{prefix}train-{labels}", f"{prefix}{test}-{images}", f"{prefix}{test}-{labels}"
@@ -48,8 +60,8 @@ class IdxFile(NamedTuple):
     """An IDX file.
 
     Attributes:
-      where: what to call it in error lines.
-      entry: the file itself, or its decoded bytes.
+      where: the file, for error messages.
+      entry: its path, or its decompressed bytes.
     """
 
     where: pathlib.Path
@@ -57,17 +69,20 @@ class IdxFile(NamedTuple):
 
 
 def find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, IdxFile]:
-    """Returns name -> file of the IDX files wanted, from one folder or archive.
+    """Finds IDX files that belong together, in one folder or archive.
 
     Args:
-      dataset: whose files, for error lines.
-      data_dir: where to look.
-      patterns: of folder names, as in files.folders.
+      dataset: name of the data set, for error messages.
+      data_dir: the folder to search.
+      patterns: patterns of folder names, as in files.folders.
       wanted: names of the files.
-      source: where they can be downloaded.
+      source: URL for a download.
+
+    Returns:
+      name -> IdxFile.
 
     Raises:
-      UserError: not found; where an archive there is broken, that one is named.
+      UserError: not found; a broken archive in the folder is named.
     """
     broken = None
     for folder in files.folders(data_dir, *patterns):
@@ -75,21 +90,24 @@ def find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, Idx
             return {name: IdxFile(path, path) for name in wanted if (path := files.locate(folder, name))}
         for archive in [folder] if folder.is_file() else sorted(folder.glob("*.zip")):
             try:
-                held = files.entries(archive, set(wanted).__contains__)
-            except UserError as error:  # perhaps of something else: only an error if nothing else is found
+                members = files.entries(archive, set(wanted).__contains__)
+            except UserError as error:  # possibly unrelated, so an error only if nothing else is found
                 broken = broken or error
                 continue
-            if all(name in held for name in wanted):
-                return {name: IdxFile(archive / name, held[name]) for name in wanted}
+            if all(name in members for name in wanted):
+                return {name: IdxFile(archive / name, members[name]) for name in wanted}
     absent = files.missing(dataset, data_dir, f"{', '.join(wanted)} (plain, .gz, .xz or .bz2)", source)
     raise files.Missing(f"{absent} Perhaps {broken}") if broken else absent
 
 
 def read(dataset: str, data_dir, patterns, wanted, source: str) -> tuple[dict[str, np.ndarray], dict[str, IdxFile]]:
-    """Returns name -> array and name -> file of the IDX files wanted; arguments as for `find`.
+    """Reads IDX files of images and labels; arguments as for `find`.
+
+    Returns:
+      (name -> array, name -> IdxFile).
 
     Raises:
-      UserError: not found, damaged, or images and labels of different numbers.
+      UserError: files that are missing or damaged, or different numbers of images and labels.
     """
     found = find(dataset, data_dir, patterns, wanted, source)
     arrays = {name: parse(files.content(entry), where) for name, (where, entry) in found.items()}
@@ -107,13 +125,19 @@ def read(dataset: str, data_dir, patterns, wanted, source: str) -> tuple[dict[st
 
 
 def pack(arrays, found, wanted, num_classes: int) -> tuple[Examples, Examples]:
-    """Returns train and test features, images uint8 with a channel axis, labels int32 in 0..num_classes - 1.
+    """Converts arrays to features: images uint8 with a channel axis, labels int32 in 0..num_classes - 1.
 
     Args:
       arrays: name -> array, as from `read`.
-      found: name -> File, likewise.
+      found: name -> IdxFile, likewise.
       wanted: names of training images, training labels, test images and test labels.
-      num_classes: C.
+      num_classes: number of classes C.
+
+    Returns:
+      (training features, test features).
+
+    Raises:
+      UserError: pixels or labels out of range.
     """
 
     def checked(name, convert, bound):
@@ -130,7 +154,7 @@ def pack(arrays, found, wanted, num_classes: int) -> tuple[Examples, Examples]:
 
 
 def verify(found: dict[str, IdxFile], dataset: str) -> bool:
-    """Returns whether every file has its published checksum; warns 'unverified' otherwise."""
+    """Returns whether every file has its published checksum; warns 'unverified' about those that differ."""
     stored = lambda entry: entry if isinstance(entry, pathlib.Path) else None
     return checksums.verify(
         dataset, [(where.name, stored(entry), files.content(entry)) for where, entry in found.values()]

@@ -1,4 +1,7 @@
-"""Image files in folders and archives, found by name without decoding any."""
+"""Image files in folders and archives, and CSV lists of images with class and user.
+
+Training lists have the columns `user_id,image_id,class`, test lists `image_id,class`.
+"""
 
 import csv
 import io
@@ -16,28 +19,29 @@ from fedwin.errors import UserError
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
-def _unlistable(error: OSError) -> None:
-    # os.walk would pass over the folder, and its images would be said to be missing.
-    raise UserError(f"{error.filename}: cannot be listed ({error.strerror}); check --data_dir.") from error
-
-
 def images_below(place) -> Mapping[str, str | Span | bytes]:
-    """Returns relative name -> image of every image file in a folder or in a tar or zip archive, without decoding any.
+    """Finds the image files in a folder or in a tar or zip archive, without decoding them.
 
-    Members of an uncompressed tar are read in place; those of other archives are kept as bytes.
+    Members of an uncompressed tar are read in place; those of other archives are read into memory.
+
+    Args:
+      place: the folder or archive.
+
+    Returns:
+      relative name -> path, Span or bytes.
 
     Raises:
-      UserError: a folder that can't be listed, or no archive.
+      UserError: a folder that can't be listed, or not an archive.
     """
     place = pathlib.Path(place)
     if place.is_dir():
-        found = {}
+        paths = {}
         for folder, _, names in os.walk(place, onerror=_unlistable):
             for name in names:
                 if name.lower().endswith(SUFFIXES):
                     path = os.path.join(folder, name)
-                    found[os.path.relpath(path, place).replace(os.sep, "/")] = path
-        return found
+                    paths[os.path.relpath(path, place).replace(os.sep, "/")] = path
+        return paths
     wanted = lambda name: name.lower().endswith(SUFFIXES)
     try:
         with tarfile.open(place, "r:") as archive:
@@ -51,14 +55,16 @@ def images_below(place) -> Mapping[str, str | Span | bytes]:
 
 
 def by_name(images, wanted: set[str]) -> dict[str, list[str]]:
-    """Returns what a list may call an image -> the image files that this fits.
+    """Matches image ids of lists with image files.
 
-    A list names the file by its path below the folder or, where that fits none, by its bare name, each with or without
-    suffix.
+    An id is the file's path below the folder or, if no path matches, its name, each with or without suffix.
 
     Args:
       images: (folder or archive, path in it) of the image files.
-      wanted: what the lists say; nothing else is indexed.
+      wanted: the ids in the lists; nothing else is indexed.
+
+    Returns:
+      image id -> matching files.
     """
     paths: dict[str, list[str]] = {}
     bare: dict[str, list[str]] = {}
@@ -69,26 +75,16 @@ def by_name(images, wanted: set[str]) -> dict[str, list[str]]:
     return {**bare, **paths}
 
 
-def csv_reader(blob: bytes) -> csv.DictReader:
-    """Returns the records of a list."""
-    return csv.DictReader(io.StringIO(blob.decode("utf-8-sig", "replace"), newline=""), strict=True)
-
-
-def columns_of(blob: bytes) -> list[str]:
-    """Returns the column names of a list."""
-    try:
-        return list(csv_reader(blob).fieldnames or ())
-    except csv.Error:
-        return []  # reading the list says what is wrong with it
-
-
 def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], list[str] | None, np.ndarray]:
-    """Returns image ids, users (None without a column) and classes of a list; rows whose user is `NA` are skipped.
+    """Reads a list of images; rows whose user is `NA` are skipped.
 
     Args:
-      path: what to call the list in an error line.
-      blob: its decoded content.
-      user_column: the column that names the users, or None.
+      path: the list, for error messages.
+      blob: its decompressed content.
+      user_column: name of the column of users, or None.
+
+    Returns:
+      (image ids, users or None if there is no column, classes int32 [N]).
 
     Raises:
       UserError: a column or value is missing, or an image is listed twice.
@@ -123,8 +119,16 @@ def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], li
     return images, users if user_column else None, np.array(classes, np.int32)
 
 
+def columns_of(blob: bytes) -> list[str]:
+    """Returns the column names of a list, given its content."""
+    try:
+        return list(csv_reader(blob).fieldnames or ())
+    except csv.Error:
+        return []  # reading the list will raise the error
+
+
 def class_of(text: str, where: str) -> int:
-    """Returns a class given as `5` or, as tables with gaps are written, `5.0`."""
+    """Parses a class written as `5` or, as in tables exported with missing values, `5.0`."""
     try:
         number = float(text)
         if number == int(number) and 0 <= number < 1 << 31:
@@ -132,3 +136,13 @@ def class_of(text: str, where: str) -> int:
     except (ValueError, OverflowError):
         pass
     raise UserError(f"{where}: class '{text}' is not a whole number >= 0.")
+
+
+def csv_reader(blob: bytes) -> csv.DictReader:
+    """Opens the records of a list, given its content."""
+    return csv.DictReader(io.StringIO(blob.decode("utf-8-sig", "replace"), newline=""), strict=True)
+
+
+def _unlistable(error: OSError) -> None:
+    # os.walk would skip the folder, and its images would be reported as missing.
+    raise UserError(f"{error.filename}: cannot be listed ({error.strerror}); check --data_dir.") from error

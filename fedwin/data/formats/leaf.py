@@ -1,7 +1,7 @@
 """LEAF's JSON files, Caldas et al. 2018, https://github.com/TalwalkarLab/leaf.
 
-Folders `train` and `test` of files {"users": [...], "num_samples": [...], "user_data": {user: {"x": [...], "y":
-[...]}}}.
+The folders `train` and `test` contain files {"users": [...], "num_samples": [...], "user_data": {user: {"x": [...],
+"y": [...]}}}.
 """
 
 import json
@@ -11,25 +11,14 @@ from fedwin.data.formats import files
 from fedwin.errors import UserError
 
 
-def parts(folder) -> list[pathlib.Path]:
-    """Returns the JSON files of a folder, compressed or not, in order of their names."""
-    return sorted(path for path in pathlib.Path(folder).glob("*.json*") if path.is_file())
-
-
-def find(data_dir, *patterns: str) -> tuple[pathlib.Path, pathlib.Path] | None:
-    """Returns the train and the test folder below data_dir, or None."""
-    for folder in files.folders(data_dir, "leaf*", *patterns):
-        for place in (folder, folder / "data"):
-            if parts(place / "train") and parts(place / "test"):
-                return place / "train", place / "test"
-    return None
-
-
 def read(folder):
     """Yields (file, user, x, y) of every user, file by file.
 
+    Args:
+      folder: folder of the files.
+
     Raises:
-      UserError: not LEAF JSON, a user named twice, x and y of different lengths.
+      UserError: not LEAF JSON, a user that occurs twice, or x and y of different lengths.
     """
     seen = set()
     for path in parts(folder):
@@ -54,3 +43,25 @@ def read(folder):
             if len(x) != len(y):
                 raise UserError(f"{path}, client '{user}': {len(x)} inputs for {len(y)} labels.")
             yield path, user, x, y
+
+
+def find(data_dir, *patterns: str) -> tuple[pathlib.Path, pathlib.Path] | None:
+    """Finds LEAF's folders `train` and `test`.
+
+    Args:
+      data_dir: the folder to search.
+      *patterns: patterns of folder names, as in files.folders.
+
+    Returns:
+      (train folder, test folder), or None.
+    """
+    for folder in files.folders(data_dir, "leaf*", *patterns):
+        for place in (folder, folder / "data"):
+            if parts(place / "train") and parts(place / "test"):
+                return place / "train", place / "test"
+    return None
+
+
+def parts(folder) -> list[pathlib.Path]:
+    """Returns the JSON files of a folder, compressed or not, sorted by name."""
+    return sorted(path for path in pathlib.Path(folder).glob("*.json*") if path.is_file())

@@ -1,4 +1,4 @@
-"""Unpickling that can build nothing but numbers, texts, containers and NumPy arrays."""
+"""Unpickles numbers, texts, containers and NumPy arrays, and refuses everything else."""
 
 import io
 import pickle
@@ -7,7 +7,7 @@ from typing import Any
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 
-# What NumPy's own pickles name, in its old and its new layout; `_codecs.encode` restores bytes in Python 2 pickles.
+# Globals in NumPy's pickles, in its old and new layout; `_codecs.encode` restores bytes in Python 2 pickles.
 ALLOWED = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
@@ -21,22 +21,26 @@ ALLOWED = {
 }
 
 
-class ArrayUnpickler(pickle.Unpickler):
-    """An unpickler for which every other global is an error, so that a file cannot run code."""
-
-    def find_class(self, module, name):
-        if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which no array needs")
-        return super().find_class(module, name)
-
-
 def loads(blob: bytes, where) -> Any:
-    """Returns the object in a pickle of plain containers and arrays; texts of Python 2 come as bytes.
+    """Unpickles plain containers and arrays; texts of Python 2 become bytes.
+
+    Args:
+      blob: the pickle.
+      where: the file, for error messages.
 
     Raises:
-      UserError: truncated, or it would build anything else.
+      UserError: truncated, or it contains other objects.
     """
     try:
         return ArrayUnpickler(io.BytesIO(blob), encoding="bytes").load()
     except Exception as error:  # a damaged pickle can raise nearly anything
         raise UserError(f"{where}: not a pickle of arrays ({files.one_line(error)}); fetch it again.") from error
+
+
+class ArrayUnpickler(pickle.Unpickler):
+    """An unpickler that refuses other globals, so that a file can't run code."""
+
+    def find_class(self, module, name):
+        if (module, name) not in ALLOWED:
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which no array needs")
+        return super().find_class(module, name)

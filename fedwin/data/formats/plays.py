@@ -1,8 +1,8 @@
-"""Plain text of plays, split into what each role says.
+"""Extracts the speeches of each role from plays in plain text.
 
 In a file of one play a speech begins `ROLE<TAB>text` and continues on lines that begin with a tab, also after a blank
-line or a stage direction, which is in brackets. Project Gutenberg's complete works, `pg100.txt`, LEAF's source, tell
-speeches by their indentation.
+line or a stage direction in brackets. Project Gutenberg's complete works `pg100.txt`, which LEAF uses, mark speeches by
+indentation.
 """
 
 import re
@@ -12,48 +12,22 @@ START = re.compile(r"^\s*ACT I\b", re.MULTILINE)
 ROLE = re.compile(r"[A-Z][^\t]*")
 HEADING = re.compile(r"(ACT|SCENE|PROLOGUE|EPILOGUE|INDUCTION) ?[IVXLC]*$")
 
-# Project Gutenberg's complete works: each play names its author; the plays end at a line of that edition.
+# Project Gutenberg's complete works: each play names its author, and the last one ends at this line.
 AUTHOR, PLAYS_END = "by William Shakespeare", 124_197
 SPEECH = re.compile(r"  ([A-Za-z][A-Za-z ]*)\. (.*)")
 # The one play that is not indented.
 UNINDENTED, UNINDENTED_SPEECH = "THE COMEDY OF ERRORS", re.compile(r"([A-Za-z][A-Za-z ]*)\. (.*)")
 
 
-def speeches_by_role(text: str) -> dict[str, list[str]]:
-    """Returns role -> its speeches in order, from `ACT I` on.
-
-    Speeches of several roles at once (with `|`) are left out, stage directions and the play's title, which is
-    repeated as a running head, removed, and white space folded to single spaces.
-    """
-    start = START.search(text)
-    if not start:
-        return {}
-    title = text.split("\n\n")[0].strip()
-    found: dict[str, list[list[str]]] = {}
-    speech: list[str] = []  # lines of no one's
-    broken = ""  # the first half of a role's name that is broken over two lines
-    for line in STAGE.sub("", text[start.start() :].replace("\r", "")).split("\n"):
-        role, tab, said = line.partition("\t")
-        if role.strip():
-            speech, role, broken = [], f"{broken} {role}".strip(), "" if tab else role.strip()
-            if tab and ROLE.fullmatch(role) and "|" not in line and not HEADING.match(role.strip()):
-                found.setdefault(role.strip(), []).append(speech)
-        elif "|" in said:
-            speech = []
-        elif not said:
-            broken = ""
-        if said.strip() != title:
-            speech.append(said)
-    folded = {role: [" ".join(" ".join(lines).split()) for lines in said] for role, said in found.items()}
-    return {role: kept for role, said in folded.items() if (kept := [text for text in said if text])}
-
-
 def text_by_role(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]:
-    """Returns `PLAY_ROLE` -> all that the role says, for roles with at least min_speeches speeches.
+    """Joins all that each role of several plays says.
 
     Args:
-      texts: play -> its text.
-      min_speeches: the fewest that a role must have.
+      texts: name of the play -> its text.
+      min_speeches: minimum number of speeches of a role.
+
+    Returns:
+      `PLAY_ROLE` -> text.
     """
     result = {}
     for play, text in sorted(texts.items()):
@@ -63,35 +37,81 @@ def text_by_role(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]
     return result
 
 
+def speeches_by_role(text: str) -> dict[str, list[str]]:
+    """Extracts the speeches of a play, from `ACT I` on.
+
+    Speeches of several roles at once (with `|`) are left out, stage directions and running heads with the play's title
+    removed, and white space is folded to single spaces.
+
+    Args:
+      text: the play.
+
+    Returns:
+      role -> its speeches in order.
+    """
+    start = START.search(text)
+    if not start:
+        return {}
+    title = text.split("\n\n")[0].strip()
+    speeches: dict[str, list[list[str]]] = {}
+    speech: list[str] = []  # lines of the current speech; at first of none
+    half_name = ""  # first half of a role's name that is broken over two lines
+    for line in STAGE.sub("", text[start.start() :].replace("\r", "")).split("\n"):
+        role, tab, said = line.partition("\t")
+        if role.strip():
+            speech, role, half_name = [], f"{half_name} {role}".strip(), "" if tab else role.strip()
+            if tab and ROLE.fullmatch(role) and "|" not in line and not HEADING.match(role.strip()):
+                speeches.setdefault(role.strip(), []).append(speech)
+        elif "|" in said:
+            speech = []
+        elif not said:
+            half_name = ""
+        if said.strip() != title:
+            speech.append(said)
+    folded = {role: [" ".join(" ".join(lines).split()) for lines in said] for role, said in speeches.items()}
+    return {role: texts for role, said in folded.items() if (texts := [text for text in said if text])}
+
+
 def is_gutenberg(text: str) -> bool:
-    """Whether a text is the complete works rather than one play."""
+    """Returns whether a text is the complete works rather than one play."""
     return text.count(AUTHOR) > 1
 
 
 def text_by_role_of_gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
-    """Returns `PLAY_ROLE` -> all that the role says in the complete works, for roles with at least min_lines lines.
+    """Joins all that each role says in the complete works, by LEAF's rules.
 
-    By LEAF's rules: what precedes the second naming of the author (the sonnets) is left out, a play's title is
-    the nearest text two to seven lines above its author's name, and white space is folded to single spaces.
+    Everything before the second occurrence of the author (the sonnets) is left out, a play's title is the nearest text
+    two to seven lines above the author, and white space is folded to single spaces.
+
+    Args:
+      text: the complete works.
+      min_lines: minimum number of lines of a role.
+
+    Returns:
+      `PLAY_ROLE` -> text.
     """
     lines = text.splitlines()[1:PLAYS_END]
     starts = [at for at, line in enumerate(lines) if AUTHOR in line][1:]
-    found: dict[str, list[str]] = {}
+    lines_of: dict[str, list[str]] = {}
     for at, end in zip(starts, [*starts[1:], len(lines)]):
         title = next((line.strip() for line in reversed(lines[max(at - 7, 0) : at - 1]) if line.strip()), "")
         said = lines_by_role(lines[at + 1 : end], title == UNINDENTED)
         for role, own in said.items():
             if len(own) >= min_lines and len(said) > 1:  # a play has more than one role
-                found.setdefault(re.sub(r"\W+", "_", f"{title}_{role}"), []).extend(own)
-    return {name: re.sub(" {2,}", " ", "".join(f"{line} " for line in own)) for name, own in found.items()}
+                lines_of.setdefault(re.sub(r"\W+", "_", f"{title}_{role}"), []).extend(own)
+    return {name: re.sub(" {2,}", " ", "".join(f"{line} " for line in own)) for name, own in lines_of.items()}
 
 
 def lines_by_role(lines: list[str], unindented: bool) -> dict[str, list[str]]:
-    """Returns role -> lines of one play: `  Role. text`, continued on lines that begin with four blanks.
+    """Extracts the lines of each role of one play: `  Role. text`, continued on lines that begin with four spaces.
 
     Args:
-      lines: of the play.
-      unindented: for the play without indentation, whose speeches continue up to a heading or a publisher's note.
+      lines: the play.
+      unindented: whether it is the play without indentation, whose speeches continue up to a heading or a publisher's
+        note.
+
+    Returns:
+      role -> its lines.
     """
     said: dict[str, list[str]] = {}
     role = None

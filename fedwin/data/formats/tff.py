@@ -1,7 +1,8 @@
 """TensorFlow Federated's files, https://storage.googleapis.com/tff-datasets-public/, read without TensorFlow.
 
 SQLite: one row per example in `examples(split_name, client_id, serialized_example_proto)`, sizes in `client_metadata`.
-HDF5: `examples/<client id>/<feature>`. Either may be compressed as a whole, the latter as a .tar.bz2 of both sides.
+HDF5: `examples/<client id>/<feature>`. SQLite files may be compressed; HDF5 files also come in a .tar.bz2 of both
+splits.
 """
 
 import contextlib
@@ -12,63 +13,78 @@ from fedwin.data.formats import example_proto, fedjax_sqlite, files, values
 from fedwin.errors import UserError
 
 
-def sizes(path, split: str) -> dict[str, int]:
-    """Returns client id -> number of examples of one split of a SQLite file."""
-    sql = "SELECT client_id, num_examples FROM client_metadata WHERE split_name = ? ORDER BY rowid"
-    found = fedjax_sqlite.validated_sizes(path, fedjax_sqlite.query(path, sql, (split,)))
-    if not found:
-        known = [name for (name,) in fedjax_sqlite.query(path, "SELECT DISTINCT split_name FROM client_metadata")]
-        raise UserError(f"{path}: no split '{split}'; it has {', '.join(sorted(known)) or 'none'}.")
-    return found
-
-
 def read_sqlite(path, split: str, convert, chosen=None):
-    """Yields (client id, features) of one split: all clients in order of first appearance, or the `chosen` in theirs.
+    """Yields (client id, features) of one split: all clients in order of first appearance, or chosen ones.
 
     Args:
       path: the file.
       split: name of the split.
-      convert: parsed example -> dict of small arrays, so that no decoded original is kept.
-      chosen: client ids to keep.
+      convert: function from a parsed example to small arrays, so that no decoded original stays in memory.
+      chosen: client ids; None stands for all.
 
     Raises:
-      UserError: no such split, or a chosen client without examples.
+      UserError: damaged file or record, no such split, or a chosen client without examples.
     """
-    # Lists by feature: a dict for each of a hundred million examples would outweigh them.
-    held: dict[str, dict[str, list]] = {client: {} for client in chosen or ()}
+    # One list per feature: a dict for each of a hundred million examples would be larger than the examples.
+    by_client: dict[str, dict[str, list]] = {client: {} for client in chosen or ()}
     sql = "SELECT client_id, serialized_example_proto FROM examples WHERE split_name = ? ORDER BY rowid"
     for number, (client, blob) in enumerate(fedjax_sqlite.query(path, sql, (split,))):
-        if chosen is not None and client not in held:
+        if chosen is not None and client not in by_client:
             continue
         with values.naming(f"{path}, split {split}, record {number} of client '{client}'"):
             example = convert(example_proto.parse(blob))
-        columns = held.setdefault(client, {})
+        columns = by_client.setdefault(client, {})
         for key, value in example.items():
             columns.setdefault(key, []).append(value)
-    if not any(held.values()):
-        sizes(path, split)  # raises with the splits that it has
+    if not any(by_client.values()):
+        sizes(path, split)  # raises an error with the available splits
         raise UserError(f"{path}: split '{split}' has no examples.")
-    if absent := next((client for client, columns in held.items() if not columns), None):
+    if absent := next((client for client, columns in by_client.items() if not columns), None):
         raise UserError(f"{path}, split {split}: there is no example of client '{absent}'; fetch the file again.")
-    for client in list(held):
-        columns = held.pop(client)
+    for client in list(by_client):
+        columns = by_client.pop(client)
         with values.naming(f"{path}, split {split}, client '{client}'"):
             features = {key: stack(column) for key, column in columns.items()}
         yield client, features
 
 
-def stack(values: list) -> np.ndarray:
-    """Stacks arrays; byte strings become an object array, because NumPy's own type drops trailing zeros."""
-    if isinstance(values[0], bytes):
-        result = np.empty(len(values), object)
-        result[:] = values
-        return result
-    return np.stack(values)
+def sizes(path, split: str) -> dict[str, int]:
+    """Returns client id -> number of examples of one split of a SQLite file; raises UserError if there is none."""
+    sql = "SELECT client_id, num_examples FROM client_metadata WHERE split_name = ? ORDER BY rowid"
+    num_examples = fedjax_sqlite.validated_sizes(path, fedjax_sqlite.query(path, sql, (split,)))
+    if not num_examples:
+        splits = [name for (name,) in fedjax_sqlite.query(path, "SELECT DISTINCT split_name FROM client_metadata")]
+        raise UserError(f"{path}: no split '{split}'; it has {', '.join(sorted(splits)) or 'none'}.")
+    return num_examples
+
+
+def read_hdf5(path, convert, chosen=None):
+    """Yields (client id, features) of an HDF5 file, of all clients or of chosen ones.
+
+    Args:
+      path: the file.
+      convert: function from a client's arrays to features; its errors are reported with the file and the client.
+      chosen: client ids; None stands for all.
+
+    Raises:
+      UserError: damaged file or record, or no such client.
+    """
+    with hdf5(path) as groups:
+        for client in groups if chosen is None else chosen:
+            with values.naming(f"{path}, client '{client}'"):
+                features = convert({key: array[()] for key, array in groups[client].items()})
+            yield client, features
+
+
+def sizes_hdf5(path, feature: str) -> dict[str, int]:
+    """Returns client id -> length of one feature, without reading it."""
+    with hdf5(path) as groups, values.naming(path):
+        return {client: len(group[feature]) for client, group in groups.items()}
 
 
 @contextlib.contextmanager
 def hdf5(path):
-    """Gives the clients' groups of an HDF5 file: client id -> group of arrays."""
+    """Context manager that opens the clients of an HDF5 file: client id -> group of arrays."""
     try:
         import h5py
     except ImportError as error:
@@ -82,26 +98,14 @@ def hdf5(path):
             raise UserError(f"{path}: there is no group 'examples'; it is not a file of TensorFlow Federated.")
         try:
             yield source["examples"]
-        except (OSError, RuntimeError) as error:  # h5py's words for damage inside
+        except (OSError, RuntimeError) as error:  # raised by h5py for damage inside the file
             raise UserError(f"{path}: not a readable HDF5 file ({files.one_line(error)}); fetch it again.") from error
 
 
-def sizes_hdf5(path, feature: str) -> dict[str, int]:
-    """Returns client id -> length of one feature, without reading it."""
-    with hdf5(path) as groups, values.naming(path):
-        return {client: len(group[feature]) for client, group in groups.items()}
-
-
-def read_hdf5(path, convert, chosen=None):
-    """Yields (client id, features) of an HDF5 file, all clients or those of the `chosen` ids.
-
-    Args:
-      path: the file.
-      convert: maps a client's arrays to features; what it raises is reported with the file and the client.
-      chosen: client ids; None: all.
-    """
-    with hdf5(path) as groups:
-        for client in groups if chosen is None else chosen:
-            with values.naming(f"{path}, client '{client}'"):
-                features = convert({key: held[()] for key, held in groups[client].items()})
-            yield client, features
+def stack(values: list) -> np.ndarray:
+    """Stacks arrays; byte strings become an object array, because NumPy's bytes type drops trailing zeros."""
+    if isinstance(values[0], bytes):
+        result = np.empty(len(values), object)
+        result[:] = values
+        return result
+    return np.stack(values)

@@ -1,6 +1,6 @@
-"""Numbers as files give them, checked before they are cast: a cast of NumPy's wraps, cuts and rounds without a word.
+"""Checks numbers read from files before they are cast: NumPy casts wrap, truncate and round silently.
 
-What is wrong raises ValueError with the record; `naming` puts the file and the client before it.
+Wrong values raise ValueError with the record; `naming` adds the file and the client.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from fedwin.errors import UserError
 
 @contextlib.contextmanager
 def naming(where):
-    """Turns what a damaged record can raise into one UserError line that begins with `where`."""
+    """Context manager that converts the errors of damaged records to a one-line UserError that begins with `where`."""
     try:
         yield
     except UserError:
@@ -24,18 +24,24 @@ def naming(where):
 
 
 def first_true(bad: np.ndarray) -> tuple[int, ...]:
-    """Returns the position of the first True."""
+    """Returns the position of the first True in an array."""
     return tuple(int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
 
 
 def within(values, low: int, high: int, what: str) -> np.ndarray:
-    """Returns the values as an array of whole numbers; ValueError names the first record that has another one.
+    """Checks that values are whole numbers in low..high.
 
     Args:
       values: numbers [N, ...].
-      low: the smallest value allowed.
-      high: the largest value allowed.
-      what: what to call a value.
+      low: smallest allowed value.
+      high: largest allowed value.
+      what: noun for a value, for error messages.
+
+    Returns:
+      The values as an array.
+
+    Raises:
+      ValueError: naming the first record with another value.
     """
     values = np.asarray(values)
     if values.dtype.kind not in "biuf":
@@ -53,12 +59,32 @@ def within(values, low: int, high: int, what: str) -> np.ndarray:
 
 
 def labels(values, num_classes: int | None = None) -> np.ndarray:
-    """Returns labels as int32; they must be whole numbers in 0..num_classes - 1."""
+    """Casts labels to int32; they must be whole numbers in 0..num_classes - 1.
+
+    Args:
+      values: the labels [N, ...].
+      num_classes: number of classes; None only requires numbers >= 0.
+
+    Raises:
+      ValueError: naming the first record with another value.
+
+    Example:
+      >>> labels([2.0, 0.0], 3).tolist()
+      [2, 0]
+    """
     return within(values, 0, (num_classes or 1 << 31) - 1, "label").astype(np.int32)
 
 
 def pixels(values, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns images as uint8 [N, *shape]; they must be whole numbers in 0..255."""
+    """Casts images to uint8 [N, *shape]; they must be whole numbers in 0..255.
+
+    Args:
+      values: the pixels, any shape of size N prod(shape).
+      shape: shape of one image.
+
+    Raises:
+      ValueError: not whole images, or naming the first record with another value.
+    """
     values, each = np.asarray(values), math.prod(shape)
     if not values.size or values.size % each:
         raise ValueError(f"{values.size} pixels are not whole images of {each}")

@@ -1,4 +1,4 @@
-"""How training examples are dealt to clients, one file per partitioner; each registers itself."""
+"""Partitioners: split training examples over clients, one file each; every file registers its own."""
 
 from fedwin.registry import import_all
 

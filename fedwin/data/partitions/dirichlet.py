@@ -1,4 +1,8 @@
-"""Dirichlet over labels with equal sizes, Hsu et al. 2019, https://arxiv.org/abs/1909.06335."""
+"""Dirichlet label skew with clients of equal size.
+
+Hsu et al., Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification, 2019,
+https://arxiv.org/abs/1909.06335.
+"""
 
 import math
 import warnings
@@ -12,44 +16,6 @@ from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
 
-def check_alpha(partition: str, alpha, *, zero: bool) -> None:
-    """Checks a concentration.
-
-    Args:
-      partition: name of the partitioner, for error lines.
-      alpha: the concentration.
-      zero: whether it may be 0.
-
-    Raises:
-      UserError: it is not a number >= 0, or > 0.
-    """
-    number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool) and not math.isnan(alpha)
-    if not number or alpha < 0 or (alpha == 0 and not zero):
-        raise UserError(f"partition '{partition}': alpha={alpha}; give a number {'>=' if zero else '>'} 0.")
-
-
-def draw_dirichlet(concentration: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Draws [count, C] rows q ~ Dirichlet(concentration), however small the concentration, without NaN.
-
-    In log space: log G(a) = log G(a + 1) + log(U) / a, then softmax. The division by a is split into a relative part
-    and the sum, and the largest entry is moved to 0 between the two, so that nothing overflows before it is compared.
-
-    Args:
-      concentration: a [C].
-      count: rows.
-      rng: draws them.
-    """
-    a = np.asarray(concentration, np.float64)
-    total = a.sum()
-    with np.errstate(divide="ignore"):
-        waiting = rng.standard_exponential((count, len(a))) / (a / total)
-    boost = np.log(rng.standard_gamma(a + 1, (count, len(a))))
-    with np.errstate(over="ignore", invalid="ignore"):
-        logits = boost - (waiting - waiting.min(1, keepdims=True)) / total
-    q = np.exp(logits - logits.max(1, keepdims=True))
-    return q / q.sum(1, keepdims=True)
-
-
 @PARTITIONS.register("dirichlet")
 def dirichlet(
     dataset: Dataset,
@@ -61,28 +27,46 @@ def dirichlet(
     order: str = "sequential",
     per_client: int | None = None,
 ) -> Partition:
-    """Draws class shares q_k ~ Dirichlet(a) and fills every client with n examples drawn by them without replacement.
+    """Gives each client n examples, drawn without replacement by class shares q_k ~ Dirichlet(a).
 
-    a = alpha p, p_c = N_c / N (`empirical`: the total concentration is alpha), or a = alpha 1 (`symmetric`: it is
-    alpha C). alpha = 0 gives every client one class; alpha = inf gives q_k = p.
+        prior=empirical:  a = alpha p,  p_c = N_c / N        total concentration alpha
+        prior=symmetric:  a = alpha 1                        total concentration alpha C
+
+    alpha = 0 gives every client one class; alpha = inf gives q_k = p.
 
     Args:
+      dataset: the data set.
+      num_clients: number of clients K.
+      seed: the partition seed, >= 0.
       alpha: concentration, >= 0.
       prior: 'empirical' or 'symmetric'.
-      order: 'sequential' fills one client after another in a random order, as in the published splits, so the last ones
-        get what is left; 'rotate' gives one example at a time to every client.
-      per_client: n; floor(N / K) by default.
+      order: 'sequential' fills one client after another in random order, as in the published splits, so the last
+        clients get what is left; 'rotate' gives every client one example at a time.
+      per_client: number of examples per client n; floor(N / K) by default.
 
     Returns:
-      Partition whose report has 'visit' [K], the order in which clients were filled (sequential only).
+      The Partition; its report has 'visit' [K], the order in which clients were filled (sequential only), and
+      'fallbacks'.
 
     Raises:
-      UserError: alpha < 0, unknown prior or order, too few examples.
+      UserError: alpha < 0, unknown prior or order, too few examples, or examples without a single label.
+
+    Source: https://arxiv.org/abs/1909.06335.
+
+    Example:
+      >>> import numpy as np
+      >>> from fedwin import data
+      >>> dataset = data.from_arrays(np.zeros([12, 2]), np.arange(12) % 3, np.zeros([3, 2]), np.arange(3))
+      >>> data.make_partition(dataset, "dirichlet:alpha=0.5", 4, seed=0).sizes.tolist()
+      [3, 3, 3, 3]
     """
     check_alpha("dirichlet", alpha, zero=True)
-    for key, value, known in (("prior", prior, ("empirical", "symmetric")), ("order", order, ("sequential", "rotate"))):
-        if value not in known:
-            raise UserError(f"partition 'dirichlet': {key}={value}; it is {' or '.join(known)}.")
+    for key, value, choices in (
+        ("prior", prior, ("empirical", "symmetric")),
+        ("order", order, ("sequential", "rotate")),
+    ):
+        if value not in choices:
+            raise UserError(f"partition 'dirichlet': {key}={value}; it is {' or '.join(choices)}.")
     labels = labels_of(dataset, "dirichlet")
     size = len(labels) // max(num_clients or 1, 1) if per_client is None else per_client
     check_counts("dirichlet", len(labels), num_clients, size)
@@ -108,27 +92,77 @@ def dirichlet(
 
 
 def one_class(dataset: Dataset, labels, num_clients: int, size: int, rng) -> Partition:
-    """Deals runs of `size` examples of one class, in random order, one to each client: the limit alpha = 0.
+    """Assigns runs of `size` examples of one class to the clients, in random order: the limit alpha = 0.
 
-    Where the class sizes are not multiples of `size`, the label-sorted list is cut instead and a run may hold two
-    classes; a warning says so.
+    If the class sizes are not multiples of `size`, the label-sorted list is cut instead, and a run may hold two
+    classes; a warning tells so.
 
     Args:
-      dataset: what is dealt.
-      labels: of its training examples [N].
-      num_clients: K.
-      size: examples of each client.
-      rng: draws the order.
+      dataset: the data set.
+      labels: labels of its training examples [N].
+      num_clients: number of clients K.
+      size: number of examples per client.
+      rng: the random generator.
+
+    Returns:
+      The Partition.
     """
     shuffled = rng.permutation(len(labels))
     sorted_rows = shuffled[np.argsort(labels[shuffled], kind="stable")]
     sizes = np.bincount(labels, minlength=dataset.num_classes)
-    warned = None
+    warning = None
     if (sizes % size == 0).all():
         runs = sorted_rows.reshape(-1, size)
     else:
         runs = sorted_rows[: num_clients * size].reshape(-1, size)
-        warned = f"classes are not multiples of {size} examples, so some clients hold two classes"
-        warnings.warn(f"partition 'dirichlet:alpha=0': {warned}.", stacklevel=3)
-    dealt = runs[rng.permutation(len(runs))[:num_clients]]
-    return pack(dataset, dealt, "dirichlet", **({"warning": warned} if warned else {}))
+        warning = f"classes are not multiples of {size} examples, so some clients hold two classes"
+        warnings.warn(f"partition 'dirichlet:alpha=0': {warning}.", stacklevel=3)
+    assigned = runs[rng.permutation(len(runs))[:num_clients]]
+    return pack(dataset, assigned, "dirichlet", **({"warning": warning} if warning else {}))
+
+
+def draw_dirichlet(concentration: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Draws rows q ~ Dirichlet(concentration) without NaN, however small the concentration.
+
+    In log space: log G(a) = log G(a + 1) + log(U) / a, then a softmax. The division by a is done in two steps, by a /
+    sum(a) and by sum(a), and the largest entry is shifted to 0 between them, so that nothing overflows before it is
+    compared.
+
+    Args:
+      concentration: a [C].
+      count: number of rows.
+      rng: the random generator.
+
+    Returns:
+      float64 [count, C].
+
+    Example:
+      >>> import numpy as np
+      >>> draw_dirichlet(np.full(3, 1e-9), 2, np.random.default_rng(0)).sum(1).tolist()
+      [1.0, 1.0]
+    """
+    a = np.asarray(concentration, np.float64)
+    total = a.sum()
+    with np.errstate(divide="ignore"):
+        waiting = rng.standard_exponential((count, len(a))) / (a / total)
+    boost = np.log(rng.standard_gamma(a + 1, (count, len(a))))
+    with np.errstate(over="ignore", invalid="ignore"):
+        logits = boost - (waiting - waiting.min(1, keepdims=True)) / total
+    q = np.exp(logits - logits.max(1, keepdims=True))
+    return q / q.sum(1, keepdims=True)
+
+
+def check_alpha(partition: str, alpha, *, zero: bool) -> None:
+    """Checks a Dirichlet concentration.
+
+    Args:
+      partition: name of the partitioner, for error messages.
+      alpha: the concentration; inf is allowed.
+      zero: whether 0 is allowed.
+
+    Raises:
+      UserError: not a number >= 0, or > 0.
+    """
+    number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool) and not math.isnan(alpha)
+    if not number or alpha < 0 or (alpha == 0 and not zero):
+        raise UserError(f"partition '{partition}': alpha={alpha}; give a number {'>=' if zero else '>'} 0.")

@@ -1,4 +1,4 @@
-"""Domain x label skew: every client sees one domain, and inside it a label-skewed part."""
+"""Domain and label skew: every client has one domain, and a label-skewed part of it."""
 
 import dataclasses
 
@@ -12,17 +12,29 @@ from fedwin.errors import UserError
 
 @PARTITIONS.register("domain")
 def domain(dataset: Dataset, num_clients: int, seed: int, *, inner: str = "iid") -> Partition:
-    """Splits each of the D domains over K / D clients with another partitioner, seeded by (seed, domain).
+    """Splits each of the D domains over K / D clients with another partitioner.
 
-    A seeded permutation of the client numbers hides the domain from their order.
+    The inner partitioner's seed depends on (seed, domain). A random permutation of the clients makes their order
+    independent of the domain.
 
     Args:
-      num_clients: K, a multiple of D.
-      inner: the partitioner inside a domain; its further parameters follow with semicolons
+      dataset: the data set; its feature 'domain' is the domain of each example.
+      num_clients: number of clients K, a multiple of D.
+      seed: the partition seed, >= 0.
+      inner: the partitioner within a domain, its parameters separated by semicolons
         (`domain:inner=dirichlet:alpha=0.5;prior=symmetric`).
 
     Returns:
-      Partition with `domain` [K].
+      The Partition, with `domain` [K].
+
+    Raises:
+      UserError: the data set has no domains, K is not a multiple of D, or the inner partitioner does not split labels.
+
+    Example:
+      >>> from fedwin import data
+      >>> dataset = data.load("digit5_synthetic:per_domain=20,tests=10")
+      >>> data.make_partition(dataset, "domain:inner=iid", 10, seed=0).sizes.tolist()
+      [10, 10, 10, 10, 10, 10, 10, 10, 10, 10]
     """
     if "domain" not in dataset.train:
         raise UserError(f"partition 'domain' needs a data set with domains (digit5, pacs); '{dataset.name}' has none.")

@@ -1,11 +1,12 @@
-"""Drawing without replacement from pools that run out, many draws at a time.
+"""Draws without replacement from pools of examples that run out, many draws at a time.
 
-A draw for a client picks pool c with probability w_c / sum(w), w being zero on empty pools, and pops one example. The
-law changes only when a pool runs empty, so whole blocks of draws are made at once and cut right after the draw that
-empties a pool; what follows the cut is drawn again under the new law. This is the one-at-a-time process exactly.
+A draw for a client picks pool c with probability w_c / sum(w), where w is zero for empty pools, and removes one example
+from it. The distribution changes only when a pool runs empty, so blocks of draws are made at once and cut after the
+draw that empties a pool; the draws after the cut are repeated with the new weights. This is exactly the one-at-a-time
+process.
 
-Where all of a client's weight sits on empty pools, every remaining example is equally likely; each such draw is
-counted as a fallback.
+If all of a client's weight is on empty pools, every remaining example is equally likely; each such draw counts as a
+fallback.
 """
 
 import numpy as np
@@ -14,10 +15,12 @@ from fedwin.data.dataset import offsets
 
 
 class Pools:
-    """Shuffled pools of examples with a pointer each.
+    """Shuffled pools of examples, each with a pointer to its next example.
 
     Args:
-      pool: [N] pool of each example, in 0..num_pools-1.
+      pool: pool of each example, in 0..num_pools - 1 [N].
+      num_pools: number of pools.
+      rng: the random generator.
     """
 
     def __init__(self, pool: np.ndarray, num_pools: int, rng: np.random.Generator):
@@ -27,7 +30,7 @@ class Pools:
         self.next = offsets(self.left)[:-1]
 
     def pop(self, choice: np.ndarray) -> np.ndarray:
-        """Removes one example for each pool named in `choice`, in order, and returns the examples."""
+        """Removes one example from each pool in `choice` [n], in order, and returns the examples [n]."""
         counts = np.bincount(choice, minlength=len(self.left))
         rows = self.rows[self.next[choice] + repeats(choice, counts)]
         self.next += counts
@@ -36,7 +39,7 @@ class Pools:
 
 
 def repeats(choice: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Returns how often choice[i] occurs before position i."""
+    """Counts how often choice[i] occurs before position i, given counts of each value in `choice` [n]."""
     by_value = np.argsort(choice, kind="stable")
     starts = np.cumsum(counts) - counts
     earlier = np.empty(len(choice), np.int64)
@@ -45,25 +48,30 @@ def repeats(choice: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def pick(weights: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Returns indices drawn from weights [..., C]: the inverse of their cumulated sum at u in [0, 1)."""
-    cumulated = np.cumsum(weights, axis=-1)
-    cumulated /= cumulated[..., -1:]
-    # The last index of positive weight is where the sum first reaches its end, so rounding cannot pick past it.
-    return (cumulated <= u[..., None]).sum(-1) if weights.ndim > 1 else np.searchsorted(cumulated, u, side="right")
+    """Draws indices in proportion to weights, by inverting their cumulative sum.
+
+    Args:
+      weights: the weights [..., C].
+      u: uniform numbers in [0, 1), one per index.
+    """
+    cumulative = np.cumsum(weights, axis=-1)
+    cumulative /= cumulative[..., -1:]
+    # The sum first reaches its end at the last index of positive weight, so rounding cannot pick a later one.
+    return (cumulative <= u[..., None]).sum(-1) if weights.ndim > 1 else np.searchsorted(cumulative, u, side="right")
 
 
 def sequential(pools: Pools, weights, visit, per_client: int, rng) -> tuple[list[np.ndarray], int]:
-    """Fills the clients in `visit` completely, one after another.
+    """Fills the clients completely, one after another.
 
     Args:
-      pools: the examples of each class.
-      weights: (client, open [C]) -> [C], the weight of each pool, zero where not open.
-      visit: the order of the clients [K].
-      per_client: examples of each client.
-      rng: draws them.
+      pools: the pools of examples.
+      weights: function (client, which pools are open [C]) -> weight of each pool [C], zero for pools that are not open.
+      visit: order of the clients [K].
+      per_client: number of examples per client.
+      rng: the random generator.
 
     Returns:
-      One array of per_client rows per client, in client order, and the number of fallbacks.
+      (one array of per_client rows per client, number of fallbacks).
     """
     lists: list = [None] * len(visit)
     fallbacks = 0
@@ -88,13 +96,16 @@ def sequential(pools: Pools, weights, visit, per_client: int, rng) -> tuple[list
 
 
 def rotating(pools: Pools, q: np.ndarray, per_client: int, rng) -> tuple[list[np.ndarray], int]:
-    """Gives every client one example per sweep, per_client sweeps, each over a fresh permutation of the clients.
+    """Gives every client one example per sweep, each sweep in a new random order of the clients.
 
     Args:
-      pools: the examples of each class.
-      q: weights of the clients [K, C].
-      per_client: examples of each client.
-      rng: draws them.
+      pools: the pools of examples.
+      q: weights of the pools for each client [K, C].
+      per_client: number of examples per client, and of sweeps.
+      rng: the random generator.
+
+    Returns:
+      (one array of per_client rows per client, number of fallbacks).
     """
     rows = np.empty((len(q), per_client), np.int64)
     fallbacks = 0
@@ -102,18 +113,18 @@ def rotating(pools: Pools, q: np.ndarray, per_client: int, rng) -> tuple[list[np
         waiting = rng.permutation(len(q))
         while len(waiting):
             w = q[waiting] * (pools.left > 0)
-            lost = ~(w.sum(1) > 0)
-            w[lost] = pools.left
+            is_fallback = ~(w.sum(1) > 0)
+            w[is_fallback] = pools.left
             choice = pick(w, rng.random(len(waiting)))
             earlier = repeats(choice, np.bincount(choice, minlength=len(pools.left)))
             ends = earlier + 1 == pools.left[choice]
             block = int(ends.argmax()) + 1 if ends.any() else len(waiting)
-            if lost.any():
-                # A fallback's weights are the pools' present sizes; drawn with the block's first sizes it is accepted
-                # with the ratio of the two, and the first one refused starts the next block.
-                refused = lost & (rng.random(len(waiting)) * pools.left[choice] >= pools.left[choice] - earlier)
-                block = min(block, int(refused.argmax())) if refused.any() else block
-            fallbacks += int(lost[:block].sum())
+            if is_fallback.any():
+                # A fallback's weights are the current sizes of the pools. It is drawn with the sizes at the start of
+                # the block and accepted with the ratio of both; the first rejected one starts the next block.
+                rejected = is_fallback & (rng.random(len(waiting)) * pools.left[choice] >= pools.left[choice] - earlier)
+                block = min(block, int(rejected.argmax())) if rejected.any() else block
+            fallbacks += int(is_fallback[:block].sum())
             rows[waiting[:block], sweep] = pools.pop(choice[:block])
             waiting = waiting[block:]
     return list(rows), fallbacks

@@ -1,6 +1,7 @@
-"""The label-skewed split that the released code of generalised heavy-ball momentum uses for alpha > 0.
+"""The label-skewed split of the released code of generalized heavy-ball momentum, for alpha > 0.
 
-Zaccone et al. 2023, https://arxiv.org/abs/2311.18578. It differs from the paper's own description (`dirichlet`).
+It differs from the one that the paper describes (`dirichlet`). Zaccone et al., Communication-Efficient Heterogeneous
+Federated Learning with Generalized Heavy-Ball Momentum, 2023, https://arxiv.org/abs/2311.18578.
 """
 
 import numpy as np
@@ -12,35 +13,33 @@ from fedwin.data.partitions.yurochkin import assign_examples, draw_counts, rows_
 from fedwin.data.rng import generator
 
 
-def rebalance(lists: list[np.ndarray], size: int, rng) -> list[np.ndarray]:
-    """Moves random surplus examples of large clients to small ones.
-
-    Args:
-      lists: rows of each client.
-      size: what clients are filled up, or cut, to.
-      rng: shuffles the surplus.
-    """
-    surplus = rng.permutation(np.concatenate([rows[size:] for rows in lists]))
-    result = []
-    for rows in lists:
-        missing = max(size - len(rows), 0)
-        result.append(np.concatenate([rows[:size], surplus[:missing]]))
-        surplus = surplus[missing:]
-    for k, row in enumerate(surplus):  # N mod K examples, one more for the first clients
-        result[k] = np.append(result[k], row)
-    return result
-
-
 @PARTITIONS.register("ghb_code")
 def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tries: int = 100) -> Partition:
-    """The Yurochkin draw of least size deviation in `tries`, rebalanced to floor(N / K) (+ 1); alpha = 0: label runs.
+    """Takes the most even of several Yurochkin draws and rebalances it to floor(N / K) (+ 1) examples per client.
+
+    alpha = 0 cuts the label-sorted list into K runs instead.
 
     Args:
+      dataset: the data set.
+      num_clients: number of clients K.
+      seed: the partition seed, >= 0.
       alpha: concentration, >= 0.
-      tries: draws to choose from, at least 1.
+      tries: number of draws to choose from, at least 1.
 
     Returns:
-      Partition whose report has 'moved', the examples that the rebalancing took to another client.
+      The Partition, whose report has 'moved', the number of examples that rebalancing took to another client.
+
+    Raises:
+      UserError: alpha < 0, N < K, or examples without a single label.
+
+    Source: the code released with https://arxiv.org/abs/2311.18578.
+
+    Example:
+      >>> import numpy as np
+      >>> from fedwin import data
+      >>> dataset = data.from_arrays(np.zeros([12, 2]), np.arange(12) % 3, np.zeros([3, 2]), np.arange(3))
+      >>> data.make_partition(dataset, "ghb_code:alpha=0.5", 4, seed=0).sizes.tolist()
+      [3, 3, 3, 3]
     """
     check_alpha("ghb_code", alpha, zero=True)
     labels = labels_of(dataset, "ghb_code")
@@ -51,12 +50,34 @@ def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tri
         runs = np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], num_clients)
         return pack(dataset, [runs[k] for k in rng.permutation(num_clients)], "ghb_code", moved=0)
     by_class = rows_by_class(labels, dataset.num_classes)
-    best, spread = np.zeros((len(by_class), num_clients), int), np.inf
+    best, smallest_deviation = np.zeros((len(by_class), num_clients), int), np.inf
     for _ in range(max(tries, 1)):
         counts = draw_counts([len(rows) for rows in by_class], num_clients, alpha, rng)
         deviation = counts.sum(0).std()
-        if deviation < spread:
-            best, spread = counts, deviation
+        if deviation < smallest_deviation:
+            best, smallest_deviation = counts, deviation
     size = len(labels) // num_clients
     moved = int(np.maximum(best.sum(0) - size, 0).sum())
     return pack(dataset, rebalance(assign_examples(by_class, best, rng), size, rng), "ghb_code", moved=moved)
+
+
+def rebalance(lists: list[np.ndarray], size: int, rng) -> list[np.ndarray]:
+    """Moves random surplus examples of large clients to small ones.
+
+    Args:
+      lists: rows of each client.
+      size: number of examples that clients are filled up, or cut, to.
+      rng: the random generator.
+
+    Returns:
+      The new rows of each client.
+    """
+    surplus = rng.permutation(np.concatenate([rows[size:] for rows in lists]))
+    result = []
+    for rows in lists:
+        missing = max(size - len(rows), 0)
+        result.append(np.concatenate([rows[:size], surplus[:missing]]))
+        surplus = surplus[missing:]
+    for k, row in enumerate(surplus):  # the last N mod K examples: one more for each of the first clients
+        result[k] = np.append(result[k], row)
+    return result

@@ -1,4 +1,4 @@
-"""The homogeneous split: examples dealt at random."""
+"""iid: random equal parts of the training examples."""
 
 import numpy as np
 
@@ -9,17 +9,35 @@ from fedwin.data.rng import generator
 
 @PARTITIONS.register("iid")
 def iid(dataset: Dataset, num_clients: int, seed: int, *, equal: bool = False) -> Partition:
-    """Deals a permutation of the N examples, floor(N / K) to each client.
+    """Assigns a permutation of the N examples to the clients, floor(N / K) to each.
 
     Args:
-      equal: leave the last N mod K examples out; otherwise the first N mod K clients get one more each.
+      dataset: the data set.
+      num_clients: number of clients K.
+      seed: the partition seed, >= 0.
+      equal: whether the last N mod K examples are left out; otherwise the first N mod K clients get one more each.
+
+    Returns:
+      The Partition.
+
+    Raises:
+      UserError: N < K.
+
+    Source: the IID split of McMahan et al. 2017, https://arxiv.org/abs/1602.05629.
+
+    Example:
+      >>> import numpy as np
+      >>> from fedwin import data
+      >>> dataset = data.from_arrays(np.zeros([12, 2]), np.arange(12) % 3, np.zeros([3, 2]), np.arange(3))
+      >>> data.make_partition(dataset, "iid", 5, seed=0).sizes.tolist()
+      [3, 3, 2, 2, 2]
     """
     n = len(dataset.train["y"])
     check_counts("iid", n, num_clients)
     order = generator(seed, "iid").permutation(n)
     if equal:
         order = order[: n // num_clients * num_clients]
-    each, more = divmod(len(order), num_clients)
+    each, remainder = divmod(len(order), num_clients)
     sizes = np.full(num_clients, each)
-    sizes[:more] += 1
+    sizes[:remainder] += 1
     return finish(dataset, Partition(order.astype(np.int32), offsets(sizes)), "iid")

@@ -1,4 +1,4 @@
-"""The data set's own clients: writers, roles, users."""
+"""natural: the data set's own clients, such as writers, roles or users."""
 
 import numpy as np
 
@@ -9,28 +9,51 @@ from fedwin.errors import UserError
 
 
 def subset(partition: Partition, clients: np.ndarray) -> Partition:
-    """Returns the partition of the clients named, in that order."""
+    """Returns the partition of some clients, in the given order.
+
+    Args:
+      partition: the partition of all clients.
+      clients: the clients to keep, int [n].
+    """
     begin, sizes = partition.offset[clients], partition.sizes[clients]
     offset = offsets(sizes)
-    places = np.arange(offset[-1]) + np.repeat(begin - offset[:-1], sizes)
+    positions = np.arange(offset[-1]) + np.repeat(begin - offset[:-1], sizes)
     pick = lambda values: None if values is None else values[clients]
-    return Partition(partition.order[places], offset, ids=pick(partition.ids), domain=pick(partition.domain))
+    return Partition(partition.order[positions], offset, ids=pick(partition.ids), domain=pick(partition.domain))
 
 
 @PARTITIONS.register("natural")
 def natural(dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
-    """Returns the data set's own clients, or a seeded choice of num_clients of them.
+    """Returns the data set's own clients, or a random choice of them.
 
-    The choice sorts the ids, permutes them with the seed and takes the first num_clients.
+    The choice sorts the client ids, permutes them with the seed and takes the first num_clients.
+
+    Args:
+      dataset: the data set.
+      num_clients: number of clients; None stands for all.
+      seed: seed of the choice, >= 0.
+
+    Returns:
+      The Partition, with the clients' `ids`; the report has 'chosen_from' if not all are taken.
 
     Raises:
-      UserError: there are no such clients, or fewer than num_clients.
+      UserError: the data set has no clients of its own, or fewer than num_clients.
+
+    Example:
+      >>> import numpy as np
+      >>> from fedwin import data
+      >>> x, y = np.zeros([4, 2]), np.array([0, 1, 1, 0])
+      >>> dataset = data.from_arrays(x, y, x, y, clients=["ann", "bob", "ann", "ann"])
+      >>> data.make_partition(dataset, "natural", None, seed=0).client(0).tolist()  # Ann's examples
+      [0, 2, 3]
     """
     own = dataset.natural
     if own is None:
         raise UserError(f"data set '{dataset.name}' has no clients of its own; choose --partition=iid or dirichlet.")
     if num_clients is not None and not 1 <= num_clients <= own.num_clients:
-        raise UserError(f"'{dataset.name}' has {own.num_clients} clients of its own; {num_clients} were asked for.")
+        raise UserError(
+            f"'{dataset.name}' has {own.num_clients} clients of its own; set --num_clients to at most that."
+        )
     extra = dict(own.report)
     if num_clients is not None and num_clients < own.num_clients:
         by_id = np.arange(own.num_clients) if own.ids is None else np.argsort(own.ids, kind="stable")

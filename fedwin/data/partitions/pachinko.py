@@ -1,6 +1,7 @@
-"""Pachinko allocation over a two-level label tree, Reddi et al. 2021, https://arxiv.org/abs/2003.00295 (appendix).
+"""Pachinko allocation: Dirichlet label skew over a two-level tree of labels.
 
-The allocation model is Li and McCallum's, https://dl.acm.org/doi/10.1145/1143844.1143917.
+Reddi et al., Adaptive Federated Optimization, 2021, https://arxiv.org/abs/2003.00295 (appendix); the allocation model
+is Li and McCallum's, https://dl.acm.org/doi/10.1145/1143844.1143917.
 """
 
 import numpy as np
@@ -13,22 +14,6 @@ from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
 
-def label_tree(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the fine label [N] of each training example and the coarse label [fine labels] of each fine one."""
-    features = dataset.train
-    if "coarse" in features:
-        fine, coarse = np.asarray(features["y"]), np.asarray(features["coarse"])
-    elif "fine" in features:
-        fine, coarse = np.asarray(features["fine"]), np.asarray(features["y"])
-    else:
-        raise UserError(f"partition 'pachinko' needs coarse and fine labels; '{dataset.name}' has none: use cifar100.")
-    parent = np.zeros(fine.max() + 1, np.int64)
-    parent[fine] = coarse
-    if (parent[fine] != coarse).any():
-        raise UserError(f"partition 'pachinko': a fine label of '{dataset.name}' belongs to two coarse labels.")
-    return fine, parent
-
-
 @PARTITIONS.register("pachinko")
 def pachinko(
     dataset: Dataset,
@@ -39,16 +24,34 @@ def pachinko(
     beta: float = 10.0,
     per_client: int | None = None,
 ) -> Partition:
-    """Draws coarse c ~ theta_k, fine f ~ phi_kc, then an unused image of f; clients are filled one after another.
+    """Draws coarse label c ~ theta_k, fine label f ~ phi_kc and an unused example of f, client after client.
 
-    theta_k ~ Dirichlet(alpha 1) over the coarse labels, phi_kc ~ Dirichlet(beta 1) over the fine labels of c. A fine
-    label without images leaves phi_kc and the rest is renormalised *inside* c; a coarse label without fine ones leaves
-    theta_k.
+        theta_k ~ Dirichlet(alpha 1) over the coarse labels,   phi_kc ~ Dirichlet(beta 1) over the fine labels of c
+
+    A fine label without examples is removed from phi_kc, which is renormalized within c; a coarse label without fine
+    ones is removed from theta_k.
 
     Args:
-      alpha: concentration over coarse labels, > 0.
+      dataset: the data set.
+      num_clients: number of clients K.
+      seed: the partition seed, >= 0.
+      alpha: concentration over the coarse labels, > 0.
       beta: concentration over the fine labels of one coarse label, > 0.
-      per_client: examples per client; floor(N / K) by default.
+      per_client: number of examples per client; floor(N / K) by default.
+
+    Returns:
+      The Partition.
+
+    Raises:
+      UserError: alpha or beta out of range, too few examples, or a data set without two levels of labels.
+
+    Source: https://arxiv.org/abs/2003.00295, appendix.
+
+    Example:
+      >>> from fedwin import data
+      >>> dataset = data.load("cifar100_synthetic:n=200,tests=100")
+      >>> data.make_partition(dataset, "pachinko", 4, seed=0).sizes.tolist()
+      [50, 50, 50, 50]
     """
     check_alpha("pachinko", alpha, zero=False)
     if not beta > 0:
@@ -74,3 +77,29 @@ def pachinko(
     pools = fill.Pools(fine, len(parent), rng)
     lists, fallbacks = fill.sequential(pools, weights, np.arange(num_clients), size, rng)
     return pack(dataset, lists, "pachinko", fallbacks=fallbacks)
+
+
+def label_tree(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the tree of labels of a data set with coarse and fine labels.
+
+    Args:
+      dataset: the data set; one level is its label, the other the feature 'coarse' or 'fine'.
+
+    Returns:
+      (fine label of each training example [N], coarse label of each fine label).
+
+    Raises:
+      UserError: there is only one level, or a fine label belongs to two coarse ones.
+    """
+    features = dataset.train
+    if "coarse" in features:
+        fine, coarse = np.asarray(features["y"]), np.asarray(features["coarse"])
+    elif "fine" in features:
+        fine, coarse = np.asarray(features["fine"]), np.asarray(features["y"])
+    else:
+        raise UserError(f"partition 'pachinko' needs coarse and fine labels; '{dataset.name}' has none: use cifar100.")
+    parent = np.zeros(fine.max() + 1, np.int64)
+    parent[fine] = coarse
+    if (parent[fine] != coarse).any():
+        raise UserError(f"partition 'pachinko': a fine label of '{dataset.name}' belongs to two coarse labels.")
+    return fine, parent

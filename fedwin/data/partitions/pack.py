@@ -1,4 +1,4 @@
-"""The end of every partitioner: pack the lists, check them, write the report."""
+"""Last steps of every partitioner: argument checks, packing lists of rows, and the report."""
 
 import numpy as np
 
@@ -7,7 +7,18 @@ from fedwin.errors import UserError
 
 
 def labels_of(dataset: Dataset, partition: str) -> np.ndarray:
-    """Returns the labels [N] of the training examples; raises UserError where an example has no single label."""
+    """Returns the labels of the training examples.
+
+    Args:
+      dataset: the data set.
+      partition: name of the partitioner, for error messages.
+
+    Returns:
+      The labels [N].
+
+    Raises:
+      UserError: examples have several labels each.
+    """
     labels = np.asarray(dataset.train["y"])
     if labels.ndim != 1:
         raise UserError(
@@ -18,13 +29,13 @@ def labels_of(dataset: Dataset, partition: str) -> np.ndarray:
 
 
 def check_counts(partition: str, num_examples: int, num_clients: int, per_client: int = 1) -> None:
-    """Checks that every client can get its examples.
+    """Checks that there are enough examples for all clients.
 
     Args:
-      partition: its name, for error lines.
-      num_examples: N.
-      num_clients: K.
-      per_client: examples of each client.
+      partition: name of the partitioner, for error messages.
+      num_examples: number of training examples N.
+      num_clients: number of clients K.
+      per_client: number of examples of each client.
 
     Raises:
       UserError: there are no clients, or too few examples.
@@ -41,55 +52,67 @@ def check_counts(partition: str, num_examples: int, num_clients: int, per_client
 
 
 def histogram(dataset: Dataset, partition: Partition) -> np.ndarray | None:
-    """Returns the int32 [K, C] counts of each class on each client; None for sequences and beyond MAX_CELLS."""
+    """Counts the examples of each class on each client.
+
+    Args:
+      dataset: the data set.
+      partition: its partition.
+
+    Returns:
+      int32 [K, C]; None for sequences, and for more than MAX_CELLS counts.
+    """
     if dataset.task != "classification" or partition.num_clients * dataset.num_classes > MAX_CELLS:
         return None
     return partition.class_counts(dataset.train["y"], dataset.num_classes)
 
 
 def finish(dataset: Dataset, partition: Partition, name: str, **report) -> Partition:
-    """Checks that no example is dealt twice and adds the report.
+    """Checks that no example is assigned twice, and adds the report.
 
     Args:
-      dataset: what was dealt.
-      partition: who holds what.
-      name: of the partitioner.
+      dataset: the data set.
+      partition: the clients' examples.
+      name: name of the partitioner.
       **report: further entries of the report.
 
     Returns:
-      The partition with `report`: 'partition' (the name), 'sizes' [K], 'histogram' [K, C] or None, 'left_out' (examples
-      that no client has), 'fallbacks' (draws that the rule could not make), and the further entries given.
+      The partition with `report`: 'partition' (the name), 'sizes' [K], 'histogram' [K, C] or None, 'left_out' (number
+      of examples that no client has), 'fallbacks' (number of draws that the rule could not make), and the further
+      entries.
 
     Raises:
-      UserError: an example out of range or on two clients.
+      UserError: an example does not exist, or is assigned to two clients.
     """
     n = len(dataset.train["y"])
     order = partition.order
     if order.size and (order.min() < 0 or order.max() >= n):
-        raise UserError(f"partition '{name}' names example {order.max()}, but '{dataset.name}' has only {n}.")
+        raise UserError(f"partition '{name}' contains example {order.max()}, but '{dataset.name}' has only {n}.")
     used = np.zeros(n, bool)
     used[order] = True
     if np.count_nonzero(used) != order.size:
         twice = int(np.bincount(order, minlength=n).argmax())
-        raise UserError(f"partition '{name}' deals example {twice} to more than one client.")
-    full = {
+        raise UserError(f"partition '{name}' assigns example {twice} to more than one client.")
+    common = {
         "partition": name,
         "sizes": partition.sizes,
         "histogram": histogram(dataset, partition),
         "left_out": int(n - order.size),
         "fallbacks": 0,
     }
-    return partition._replace(report={**full, **report})
+    return partition._replace(report={**common, **report})
 
 
 def pack(dataset: Dataset, lists, name: str, **report) -> Partition:
-    """Packs one list of rows per client and finishes it.
+    """Packs one list of rows per client into a finished partition.
 
     Args:
-      dataset: what was dealt.
+      dataset: the data set.
       lists: rows of each client.
-      name: of the partitioner.
+      name: name of the partitioner.
       **report: further entries of the report.
+
+    Returns:
+      The Partition, as from `finish`.
     """
     return finish(dataset, Partition.from_lists(lists), name, **report)
 
@@ -99,8 +122,8 @@ def check_not_empty(partition: Partition) -> None:
     sizes = partition.sizes
     if sizes.size and sizes.min() < 1:
         k = int(sizes.argmin())
-        who = k if partition.ids is None else partition.ids[k]
+        name = k if partition.ids is None else partition.ids[k]
         raise UserError(
-            f"client {who} has no examples ({int((sizes < 1).sum())} of {len(sizes)} clients are empty); use fewer "
+            f"client {name} has no examples ({int((sizes < 1).sum())} of {len(sizes)} clients are empty); use fewer "
             f"clients, a larger alpha, or allow_empty=True."
         )

@@ -1,4 +1,8 @@
-"""Quantity-based label skew (#C = s), Li et al. 2022 (NIID-Bench), https://arxiv.org/abs/2102.02079."""
+"""Quantity-based label skew: every client holds the same number of classes.
+
+Li et al., Federated Learning on Non-IID Data Silos: An Experimental Study (NIID-Bench), 2022,
+https://arxiv.org/abs/2102.02079.
+"""
 
 import numpy as np
 
@@ -10,12 +14,30 @@ from fedwin.errors import UserError
 
 @PARTITIONS.register("quantity")
 def quantity(dataset: Dataset, num_clients: int, seed: int, *, classes: int) -> Partition:
-    """Client k holds class k mod C and s - 1 others; a class is split evenly among its holders, so sizes differ.
+    """Assigns s classes to each client, k mod C and s - 1 random ones; splits a class evenly among its holders.
 
-    With fewer clients than classes some classes may have no holder; their examples are left out.
+    Client sizes differ. With fewer clients than classes, examples of classes without a holder are left out.
 
     Args:
-      classes: s, classes per client, 1..C.
+      dataset: the data set.
+      num_clients: number of clients K.
+      seed: the partition seed, >= 0.
+      classes: number of classes per client s, 1..C.
+
+    Returns:
+      The Partition.
+
+    Raises:
+      UserError: s is not in 1..C, N < K, or examples without a single label.
+
+    Source: the partition #C = s of https://arxiv.org/abs/2102.02079.
+
+    Example:
+      >>> import numpy as np
+      >>> from fedwin import data
+      >>> dataset = data.from_arrays(np.zeros([12, 2]), np.arange(12) % 3, np.zeros([3, 2]), np.arange(3))
+      >>> (data.make_partition(dataset, "quantity:classes=2", 3, seed=0).report["histogram"] > 0).sum(1).tolist()
+      [2, 2, 2]
     """
     labels = labels_of(dataset, "quantity")
     num_classes = dataset.num_classes
@@ -29,11 +51,11 @@ def quantity(dataset: Dataset, num_clients: int, seed: int, *, classes: int) -> 
         others = np.delete(np.arange(num_classes), first)
         holds[k, first] = True
         holds[k, rng.choice(others, classes - 1, replace=False)] = True
-    parts: list[list] = [[np.zeros(0, np.int64)] for _ in range(num_clients)]
+    lists: list[list] = [[np.zeros(0, np.int64)] for _ in range(num_clients)]
     for c in range(num_classes):
         holders = np.flatnonzero(holds[:, c])
         rows = rng.permutation(np.flatnonzero(labels == c))
         if len(holders):
-            for holder, piece in zip(holders, np.array_split(rows, len(holders))):
-                parts[holder].append(piece)
-    return pack(dataset, [rng.permutation(np.concatenate(pieces)) for pieces in parts], "quantity")
+            for k, part in zip(holders, np.array_split(rows, len(holders))):
+                lists[k].append(part)
+    return pack(dataset, [rng.permutation(np.concatenate(parts)) for parts in lists], "quantity")

@@ -1,4 +1,8 @@
-"""Shards of label-sorted data, McMahan et al. 2017, https://arxiv.org/abs/1602.05629."""
+"""Shards of label-sorted examples, so that every client has few classes.
+
+McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017,
+https://arxiv.org/abs/1602.05629.
+"""
 
 import numpy as np
 
@@ -9,18 +13,36 @@ from fedwin.data.rng import generator
 
 @PARTITIONS.register("shards")
 def shards(dataset: Dataset, num_clients: int, seed: int, *, per_client: int = 2) -> Partition:
-    """Sorts by label, cuts S = K s shards of m = floor(N / S) examples and deals s random shards to each client.
+    """Sorts examples by label, cuts K s shards of m = floor(N / (K s)) examples, gives s random ones to each client.
 
-    A client has between 1 and s classes where m divides every class (two shards of one class can meet), else at
-    most 2 s. The N - S m examples at the end of the sorted list are left out.
+    If m divides the size of every class, a client has 1 to s classes (two of its shards may be of the same class), else
+    at most 2 s. The last N - K s m examples of the sorted list are left out.
 
     Args:
-      per_client: s, shards per client.
+      dataset: the data set.
+      num_clients: number of clients K.
+      seed: the partition seed, >= 0.
+      per_client: number of shards per client s.
+
+    Returns:
+      The Partition, whose report has 'shard_size' m.
+
+    Raises:
+      UserError: N < K s, or examples without a single label.
+
+    Source: https://arxiv.org/abs/1602.05629.
+
+    Example:
+      >>> import numpy as np
+      >>> from fedwin import data
+      >>> dataset = data.from_arrays(np.zeros([12, 2]), np.arange(12) % 3, np.zeros([3, 2]), np.arange(3))
+      >>> data.make_partition(dataset, "shards:per_client=1", 3, seed=0).report["histogram"].max(1).tolist()
+      [4, 4, 4]
     """
     labels = labels_of(dataset, "shards")
     check_counts("shards", len(labels), num_clients, per_client)
     count = num_clients * per_client
     size = len(labels) // count
-    pieces = np.argsort(labels, kind="stable")[: count * size].reshape(count, size)
-    dealt = generator(seed, "shards").permutation(count).reshape(num_clients, per_client)
-    return pack(dataset, pieces[dealt].reshape(num_clients, per_client * size), "shards", shard_size=size)
+    shard_rows = np.argsort(labels, kind="stable")[: count * size].reshape(count, size)
+    assigned = generator(seed, "shards").permutation(count).reshape(num_clients, per_client)
+    return pack(dataset, shard_rows[assigned].reshape(num_clients, per_client * size), "shards", shard_size=size)

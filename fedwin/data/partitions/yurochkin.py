@@ -1,4 +1,7 @@
-"""Dirichlet over clients with unequal sizes, Yurochkin et al. 2019, https://arxiv.org/abs/1905.12022."""
+"""Dirichlet split of each class over the clients, whose sizes therefore differ.
+
+Yurochkin et al., Bayesian Nonparametric Federated Learning of Neural Networks, 2019, https://arxiv.org/abs/1905.12022.
+"""
 
 import math
 
@@ -11,16 +14,68 @@ from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
 
-def draw_counts(class_sizes: list[int], num_clients: int, alpha: float, rng) -> np.ndarray:
-    """Draws how many examples of each class each client gets, int64 [C, K]: pi ~ Dirichlet(alpha 1_K) under the cap.
+@PARTITIONS.register("yurochkin")
+def yurochkin(
+    dataset: Dataset, num_clients: int, seed: int, *, alpha: float, min_size: int = 10, max_tries: int = 1000
+) -> Partition:
+    """Gives client k a share pi_k of class c, with pi ~ Dirichlet(alpha 1_K), class by class.
 
-    Only the numbers: the examples are shuffled once an attempt is accepted, which is the same in law.
+        pi_k = 0 for clients that already hold N / K examples, then pi <- pi / sum(pi)
+
+    All N examples are assigned. Draws whose smallest client has fewer than min_size examples are repeated.
 
     Args:
-      class_sizes: examples of each class.
-      num_clients: K.
+      dataset: the data set.
+      num_clients: number of clients K.
+      seed: the partition seed, >= 0.
+      alpha: concentration, > 0; inf gives equal shares.
+      min_size: minimum number of examples of a client.
+      max_tries: maximum number of draws.
+
+    Returns:
+      The Partition, whose report has 'tries', the number of draws.
+
+    Raises:
+      UserError: alpha <= 0, K min_size > N, no draw with min_size examples for every client, or examples without a
+        single label.
+
+    Source: https://arxiv.org/abs/1905.12022.
+
+    Example:
+      >>> import numpy as np
+      >>> from fedwin import data
+      >>> dataset = data.from_arrays(np.zeros([12, 2]), np.arange(12) % 3, np.zeros([3, 2]), np.arange(3))
+      >>> data.make_partition(dataset, "yurochkin:alpha=5,min_size=1", 3, seed=0).order.size
+      12
+    """
+    check_alpha("yurochkin", alpha, zero=False)
+    labels = labels_of(dataset, "yurochkin")
+    check_counts("yurochkin", len(labels), num_clients, max(min_size, 1))
+    rng = generator(seed, "yurochkin")
+    by_class = rows_by_class(labels, dataset.num_classes)
+    for tries in range(1, max_tries + 1):
+        counts = draw_counts([len(rows) for rows in by_class], num_clients, alpha, rng)
+        if counts.sum(0).min() >= min_size:
+            return pack(dataset, assign_examples(by_class, counts, rng), "yurochkin", tries=tries)
+    raise UserError(
+        f"partition 'yurochkin:alpha={alpha}': no split of {len(labels)} examples over {num_clients} clients with at "
+        f"least {min_size} each in {max_tries} tries; use a larger alpha, fewer clients or a smaller min_size."
+    )
+
+
+def draw_counts(class_sizes: list[int], num_clients: int, alpha: float, rng) -> np.ndarray:
+    """Draws how many examples of each class each client gets: shares ~ Dirichlet(alpha 1_K), 0 for full clients.
+
+    Only the counts are drawn; examples are shuffled once a draw is accepted, which gives the same distribution.
+
+    Args:
+      class_sizes: number of examples of each class [C].
+      num_clients: number of clients K.
       alpha: concentration.
-      rng: draws the shares.
+      rng: the random generator.
+
+    Returns:
+      int64 [C, K].
     """
     cap = sum(class_sizes) / num_clients
     held = np.zeros(num_clients, np.int64)
@@ -41,52 +96,21 @@ def draw_counts(class_sizes: list[int], num_clients: int, alpha: float, rng) -> 
 
 
 def assign_examples(by_class: list[np.ndarray], counts: np.ndarray, rng) -> list[np.ndarray]:
-    """Returns rows of each client, in random order.
+    """Draws the examples of each client, given the counts.
 
     Args:
       by_class: rows of each class.
-      counts: examples of each class for each client, int [C, K].
-      rng: shuffles classes and clients.
+      counts: number of examples of each class for each client, int [C, K].
+      rng: the random generator.
+
+    Returns:
+      The rows of each client, in random order.
     """
-    pieces = [np.split(rng.permutation(rows), np.cumsum(count)[:-1]) for rows, count in zip(by_class, counts)]
-    return [rng.permutation(np.concatenate(parts)) for parts in zip(*pieces)]
+    split = [np.split(rng.permutation(rows), np.cumsum(count)[:-1]) for rows, count in zip(by_class, counts)]
+    return [rng.permutation(np.concatenate(parts)) for parts in zip(*split)]
 
 
 def rows_by_class(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
     """Returns the rows of each class that occurs."""
-    rows = [np.flatnonzero(labels == c) for c in range(num_classes)]
-    return [found for found in rows if len(found)]
-
-
-@PARTITIONS.register("yurochkin")
-def yurochkin(
-    dataset: Dataset, num_clients: int, seed: int, *, alpha: float, min_size: int = 10, max_tries: int = 1000
-) -> Partition:
-    """For each class c: pi ~ Dirichlet(alpha 1_K), pi_k = 0 for clients that hold >= N / K, client k gets pi_k N_c.
-
-    All N examples are dealt. Attempts whose smallest client has fewer than min_size examples are drawn again.
-
-    Args:
-      alpha: concentration, > 0 (inf: equal shares).
-      min_size: least number of examples of a client.
-      max_tries: attempts before giving up.
-
-    Returns:
-      Partition whose report has 'tries'.
-
-    Raises:
-      UserError: alpha <= 0, K min_size > N, or no attempt with min_size examples everywhere.
-    """
-    check_alpha("yurochkin", alpha, zero=False)
-    labels = labels_of(dataset, "yurochkin")
-    check_counts("yurochkin", len(labels), num_clients, max(min_size, 1))
-    rng = generator(seed, "yurochkin")
-    by_class = rows_by_class(labels, dataset.num_classes)
-    for tries in range(1, max_tries + 1):
-        counts = draw_counts([len(rows) for rows in by_class], num_clients, alpha, rng)
-        if counts.sum(0).min() >= min_size:
-            return pack(dataset, assign_examples(by_class, counts, rng), "yurochkin", tries=tries)
-    raise UserError(
-        f"partition 'yurochkin:alpha={alpha}': no split of {len(labels)} examples over {num_clients} clients with at "
-        f"least {min_size} each in {max_tries} tries; use a larger alpha, fewer clients or a smaller min_size."
-    )
+    by_class = [np.flatnonzero(labels == c) for c in range(num_classes)]
+    return [rows for rows in by_class if len(rows)]

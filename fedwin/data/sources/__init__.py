@@ -1,4 +1,4 @@
-"""Data sets, a file per kind; each enters itself in the registry."""
+"""Loaders of data sets, one file each or per family; every file registers its own."""
 
 from fedwin.registry import import_all
 

@@ -1,4 +1,4 @@
-"""Data sets that are already arrays."""
+"""Data sets from arrays in memory (`from_arrays`) and from .npz files."""
 
 import numpy as np
 
@@ -21,24 +21,29 @@ def from_arrays(
     mean=None,
     std=None,
 ) -> Dataset:
-    """Wraps arrays as a data set.
+    """Builds a data set from arrays.
 
     Args:
-      train_x: inputs [N, ...]; images are uint8, NHWC.
-      train_y: whole-number labels [N] or, for sequences, [N, T].
-      test_x: as train_x.
-      test_y: as train_y.
-      name: what the data set is called.
-      num_classes: the largest training label + 1 by default.
-      clients: the client of each training example [N], for a data set with its own clients.
-      mean: per-channel mean of x.
-      std: per-channel standard deviation of x.
+      train_x: training inputs [N, ...]; images are uint8, NHWC.
+      train_y: training labels, whole numbers [N] or, for sequences, [N, T].
+      test_x: test inputs, like train_x.
+      test_y: test labels, like train_y.
+      name: name of the data set.
+      num_classes: number of classes; the largest training label + 1 by default.
+      clients: client of each training example [N], for a data set with its own clients.
+      mean: per-channel mean of x, after division by 255 if x is uint8.
+      std: per-channel standard deviation of x, likewise.
 
     Returns:
-      The data set.
+      The Dataset.
 
     Raises:
-      UserError: no examples, lengths that differ, labels out of range, inputs without features, NaN or infinite values.
+      UserError: no examples, different lengths, labels out of range, inputs without features, NaN or infinite values.
+
+    Example:
+      >>> dataset = from_arrays(np.zeros([4, 3]), [0, 1, 2, 0], np.zeros([2, 3]), [0, 1])
+      >>> dataset.num_classes, dataset.task, len(dataset.train["y"])
+      (3, 'classification', 4)
     """
     if not isinstance(name, str):
         raise UserError(f"from_arrays: name={name!r} must be text.")
@@ -66,23 +71,26 @@ def from_arrays(
 
 
 def _array(values, where: str) -> np.ndarray:
-    """Returns values as an array; raises UserError where rows have different lengths."""
+    """Converts to an array; raises UserError if rows have different lengths."""
     try:
         return np.asarray(values)
     except ValueError as error:
-        raise UserError(f"{where}: this makes no array; give all examples the same shape.") from error
+        raise UserError(f"{where}: not an array; give all examples the same shape.") from error
 
 
 def by_client(clients: np.ndarray, examples: int, name: str) -> Partition:
-    """Groups examples by client, in order of the ids.
+    """Groups examples by client, in order of the client ids.
 
     Args:
-      clients: the client of each example [N].
-      examples: N.
-      name: what to call the data set in an error line.
+      clients: client of each example [N].
+      examples: number of examples N.
+      name: name of the data set, for error messages.
+
+    Returns:
+      The Partition, with the client ids as text.
 
     Raises:
-      UserError: another number of clients, or ids that are NaN or neither numbers nor text.
+      UserError: not N clients, or ids that are NaN or neither numbers nor text.
     """
     if clients.shape != (examples,):
         raise UserError(f"{name}: {clients.shape} clients for {examples} training examples; give one for each.")
@@ -103,29 +111,35 @@ def by_client(clients: np.ndarray, examples: int, name: str) -> Partition:
     how="your own",
 )
 def npz(data_dir, *, file: str = "data.npz", num_classes: int | None = None) -> Dataset:
-    """A NumPy archive with x_train, y_train, x_test, y_test and, where it has clients, client_train [N].
+    """Loads a NumPy archive with x_train, y_train, x_test, y_test and optionally client_train [N].
 
     Args:
       data_dir: its folder, or the file itself.
       file: its name.
-      num_classes: the largest training label + 1 by default.
+      num_classes: number of classes; the largest training label + 1 by default.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: a file or array is missing or damaged, or as for `from_arrays`.
     """
     root = files.folders(data_dir)[0]
     path = root if root.is_file() else root / file
     try:
         with np.load(path, allow_pickle=False) as archive:
-            held = {key: archive[key] for key in archive.files}
-    except Exception as error:  # a damaged zip can raise nearly anything
+            arrays = {key: archive[key] for key in archive.files}
+    except Exception as error:  # a damaged zip file can raise almost any exception
         raise UserError(f"{path}: not a readable .npz file of arrays ({error}).") from error
-    absent = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in held]
+    absent = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in arrays]
     if absent:
-        raise UserError(f"{path}: {', '.join(absent)} missing; it holds {', '.join(held) or 'nothing'}.")
+        raise UserError(f"{path}: {', '.join(absent)} missing; it contains {', '.join(arrays) or 'nothing'}.")
     return from_arrays(
-        held["x_train"],
-        held["y_train"],
-        held["x_test"],
-        held["y_test"],
+        arrays["x_train"],
+        arrays["y_train"],
+        arrays["x_test"],
+        arrays["y_test"],
         name="npz",
         num_classes=num_classes,
-        clients=held.get("client_train"),
+        clients=arrays.get("client_train"),
     )

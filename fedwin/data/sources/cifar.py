@@ -1,7 +1,6 @@
 """CIFAR-10 and CIFAR-100 from the original archives, https://www.cs.toronto.edu/~kriz/cifar.html.
 
-Training images keep the order of the archive, to which
-published splits refer.
+Training images keep the order of the archive, which published splits refer to.
 """
 
 from fedwin.data.dataset import DATASETS, Dataset
@@ -9,7 +8,8 @@ from fedwin.data.sources import cifar_names
 from fedwin.data.sources.cifar_files import URL, read
 from fedwin.errors import UserError
 
-# Per-channel (mean, std): those of the window-averaging and heavy-ball papers' code, and those of IMA's.
+# Per-channel (mean, std): cifar10 and cifar100 as in the code of the window-averaging and heavy-ball papers, ima as in
+# the code of IMA.
 CONSTANTS: dict[str | None, tuple[tuple[float, ...] | None, tuple[float, ...] | None]] = {
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
     "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
@@ -18,9 +18,9 @@ CONSTANTS: dict[str | None, tuple[tuple[float, ...] | None, tuple[float, ...] | 
 
 
 def normalization_constants(constants: str):
-    """Returns (mean, std) by name."""
+    """Returns (mean, std) by name; raises UserError for an unknown one."""
     if constants not in CONSTANTS:
-        raise UserError(f"constants={constants}; they are {', '.join(filter(None, CONSTANTS))}.")
+        raise UserError(f"constants={constants}; choose {', '.join(filter(None, CONSTANTS))}.")
     return CONSTANTS[constants]
 
 
@@ -53,22 +53,25 @@ CIFAR10 = {
     checksums=CIFAR10,
 )
 def cifar10(data_dir, *, constants: str = "cifar10") -> Dataset:
-    """CIFAR-10, Krizhevsky 2009: x uint8 [N, 32, 32, 3], y in 0..9; 50,000 and 10,000 images in the full set.
+    """CIFAR-10, Krizhevsky 2009: x uint8 [N, 32, 32, 3], y in 0..9; 50,000 training and 10,000 test images.
 
     Args:
-      data_dir: a folder with the binary or the python archive, with its unpacked files (plain, .gz, .xz or .bz2), or a
+      data_dir: a folder with the binary or the Python archive or its unpacked files (plain, .gz, .xz or .bz2), or a
         parent of it.
-      constants: normalisation, 'cifar10', 'cifar100' or 'ima'.
+      constants: normalization constants, 'cifar10', 'cifar100' or 'ima'.
+
+    Returns:
+      The Dataset.
 
     Raises:
-      UserError: nothing found, truncated files, pickles whose md5 is wrong.
+      UserError: no files, truncated files, or pickles with a wrong checksum.
     """
     mean, std = normalization_constants(constants)
     train, test, verified = read("cifar10", data_dir)
     return Dataset("cifar10", train, test, 10, mean=mean, std=std, class_names=cifar_names.CIFAR10, verified=verified)
 
 
-# No checksum of the binary members is published, only that of the whole archive.
+# Of the binary version only the archive's checksum is published.
 CIFAR100 = {
     "cifar-100-binary.tar.gz": ("sha256", "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"),
     "cifar-100-python.tar.gz": ("md5", "eb9058c3a382ffc7106e4002c42a8d85"),
@@ -91,12 +94,18 @@ CIFAR100 = {
 def cifar100(data_dir, *, label: str = "fine", constants: str = "cifar100") -> Dataset:
     """CIFAR-100, Krizhevsky 2009: x uint8 [N, 32, 32, 3], y in 0..99 (fine) or 0..19 (coarse).
 
-    The other label stays as the feature 'coarse' or 'fine', which Pachinko allocation reads.
+    The label that is not y is kept as feature 'coarse' or 'fine', for Pachinko allocation.
 
     Args:
       data_dir: as for cifar10.
       label: 'fine' or 'coarse'.
-      constants: normalisation, 'cifar100', 'cifar10' (what FedJAX and the heavy-ball code use) or 'ima'.
+      constants: normalization constants, 'cifar100', 'cifar10' (used by FedJAX and the heavy-ball code) or 'ima'.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: as for cifar10, or an unknown label.
     """
     if label not in ("fine", "coarse"):
         raise UserError(f"cifar100: label={label}; it is fine or coarse.")

@@ -1,6 +1,6 @@
-"""CIFAR-100 in the released Pachinko allocation, Reddi et al. 2021, https://arxiv.org/abs/2003.00295.
+"""CIFAR-100 with the released clients of Pachinko allocation, Reddi et al. 2021, https://arxiv.org/abs/2003.00295.
 
-500 training clients of 100 images and 100 test clients of 100 images; test clients are not training clients.
+500 training clients and 100 other test clients of 100 images each.
 """
 
 import dataclasses
@@ -24,15 +24,15 @@ FORMS = (
 
 
 def single_example(features: dict) -> dict:
-    """Turns one parsed TFF example (pixels as int64 in HWC order) into x, y and coarse."""
-    both = client_examples(features)
-    if any(len(value) != 1 for value in both.values()):
+    """Converts one parsed TFF example (pixels as int64 in HWC order) to x, y and coarse, without the example axis."""
+    examples = client_examples(features)
+    if any(len(value) != 1 for value in examples.values()):
         raise ValueError("it is not one image with one label")
-    return {key: value[0] for key, value in both.items()}
+    return {key: value[0] for key, value in examples.items()}
 
 
 def client_examples(features: dict) -> dict:
-    """Turns a client's arrays (HDF5 or FedJAX SQLite, whose names differ) into x, y and coarse."""
+    """Converts a client's arrays, in HDF5 or FedJAX's SQLite with different names, to x, y and coarse."""
     label = features["label"] if "label" in features else features["y"]
     result = {
         "x": values.pixels(features["image"] if "image" in features else features["x"], (32, 32, 3)),
@@ -54,7 +54,7 @@ CHECKSUMS = {
     "cifar100_pam",
     title="CIFAR-100 by Pachinko allocation",
     how="downloads TFF's `cifar100.sqlite.lzma`; reads its HDF5 archive and FedJAX's SQLite; drawn from CIFAR-100 "
-    "where none of them is there",
+    "if none of them is found",
     sizes="500 / 50,000 / 10,000",
     prepared="not measured: file not available",
     downloads=(SOURCE,),
@@ -64,34 +64,41 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
     """CIFAR-100 with its 500 Pachinko clients: x uint8 [N, 32, 32, 3], y in 0..99, 'coarse' in 0..19.
 
     Reads TFF's `cifar100.sqlite` (.lzma), FedJAX's `federated_cifar100_{train,test}.sqlite` or TFF's
-    `fed_cifar100_{train,test}.h5`, also compressed or in `fed_cifar100.tar.bz2`. Without any of them such clients are
-    drawn from CIFAR-100 itself, with a warning: 500 of the training and 100 of the test images.
+    `fed_cifar100_{train,test}.h5`, also compressed or in `fed_cifar100.tar.bz2`. Without any of them, such clients are
+    drawn from CIFAR-100, with a warning: 500 from the training images and 100 from the test images.
 
     Args:
-      constants: normalisation, 'cifar100', 'cifar10' or 'ima'.
-      seed: of clients that are drawn.
+      data_dir: folder of the files, or a parent of it.
+      constants: normalization constants, 'cifar100', 'cifar10' or 'ima'.
+      seed: seed of drawn clients.
+
+    Returns:
+      The Dataset, with `natural` and `test_natural` clients.
+
+    Raises:
+      UserError: no files, damaged records, an empty client or an id that occurs twice.
     """
     mean, std = normalization_constants(constants)
-    places = files.folders(data_dir, "cifar100*", "cifar-100*", "fed_cifar100*")
-    with forms.open_form(places, FORMS) as found:
-        if found:
-            if found.form == "tff":
-                streams = [tff.read_sqlite(found.paths[0], side, single_example) for side in ("train", "test")]
-            elif found.form == "fedjax":
-                streams = [fedjax_sqlite.read_sqlite(path, convert=client_examples) for path in found.paths]
+    folders = files.folders(data_dir, "cifar100*", "cifar-100*", "fed_cifar100*")
+    with forms.open_form(folders, FORMS) as opened:
+        if opened:
+            if opened.form == "tff":
+                streams = [tff.read_sqlite(opened.paths[0], side, single_example) for side in ("train", "test")]
+            elif opened.form == "fedjax":
+                streams = [fedjax_sqlite.read_sqlite(path, convert=client_examples) for path in opened.paths]
             else:
-                streams = [tff.read_hdf5(path, client_examples) for path in found.paths]
-            sides = [clients.flatten(stream, found.paths[-side]) for side, stream in enumerate(streams)]
-            verified = found.verified("cifar100_pam")
+                streams = [tff.read_hdf5(path, client_examples) for path in opened.paths]
+            sides = [clients.flatten(stream, opened.paths[-side]) for side, stream in enumerate(streams)]
+            verified = opened.verified("cifar100_pam")
         else:
             try:
-                whole = cifar.cifar100(data_dir)
+                cifar100 = cifar.cifar100(data_dir)
             except files.Missing as error:
                 wanted = (
                     "cifar100.sqlite, federated_cifar100_*.sqlite, fed_cifar100_*.h5 (also compressed) or CIFAR-100"
                 )
                 raise files.missing("cifar100_pam", data_dir, wanted, SOURCE) from error
-            sides, verified = draw_clients(whole, seed), whole.verified
+            sides, verified = draw_clients(cifar100, seed), cifar100.verified
     (train, natural), (test, test_natural) = sides
     return Dataset(
         "cifar100_pam",
@@ -107,17 +114,25 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
     )
 
 
-def draw_clients(whole: Dataset, seed: int) -> list:
-    """Draws the clients of both sides of CIFAR-100, independently of each other."""
+def draw_clients(cifar100: Dataset, seed: int) -> list:
+    """Draws the training and the test clients from CIFAR-100, independently of each other.
+
+    Args:
+      cifar100: the data set.
+      seed: the seed.
+
+    Returns:
+      [(training examples, Partition), (test examples, Partition)].
+    """
     warnings.warn(
         f"cifar100_pam: no file with the released clients; {TRAIN_CLIENTS} + {TEST_CLIENTS} are drawn with seed "
         f"{seed} (fetch {SOURCE} for the released ones).",
         stacklevel=3,
     )
-    other = int(generator(seed, "cifar100_pam test side").integers(1 << 31))
+    test_seed = int(generator(seed, "cifar100_pam test side").integers(1 << 31))
     sides = []
-    for examples, count, own in ((whole.train, TRAIN_CLIENTS, seed), (whole.test, TEST_CLIENTS, other)):
-        part = PARTITIONS.build("pachinko", dataclasses.replace(whole, train=examples), count, own)
-        report = {"fallbacks": part.report["fallbacks"]}  # the rest is said when the clients are dealt
+    for examples, count, side_seed in ((cifar100.train, TRAIN_CLIENTS, seed), (cifar100.test, TEST_CLIENTS, test_seed)):
+        part = PARTITIONS.build("pachinko", dataclasses.replace(cifar100, train=examples), count, side_seed)
+        report = {"fallbacks": part.report["fallbacks"]}  # the other entries belong to the final partition
         sides.append((examples, part._replace(report=report, ids=np.array([f"{k:03d}" for k in range(count)]))))
     return sides

@@ -1,4 +1,4 @@
-"""Class names of CIFAR-10 and CIFAR-100 and the tree of the latter, in the order of the label numbers."""
+"""Class names of CIFAR-10 and CIFAR-100, and the label tree of CIFAR-100, in order of the labels."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Digit Five: digits in five styles, from FedBN's archive or from the five original sets.
+"""Digit Five: digits in five styles, from FedBN's archive or from the five original data sets.
 
 Archive: Li et al. 2021, https://arxiv.org/abs/2102.07623, `digit_dataset.zip`: per domain
 `partitions/train_part0..9.pkl` and `test.pkl`, each a pickled pair (images, labels). Every domain contributes as many
@@ -18,13 +18,22 @@ DOMAINS = ("mnist", "svhn", "usps", "synthdigits", "mnist_m")
 
 
 def stratified_split(labels: np.ndarray, limit: int, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Returns rows: ceil(N / 5) for testing in the shares of the classes, `limit` of the others for training."""
+    """Splits examples, stratified by class: ceil(N / 5) for testing, `limit` of the others for training.
+
+    Args:
+      labels: the labels [N], in 0..9.
+      limit: maximum number of training examples.
+      rng: the random generator.
+
+    Returns:
+      (training rows, test rows).
+    """
     order = rng.permutation(len(labels))
     share = 0.2 * np.bincount(labels, minlength=10)
-    held = np.floor(share).astype(np.int64)
+    num_test = np.floor(share).astype(np.int64)
     # Largest remainders first, so that the sum is exact.
-    held[np.argsort(held - share, kind="stable")[: -(-len(labels) // 5) - held.sum()]] += 1
-    test = np.sort(np.concatenate([order[labels[order] == c][: held[c]] for c in range(10)]))
+    num_test[np.argsort(num_test - share, kind="stable")[: -(-len(labels) // 5) - num_test.sum()]] += 1
+    test = np.sort(np.concatenate([order[labels[order] == c][: num_test[c]] for c in range(10)]))
     return rng.permutation(np.setdiff1d(order, test))[:limit], test
 
 
@@ -42,14 +51,22 @@ def digit5(
 ) -> Dataset:
     """Digit Five: x uint8 [N, 28, 28, 3], y in 0..9, 'domain' in the order of `domains`.
 
-    From FedBN's `digit_dataset.zip` (packed or not) as it is; a domain that is not in one comes from its original
-    files: all its labelled images pooled, a stratified fifth for testing, `per_domain` of the others for training.
+    Domains in FedBN's `digit_dataset.zip` (packed or not) are read as they are. Other domains are read from their
+    original files: all labelled images are pooled, a stratified fifth is used for testing and `per_domain` of the
+    others for training.
 
     Args:
+      data_dir: folder of the files, or a parent of it.
       domains: names joined by '+', of mnist, svhn, usps, synthdigits and mnist_m.
-      parts: training parts of the archive to use, 1..10.
-      per_domain: training images of a domain taken from original files.
+      parts: number of training parts of the archive to use, 1..10.
+      per_domain: number of training images of a domain read from original files.
       split_seed: seed of that split.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: unknown domains, missing or damaged files.
     """
     chosen = str(domains).split("+")
     for name in chosen:
@@ -57,16 +74,17 @@ def digit5(
             raise UserError(f"digit5: domains={domains}; join different ones of {', '.join(DOMAINS)} by '+'.")
     if not 1 <= parts <= 10 or per_domain < 1:
         raise UserError(f"digit5: parts={parts}, per_domain={per_domain}; give 1 to 10 parts and at least 1 image.")
-    places = []
+    locations = []
     for folder in files.folders(data_dir, "digit*"):
         archive = folder if folder.is_file() else folder / "digit_dataset.zip"
-        places += [archive] if archive.is_file() else []
-        places += [folder] if folder.is_dir() and any((folder / name).is_dir() for name in FOLDERS.values()) else []
-    layouts = [layout(place, chosen) for place in places]
+        locations += [archive] if archive.is_file() else []
+        locations += [folder] if folder.is_dir() and any((folder / name).is_dir() for name in FOLDERS.values()) else []
+    layouts = [layout(location, chosen) for location in locations]
     sides: list[list] = [[], []]
     for number, domain in enumerate(chosen):
-        found = next((held for read, names in layouts if (held := archive_domain(read, names, domain, parts))), None)
-        if found is None:
+        in_archives = (archive_domain(read, names, domain, parts) for read, names in layouts)
+        splits = next(filter(None, in_archives), None)
+        if splits is None:
             pooled = original_domain(data_dir, domain)
             if pooled is None:
                 raise files.missing(
@@ -76,8 +94,8 @@ def digit5(
                     "https://github.com/med-air/FedBN",
                 )
             rows = stratified_split(pooled[1], per_domain, generator(split_seed, "digit5", domain))
-            found = [tuple(values[part] for values in pooled) for part in rows]
-        for side, (x, y) in zip(sides, found):
+            splits = [tuple(values[part] for values in pooled) for part in rows]
+        for side, (x, y) in zip(sides, splits):
             side.append((x, y, np.full(len(y), number, np.int32)))
     join = lambda side: dict(zip(("x", "y", "domain"), map(np.concatenate, zip(*side))))
     return Dataset(

@@ -1,4 +1,4 @@
-"""The files of Digit Five: FedBN's archive of pickled pairs (images, labels), and the five original sets."""
+"""Reads the files of Digit Five: FedBN's archive of pickled pairs (images, labels), and the five original data sets."""
 
 import pathlib
 import re
@@ -12,14 +12,187 @@ from fedwin.errors import UserError
 
 FOLDERS = {"mnist": "MNIST", "svhn": "SVHN", "usps": "USPS", "synthdigits": "SynthDigits", "mnist_m": "MNIST_M"}
 SIZE = 28
-# What is used of the archive, which holds more.
+# Members of the archive that are used; it has more.
 MEMBER = re.compile(r"(partitions/train_part\d|/test)\.pkl$")
-# Domains that write the digit 0 as 10.
+# Domains in which the digit 0 may have the label 10.
 TENS = ("svhn", "synthdigits")
 
 
+def original_domain(data_dir, domain: str):
+    """Returns all images and labels of an original data set, training and test pooled.
+
+    Args:
+      data_dir: the folder to search.
+      domain: name of the domain.
+
+    Returns:
+      (images uint8 [N, 28, 28, 3], labels int32 [N]), or None if there are no files.
+    """
+    if domain == "mnist":
+        pairs = idx_pairs(files.folders(data_dir, "mnist"), idx.file_names())
+    elif domain == "usps":
+        pairs = idx_pairs(
+            files.folders(data_dir, "usps*"), tuple(f"usps-{n}" for n in idx.file_names("", "test", "short"))
+        )
+    elif domain == "svhn":
+        pairs = matlab(files.folders(data_dir, "svhn*"), ("train_32x32.mat", "test_32x32.mat"))
+    elif domain == "synthdigits":
+        pairs = matlab(files.folders(data_dir, "synth*"), ("synth_train_32x32.mat", "synth_test_32x32.mat"))
+    else:
+        pairs = listed_images(files.folders(data_dir, "mnist_m*", "mnist-m*", "mnistm*"))
+    if not pairs:
+        return None
+    checked = [check_pair(images, labels, where, domain) for images, labels, where in pairs]
+    return tuple(map(np.concatenate, zip(*checked)))
+
+
+def idx_pairs(folders, names) -> list[tuple]:
+    """Returns (images, labels, file) of IDX files in the folders; names as from `idx.file_names`."""
+    pairs = []
+    for images, labels in (names[:2], names[2:]):
+        folder = next((f for f in folders if files.locate(f, images) and files.locate(f, labels)), None)
+        if folder is not None:
+            path, other = files.locate(folder, images), files.locate(folder, labels)
+            grey = idx.parse(files.read(path), path)
+            if grey.dtype == np.int16:
+                grey = mnist.usps_pixels(grey, path)
+            pairs.append((grey, idx.parse(files.read(other), other), path))
+    return pairs
+
+
+def matlab(folders, names) -> list[tuple]:
+    """Returns (images, labels, file) of SVHN-like .mat files in the folders: X [rows, columns, 3, N], y [N]."""
+    from scipy.io import loadmat
+
+    pairs = []
+    for name in names:
+        path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+        if path is not None:
+            try:
+                content = loadmat(path)
+                pairs.append((content["X"].transpose(3, 0, 1, 2), content["y"], path))
+            except Exception as error:  # damaged files raise many exceptions
+                raise UserError(f"{path}: not a readable MATLAB file with X and y ({error}).") from error
+    return pairs
+
+
+def listed_images(folders) -> list[tuple]:
+    """Returns (images, labels, list) of MNIST-M: `mnist_m_{train,test}` image folders with `*_labels.txt` lists."""
+    pairs = []
+    for side in ("train", "test"):
+        path = next((p for folder in folders for p in folder.glob(f"**/mnist_m_{side}_labels.txt")), None)
+        if path is None:
+            continue
+        images, labels = [], []
+        for number, line in enumerate(files.read(path).decode("utf-8", "replace").splitlines(), 1):
+            name, _, label = line.partition(" ")
+            image = path.parent / f"mnist_m_{side}" / name
+            if not label.strip().isdecimal():
+                raise UserError(f"{path}, line {number}: '{line}' is not a file name and a digit.")
+            if not image.is_file():
+                raise UserError(f"{path}, line {number}: image {image} is missing.")
+            try:
+                images.append(np.asarray(pillow().open(image).convert("RGB")))
+            except Exception as error:  # damaged files raise many exceptions
+                raise UserError(f"{image}: not a decodable image ({error}); fetch it again.") from error
+            if images[-1].shape != images[0].shape:
+                raise UserError(f"{image}: {images[-1].shape[:2]} pixels, but {images[0].shape[:2]} before.")
+            labels.append(int(label))
+        if not images:
+            raise UserError(f"{path}: it lists no image.")
+        pairs.append((np.stack(images), np.array(labels), path))
+    return pairs
+
+
+def archive_domain(read, names: set[str], domain: str, parts: int):
+    """Reads a domain in the archive's layout.
+
+    Args:
+      read: function from a file name to its bytes.
+      names: names of all files.
+      domain: name of the domain.
+      parts: number of training parts to use.
+
+    Returns:
+      ((training images, labels), (test images, labels)), or None if the domain is not there.
+
+    Raises:
+      UserError: the domain is incomplete or damaged.
+    """
+    prefix = next(
+        (
+            name[: -len("partitions/train_part0.pkl")]
+            for name in names
+            if name.endswith(f"{FOLDERS[domain]}/partitions/train_part0.pkl")
+        ),
+        None,
+    )
+    if prefix is None:
+        return None
+    wanted = [f"{prefix}partitions/train_part{i}.pkl" for i in range(parts)]
+    for name in [*wanted, f"{prefix}test.pkl"]:
+        if name not in names:
+            raise UserError(f"digit5: {name} is missing from the archive; fetch it again.")
+    *train, test = [from_pickle(read(name), name, domain) for name in [*wanted, f"{prefix}test.pkl"]]
+    return tuple(map(np.concatenate, zip(*train))), test
+
+
+def layout(place: pathlib.Path, domains):
+    """Opens FedBN's archive, packed or not; of a packed one only the given domains are decompressed.
+
+    Args:
+      place: the archive, or a folder.
+      domains: names of the domains.
+
+    Returns:
+      (function from a file name to its bytes, names of all files).
+    """
+    if place.is_file():
+        used = tuple(f"{FOLDERS[domain]}/" for domain in domains)
+        members = files.members(place, lambda name: MEMBER.search(name) and any(folder in name for folder in used))
+        return members.__getitem__, set(members)
+    names = {path.relative_to(place).as_posix() for path in place.glob("**/*.pkl")}
+    return lambda name: files.read(place / name), names
+
+
+def from_pickle(blob: bytes, where, domain: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Reads the pair in a pickle of FedBN's archive; arguments and result as for `check_pair`."""
+    content = pickles.loads(blob, where)
+    if not isinstance(content, (tuple, list)) or len(content) != 2:
+        raise UserError(f"{where}: not a pair of images and labels.")
+    return check_pair(content[0], content[1], where, domain)
+
+
+def check_pair(images, labels, where, domain: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Checks and converts a set of images and labels.
+
+    Args:
+      images: the images.
+      labels: their labels; SVHN, and data sets made after it, write the digit 0 as 10.
+      where: the file, for error messages.
+      domain: name of the domain.
+
+    Returns:
+      (images uint8 [N, 28, 28, 3], labels int32 [N]).
+
+    Raises:
+      UserError: wrong images or labels, or different numbers of them.
+    """
+    with values.naming(where):
+        labels = values.labels(np.asarray(labels).reshape(-1), 11 if domain in TENS else 10)
+    labels = np.where(labels == 10, 0, labels).astype(np.int32)
+    images = to_rgb28(images, where)
+    if len(images) != len(labels):
+        raise UserError(f"{where}: {len(labels)} labels for {len(images)} images.")
+    return images, labels
+
+
 def to_rgb28(images: np.ndarray, where) -> np.ndarray:
-    """Returns uint8 [N, 28, 28, 3]: grey becomes three equal channels, sides are scaled to 28 pixels (bilinear).
+    """Converts images to uint8 [N, 28, 28, 3]: grey becomes three equal channels, images are scaled bilinearly.
+
+    Args:
+      images: the images [N, height, width] or with a channel axis.
+      where: the file, for error messages.
 
     Raises:
       UserError: not images, NaN, or values that are neither bytes nor in [0, 1].
@@ -45,130 +218,3 @@ def to_rgb28(images: np.ndarray, where) -> np.ndarray:
         )
         images = np.stack([np.asarray(scale(image)).reshape(SIZE, SIZE, -1) for image in images])
     return np.repeat(images, 3, -1) if images.shape[-1] == 1 else np.ascontiguousarray(images)
-
-
-def check_pair(images, labels, where, domain: str = "") -> tuple[np.ndarray, np.ndarray]:
-    """Checks and converts one set of images and labels; SVHN, and what is made after it, writes the digit 0 as 10."""
-    with values.naming(where):
-        labels = values.labels(np.asarray(labels).reshape(-1), 11 if domain in TENS else 10)
-    labels = np.where(labels == 10, 0, labels).astype(np.int32)
-    images = to_rgb28(images, where)
-    if len(images) != len(labels):
-        raise UserError(f"{where}: {len(labels)} labels for {len(images)} images.")
-    return images, labels
-
-
-def from_pickle(blob: bytes, where, domain: str = "") -> tuple[np.ndarray, np.ndarray]:
-    """Returns the pair in a pickle of FedBN's archive; nothing but arrays can be built from it."""
-    content = pickles.loads(blob, where)
-    if not isinstance(content, (tuple, list)) or len(content) != 2:
-        raise UserError(f"{where}: not a pair of images and labels.")
-    return check_pair(content[0], content[1], where, domain)
-
-
-def archive_domain(read, names: set[str], domain: str, parts: int):
-    """Returns ((train), (test)) of a domain in the archive layout, or None where it is not there."""
-    prefix = next(
-        (
-            name[: -len("partitions/train_part0.pkl")]
-            for name in names
-            if name.endswith(f"{FOLDERS[domain]}/partitions/train_part0.pkl")
-        ),
-        None,
-    )
-    if prefix is None:
-        return None
-    wanted = [f"{prefix}partitions/train_part{i}.pkl" for i in range(parts)]
-    for name in [*wanted, f"{prefix}test.pkl"]:
-        if name not in names:
-            raise UserError(f"digit5: {name} is missing from the archive; fetch it again.")
-    *trained, test = [from_pickle(read(name), name, domain) for name in [*wanted, f"{prefix}test.pkl"]]
-    return tuple(map(np.concatenate, zip(*trained))), test
-
-
-def layout(place: pathlib.Path, domains):
-    """Returns (read, names) of FedBN's archive, packed or not; of a packed one only the domains named are decoded."""
-    if place.is_file():
-        used = tuple(f"{FOLDERS[domain]}/" for domain in domains)
-        held = files.members(place, lambda name: MEMBER.search(name) and any(folder in name for folder in used))
-        return held.__getitem__, set(held)
-    names = {path.relative_to(place).as_posix() for path in place.glob("**/*.pkl")}
-    return lambda name: files.read(place / name), names
-
-
-def matlab(folders, names) -> list[tuple]:
-    """Returns (images, labels, file) of SVHN-like .mat files: X [rows, columns, 3, N], y [N]."""
-    from scipy.io import loadmat
-
-    found = []
-    for name in names:
-        path = next((folder / name for folder in folders if (folder / name).is_file()), None)
-        if path is not None:
-            try:
-                content = loadmat(path)
-                found.append((content["X"].transpose(3, 0, 1, 2), content["y"], path))
-            except Exception as error:  # damaged files raise many kinds
-                raise UserError(f"{path}: not a readable MATLAB file with X and y ({error}).") from error
-    return found
-
-
-def idx_pairs(folders, names) -> list[tuple]:
-    """Returns (images, labels, file) of IDX files of images and labels."""
-    found = []
-    for images, labels in (names[:2], names[2:]):
-        folder = next((f for f in folders if files.locate(f, images) and files.locate(f, labels)), None)
-        if folder is not None:
-            path, other = files.locate(folder, images), files.locate(folder, labels)
-            grey = idx.parse(files.read(path), path)
-            if grey.dtype == np.int16:
-                grey = mnist.usps_pixels(grey, path)
-            found.append((grey, idx.parse(files.read(other), other), path))
-    return found
-
-
-def listed_images(folders) -> list[tuple]:
-    """Returns (images, labels, list) of MNIST-M: `mnist_m_{train,test}` image folders with `*_labels.txt` lists."""
-    found = []
-    for side in ("train", "test"):
-        path = next((p for folder in folders for p in folder.glob(f"**/mnist_m_{side}_labels.txt")), None)
-        if path is None:
-            continue
-        images, labels = [], []
-        for number, line in enumerate(files.read(path).decode("utf-8", "replace").splitlines(), 1):
-            name, _, label = line.partition(" ")
-            image = path.parent / f"mnist_m_{side}" / name
-            if not label.strip().isdecimal():
-                raise UserError(f"{path}, line {number}: '{line}' is not a file name and a digit.")
-            if not image.is_file():
-                raise UserError(f"{path}, line {number}: image {image} is missing.")
-            try:
-                images.append(np.asarray(pillow().open(image).convert("RGB")))
-            except Exception as error:  # damaged files raise many kinds
-                raise UserError(f"{image}: not a decodable image ({error}); fetch it again.") from error
-            if images[-1].shape != images[0].shape:
-                raise UserError(f"{image}: {images[-1].shape[:2]} pixels, but {images[0].shape[:2]} before.")
-            labels.append(int(label))
-        if not images:
-            raise UserError(f"{path}: it lists no image.")
-        found.append((np.stack(images), np.array(labels), path))
-    return found
-
-
-def original_domain(data_dir, domain: str):
-    """Returns all images and labels of an original set, pooled, or None where it is not there."""
-    if domain == "mnist":
-        found = idx_pairs(files.folders(data_dir, "mnist"), idx.file_names())
-    elif domain == "usps":
-        found = idx_pairs(
-            files.folders(data_dir, "usps*"), tuple(f"usps-{n}" for n in idx.file_names("", "test", "short"))
-        )
-    elif domain == "svhn":
-        found = matlab(files.folders(data_dir, "svhn*"), ("train_32x32.mat", "test_32x32.mat"))
-    elif domain == "synthdigits":
-        found = matlab(files.folders(data_dir, "synth*"), ("synth_train_32x32.mat", "synth_test_32x32.mat"))
-    else:
-        found = listed_images(files.folders(data_dir, "mnist_m*", "mnist-m*", "mnistm*"))
-    if not found:
-        return None
-    pairs = [check_pair(images, labels, where, domain) for images, labels, where in found]
-    return tuple(map(np.concatenate, zip(*pairs)))

@@ -1,7 +1,7 @@
-"""Handwritten digits that come with scikit-learn: the data set that is always there.
+"""Handwritten digits that come with scikit-learn: a data set that is always available.
 
-1,797 images of 8x8 pixels in 17 grey levels, the test part of the UCI 'Optical Recognition of Handwritten
-Digits' set, https://archive.ics.uci.edu/dataset/80.
+1,797 images of 8x8 pixels in 17 grey levels, the test part of the UCI 'Optical Recognition of Handwritten Digits' set,
+https://archive.ics.uci.edu/dataset/80.
 """
 
 import importlib.util
@@ -24,16 +24,28 @@ TRAIN_PER_CLASS = 140
     cache="0.1 MiB",
 )
 def digits(data_dir=None) -> Dataset:
-    """Returns x uint8 [N, 8, 8, 1] (grey level g stored as round(255 g / 16)) and y in 0..9; reads no file.
+    """Handwritten digits: x uint8 [N, 8, 8, 1] (grey level g as round(255 g / 16)), y in 0..9; reads no data_dir.
 
-    The split is fixed and stratified: 140 images of every class train (1,400), the other 34 to 43 of each class
-    test (397). Equal classes let every client count that divides 1,400 share them without remainder, down to one
-    class per client.
+    The split is fixed and stratified: 140 images of every class for training (1,400), the other 34 to 43 for testing
+    (397). Since classes are equal, every number of clients that divides 1,400 gets equal shares, down to one class per
+    client.
+
+    Args:
+      data_dir: not used.
+
+    Returns:
+      The Dataset.
+
+    Source: https://archive.ics.uci.edu/dataset/80.
+
+    Example:
+      >>> digits().train["x"].shape
+      (1400, 8, 8, 1)
     """
     images, labels = _read()
     x = np.rint(images * (255 / 16)).astype(np.uint8)[..., None]
     y = labels.astype(np.int32)
-    # Neighbouring images come from the same writers, so the split is drawn, but with a seed of its own.
+    # Neighboring images come from the same writers, so the split is random, with a fixed seed.
     shuffled = generator(0, "digits split").permutation(len(y))
     by_class = [shuffled[y[shuffled] == label] for label in range(10)]
     train = np.sort(np.concatenate([rows[:TRAIN_PER_CLASS] for rows in by_class]))
@@ -50,7 +62,7 @@ def digits(data_dir=None) -> Dataset:
 
 
 def _read() -> tuple[np.ndarray, np.ndarray]:
-    """Returns (images [N, 8, 8], labels [N]) as scikit-learn has them."""
+    """Reads (images [N, 8, 8], labels [N]) of scikit-learn."""
     spec = importlib.util.find_spec("sklearn")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
         path = pathlib.Path(folder) / "datasets" / "data" / "digits.csv.gz"

@@ -1,6 +1,7 @@
-"""FedJAX federated data, https://github.com/google/fedjax: any FederatedData, and its SQLite files.
+"""Data sets from FedJAX, https://github.com/google/fedjax: any FederatedData (`from_fedjax`), and its SQLite files.
 
-A SQLite file has one row per client in `federated_data(client_id, data, num_examples)`; `data` is zlib over msgpack.
+A SQLite file has one row per client in `federated_data(client_id, data, num_examples)`; `data` is compressed by zlib
+and encoded by msgpack.
 """
 
 import numpy as np
@@ -16,28 +17,34 @@ from fedwin.registry import checks
 def from_fedjax(
     train, test, *, name: str = "fedjax", num_classes: int | None = None, task: str | None = None, mean=None, std=None
 ) -> Dataset:
-    """Packs two `fedjax.FederatedData`, after their preprocessors, into a data set with its own clients.
+    """Converts two `fedjax.FederatedData`, after their preprocessors, to a data set with its own clients.
 
     Args:
       train: federated data whose examples have 'x' and 'y'; 'domain_id' becomes 'domain'.
-      test: as train; its clients need not be those of train.
-      name: what the data set is called.
-      num_classes: the largest training label + 1 by default.
-      task: 'sequence' where y has a position axis, else 'classification', by default.
-      mean: per-channel mean of x.
-      std: per-channel standard deviation of x.
+      test: the test data, likewise; its clients may differ from those of train.
+      name: name of the data set.
+      num_classes: number of classes; the largest training label + 1 by default.
+      task: 'classification' or 'sequence'; by default 'sequence' if y has a position axis.
+      mean: per-channel mean of x, after division by 255 if x is uint8.
+      std: per-channel standard deviation of x, likewise.
 
     Returns:
-      The data set.
+      The Dataset.
 
     Raises:
       UserError: no 'x' or 'y', no client or an empty one, labels out of range, inputs without features, NaN or infinite
         values.
+
+    Example:
+      >>> import fedjax
+      >>> clients = {"ann": {"x": np.zeros([3, 2]), "y": np.array([0, 1, 1])}, "bob": {"x": np.ones([1, 2]), "y":
+      np.array([0])}} >>> federated = fedjax.InMemoryFederatedData(clients) >>> from_fedjax(federated,
+      federated).natural.sizes.tolist() [3, 1]
     """
     checks.integer(name, num_classes=num_classes)
     for split, source in (("train", train), ("test", test)):
         if not hasattr(source, "clients"):
-            raise UserError(f"{name}, {split}: a {type(source).__name__} is no fedjax.FederatedData; give one.")
+            raise UserError(f"{name}, {split}: a {type(source).__name__} is not a fedjax.FederatedData.")
     sides = []
     for split, source in (("train", train), ("test", test)):
         stream = ((client, dict(dataset.all_examples())) for client, dataset in source.clients())
@@ -60,7 +67,19 @@ def from_fedjax(
 
 
 def clean(examples: Examples, natural: Partition, where: str) -> tuple[Examples, Partition]:
-    """Casts labels to int32, renames 'domain_id' and gives clients of one domain that domain."""
+    """Casts labels to int32, renames 'domain_id', and sets the domain of clients that each have one domain.
+
+    Args:
+      examples: the examples, changed in place.
+      natural: the clients.
+      where: the data set, for error messages.
+
+    Returns:
+      (examples, clients).
+
+    Raises:
+      UserError: no 'x' or 'y', or labels that are not whole numbers.
+    """
     if not {"x", "y"} <= examples.keys():
         raise UserError(
             f"{where}: features are {', '.join(sorted(examples))}; preprocess the clients so that x and y are."
@@ -83,12 +102,19 @@ def clean(examples: Examples, natural: Partition, where: str) -> tuple[Examples,
     how="your own",
 )
 def fedjax_files(data_dir, *, train: str, test: str, num_classes: int | None = None) -> Dataset:
-    """Any pair of FedJAX SQLite files whose examples have 'x' and 'y'.
+    """Loads a pair of FedJAX SQLite files whose examples have 'x' and 'y'.
 
     Args:
+      data_dir: folder of the files.
       train: name of the training file in data_dir.
       test: name of the test file in data_dir.
-      num_classes: the largest training label + 1 by default.
+      num_classes: number of classes; the largest training label + 1 by default.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: missing or damaged files, or as for `from_fedjax`.
     """
     root = files.folders(data_dir)[0]
     sides = [

@@ -146,7 +146,7 @@ def stackoverflow(
             sizes = [tff.sizes_hdf5(path, "tokens") for path in paths]
             read = lambda side, ids: tff.read_hdf5(paths[side], dict, ids)
         if not all(sizes):
-            raise UserError(f"{paths[0] if not sizes[0] else paths[1]}: it holds no clients.")
+            raise UserError(f"{paths[0] if not sizes[0] else paths[1]}: it contains no clients.")
         return build(words, sizes, read, paths, users, tests, length, seed)
 
 

@@ -133,7 +133,7 @@ def test_archives_that_are_cut_short_or_hold_something_else(tmp_path):
         packed.add(paths[0], paths[0].name)
     for path in paths:
         path.unlink()
-    with pytest.raises(UserError, match="fed_emnist.tar.bz2: it holds no fed_emnist_test.h5"):
+    with pytest.raises(UserError, match="fed_emnist.tar.bz2: it contains no fed_emnist_test.h5"):
         data.load("femnist", tmp_path)
     archive.write_bytes(archive.read_bytes()[:200])
     with pytest.raises(UserError, match="fed_emnist.tar.bz2: (not a readable tar|the compressed file is trunc)"):

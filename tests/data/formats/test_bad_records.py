@@ -195,7 +195,7 @@ def test_a_stack_overflow_file_without_clients(tmp_path):
     for side in ("train", "test"):
         write_fedjax_sqlite(tmp_path / f"stackoverflow_{side}.sqlite", {})
     (tmp_path / "stackoverflow.word_count").write_text("x 5\n")
-    refuse("stackoverflow:users=1,vocabulary_size=1", tmp_path, "stackoverflow_train.sqlite: it holds no clients")
+    refuse("stackoverflow:users=1,vocabulary_size=1", tmp_path, "stackoverflow_train.sqlite: it contains no clients")
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_the_deal_depends_on_no_global_state():
         "from fedwin import data; d = data.load('digits')\n"
         "import hashlib; h = hashlib.sha256()\n"
         "for t in ('iid', 'shards', 'dirichlet:alpha=0.5', 'yurochkin:alpha=0.5', 'quantity:classes=3'):\n"
-        "    h.update(data.deal(d, t, 20, 3).order.tobytes())\n"
+        "    h.update(data.make_partition(d, t, 20, 3).order.tobytes())\n"
         "print(h.hexdigest())"
     )
     out = [

@@ -46,7 +46,7 @@ def test_leaf_keyed_json(tmp_path):
     [
         ("user_id,image_id,class\n0,0,3\n0,6,1\n", "line 3: image 6"),
         ("user_id,image_id,class\n0,0,3\n0,1,2\n", "line 3: class 2"),
-        ("user_id,image_id,class\n0,0,3\n1,0,3\n", "line 3: image 0 is dealt twice"),
+        ("user_id,image_id,class\n0,0,3\n1,0,3\n", "line 3: image 0 is assigned twice"),
         ("user_id,image_id,class\n0,zero,3\n", "line 2: 'zero'"),
         ("user,image,class\n0,0,3\n", "column image_id and user_id"),
         ('{"users": ["0", "0"], "user_data": {}}', "'0' is listed twice"),
@@ -84,5 +84,5 @@ def test_the_class_column_may_be_missing(tmp_path):
 )
 def test_a_split_without_a_line_is_refused(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    with pytest.raises(UserError, match=f"{name}: it deals no example"):
+    with pytest.raises(UserError, match=f"{name}: it contains no example"):
         data.make_partition(data.load("digits"), f"csv:path={tmp_path / name}", None, 0)
