@@ -31,37 +31,41 @@ TAKES_ARGUMENTS = True
 FLAGS = flags.FLAGS
 
 
-def define_flags(known: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     """Defines the flags.
 
     Args:
-      known: where they are defined.
+      flag_values: where they are defined.
 
     Returns:
       Title -> names of flags, for --help.
     """
-    flags.DEFINE_bool("list", False, "List all tables and figures, their progress and missing data.", flag_values=known)
-    flags.DEFINE_enum("scale", "trend", SCALES, "Size of the experiments, see above.", flag_values=known)
+    flags.DEFINE_bool(
+        "list", False, "List all tables and figures, their progress and missing data.", flag_values=flag_values
+    )
+    flags.DEFINE_enum("scale", "trend", SCALES, "Size of the experiments, see above.", flag_values=flag_values)
     for axis in ("rows", "columns", "variants"):
-        flags.DEFINE_list(axis, [], f"Only these {axis}, by name; empty: all.", flag_values=known)
+        flags.DEFINE_list(axis, [], f"Only these {axis}, by name; empty: all.", flag_values=flag_values)
     for axis in ("row", "column", "variant"):
-        flags.DEFINE_string(axis, "", f"The {axis} of --print_flags; empty: the first.", flag_values=known)
-    flags.DEFINE_list("seeds", [], "Seeds instead of the item's own.", flag_values=known)
-    flags.DEFINE_string("budget", "", "Save and stop after this time: 90s, 20m, 2h.", flag_values=known)
-    flags.DEFINE_bool("dry_run", False, "List the runs, their cells and expected hours; train none.", flag_values=known)
-    flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.", flag_values=known)
-    flags.DEFINE_bool("from_results", False, "Draw the stored results; train nothing.", flag_values=known)
-    flags.DEFINE_bool("afresh", False, "Train also what is stored in experiments/results.", flag_values=known)
-    flags.DEFINE_bool("queue", False, "Train the next steps of the queue of paper-scale runs.", flag_values=known)
-    flags.DEFINE_bool("page", False, "Write RESULTS.md from the stored results, at the end.", flag_values=known)
-    flags.DEFINE_bool("keep", False, "Store finished curves in experiments/results.", flag_values=known)
-    flags.DEFINE_string("out_dir", "runs/papers", "Folder of runs, tables and pictures.", flag_values=known)
-    flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", flag_values=known)
+        flags.DEFINE_string(axis, "", f"The {axis} of --print_flags; empty: the first.", flag_values=flag_values)
+    flags.DEFINE_list("seeds", [], "Seeds instead of the item's own.", flag_values=flag_values)
+    flags.DEFINE_string("budget", "", "Save and stop after this time: 90s, 20m, 2h.", flag_values=flag_values)
+    flags.DEFINE_bool(
+        "dry_run", False, "List the runs, their cells and expected hours; train none.", flag_values=flag_values
+    )
+    flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.", flag_values=flag_values)
+    flags.DEFINE_bool("from_results", False, "Draw the stored results; train nothing.", flag_values=flag_values)
+    flags.DEFINE_bool("afresh", False, "Train also what is stored in experiments/results.", flag_values=flag_values)
+    flags.DEFINE_bool("queue", False, "Train the next steps of the queue of paper-scale runs.", flag_values=flag_values)
+    flags.DEFINE_bool("page", False, "Write RESULTS.md from the stored results, at the end.", flag_values=flag_values)
+    flags.DEFINE_bool("keep", False, "Store finished curves in experiments/results.", flag_values=flag_values)
+    flags.DEFINE_string("out_dir", "runs/papers", "Folder of runs, tables and pictures.", flag_values=flag_values)
+    flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", flag_values=flag_values)
     return {
         "what is reproduced": ["list", "scale", "rows", "columns", "variants", "seeds"],
         "how": ["dry_run", "budget", "data_dir", "out_dir", "from_results", "keep", "afresh", "queue", "page"],
         "one cell": ["print_flags", "row", "column", "variant"],
-    } | processes.define(known)
+    } | processes.define(flag_values)
 
 
 def requested_items(names: list[str]) -> list[AnyItem]:

@@ -7,7 +7,7 @@ class Erratum(NamedTuple):
     """One misprint or contradiction.
 
     Attributes:
-      where: paper and place.
+      where: paper, table or section.
       printed: the misprint.
       shown: why it is wrong.
       here: what fedwin does.

@@ -1,4 +1,4 @@
-"""Explanations of numbers that differ from a paper's, and of claims that do not show: (item, scale) -> text."""
+"""Explanations of numbers that differ from a paper's, and of claims that do not hold: (item, scale) -> text."""
 
 CEILING = (
     "The digits' ceiling: after 150 rounds, over three seeds, six methods of Table 3 lie between 95.8 and 96.7 % "

@@ -128,4 +128,4 @@ def redraw(item: Analysis, scale: str, source: pathlib.Path, path: pathlib.Path)
         raise UserError(f"{source} is damaged ({type(error).__name__}); restore it, or compute it again.") from error
     if item.shows:
         figure["panels"] = list(item.shows)
-    stored.kind_of(item.kind).draw(figure, path, f"{item.name} ({scale}): {item.title}")
+    stored.module_of(item.kind).draw(figure, path, f"{item.name} ({scale}): {item.title}")

@@ -206,13 +206,13 @@ def _compared(claim: Claim, by_position: dict[tuple[str, str, str], Value]) -> I
 def _accuracy_gain(better: Value, worse: Value) -> Pair | None:
     """Returns the gain in accuracy over the seeds that both have, or between the means if they share none."""
     factor = better.cell.measure.factor if isinstance(better.cell.measure, MeanLast) else 1
-    mine, others = ({s: n for s, n in number.by_seed.items() if n is not None} for number in (better, worse))
-    if not mine or not others:
+    own, others = ({s: n for s, n in number.by_seed.items() if n is not None} for number in (better, worse))
+    if not own or not others:
         return None
-    common = sorted(mine.keys() & others.keys())
-    first, second = ([each[s] for s in common] or list(each.values()) for each in (mine, others))
+    common = sorted(own.keys() & others.keys())
+    first, second = ([each[s] for s in common] or list(each.values()) for each in (own, others))
     gain = 100 / factor * float(np.mean(first) - np.mean(second))
-    return Pair(better.cell.position, gain, len(common) or min(len(mine), len(others)))
+    return Pair(better.cell.position, gain, len(common) or min(len(own), len(others)))
 
 
 def _rounds_gain(better: Value, worse: Value) -> Pair | None:

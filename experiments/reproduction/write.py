@@ -185,12 +185,12 @@ def megabytes(store: ResultStore, value: Value) -> float | None:
 def intervals(item: Item, numbers: list[Value]) -> dict[tuple[str, str, str], tuple[Interval, Interval | None]]:
     """Returns position -> (mean, difference to the first row's model in the same column; None for that model)."""
     by_position = {value.cell.position: value for value in numbers}
-    known = {}
+    result = {}
     for position, value in by_position.items():
         first = by_position.get((item.rows[0].name, value.cell.column.name, item.variants[0].name))
         difference = None if first is None or first is value else paired_interval(value.by_seed, first.by_seed)
-        known[position] = (mean_interval(value.by_seed), difference)
-    return known
+        result[position] = (mean_interval(value.by_seed), difference)
+    return result
 
 
 def paired_columns(store: ResultStore, item: Item, numbers: list[Value]) -> list[list[Any]]:

@@ -2,10 +2,10 @@
 
 from ..items import Claim, Override, Variation
 from ..trajectories import Fields
-from ..wima.settings import METHODS as OF_WIMA
+from ..wima.settings import METHODS as WIMA_METHODS
 
 # At trend scale, methods of both papers are run as in WIMA's tables, and so only once.
-TREND = {entry.name: entry.fields("trend") for entry in OF_WIMA}
+TREND = {row.name: row.fields("trend") for row in WIMA_METHODS}
 # Server momentum: the paper's best value as far as it is legible, and that of the released code.
 BETAS = ("0.99", "0.9")
 
@@ -54,7 +54,7 @@ METHODS = (
 )
 LOCAL_GHB = method("local_ghb", "Local-GHB", "local_ghb:beta=0.9", Fields(algorithm="local_ghb:beta=0.9"))
 NESTEROV = "fedhbm:beta=1,nesterov=true"
-BY_NAME = {entry.name: entry for entry in (*METHODS, LOCAL_GHB)}
+BY_NAME = {row.name: row for row in (*METHODS, LOCAL_GHB)}
 
 
 def picked(*names: str) -> tuple[Variation, ...]:

@@ -122,8 +122,8 @@ COLUMNS = (
     *(FMNIST_SHARDS, FMNIST_DIRICHLET, CNN_SHARDS, CNN_DIRICHLET, RESNET_SHARDS, RESNET_DIRICHLET),
     *(VGG, CIFAR100_RESNET, *DIGIT5, *PACS),
 )
-DEEP = tuple(entry.name for entry in (RESNET_SHARDS, RESNET_DIRICHLET, VGG, CIFAR100_RESNET, *PACS))
-OF_DOMAINS = tuple(entry.name for entry in (*DIGIT5, *PACS))
+DEEP = tuple(column.name for column in (RESNET_SHARDS, RESNET_DIRICHLET, VGG, CIFAR100_RESNET, *PACS))
+OF_DOMAINS = tuple(column.name for column in (*DIGIT5, *PACS))
 
 
 def grid_of(name: str, values: tuple[str, ...], more: str = "") -> tuple[Fields, ...]:

@@ -188,7 +188,7 @@ METHODS = (
         ),
     ),
 )
-NAMES = tuple(entry.name for entry in METHODS)
+NAMES = tuple(row.name for row in METHODS)
 
 WINDOW = "wima:window=100"
 TREND_WINDOW = "wima:window=20"

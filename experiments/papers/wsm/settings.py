@@ -3,7 +3,7 @@
 from ..items import Variation
 from ..measures import MeanLast
 from ..trajectories import Fields
-from ..wima.settings import FASHION as OF_WIMA
+from ..wima.settings import FASHION as WIMA_FASHION
 
 SEEDS = (0,)
 TREND_SEEDS = (0,)
@@ -29,7 +29,7 @@ BASE = Variation(
     measure=MeanLast(unit="fraction"),
 )
 # Fashion-MNIST stands in for CIFAR-10: two hidden layers of 200, 60 rounds of 10 of 100 clients.
-FASHION = OF_WIMA | {"num_rounds": 60, "batch_size": 64, "client_lr": 0.1, "augment": "none"}
+FASHION = WIMA_FASHION | {"num_rounds": 60, "batch_size": 64, "client_lr": 0.1, "augment": "none"}
 # The handwritten digits stand in for FEMNIST: 4 of 40 clients, each with a tenth held out.
 DIGITS = Fields(
     dataset="digits",
@@ -41,7 +41,7 @@ DIGITS = Fields(
     client_lr=0.1,
 )
 MIXED = "resnet18:variant=wsm"
-ONE = "images of CIFAR-100 are too few here to be split among 100 clients"
+TOO_FEW = "images of CIFAR-100 are too few here to be split among 100 clients"
 FEWER = "five of the nine rates fit into five minutes on two cores"
 TREND_RATES = ("0.7", "0.3", "0.1", "0.03", "0.01")
 
@@ -57,18 +57,18 @@ def column(name: str, label: str, fields: Fields, printed: tuple[str, ...], tren
       trend: fields at trend scale; None: nothing stands in.
     """
     keys = tuple(zip(("dataset", "partition", "model"), printed, strict=True))
-    return Variation(name, label, fields, trend, absent="" if trend is not None else ONE, printed=keys)
+    return Variation(name, label, fields, trend, absent="" if trend is not None else TOO_FEW, printed=keys)
 
 
 PARTITION, MODEL = "dirichlet_sym:alpha=0.1;K=100", "ResNet-18-mixedBNGN"
-COLOUR = Fields(model=MIXED, augment="crop_flip")
-CIFAR10_FIELDS = COLOUR | {"dataset": "cifar10", "clients_per_round": 10}
+COLOR = Fields(model=MIXED, augment="crop_flip")
+CIFAR10_FIELDS = COLOR | {"dataset": "cifar10", "clients_per_round": 10}
 CIFAR10 = column("cifar10", "CIFAR-10", CIFAR10_FIELDS, ("CIFAR-10", PARTITION, MODEL), FASHION)
 # Two clients a round, as stated for this set alone.
 CIFAR100 = column(
     "cifar100",
     "CIFAR-100",
-    COLOUR | {"dataset": "cifar100", "clients_per_round": 2},
+    COLOR | {"dataset": "cifar100", "clients_per_round": 2},
     ("CIFAR-100", PARTITION, MODEL),
     None,
 )
