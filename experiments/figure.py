@@ -81,7 +81,7 @@ def main(argv: list[str]) -> None:
         devices.use_every_core()
         result, default_title = requests.REQUESTS[kind](runs, options)
         title = options.title or default_title
-        stored.kind_of(kind).draw(result, out, title)
+        stored.module_of(kind).draw(result, out, title)
         stored.write(pathlib.Path(out).with_suffix(".json"), result, title)
     print(f"picture            {out}")
 

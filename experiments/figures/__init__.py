@@ -1,5 +1,5 @@
-"""Pictures of finished runs, one kind per file.
+"""Figures of finished runs, one module per kind.
 
-Every kind has `compute(...)`, which returns a dict of plain lists and numbers, and `draw(found, path, title)`, which
-needs nothing but that dict: a result that was kept as JSON is drawn again without checkpoints or training.
+Each has `compute(...)`, which returns a dict of plain lists and numbers, and `draw(result, path, title)`, which needs
+nothing but that dict: a result that is stored as JSON can be drawn again without the runs.
 """

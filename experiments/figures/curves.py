@@ -14,7 +14,7 @@ from . import style
 from .sources import Line, Series
 
 KIND = "curves"
-# Curves of at most so many points carry a marker at every point, longer ones at about so many places.
+# Most markers of a curve.
 MARKED = 12
 
 
@@ -23,16 +23,16 @@ def curve(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns (rounds [R], values [S, R]) of one read-out for the rounds that every seed has; S >= 1.
 
-    Seeds that diverged, or ended before the others, are left out unless all of them did.
+    Seeds that diverged, or have fewer rounds than others, are left out unless all did.
 
     Args:
-      lines: those of metrics.jsonl.
-      readout: its name.
-      metric: which of its numbers.
-      every: only rounds that are multiples of this, so that the curve is equally dense everywhere.
+      lines: of metrics.jsonl.
+      readout: whose evaluations.
+      metric: of the evaluations.
+      every: only rounds that are multiples of this, so that the points of a curve are evenly spaced.
 
     Raises:
-      UserError: there is no evaluation of it, or it has no such number.
+      UserError: there is no evaluation of the read-out, or it lacks the metric.
     """
     by_seed: dict[int, dict[int, float]] = {}
     for line in lines:
@@ -42,13 +42,17 @@ def curve(
             by_seed.setdefault(line["seed"], {})[line["round"]] = float(line[readout][metric])
     if not by_seed:
         raise UserError(f"there is no evaluation of {readout} to draw.")
-    end = max(max(found) for found in by_seed.values())
+    end = max(max(values_of_round) for values_of_round in by_seed.values())
     losses = ((line["seed"], line[readout].get("loss", 0)) for line in lines if readout in line)
     diverged = {seed for seed, loss in losses if not math.isfinite(float(loss))}
-    whole = [found for seed, found in by_seed.items() if max(found) == end and seed not in diverged]
-    kept = whole or list(by_seed.values())
-    rounds = sorted(set.intersection(*(set(found) for found in kept)))
-    return np.array(rounds), np.array([[found[r] for r in rounds] for found in kept])
+    complete = [
+        values_of_round
+        for seed, values_of_round in by_seed.items()
+        if max(values_of_round) == end and seed not in diverged
+    ]
+    used = complete or list(by_seed.values())
+    rounds = sorted(set.intersection(*(set(values_of_round) for values_of_round in used)))
+    return np.array(rounds), np.array([[values_of_round[r] for r in rounds] for values_of_round in used])
 
 
 def compute(
@@ -61,88 +65,90 @@ def compute(
     limits: tuple[float | None, float | None] | None = None,
     log: bool = False,
 ) -> dict[str, Any]:
-    """Returns the curves, and what is drawn beside them.
+    """Returns the curves, and the lines and limits that are drawn with them.
 
     Args:
-      series: which, as `sources.series` reads them.
+      series: the curves, as `sources.series` reads them.
       metric: 'accuracy', 'loss' or another number of the evaluations.
       every: only rounds that are multiples of this.
-      target: a value with a horizontal line.
-      start: a round with a vertical line, at which an average begins.
-      limits: lowest and highest value shown; None where the data decide.
-      log: whether the values have a logarithmic axis.
+      target: value that is marked by a horizontal line.
+      start: round that is marked by a vertical line, such as the first one of an average.
+      limits: lowest and highest value of the axis; None: determined by the data.
+      log: whether the axis of values is logarithmic.
 
     Raises:
-      UserError: a curve has no such evaluations.
+      UserError: a curve without such evaluations.
     """
-    found = []
-    for one in series:
-        rounds, values = curve(one.lines, one.readout, metric, every)
-        shown = rounds >= one.since
+    entries = []
+    for source in series:
+        rounds, values = curve(source.lines, source.readout, metric, every)
+        shown = rounds >= source.since
         if not shown.any():
-            raise UserError(f"'{one.label}' has no evaluation from round {one.since} on.")
-        found.append({"label": one.label, "rounds": rounds[shown].tolist(), "values": style.plain(values[:, shown])})
-    if not found:
+            raise UserError(f"'{source.label}' has no evaluation from round {source.since} on.")
+        entries.append(
+            {"label": source.label, "rounds": rounds[shown].tolist(), "values": style.plain(values[:, shown])}
+        )
+    if not entries:
         raise UserError("there is no curve to draw; name a run.")
     options = {"target": target, "start": start, "limits": list(limits) if limits else None, "log": log}
-    return {"kind": KIND, "metric": metric, "curves": found, **options}
+    return {"kind": KIND, "metric": metric, "curves": entries, **options}
 
 
-def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws lines: the mean over seeds; a band of one standard deviation; thin lines for the seeds.
+def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
+    """Draws the mean over seeds, a band of one standard deviation, and a thin line per seed.
 
     Args:
-      found: what `compute` returned.
-      path: where the picture goes; None: nowhere.
-      title: the line above it.
+      result: what `compute` returned.
+      path: of the picture; None: it is not saved.
+      title: of the figure.
 
     Returns:
       The matplotlib figure.
     """
-    metric, count = found["metric"], len(found["curves"])
+    metric, count = result["metric"], len(result["curves"])
     with style.panels(path, title, width=1.2 * style.WIDTH, height=1.1 * style.HEIGHT) as (figure, grid):
         axis = grid[0, 0]
-        for number, one in enumerate(found["curves"]):
-            _line(axis, number, np.array(one["rounds"]), style.scaled(metric, one["values"]), one["label"], count)
-        _beside(axis, found)
+        for number, entry in enumerate(result["curves"]):
+            _line(axis, number, np.array(entry["rounds"]), style.scaled(metric, entry["values"]), entry["label"], count)
+        _annotate(axis, result)
         axis.set(xlabel="round", ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
-        style.legend(axis, count + (found["target"] is not None) + (found["start"] is not None))
+        style.legend(axis, count + (result["target"] is not None) + (result["start"] is not None))
     return figure
 
 
 def _line(axis, number: int, rounds: np.ndarray, values: np.ndarray, label: str, count: int) -> None:
     look = style.look(number)
     with warnings.catch_warnings():
-        # A round in which every seed was NaN has no mean, and leaves a gap.
+        # A round in which every seed is NaN leaves a gap.
         warnings.simplefilter("ignore", RuntimeWarning)
         mean, std = np.nanmean(values, 0), np.nanstd(values, 0)
     if len(values) > 1:
         axis.fill_between(rounds, mean - std, mean + std, color=look["color"], alpha=0.15, linewidth=0)
         for seed in values:
             axis.plot(rounds, seed, color=look["color"], alpha=0.25, linewidth=0.5)
-    # Markers of several lines stand at different places.
+    # The markers of the lines are shifted against each other.
     step = max(len(rounds) // MARKED, 1)
     axis.plot(rounds, mean, label=label, markevery=(step * number // count % step, step), **look)
 
 
-def _beside(axis, found: dict[str, Any]) -> None:
-    """Draws the lines of a target and of a start, and sets the axis of the values."""
-    if found["log"]:
+def _annotate(axis, result: dict[str, Any]) -> None:
+    """Marks target and start, and sets scale and limits of the axis of values."""
+    if result["log"]:
         from matplotlib.ticker import LogLocator, NullFormatter
 
         axis.set_yscale("log")
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_minor_formatter(NullFormatter())
-    if found["target"] is not None:
-        height = float(style.scaled(found["metric"], found["target"]))
-        label = f"target {style.level(found['metric'], found['target'])}"
+    if result["target"] is not None:
+        height = float(style.scaled(result["metric"], result["target"]))
+        label = f"target {style.level(result['metric'], result['target'])}"
         axis.axhline(height, color="0.35", linewidth=1, linestyle=(0, (4, 3)), label=label)
-    if found["start"] is not None:
-        axis.axvline(found["start"], color="0.35", linewidth=1, linestyle=":", label=f"round {found['start']}")
-    low, high = found["limits"] or (None, None)
+    if result["start"] is not None:
+        axis.axvline(result["start"], color="0.35", linewidth=1, linestyle=":", label=f"round {result['start']}")
+    low, high = result["limits"] or (None, None)
     if low is not None:
-        axis.set_ylim(bottom=float(style.scaled(found["metric"], low)))
+        axis.set_ylim(bottom=float(style.scaled(result["metric"], low)))
     if high is not None:
-        axis.set_ylim(top=float(style.scaled(found["metric"], high)))
+        axis.set_ylim(top=float(style.scaled(result["metric"], high)))

@@ -1,4 +1,4 @@
-"""Five factors of the global model's loss over rounds: bias, locality, variance, covariance, and the loss itself."""
+"""Figure of the factors of the global model's loss over rounds: bias, locality, variance, covariance."""
 
 import dataclasses
 import pathlib
@@ -16,9 +16,9 @@ from . import probing, style
 from .models import Address, loaded, rounds_of
 
 KIND = "factors"
-# Training examples of all clients together, and test examples, that outputs are compared on.
+# Number of training examples, over all clients, and of test examples on which outputs are compared.
 EXAMPLES = 2000
-# Panel -> its curves: (number of `compute`, what a run's label is followed by, dash).
+# Panel -> its curves: (key in the result of `compute`, suffix of the label, dash).
 PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "bias (squared error)": (("train_bias", "own data", "-"), ("heter_bias", "others' data", "--")),
     "error (%)": (("train_error", "own data", "-"), ("heter_error", "others' data", "--")),
@@ -27,9 +27,9 @@ PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "variance": (("variance", "", "-"),),
     "covariance (linear CKA)": (("cka", "", "-"),),
 }
-# Panels side by side, and their size in that of one alone.
+# Panels per row, and their size relative to that of a single one.
 ACROSS, SHARE_OF_WIDTH, SHARE_OF_HEIGHT = 3, 0.62, 0.72
-# Markers cover the dashes between them: a second curve has hollow ones.
+# The second curve of a panel has hollow markers.
 HOLLOW = {"markerfacecolor": "white"}
 
 
@@ -47,11 +47,11 @@ def compute(
 
     Args:
       runs: label -> directory.
-      rounds: of which checkpoints; by default all.
-      clients: who trains, two at least; by default the cohort of the round after the checkpoint.
-      seed: whose runs.
-      replicas: how often every client trains, each time with other batches; with one there is no variance to see.
-      count: examples that outputs are compared on, of training and of test.
+      rounds: of the checkpoints; by default all.
+      clients: that train, at least two; by default the cohort of the round after the checkpoint.
+      seed: of the runs.
+      replicas: how often every client trains, with different batches; variance needs two.
+      count: number of training examples, and of test examples, on which outputs are compared.
       data_dir: folder of the data set's files; None: as in the run's configuration.
 
     Raises:
@@ -73,7 +73,7 @@ def compute(
     entries = []
     for label, addresses in addresses_of.items():
         models = loaded(addresses, seed, data_dir)
-        # One at a time: a checkpoint's clients may be large.
+        # One checkpoint at a time: the models of its clients may be large.
         numbers = [at_checkpoint(model, clients, replicas, count) for model in models]
         curves = {name: style.plain([number[name] for number in numbers]) for name in numbers[0]}
         entries.append({"label": label, "rounds": [model.round for model in models], **curves})
@@ -86,10 +86,10 @@ def at_checkpoint(
     """Returns the factors of one round after a checkpoint.
 
     Args:
-      trained: what was loaded.
-      clients: who trains; by default that round's cohort.
+      trained: the model of the checkpoint.
+      clients: that train; by default that round's cohort.
       replicas: how often every client trains.
-      count: examples that outputs are compared on.
+      count: number of examples on which outputs are compared.
 
     Raises:
       UserError: fewer than two clients.
@@ -131,14 +131,14 @@ def at_checkpoint(
 
 
 def _other_batches(trained: TrainedModel, replica: int) -> TrainedModel:
-    """Returns a run that goes on with other random numbers; replica 0 is the run itself."""
+    """Returns the run with another random key; replica 0 is the run itself."""
     if not replica:
         return trained
     return dataclasses.replace(trained, run=trained.run._replace(key=jax.random.fold_in(trained.run.key, replica)))
 
 
 def _of_clients(trained: TrainedModel, ids: Sequence[int], count: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Returns training examples of clients in equal shares of `count`, and whose each is (a position in ids)."""
+    """Returns up to count / len(ids) training examples of each client, and the position in `ids` of their owner."""
     partition = trained.prepared.federations[trained.seed].partition
     most = max(count // len(ids), 1)
     rows = [partition.client(client)[:most] for client in ids]
@@ -155,7 +155,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws panels over rounds, a colour per run.
 
     Args:
-      result: what `compute` returned; `panels` may name those of PANELS that are drawn, by default all.
+      result: what `compute` returned; its `panels` may select some of PANELS.
       path: of the picture; None: it is not saved.
       title: of the figure.
 
@@ -182,7 +182,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
                 _dashes(axis, curves)
             if name == "variance" and result["replicas"] < 2:
                 axis.text(0.5, 0.5, "needs two replicas", ha="center", transform=axis.transAxes)
-        # Runs by colour below, what is dashed and hollow inside each panel.
+        # The common legend shows the runs by colour, those of the panels the dashes.
         handles = [
             grid[0, 0].plot([], [], **style.look(number) | {"linestyle": "-"})[0] for number in range(len(names))
         ]
@@ -191,7 +191,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
 
 
 def _dashes(axis, curves: Sequence[tuple[str, str, str]]) -> None:
-    """Puts a legend of dashes into a panel."""
+    """Adds the legend of dashes to a panel."""
     look = {"color": "0.3", "marker": "o"}
     looks = [look | {"linestyle": dash} | (HOLLOW if place else {}) for place, (_, _, dash) in enumerate(curves)]
     handles = [axis.plot([], [], **each)[0] for each in looks]

@@ -1,4 +1,4 @@
-"""What clients' models forget of each other's data in one local training, as heat maps."""
+"""Heat maps of what clients' models forget of each other's data in one local training."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from . import probing, style
 from .models import Address, loaded, rounds_of
 
 KIND = "forgetting"
-# So many clients of a round are shown, as in the thesis.
+# Most clients of a round that are shown, as in the thesis.
 CLIENTS = 10
-# Inches of a cell with its number.
+# Inches of a cell.
 CELL = 0.36
-# Changes of accuracy are coloured from minus to plus this at least: noise shall not look like an effect.
+# Smallest range of the colour scale, plus and minus: noise must look small.
 SMALLEST_SCALE = 0.1
 
 
@@ -37,28 +37,28 @@ def compute(
 
     Args:
       runs: label -> directory.
-      round: of which checkpoint; None: the newest.
-      clients: who trains; by default up to ten of the round after the checkpoint.
-      seed: whose runs.
+      round: of the checkpoint; None: the newest.
+      clients: that train; by default up to ten of the round after the checkpoint.
+      seed: of the runs.
       data_dir: folder of the data set's files; None: as in the run's configuration.
 
     Raises:
       UserError: a run without that checkpoint, fewer than two clients, or one without examples.
     """
     if len(clients) == 1:
-        raise UserError("forgetting: 1 client; what others forget needs two at least.")
+        raise UserError("forgetting: 1 client; at least two are needed.")
     for directory in runs.values():
         rounds_of(directory, seed)
     models = loaded([Address(str(directory), round) for directory in runs.values()], seed, data_dir)
     chosen = list(probing.cohort(models[0], clients, CLIENTS))
     if len(chosen) < 2:
-        raise UserError(f"forgetting: {len(chosen)} client(s); what others forget needs two at least.")
+        raise UserError(f"forgetting: {len(chosen)} client(s); at least two are needed.")
     entries = [{"label": label, "round": model.round} | _of(model, chosen) for label, model in zip(runs, models)]
     return {"kind": KIND, "clients": [int(client) for client in chosen], "runs": entries}
 
 
 def _of(trained, clients: Sequence[int]) -> dict[str, Any]:
-    """Returns the matrices of one run."""
+    """Returns the accuracy and forgetting matrices of a run."""
     federation = trained.prepared.federations[trained.seed]
     held_out = federation.validation
     part, on = (federation.partition, "training") if held_out is None else (held_out, "held-out")
@@ -67,7 +67,7 @@ def _of(trained, clients: Sequence[int]) -> dict[str, Any]:
     if empty:
         raise UserError(f"forgetting: client {empty[0]} has no held-out example; choose others, or a larger share.")
     examples = probing.gathered(trained, np.concatenate(rows))
-    # What clients receive; a method may evaluate another model.
+    # The received model; some methods evaluate another one.
     received = Variables(trained.run.params, trained.run.stats)
     models = [received, *client_models(trained, clients)]
     right = np.argmax(probing.logits(trained, models, examples["x"]), -1) == examples["y"]
@@ -101,7 +101,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """
     size = CELL * (len(result["clients"]) + 1)
     rows = len(result["runs"])
-    # One scale for all runs: their colours are compared.
+    # All runs have the same colour scale.
     most = max(SMALLEST_SCALE, *(float(np.abs(style.numbers(run["forgetting"])).max()) for run in result["runs"]))
     with style.panels(path, title, rows, 2, width=size + 1.5, height=size + 0.75) as (figure, grid):
         for (left, right), run in zip(grid, result["runs"]):
@@ -117,7 +117,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
 
 
 def _map(figure, axis, values: np.ndarray, clients: Sequence[int], colours: str, low: float, form: str) -> None:
-    """Draws a heat map whose cells carry their numbers."""
+    """Draws a heat map with a number in every cell."""
     shown = axis.imshow(values, cmap=colours, vmin=low, vmax=-low or 1, aspect="equal")
     for (row, column), value in np.ndenumerate(values):
         red, green, blue, _ = shown.cmap(shown.norm(value))

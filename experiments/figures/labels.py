@@ -1,4 +1,4 @@
-"""Label histograms of clients: which classes they hold, for several partitions beside each other."""
+"""Figure of the label histograms of clients, a panel per partition."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ from . import style
 
 KIND = "labels"
 CLIENTS = 10
-# More classes have a colour bar in place of a legend.
+# More classes are shown by a colour bar instead of a legend.
 NAMED = 20
 
 
 def of_partitions(
     dataset: data.Dataset, partitions: Sequence[str], num_clients: int | None = None, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Returns the histograms [K, C] that `compute` reads, of a data set that is dealt in several ways.
+    """Returns the histograms [K, C] of several partitions of a data set, for `compute`.
 
     Args:
-      dataset: what is dealt.
+      dataset: whose examples are split.
       partitions: such as 'dirichlet:alpha=0.1'.
       num_clients: K; None: the data set's own, else 100.
       seed: of the partition.
@@ -44,9 +44,9 @@ def compute(
     """Returns the histograms of some clients.
 
     Args:
-      histograms: label of a panel -> examples of each class that each client holds [K, C].
+      histograms: label of the panel -> examples of each class and client [K, C].
       class_names: of the classes; may be empty.
-      clients: how many, the first ones, or which.
+      clients: number of clients, or their ids.
 
     Raises:
       UserError: nothing to draw, or a client that does not exist.
@@ -54,47 +54,47 @@ def compute(
     if not histograms:
         raise UserError("labels: name a partition, such as dirichlet:alpha=0.1, or a run.")
     chosen = list(range(clients)) if isinstance(clients, int) else list(clients)
-    found = []
+    panels = []
     for label, counts in histograms.items():
         shown = [client for client in chosen if client < len(counts)] if isinstance(clients, int) else chosen
         if not shown or min(shown) < 0 or max(shown) >= len(counts):
             raise UserError(f"labels: '{label}' has the clients 0..{len(counts) - 1}.")
-        found.append({"label": label, "clients": shown, "histogram": style.plain(np.asarray(counts)[shown])})
-    return {"kind": KIND, "class_names": [str(name) for name in class_names], "panels": found}
+        panels.append({"label": label, "clients": shown, "histogram": style.plain(np.asarray(counts)[shown])})
+    return {"kind": KIND, "class_names": [str(name) for name in class_names], "panels": panels}
 
 
-def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
+def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws a panel per partition, a stacked bar per client.
 
     Args:
-      found: what `compute` returned.
-      path: where the picture goes; None: nowhere.
-      title: the line above it.
+      result: what `compute` returned.
+      path: of the picture; None: it is not saved.
+      title: of the figure.
 
     Returns:
       The matplotlib figure.
     """
-    panels = found["panels"]
-    classes = max(len(one["histogram"][0]) for one in panels)
-    most = max(len(one["clients"]) for one in panels)
+    panels = result["panels"]
+    classes = max(len(panel["histogram"][0]) for panel in panels)
+    most = max(len(panel["clients"]) for panel in panels)
     colours = style.class_colours(classes)
-    names = found["class_names"] if len(found["class_names"]) == classes else [str(c) for c in range(classes)]
+    names = result["class_names"] if len(result["class_names"]) == classes else [str(c) for c in range(classes)]
     across = 1 if len(panels) == 1 else 2
     down = -(-len(panels) // across)
     height = 0.75 + 0.17 * most
     with style.panels(path, title, down, across, width=0.8 * style.WIDTH, height=height) as (figure, grid):
         for axis in grid.flat[len(panels) :]:
             axis.set_axis_off()
-        for axis, one in zip(grid.flat, panels):
-            histogram = np.array(one["histogram"])
+        for axis, panel in zip(grid.flat, panels):
+            histogram = np.array(panel["histogram"])
             left = np.zeros(len(histogram))
             for label in range(classes):
                 axis.barh(
                     range(len(histogram)), histogram[:, label], 0.8, left, color=colours[label], label=names[label]
                 )
                 left += histogram[:, label]
-            axis.set_yticks(range(len(histogram)), [str(client) for client in one["clients"]])
-            axis.set(xlabel="examples", ylabel="client", title=one["label"], xlim=(0, 1.02 * left.max()))
+            axis.set_yticks(range(len(histogram)), [str(client) for client in panel["clients"]])
+            axis.set(xlabel="examples", ylabel="client", title=panel["label"], xlim=(0, 1.02 * left.max()))
             axis.invert_yaxis()
         if classes <= NAMED:
             handles, labels = grid[0, 0].get_legend_handles_labels()

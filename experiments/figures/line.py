@@ -1,4 +1,4 @@
-"""Loss and accuracy on the straight line through two models."""
+"""Figure of loss and accuracy on the straight line through two models."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from fedwin.runs.load import TrainedModel
 from . import probing, style
 
 KIND = "line"
-# Where the line is evaluated; the models are at 0 and 1.
+# Range and number of points; the models are at 0 and 1.
 BEGIN, END, POINTS = -0.5, 1.5, 41
-# Training and test curves of one picture.
+# Looks of the curves.
 LOOKS = {"train": style.look(1), "test": style.look(0)}
 
 
@@ -32,19 +32,19 @@ def compute(
     """Returns loss and accuracy of (1 - s) w_1 + s w_2, evaluated in one compiled program.
 
     Args:
-      trained: whose network and data set.
+      trained: a model of the run, for its network and data set.
       ends: label -> Variables of the two models.
-      s: where, by default at 41 points from -0.5 to 1.5.
-      splits: whose examples, 'train' and 'test'.
-      count: how many of each, one fixed draw; 0: all.
-      recompute: training examples for BatchNorm's statistics; 0: they are mixed like the weights.
-      chunk: points that are evaluated side by side; None: as the device likes it.
+      s: points of evaluation; None: 41 from -0.5 to 1.5.
+      splits: of the examples, 'train' and 'test'.
+      count: number of examples per split, drawn once; 0: all.
+      recompute: number of training examples for BatchNorm's statistics; 0: they are averaged like the weights.
+      chunk: points that are evaluated in one batch; None: chosen for the device.
 
     Raises:
       UserError: not two models, or two of different networks.
     """
     if len(ends) != 2:
-        raise UserError(f"line: {len(ends)} model(s) where two have a line.")
+        raise UserError(f"line: {len(ends)} model(s); exactly two are needed.")
     places = np.linspace(BEGIN, END, POINTS) if s is None else np.array(s, np.float64)
     evaluate, batches = probing.probe(trained, splits, count, recompute)
     rows = np.stack([1 - places, places], 1)
@@ -54,27 +54,27 @@ def compute(
     return {"kind": KIND, "labels": list(ends), "s": places.tolist(), "distance": distance, "splits": curves}
 
 
-def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws loss and accuracy beside each other, with the two models as vertical lines.
+def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
+    """Draws a panel of the loss and one of the accuracy, with the two models as vertical lines.
 
     Args:
-      found: what `compute` returned.
-      path: where the picture goes; None: nowhere.
-      title: the line above it.
+      result: what `compute` returned.
+      path: of the picture; None: it is not saved.
+      title: of the figure.
 
     Returns:
       The matplotlib figure.
     """
     with style.panels(path, title, columns=2, width=0.8 * style.WIDTH, height=0.95 * style.HEIGHT) as (figure, grid):
         for axis, metric in zip(grid[0], ("loss", "accuracy")):
-            for split, values in found["splits"].items():
+            for split, values in result["splits"].items():
                 numbers = style.scaled(metric, values[metric])
-                axis.plot(found["s"], numbers, label=split, markevery=5, **LOOKS[split])
+                axis.plot(result["s"], numbers, label=split, markevery=5, **LOOKS[split])
             for end in (0, 1):
                 axis.axvline(end, color="0.35", linewidth=0.9, linestyle=":")
             axis.set(xlabel="s of (1 - s) $w_1$ + s $w_2$", ylabel=style.axis_of(metric, ""))
             axis.grid(alpha=0.3)
             axis.legend(loc="best")
-        first, second = found["labels"]
-        figure.supxlabel(f"s = 0: {first};  s = 1: {second};  their distance {found['distance']:.3g}", fontsize=8)
+        first, second = result["labels"]
+        figure.supxlabel(f"s = 0: {first};  s = 1: {second};  their distance {result['distance']:.3g}", fontsize=8)
     return figure

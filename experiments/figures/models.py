@@ -1,4 +1,4 @@
-"""Models out of runs' directories, by address: `runs/fedavg@300:wima50`."""
+"""Loads trained models by their address, such as `runs/fedavg@300:wima50`."""
 
 import os
 import pathlib
@@ -12,16 +12,16 @@ from fedwin.runs.load import TrainedModel, load
 
 from .sources import config_of
 
-# DIR[@ROUND][:READOUT]; a directory itself may hold either sign.
+# DIR[@ROUND][:READOUT]; the name of a directory may contain '@' and ':', too.
 _ADDRESS = re.compile(r"(?P<directory>.+?)(?:@(?P<round>\d+))?(?::(?P<readout>[^/:@]+))?")
 
 
 class Address(NamedTuple):
-    """Which model of which run.
+    """Address of a trained model.
 
     Attributes:
-      directory: the run's.
-      round: of which checkpoint; None: the newest.
+      directory: of the run.
+      round: of the checkpoint; None: the newest.
       readout: 'model', or the name of a read-out.
     """
 
@@ -31,7 +31,7 @@ class Address(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What a picture calls it."""
+        """Label of the model in a figure."""
         name = pathlib.Path(self.directory).resolve().name
         name = name if self.readout == "model" else f"{name}: {self.readout}"
         return name if self.round is None else f"{name}, round {self.round}"
@@ -54,13 +54,17 @@ def address(text: str) -> Address:
 def rounds_of(directory: str | pathlib.Path, seed: int = 0) -> list[int]:
     """Returns the rounds of a run's checkpoints.
 
+    Args:
+      directory: of the run.
+      seed: of the run.
+
     Raises:
       UserError: it has none.
     """
     config_of(directory)
     rounds = Checkpoints(pathlib.Path(directory) / "checkpoints" / f"seed_{seed}").rounds()
     if not rounds:
-        raise UserError(f"{directory} has no checkpoint of seed {seed}; kept curves alone hold no model.")
+        raise UserError(f"{directory} has no checkpoint of seed {seed}; stored curves contain no models.")
     return rounds
 
 
@@ -69,11 +73,11 @@ def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = N
 
     Args:
       addresses: of the models.
-      seed: whose runs.
-      data_dir: where the data set's files are now; None: where they were.
+      seed: of the runs.
+      data_dir: folder of the data set's files; None: as in the run's configuration.
 
     Raises:
-      UserError: a run, checkpoint or read-out that is not there, or models of several networks.
+      UserError: a missing run, checkpoint or read-out, or models of different networks.
     """
     models: list[TrainedModel] = []
     datasets: dict[Any, Any] = {}
@@ -89,13 +93,17 @@ def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = N
 
 
 def labelled(addresses: Sequence[Address], models: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
-    """Returns label -> model; labels say what tells the models apart.
+    """Returns label -> model; labels contain what distinguishes the models.
+
+    Args:
+      addresses: of the models.
+      models: in the same order.
 
     Raises:
-      UserError: the same model twice.
+      UserError: two models are the same.
     """
     if len(addresses) > 1 and len({address.directory for address in addresses}) == 1:
-        # One run: its name says nothing.
+        # Models of one run differ in round and read-out.
         names = [
             f"round {model.round}" + ("" if address.readout == "model" else f": {address.readout}")
             for address, model in zip(addresses, models)

@@ -1,4 +1,4 @@
-"""Loss and error on the plane through three models."""
+"""Figure of loss and error on the plane through three models."""
 
 import pathlib
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from fedwin.runs.load import TrainedModel
 from . import probing, style
 
 KIND = "plane"
-# Contours end at this quantile: a corner of the plane far from all models would take all colours.
+# Contours end at this quantile: otherwise distant corners of the plane would take up most colours.
 HIGHEST_SHOWN = 0.9
 LEVELS = 16
-# Axes have one scale, as distances should, unless the picture became a strip.
+# Both axes have the same scale, unless the aspect ratio exceeds this.
 MOST_OBLONG = 2.2
 
 
@@ -35,35 +35,35 @@ def compute(
 ) -> dict[str, Any]:
     """Returns loss and error on a grid, at the models themselves and at others that are projected onto the plane.
 
-    All of them are evaluated in one compiled program and one dispatch.
+    All points are evaluated in one compiled program and one dispatch.
 
     Args:
-      trained: whose network and data set.
+      trained: a model of the run, for its network and data set.
       corners: label -> Variables of the three models that span the plane.
-      further: label -> Variables of models that lie elsewhere.
-      points: of the grid along either axis.
-      margin: how far the grid goes beyond the models.
-      mean: whether the plain mean of the three, which lies in the plane, is a point too.
-      split: 'test' or 'train', whose examples.
-      count: how many of them, one fixed draw; 0: all.
-      recompute: training examples for BatchNorm's statistics; 0: they are mixed like the weights.
-      chunk: points that are evaluated side by side; None: as the device likes it.
+      further: label -> Variables of other models.
+      points: of the grid along each axis.
+      margin: how far the grid extends beyond the models.
+      mean: whether to evaluate the mean of the three models, too.
+      split: of the examples, 'test' or 'train'.
+      count: number of examples, drawn once; 0: all.
+      recompute: number of training examples for BatchNorm's statistics; 0: they are averaged like the weights.
+      chunk: points that are evaluated in one batch; None: chosen for the device.
 
     Raises:
-      UserError: not three models, models on one line, or none finite.
+      UserError: not three models, or models that are collinear or not finite.
     """
     if len(corners) != 3:
-        raise UserError(f"plane: {len(corners)} model(s) where three span a plane.")
+        raise UserError(f"plane: {len(corners)} model(s); exactly three are needed.")
     further = dict(further or {})
     through = analysis.plane(*corners.values())
     a, b = analysis.grid(through, margin, points)
     rows = [_coefficients(through, x, y) for y in b for x in a]
     rows += [*np.eye(3), *([np.full(3, 1 / 3)] if mean else [])]
-    inside = np.pad(rows, ((0, 0), (0, len(further))))
-    every = np.concatenate([inside, np.eye(3 + len(further))[3:]])
+    in_plane = np.pad(rows, ((0, 0), (0, len(further))))
+    coefficients = np.concatenate([in_plane, np.eye(3 + len(further))[3:]])
     evaluate, batches = probing.probe(trained, [split], count, recompute)
     models = [*corners.values(), *further.values()]
-    metrics = probing.readable(analysis.mixtures(models, every, evaluate, batches, chunk=chunk), split)
+    metrics = probing.with_error(analysis.mixtures(models, coefficients, evaluate, batches, chunk=chunk), split)
     size = len(a) * len(b)
     surface = {name: style.plain(metrics[name][:size].reshape(len(b), len(a))) for name in ("loss", "error")}
     named = _places(through, list(corners), further, mean)
@@ -71,7 +71,7 @@ def compute(
         mark | {name: style.plain(metrics[name][size + number]) for name in ("loss", "error")}
         for number, mark in enumerate(named)
     ]
-    sizes = {"examples": int(batches[split]["mask"].sum()), "evaluations": len(every)}
+    sizes = {"examples": int(batches[split]["mask"].sum()), "evaluations": len(coefficients)}
     axes = {"a": a.tolist(), "b": b.tolist()}
     return {"kind": KIND, "split": split, **sizes, **axes, **surface, "points": marks}
 
@@ -79,7 +79,7 @@ def compute(
 def _places(
     through: analysis.Plane, corners: list[str], further: Mapping[str, Any], mean: bool
 ) -> list[dict[str, Any]]:
-    """Returns where the models are, in the order in which they are evaluated."""
+    """Returns label, role, coordinates and residual of the models, in the order of their evaluation."""
     coordinates = analysis.corners(through)
     places = [(label, "corner", *at, 0.0) for label, at in zip(corners, coordinates)]
     if mean:
@@ -92,50 +92,50 @@ def _places(
 
 
 def _coefficients(through: analysis.Plane, a: float, b: float) -> np.ndarray:
-    """Returns how the point (a, b) is mixed from the three models, as `analysis.point` does it."""
+    """Returns the coefficients of the three models at the point (a, b), as in `analysis.point`."""
     third = b / through.b3
     second = (a - third * through.a3) / through.a2
     return np.array([1 - second - third, second, third])
 
 
-def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws contours of loss and of error, triangles at the three models and a white cross at their mean.
+def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
+    """Draws contours of loss and error, triangles at the three models and a white cross at their mean.
 
     Args:
-      found: what `compute` returned.
-      path: where the picture goes; None: nowhere.
-      title: the line above it.
+      result: what `compute` returned.
+      path: of the picture; None: it is not saved.
+      title: of the figure.
 
     Returns:
       The matplotlib figure.
     """
-    a, b = np.array(found["a"]), np.array(found["b"])
+    a, b = np.array(result["a"]), np.array(result["b"])
     oblong = (a[-1] - a[0]) / (b[-1] - b[0])
-    entries = len(found["points"])
+    entries = len(result["points"])
     with style.panels(path, title, columns=2, width=0.85 * style.WIDTH, height=style.HEIGHT + 0.17 * entries) as (
         figure,
         grid,
     ):
         for axis, metric in zip(grid[0], ("loss", "error")):
-            values = style.scaled(metric, found[metric])
+            values = style.scaled(metric, result[metric])
             levels = _levels(values)
             shown = axis.contourf(a, b, values, levels, cmap="viridis_r", extend="both")
             axis.contour(a, b, values, levels, colors="white", linewidths=0.3, alpha=0.6)
             bar = figure.colorbar(shown, ax=axis, shrink=0.8, format="%.3g")
-            bar.set_label(style.axis_of(metric, found["split"]))
-            for number, mark in enumerate(found["points"]):
+            bar.set_label(style.axis_of(metric, result["split"]))
+            for number, mark in enumerate(result["points"]):
                 axis.plot(mark["a"], mark["b"], linestyle="none", **_marker(number, mark["role"]))
             if 1 / MOST_OBLONG < oblong < MOST_OBLONG:
                 axis.set_aspect("equal")
             axis.set(xlabel="distance along u", ylabel="distance along v")
         handles = grid[0, 0].get_lines()
-        labels = [_legend_line(mark) for mark in found["points"]]
+        labels = [_legend_line(mark) for mark in result["points"]]
         figure.legend(handles, labels, loc="outside lower center", ncols=1, frameon=False)
     return figure
 
 
 def _levels(values: np.ndarray) -> np.ndarray:
-    """Returns where contours are drawn: close where it is low, up to a quantile."""
+    """Returns the contour levels, denser at low values, up to a quantile."""
     finite = values[np.isfinite(values)]
     low, high = float(finite.min()), float(np.quantile(finite, HIGHEST_SHOWN))
     high = high if high > low else low + 1e-9
@@ -147,13 +147,13 @@ def _marker(number: int, role: str) -> dict[str, Any]:
     if role == "corner":
         return {"marker": "^", "color": style.COLOURS[1 + number], "markersize": 9, **edge}
     if role == "mean":
-        # A white cross would not show in the legend: it has a dark edge.
+        # The dark edge makes the white cross visible in the legend.
         return {"marker": "X", "color": "white", "markersize": 8, "markeredgecolor": "black", "markeredgewidth": 0.9}
     return {"marker": style.MARKERS[1 + number % 5], "color": style.COLOURS[number % 7], "markersize": 7.5, **edge}
 
 
 def _legend_line(mark: dict[str, Any]) -> str:
-    """Returns a line of the legend: the model, its own numbers, and how far it is from the plane."""
+    """Returns an entry of the legend: the model, its loss and error, and its distance from the plane."""
     numbers = [f"{mark['label']}: loss {mark['loss']:.3g}" if mark["loss"] is not None else f"{mark['label']}: no loss"]
     if mark["error"] is not None:
         numbers.append(f"error {style.PERCENT * mark['error']:.1f} %")

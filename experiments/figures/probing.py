@@ -1,4 +1,4 @@
-"""Measuring models of a run on its examples, many models in one compiled program."""
+"""Evaluates many models of a run on its examples, in one compiled program."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +18,12 @@ SPLITS = ("train", "test")
 
 
 def examples(trained: TrainedModel, split: str = "test", count: int = 0) -> dict[str, np.ndarray]:
-    """Returns examples of a run's data set, one fixed draw.
+    """Returns examples of a run's data set.
 
     Args:
       trained: a model of the run.
-      split: 'test', or 'train': those of its clients together.
-      count: how many; 0: all, and of the test examples as many as the run was evaluated on.
+      split: 'test', or 'train' for the examples of all clients.
+      count: number of examples, drawn once; 0: all, or as many test examples as in the run's evaluations.
     """
     dataset = trained.prepared.dataset
     if split == "test":
@@ -35,7 +35,7 @@ def examples(trained: TrainedModel, split: str = "test", count: int = 0) -> dict
 
 
 def gathered(trained: TrainedModel, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the training examples of these rows, in their order."""
+    """Returns the training examples with the given row numbers, in that order."""
     names = ("x", "y", "domain") if trained.prepared.dataset.domain_names else ("x", "y")
     with ExampleSource(
         {n: trained.prepared.dataset.train[n] for n in names if n in trained.prepared.dataset.train}
@@ -49,10 +49,10 @@ def probe(
     """Returns (evaluate, batches) for `analysis.mixtures`: evaluate(variables, batches) -> split -> loss, accuracy ...
 
     Args:
-      trained: whose network, preparation and data set.
+      trained: a model of the run, for its network, preprocessing and data set.
       splits: of SPLITS.
-      count: examples of each; 0: all.
-      recompute: on so many training examples, statistics of BatchNorm are measured for every mixture; 0: mixed.
+      count: number of examples per split; 0: all.
+      recompute: number of training examples for BatchNorm's statistics; 0: they are averaged like the weights.
     """
     dataset = trained.prepared.dataset
     calibration = _batches(trained, examples(trained, "train", recompute)) if recompute else []
@@ -71,7 +71,7 @@ def probe(
 
 
 def _batches(trained: TrainedModel, features: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Returns prepared batches as the network reads them."""
+    """Returns preprocessed batches of examples."""
     size = trained.prepared.config.eval_batch_size
     packed = evaluate.batches(features, min(size, len(features["y"])))
     pick = lambda i: {name: values[i] for name, values in packed.items()}
@@ -82,12 +82,12 @@ def logits(trained: TrainedModel, models: Sequence, x) -> np.ndarray:
     """Returns the outputs of several models on the same examples [M, N, C], in one compiled program.
 
     Args:
-      trained: whose network and preparation.
-      models: Variables.
-      x: examples as the data set stores them [N, ...].
+      trained: a model of the run, for its network and preprocessing.
+      models: Variables of the models.
+      x: raw examples [N, ...].
 
     Raises:
-      UserError: the data set is one of sequences.
+      UserError: the task is not classification.
     """
     if trained.prepared.dataset.task != "classification":
         raise UserError(f"'{trained.prepared.dataset.name}' has no classes; this picture needs a classification.")
@@ -107,7 +107,13 @@ def logits(trained: TrainedModel, models: Sequence, x) -> np.ndarray:
 
 
 def cohort(trained: TrainedModel, clients: Sequence[int] = (), most: int = 10) -> list[int]:
-    """Returns the clients that were asked for, else those of the round after the checkpoint, `most` of them."""
+    """Returns `clients`, or by default up to `most` clients of the round after the checkpoint.
+
+    Args:
+      trained: the model of the checkpoint.
+      clients: ids; empty: the cohort.
+      most: number of clients.
+    """
     if clients:
         return list(clients)
     setting = trained.prepared.setting
@@ -115,7 +121,7 @@ def cohort(trained: TrainedModel, clients: Sequence[int] = (), most: int = 10) -
     return sorted(int(client) for client in drawn)[:most]
 
 
-def readable(metrics: Mapping[str, Any], split: str) -> dict[str, np.ndarray]:
-    """Returns the numbers of a split, with 'error' = 1 - accuracy beside them."""
+def with_error(metrics: Mapping[str, Any], split: str) -> dict[str, np.ndarray]:
+    """Returns the metrics of a split, and 'error' = 1 - accuracy."""
     numbers = dict(metrics[split])
     return numbers | {"error": 1 - numbers["accuracy"]}

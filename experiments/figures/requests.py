@@ -65,9 +65,7 @@ def _of_plane(arguments: Sequence[str], options) -> Answer:
     if clients and (len(arguments) != 1 or len(clients) != 3):
         raise UserError("plane: with --clients name one model and three clients, --clients=3,7,11.")
     if not clients and len(arguments) < 3:
-        raise UserError(
-            f"plane: {len(arguments)} model(s) where three span a plane; name three, or one and --clients=3,7,11."
-        )
+        raise UserError(f"plane: {len(arguments)} model(s); name three, or one and --clients=3,7,11.")
     trained, named = _models(arguments, options)
     if clients:
         names = [f"client {client}" for client in clients]
@@ -91,7 +89,7 @@ def _of_plane(arguments: Sequence[str], options) -> Answer:
 
 def _of_line(arguments: Sequence[str], options) -> Answer:
     if len(arguments) != 2:
-        raise UserError(f"line: {len(arguments)} model(s) where two have a line; name two.")
+        raise UserError(f"line: {len(arguments)} model(s); name two.")
     trained, named = _models(arguments, options)
     s = np.linspace(line.BEGIN, line.END, options.points).tolist() if options.points else None
     result = line.compute(

@@ -1,4 +1,4 @@
-"""How much a curve jumps from round to round, per run and read-out."""
+"""Figure of the round-to-round standard deviation of a metric, per run and read-out."""
 
 import pathlib
 from collections.abc import Sequence
@@ -21,60 +21,60 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100,
         s^2 = 1/2 mean_t (a_{t + step} - a_t)^2
 
     Args:
-      series: which curves.
+      series: the curves.
       metric: of the evaluations.
-      last: over so many last rounds.
-      step: how many rounds lie between two evaluations that are compared.
+      last: number of last rounds that count.
+      step: rounds between two compared evaluations.
 
     Raises:
       UserError: a curve without two such evaluations.
     """
-    found = []
-    for one in series:
-        rounds, values = curves.curve(one.lines, one.readout, metric)
+    methods = []
+    for source in series:
+        rounds, values = curves.curve(source.lines, source.readout, metric)
         shown = rounds > rounds[-1] - last
         try:
             std = [analysis.round_to_round_std(seed[shown], rounds[shown], step) for seed in values]
         except UserError as error:
-            raise UserError(f"'{one.label}', last {last} rounds: {error}") from error
-        found.append({"label": one.label, "std": std, "mean": style.plain(values[:, shown].mean(1))})
-    if not found:
+            raise UserError(f"'{source.label}', last {last} rounds: {error}") from error
+        methods.append({"label": source.label, "std": std, "mean": style.plain(values[:, shown].mean(1))})
+    if not methods:
         raise UserError("there is no curve to measure; name a run.")
-    return {"kind": KIND, "metric": metric, "last": last, "step": step, "methods": found}
+    return {"kind": KIND, "metric": metric, "last": last, "step": step, "methods": methods}
 
 
-def draw(found: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws a bar per curve, the mean over seeds, and a dot per seed.
+def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
+    """Draws a bar per curve for the mean over seeds, and a dot per seed.
 
     Args:
-      found: what `compute` returned.
-      path: where the picture goes; None: nowhere.
-      title: the line above it.
+      result: what `compute` returned.
+      path: of the picture; None: it is not saved.
+      title: of the figure.
 
     Returns:
       The matplotlib figure.
     """
-    methods, metric = found["methods"], found["metric"]
+    methods, metric = result["methods"], result["metric"]
     height = 1.1 + 0.34 * len(methods)
     with style.panels(path, title, width=1.15 * style.WIDTH, height=height) as (figure, grid):
         axis = grid[0, 0]
         longest = 0.0
-        for number, one in enumerate(methods):
-            std = style.scaled(metric, one["std"])
+        for number, method in enumerate(methods):
+            std = style.scaled(metric, method["std"])
             colour = style.colour(number)
             axis.barh(number, std.mean(), height=0.65, color=colour, alpha=0.8)
             if len(std) > 1:
                 axis.plot(std, np.full(len(std), number), "o", color="black", markersize=3, alpha=0.7)
-            level = float(style.scaled(metric, one["mean"]).mean())
+            level = float(style.scaled(metric, method["mean"]).mean())
             longest = max(longest, float(std.max()))
             axis.annotate(
                 f"{std.mean():.2f} (mean {level:.1f})", (float(std.max()), number), (5, 0), textcoords="offset points",
                 va="center", fontsize=7.5,
             )  # fmt: skip
-        axis.set_yticks(range(len(methods)), [style.wrapped(one["label"]) for one in methods])
+        axis.set_yticks(range(len(methods)), [style.wrapped(method["label"]) for method in methods])
         axis.invert_yaxis()
         unit = "points" if style.is_share(metric) else metric
-        apart = "from round to round" if found["step"] == 1 else f"between rounds {found['step']} apart"
-        axis.set(xlabel=f"std {apart} ({unit})\nover the last {found['last']} rounds", xlim=(0, 1.5 * longest or 1))
+        apart = "from round to round" if result["step"] == 1 else f"between rounds {result['step']} apart"
+        axis.set(xlabel=f"std {apart} ({unit})\nover the last {result['last']} rounds", xlim=(0, 1.5 * longest or 1))
         axis.grid(alpha=0.3, axis="x")
     return figure

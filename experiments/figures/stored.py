@@ -1,4 +1,4 @@
-"""Results of `compute` as JSON files, and which module draws which kind."""
+"""Stored figures: JSON files of what `compute` returned, from which pictures are redrawn."""
 
 import json
 import pathlib
@@ -17,53 +17,59 @@ KINDS: dict[str, ModuleType] = {
 }  # fmt: skip
 
 
-def kind_of(word: str) -> ModuleType:
-    """Returns the module of a kind; raises UserError for an unknown one."""
-    if word not in KINDS:
-        raise UserError(f"there is no figure '{word}'.{nearest(word, KINDS)} Known: {', '.join(KINDS)}.")
-    return KINDS[word]
-
-
-def write(path: str | pathlib.Path, found: dict[str, Any], title: str) -> None:
-    """Writes what a figure shows.
-
-    Args:
-      path: where it goes.
-      found: what `compute` returned.
-      title: the line above the picture.
-    """
-    replace_text(path, json.dumps({"title": title, **found}, allow_nan=False) + "\n")
-
-
-def read(path: str | pathlib.Path) -> tuple[dict[str, Any], str]:
-    """Returns (found, title) of a kept result.
+def module_of(kind: str) -> ModuleType:
+    """Returns the module that computes and draws a kind of figure.
 
     Raises:
-      UserError: it can't be read, or is none.
+      UserError: there is no such kind.
     """
-    try:
-        found = json.loads(pathlib.Path(path).read_bytes())
-        title = found.pop("title")
-        kind_of(found["kind"])
-    except OSError as error:
-        raise UserError(f"{path} can't be read ({error.strerror}); check the path.") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not a kept figure; `fedwin figure` writes them beside its pictures.") from error
-    return found, title
+    if kind not in KINDS:
+        raise UserError(f"there is no figure '{kind}'.{nearest(kind, KINDS)} Available: {', '.join(KINDS)}.")
+    return KINDS[kind]
 
 
-def redraw(path: str | pathlib.Path, out: str | pathlib.Path) -> None:
-    """Draws a kept result again, without training or checkpoints.
+def write(path: str | pathlib.Path, result: dict[str, Any], title: str) -> None:
+    """Writes the data of a figure.
 
     Args:
       path: of the JSON file.
-      out: where the picture goes.
+      result: what `compute` returned.
+      title: of the figure.
+    """
+    replace_text(path, json.dumps({"title": title, **result}, allow_nan=False) + "\n")
+
+
+def read(path: str | pathlib.Path) -> tuple[dict[str, Any], str]:
+    """Returns (result of `compute`, title) of a stored figure.
 
     Raises:
-      UserError: it can't be read, or is none.
+      UserError: the file can't be read, or is not a stored figure.
     """
-    found, title = read(path)
     try:
-        KINDS[found["kind"]].draw(found, out, title)
+        result = json.loads(pathlib.Path(path).read_bytes())
+        title = result.pop("title")
+        module_of(result["kind"])
+    except OSError as error:
+        raise UserError(f"{path} can't be read ({error.strerror}); check the path.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is not a stored figure; `fedwin figure` writes them next to its pictures.") from error
+    return result, title
+
+
+def redraw(path: str | pathlib.Path, out: str | pathlib.Path) -> None:
+    """Draws a stored figure again, without its runs.
+
+    Args:
+      path: of the JSON file.
+      out: path of the picture.
+
+    Raises:
+      UserError: the file can't be read, or is not a stored figure.
+    """
+    result, title = read(path)
+    try:
+        KINDS[result["kind"]].draw(result, out, title)
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise UserError(f"{path} does not hold a whole figure of kind '{found['kind']}'; compute it anew.") from error
+        raise UserError(
+            f"{path} does not contain all data of a figure of kind '{result['kind']}'; compute it again."
+        ) from error

@@ -1,4 +1,4 @@
-"""Grids over flags of `fedwin train`: `client_lr=0.01,0.1` and `algorithm=fedprox:mu=0.1;fedprox:mu=0.01`."""
+"""Grids over flags of `fedwin train`, such as `client_lr=0.01,0.1` or `algorithm=fedprox:mu=0.1;fedprox:mu=0.01`."""
 
 import dataclasses
 import itertools
@@ -19,35 +19,35 @@ Axes = Mapping[str, Sequence[Any]]
 # Field -> its value.
 Point = dict[str, Any]
 
-# Adds nothing to a flag that repeats.
+# Value of a repeated flag that adds nothing.
 NONE = "none"
-# Flags that are no axes, and what is done instead.
-_ELSEWHERE = {
+# Flags that can't be axes -> why.
+_NOT_AXES = {
     "out_dir": "every run has a directory of its own below --out_dir",
     "seeds": "every run of the grid takes all of --seeds",
     "import": "imported code serves all runs",
 }
-# What a directory's name can tell apart; a hash tells the rest.
-_TOLD = re.compile(r"[\w.:=, -]*", re.ASCII)
+# Labels that a directory name can represent unambiguously; others get a hash.
+_UNAMBIGUOUS = re.compile(r"[\w.:=, -]*", re.ASCII)
 
 
 def parse(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Returns field -> values of several --grid.
+    """Returns field -> values for the values of --grid.
 
     >>> parse(["client_lr=0.01,0.1", "algorithm=fedprox:mu=0.1;fedavg"])
     {'client_lr': [0.01, 0.1], 'algorithm': ['fedprox:mu=0.1', 'fedavg']}
 
     Args:
-      texts: each an axis; its values are separated by commas, or, if there is any, by semicolons.
+      texts: an axis each; values are separated by semicolons if there are any, else by commas.
 
     Raises:
-      UserError: an axis that cannot be read, or is given twice.
+      UserError: an invalid axis, or one that is given twice.
     """
     axes: dict[str, list[Any]] = {}
     for text in texts:
         name, values = _axis(text)
         if name in axes:
-            raise UserError(f"grid={text}: {config_flags.flag_of(name)} is an axis already; put all values into one.")
+            raise UserError(f"grid={text}: {config_flags.flag_of(name)} is given twice; put all values into one axis.")
         axes[name] = values
     if not axes:
         raise UserError("grid: give at least one axis, e.g. --grid=client_lr=0.01,0.05,0.1.")
@@ -57,21 +57,21 @@ def parse(texts: Sequence[str]) -> dict[str, list[Any]]:
 def _axis(text: str) -> tuple[str, list[Any]]:
     """Returns the field and the values of one --grid."""
     flag, equals, rest = text.partition("=")
-    flag, known = flag.strip().removeprefix("--"), config_flags.fields()
+    flag, fields = flag.strip().removeprefix("--"), config_flags.fields()
     if not equals or not flag:
         raise UserError(f"grid='{text}' is not FLAG=VALUE,VALUE; write e.g. --grid=client_lr=0.01,0.1.")
-    if flag not in known:
-        raise UserError(f"grid={text}: `fedwin train` has no flag --{flag}.{nearest(flag, known)}")
-    if flag in _ELSEWHERE:
-        raise UserError(f"grid={text}: --{flag} is no axis, {_ELSEWHERE[flag]}; omit it.")
+    if flag not in fields:
+        raise UserError(f"grid={text}: `fedwin train` has no flag --{flag}.{nearest(flag, fields)}")
+    if flag in _NOT_AXES:
+        raise UserError(f"grid={text}: --{flag} can't be an axis: {_NOT_AXES[flag]}; omit it.")
     pieces = [piece.strip() for piece in rest.split(";" if ";" in rest else ",")]
     if "" in pieces:
         raise UserError(f"grid={text}: a value is empty; write FLAG=VALUE,VALUE, with ';' between values with commas.")
-    values = [_value(known[flag], piece, text) for piece in pieces]
+    values = [_value(fields[flag], piece, text) for piece in pieces]
     for number, value in enumerate(values):
         if value in values[:number]:
-            raise UserError(f"grid={text}: {pieces[number]} is there twice; keep one.")
-    return known[flag].name, values
+            raise UserError(f"grid={text}: {pieces[number]} is given twice; omit one.")
+    return fields[flag].name, values
 
 
 def _value(field: dataclasses.Field, piece: str, text: str) -> Any:
@@ -84,7 +84,7 @@ def _value(field: dataclasses.Field, piece: str, text: str) -> Any:
 
 
 def points(axes: Axes) -> list[Point]:
-    """Returns every combination of the axes' values, the last axis running fastest.
+    """Returns every combination of the axes' values; the last axis varies fastest.
 
     >>> points({"client_lr": [0.1, 1.0], "local_epochs": [1]})
     [{'client_lr': 0.1, 'local_epochs': 1}, {'client_lr': 1.0, 'local_epochs': 1}]
@@ -96,31 +96,31 @@ def points(axes: Axes) -> list[Point]:
 
 
 def size(axes: Axes) -> int:
-    """Returns how many points there are, without making them."""
+    """Returns the number of points."""
     return math.prod(len(values) for values in axes.values())
 
 
 def format_value(value: Any) -> str:
-    """Returns a value as its flag has it."""
+    """Returns a value as it is written in a flag."""
     if isinstance(value, list):
         return ",".join(map(str, value)) or NONE
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def label(point: Point) -> str:
-    """Returns what a point is called: 'client_lr=0.1 local_epochs=1'."""
+    """Returns the label of a point, such as 'client_lr=0.1 local_epochs=1'."""
     return " ".join(f"{config_flags.flag_of(field)}={format_value(value)}" for field, value in point.items())
 
 
 def directory_name(point: Point) -> str:
-    """Returns the name of a point's directory; it depends on the point alone, so that a grid may grow."""
-    told = label(point)
-    name = command_line.folder_name(told)
-    return name if _TOLD.fullmatch(told) else command_line.with_hash(name, told)
+    """Returns the name of a point's directory; it is independent of the rest of the grid, which may grow."""
+    text = label(point)
+    name = command_line.folder_name(text)
+    return name if _UNAMBIGUOUS.fullmatch(text) else command_line.with_hash(name, text)
 
 
 def config_of(base: Config, point: Point) -> Config:
-    """Returns `base` with a point's values, below base.out_dir; a flag that repeats keeps what base has of it."""
+    """Returns `base` with a point's values and a directory below base.out_dir; values of repeated flags are added."""
     changes: dict[str, Any] = {
         field: [*getattr(base, field), *value] if isinstance(value, list) else value for field, value in point.items()
     }
@@ -130,15 +130,19 @@ def config_of(base: Config, point: Point) -> Config:
 def configs(base: Config, axes: Axes) -> dict[str, Config]:
     """Returns label -> Config of every point.
 
+    Args:
+      base: the flags of all runs.
+      axes: field -> values.
+
     Raises:
-      UserError: two would share a directory.
+      UserError: two points share a directory.
     """
-    found: dict[str, Config] = {}
-    taken: dict[str, str] = {}
+    config_of_label: dict[str, Config] = {}
+    label_of: dict[str, str] = {}
     for point in points(axes):
         name, config = label(point), config_of(base, point)
-        if config.out_dir in taken:
-            raise UserError(f"grid: '{name}' and '{taken[config.out_dir]}' write to the same place; keep one.")
-        taken[config.out_dir] = name
-        found[name] = config
-    return found
+        if config.out_dir in label_of:
+            raise UserError(f"grid: '{name}' and '{label_of[config.out_dir]}' share a directory; omit one.")
+        label_of[config.out_dir] = name
+        config_of_label[name] = config
+    return config_of_label

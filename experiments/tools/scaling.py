@@ -1,9 +1,10 @@
-"""Counts what devices exchange in a round of every algorithm, and models how a round scales with their number.
+"""Counts the collectives of a round of every algorithm, and models how a round scales with the number of devices.
 
   fedwin scaling
   fedwin scaling --algorithms=scaffold --model=resnet20 --devices=2,8
 
-Devices are simulated: programs are compiled for that many on a CPU, nothing is trained. BUILD_NOTES.md has the tables.
+Devices are simulated: programs are compiled for several CPU devices, and nothing is trained. BUILD_NOTES.md contains
+the tables.
 """
 
 from collections import Counter
@@ -19,10 +20,10 @@ from fedwin.runs.config import Config
 from ..tables.formats import plain_table
 from .peers import collectives
 
-# More devices than this are not simulated: XLA would start as many threads.
+# Most simulated devices; XLA starts a thread for each.
 MOST_DEVICES = 64
 MOST_CLIENTS = 10_000
-# What the model is evaluated at: name -> (devices, bytes per second of a device's wire, seconds a hop).
+# Name -> (devices, bandwidth of a device in bytes per second, latency of a hop in seconds).
 MACHINES = {
     "8 on NVLink": (8, 450e9, 2e-6),
     "256 on InfiniBand": (256, 50e9, 5e-6),
@@ -30,21 +31,21 @@ MACHINES = {
 
 
 def define_flags() -> dict[str, list[str]]:
-    """Defines the flags; importing this file from a test or another binary defines none."""
+    """Defines the flags; returns title -> names."""
     flags.DEFINE_list("algorithms", [], "Algorithms to count; empty = all.")
     flags.DEFINE_list("devices", ["1", "2", "4", "8"], "Numbers of simulated devices.")
-    flags.DEFINE_string("model", "lenet5", "Whose parameters travel.")
-    flags.DEFINE_string("dataset", "cifar10_synthetic:n=512,tests=10", "A stand-in of the model's shape.")
+    flags.DEFINE_string("model", "lenet5", "Network whose parameters are exchanged.")
+    flags.DEFINE_string("dataset", "cifar10_synthetic:n=512,tests=10", "Data set with the input shape of the model.")
     flags.DEFINE_integer("clients_per_device", 4, "Weak scaling: clients that each device trains in a round.")
-    flags.DEFINE_float("client_seconds", 0.05, "What one client's local training takes on one device.")
+    flags.DEFINE_float("client_seconds", 0.05, "Seconds of a client's local training on one device.")
     return {"what is counted": ["algorithms", "devices", "model", "dataset", "clients_per_device", "client_seconds"]}
 
 
 def numbers(texts: list[str]) -> list[int]:
-    """Reads --devices.
+    """Returns the values of --devices.
 
     Raises:
-      UserError: not numbers of devices that can be simulated.
+      UserError: one is not a number from 1 to MOST_DEVICES.
     """
     if not texts or not all(text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_DEVICES for text in texts):
         raise UserError(f"devices={','.join(texts)}: write numbers from 1 to {MOST_DEVICES}, e.g. 1,2,4,8.")
@@ -52,7 +53,7 @@ def numbers(texts: list[str]) -> list[int]:
 
 
 def setting(algorithm: str, clients_per_round: int) -> Config:
-    """Returns what is compiled: a federation of which each round takes half."""
+    """Returns the Config that is compiled: each round samples half of the clients."""
     return Config(
         dataset=flags.FLAGS.dataset,
         model=flags.FLAGS.model,
@@ -67,27 +68,32 @@ def setting(algorithm: str, clients_per_round: int) -> Config:
 
 
 def counted(algorithm: str, devices: int) -> list[collectives.Collective]:
-    """Returns what devices exchange in a round of one algorithm."""
+    """Returns the collectives of a round of an algorithm."""
     if devices == 1:
         return []
     return collectives.of_round(setting(algorithm, devices * flags.FLAGS.clients_per_device), devices)
 
 
 def line(algorithm: str, devices: int) -> tuple[str, ...]:
-    """Returns an algorithm's row of the table."""
-    found = counted(algorithm, devices)
-    kinds = Counter(one.kind for one in found)
-    wire = sum(one.wire(devices) for one in found) if devices > 1 else 0.0
+    """Returns the row of an algorithm and a number of devices."""
+    collectives_of_round = counted(algorithm, devices)
+    kinds = Counter(collective.kind for collective in collectives_of_round)
+    wire = sum(collective.wire(devices) for collective in collectives_of_round) if devices > 1 else 0.0
     clients, spent = devices * flags.FLAGS.clients_per_device, flags.FLAGS.client_seconds
     reduces, gathers = kinds.pop("all-reduce", 0), kinds.pop("all-gather", 0)
     cells = [algorithm, str(devices), str(reduces), str(gathers), str(kinds.total()), f"{wire / 1e6:.1f}"]
     for many, bandwidth, latency in MACHINES.values():
-        # Rows grow with the cohort, which weak scaling makes larger with the devices; sums do not.
-        grown = [
-            one._replace(nbytes=one.nbytes * many // devices) if one.kind == "all-gather" else one for one in found
+        # Gathered rows grow with the cohort, which grows with the devices in weak scaling; sums do not.
+        weak_collectives = [
+            collective._replace(nbytes=collective.nbytes * many // devices)
+            if collective.kind == "all-gather"
+            else collective
+            for collective in collectives_of_round
         ]
-        weak = collectives.round_seconds(grown, many * flags.FLAGS.clients_per_device, many, spent, bandwidth, latency)
-        strong = collectives.round_seconds(found, clients, many, spent, bandwidth, latency)
+        weak = collectives.round_seconds(
+            weak_collectives, many * flags.FLAGS.clients_per_device, many, spent, bandwidth, latency
+        )
+        strong = collectives.round_seconds(collectives_of_round, clients, many, spent, bandwidth, latency)
         one_device = spent * clients
         cells += [f"{spent * flags.FLAGS.clients_per_device / weak:.0%}", f"{one_device / strong:.1f}x"]
     return tuple(cells)

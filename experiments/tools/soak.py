@@ -1,10 +1,10 @@
-"""Disturbs random small runs in every way known, resumes them, and compares them with undisturbed ones, bit by bit.
+"""Fault injection: interrupts and damages random small runs, and compares what they resume to with undisturbed runs.
 
   python -m experiments.soak --minutes=10
 
-Every run is killed, interrupted, left without room or altered on the disk one to four times. What is altered may be
-refused in one line; any other run must end with the model, the evaluations and the summary of one that was left alone.
-Needs Linux; full disks are mounted where that is allowed. Ends with status 1 after any difference.
+Every run is killed, interrupted, left without disk space or altered on the disk one to four times. A run with altered
+files may be refused in one line; any other must end with the model, the evaluations and the summary of an undisturbed
+run, bit by bit. Needs Linux; small disks are mounted if that is permitted. Ends with status 1 after any difference.
 """
 
 import concurrent.futures
@@ -54,19 +54,19 @@ STRATEGIES = ("default", "vmapped", "chunked:k=1", "chunked:k=2", "sharded:devic
 
 
 def methods() -> list[list[str]]:
-    """Returns the flags of every algorithm, in the variants of `fedwin compare`."""
-    found = []
+    """Returns the flags of every variant of an algorithm that `fedwin compare` trains."""
+    variants = []
     for text in every_method():
         algorithm, *own = shlex.split(text)
         own = [flag for flag in own if not flag.startswith(("--partition=", "--wrap="))]
         # WSM needs clients of several classes.
-        many = any(flag.startswith("--loss=") for flag in own)
-        found.append([f"--algorithm={algorithm}", f"--partition=dirichlet:alpha={0.3 if many else 0}", *own])
-    return found
+        uses_classes = any(flag.startswith("--loss=") for flag in own)
+        variants.append([f"--algorithm={algorithm}", f"--partition=dirichlet:alpha={0.3 if uses_classes else 0}", *own])
+    return variants
 
 
 def random_flags(rng: random.Random) -> list[str]:
-    """Returns the flags of a run, except its directory."""
+    """Returns random flags of a run, without its directory."""
     flags = [*COMMON, *rng.choice(methods())]
     flags += [f"--wrap={name}" for name in rng.choice(WRAPPERS)]
     flags += [f"--observe={name}" for name in rng.choice(OBSERVERS)]
@@ -96,17 +96,17 @@ SIGNALS = {
 }
 STORAGE = ("full disk", "failing writes", "file-size limit", "full output")
 KINDS = (*SIGNALS, *STORAGE, "altered file")
-# kind -> the status that it ends with; a run may also have ended before.
+# Kind of fault -> exit status of the run, unless it finishes before.
 STATUS = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130, "SIGINT twice": 130} | dict.fromkeys(STORAGE, 1)
 TIMES = ("wall_seconds", "compile_seconds", "rounds_per_second")
-RUNS_OF_A_SETTING = 5
+RUNS_PER_SETTING = 5
 
 
-class Found:
-    """What a soak has found.
+class Report:
+    """Counts of faults and failures.
 
     Attributes:
-      counts: kind of fault, or of failure -> how often.
+      counts: kind of fault or failure -> count.
       failures: a line each.
     """
 
@@ -114,10 +114,10 @@ class Found:
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
 
-    def failed(self, kind: str, training: Training, told: str) -> None:
-        """Notes a failure, in a form that can be run again."""
+    def failed(self, kind: str, training: Training, details: str) -> None:
+        """Records and prints a failure with the flags of the run."""
         self.counts[kind] += 1
-        self.failures.append(f"{kind}: {told} -- {' '.join(training.flags)}")
+        self.failures.append(f"{kind}: {details} -- {' '.join(training.flags)}")
         print(f"FAILED {self.failures[-1]}", file=sys.stderr, flush=True)
 
     def table(self) -> str:
@@ -128,7 +128,7 @@ class Found:
 
 
 def outcome(directory: pathlib.Path) -> tuple[dict, list, dict]:
-    """Returns what must not depend on how a run came about: leaves of the last checkpoints, evaluations, summary."""
+    """Returns what interruptions must not change: leaves of the last checkpoints, evaluations, summary."""
     leaves: dict[str, np.ndarray] = {}
     for place in sorted((directory / "checkpoints").iterdir()):
         store = Checkpoints(place)
@@ -143,19 +143,19 @@ def outcome(directory: pathlib.Path) -> tuple[dict, list, dict]:
 
 
 def differing_bytes(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> int:
-    """Returns how many bytes of arrays differ; those of arrays that only one side has count."""
+    """Returns the number of different bytes, including those of arrays that only one side has."""
     odd = sum(each[name].nbytes for each in (mine, theirs) for name in mine.keys() ^ theirs.keys() if name in each)
     both = ((np.frombuffer(mine[n].tobytes(), "u1"), theirs[n].tobytes()) for n in mine.keys() & theirs.keys())
     return odd + sum(int((a != np.frombuffer(b, "u1")).sum()) if len(a) == len(b) else len(a) for a, b in both)
 
 
-def disturb(training: Training, disk: Disk | None, lines: int, rng: random.Random, found: Found) -> bool:
-    """Does one random thing to a run; returns False where it was refused and so is over."""
+def disturb(training: Training, disk: Disk | None, lines: int, rng: random.Random, report: Report) -> bool:
+    """Injects a random fault into a run; returns False if the run is then refused."""
     kinds = [k for k in KINDS if disk or k != "full disk"]
     kind = rng.choice([*kinds, "altered file"])
     if kind == "altered file":
-        if not soak_faults.altered(training.directory, rng):  # nothing there yet
-            return disturb(training, disk, lines, rng, found)
+        if not soak_faults.altered(training.directory, rng):  # there is no file yet
+            return disturb(training, disk, lines, rng, report)
         ended, expected = training.run(), (0, 2)
     elif kind in SIGNALS:
         ended, expected = soak_faults.signalled(training, lines, rng, *SIGNALS[kind]), (0, STATUS[kind])
@@ -168,99 +168,111 @@ def disturb(training: Training, disk: Disk | None, lines: int, rng: random.Rando
         if disk:
             act["full disk"] = lambda: disk.full(training, rng)
         ended, expected = act[kind](), (0, STATUS[kind])
-    found.counts[kind] += 1
-    check_ending(kind, training, ended, expected, found)
+    report.counts[kind] += 1
+    check_ending(kind, training, ended, expected, report)
     if kind != "altered file":
-        found.counts["ended before"] += ended.status == 0
+        report.counts["ended before"] += ended.status == 0
         return True
-    found.counts["refused"] += ended.status == 2
+    report.counts["refused"] += ended.status == 2
     return ended.status != 2
 
 
-def check_ending(kind: str, training: Training, ended: Ended, expected: tuple[int, ...], found: Found) -> None:
-    """Checks the status of a process, and that it told no more than a line."""
+def check_ending(kind: str, training: Training, ended: Ended, expected: tuple[int, ...], report: Report) -> None:
+    """Checks the exit status of a process, and that it printed at most one line."""
     lines = 1 if ended.status in (1, 2) else 0
     if ended.status not in expected or len(ended.errors) != lines or "Traceback" in ended.said:
-        found.failed("wrong endings", training, f"{kind} ended with {ended.status}: {ended.said[-2000:]}")
+        report.failed("wrong endings", training, f"{kind} ended with {ended.status}: {ended.said[-2000:]}")
 
 
-def run_of(flags_: list[str], whole: tuple, place: pathlib.Path, cache: pathlib.Path, rng, found: Found) -> None:
-    """Disturbs one run until it is over and compares it with `whole`, the outcome of one that was left alone."""
+def run_of(
+    flags_: list[str], undisturbed: tuple, place: pathlib.Path, cache: pathlib.Path, rng, report: Report
+) -> None:
+    """Disturbs a run until it finishes, and compares it with the outcome of an undisturbed one."""
     disk = Disk(place)
     with disk.mounted() as allowed:
         training = Training(place / "run", flags_, cache)
         for _ in range(rng.randint(1, 4)):
-            if not disturb(training, disk if allowed else None, len(whole[1]), rng, found):
+            if not disturb(training, disk if allowed else None, len(undisturbed[1]), rng, report):
                 return
         last = training.run()
-        check_ending("the last process", training, last, (0,), found)
+        check_ending("the last process", training, last, (0,), report)
         if last.status:
             return
-        mine = outcome(training.directory)
-    found.counts["runs compared"] += 1
-    if number := differing_bytes(mine[0], whole[0]):
-        found.failed("differing bytes", training, f"{number} bytes")
-        found.counts["differing bytes"] += number - 1
-    if mine[1] != whole[1]:
-        found.failed("wrong evaluations", training, "metrics.jsonl differs")
-    if mine[2] != whole[2]:
-        found.failed("wrong summaries", training, f"{mine[2]} is not {whole[2]}")
+        disturbed = outcome(training.directory)
+    report.counts["runs compared"] += 1
+    if number := differing_bytes(disturbed[0], undisturbed[0]):
+        report.failed("differing bytes", training, f"{number} bytes")
+        report.counts["differing bytes"] += number - 1
+    if disturbed[1] != undisturbed[1]:
+        report.failed("wrong evaluations", training, "metrics.jsonl differs")
+    if disturbed[2] != undisturbed[2]:
+        report.failed("wrong summaries", training, f"{disturbed[2]} is not {undisturbed[2]}")
 
 
-def setting(number: int, seed: int, place: pathlib.Path, until: float, runs: int, found: Found) -> None:
-    """Draws a setting, trains it once undisturbed, and then disturbs so many runs of it."""
+def setting(number: int, seed: int, place: pathlib.Path, until: float, runs: int, report: Report) -> None:
+    """Draws random flags, trains an undisturbed run with them, and then disturbs `runs` others."""
     rng = random.Random(f"{seed} {number}")
     flags_of_run = random_flags(rng)
     place.mkdir()
     training = Training(place / "whole", flags_of_run, place.parent / "cache")
     ended = training.run()
-    if ended.status == 2:  # not every wrapper goes with every algorithm
+    if ended.status == 2:  # not every wrapper supports every algorithm
         shutil.rmtree(place, ignore_errors=True)
         return
     if ended.status != 0:
-        found.failed("wrong endings", training, f"undisturbed, ended with {ended.status}: {ended.said[-2000:]}")
+        report.failed("wrong endings", training, f"undisturbed, ended with {ended.status}: {ended.said[-2000:]}")
         return
-    found.counts["settings"] += 1
-    whole = outcome(training.directory)
+    report.counts["settings"] += 1
+    undisturbed = outcome(training.directory)
     for k in range(runs):
         if time.monotonic() < until or (k == 0 and number == 0):
-            run_of(flags_of_run, whole, place / f"{k}", training.cache, random.Random(f"{seed} {number} {k}"), found)
+            run_of(
+                flags_of_run, undisturbed, place / f"{k}", training.cache, random.Random(f"{seed} {number} {k}"), report
+            )
     shutil.rmtree(place)
 
 
-def soak(minutes: float, seed: int, jobs: int, place: pathlib.Path, runs: int = RUNS_OF_A_SETTING) -> Found:
-    """Soaks for so long in a folder, with so many runs at a time."""
+def soak(minutes: float, seed: int, jobs: int, place: pathlib.Path, runs: int = RUNS_PER_SETTING) -> Report:
+    """Disturbs runs for some minutes.
+
+    Args:
+      minutes: how long.
+      seed: of everything that is drawn.
+      jobs: number of concurrent runs.
+      place: folder of the runs.
+      runs: per draw of flags.
+    """
     (place / "cache").mkdir()
-    found, until, numbers = Found(), time.monotonic() + 60 * minutes, itertools.count()
+    report, until, numbers = Report(), time.monotonic() + 60 * minutes, itertools.count()
 
     def work() -> None:
         for number in numbers:
-            setting(number, seed, place / f"{number}", until, runs, found)
+            setting(number, seed, place / f"{number}", until, runs, report)
             if time.monotonic() > until:
                 return
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for done in [pool.submit(work) for _ in range(jobs)]:
             done.result()
-    return found
+    return report
 
 
 def define_flags() -> dict[str, list[str]]:
-    """Defines the flags; importing this file from a test or another binary defines none."""
-    flags.DEFINE_float("minutes", 10.0, "How long.", lower_bound=0)
-    flags.DEFINE_integer("seed", 0, "Of everything that is drawn.")
-    flags.DEFINE_integer("jobs", 2, "Runs at a time.", lower_bound=1)
+    """Defines the flags; returns title -> names."""
+    flags.DEFINE_float("minutes", 10.0, "Duration in minutes.", lower_bound=0)
+    flags.DEFINE_integer("seed", 0, "Seed of everything that is drawn.")
+    flags.DEFINE_integer("jobs", 2, "Number of concurrent runs.", lower_bound=1)
     return {"flags": ["minutes", "seed", "jobs"]}
 
 
 def main(argv: list[str]) -> None:
-    """Soaks and prints the counts."""
+    """Disturbs runs and prints the counts."""
     if sys.platform != "linux":
-        raise UserError("the soak needs Linux.")
-    known = flags.FLAGS
+        raise UserError("fedwin soak needs Linux.")
+    options = flags.FLAGS
     place = pathlib.Path(tempfile.mkdtemp(prefix="fedwin-soak-"))
     signals.before_exit(lambda: shutil.rmtree(place, ignore_errors=True))
-    found = soak(known.minutes, known.seed, known.jobs, place)
-    print(found.table())
+    report = soak(options.minutes, options.seed, options.jobs, place)
+    print(report.table())
     shutil.rmtree(place, ignore_errors=True)
-    sys.exit(1 if found.failures else 0)
+    sys.exit(1 if report.failures else 0)

@@ -1,4 +1,4 @@
-"""What the soak does to runs: signals, disks that are full, files that are altered."""
+"""Faults that `fedwin soak` injects into runs: signals, full disks, failing writes, altered files."""
 
 import contextlib
 import dataclasses
@@ -18,13 +18,13 @@ from fedwin.runs import signals
 ROOT = pathlib.Path(__file__).parents[2]
 HANG_SECONDS = 300.0
 _TRAIN = 'runpy.run_module("experiments.train", run_name="__main__", alter_sys=True)\n'
-# Lets no file grow beyond so many bytes.
+# Limits the size of files.
 LIMITED = f"""
 import resource, runpy, sys
 limit = int(sys.argv.pop(1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 {_TRAIN}"""
-# Fails the n-th time that something is brought to the disk, where a full disk can't be had.
+# The n-th fsync, and all later ones, fail as on a full disk.
 FAILING = f"""
 import errno, os, runpy, sys
 left, real = int(sys.argv.pop(1)), os.fsync
@@ -44,7 +44,7 @@ class Ended:
 
     Attributes:
       status: its exit status; None for one that hung.
-      said: what it printed on stderr.
+      said: its stderr.
     """
 
     status: int | None
@@ -52,7 +52,7 @@ class Ended:
 
     @property
     def errors(self) -> list[str]:
-        """Its lines that tell an error."""
+        """Lines on stderr that report an error."""
         return [line for line in self.said.splitlines() if line.startswith("error:")]
 
 
@@ -60,9 +60,9 @@ class Training:
     """Processes that train in one directory.
 
     Args:
-      directory: the run's.
-      flags: the others.
-      cache: of compiled programs.
+      directory: of the run.
+      flags: all except --out_dir.
+      cache: folder of compiled programs.
     """
 
     def __init__(self, directory: pathlib.Path, flags: list[str], cache: pathlib.Path):
@@ -103,13 +103,13 @@ class Training:
                     process.wait()
 
     def run(self, **more) -> Ended:
-        """Runs one to its end."""
+        """Runs a process to its end."""
         with self.started(**more) as (_, wait):
             return wait()
 
 
 def hears(process: subprocess.Popen) -> bool:
-    """Whether a process has got to its first line, where it begins to hear signals."""
+    """Whether a process has installed its signal handlers."""
     try:
         status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     except OSError:
@@ -119,7 +119,7 @@ def hears(process: subprocess.Popen) -> bool:
 
 
 def _await_moment(process: subprocess.Popen, directory: pathlib.Path, lines: int, rng: random.Random) -> None:
-    """Waits for a random moment of a run that writes so many lines: of its start, or of its training."""
+    """Waits for a random moment, during start-up or before the run has written `lines` lines."""
     path = directory / "metrics.jsonl"
     until = time.monotonic() + rng.uniform(0, 3) if rng.random() < 0.3 else None
     wanted = rng.randint(1, lines)
@@ -147,29 +147,29 @@ def signalled(training: Training, lines: int, rng: random.Random, *numbers: sign
 
 
 def failing_writes(training: Training, rng: random.Random) -> Ended:
-    """Lets a random write fail for want of room."""
+    """Trains with a random fsync failing for lack of space."""
     return training.run(code=("-c", FAILING, str(rng.randint(0, 25))))
 
 
 def full_output(training: Training) -> Ended:
-    """Lets standard output lead to a full disk."""
+    """Trains with standard output on a full device."""
     with open("/dev/full", "w") as full:
         return training.run(out=full)
 
 
 def limited_size(training: Training, rng: random.Random) -> Ended:
-    """Lets no file grow beyond a random size."""
+    """Trains with a random limit on the size of files."""
     limit = rng.randint(1 << 10, 40 << 10)
-    with tempfile.TemporaryDirectory() as place:  # the limit spoils a cache that is written
+    with tempfile.TemporaryDirectory() as place:  # the limit would damage the shared cache
         cache = shutil.copytree(training.cache, pathlib.Path(place) / "cache")
         limited = Training(training.directory, training.flags, cache)
         return limited.run(code=("-c", LIMITED, str(limit)))
 
 
 def altered(directory: pathlib.Path, rng: random.Random) -> str:
-    """Alters a random file of a run; returns how and which, or nothing where there is none."""
+    """Alters a random file of a run; returns how, or an empty string if there is no file."""
     saved = sorted(path for path in directory.glob("checkpoints/seed_*/[0-9]*/**/*") if path.is_file())
-    # There are many files of checkpoints: each kind gets its share.
+    # Checkpoints have many files: the kind is drawn first.
     kinds = ([directory / "metrics.jsonl"], [directory / "config.json"], saved)
     files = [each for each in kinds if each and each[0].is_file()]
     if not files:
@@ -193,24 +193,24 @@ def altered(directory: pathlib.Path, rng: random.Random) -> str:
 
 
 class Disk:
-    """A small disk that may be mounted: the superuser's, on Linux.
+    """A small disk in memory, which the superuser can mount.
 
     Args:
-      place: where.
+      place: mount point.
     """
 
     def __init__(self, place: pathlib.Path):
         self.place = place
 
     def mount(self, options: str) -> bool:
-        """Mounts it, or changes it with `remount,size=...`; returns whether that was allowed."""
+        """Mounts the disk, or changes it with `remount,size=...`; returns whether that was permitted."""
         self.place.mkdir(exist_ok=True)
         command = ["mount", "-t", "tmpfs", "-o", options, "none", str(self.place)]
         return shutil.which("mount") is not None and not subprocess.run(command, capture_output=True).returncode
 
     @contextlib.contextmanager
     def mounted(self) -> Iterator[bool]:
-        """Mounts it with room for anything; yields whether that was allowed."""
+        """Mounts the disk with enough space; yields whether that was permitted."""
         allowed = self.mount("size=64m")
         unmount = lambda: subprocess.run(["umount", "--lazy", str(self.place)], capture_output=True)
         if allowed:
@@ -222,9 +222,9 @@ class Disk:
                 unmount()
 
     def full(self, training: Training, rng: random.Random) -> Ended:
-        """Trains with a random amount of room, and makes room afterwards."""
+        """Trains with a random amount of free space, and then restores the size."""
         used = shutil.disk_usage(self.place).used // 4096 * 4096
-        # A size of 0 would be no limit, which can't be taken back.
+        # A size of 0 means no limit, which is permanent.
         self.mount(f"remount,size={max(used + rng.randint(0, 60) * 4096, 4096)}")
         try:
             return training.run()

@@ -3,9 +3,9 @@
   fedwin stream_demo --dir=FOLDER --gigabytes=10               a packed cache, opened by memory map
   fedwin stream_demo --dir=FOLDER --gigabytes=0.5 --kind=jpeg  a folder of JPEG files, decoded when used
 
-Three runs of `fedwin train` with the same flags: on a tiny federation, on one of the same client sizes that fits
-the memory, and on the large one, whose examples are streamed. Reported are the peak of anonymous memory (mapped file
-pages, which the system drops at will, do not count) and rounds per second after the first dispatch.
+Runs `fedwin train` with the same flags three times: on a tiny federation, on one with clients of the same size that
+fits into memory, and on the large one, whose examples are streamed. Reports the peak of anonymous memory (mapped file
+pages, which the system can drop, do not count) and the rounds per second after the first dispatch.
 """
 
 import csv
@@ -33,8 +33,8 @@ SIDE, PER_CLIENT, CLASSES, TESTS = 64, 200, 10, 500
 CHOICE = f"image_folder:size={SIDE},resize={SIDE}"
 
 
-class Made(Images):
-    """Images that are made when they are written: a pattern of the class and one of 64 noise images."""
+class SyntheticImages(Images):
+    """Images that are computed when they are written: a pattern of the class plus one of 64 noise images."""
 
     def __init__(self, labels: np.ndarray, seed: int):
         super().__init__(range(len(labels)), SIDE)
@@ -53,7 +53,7 @@ class Made(Images):
 
 
 def federation(clients: int, per_client: int) -> data.Dataset:
-    """Returns equal clients of two classes each, and test examples of all."""
+    """Returns clients of equal size with two classes each, and test examples of all classes."""
     client = np.repeat(np.arange(clients), per_client)
     label = ((client * 3 + np.arange(len(client)) % 2 * 5) % CLASSES).astype(np.int32)
     tests = (np.arange(TESTS) % CLASSES).astype(np.int32)
@@ -62,19 +62,19 @@ def federation(clients: int, per_client: int) -> data.Dataset:
         np.arange(clients + 1, dtype=np.int64) * per_client,
         ids=np.array([f"{k:06d}" for k in range(clients)]),
     )
-    sides: list[Any] = [{"x": Made(y, seed), "y": y} for seed, y in enumerate((label, tests))]
+    sides: list[Any] = [{"x": SyntheticImages(y, seed), "y": y} for seed, y in enumerate((label, tests))]
     train, test = sides
     return data.Dataset("image_folder", train, test, CLASSES, mean=(0.5,) * 3, std=(0.25,) * 3, natural=natural)
 
 
 def write_jpegs(dataset: data.Dataset, folder: pathlib.Path) -> None:
-    """Writes a folder of JPEG files and its two lists."""
+    """Writes a folder of JPEG files with the lists train.csv and test.csv."""
     from PIL import Image
 
     if dataset.natural is None:
         raise ValueError("the federation has no clients of its own")
 
-    shutil.rmtree(folder, ignore_errors=True)  # that of a run with --keep
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier call with --keep
     folder.mkdir(parents=True)
     client = np.repeat(np.arange(dataset.natural.num_clients), dataset.natural.sizes)
     for split, features in (("train", dataset.train), ("test", dataset.test)):
@@ -90,7 +90,7 @@ def write_jpegs(dataset: data.Dataset, folder: pathlib.Path) -> None:
 
 
 def peak_of(process: subprocess.Popen) -> int:
-    """Returns the most anonymous memory in KiB that a process had until it ended."""
+    """Waits for a process to end; returns its peak of anonymous memory in KiB."""
     peak = 0
     while process.poll() is None:
         try:
@@ -103,10 +103,10 @@ def peak_of(process: subprocess.Popen) -> int:
 
 
 def run(name: str, folder: pathlib.Path, examples: str) -> dict:
-    """Trains in a process of its own; returns its peak of anonymous memory in MiB, rounds/s and accuracy."""
+    """Trains in another process; returns its peak of anonymous memory in MiB, rounds/s and accuracy."""
     out = folder.parent / f"run_{name}"
     shutil.rmtree(out, ignore_errors=True)
-    known = flags.FLAGS
+    options = flags.FLAGS
     command = [
         sys.executable,
         "-m",
@@ -114,11 +114,11 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
         f"--dataset={CHOICE}",
         f"--data_dir={folder}",
     ]
-    command += ["--num_clients=0", f"--clients_per_round={known.clients_per_round}", f"--model={known.model}"]
-    command += [f"--num_rounds={known.rounds}", f"--eval_every={max(known.rounds // 5, 1)}", "--final_evals=1"]
-    command += [f"--rounds_per_dispatch={max(known.rounds // 5, 1)}", "--batch_size=20", "--client_lr=0.02"]
+    command += ["--num_clients=0", f"--clients_per_round={options.clients_per_round}", f"--model={options.model}"]
+    command += [f"--num_rounds={options.rounds}", f"--eval_every={max(options.rounds // 5, 1)}", "--final_evals=1"]
+    command += [f"--rounds_per_dispatch={max(options.rounds // 5, 1)}", "--batch_size=20", "--client_lr=0.02"]
     command += [f"--examples={examples}", "--checkpoint_every=0", f"--out_dir={out}"]
-    # A file, because a pipe that nobody reads would fill up and stop the run.
+    # A pipe that is not read would block the run.
     with open(folder.parent / f"run_{name}.txt", "w+") as said:
         process = subprocess.Popen(command, stdout=said)
         signals.before_exit(process.kill)
@@ -134,62 +134,64 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
 
 
 def report(tiny: dict, fits: dict, big: dict) -> str:
-    """Returns the three runs as a table, the ratio of speeds, and how long the streamed run waited."""
+    """Returns the table of the three runs, the ratio of speeds, and how long the streamed run waited."""
     lines = [f"{'':10} {'RssAnon peak':>14} {'above tiny':>12} {'rounds/s':>10} {'accuracy':>9}"]
-    for name, found in (("tiny", tiny), ("fits", fits), ("streamed", big)):
-        above = found["peak"] - tiny["peak"]
-        lines.append(
-            f"{name:10} {found['peak']:10.0f} MiB {above:8.0f} MiB {found['speed']:10.2f} {found['accuracy']:9.3f}"
-        )
+    for name, run in (("tiny", tiny), ("fits", fits), ("streamed", big)):
+        above = run["peak"] - tiny["peak"]
+        lines.append(f"{name:10} {run['peak']:10.0f} MiB {above:8.0f} MiB {run['speed']:10.2f} {run['accuracy']:9.3f}")
     lines.append(f"streamed speed / in-memory speed: {big['speed'] / fits['speed']:.2f}")
     return "\n".join([*lines, *big["waited"]])
 
 
 def measure(root: pathlib.Path) -> None:
-    """Makes the three federations below `root`, trains on each and prints the report."""
-    known = flags.FLAGS
+    """Writes the three federations below `root`, trains on each and prints the report."""
+    options = flags.FLAGS
     bytes_per_client = PER_CLIENT * SIDE * SIDE * 3
-    clients = max(int(known.gigabytes * 1e9) // bytes_per_client, known.clients_per_round)
-    fitting = min(clients, 4 * known.clients_per_round)
+    clients = max(int(options.gigabytes * 1e9) // bytes_per_client, options.clients_per_round)
+    fitting = min(clients, 4 * options.clients_per_round)
     begun = time.monotonic()
-    for name, count, size in (("tiny", known.clients_per_round, 20), ("fits", fitting, PER_CLIENT)):
+    for name, count, size in (("tiny", options.clients_per_round, 20), ("fits", fitting, PER_CLIENT)):
         cache.write(federation(count, size), CHOICE, root / name)
     large = federation(clients, PER_CLIENT)
-    if known.kind == "jpeg":
+    if options.kind == "jpeg":
         write_jpegs(large, root / "large")
     else:
         cache.write(large, CHOICE, root / "large")
     print(f"{clients:,} clients x {PER_CLIENT} images of {SIDE} x {SIDE}: {clients * bytes_per_client / 1e9:.2f} GB")
-    print(f"written as {known.kind} in {time.monotonic() - begun:.0f} s")
+    print(f"written as {options.kind} in {time.monotonic() - begun:.0f} s")
     tiny, fits = (run(name, root / name, "device") for name in ("tiny", "fits"))
     big = run("large", root / "large", "auto" if clients * bytes_per_client > 5e9 else "stream")
     print(report(tiny, fits, big))
 
 
 def check(root: pathlib.Path) -> None:
-    """Raises UserError, before anything is made, where there is no room for the images or no such model."""
-    known = flags.FLAGS
-    MODELS.check(known.model)
-    if not math.isfinite(known.gigabytes):
-        raise UserError(f"gigabytes={known.gigabytes} must be a finite number, e.g. --gigabytes=10.")
+    """Checks the flags before anything is written.
+
+    Raises:
+      UserError: too little disk space, or an unknown model.
+    """
+    options = flags.FLAGS
+    MODELS.check(options.model)
+    if not math.isfinite(options.gigabytes):
+        raise UserError(f"gigabytes={options.gigabytes} must be a finite number, e.g. --gigabytes=10.")
     folder = next(place for place in root.absolute().parents if os.path.exists(place))
     if not folder.is_dir() or not os.access(folder, os.W_OK) or len(root.parent.name.encode()) > 255:
-        raise UserError(f"dir={known.dir}: {folder} can't be written; choose another --dir.")
+        raise UserError(f"dir={options.dir}: {folder} can't be written; choose another --dir.")
     image = SIDE * SIDE * 3
-    clients = max(known.gigabytes * 1e9 / (PER_CLIENT * image), known.clients_per_round)
-    needed = image * (PER_CLIENT * (clients + 4 * known.clients_per_round) + 20 * known.clients_per_round)
+    clients = max(options.gigabytes * 1e9 / (PER_CLIENT * image), options.clients_per_round)
+    needed = image * (PER_CLIENT * (clients + 4 * options.clients_per_round) + 20 * options.clients_per_round)
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UserError(
-            f"dir={known.dir}: the images take {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free; set a smaller "
-            f"--gigabytes or --clients_per_round, or choose another --dir."
+            f"dir={options.dir}: the images take {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free; set a "
+            f"smaller --gigabytes or --clients_per_round, or choose another --dir."
         )
 
 
 def main(argv: list[str]) -> None:
-    """Measures in a folder of its own, which is removed afterwards."""
+    """Measures in a temporary folder, which is removed afterwards."""
     if not flags.FLAGS.dir:
-        raise UserError("say where there is room for the images with --dir=FOLDER.")
+        raise UserError("name a folder with space for the images with --dir=FOLDER.")
     root = pathlib.Path(flags.FLAGS.dir) / "stream_demo"
     check(root)
     if not flags.FLAGS.keep:
@@ -202,8 +204,8 @@ def main(argv: list[str]) -> None:
 
 
 def define_flags() -> dict[str, list[str]]:
-    """Defines the flags; importing this file from a test or another binary defines none."""
-    flags.DEFINE_string("dir", None, "Folder with room for the images; a folder stream_demo is made in it.")
+    """Defines the flags; returns title -> names."""
+    flags.DEFINE_string("dir", None, "Folder with space for the images; they go to a new folder stream_demo in it.")
     flags.DEFINE_float("gigabytes", 10.0, "Size of the large federation, decoded.", lower_bound=0)
     flags.DEFINE_enum("kind", "packed", ["packed", "jpeg"], "How its images are stored.")
     flags.DEFINE_integer("rounds", 40, "Rounds of each run.", lower_bound=5)

@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from experiments.tools.accelerator import pieces, table4, tables, team
-from experiments.tools.accelerator.pieces import FIRST_GUESS, Clock, Records, Setup, go_through
+from experiments.tools.accelerator.pieces import FIRST_GUESS, Clock, Records, Setup, measure_groups
 from experiments.tools.peers import accelerated_peer, cases, measure
 from experiments.tools.peers.worker import PeerFailed
 from fedwin import models
@@ -61,26 +61,26 @@ def test_a_call_goes_on_where_the_last_one_ended(tmp_path):
     groups = some_groups()
     total = sum(map(len, groups))
     first = Bench(seconds=60.0, minutes=10)
-    done = go_through(groups, Records(tmp_path, SETUP), first.measure, first.clock)
+    done = measure_groups(groups, Records(tmp_path, SETUP), first.measure, first.clock)
     # Ten pieces of a minute each fit; the first group is planned before any has been measured.
     assert first.time <= 600 and len(done.measured) < total
     written = len(list(tmp_path.glob("*.json")))
     assert written + len(done.left) == total and not {p.title for p in done.left} & {p.title for p in done.measured}
 
     second = Bench(seconds=1.0)
-    done = go_through(groups, Records(tmp_path, SETUP), second.measure, second.clock)
+    done = measure_groups(groups, Records(tmp_path, SETUP), second.measure, second.clock)
     again = {piece.title for group in first.asked for piece in group}
     assert not again & {piece.title for group in second.asked for piece in group}
     assert not done.left and len(list(tmp_path.glob("*.json"))) == total
 
     third = Bench(seconds=1.0)
-    done = go_through(groups, Records(tmp_path, SETUP), third.measure, third.clock)
+    done = measure_groups(groups, Records(tmp_path, SETUP), third.measure, third.clock)
     assert third.asked == [] and done == ([], [])
 
 
 def test_what_is_kept_for_training_is_not_spent(tmp_path):
     bench = Bench(seconds=FIRST_GUESS)
-    done = go_through(
+    done = measure_groups(
         some_groups(), Records(tmp_path, SETUP), bench.measure, bench.clock, reserved=1200 - 3 * FIRST_GUESS
     )
     assert bench.time == 3 * FIRST_GUESS and [len(some) for some in bench.asked] == [3]
@@ -89,10 +89,10 @@ def test_what_is_kept_for_training_is_not_spent(tmp_path):
 
 def test_failures_are_kept_and_tried_again_once_when_asked(tmp_path):
     groups = some_groups()
-    go_through(groups, Records(tmp_path, SETUP), (bench := Bench(1.0)).measure, bench.clock)
+    measure_groups(groups, Records(tmp_path, SETUP), (bench := Bench(1.0)).measure, bench.clock)
     torch = [piece for group in groups for piece in group if piece.who == "torch"]
     assert {Records(tmp_path, SETUP).read(piece)["failed"] for piece in torch} == {"no torch"}
-    go_through(groups, records := Records(tmp_path, SETUP, again=True), (bench := Bench(1.0)).measure, bench.clock)
+    measure_groups(groups, records := Records(tmp_path, SETUP, again=True), (bench := Bench(1.0)).measure, bench.clock)
     assert {piece.who for some in bench.asked for piece in some} == {"torch"}
     assert not any(records.wanted(piece) for piece in torch)
 
@@ -111,7 +111,7 @@ def test_another_version_or_device_is_measured_anew_and_a_damaged_file_too(tmp_p
 
 def test_the_tables_show_ratios_failures_and_aims(tmp_path):
     groups, records = some_groups(), Records(tmp_path, SETUP)
-    go_through(groups, records, (bench := Bench(1.0)).measure, bench.clock)
+    measure_groups(groups, records, (bench := Bench(1.0)).measure, bench.clock)
     found = tables.gathered(groups, records)
     text = tables.pieces_table(found)
     lines = {line for line in text.splitlines() if "lenet5" in line and "tf32" in line}

@@ -43,14 +43,14 @@ def test_an_ending_with_a_traceback_or_another_status_is_a_failure(tmp_path):
         (None, "", False),
         (0, "", True),
     ):
-        found = soak.Found()
+        found = soak.Report()
         training = soak_faults.Training(tmp_path, [], tmp_path)
         soak.check_ending("full disk", training, soak_faults.Ended(status, said), (0, 1), found)
         assert (not found.failures) == good
 
 
 def test_what_is_drawn_depends_on_the_seed_alone(tmp_path):
-    assert soak.drawn(random.Random("0 1")) == soak.drawn(random.Random("0 1"))
+    assert soak.random_flags(random.Random("0 1")) == soak.random_flags(random.Random("0 1"))
     for place in ("a", "b"):
         folder = tmp_path / place
         folder.mkdir()

@@ -41,7 +41,7 @@ def test_the_winner_is_the_best_mean():
     assert sweeps.best(losses, "val_loss") == "b"
     wima = {"a": summary(0.5, readout="wima5"), "b": summary(0.4, readout="wima5")}
     assert sweeps.best(wima, readout="wima5") == "a"
-    with pytest.raises(UserError, match="no model accuracy; the run has: wima5 accuracy"):
+    with pytest.raises(UserError, match="no model accuracy; available: wima5 accuracy"):
         sweeps.best(wima)
 
 
@@ -91,7 +91,7 @@ def test_what_another_process_is_at_is_left_to_it_and_taken_over(pretended, monk
     write_json(place(last) / "summary.json", summary(0.3))
     found = sweeps.run_all(configs, say=said.append)
     assert trained == [0.2, 0.1] and list(found) == list(configs)
-    assert said == ["[2/3] client_lr=0.2", "other processes are at 1 of 3 runs: client_lr=0.1", "[1/3] client_lr=0.1"]
+    assert said == ["[2/3] client_lr=0.2", "other processes compute 1 of 3 runs: client_lr=0.1", "[1/3] client_lr=0.1"]
 
 
 def test_what_another_process_finishes_is_not_trained_again(pretended, monkeypatch):

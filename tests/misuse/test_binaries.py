@@ -71,7 +71,7 @@ SWEEP = [
     ("sweep --grid=import=a.py,b.py", "--import is no axis"),
     ("sweep --grid=client_lr=0.1 --select=acuracy", "select=acuracy | 'accuracy'"),
     ("sweep --grid=client_lr=0.1 --select=val_loss", "select=val_loss | --val_fraction"),
-    ("sweep --grid=client_lr=0.1 --model=digits_mlp --readout=wima", "no read-out 'wima' | It has: model"),
+    ("sweep --grid=client_lr=0.1 --model=digits_mlp --readout=wima", "no read-out 'wima' | Available: model"),
     ("sweep --grid=client_lr=0.1,0.2,0.3 --max_runs=2", "3 runs | --max_runs=2"),
     ("sweep --grid=client_lr=0.1 --max_runs=0", "--max_runs=0"),
     ("sweep --grid=client_lr=0.1 --out_dir=fieldless", "out_dir=fieldless | directory of one run"),
@@ -147,7 +147,7 @@ BENCH = [
 LISTS = [
     ("list", "fedwin list algorithms|"),
     ("list modls", "'modls' | 'models'"),
-    ("list models extra", "'extra' is one word too many"),
+    ("list models extra", "unexpected argument 'extra'"),
     ("list runs gone", "gone | no such folder"),
     ("list runs afile", "afile | no such folder"),
     ("list --foo", "'foo'"),
@@ -160,7 +160,7 @@ LISTS = [
     ("citation fieldless", "fieldless | not the directory of a run"),
     ("citation ''", "fedwin citation NAME"),
     (f"citation {LONG_NAME}", "no citation for 'aaa"),
-    ("nosuch", "no word 'nosuch' | train, compare"),
+    ("nosuch", "unknown command 'nosuch' | train, compare"),
     ("Train", "'train'"),
 ]
 STREAM = [

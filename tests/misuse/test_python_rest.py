@@ -73,8 +73,8 @@ CASES = {
     "an unknown loss": (lambda: fedwin.LOSSES.build("wms", None), "unknown loss 'wms' | 'wsm'"),
     "a window of words": (lambda: fedwin.WRAPPERS.build("ima:window=x", SETTING), "window=x | integer"),
     "an observer twice": (lambda: fedwin.observers.build_all(["ema", "ema"], SETTING), "'ema' is given twice"),
-    "no window": (lambda: fedwin.observers.wima(()), "readings=() | observers.Reading(name, window)"),
-    "a window that is none": (lambda: fedwin.observers.wima((3,)), "readings=(3,) | observers.Reading"),
+    "no window": (lambda: fedwin.observers.wima(()), "readings=() | observers.ReadOut(name, window)"),
+    "a window that is none": (lambda: fedwin.observers.wima((3,)), "readings=(3,) | observers.ReadOut"),
     "check of a number": (
         lambda: fedwin.testing.check_algorithm(3),
         "builder=3 | function | 'fedprox:mu=0.1'",

@@ -14,7 +14,7 @@ from tests.misuse.test_train_choices import CHOICES
 from tests.misuse.test_train_files import CODE, FLAGFILES
 from tests.misuse.test_train_numbers import BASE, NUMBERS, SIZES
 
-ROOT = pathlib.Path(cli.__file__).parents[1]
+ROOT = pathlib.Path(cli.__file__).parents[2]
 TRAIN = [*NUMBERS, *SIZES, *CHOICES, *FLAGFILES, *CODE]
 # Every twelfth command line of `train` and every sixth of the others.
 SOME = [(" ".join(BASE) + " " + line, said) for line, said in TRAIN[::12]] + [

@@ -1,8 +1,8 @@
-"""The pieces of the suite: which case, in which precision, by whom.
+"""Measurements of the suite (pieces), their records in files, and the time budget.
 
-The cohorts are those that the papers train: 10 of 100 clients with 500 images each, so eight batches of 64 (LeNet-5,
-ResNet-20), FedJAX's own EMNIST setting of 10 clients, and 10 clients of Shakespeare with batches of 100, of which four
-a round are enough: the step is the same. The aims are stated for the same cohorts.
+The cohorts are those of the papers: 10 of 100 clients with 500 images each, that is, eight batches of 64 (LeNet-5,
+ResNet-20), FedJAX's own EMNIST setting of 10 clients, and 10 clients of Shakespeare with four batches of 100. The
+performance targets refer to the same cohorts.
 """
 
 import dataclasses
@@ -18,25 +18,25 @@ from fedwin.runs.fingerprint import hash_of
 from ..peers.cases import CASES, Case, scaled
 
 COHORTS = {"lenet5": "10x8x64", "resnet20": "10x8x64", "emnist_cnn": "10x20x10", "leaf_lstm": "10x4x100"}
-# Of a trial, which is to show that everything works.
+# Cohort of --quick.
 TINY = "2x1x4"
-# In the order in which they are measured: what the aims are about comes first.
+# In the order of measurement: the precision of the targets comes first.
 PRECISIONS = ("tf32", "float32", "bfloat16")
-# As many seeds as the papers average over.
+# Vmapped seeds: as in the papers, and with --quick.
 SEEDS, FEW_SEEDS = 5, 2
-# Who, and how: a strategy and seeds at once, or a layout. FedJAX has no other precision than those of its products.
-_BOTH = (
+# (contestant, strategy or layout, vmapped seeds). FedJAX only supports the precisions of its matrix products.
+_COMMON = (
     ("fedwin", "vmapped", 1),
     ("fedjax", "", 1),
     ("torch", "", 1),
     ("fedwin", "chunked:k=1", 1),
     ("torch", "channels-last", 1),
 )
-_HALF = (("fedwin", "chunked:k=5", 1), ("fedwin", "vmapped", SEEDS))
+_FEDWIN_ONLY = (("fedwin", "chunked:k=5", 1), ("fedwin", "vmapped", SEEDS))
 CONTESTANTS = {
-    "tf32": (*_BOTH, *_HALF),
-    "float32": _BOTH,
-    "bfloat16": tuple(one for one in _BOTH if one[0] != "fedjax"),
+    "tf32": (*_COMMON, *_FEDWIN_ONLY),
+    "float32": _COMMON,
+    "bfloat16": tuple(contestant for contestant in _COMMON if contestant[0] != "fedjax"),
 }
 
 
@@ -45,11 +45,11 @@ class Piece:
     """One measurement.
 
     Attributes:
-      case: what is trained.
+      case: workload.
       precision: float32, tf32 or bfloat16.
-      who: fedwin, fedjax or torch.
+      who: contestant: fedwin, fedjax or torch.
       how: fedwin's strategy, or 'channels-last'.
-      seeds: that are trained in one program.
+      seeds: vmapped seeds.
     """
 
     case: Case
@@ -60,19 +60,19 @@ class Piece:
 
     @property
     def label(self) -> str:
-        """What tables call who measured it."""
+        """Contestant in the tables."""
         return " ".join([self.who, *([self.how] if self.how else [])]) + (
             f", {self.seeds} seeds" if self.seeds > 1 else ""
         )
 
     @property
     def title(self) -> str:
-        """What lines call it."""
+        """Name in progress messages."""
         return f"{self.case.name} {self.precision} {self.label}"
 
     @property
     def request(self) -> dict[str, Any]:
-        """What its worker is asked to prepare."""
+        """Request to its worker."""
         fields = dataclasses.asdict(self.case)
         if self.who == "fedjax":
             return {"case": fields}
@@ -85,12 +85,12 @@ class Piece:
 
 
 def groups(names: list[str], peers: list[str], tiny: bool) -> list[list[Piece]]:
-    """Returns the pieces that are measured in turn with each other, group by group.
+    """Returns groups of pieces; those of a group are measured alternately.
 
     Args:
       names: of the cases.
-      peers: that fedwin is compared with.
-      tiny: whether cohorts are tiny.
+      peers: contestants other than fedwin.
+      tiny: whether to use tiny cohorts.
     """
     found = []
     for precision in PRECISIONS:
@@ -112,11 +112,11 @@ Record = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """What a measurement depends on besides the piece.
+    """Device and versions that a measurement depends on.
 
     Attributes:
       device: kind and number of the devices.
-      versions: who -> versions, or why it can't be measured.
+      versions: contestant -> versions, or the reason why it can't be measured.
     """
 
     device: str
@@ -124,12 +124,12 @@ class Setup:
 
 
 class Records:
-    """The pieces of a folder.
+    """Records of a folder.
 
     Args:
-      folder: where they are; made when the first one is written.
-      setup: of what is measured now. What was measured otherwise stays where it is and counts for nothing.
-      again: whether pieces that failed are tried again.
+      folder: created when the first record is written.
+      setup: of this call; records of other setups are ignored.
+      again: whether to retry failed pieces.
     """
 
     def __init__(self, folder: pathlib.Path, setup: Setup, again: bool = False):
@@ -137,7 +137,7 @@ class Records:
         self._tried: set[str] = set()
 
     def identity(self, piece: Piece) -> Record:
-        """Returns what decides what a piece measures."""
+        """Returns the fields that identify a measurement."""
         told = dataclasses.asdict(piece)
         del told["case"]["targets"]
         return told | {"device": self.setup.device, "versions": self.setup.versions[piece.who]}
@@ -149,7 +149,7 @@ class Records:
         return self.folder / f"{words}-{key}.json"
 
     def read(self, piece: Piece) -> Record | None:
-        """Returns the record of a piece; None where there is none that can be read."""
+        """Returns the record of a piece; None if there is no valid one."""
         try:
             found = json.loads(self.path(piece).read_text())
         except (OSError, ValueError):
@@ -157,27 +157,27 @@ class Records:
         return found if isinstance(found, dict) and ("failed" in found or "ms_per_round" in found) else None
 
     def wanted(self, piece: Piece) -> bool:
-        """Whether a piece is to be measured: it has not been, or has failed before this call and is tried again."""
+        """Whether to measure a piece: it has no record, or failed before this call and is retried."""
         found = self.read(piece)
         return found is None or ("failed" in found and self.again and piece.title not in self._tried)
 
     def write(self, piece: Piece, figures: Record) -> None:
-        """Writes what was measured, or {'failed': reason}."""
+        """Writes the figures of a piece, or {'failed': reason}."""
         self._tried.add(piece.title)
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.path(piece), {"piece": self.identity(piece)} | figures)
 
 
-# Seconds that a piece takes, as long as none has been measured: start, compilation, turns.
+# Expected seconds of a piece (start, compilation, turns) before any has been measured.
 FIRST_GUESS = 20.0
 
 
 class Clock:
-    """The time that is left.
+    """Countdown.
 
     Args:
-      seconds: for everything.
+      seconds: in total.
       now: returns the time in seconds.
     """
 
@@ -185,37 +185,37 @@ class Clock:
         self.now, self.end = now, now() + seconds
 
     def left(self) -> float:
-        """Returns the seconds that are left; below 0: there are none."""
+        """Returns the remaining seconds, negative after the end."""
         return self.end - self.now()
 
 
 class Done(NamedTuple):
-    """What became of the pieces in this call.
+    """Outcome of a call.
 
     Attributes:
-      measured: pieces that have figures now.
-      left: those for which there was no time.
+      measured: pieces with new figures.
+      left: pieces for which there was no time.
     """
 
     measured: list[Piece]
     left: list[Piece]
 
 
-def go_through(
+def measure_groups(
     groups: list[list[Piece]],
     records: Records,
     measure: Callable[[list[Piece]], dict[Piece, Record]],
     clock: Clock,
     reserved: float = 0.0,
 ) -> Done:
-    """Measures what is missing as far as the time goes, and writes every piece as soon as its group is measured.
+    """Measures missing pieces within the time budget, and writes their records after each group.
 
     Args:
-      groups: pieces that are measured in turn with each other, the most important first.
-      records: where they are written; what is there is not measured again.
-      measure: pieces -> their figures or {'failed': reason}; what it leaves out had no time.
-      clock: the time that is left.
-      reserved: seconds that are kept for what comes after.
+      groups: of pieces, the most important first.
+      records: finished pieces, which are not measured again.
+      measure: pieces -> their figures or {'failed': reason}; omitted pieces ran out of time.
+      clock: time budget.
+      reserved: seconds to leave for what follows.
     """
     done = Done([], [])
     each = FIRST_GUESS

@@ -1,4 +1,4 @@
-"""The whole: looks for the device, measures what is missing, trains, writes the tables."""
+"""`fedwin bench --suite=accelerator`: its flags, and the sequence of measurements, training and tables."""
 
 import dataclasses
 import os
@@ -14,32 +14,32 @@ from fedwin.registry import checks
 from ...tables.formats import check_folder
 from ..peers.measure import Effort
 from . import tables
-from .pieces import COHORTS, Clock, Done, Piece, Records, Setup, go_through, groups
+from .pieces import COHORTS, Clock, Done, Piece, Records, Setup, measure_groups, groups
 from .table4 import LEAST, NAME, Training
 from .tables import in_words
 from .team import Team
 
-# Of the time, where there is anything to train.
+# Fraction of the time that is reserved for training.
 FOR_TRAINING = 0.3
 EFFORT, TINY_EFFORT = Effort(5, 0.3, 40), Effort(1, 0.01, 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
-    """What is asked for.
+    """Settings of a call.
 
     Attributes:
       out_dir: where pieces, runs and tables go.
       data_dir: folder with CIFAR's files; empty: nothing is trained.
       names: of the cases.
-      peers: that fedwin is compared with.
+      peers: contestants other than fedwin.
       python_torch: interpreter that has torch.
       imports: the user's own code.
-      clock: the time that is left.
-      tiny: whether this is a trial on tiny cohorts, on whatever device there is.
-      again: whether pieces that failed are tried again.
+      clock: time budget.
+      tiny: whether to use tiny cohorts, on any device.
+      again: whether to retry failed pieces.
       json: file for all figures; empty: none.
-      say: where news go.
+      say: called with each line of progress.
     """
 
     out_dir: pathlib.Path
@@ -55,7 +55,7 @@ class Suite:
     say: Callable[[str], None]
 
     def run(self) -> str:
-        """Does it all and returns the report, which is in `table.md`, too.
+        """Measures, trains and writes `table.md`; returns its text.
 
         Raises:
           UserError: there is no accelerator, and this is no trial.
@@ -82,7 +82,7 @@ class Suite:
         asked = groups(self.names, self.peers, self.tiny)
         training = self._training()
         reserved = 0.0 if training is None else LEAST if self.tiny else FOR_TRAINING * self.clock.left()
-        done = go_through(asked, records, lambda some: team.measure(some, missing), self.clock, reserved)
+        done = measure_groups(asked, records, lambda some: team.measure(some, missing), self.clock, reserved)
         rounds, seconds = (0, 0.0) if training is None else training.go_on(self.clock)
         if rounds:
             self.say(f"{NAME}: {rounds:,} rounds in {seconds:.0f} s, start, evaluations and checkpoints included")

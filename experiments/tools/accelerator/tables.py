@@ -1,4 +1,4 @@
-"""The suite's figures as text: the pieces, the aims, the training, the machine."""
+"""Tables of the suite: measurements, performance targets, training progress, and the description of the machine."""
 
 import os
 import platform
@@ -8,10 +8,10 @@ from typing import Any
 from ...tables.formats import NOTHING, markdown_table, number
 from .pieces import PRECISIONS, Piece, Record, Records
 
-# The aims are stated for this many rounds.
+# Number of rounds that the targets refer to.
 ROUNDS = 10_000
 TIMES_FEDJAX = 10.0
-# Case -> seconds of so many rounds.
+# Case -> target in seconds for that number of rounds.
 MOST_SECONDS = {"lenet5": 240.0, "resnet20": 900.0}
 HEAD = (
     "case", "clients x steps x batch", "precision", "who", "ms per round", "quartiles", "rounds/s", "10,000 rounds",
@@ -20,12 +20,12 @@ HEAD = (
 
 
 def minutes(seconds: float | None) -> str:
-    """Returns a time as the aims are stated."""
+    """Returns a time in minutes."""
     return NOTHING if seconds is None else f"{seconds / 60:.1f} min"
 
 
 def gathered(groups: list[list[Piece]], records: Records) -> dict[Piece, Record]:
-    """Returns piece -> record of all that have been tried in this setup."""
+    """Returns piece -> record for all pieces with a record of this setup."""
     found = {piece: records.read(piece) for group in groups for piece in group}
     return {piece: record for piece, record in found.items() if record is not None}
 
@@ -36,14 +36,14 @@ def each_round(piece: Piece, record: Record) -> float:
 
 
 def fastest(found: dict[Piece, Record], case: str, precision: str, who: str, at_once: bool = False) -> Piece | None:
-    """Returns the fastest piece of a case by somebody; None where there is none.
+    """Returns the fastest piece of a contestant; None if there is none.
 
     Args:
-      found: records.
-      case: its name.
-      precision: which.
+      found: piece -> record.
+      case: name of the case.
+      precision: of the piece.
       who: fedwin, fedjax or torch.
-      at_once: whether several seeds at once count, too.
+      at_once: whether pieces with vmapped seeds count, too.
     """
     known = [
         piece
@@ -56,7 +56,7 @@ def fastest(found: dict[Piece, Record], case: str, precision: str, who: str, at_
 
 
 def ratio(found: dict[Piece, Record], piece: Piece) -> float | None:
-    """Returns how many times longer a piece takes than the fastest of fedwin's on the same work, one seed at a time."""
+    """Returns the time of a piece relative to fedwin's fastest on the same work, with one seed."""
     best = fastest(found, piece.case.name, piece.precision, "fedwin")
     return None if best is None else each_round(piece, found[piece]) / each_round(best, found[best])
 
@@ -92,14 +92,14 @@ def _rounds_take(found: dict[Piece, Record], case: str, precision: str) -> str:
 
 
 def aims_table(found: dict[Piece, Record]) -> str:
-    """Returns the aims, and what there is of them in each precision: fedwin's fastest strategy, one seed at a time."""
+    """Returns the targets and fedwin's results in each precision, with its fastest strategy and one seed."""
     rows = [
         ["LeNet-5, cohorts of 10, against FedJAX", f"{TIMES_FEDJAX:g} x"] + [_over_fedjax(found, p) for p in PRECISIONS]
     ]
     for case, seconds in MOST_SECONDS.items():
         name = f"{ROUNDS:,} rounds of {case}"
         rows.append([name, f"under {minutes(seconds)}"] + [_rounds_take(found, case, p) for p in PRECISIONS])
-    return markdown_table(["aim", "wanted", *PRECISIONS], rows)
+    return markdown_table(["target", "required", *PRECISIONS], rows)
 
 
 def training_table(records: list[dict[str, Any]]) -> str:

@@ -104,26 +104,6 @@ def sources() -> str:
 KINDS = {"rounds": fedwin_peer.prepare_rounds, "seeds": prepare_seeds, "product": prepare_product}
 
 
-if __name__ == "__main__":
-    platform, precision, imports = sys.argv[1], sys.argv[2], sys.argv[3:]
-    if platform == "cpu":
-        jax.config.update("jax_platforms", "cpu")
-        jax.config.update("jax_num_cpu_devices", 1)
-    set_precision(precision)
-    jax.monitoring.register_event_duration_secs_listener(fedwin_peer.count_compilations)
-    plugins.load(imports)
-    device = jax.devices()[0]
-    about = {
-        "version": f"fedwin {fedwin.__version__} ({sources()}), jax {jax.__version__}",
-        "backend": jax.default_backend(),
-        "device": device.device_kind,
-        "devices": jax.local_device_count(),
-        "memory_bytes": memory("bytes_limit"),
-        "runtime": device.client.platform_version.splitlines()[-1],
-    }
-    worker.serve(lambda request: watched(KINDS[request["kind"]](request)), about)
-
-
 def _inside(eqn):
     """Yields (how often it runs, jaxpr) of what an equation carries; of branches the largest counts."""
     jaxprs = [jaxpr for _, jaxpr in jaxprs_in(eqn)]
@@ -155,3 +135,23 @@ def flops(function, *args) -> int:
     54
     """
     return _of(jax.make_jaxpr(function)(*args).jaxpr)
+
+
+if __name__ == "__main__":
+    platform, precision, imports = sys.argv[1], sys.argv[2], sys.argv[3:]
+    if platform == "cpu":
+        jax.config.update("jax_platforms", "cpu")
+        jax.config.update("jax_num_cpu_devices", 1)
+    set_precision(precision)
+    jax.monitoring.register_event_duration_secs_listener(fedwin_peer.count_compilations)
+    plugins.load(imports)
+    device = jax.devices()[0]
+    about = {
+        "version": f"fedwin {fedwin.__version__} ({sources()}), jax {jax.__version__}",
+        "backend": jax.default_backend(),
+        "device": device.device_kind,
+        "devices": jax.local_device_count(),
+        "memory_bytes": memory("bytes_limit"),
+        "runtime": device.client.platform_version.splitlines()[-1],
+    }
+    worker.serve(lambda request: watched(KINDS[request["kind"]](request)), about)
