@@ -1,190 +1,38 @@
-"""Where the vectors of a window are: all of them on the device, or only those that one dispatch of rounds needs.
+"""Windows and delay lines over a trajectory of models: packing into vectors, ring buffers, running sums.
+
+    packing = window.flat(params)                                  # trees <-> vectors [P]
+    state = window.init(packing.size, (5, 50), packing.dtype)      # windows of 5 and 50 vectors over one ring buffer
+    state = window.push(state, packing.pack(params), (5, 50))      # once a round
+    average = packing.unpack(window.mean(state, 1, 50))            # of the last 50
 
 A push needs the vector that enters and those that leave. So a dispatch of R rounds needs R slots for vectors that enter
-and, for every window, at most R that leave; the ring itself may be on the host or in a file (`residence.windows`).
+and, for every window, at most R that leave: where the ring buffer is offloaded to the host or to a file
+(`fedwin.residence.offloaded_windows`), the device holds those alone, a `PartialRing`.
 """
 
-import contextlib
-import contextvars
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import AxisType, PartitionSpec
 
 from fedwin.errors import UserError
 
-# Rounds of a dispatch whose vectors are on the device; None = all vectors are.
-_ROUNDS: contextvars.ContextVar[int | None] = contextvars.ContextVar("rounds", default=None)
-
-
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["entered", "held", "base", "leaving"], meta_fields=["ages", "slots"]
-)
-@dataclasses.dataclass(frozen=True)
-class PartialRing:
-    """Those vectors of a ring that a dispatch needs.
-
-    Attributes:
-      entered: those that are pushed in it, [R, P].
-      held: those pushed before it that leave in it, and zeros, [H, P].
-      base: vectors pushed before the dispatch, int32 [].
-      leaving: which of `entered` and `held`, counted on, leaves at the r-th push, int32 [n, R].
-      ages: pushes between a vector's entering and leaving, one of n.
-      slots: of the ring.
-    """
-
-    entered: Any
-    held: Any
-    base: Any
-    leaving: Any
-    ages: tuple[int, ...]
-    slots: int
-
-    @property
-    def dtype(self):
-        """Of the vectors."""
-        return self.entered.dtype
-
-    @property
-    def rounds(self) -> int:
-        """R."""
-        return self.leaving.shape[1]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Of the ring, [slots, P]."""
-        return self.slots, self.entered.shape[1]
-
-
-@contextlib.contextmanager
-def lent(rounds: int | None) -> Iterator[None]:
-    """Makes rings that begin inside of it hold what a dispatch of so many rounds needs; None: all vectors."""
-    token = _ROUNDS.set(rounds)
-    try:
-        yield
-    finally:
-        _ROUNDS.reset(token)
-
-
-def max_earlier(rounds: int, ages: tuple[int, ...]) -> int:
-    """Returns H, the vectors that a dispatch needs room for beside those that are pushed in it."""
-    return min(sum(min(age, rounds) for age in ages), max(ages)) + 1
-
-
-def make(ages: tuple[int, ...], size: int, dtype) -> jax.Array | PartialRing:
-    """Returns an empty ring.
-
-    Args:
-      ages: pushes between a vector's entering and leaving, for every window that is read from it.
-      size: length P of the vectors.
-      dtype: of the vectors.
-    """
-    rounds, slots = _ROUNDS.get(), max(ages) + 1
-    if rounds is None:
-        return jnp.zeros((slots, size), dtype)
-    entered, held = jnp.zeros((rounds, size), dtype), jnp.zeros((max_earlier(rounds, ages), size), dtype)
-    return PartialRing(entered, held, jnp.zeros((), jnp.int32), jnp.zeros((len(ages), rounds), jnp.int32), ages, slots)
-
-
-def write(ring, count, vector):
-    """Returns the ring after a push.
-
-    Args:
-      ring: [slots, P], or Lent.
-      count: vectors pushed before this one.
-      vector: [P].
-    """
-    if isinstance(ring, PartialRing):
-        entered = lax.dynamic_update_index_in_dim(ring.entered, vector, count - ring.base, 0)
-        return dataclasses.replace(ring, entered=entered)
-    return lax.dynamic_update_index_in_dim(ring, vector, count % ring.shape[0], 0)
-
-
-def read(ring, count, number: int, age: int):
-    """Returns what leaves at a push, from the ring after it, [P]; zeros where nothing does yet.
-
-    Args:
-      ring: as `write` returns it.
-      count: vectors pushed before it.
-      number: of the window among those that are read.
-      age: of what leaves.
-    """
-    if isinstance(ring, PartialRing):
-        place = ring.leaving[number, count - ring.base]
-        of = lambda vectors, place: lax.dynamic_index_in_dim(vectors, place, 0, keepdims=False)
-        held = of(ring.held, jnp.maximum(place - ring.rounds, 0))
-        if age >= ring.rounds:  # older than the dispatch
-            return held
-        return jnp.where(place < ring.rounds, of(ring.entered, place), held)
-    # Slots not filled yet hold zeros.
-    return lax.dynamic_index_in_dim(ring, (count - age) % ring.shape[0], 0, keepdims=False)
-
-
-def vectors_leaving(base: int, count: int, ages: tuple[int, ...]) -> np.ndarray:
-    """Returns the numbers of the vectors pushed before a dispatch that leave in it, ascending, int64.
-
-    Args:
-      base: vectors pushed before it.
-      count: those pushed in it.
-      ages: as of `make`.
-    """
-    numbers = base + np.arange(count)[:, None] - np.asarray(ages)
-    return np.unique(numbers[(numbers >= 0) & (numbers < base)])
-
-
-def leaving_indices(base: int, held: np.ndarray, like: PartialRing) -> np.ndarray:
-    """Returns `leaving` of a dispatch.
-
-    Args:
-      base: vectors pushed before it.
-      held: numbers of the vectors that are there beside those that enter, as `needed` returns them.
-      like: the ring.
-    """
-    numbers = base + np.arange(like.rounds) - np.asarray(like.ages)[:, None]
-    zero = like.rounds + like.held.shape[0] - 1
-    found = np.searchsorted(held, numbers)
-    known = (found < len(held)) & (held[np.minimum(found, len(held) - 1)] == numbers) if len(held) else found < 0
-    return np.where(numbers >= base, numbers - base, np.where(known, like.rounds + found, zero)).astype(np.int32)
-
-
-# Vectors are padded to a multiple of this, so that a ring divides evenly over the devices of a mesh.
+# Vectors are padded to a multiple of this, so that a ring buffer divides evenly over the devices of a mesh.
 ALIGNMENT = 1024
 # Rounds are counted in int32.
-MOST = 2**31 - 2
-
-# Two float32 hold 48 bits: what is no larger than this leaves a sum again without a trace above 1e-6.
+MAX_ROUNDS = 2**31 - 2
+# Two float32 hold 48 bits: a value up to this size leaves a sum again without a trace above 1e-6.
 LARGEST = 2.0**28
 
 
-# Keeps a traced vector whole on every device of a mesh.
-_whole: ContextVar[Callable] = ContextVar("whole", default=lambda vector: vector)
-
-
-@contextlib.contextmanager
-def on_mesh(whole: Callable) -> Iterator[None]:
-    """Has vectors whole on every device where they are made of trees and become trees, while the body traces.
-
-    Windows may be split over the devices of a mesh, trees are whole on each. Left to itself, XLA carries the split into
-    the tree and exchanges it leaf by leaf.
-
-    Args:
-      whole: vector -> the same vector, whole everywhere.
-    """
-    token = _whole.set(whole)
-    try:
-        yield
-    finally:
-        _whole.reset(token)
-
-
 class Flat(NamedTuple):
-    """How trees of one structure become vectors.
+    """Converts trees of one structure to vectors and back.
 
     Attributes:
       pack: tree -> [P].
@@ -199,10 +47,25 @@ class Flat(NamedTuple):
     size: int
 
 
-def flat(example) -> Flat:
-    """Returns the packing of trees like `example` (arrays or ShapeDtypeStructs), in float32 at least.
+def _replicate(vector):
+    """Constrains a traced vector to be whole on every device of the mesh in context (`jax.sharding`), if there is one.
 
-    bfloat16 leaves are kept in float32 inside a window; `unpack` restores the dtype of every leaf.
+    Windows may be split over the devices of a mesh, trees are whole on each. Without the constraint, XLA propagates the
+    split into the tree and exchanges it leaf by leaf.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or any(kind != AxisType.Auto for kind in mesh.axis_types):
+        return vector
+    return lax.with_sharding_constraint(vector, PartitionSpec())
+
+
+def flat(example) -> Flat:
+    """Returns the conversion of trees like `example`, in float32 at least.
+
+    bfloat16 leaves are float32 inside a window; `unpack` restores the dtype of every leaf.
+
+    Args:
+      example: tree of arrays or jax.ShapeDtypeStruct.
     """
     shapes = jax.eval_shape(lambda t: t, example)
     leaves, treedef = jax.tree.flatten(shapes)
@@ -210,16 +73,16 @@ def flat(example) -> Flat:
     size = -(-max(sum(leaf.size for leaf in leaves), 1) // ALIGNMENT) * ALIGNMENT
 
     def pack(t):
-        # Leaf by leaf in place: XLA:CPU makes a slow elementwise loop of one big concatenation.
+        # Leaf by leaf in place: XLA:CPU compiles one big concatenation to a slow elementwise loop.
         vector, at = jnp.zeros(size, dtype), 0
         for leaf in jax.tree.leaves(t):
             vector = lax.dynamic_update_slice(vector, leaf.reshape(-1).astype(dtype), (at,))
             at += leaf.size
-        return _whole.get()(vector)
+        return _replicate(vector)
 
     def unpack(vector):
         parts, at = [], 0
-        vector = _whole.get()(vector)
+        vector = _replicate(vector)
         for leaf in leaves:
             parts.append(vector[at : at + leaf.size].reshape(leaf.shape).astype(leaf.dtype))
             at += leaf.size
@@ -228,15 +91,21 @@ def flat(example) -> Flat:
     return Flat(pack, unpack, dtype, size)
 
 
+@jax.tree_util.register_static
+class Sizes(tuple):
+    """Window sizes, as a part of a state that has no leaves."""
+
+
 class Window(NamedTuple):
-    """The last W + 1 vectors and one running sum for every window size that is asked for.
+    """The last W + 1 vectors, and a running sum for every window size.
 
     Attributes:
-      ring: [W + 1, P], or those of it that a dispatch needs (ring.Lent).
+      ring: [W + 1, P]; a PartialRing where it is offloaded.
       count: vectors pushed so far, int32 [].
       sums: one [P] per size.
       compensation: by how much each sum is too large, one [P] per size.
       spoiled: `count` after the newest vector whose norm is not finite or beyond `LARGEST`, 0 = none, int32 [].
+      sizes: the window sizes.
     """
 
     ring: Any
@@ -244,6 +113,7 @@ class Window(NamedTuple):
     sums: tuple[jax.Array, ...]
     compensation: tuple[jax.Array, ...]
     spoiled: jax.Array
+    sizes: Sizes = Sizes()
 
 
 def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32) -> Window:
@@ -251,7 +121,7 @@ def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32) -> Window:
 
     Args:
       size: length P of the vectors.
-      sizes: the window sizes W that sums are kept for.
+      sizes: window sizes W, each of which gets a running sum.
       dtype: of the vectors.
 
     Raises:
@@ -260,16 +130,16 @@ def init(size: int, sizes: tuple[int, ...], dtype=jnp.float32) -> Window:
     for w in sizes:
         check_size("window", w)
     zeros = lambda: tuple(jnp.zeros(size, dtype) for _ in sizes)
-    none = lambda: jnp.zeros((), jnp.int32)
-    return Window(make(tuple(sizes), size, dtype), none(), zeros(), zeros(), none())
+    zero = lambda: jnp.zeros((), jnp.int32)
+    return Window(_empty_ring(max(sizes) + 1, size, dtype), zero(), zeros(), zeros(), zero(), Sizes(sizes))
 
 
 def check_size(name: str, size) -> None:
-    """Raises UserError unless `size` is an integer >= 1."""
+    """Raises UserError unless `size` is an integer from 1 to MAX_ROUNDS; `name` is that of the hyper-parameter."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise UserError(f"{name}={size}: a window holds at least 1 model; use an integer >= 1.")
-    if size > MOST:
-        raise UserError(f"{name}={size} must be at most {MOST}: rounds are 32-bit integers on the device.")
+    if size > MAX_ROUNDS:
+        raise UserError(f"{name}={size} must be at most {MAX_ROUNDS}: rounds are 32-bit integers on the device.")
 
 
 def _two_sum(a, b):
@@ -279,15 +149,15 @@ def _two_sum(a, b):
     return s, (a - (s - rest)) + (b - rest)
 
 
-def _counted(vector):
-    """A vector as it enters and leaves the sums: without what they could not get rid of again."""
+def _summable(vector):
+    """Returns the vector with 0 in place of values that a sum could not get rid of again."""
     return jnp.where(jnp.abs(vector) <= LARGEST, vector, 0)  # a NaN compares false
 
 
-def _moved(entering, leaving, total, excess):
-    """Adds what enters a sum and takes off what leaves it: (sum, by how much it is too large)."""
+def _updated_sum(entering, leaving, total, excess):
+    """Returns (sum, by how much it is too large) after adding one vector and subtracting another."""
     total, low = _two_sum(total, -excess)
-    change, lost = _two_sum(_counted(entering), -_counted(leaving))
+    change, lost = _two_sum(_summable(entering), -_summable(leaving))
     total, lost_too = _two_sum(total, change)
     return total, -(low + (lost + lost_too))
 
@@ -298,30 +168,31 @@ def push(window: Window, vector, sizes: tuple[int, ...]) -> Window:
         S_w <- S_w + v_t - v_{t-w}    for every size w
 
     Args:
-      window: what it is appended to.
+      window: the window before.
       vector: v_t [P].
       sizes: those that `init` was given.
     """
     vector = vector.astype(window.ring.dtype)
-    ring = write(window.ring, window.count, vector)
+    ring = _write(window.ring, window.count, vector)
     sums, compensation = [], []
     for number, (total, excess, w) in enumerate(zip(window.sums, window.compensation, sizes)):
-        leaving = read(ring, window.count, number, w)
-        given = (vector, leaving, total, excess)
-        # Behind a barrier the second result is computed anew: XLA:CPU would write what both need to memory.
-        sums.append(_moved(*given)[0])
-        compensation.append(_moved(*lax.optimization_barrier(given))[1])
+        leaving = _read(ring, window.count, number, w)
+        operands = (vector, leaving, total, excess)
+        # Behind a barrier the second result is computed again: XLA:CPU would write their common part to memory.
+        sums.append(_updated_sum(*operands)[0])
+        compensation.append(_updated_sum(*lax.optimization_barrier(operands))[1])
     count = window.count + 1
     # The norm bounds every value, and a product of vectors is the fastest pass over them.
     healthy = jnp.dot(vector, vector) <= LARGEST**2
-    return Window(ring, count, tuple(sums), tuple(compensation), jnp.where(healthy, window.spoiled, count))
+    spoiled = jnp.where(healthy, window.spoiled, count)
+    return Window(ring, count, tuple(sums), tuple(compensation), spoiled, window.sizes)
 
 
 def mean(window: Window, index: int, w: int):
     """Returns the mean of the last min(w, count) vectors, [P].
 
-    It is NaN throughout while the norm of one of them is not finite or beyond `LARGEST`, and right again once that one
-    has left.
+    It is NaN throughout while the norm of one of them is not finite or beyond `LARGEST`, and recovers once that vector
+    has left the window.
 
     Args:
       window: the vectors.
@@ -338,7 +209,7 @@ class Delay(NamedTuple):
     """A delay line.
 
     Attributes:
-      ring: [tau, P], or those of it that a dispatch needs (ring.Lent).
+      ring: [tau, P]; a PartialRing where it is offloaded.
       count: vectors pushed so far, int32 [].
       oldest: the vector pushed tau pushes ago (0 before that), [P].
     """
@@ -360,13 +231,179 @@ def delay(size: int, tau: int, dtype=jnp.float32) -> Delay:
       UserError: for tau < 1.
     """
     check_size("tau", tau)
-    return Delay(make((tau - 1,), size, dtype), jnp.zeros((), jnp.int32), jnp.zeros(size, dtype))
+    return Delay(_empty_ring(tau, size, dtype), jnp.zeros((), jnp.int32), jnp.zeros(size, dtype))
 
 
 def shift(line: Delay, vector) -> Delay:
-    """Pushes a vector; `oldest` becomes the one pushed tau - 1 pushes before it, i.e. tau ago at the next push."""
+    """Pushes a vector; `oldest` becomes the one pushed tau - 1 pushes before it, i.e. tau ago at the next push.
+
+    Args:
+      line: the delay line before.
+      vector: [P].
+    """
     tau = line.ring.shape[0]
-    ring = write(line.ring, line.count, vector.astype(line.ring.dtype))
+    ring = _write(line.ring, line.count, vector.astype(line.ring.dtype))
     count = line.count + 1
-    oldest = read(ring, line.count, 0, tau - 1)
+    oldest = _read(ring, line.count, 0, tau - 1)
     return Delay(ring, count, jnp.where(count >= tau, oldest, 0))
+
+
+def is_window(node) -> bool:
+    """Whether a node of a state is a Window or a Delay, for `is_leaf` of jax.tree."""
+    return isinstance(node, (Window, Delay))
+
+
+# Ring buffers: whole, or the part of an offloaded one that a dispatch needs.
+
+
+def _empty_ring(slots: int, size: int, dtype):
+    """Returns zeros [slots, P]: a host array, or a traced one inside of jit.
+
+    Memory of a host array is allocated by the system when it is first written, so an offloaded ring buffer never exists
+    in full. `allocate` replaces it.
+    """
+    zero = jnp.zeros((), dtype)
+    if isinstance(zero, jax.core.Tracer):
+        return jnp.zeros((slots, size), dtype)
+    return np.zeros((slots, size), zero.dtype)
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["entered", "earlier", "base", "leaving"],
+    meta_fields=["ages", "slots"],
+)
+@dataclasses.dataclass(frozen=True)
+class PartialRing:
+    """Those vectors of an offloaded ring buffer that a dispatch of R rounds needs.
+
+    Attributes:
+      entered: vectors that are pushed in the dispatch, [R, P].
+      earlier: vectors pushed before it that leave in it, then zeros, [H, P].
+      base: number of vectors pushed before the dispatch, int32 [].
+      leaving: index into `entered` and `earlier`, joined, of what leaves at the r-th push, int32 [n, R].
+      ages: pushes between a vector's entering and leaving, one for each of n windows.
+      slots: of the whole ring buffer.
+    """
+
+    entered: Any
+    earlier: Any
+    base: Any
+    leaving: Any
+    ages: tuple[int, ...]
+    slots: int
+
+    @property
+    def dtype(self):
+        """Of the vectors."""
+        return self.entered.dtype
+
+    @property
+    def rounds(self) -> int:
+        """R."""
+        return self.leaving.shape[1]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the whole ring buffer, [slots, P]."""
+        return self.slots, self.entered.shape[1]
+
+
+def max_earlier(rounds: int, ages: tuple[int, ...]) -> int:
+    """Returns H: room for all vectors that can leave in a dispatch without having entered in it, and for a zero."""
+    return min(sum(min(age, rounds) for age in ages), max(ages)) + 1
+
+
+def allocate(state, rounds: int | None = None):
+    """Returns a fresh state with room for its ring buffers on the device.
+
+    Args:
+      state: tree in which windows and delay lines are empty.
+      rounds: R; ring buffers become PartialRings for dispatches of at most R rounds. None: they are on the device as a
+        whole.
+
+    Raises:
+      UserError: a window that is to be offloaded is not empty.
+    """
+
+    def allocated(node):
+        if not is_window(node):
+            return node
+        ages = tuple(node.sizes) if isinstance(node, Window) else (node.ring.shape[0] - 1,)
+        if rounds is None or not ages:
+            fresh = isinstance(node.ring, np.ndarray) and not node.count
+            return node._replace(ring=jnp.zeros(node.ring.shape, node.ring.dtype)) if fresh else node
+        if not isinstance(node.count, jax.core.Tracer) and node.count:
+            raise UserError("a window is pushed to before the first round; keep it on the device, --window=device.")
+        size, dtype = node.ring.shape[1], node.ring.dtype
+        entered = jnp.zeros((rounds, size), dtype)
+        earlier = jnp.zeros((max_earlier(rounds, ages), size), dtype)
+        leaving = jnp.zeros((len(ages), rounds), jnp.int32)
+        ring = PartialRing(entered, earlier, jnp.zeros((), jnp.int32), leaving, ages, node.ring.shape[0])
+        return node._replace(ring=ring)
+
+    return jax.tree.map(allocated, state, is_leaf=is_window)
+
+
+def vectors_leaving(base: int, count: int, ages: tuple[int, ...]) -> np.ndarray:
+    """Returns the numbers of the vectors pushed before a dispatch that leave in it, ascending, int64.
+
+    Args:
+      base: number of vectors pushed before it.
+      count: number of vectors pushed in it.
+      ages: as of PartialRing.
+    """
+    numbers = base + np.arange(count)[:, None] - np.asarray(ages)
+    return np.unique(numbers[(numbers >= 0) & (numbers < base)])
+
+
+def leaving_indices(base: int, earlier: np.ndarray, like: PartialRing) -> np.ndarray:
+    """Returns `PartialRing.leaving` of a dispatch, int32 [n, R].
+
+    Args:
+      base: number of vectors pushed before it.
+      earlier: numbers of the vectors in `PartialRing.earlier`, as `vectors_leaving` returns them.
+      like: a PartialRing of these shapes.
+    """
+    numbers = base + np.arange(like.rounds) - np.asarray(like.ages)[:, None]
+    zero = like.rounds + like.earlier.shape[0] - 1
+    index = np.searchsorted(earlier, numbers)
+    if len(earlier):
+        stored = (index < len(earlier)) & (earlier[np.minimum(index, len(earlier) - 1)] == numbers)
+    else:
+        stored = np.zeros(numbers.shape, bool)
+    return np.where(numbers >= base, numbers - base, np.where(stored, like.rounds + index, zero)).astype(np.int32)
+
+
+def _write(ring, count, vector):
+    """Returns the ring buffer after a push.
+
+    Args:
+      ring: [slots, P], or PartialRing.
+      count: number of vectors pushed before this one.
+      vector: [P].
+    """
+    if isinstance(ring, PartialRing):
+        entered = lax.dynamic_update_index_in_dim(ring.entered, vector, count - ring.base, 0)
+        return dataclasses.replace(ring, entered=entered)
+    return lax.dynamic_update_index_in_dim(ring, vector, count % ring.shape[0], 0)
+
+
+def _read(ring, count, number: int, age: int):
+    """Returns the vector that leaves at a push, from the ring buffer after it, [P]; zeros where none does yet.
+
+    Args:
+      ring: as `_write` returns it.
+      count: number of vectors pushed before this push.
+      number: of the window among those that read the ring buffer.
+      age: of the vector that leaves, in pushes.
+    """
+    if isinstance(ring, PartialRing):
+        index = ring.leaving[number, count - ring.base]
+        row = lambda vectors, index: lax.dynamic_index_in_dim(vectors, index, 0, keepdims=False)
+        earlier = row(ring.earlier, jnp.maximum(index - ring.rounds, 0))
+        if age >= ring.rounds:  # pushed before the dispatch
+            return earlier
+        return jnp.where(index < ring.rounds, row(ring.entered, index), earlier)
+    # Slots not filled yet hold zeros.
+    return lax.dynamic_index_in_dim(ring, (count - age) % ring.shape[0], 0, keepdims=False)

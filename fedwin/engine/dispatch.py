@@ -1,4 +1,4 @@
-"""Many rounds in one dispatch to the device."""
+"""Dispatch: many rounds in one call of a compiled program, for one seed or for several (vmapped)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,6 @@ import numpy as np
 from jax import lax
 
 from fedwin import tree
-from fedwin import window as windows
 from fedwin.core import Algorithm, Observer
 from fedwin.data.federation import ShardedStore, Store
 from fedwin.engine.placement import replicated
@@ -18,15 +17,16 @@ from fedwin.engine.sampling import check_cohort
 from fedwin.engine.strategy import Strategy
 from fedwin.models.convolution.program_cache import allow_uncached
 from fedwin.residence.offloaded_windows import windows_of
+from fedwin.window import is_window
 
 
-def _nothing(shape):
-    """Returns what takes the place of a value that was not computed: NaN, or 0 for integers."""
+def _missing(shape):
+    """Returns the value of what is not computed: NaN, or 0 for integers."""
     return jnp.full(shape.shape, jnp.nan if jnp.issubdtype(shape.dtype, jnp.inexact) else 0, shape.dtype)
 
 
 def _buffers(shapes, rounds: int):
-    return tree.map(lambda s: _nothing(jax.ShapeDtypeStruct((rounds, *s.shape), s.dtype)), shapes)
+    return tree.map(lambda s: _missing(jax.ShapeDtypeStruct((rounds, *s.shape), s.dtype)), shapes)
 
 
 def _put(buffers, values, r):
@@ -37,15 +37,15 @@ class Dispatch:
     """The compiled loop: `dispatch(run, store, cohorts, test, n, flags, n_max=...) -> (RunState, metrics, probes)`.
 
     Runs the first n (traced) of the R_max cohorts; `run` is donated and updated in place. One trace serves any n and
-    any pattern of evaluations; another is made only for another n_max (static: a size bucket) or another shape. Metrics
-    and probes have a leading axis R_max; rows that were not computed are NaN (0 for integers).
+    any pattern of evaluations; another n_max (static: a size bucket) or another shape needs another trace. Metrics and
+    probes have a leading axis R_max; rows that are not computed are NaN (0 for integers).
 
     Args:
-      algorithm: what is run.
+      algorithm: the algorithm.
       observers: name -> Observer.
       strategy: how cohorts are mapped.
       probe: (dict name -> Variables, test) -> tree of scalars, run after the rounds whose flag is set; None = never.
-      compiler_options: handed to jax.jit.
+      compiler_options: passed to jax.jit.
 
     Attributes:
       traces: the n_max of every trace so far.
@@ -70,31 +70,31 @@ class Dispatch:
     def rounds(self, run: RunState, store: Store | ShardedStore, cohorts: Cohorts, test, n, flags, n_max: int):
         """The traced function, for lowering it by other means (jax.export); arguments as in a call."""
         self.traces.append(n_max)  # runs once per trace, so that recompilations can be counted
-        with windows.on_mesh(self.strategy.everywhere):
-            return self._rounds(run, store, cohorts, test, n, flags, n_max)
-
-    def _rounds(self, run, store, cohorts, test, n, flags, n_max):
-        strategy, rounds_max = self.strategy, cohorts.ids.shape[0]
-
-        # Each is needed twice, for shapes and in the loop; jit traces it once, and leaves no trace of itself.
+        # Needed more than once, for shapes and in the loop; jit traces it once, and inline leaves no trace of the jit.
         step = jax.jit(
-            lambda run, store, c: one_round(self.algorithm, self.observers, strategy, n_max, run, store, *c),
+            lambda run, store, c: one_round(self.algorithm, self.observers, self.strategy, n_max, run, store, *c),
             inline=True,
         )
+        with self.strategy.mesh_context():
+            return self._rounds(step, run, store, cohorts, test, n, flags)
+
+    def _rounds(self, step: Callable, run, store, cohorts, test, n, flags):
+        """Runs `step`, (run, store, cohort) -> (run, metrics), in a loop; other arguments as in a call."""
+        strategy, rounds_max = self.strategy, cohorts.ids.shape[0]
         measure = jax.jit(self._measure, inline=True)
 
         run_shape, metric_shape = jax.eval_shape(step, run, store, jax.tree.map(lambda x: x[0], cohorts))
         probe_shape = jax.eval_shape(measure, run, test)
-        kept = strategy.placement(run)
+        shardings = strategy.placement(run)
 
         def body(r, loop):
             run, metrics, probes = loop
-            now = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, r, 0, keepdims=False), cohorts)
-            run, values = step(run, store, now)
-            run = strategy.constrain(run, kept)
+            cohort = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, r, 0, keepdims=False), cohorts)
+            run, values = step(run, store, cohort)
+            run = strategy.constrain(run, shardings)
             metrics = _put(metrics, values, r)
             if self.probe:
-                skipped = lambda run, test: tree.map(_nothing, probe_shape)
+                skipped = lambda run, test: tree.map(_missing, probe_shape)
                 probes = _put(probes, lax.cond(flags[r], measure, skipped, run, test), r)
             return run, metrics, probes
 
@@ -109,14 +109,14 @@ class Dispatch:
         Args:
           run: the placed state (donated).
           store: the placed examples.
-          cohorts: who takes part, [R_max, C].
+          cohorts: clients of the rounds, [R_max, C].
           test: placed test batches, or () without a probe.
           n: rounds to run, at most R_max.
           flags: which rounds to evaluate after, bool [R_max].
           n_max: examples that a client's index has room for.
 
         Raises:
-          UserError: a client that is given twice in one round.
+          UserError: a client occurs twice in one round.
         """
         if isinstance(cohorts.ids, np.ndarray):
             check_cohort(cohorts.ids.reshape(-1, cohorts.ids.shape[-1]))
@@ -124,13 +124,13 @@ class Dispatch:
             return self._jitted(run)(run, store, cohorts, test, n, flags, n_max=n_max)
 
     def compiled(self, run, store, cohorts: Cohorts, test, n: int, flags, n_max: int) -> Any:
-        """Returns the compiled program, which says what it needs; arguments as in a call, or their shapes."""
+        """Returns the compiled program, for its memory analysis; arguments as in a call, or their shapes."""
         with allow_uncached():
             return self._jitted(run).lower(run, store, cohorts, test, n, flags, n_max=n_max).compile()
 
     def _jitted(self, run) -> Any:
         if self._compiled is None:
-            # On a mesh, outputs must come back placed as inputs are, or the next dispatch would be compiled anew.
+            # On a mesh, outputs must come back placed as inputs are, or the next dispatch would be compiled again.
             mesh = self.strategy.mesh
             placed: dict[str, Any] = {}
             if mesh is not None:
@@ -145,22 +145,21 @@ class Dispatch:
         return self._compiled
 
 
-def _counters(run: RunState) -> RunState:
-    """Returns a tree of booleans: which leaves count rounds, and so are the same for all seeds."""
-    counting = {id(run.round), *(id(node.count) for node in windows_of(run).values())}
-    return jax.tree.map(lambda leaf: id(leaf) in counting, run)
-
-
 class VmappedDispatch(Dispatch):
-    """A Dispatch of L lanes: jax.vmap over all its rounds, so that every seed is in a lane of its own.
+    """A Dispatch of L seeds at once: jax.vmap over all its rounds.
 
     Leaves of the state have a leading axis L; cohorts are [R_max, L, C]; metrics and probes come back [R_max, L]. The
-    lanes have completed the same number of rounds. What a lane computes depends on nothing that is in the others.
+    seeds have completed the same number of rounds. What is computed for one seed does not depend on the others.
+
+    Inside the program, the number of rounds and the counts of windows have no axis L: by one index for all seeds, a
+    ring buffer is written in place; by one for each, XLA scatters. Where a method pushes to a window depending on what
+    it computes, all windows have one count per seed.
 
     Args:
       *args: as of Dispatch.
-      apart: whether clients hold other examples in every lane; the index of the Store then has a leading axis L.
-      test_axes: where the lanes are in what is evaluated on, as of jax.vmap.
+      apart: whether clients hold different examples under different seeds; the index of the Store then has a leading
+        axis L.
+      test_axes: axes of the seeds in what is evaluated on, as of jax.vmap.
     """
 
     def __init__(self, *args, apart: bool, test_axes: Any = None):
@@ -169,25 +168,62 @@ class VmappedDispatch(Dispatch):
         self._store_axes: Any = Store(None, own, own, own, own)  # type: ignore[arg-type]
         self._test_axes = test_axes
 
-    def _rounds(self, run, store, cohorts, test, n, flags, n_max):
-        # By one index for all lanes, a window is written in place; by one for each, XLA scatters.
-        counters = _counters(run)
-        try:
-            return self._mapped(counters, run, store, cohorts, test, n, flags, n_max)
-        except ValueError:  # a method of a user's that pushes when it sees fit: each lane then has counts of its own
-            counters = jax.tree.map(lambda leaf: False, counters)._replace(round=True)
-            return self._mapped(counters, run, store, cohorts, test, n, flags, n_max)
-
-    def _mapped(self, counters, run, store, cohorts, test, n, flags, n_max):
-        """Maps the rounds over lanes; of the state's leaves that `counters` names there is one for all lanes."""
+    def _rounds(self, step, run, store, cohorts, test, n, flags):
+        shared = _shared_leaves(run, counts=True)
+        if not self._counts_stay_shared(step, shared, run, store, cohorts):
+            shared = _shared_leaves(run, counts=False)
 
         def rounds(run, store, cohorts, test):
-            return super(VmappedDispatch, self)._rounds(run, store, cohorts, test, n, flags, n_max)
+            return super(VmappedDispatch, self)._rounds(step, run, store, cohorts, test, n, flags)
 
-        lanes = run.round.shape[0]
-        axes = jax.tree.map(lambda shared: None if shared else 0, counters)
-        run = jax.tree.map(lambda shared, leaf: leaf[0] if shared else leaf, counters, run)
-        mapped = jax.vmap(rounds, (axes, self._store_axes, 1, self._test_axes), (axes, 1, 1), axis_size=lanes)
-        run, metrics, probes = mapped(run, store, cohorts, test)
-        several = lambda shared, leaf: jnp.broadcast_to(leaf, (lanes, *leaf.shape)) if shared else leaf
-        return jax.tree.map(several, counters, run), metrics, probes
+        seeds, axes = run.round.shape[0], _axes(shared)
+        mapped = jax.vmap(rounds, (axes, self._store_axes, 1, self._test_axes), (axes, 1, 1), axis_size=seeds)
+        run, metrics, probes = mapped(_without_axis(shared, run), store, cohorts, test)
+        restored = lambda one, leaf: jnp.broadcast_to(leaf, (seeds, *leaf.shape)) if one else leaf
+        return jax.tree.map(restored, shared, run), metrics, probes
+
+    def _counts_stay_shared(self, step, shared, run, store, cohorts) -> bool:
+        """Whether a round that starts with one count per window for all seeds ends with one; traces a round."""
+        differing = []
+
+        @jax.custom_batching.custom_vmap
+        def watched(counts):
+            return counts
+
+        @watched.def_vmap
+        def _(axis_size, batched, counts):
+            differing.extend(jax.tree.leaves(batched))
+            return counts, batched[0]
+
+        def counts_after(run, store, cohort):
+            return watched([node.count for node in windows_of(step(run, store, cohort)[0]).values()])
+
+        if windows_of(run):
+            first = jax.tree.map(lambda x: x[0], cohorts)
+            mapped = jax.vmap(counts_after, (_axes(shared), self._store_axes, 0), axis_size=run.round.shape[0])
+            jax.eval_shape(mapped, _without_axis(shared, run), store, first)
+        return not any(differing)
+
+
+def _shared_leaves(run: RunState, counts: bool) -> RunState:
+    """Returns a tree of booleans: which leaves of a state are the same for all seeds.
+
+    Args:
+      run: the state.
+      counts: whether the counts of windows are.
+    """
+
+    def flags(node):
+        none = jax.tree.map(lambda leaf: False, node)
+        return none._replace(count=counts) if is_window(node) else none
+
+    return jax.tree.map(flags, run, is_leaf=is_window)._replace(round=True)
+
+
+def _axes(shared: RunState) -> RunState:
+    return jax.tree.map(lambda one: None if one else 0, shared)
+
+
+def _without_axis(shared: RunState, run: RunState) -> RunState:
+    """Returns a state whose shared leaves have no axis of seeds."""
+    return jax.tree.map(lambda one, leaf: leaf[0] if one else leaf, shared, run)

@@ -72,10 +72,10 @@ def init(
     """
     params, stats = model
     init_key = key if init_key is None else init_key
-    with window.lent(window_rounds):
-        state = algorithm.init(params, init_key)
-        watched = algorithm.eval_model(model, state)
-        seen = {name: observer.init(watched) for name, observer in observers.items()}
+    state = algorithm.init(params, init_key)
+    watched = algorithm.eval_model(model, state)
+    seen = {name: observer.init(watched) for name, observer in observers.items()}
+    state, seen = window.allocate((state, seen), window_rounds)
     table = init_rows(algorithm, params, jnp.arange(num_slots, dtype=jnp.int32), init_key)
     run = RunState(params, stats, state, table, seen, jnp.zeros((), jnp.int32), key)
     # Every leaf gets a buffer of its own: a donated buffer may occur only once in the tree.

@@ -1,5 +1,6 @@
-"""How a cohort is executed: vmapped, chunked, or sharded over devices; and the table behind the default."""
+"""Execution strategies of a cohort: vmapped, chunked, or sharded over devices; the default per backend."""
 
+import contextlib
 from typing import Any, NamedTuple
 
 import jax
@@ -7,7 +8,6 @@ import numpy as np
 from jax.sharding import AxisType
 
 from fedwin import multi_process
-from fedwin import window as windows
 from fedwin.engine import placement
 from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
@@ -47,53 +47,59 @@ class Strategy(NamedTuple):
         return f"sharded:devices={self.num_devices},k={chunk}"
 
     def placement(self, run):
-        """Returns where the leaves of a RunState live (see engine.placement)."""
+        """Returns the shardings of a RunState's leaves (see engine.placement)."""
         return placement.placement(run, self.mesh)
 
     def table_placement(self, table):
-        """Returns where the leaves of a client table are made; None: each process makes its own, to be placed."""
+        """Returns the shardings with which a client table is created; None where each process creates its own first."""
         return None if self.mesh is None or multi_process.count() > 1 else placement.table_placement(table, self.mesh)
 
     def constrain(self, run, shardings):
-        """Keeps a traced RunState where `shardings` (from `placement`) put it."""
+        """Constrains a traced RunState to `shardings` (from `placement`)."""
         return run if shardings is None else jax.lax.with_sharding_constraint(run, shardings)
 
     def everywhere(self, values):
-        """Keeps traced values whole on every device of the mesh."""
+        """Constrains traced values to be whole on every device of the mesh."""
         if self.mesh is None:
             return values
         return jax.lax.with_sharding_constraint(values, placement.replicated(self.mesh))
+
+    def mesh_context(self):
+        """Returns a context for tracing in which `jax.sharding.get_abstract_mesh` is this mesh; `window` reads it."""
+        if self.mesh is None:
+            return contextlib.nullcontext()
+        return jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh)
 
     def place(self, values, shardings=None):
         """Puts values on the strategy's devices: as `shardings` says, else a copy on each."""
         return placement.place(values, self.mesh, shardings)
 
     @property
-    def own_places(self) -> list[int]:
-        """Places in the mesh of the devices that belong to this process."""
+    def own_positions(self) -> list[int]:
+        """Positions in the mesh of this process's devices."""
         if self.mesh is None:
             return [0]
         return [n for n, device in enumerate(self.mesh.devices.flat) if device.process_index == jax.process_index()]
 
     def place_split(self, parts: dict[int, Any]):
-        """Puts a tree of its own on each device of this process: place in the mesh -> tree; leaves become [D, ...]."""
+        """Puts one tree on each device of this process: position in the mesh -> tree; leaves become [D, ...]."""
         devices = list(self.mesh.devices.flat)
         sharding = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(AXIS))
 
-        def together(*leaves):
+        def stacked(*leaves):
             pieces = [jax.device_put(np.asarray(leaf)[None], devices[n]) for n, leaf in zip(parts, leaves, strict=True)]
             shape = (len(devices), *pieces[0].shape[1:])
             return jax.make_array_from_single_device_arrays(shape, sharding, pieces)
 
-        return jax.tree.map(together, *parts.values())
+        return jax.tree.map(stacked, *parts.values())
 
     def jit(self, function):
-        """Returns a compiled function whose results are whole on every device, so that every process can read them."""
+        """Returns a jitted function whose results are whole on every device, so that every process can read them."""
         if self.mesh is None:
             return allow_uncached()(jax.jit(function))
 
         def traced(*args):
-            with windows.on_mesh(self.everywhere):
+            with self.mesh_context():
                 return function(*args)
 
         return allow_uncached()(jax.jit(traced, out_shardings=placement.replicated(self.mesh)))
@@ -145,12 +151,12 @@ def sharded(*, devices: int = 0, k: int = 1) -> Strategy:
     return Strategy(k or None, mesh if mesh.size > 1 else None)
 
 
-# pmap is jit + shard_map over a mesh axis today; the word stays for those who look for it.
+# pmap is jit + shard_map over a mesh axis today; kept as an alias.
 STRATEGIES.register("pmap", sharded)
 
 
 def default_name(backend: str, num_devices: int) -> str:
-    """Returns what --strategy=default means: a fixed table, found by measurement (BUILD_NOTES.md).
+    """Returns what --strategy=default means: a fixed table, from measurements (BUILD_NOTES.md).
 
     CPU: a loop over clients on each core's own device keeps one model in cache; GPU and TPU: one vmap per device.
     """

@@ -1,1 +1,10 @@
-"""Where examples, client rows and windows live while a run needs them: on the device, on the host, in files."""
+"""Storage of training examples, client tables and windows during a run: on the device, on the host, in files.
+
+`Examples`, `ClientTable` and `RecordStore` are the interfaces that each kind of storage implements.
+"""
+
+from fedwin.residence.client_table import ClientTable
+from fedwin.residence.examples import Examples
+from fedwin.residence.record_store import RecordStore
+
+__all__ = ["ClientTable", "Examples", "RecordStore"]

@@ -1,4 +1,8 @@
-"""Arrays whose rows are read or made when they are asked for."""
+"""Large arrays block by block: lazy arrays, files, and placing on devices without a second copy in memory.
+
+Arrays in files are read with explicit reads instead of `np.memmap`: an I/O error or a file that was truncated in the
+meantime raises an exception instead of ending the process with SIGBUS, and JAX on a CPU cannot alias the pages.
+"""
 
 import dataclasses
 import functools
@@ -15,13 +19,13 @@ from jax import lax
 
 
 class Lazy:
-    """An array whose rows are read or made when they are asked for."""
+    """An array whose rows are read or computed on access; subclasses define shape, dtype and `_rows`."""
 
-    # Of the array.
     shape: Any
     dtype: Any
 
     def _rows(self, start: int, stop: int) -> np.ndarray:
+        """Returns rows start to stop - 1."""
         raise NotImplementedError
 
     @property
@@ -102,11 +106,11 @@ class Stored(Lazy):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cut(Lazy):
-    """What one device holds of an array.
+    """The part of an array that one device holds.
 
     Attributes:
       source: the array.
-      index: the slices of it, one per axis.
+      index: slices of it, one per axis.
     """
 
     source: Any
@@ -125,9 +129,9 @@ class Cut(Lazy):
         return self.source[low + start : low + stop][(slice(None), *self.index[1:])]
 
 
-# Bytes that are held at a time; a block has at least one row.
+# Bytes of a block, which has at least one row.
 BLOCK_BYTES = 4 << 20
-# What is written at a time; if it is all zeros it becomes a hole of the file.
+# Bytes that are written at a time, or become a hole of the file if they are all zero.
 PIECE_BYTES = 1 << 20
 
 
@@ -136,7 +140,7 @@ def nbytes(array) -> int:
     return math.prod(array.shape) * array.dtype.itemsize
 
 
-def _spans(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[int, int]]:
+def _block_bounds(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[int, int]]:
     """Yields (start, stop) of blocks of rows."""
     rows = max(1, BLOCK_BYTES // max(1, math.prod(shape[1:]) * itemsize))
     for start in range(0, shape[0], rows):
@@ -144,7 +148,7 @@ def _spans(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[int, int]]:
 
 
 def _parts(array: jax.Array) -> list[tuple[tuple[slice, ...], Any]]:
-    """Returns (where, values) of the pieces that together make an array; on a CPU they are views, dropped after use."""
+    """Returns (index, values) of the shards that make up an array; on a CPU they are views, to be dropped after use."""
     pieces = {str(shard.index): (shard.index, shard.data) for shard in array.addressable_shards}
     on_cpu = next(iter(array.devices())).platform == "cpu"
     return [(index, np.asarray(data) if on_cpu else data) for index, data in pieces.values()]
@@ -156,7 +160,7 @@ def _cut(values, start: int, stop: int) -> np.ndarray:
 
 
 def _joined(parts, start: int, stop: int, shape: tuple[int, ...], dtype) -> np.ndarray:
-    """Returns rows start to stop of an array that lies in parts."""
+    """Returns rows start to stop - 1 of an array that is given in parts."""
     if len(parts) == 1:
         return _cut(parts[0][1], start, stop)
     rows = np.empty((stop - start, *shape[1:]), dtype)
@@ -178,18 +182,18 @@ def blocks(array) -> Iterator[np.ndarray]:
         yield np.asarray(array).reshape(1)
         return
     parts = _parts(array) if isinstance(array, jax.Array) else None
-    for start, stop in _spans(array.shape, array.dtype.itemsize):
+    for start, stop in _block_bounds(array.shape, array.dtype.itemsize):
         rows = array[start:stop] if parts is None else _joined(parts, start, stop, array.shape, array.dtype)
         yield np.ascontiguousarray(rows)
 
 
 def copy_rows(target: np.ndarray, ids: np.ndarray, rows) -> None:
-    """Writes rows [n, ...] to places of an array [K, ...].
+    """Writes rows into a host array, in place, block by block.
 
     Args:
-      target: written in place.
-      ids: the places [n].
-      rows: what is written.
+      target: [K, ...].
+      ids: which rows [n].
+      rows: their values [n, ...].
     """
     at = 0
     for block in blocks(rows):
@@ -198,12 +202,12 @@ def copy_rows(target: np.ndarray, ids: np.ndarray, rows) -> None:
 
 
 def set_rows(array, ids: np.ndarray, rows) -> jax.Array:
-    """Returns an array on its devices with some rows changed.
+    """Returns an array on its devices with some rows changed, block by block.
 
     Args:
       array: [K, ...], donated.
       ids: which rows [n].
-      rows: what they become [n, ...].
+      rows: their values [n, ...].
     """
     at = 0
     for block in blocks(rows):
@@ -213,7 +217,7 @@ def set_rows(array, ids: np.ndarray, rows) -> jax.Array:
 
 
 def write(path, array) -> None:
-    """Writes an array's bytes to a file; zeros take no room where the file system knows holes."""
+    """Writes an array's bytes to a file; zeros take no space where the file system supports holes."""
     with open(path, "wb", buffering=0) as file:
         for block in blocks(array):
             values = block.reshape(-1).view(np.uint8).data
@@ -228,7 +232,7 @@ def _write_piece(file, piece: memoryview) -> None:
         file.seek(len(piece), os.SEEK_CUR)
         return
     while piece:
-        piece = piece[file.write(piece) :]  # a disk that is nearly full takes a part
+        piece = piece[file.write(piece) :]  # a disk that is nearly full accepts a part
 
 
 @functools.partial(jax.jit, donate_argnums=0)
@@ -257,7 +261,7 @@ def _filled(part, device=None) -> jax.Array:
 
 
 def placed(values):
-    """Returns a tree of arrays with those that are lazy on the default device."""
+    """Returns a tree of arrays with the lazy ones on the default device."""
     return jax.tree.map(lambda leaf: place(leaf) if isinstance(leaf, Lazy) else leaf, values)
 
 
@@ -266,10 +270,10 @@ def place(array: Lazy, sharding=None) -> jax.Array:
 
     Args:
       array: [n, ...].
-      sharding: which device holds what; None = the default device, all.
+      sharding: of the result; None = the default device.
     """
     if sharding is None:
         return _filled(array)
-    where = sharding.addressable_devices_indices_map(array.shape)
-    filled = [_filled(Cut(array, index), device) for device, index in where.items()]
+    indices = sharding.addressable_devices_indices_map(array.shape)
+    filled = [_filled(Cut(array, index), device) for device, index in indices.items()]
     return jax.make_array_from_single_device_arrays(array.shape, sharding, filled)

@@ -1,4 +1,4 @@
-"""Clients' rows in a file: those of the next dispatch are read while one trains, and written back in order."""
+"""The client table in a file: reads the rows of the next dispatch while one trains, and writes them back in order."""
 
 from typing import Any
 
@@ -15,107 +15,118 @@ from fedwin.residence.client_table import (
     table_template,
 )
 from fedwin.residence.prefetch import Prefetcher
-from fedwin.residence.record_store import Snapshot, SnapshotLeaf, row_layout
-
-
-def snapshot_of(rows) -> Snapshot | None:
-    """Returns the generation that a tree of rows is read from, whole and in its order; None for other trees."""
-    leaves = jax.tree.leaves(rows)
-    if not leaves or not all(isinstance(leaf, SnapshotLeaf) for leaf in leaves):
-        return None
-    one = leaves[0].generation
-    same = all(leaf.generation is one and leaf.number == n for n, leaf in enumerate(leaves))
-    return one if same and len(leaves) == len(one.layout.fields) else None
-
-
-def read_rows(rows, numbers: np.ndarray) -> list[np.ndarray]:
-    """Returns some rows of a tree of arrays or of what is read on access, [n, ...] per leaf."""
-    leaves = jax.tree.leaves(rows)
-    if leaves and all(isinstance(leaf, SnapshotLeaf) for leaf in leaves):
-        found = leaves[0].generation.read(numbers)
-        return [found[leaf.number] for leaf in leaves]
-    return [leaf[numbers] for leaf in leaves]
-
-
-def saved_or_initial_rows(table: SavedTable, ids: np.ndarray, first: InitialRows):
-    """Returns the rows of some clients, [n, ...], of what a checkpoint holds; of others, those that they begin with."""
-    known = np.isin(ids, table.ids)
-    found = jax.tree.leaves(first(ids))
-    numbers = np.searchsorted(table.ids, ids[known])
-    for leaf, some in zip(found, read_rows(table.rows, numbers), strict=True):
-        leaf[known] = some
-    return jax.tree.unflatten(jax.tree.structure(table.rows), found)
+from fedwin.residence.record_store import FileStore, Snapshot, SnapshotLeaf, row_layout
 
 
 class FileTable:
     """Rows of the clients that have taken part, in a file; memory holds those of two dispatches.
 
     Args:
-      store: the file (runs.row_file.RowFile).
-      first: makes the rows that clients begin with.
+      store: the file.
+      initial: makes initial rows.
       num_clients: K.
       slots: rows of the small table.
       place: (table of host arrays, state) -> table on the devices.
     """
 
-    def __init__(self, store, first: InitialRows, num_clients: int, slots: int, place=lambda table, run: table):
-        self.store, self.first, self.num_clients, self.slots, self.place = store, first, num_clients, slots, place
-        self.layout = row_layout(first.shapes)
-        self._lender = Prefetcher(store, self.layout, slots)
-        self._lent = np.zeros(0, np.int64)
+    def __init__(
+        self, store: FileStore, initial: InitialRows, num_clients: int, slots: int, place=lambda table, run: table
+    ):
+        self.store, self.initial, self.num_clients = store, initial, num_clients
+        self.slots, self.place = slots, place
+        self.layout = row_layout(initial.shapes)
+        self._prefetcher = Prefetcher(store, self.layout, slots)
+        self._loaded = np.zeros(0, np.int64)
 
-    def expect(self, ids: np.ndarray) -> None:
-        """Starts to read the rows of a dispatch's clients, except those that the present one changes."""
-        self._lender.expect(distinct_clients(ids))
+    def _tree(self, fields: list[np.ndarray]):
+        return jax.tree.unflatten(jax.tree.structure(self.initial.shapes), fields)
 
-    def take(self, run, ids: np.ndarray):
+    def prefetch(self, ids: np.ndarray) -> None:
+        """Starts to read the rows of the next dispatch's clients, except those that the present one changes."""
+        self._prefetcher.prefetch(distinct_clients(ids))
+
+    def load(self, run, ids: np.ndarray):
         """Returns the state with the rows of these clients, and every client's row of its table."""
-        self._lent = clients = distinct_clients(ids)
-        rows, known = self._lender.take(clients, clients)
-        new = np.flatnonzero(~known)
-        self.first.into(clients[new], rows, new)
+        self._loaded = clients = distinct_clients(ids)
+        rows, stored = self._prefetcher.load(clients, clients)
+        new = np.flatnonzero(~stored)
+        self.initial.write(clients[new], rows, new)
         for leaf in rows:  # padding reads the last slot
             leaf[len(clients) :][-1:] = leaf[:1]
-        table = jax.tree.unflatten(jax.tree.structure(self.first.shapes), rows)
-        return run._replace(table=self.place(table, run)), slots_of(ids, clients, self.slots)
+        return run._replace(table=self.place(self._tree(rows), run)), slots_of(ids, clients, self.slots)
 
-    def give(self, run) -> None:
-        """Starts to write the rows back after a dispatch."""
-        # Views: this table is not donated, `take` puts another in its place.
+    def write_back(self, run) -> None:
+        """Starts to write the rows after a dispatch."""
+        # Views: this table is not donated, `load` puts another in its place.
         table = jax.tree.leaves(multi_process.all_gather(run.table))
-        self._lender.give(self._lent, [np.asarray(leaf)[: len(self._lent)] for leaf in table])
+        self._prefetcher.write_back(self._loaded, [np.asarray(leaf)[: len(self._loaded)] for leaf in table])
 
-    def checkpointed(self, run):
-        """Ends a generation of rows; returns the state with what names it in place of its table."""
-        return run._replace(table=self._lender.commit(int(run.round)))
+    def checkpoint(self, run):
+        """Ends a snapshot of the rows; returns the state with its manifest in place of the table."""
+        return run._replace(table=self._prefetcher.commit(int(run.round)))
 
-    def keep(self) -> None:
-        """Gives room to new rows that only checkpoints needed which are gone."""
-        self._lender.keep()
-
-    def saved(self, run):
-        """Returns a fresh state in the form of a checkpoint that holds rows: it has none yet."""
-        empty = jax.tree.unflatten(jax.tree.structure(self.first.shapes), self.layout.blank(0))
+    def checkpoint_form(self, run):
+        """Returns a fresh state with a SavedTable that has no rows yet."""
+        empty = self._tree(self.layout.blank(0))
         return run._replace(table=SavedTable(np.zeros(0, np.int32), empty, np.int32(self.num_clients)))
 
     def template(self, run, leaves):
         """Returns a state of the shapes that a checkpoint's leaves must have; `run` is a fresh one."""
         return table_template(run, leaves)
 
-    def restored(self, found, run):
-        """Goes on from the rows of a state read from a checkpoint; returns it with a table like that of `run`."""
-        saved: Any = found.table
-        check_num_clients(saved, self.num_clients)
-        generation = snapshot_of(saved.rows)
-        if generation is not None and self.store.owns(generation):
-            self.store.begin_with(generation)
-            return found._replace(table=run.table)
-        self.store.begin_anew()
-        for start in range(0, len(saved.ids), self.slots):
-            numbers = np.arange(start, min(start + self.slots, len(saved.ids)))
-            self.store.write(np.asarray(saved.ids)[numbers], read_rows(saved.rows, numbers))
-        return found._replace(table=run.table)
+    def restore(self, saved, run):
+        """Resumes from the rows of a state read from a checkpoint; returns it with a table like that of `run`."""
+        table: Any = saved.table
+        check_num_clients(table, self.num_clients)
+        snapshot = snapshot_of(table.rows)
+        if snapshot is not None and self.store.owns(snapshot):
+            self.store.resume(snapshot)
+            return saved._replace(table=run.table)
+        self.store.clear()
+        for start in range(0, len(table.ids), self.slots):
+            numbers = np.arange(start, min(start + self.slots, len(table.ids)))
+            self.store.write(np.asarray(table.ids)[numbers], read_rows(table.rows, numbers))
+        return saved._replace(table=run.table)
+
+    def reclaim(self) -> None:
+        """Makes the space of rows available that only removed checkpoints needed."""
+        self._prefetcher.reclaim()
 
     def close(self) -> None:
         """Stops the thread and closes the file."""
-        self._lender.close()
+        self._prefetcher.close()
+
+
+def snapshot_of(rows) -> Snapshot | None:
+    """Returns the snapshot whose leaves, all of them and in order, a tree of rows consists of; None for other trees."""
+    leaves = jax.tree.leaves(rows)
+    if not leaves or not all(isinstance(leaf, SnapshotLeaf) for leaf in leaves):
+        return None
+    snapshot = leaves[0].snapshot
+    same = all(leaf.snapshot is snapshot and leaf.number == n for n, leaf in enumerate(leaves))
+    return snapshot if same and len(leaves) == len(snapshot.layout.fields) else None
+
+
+def read_rows(rows, numbers: np.ndarray) -> list[np.ndarray]:
+    """Returns some rows of a tree of arrays or SnapshotLeafs, [n, ...] per leaf; reads every record once."""
+    leaves = jax.tree.leaves(rows)
+    if leaves and all(isinstance(leaf, SnapshotLeaf) for leaf in leaves):
+        fields = leaves[0].snapshot.read(numbers)
+        return [fields[leaf.number] for leaf in leaves]
+    return [leaf[numbers] for leaf in leaves]
+
+
+def saved_or_initial_rows(table: SavedTable, ids: np.ndarray, initial: InitialRows):
+    """Returns stored rows, or initial rows for clients that the checkpoint does not contain, tree of [n, ...].
+
+    Args:
+      table: of the checkpoint.
+      ids: clients [n].
+      initial: makes initial rows.
+    """
+    stored = np.isin(ids, table.ids)
+    leaves = jax.tree.leaves(initial(ids))
+    numbers = np.searchsorted(table.ids, ids[stored])
+    for leaf, some in zip(leaves, read_rows(table.rows, numbers), strict=True):
+        leaf[stored] = some
+    return jax.tree.unflatten(jax.tree.structure(table.rows), leaves)

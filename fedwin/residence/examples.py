@@ -1,13 +1,10 @@
-"""Where training examples live: on the device for the whole run, or streamed to it dispatch by dispatch.
-
-Both kinds have the same few methods: `take(ids) -> (Store, rows)` for a dispatch's clients, `expect(ids)` for those of
-the dispatch after it, `close()`.
-"""
+"""Training examples on the device: all of them for the whole run, or streamed to it dispatch by dispatch."""
 
 import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -24,6 +21,41 @@ RESIDENT_BYTES = 4 << 30
 DISPATCH_BYTES = 192 << 20
 
 
+class Examples(Protocol):
+    """Training examples of a run, placed on its devices.
+
+    Attributes:
+      rounds: upper bound on the rounds of a dispatch; None = no bound.
+      waited: seconds spent waiting for examples so far.
+    """
+
+    rounds: Any
+    waited: float
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the examples on one device."""
+
+    def load(self, ids: np.ndarray) -> tuple[Store | ShardedStore, np.ndarray]:
+        """Returns the examples of a dispatch; waits for them.
+
+        Args:
+          ids: its clients [R, C], -1 = padding.
+
+        Returns:
+          (the placed Store, every client's row of it, int32 [R, C]).
+
+        Raises:
+          UserError: an example can't be read, or a packed cache is damaged.
+        """
+
+    def prefetch(self, ids: np.ndarray) -> None:
+        """Starts to read and place the examples of the next dispatch's clients."""
+
+    def close(self) -> None:
+        """Stops threads and closes files."""
+
+
 def example_bytes(federation: Federation) -> int:
     """Returns the bytes of one training example (x and y)."""
     train = federation.dataset.train
@@ -31,7 +63,7 @@ def example_bytes(federation: Federation) -> int:
 
 
 def should_stream(federation: Federation, choice: str) -> bool:
-    """Whether examples are streamed: asked for, decoded on access, or larger than RESIDENT_BYTES."""
+    """Whether examples are streamed: by choice, or because they are decoded on access or exceed RESIDENT_BYTES."""
     if choice != "auto":
         return choice == "stream"
     train = federation.dataset.train
@@ -42,14 +74,12 @@ class ResidentExamples:
     """Examples that stay on the device for the whole run.
 
     Args:
-      federation: whose examples.
-      place: puts a Store of host arrays on the devices.
-      examples: placed examples that another seed's run already holds, or None.
+      federation: the clients and their examples.
+      place: Store of host arrays -> Store on the devices.
+      examples: placed examples that another seed of the run has, or None.
 
     Attributes:
       store: the placed Store.
-      rounds: the most rounds of a dispatch (no bound).
-      waited: seconds spent waiting for examples, always 0.
     """
 
     rounds: int | None = None
@@ -65,15 +95,15 @@ class ResidentExamples:
         """Bytes of the examples on one device."""
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self.store.examples))
 
-    def take(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
+    def load(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
         """Returns the Store and every client's row of it, int32 in the shape of `ids`."""
         return self.store, np.maximum(ids, 0)
 
-    def expect(self, ids: np.ndarray) -> None:
-        """Nothing has to be read ahead."""
+    def prefetch(self, ids: np.ndarray) -> None:
+        """Does nothing."""
 
     def close(self) -> None:
-        """Nothing has to be stopped."""
+        """Does nothing."""
 
 
 def capacities(sizes: np.ndarray, clients: int) -> tuple[int, ...]:
@@ -95,13 +125,13 @@ def capacities(sizes: np.ndarray, clients: int) -> tuple[int, ...]:
 
 
 def _in_background(function: Callable, *args) -> concurrent.futures.Future:
-    """Calls a function in a thread that does not keep the process from ending."""
+    """Calls a function in a daemon thread, which does not keep the process from exiting."""
     future: concurrent.futures.Future = concurrent.futures.Future()
 
     def call():
         try:
             future.set_result(function(*args))
-        except BaseException as error:  # whoever asks for the result gets it
+        except BaseException as error:  # raised again by result()
             future.set_exception(error)
 
     threading.Thread(target=call, daemon=True).start()
@@ -109,26 +139,24 @@ def _in_background(function: Callable, *args) -> concurrent.futures.Future:
 
 
 class StreamedExamples:
-    """Packs the examples of a dispatch's clients and places them on the device, the next dispatch's while one trains.
+    """Packs the examples of a dispatch's clients and places them on the device, those of the next one while it trains.
 
-    Addresses inside the Store are rows of the dispatch's clients, so algorithms can't tell it from a resident one. Of
-    several devices each gets the examples of its own part of every cohort, and a process reads those of its devices. A
-    packed cache is compared with its checksums beside the training.
+    Indices inside the Store count the dispatch's clients, so algorithms can't tell it from a resident one. Each of
+    several devices gets the examples of its own part of every cohort, and a process reads those of its devices. The
+    checksums of a packed cache are verified in the background.
 
     Args:
-      federation: whose examples.
+      federation: the clients and their examples.
       width: padded clients per round.
-      rounds: the most rounds of a dispatch that is asked for.
-      place: puts a Store of host arrays on the device; of several devices a dict place in the mesh -> Store.
-      dispatch_bytes: examples of a usual dispatch on one device.
+      rounds: upper bound on the rounds of a dispatch.
+      place: Store of host arrays -> Store on the device; with several devices, position in the mesh -> Store.
+      dispatch_bytes: bytes of the examples of a usual dispatch on one device.
       devices: that share a cohort.
-      own: places in the mesh of this process's devices.
+      own: positions in the mesh of this process's devices.
 
     Attributes:
-      rounds: the most rounds of a dispatch.
       capacity: examples that a usual dispatch has room for.
-      capacities: all that there are.
-      waited: seconds spent waiting for examples.
+      capacities: all sizes that dispatches are padded to.
     """
 
     def __init__(
@@ -156,39 +184,39 @@ class StreamedExamples:
         self.source = ExampleSource(features)
         self._checked = _in_background(check_arrays, features)
         # One dispatch after the other: the source reads each on all cores.
-        self.ahead = concurrent.futures.ThreadPoolExecutor(1)
+        self._reader = concurrent.futures.ThreadPoolExecutor(1)
         self.waited = 0.0
-        self._expected: dict[bytes, concurrent.futures.Future] = {}
+        self._prefetched: dict[bytes, concurrent.futures.Future] = {}
 
     @property
     def nbytes(self) -> int:
         """Bytes of the examples on one device: the dispatch that is trained on, and the next one."""
         return 2 * self.capacity * self.example_bytes
 
-    def expect(self, ids: np.ndarray) -> None:
+    def prefetch(self, ids: np.ndarray) -> None:
         """Starts to read and place the examples of these clients."""
-        if ids.tobytes() not in self._expected:
-            self._expected[ids.tobytes()] = self.ahead.submit(self._pack, ids)
+        if ids.tobytes() not in self._prefetched:
+            self._prefetched[ids.tobytes()] = self._reader.submit(self._pack, ids)
 
-    def take(self, ids: np.ndarray) -> tuple[Store | ShardedStore, np.ndarray]:
+    def load(self, ids: np.ndarray) -> tuple[Store | ShardedStore, np.ndarray]:
         """Returns the placed Store and every client's row of it, int32 in the shape of `ids`; waits for it.
 
         Raises:
-          UserError: the examples come from a packed cache that was found to be damaged.
+          UserError: an example can't be read, or the packed cache is damaged.
         """
         if self._checked.done():
             self._checked.result()
-        begun = time.monotonic()
-        self.expect(ids)
-        found = self._expected.pop(ids.tobytes()).result()
-        self.waited += time.monotonic() - begun
-        return found
+        start = time.monotonic()
+        self.prefetch(ids)
+        loaded = self._prefetched.pop(ids.tobytes()).result()
+        self.waited += time.monotonic() - start
+        return loaded
 
     def _pack(self, ids: np.ndarray) -> tuple[Store | ShardedStore, np.ndarray]:
         """Reads the examples of clients [R, C]; each device has its part of the C."""
         parts = np.split(ids, self.devices, axis=-1)
         clients = [distinct_clients(part) for part in parts]
-        # The same room everywhere: the devices run one program.
+        # The same capacity everywhere: the devices run one program.
         need = max(int(self.sizes[some].sum()) for some in clients)
         capacity = next(c for c in self.capacities if c >= need)
         rows = np.concatenate([slots_of(part, some, 0) for part, some in zip(parts, clients, strict=True)], -1)
@@ -213,31 +241,33 @@ class StreamedExamples:
 
     def close(self) -> None:
         """Stops the threads."""
-        self.ahead.shutdown(cancel_futures=True)
+        self._reader.shutdown(cancel_futures=True)
         self.source.close()
 
 
 def example_memory(
     federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int
 ) -> tuple[int, int]:
-    """Returns (bytes of the examples on one device, the most rounds of a dispatch); arguments as of `examples_of`."""
+    """Returns (bytes of the examples on one device, bound on the rounds of a dispatch); arguments of make_examples."""
     if not should_stream(federation, choice):
         return tree.nbytes(federation.shapes()), rounds
-    found = make_examples(federation, choice, strategy, clients_per_round, rounds)
-    found.close()
-    return found.nbytes, found.rounds
+    examples = make_examples(federation, choice, strategy, clients_per_round, rounds)
+    examples.close()
+    return examples.nbytes, examples.rounds
 
 
-def make_examples(federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int, shared=None):
-    """Returns the examples of a run, Resident or Streamed.
+def make_examples(
+    federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int, shared=None
+) -> Examples:
+    """Returns the examples of a run, ResidentExamples or StreamedExamples.
 
     Args:
-      federation: whose examples.
+      federation: the clients and their examples.
       choice: 'device', 'stream' or 'auto'.
       strategy: places values on devices and pads cohorts.
       clients_per_round: |S|.
-      rounds: the most rounds of a dispatch that is asked for.
-      shared: placed examples that another seed's run already holds, or None.
+      rounds: upper bound on the rounds of a dispatch.
+      shared: placed examples that another seed of the run has, or None.
     """
     if not should_stream(federation, choice):
         return ResidentExamples(federation, strategy.place, shared)
@@ -245,5 +275,5 @@ def make_examples(federation: Federation, choice: str, strategy, clients_per_rou
     copies = strategy.num_devices if jax.default_backend() == "cpu" else 1
     width = strategy.multiple(clients_per_round)
     place = strategy.place if strategy.mesh is None else strategy.place_split
-    devices, own = strategy.num_devices, strategy.own_places
+    devices, own = strategy.num_devices, strategy.own_positions
     return StreamedExamples(federation, width, rounds, place, DISPATCH_BYTES // copies, devices, own)

@@ -11,7 +11,6 @@ from fedwin import engine, window
 from fedwin.errors import UserError
 from fedwin.residence.client_table import DeviceTable
 from fedwin.residence.offloaded_windows import (
-    HostStore,
     OffloadedWindows,
     SnapshotRing,
     offloaded_rounds,
@@ -20,7 +19,7 @@ from fedwin.residence.offloaded_windows import (
     windows_of,
     without_vectors,
 )
-from fedwin.residence.record_store import FileStore
+from fedwin.residence.record_store import FileStore, HostStore
 
 SIZES, TAU, LENGTH, ROUNDS = (2, 9, 4), 6, 8, 5
 
@@ -39,14 +38,13 @@ def pushed(run, vector):
     return run._replace(state=delays, observers=watching)
 
 
-def outside(kind: str, root, rounds: list[int]) -> tuple[OffloadedWindows, engine.RunState]:
-    def store(name, lent):
+def offloaded(kind: str, root, rounds: list[int]) -> tuple[OffloadedWindows, engine.RunState]:
+    def store(name, ring):
         if kind == "host":
-            return HostStore(*lent.shape, lent.dtype)
-        return FileStore(root / name, ring_layout(LENGTH, lent.dtype), lent.slots, lambda: rounds)
+            return HostStore(*ring.shape, ring.dtype)
+        return FileStore(root / name, ring_layout(LENGTH, ring.dtype), ring.slots, lambda: rounds)
 
-    with window.lent(ROUNDS):
-        run = begin()
+    run = window.allocate(begin(), ROUNDS)
     return OffloadedWindows(
         DeviceTable(1), run, store, lambda values, where: jax.device_put(values), lambda run: None
     ), run
@@ -67,19 +65,19 @@ def assert_equal(mine: engine.RunState, theirs: engine.RunState) -> None:
 @pytest.mark.parametrize("expected", [True, False])
 def test_any_dispatches_give_the_bits_of_the_device(kind, expected, tmp_path):
     rng = np.random.default_rng(0)
-    residence, run = outside(kind, tmp_path, [])
+    residence, run = offloaded(kind, tmp_path, [])
     whole, counts = begin(), [int(n) for n in rng.integers(1, ROUNDS + 1, 20)]
     for now, following in zip(counts, counts[1:]):
-        run, _ = residence.take(run, clients(now))
+        run, _ = residence.load(run, clients(now))
         if expected:
-            residence.expect(clients(following))
+            residence.prefetch(clients(following))
         # Not every round pushes: what was read ahead for the next dispatch is then not all that it needs.
         for _ in range(now if rng.random() < 0.7 else now - 1):
             vector = jnp.asarray(rng.standard_normal(LENGTH), jnp.float32)
             run, whole = pushed(run, vector), pushed(whole, vector)
             assert_equal(run, whole)
-        residence.give(run)
-    saved = residence.checkpointed(run._replace(round=np.int32(3)))
+        residence.write_back(run)
+    saved = residence.checkpoint(run._replace(round=np.int32(3)))
     if kind == "host":
         for name, node in windows_of(whole).items():
             np.testing.assert_array_equal(windows_of(saved)[name].ring, node.ring)
@@ -87,12 +85,12 @@ def test_any_dispatches_give_the_bits_of_the_device(kind, expected, tmp_path):
 
 
 def test_a_window_that_is_pushed_to_twice_a_round_is_refused(tmp_path):
-    residence, run = outside("host", tmp_path, [])
-    run, _ = residence.take(run, clients(ROUNDS))
+    residence, run = offloaded("host", tmp_path, [])
+    run, _ = residence.load(run, clients(ROUNDS))
     for _ in range(ROUNDS + 1):
         run = pushed(run, jnp.ones(LENGTH))
     with pytest.raises(UserError, match="more than once a round; keep it on the device, --window=device"):
-        residence.give(run)
+        residence.write_back(run)
     residence.close()
 
 
@@ -104,8 +102,7 @@ def test_room_is_that_of_the_vectors_which_leave():
 
 
 def test_states_without_vectors():
-    with window.lent(3):
-        run = begin()
+    run = window.allocate(begin(), 3)
     assert offloaded_rounds(run) == 3 and offloaded_rounds(begin()) is None
     shapes = {name: node.ring.shape for name, node in windows_of(begin()).items()}
     empty = without_vectors(run)
