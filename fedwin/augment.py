@@ -1,4 +1,4 @@
-"""From stored examples to network input, inside the compiled step: augmentation per image, and normalisation."""
+"""Augmentation and normalization of examples inside the compiled training step."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,13 +14,13 @@ AUGMENTATIONS = Registry("augmentation")
 
 
 class Augmentation(NamedTuple):
-    """What happens to images before the network sees them.
+    """Transformation of images before normalization.
 
     Attributes:
-      name: for error lines.
-      train: (images [B, H, W, C], key) -> images.
-      evaluation: images -> images, of those that are tested on.
-      needs_images: whether examples must be images; False takes any.
+      name: name for messages.
+      train: (images [B, H, W, C], key) -> images, in training.
+      evaluation: images -> images, in evaluation.
+      needs_images: whether examples must be images.
     """
 
     name: str
@@ -29,12 +29,12 @@ class Augmentation(NamedTuple):
     needs_images: bool = True
 
 
-# Leaves every example as it is.
+# The identity, for examples of any shape.
 NONE = Augmentation("none", lambda examples, key: examples, needs_images=False)
 
 
-def _central(images, height: int, width: int):
-    """Cuts the centre out of images [..., H, W, C]."""
+def _center_crop(images, height: int, width: int):
+    """Returns the center crops of images [..., H, W, C]."""
     top, left = (images.shape[-3] - height) // 2, (images.shape[-2] - width) // 2
     return images[..., top : top + height, left : left + width, :]
 
@@ -46,24 +46,50 @@ def _flip(images, key):
 
 @AUGMENTATIONS.register("none")
 def none():
-    """Leaves images as they are."""
+    """Leaves images unchanged.
+
+    Returns:
+      An Augmentation.
+
+    Example:
+      >>> none().name
+      'none'
+    """
     return NONE
 
 
 @AUGMENTATIONS.register("flip")
 def flip():
-    """Mirrors every image left-right with probability 1/2."""
+    """Mirrors every image left-right with probability 1/2.
+
+    Returns:
+      An Augmentation.
+
+    Example:
+      >>> flip().name
+      'flip'
+    """
     return Augmentation("flip", _flip)
 
 
 @AUGMENTATIONS.register("crop_flip")
 def crop_flip(*, padding: int | None = None, size: int = 0):
-    """Cuts every image at its own random place, then mirrors it with probability 1/2.
+    """Crops every image at a random position, then mirrors it with probability 1/2.
 
     Args:
-      padding: zeros around the image before it is cut; 4, or 0 where a size is given.
-      size: side of what is cut, in training at random and from the centre in evaluation (images stored at 256 are
-        trained on at 224); 0: as large as the image.
+      padding: width of the zeros around the image before it is cropped; by default 4, or 0 if a size is given.
+      size: side of the crop, at random in training and from the center in evaluation (images stored at 256 are trained
+        on at 224); 0: that of the image.
+
+    Returns:
+      An Augmentation.
+
+    Raises:
+      UserError: for a negative size, an impossible padding, or images smaller than the crop.
+
+    Example:
+      >>> output_shape(crop_flip(size=224), (256, 256, 3))
+      (224, 224, 3)
     """
     padding = (0 if size else 4) if padding is None else padding
     if not isinstance(padding, int) or padding < (0 if size else 1):
@@ -89,18 +115,18 @@ def crop_flip(*, padding: int | None = None, size: int = 0):
         crop = lambda image, at: lax.dynamic_slice(image, (at[0], at[1], 0), (*to, channels))
         return _flip(jax.vmap(crop)(padded, corner), flip_key)
 
-    return Augmentation("crop_flip", train, lambda images: _central(images, *cut_to(*images.shape[-3:-1])))
+    return Augmentation("crop_flip", train, lambda images: _center_crop(images, *cut_to(*images.shape[-3:-1])))
 
 
 def output_shape(augmentation: Augmentation, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape of what the network sees of examples of this shape.
+    """Returns the shape of one example after augmentation.
 
     Args:
-      augmentation: what happens to them.
-      shape: of one stored example.
+      augmentation: the augmentation.
+      shape: shape of one stored example.
 
     Raises:
-      UserError: when the augmentation needs images and these are none, or are too small for it.
+      UserError: when the augmentation needs images and the examples are not images or too small for it.
     """
     if not augmentation.needs_images:
         return tuple(shape)
@@ -112,25 +138,28 @@ def output_shape(augmentation: Augmentation, shape: tuple[int, ...]) -> tuple[in
 
 
 def normaliser(mean, std, augmentation: Augmentation = NONE) -> Callable:
-    """Returns batch -> batch, the preparation of what is tested on: the augmentation's central cut, then per channel
+    """Returns the preparation of batches in evaluation: the augmentation's crop, then normalization.
 
-        x <- (x / 255 if uint8 - mean) / std
+        x <- (x / 255 - mean) / std       per channel, in float32; x is divided by 255 only if it is uint8
 
-    in float32; inputs that are not to be scaled (tokens) stay as they are.
+    Integers other than uint8 (tokens) are not normalized.
 
     Args:
-      mean: per channel, or None: x is not normalised.
-      std: per channel, likewise.
-      augmentation: what happens to images.
+      mean: mean per channel; None leaves out the second step.
+      std: standard deviation per channel, likewise.
+      augmentation: the augmentation.
+
+    Returns:
+      batch -> batch.
     """
 
     def normalise(batch):
-        return batch | {"x": _scaled(augmentation.evaluation(batch["x"]), mean, std)}
+        return batch | {"x": _normalize(augmentation.evaluation(batch["x"]), mean, std)}
 
     return normalise
 
 
-def _scaled(x, mean, std):
+def _normalize(x, mean, std):
     if not (x.dtype == jnp.uint8 or jnp.issubdtype(x.dtype, jnp.floating)):
         return x
     if x.dtype == jnp.uint8:
@@ -141,17 +170,22 @@ def _scaled(x, mean, std):
 
 
 def train_preparation(mean, std, augmentation: Augmentation = NONE) -> Callable:
-    """Returns (batch, key) -> batch: augmentation of the stored image (crops pad with black), then normalisation.
+    """Returns the preparation of batches in training: augmentation of stored images, then normalization.
+
+    Crops are padded with black, because the augmentation comes first.
 
     Args:
-      mean: per channel, or None: x is not normalised.
-      std: per channel, likewise.
-      augmentation: what happens to images.
+      mean: mean per channel; None leaves out subtraction and division.
+      std: standard deviation per channel, likewise.
+      augmentation: the augmentation.
+
+    Returns:
+      (batch, key) -> batch.
     """
 
     def prepare(batch, key):
         if augmentation.needs_images and batch["x"].ndim != 4:
             raise UserError(f"augmentation '{augmentation.name}' needs images [B, H, W, C]; this data set has none.")
-        return batch | {"x": _scaled(augmentation.train(batch["x"], key), mean, std)}
+        return batch | {"x": _normalize(augmentation.train(batch["x"], key), mean, std)}
 
     return prepare

@@ -1,4 +1,4 @@
-"""BibTeX of what a run used: `citation("scaffold")`, `citation("fedhbm:first=shared", "wima")`, `citation(config)`."""
+"""BibTeX of the methods, models and data sets of a run: `citation("scaffold")`, `citation(config)`."""
 
 from fedwin.algorithms import ALGORITHMS
 from fedwin.augment import AUGMENTATIONS
@@ -12,7 +12,7 @@ from fedwin.registry.choices import as_choice
 from fedwin.runs.config import Config
 from fedwin.wrappers import WRAPPERS
 
-# Where a bare name is looked up.
+# Registries in which a name is looked up.
 REGISTRIES: tuple[Registry, ...] = (
     ALGORITHMS,
     WRAPPERS,
@@ -29,21 +29,21 @@ def _name(choice: str | Choice) -> str:
     return as_choice(choice, "citation").name.lower()
 
 
-def _named(choice: str | Choice) -> list[Entry]:
-    """Returns the entries of a name, of which a wrapper and an observer may share one."""
+def _entries_named(choice: str | Choice) -> list[Entry]:
+    """Returns the entries of a name, several if registries share it (a wrapper and an observer, for instance)."""
     name = _name(choice)
-    found = [registry.entries[name] for registry in REGISTRIES if name in registry]
-    if not found:
+    entries = [registry.entries[name] for registry in REGISTRIES if name in registry]
+    if not entries:
         known = sorted({name for registry in REGISTRIES for name, entry in registry.entries.items() if entry.papers})
         raise UserError(f"no citation for '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
-    return found
+    return entries
 
 
-def _used(config: Config) -> list[Entry]:
-    """Returns what a run is made of: its algorithm, and whatever else has a paper.
+def _entries_of_run(config: Config) -> list[Entry]:
+    """Returns the entry of a run's algorithm, and those of its other parts that have a paper.
 
     Raises:
-      UserError: for a wrapper, observer or loss that is unknown.
+      UserError: for an unknown wrapper, observer, loss, partition or augmentation.
     """
     parts: tuple[tuple[Registry, list[str]], ...] = (
         (WRAPPERS, config.wrap),
@@ -54,14 +54,14 @@ def _used(config: Config) -> list[Entry]:
         (PARTITIONS, [config.partition]),
         (AUGMENTATIONS, [config.augment]),
     )
-    found = [ALGORITHMS.entries[ALGORITHMS.check(config.algorithm).name]]
+    entries = [ALGORITHMS.entries[ALGORITHMS.check(config.algorithm).name]]
     for registry, texts in parts:
-        # Data and models may be given as objects, under names that no registry has.
-        own = registry in (MODELS, DATASETS)
+        # Data and models may be given as objects, whose names are not registered.
+        may_be_object = registry in (MODELS, DATASETS)
         names = [_name(text) for text in texts if text]
-        known = [_entry(registry, name) for name in names if not (own and name not in registry)]
-        found += [entry for entry in known if entry.papers]
-    return found
+        registered = [_entry(registry, name) for name in names if not (may_be_object and name not in registry)]
+        entries += [entry for entry in registered if entry.papers]
+    return entries
 
 
 def _entry(registry: Registry, name: str) -> Entry:
@@ -71,21 +71,25 @@ def _entry(registry: Registry, name: str) -> Entry:
     return registry_entries[name]
 
 
-def citation(*what: str | Choice | Config) -> str:
+def citation(*items: str | Choice | Config) -> str:
     """Returns the BibTeX of methods, wrappers, observers, losses, models, data sets and partitions, every paper once.
 
-    What was registered without a paper is a comment line that says so.
+    An item without a paper gives a comment line.
+
+    >>> print(citation("fedavg").partition(",")[0])
+    @inproceedings{mcmahan2017communication
 
     Args:
-      what: names, whose parameters (`name:key=value`) are ignored, or a Config: all that its run uses.
+      items: names, whose parameters (`name:key=value`) are ignored, or Configs, which stand for all parts of their run.
 
     Raises:
       UserError: for an unknown name.
     """
     lines: dict[str, None] = {}
-    for one in what:
-        found = _used(one) if isinstance(one, Config) else _named(one)
-        papers = [paper.entry() for entry in found for paper in entry.papers]
-        bare = [entry.name for entry in found[:1] if not entry.papers] if isinstance(one, Config) or not papers else []
-        lines |= dict.fromkeys([*(f"% {name} was registered without a paper." for name in bare), *papers])
+    for item in items:
+        is_run = isinstance(item, Config)
+        entries = _entries_of_run(item) if isinstance(item, Config) else _entries_named(item)
+        papers = [paper.entry() for entry in entries for paper in entry.papers]
+        without_paper = [entry.name for entry in entries[:1] if not entry.papers] if is_run or not papers else []
+        lines |= dict.fromkeys([*(f"% {name} was registered without a paper." for name in without_paper), *papers])
     return "\n\n".join(lines)

@@ -1,7 +1,7 @@
-"""Code of the user's own: modules and files that register algorithms, wrappers, observers, data sets and so on.
+"""Plug-ins: loads user modules that register algorithms, wrappers, observers, data sets and so on.
 
 `--import=my_methods`, `Config(imports=["my_methods.py"])` and `fedwin.load_plugins(["my_methods.py"])` name them;
-packages announce theirs by an entry point of the group `fedwin.plugins`.
+installed packages declare theirs with an entry point of the group `fedwin.plugins`.
 """
 
 import hashlib
@@ -26,18 +26,20 @@ from fedwin.wrappers import WRAPPERS
 
 GROUP = "fedwin.plugins"
 
-# They are full before a plug-in is run: a name that is taken is refused at the line that takes it.
+# Imported here so that they are filled before a plug-in runs, which then cannot take a registered name.
 REGISTRIES = (ALGORITHMS, AUGMENTATIONS, DATASETS, LOSSES, MODELS, OBSERVERS, PARTITIONS, WRAPPERS)
 
-# Real path of a file -> its hash when it was run: what has been registered can't be registered again.
-_loaded: dict[pathlib.Path, str] = {}
+# Real path of a file -> its hash when it was loaded; a changed file cannot be loaded again in the same process.
+_loaded_hashes: dict[pathlib.Path, str] = {}
 
 
 def load(imports: Sequence[str] = ()) -> dict[str, str]:
-    """Runs what a user registers, and what installed packages announce; loading twice is harmless.
+    """Loads modules and files that register user code, and the entry points of installed packages.
+
+    Loading a plug-in again has no effect.
 
     Args:
-      imports: names of modules (`my_methods`, also of one in the working directory) or paths of `.py` files.
+      imports: names of modules (installed or in the working directory) or paths of `.py` files.
 
     Returns:
       name -> hash of the source, for each import and each entry point.
@@ -47,35 +49,35 @@ def load(imports: Sequence[str] = ()) -> dict[str, str]:
     """
     if isinstance(imports, str) or not isinstance(imports, Iterable):
         raise UserError(f"imports={imports!r} must be a list, such as ['my_methods.py'].")
-    found = _announced()
+    hashes = _load_entry_points()
     for text in imports:
         if not isinstance(text, str):
             raise UserError(f"imports: {text!r} must be text, the name of a module or of a .py file.")
         module = _from_file(text) if _is_path(text) else _by_name(text)
-        found[text] = _hash_of(module)
-    return found
+        hashes[text] = _hash_of(module)
+    return hashes
 
 
 def _is_path(text: str) -> bool:
     return text.endswith(".py") or "/" in text or "\\" in text
 
 
-def _announced() -> dict[str, str]:
-    """Loads every entry point; one that is broken is named in a warning, because the run may not need it."""
-    found = {}
+def _load_entry_points() -> dict[str, str]:
+    """Loads every entry point; a broken one gives a warning only, because the run may not need it."""
+    hashes = {}
     for point in importlib.metadata.entry_points(group=GROUP):
         try:
             loaded = point.load()
             if isinstance(loaded, types.FunctionType):
                 loaded()
-            found[point.name] = _hash_of(sys.modules[point.module])
-        except Exception as error:  # a stranger's code may raise anything
-            warnings.warn(f"the plug-in {point.name} ({point.value}) is left out: {_told(error)}", stacklevel=2)
-    return found
+            hashes[point.name] = _hash_of(sys.modules[point.module])
+        except Exception as error:  # user code may raise anything
+            warnings.warn(f"the plug-in {point.name} ({point.value}) is left out: {_describe(error)}", stacklevel=2)
+    return hashes
 
 
 def _from_file(text: str) -> types.ModuleType:
-    """Runs a `.py` file as the module of its name; modules beside it can be imported by it."""
+    """Loads a `.py` file as the module of its name; it can import modules in its folder."""
     path = pathlib.Path(text).expanduser()
     if not path.is_file():
         raise UserError(f"import={text}: there is no such file in {path.absolute().parent}; check the path.")
@@ -94,34 +96,34 @@ def _from_file(text: str) -> types.ModuleType:
         raise UserError(f"import={text}: this is not a file of Python code; name a .py file.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    with _Guard(text, name):
+    with _ImportGuard(text, name):
         spec.loader.exec_module(module)
     return module
 
 
 def _by_name(name: str) -> types.ModuleType:
-    """Imports a module by its name; one in the working directory is found too."""
-    here = pathlib.Path.cwd()
+    """Imports a module by name, installed or in the working directory."""
+    folder = pathlib.Path.cwd()
     top = name.partition(".")[0]
-    own = next((p for p in (here / f"{top}.py", here / top / "__init__.py") if p.is_file()), None)
-    if own is not None:
-        _refuse_shadow(name, top, own.resolve())
-        if str(here) not in sys.path:
-            sys.path.append(str(here))
+    local = next((p for p in (folder / f"{top}.py", folder / top / "__init__.py") if p.is_file()), None)
+    if local is not None:
+        _refuse_shadow(name, top, local.resolve())
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         spec = None
     if spec is None:
         raise UserError(
-            f"import={name}: there is no module of this name; name one that is installed or in {here}, or a .py file."
+            f"import={name}: there is no module of this name; name one that is installed or in {folder}, or a .py file."
         )
-    with _Guard(name, name):
+    with _ImportGuard(name, name):
         return importlib.import_module(name)
 
 
 def _refuse_shadow(text: str, name: str, path: pathlib.Path) -> None:
-    """Raises UserError if another module has the name of the user's file: one of them would take the other's place."""
+    """Raises UserError if the user's file has the name of another module, because one would replace the other."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):  # a module that was made by hand has no spec
@@ -138,8 +140,8 @@ def _refuse_shadow(text: str, name: str, path: pathlib.Path) -> None:
         raise UserError(f"import={text}: a module '{name}' exists already ({where}); give {path.name} another name.")
 
 
-class _Guard:
-    """Turns whatever an import raises into one line, and takes back what it registered before."""
+class _ImportGuard:
+    """Context of an import that converts exceptions to UserError and then removes what the import registered."""
 
     def __init__(self, text: str, name: str):
         self.text, self.name = text, name
@@ -154,24 +156,24 @@ class _Guard:
         for registry, before in zip(REGISTRIES, self.before):
             for name in registry.keys() - before.keys():
                 del registry[name]
-        raise UserError(f"import={self.text}: {_told(error)}") from error
+        raise UserError(f"import={self.text}: {_describe(error)}") from error
 
 
-def _told(error: BaseException) -> str:
-    """Returns an exception in one line, with the place in the source where it was raised."""
+def _describe(error: BaseException) -> str:
+    """Returns an exception in one line, with the file and line of the user's code that raised it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__} in {error.filename}:{error.lineno}: {error.msg}."
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
-    # The last line of the user's own: below it stand those of libraries that it called.
-    outside = [f for f in frames if not _is_library(f.filename)] or frames
-    place = f" in {outside[-1].filename}:{outside[-1].lineno}" if outside else ""
-    said = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}{place}: {said.rstrip('.') or 'no message'}."
+    # The last frame of the user's code; frames of libraries that it called come after it.
+    user_frames = [f for f in frames if not _is_library(f.filename)] or frames
+    place = f" in {user_frames[-1].filename}:{user_frames[-1].lineno}" if user_frames else ""
+    message = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}{place}: {message.rstrip('.') or 'no message'}."
 
 
 def _is_library(filename: str) -> bool:
-    own = str(pathlib.Path(__file__).parent)
-    return filename.startswith((own, sys.prefix, sys.base_prefix, "<"))
+    package = str(pathlib.Path(__file__).parent)
+    return filename.startswith((package, sys.prefix, sys.base_prefix, "<"))
 
 
 def _source(module: types.ModuleType) -> pathlib.Path | None:
@@ -180,18 +182,18 @@ def _source(module: types.ModuleType) -> pathlib.Path | None:
 
 
 def _hash_of(module: types.ModuleType) -> str:
-    """Returns the hash of a module's source (of a package: of all its files) as it was when it was loaded."""
+    """Returns the hash of a module's source when it was loaded; for a package, of all its files."""
     source = _source(module)
     if source is None:
         return hashlib.blake2b(module.__name__.encode(), digest_size=8).hexdigest()
     files: Iterable[pathlib.Path] = [source]
     if source.name == "__init__.py":
         files = sorted(source.parent.rglob("*.py"))
-    h = hashlib.blake2b(digest_size=8)
+    digest = hashlib.blake2b(digest_size=8)
     for path in files:
-        h.update(path.relative_to(source.parent).as_posix().encode() + b"\0" + path.read_bytes())
-    now = h.hexdigest()
-    before = _loaded.setdefault(source, now)
-    if now != before:
+        digest.update(path.relative_to(source.parent).as_posix().encode() + b"\0" + path.read_bytes())
+    current = digest.hexdigest()
+    loaded = _loaded_hashes.setdefault(source, current)
+    if current != loaded:
         warnings.warn(f"{source} has changed since it was loaded; start Python again to use the new code", stacklevel=3)
-    return before
+    return loaded

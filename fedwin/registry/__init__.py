@@ -1,4 +1,12 @@
-"""Named builders whose parameters are written `name:key=value,key=value`, with all that is known about them."""
+"""Registries of named builders, with papers, hyper-parameters and facts; choices are `name:key=value,key=value`.
+
+>>> partitions = Registry("partition")
+>>> @partitions.register("shards")
+... def shards(*, per_client: int = 2):
+...     return per_client
+>>> partitions.build("shards:per_client=3")
+3
+"""
 
 import dataclasses
 import importlib
@@ -10,24 +18,24 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fedwin.errors import UserError, deprecated, running
+from fedwin.errors import UserError, deprecated, user_code
 from fedwin.registry import listing, papers
 from fedwin.registry.choices import Choice, as_choice, check_entry, check_size, literal, nearest, parse
 from fedwin.registry.papers import Paper
 
 __all__ = ["Choice", "Entry", "Hyperparameter", "Paper", "Registry", "import_all", "literal", "nearest", "parse"]
 
-_KINDS = {int: "an integer", float: "a number", str: "a word", bool: "true or false", type(None): "none"}
+_KINDS = {int: "an integer", float: "a number", str: "text", bool: "true or false", type(None): "none"}
 _ARGUMENT = re.compile(r"^(\s+)(\w+): (.*)$")
 
 
 class Hyperparameter(NamedTuple):
-    """One keyword of a builder.
+    """A keyword-only parameter of a builder.
 
     Attributes:
-      name: the keyword.
-      default: its default; `inspect.Parameter.empty` where it must be given.
-      meaning: what the builder's docstring says about it, or ''.
+      name: name of the parameter.
+      default: its default; `inspect.Parameter.empty` if it is required.
+      meaning: its description in the builder's docstring, or ''.
     """
 
     name: str
@@ -37,16 +45,16 @@ class Hyperparameter(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """What a registry knows about one of its names.
+    """A registered builder with its documentation.
 
     Attributes:
-      name: what choices call it.
-      builder: the function that builds it.
+      name: its name in choices.
+      builder: the function.
       summary: first line of the builder's docstring, without the name before its colon.
-      papers: what it rests on.
-      instances: choices, small enough for tests, that together cover its variants.
-      hyperparameters: the builder's keywords.
-      facts: whatever else is known about it, by the columns of its registry.
+      papers: its sources.
+      instances: choices, small enough for tests, that cover its variants.
+      hyperparameters: keyword-only parameters of the builder.
+      facts: name -> value of the further properties that its registry defines.
     """
 
     name: str
@@ -59,14 +67,14 @@ class Entry:
 
 
 class Registry(dict):
-    """Name -> builder; the keyword-only parameters of a builder are what a choice may set.
+    """A dict, name -> builder; choices may set the keyword-only parameters of a builder.
 
     Args:
-      kind: what the builders build, for error lines ('algorithm', 'partition', ...).
-      columns: heading -> format string of the facts, the columns of the table beside those that every table has.
-      rule: heading of the summary in the table.
-      common: parameter -> its meaning, for parameters that many builders share and need not explain.
-      facts: name -> default of what an entry may say about itself.
+      kind: kind of the registered objects, for messages ('algorithm', 'partition', ...).
+      columns: heading -> format string of the facts, for the columns of the table that not every table has.
+      rule: heading of the column of summaries in the table.
+      common: parameter -> meaning, for parameters that many builders share and need not document.
+      facts: name -> default of the properties that an entry may have.
     """
 
     def __init__(
@@ -80,7 +88,7 @@ class Registry(dict):
     ):
         super().__init__()
         self.kind, self.columns, self.rule, self.common, self.facts = kind, columns or {}, rule, common or {}, facts
-        self._known: dict[str, Entry] = {}
+        self._entries: dict[str, Entry] = {}
 
     def register(
         self,
@@ -91,14 +99,17 @@ class Registry(dict):
         instances: tuple[str, ...] = (),
         **facts,
     ):
-        """Adds a builder: `@register("name", ...)` above it, or `register("name", builder, ...)`.
+        """Registers a builder, as the decorator `@register("name", ...)` or as `register("name", builder, ...)`.
 
         Args:
-          name: what choices call it.
+          name: its name in choices.
           builder: the function; None returns a decorator.
           paper: key of papers.bib, BibTeX entry or Paper; a tuple for several.
-          instances: choices, small enough for tests, that cover its variants; () is the name alone.
-          facts: what the registry's kind of thing says about itself.
+          instances: choices, small enough for tests, that cover its variants; () stands for the name alone.
+          facts: name -> value of the properties that the registry defines.
+
+        Returns:
+          The builder, or a decorator.
 
         Raises:
           UserError: for a name that another function has, an unknown paper or an unknown fact.
@@ -113,18 +124,18 @@ class Registry(dict):
             raise UserError(f"{self.kind} '{name}' is registered already, by {_place(self[name])}; take another name.")
         for fact in facts:
             if fact not in self.facts:
-                known = ", ".join(("paper", "instances", *self.facts))
+                names = ", ".join(("paper", "instances", *self.facts))
                 raise UserError(
-                    f"{self.kind} '{name}': there is no fact '{fact}'.{nearest(fact, self.facts)} Known: {known}."
+                    f"{self.kind} '{name}': there is no fact '{fact}'.{nearest(fact, self.facts)} Known: {names}."
                 )
-        several = (paper,) if isinstance(paper, (str, Paper)) else paper
-        found = tuple(papers.find(one) for one in several)
+        sources = (paper,) if isinstance(paper, (str, Paper)) else paper
+        entry_papers = tuple(papers.find(source) for source in sources)
         self[name] = builder
-        self._known[name] = Entry(
+        self._entries[name] = Entry(
             name,
             builder,
             _summary(name, builder),
-            found,
+            entry_papers,
             tuple(instances) or (name,),
             self._hyperparameters(builder),
             self.facts | facts,
@@ -133,15 +144,15 @@ class Registry(dict):
 
     @property
     def entries(self) -> dict[str, Entry]:
-        """Name -> what is known about it, in order of registration."""
-        return {name: self._known[name] for name in self}
+        """Name -> Entry, in order of registration."""
+        return {name: self._entries[name] for name in self}
 
     def instances(self) -> tuple[str, ...]:
-        """All small instances, in order of registration."""
+        """Returns the instances of all entries, in order of registration."""
         return tuple(choice for entry in self.entries.values() for choice in entry.instances)
 
     def table(self, style: str = "markdown") -> str:
-        """Renders the entries, sorted by name.
+        """Returns the entries as a table, sorted by name.
 
         Args:
           style: 'markdown', or 'plain' for a terminal of 120 columns, with the parameters explained below each row.
@@ -150,21 +161,24 @@ class Registry(dict):
         return (listing.markdown if style == "markdown" else listing.plain)(entries, self.columns, self.rule)
 
     def check(self, choice: str | Choice) -> Choice:
-        """Returns the choice with every value as its parameter wants it; a text is parsed.
+        """Returns a choice, parsed if it is text, with every value converted to the type of its parameter.
+
+        Args:
+          choice: a Choice or its text.
 
         Raises:
           UserError: for an unknown name, an unknown or missing parameter or a value of the wrong type.
         """
         choice = as_choice(choice, self.kind)
         if choice.name not in self:
-            known = ", ".join(sorted(self))
-            raise UserError(f"unknown {self.kind} '{choice.name}'.{nearest(choice.name, self)} Known: {known}.")
+            names = ", ".join(sorted(self))
+            raise UserError(f"unknown {self.kind} '{choice.name}'.{nearest(choice.name, self)} Known: {names}.")
         options = self.options(choice.name)
         for key in choice.params:
             if key not in options:
-                takes = ", ".join(options) or "no parameters"
+                names = ", ".join(options) or "no parameters"
                 raise UserError(
-                    f"{self.kind} '{choice.name}' has no parameter '{key}'.{nearest(key, options)} It takes: {takes}."
+                    f"{self.kind} '{choice.name}' has no parameter '{key}'.{nearest(key, options)} It takes: {names}."
                 )
         for key, default in options.items():
             if default is inspect.Parameter.empty and key not in choice.params:
@@ -172,7 +186,7 @@ class Registry(dict):
         return Choice(choice.name, {key: self._typed(choice.name, key, value) for key, value in choice.params.items()})
 
     def _typed(self, name: str, key: str, value: Any) -> Any:
-        """Returns a value as its parameter's annotation (or default) says; raises UserError for one of another type."""
+        """Returns a value with the type of its parameter's annotation or default; raises UserError for another type."""
         parameter = inspect.signature(self[name], eval_str=True).parameters[key]
         kinds = parameter.annotation
         if kinds is parameter.empty:
@@ -190,17 +204,29 @@ class Registry(dict):
         raise UserError(f"{self.kind} '{name}': {key}={value} must be {wanted}.")
 
     def options(self, name: str) -> dict[str, Any]:
-        """Returns the keyword-only parameters of a builder with their defaults."""
+        """Returns the keyword-only parameters of a builder, name -> default.
+
+        Args:
+          name: a registered name.
+        """
         return {option.name: option.default for option in _keywords(self[name])}
 
     def build(self, choice: str | Choice, *context):
-        """Builds what a choice or its text names: `builder(*context, **params)`."""
+        """Builds a choice: `builder(*context, **params)`.
+
+        Args:
+          choice: a Choice or its text.
+          context: positional arguments of the registry's builders.
+
+        Raises:
+          UserError: for an invalid choice, or when a builder outside fedwin raises an exception.
+        """
         choice = self.check(choice)
-        with running(self[choice.name], f"{self.kind} '{choice.name}' can't be built"):
+        with user_code(self[choice.name], f"{self.kind} '{choice.name}' can't be built"):
             return self[choice.name](*context, **choice.params)
 
     def _hyperparameters(self, builder: Callable) -> tuple[Hyperparameter, ...]:
-        meanings = self.common | meanings_of(builder)
+        meanings = self.common | documented_arguments(builder)
         return tuple(Hyperparameter(p.name, p.default, meanings.get(p.name, "")) for p in _keywords(builder))
 
 
@@ -212,14 +238,14 @@ def _place(builder: Callable) -> str:
     return f"{getattr(builder, '__module__', '?')}.{getattr(builder, '__qualname__', builder)}"
 
 
-def _same(one: Callable, other: Callable) -> bool:
-    """Whether two functions are one: the same object, or the same definition from a module that was imported twice."""
-    if one is other:
+def _same(first: Callable, second: Callable) -> bool:
+    """Whether two functions are the same object, or the same definition in a module that was imported twice."""
+    if first is second:
         return True
-    if not (isinstance(one, types.FunctionType) and isinstance(other, types.FunctionType)):
+    if not (isinstance(first, types.FunctionType) and isinstance(second, types.FunctionType)):
         return False
-    at = [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in (one.__code__, other.__code__)]
-    return at[0] == at[1] or (_place(one) == _place(other) and "<" not in _place(one))
+    lines = [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in (first.__code__, second.__code__)]
+    return lines[0] == lines[1] or (_place(first) == _place(second) and "<" not in _place(first))
 
 
 def _summary(name: str, builder: Callable) -> str:
@@ -229,9 +255,13 @@ def _summary(name: str, builder: Callable) -> str:
     return after if colon and same(before) == same(name) else first
 
 
-def meanings_of(builder: Callable) -> dict[str, str]:
-    """Reads the `name: meaning` lines below `Args:` in a builder's docstring."""
-    found: dict[str, str] = {}
+def documented_arguments(builder: Callable) -> dict[str, str]:
+    """Returns parameter -> meaning from the section `Args:` of a builder's docstring.
+
+    Args:
+      builder: a function.
+    """
+    meanings: dict[str, str] = {}
     indent, current = None, ""
     lines = (inspect.getdoc(builder) or "").splitlines()
     start = lines.index("Args:") + 1 if "Args:" in lines else len(lines)
@@ -239,15 +269,20 @@ def meanings_of(builder: Callable) -> dict[str, str]:
         match = _ARGUMENT.match(line)
         if match and indent in (None, match[1]):
             indent, current = match[1], match[2]
-            found[current] = match[3].strip()
+            meanings[current] = match[3].strip()
         elif line.strip() and line.startswith(" ") and current:
-            found[current] += " " + line.strip()
+            meanings[current] += " " + line.strip()
         else:
             break
-    return found
+    return meanings
 
 
 def import_all(package: str, path) -> None:
-    """Imports every module of a package, so that what they register is known: `import_all(__name__, __path__)`."""
+    """Imports every module of a package, so that they register their builders: `import_all(__name__, __path__)`.
+
+    Args:
+      package: name of the package.
+      path: its `__path__`.
+    """
     for module in pkgutil.iter_modules(path):
         importlib.import_module(f"{package}.{module.name}")

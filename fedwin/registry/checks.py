@@ -1,11 +1,11 @@
-"""Checks of hyper-parameters and flags, made when a run is built and thus before anything is compiled."""
+"""Checks of hyper-parameters and flags, made while a run is prepared and thus before compilation."""
 
 import math
 
 import numpy as np
 
 from fedwin.errors import UserError
-from fedwin.registry.choices import MOST, nearest, shown
+from fedwin.registry.choices import INT32_MAX, format_value, nearest
 
 
 def number(
@@ -14,15 +14,15 @@ def number(
     """Checks that every value is a finite number in [least, most].
 
     Args:
-      owner: what the values belong to, for the error line.
-      least: lower end.
-      most: upper end.
-      open_least: exclude the lower end.
-      open_most: exclude the upper end.
+      owner: object that the values belong to, for the message.
+      least: lower end of the interval.
+      most: upper end of the interval.
+      open_least: whether to exclude the lower end.
+      open_most: whether to exclude the upper end.
       values: name -> value.
 
     Raises:
-      UserError: when one is not.
+      UserError: when a value is not.
     """
     for name, value in values.items():
         fits = _is_number(value) and least <= value <= most
@@ -33,16 +33,21 @@ def number(
 
 
 def integer(owner: str, least: int = 1, **values) -> None:
-    """Checks that every value is an integer from `least` to 2^31 - 1; None stands for a value that is not given.
+    """Checks that every value is an integer from `least` to 2^31 - 1, or None.
+
+    Args:
+      owner: object that the values belong to, for the message.
+      least: smallest accepted value.
+      values: name -> value; None stands for a value that is not given.
 
     Raises:
-      UserError: when one is not.
+      UserError: when a value is not.
     """
     for name, value in values.items():
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= MOST:
-            raise UserError(f"{owner}: {name}={value!r} must be an integer in {least}..{MOST}.")
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= INT32_MAX:
+            raise UserError(f"{owner}: {name}={value!r} must be an integer in {least}..{INT32_MAX}.")
 
 
 def _is_number(value) -> bool:
@@ -55,29 +60,33 @@ def _interval(least, most, open_least, open_most) -> str:
     return f"in {'(' if open_least else '['}{least:g}, {most:g}{')' if open_most else ']'}"
 
 
-def one_of(owner: str, name: str, value, known) -> None:
-    """Checks that a value is one of the known ones.
+def one_of(owner: str, name: str, value, allowed) -> None:
+    """Checks that a value is one of the allowed ones.
 
     Args:
-      owner: what the value belongs to, for the error line; '' for a flag.
-      name: of the value.
-      value: what was given.
-      known: what may be given.
+      owner: object that the value belongs to, for the message; '' for a flag.
+      name: name of the value.
+      value: the value.
+      allowed: the allowed values.
 
     Raises:
-      UserError: when it is not; the line names the nearest match.
+      UserError: when it is not; the message names the nearest match.
     """
-    if value not in known:
-        words = ", ".join(map(shown, known))
-        near = nearest(value, [k for k in known if k]) if isinstance(value, str) else ""
-        raise UserError(f"{owner + ': ' if owner else ''}{name}={value} must be one of {words}.{near}")
+    if value not in allowed:
+        values = ", ".join(map(format_value, allowed))
+        suggestion = nearest(value, [other for other in allowed if other]) if isinstance(value, str) else ""
+        raise UserError(f"{owner + ': ' if owner else ''}{name}={value} must be one of {values}.{suggestion}")
 
 
 def flag(owner: str, **values) -> None:
     """Checks that every value is True or False.
 
+    Args:
+      owner: object that the values belong to, for the message.
+      values: name -> value.
+
     Raises:
-      UserError: when one is not.
+      UserError: when a value is not.
     """
     for name, value in values.items():
         if not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Choices: `name:key=value,key="quoted, value"`, parsed once and passed on as an object."""
+"""Parsing and formatting of choices, `name:key=value,key="quoted, value"`."""
 
 import difflib
 import re
@@ -10,15 +10,18 @@ from fedwin.errors import UserError
 _QUOTED = re.compile(r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*')\s*(?=,|$)""")
 
 
-# The largest int32.
-MOST = 2**31 - 1
+# Largest integer of the device's 32-bit type.
+INT32_MAX = 2**31 - 1
 
 
 class Choice(NamedTuple):
-    """A parsed choice, such as `fedprox:mu=0.1`. `str(choice)` is a text that parses to the same choice.
+    """A parsed choice, such as `fedprox:mu=0.1`; `str(choice)` parses to the same choice.
+
+    >>> parse("fedprox:mu=0.1")
+    Choice(name='fedprox', params={'mu': 0.1})
 
     Attributes:
-      name: name of the thing in its registry.
+      name: name in the registry.
       params: parameter -> value.
     """
 
@@ -26,24 +29,39 @@ class Choice(NamedTuple):
     params: dict[str, Any]
 
     def with_params(self, **params) -> "Choice":
-        """Returns the choice with further parameters; those given here win."""
+        """Returns the choice with parameters added or replaced.
+
+        Args:
+          params: parameter -> value.
+        """
         return Choice(self.name, self.params | params)
 
     def __str__(self) -> str:
-        params = ",".join(f"{key}={shown(value)}" for key, value in self.params.items())
+        params = ",".join(f"{key}={format_value(value)}" for key, value in self.params.items())
         return f"{self.name}:{params}" if params else self.name
 
 
 def nearest(name: str, known) -> str:
-    """Returns ` Did you mean 'x'?` for the closest known name, or ''."""
+    """Returns ` Did you mean 'x'?` for the known name closest to a misspelled one, or '' if none is close.
+
+    Args:
+      name: the misspelled name.
+      known: the known names.
+    """
     match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean '{match[0]}'?" if match else ""
 
 
 def literal(text: str) -> Any:
-    """Reads an int, float, bool, none or, failing these, the text itself.
+    """Returns the bool, None, int or float that a text spells, or else the text itself.
 
-    A number with a decimal point stays a float: `start=1.0` and `start=1` mean different things.
+    A number with a decimal point is a float: `start=1.0` and `start=1` differ in meaning.
+
+    >>> literal("3"), literal("1.0"), literal("none"), literal("gn")
+    (3, 1.0, None, 'gn')
+
+    Args:
+      text: the text.
     """
     lowered = text.lower()
     if lowered in ("true", "false"):
@@ -61,13 +79,25 @@ def literal(text: str) -> Any:
 
 
 def check_size(name: str, value: Any) -> None:
-    """Raises UserError for an integer that no device can hold."""
-    if type(value) is int and abs(value) > MOST:
-        raise UserError(f"{name}={value} must lie within {MOST}: integers have 32 bits on the device.")
+    """Checks that an integer fits in the device's 32 bits; other values pass.
+
+    Args:
+      name: name of the value, for the message.
+      value: the value.
+
+    Raises:
+      UserError: when it does not.
+    """
+    if type(value) is int and abs(value) > INT32_MAX:
+        raise UserError(f"{name}={value} must lie within {INT32_MAX}: integers have 32 bits on the device.")
 
 
-def shown(value: Any) -> str:
-    """Returns a value as the command line spells it: true, none, 0.1; text in quotes where it would be misread."""
+def format_value(value: Any) -> str:
+    """Returns a value as the command line spells it, such as true, none, 0.1; text is quoted if it could be misread.
+
+    Args:
+      value: the value.
+    """
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):
@@ -79,10 +109,13 @@ def shown(value: Any) -> str:
 
 
 def parse(text: str) -> Choice:
-    """Parses `name` or `name:key=value,key=value`; a value in single or double quotes may hold commas.
+    """Parses `name` or `name:key=value,key=value`; a value in single or double quotes may contain commas.
+
+    Args:
+      text: the text.
 
     Raises:
-      UserError: on anything else.
+      UserError: when the text has another form.
     """
     name, colon, rest = text.strip().partition(":")
     params: dict[str, Any] = {}
@@ -101,7 +134,15 @@ def parse(text: str) -> Choice:
 
 
 def as_choice(choice: Any, kind: str) -> Choice:
-    """Returns a choice or the one that a text says; raises UserError for anything else."""
+    """Returns a Choice, parsed if it is given as text.
+
+    Args:
+      choice: a Choice or its text.
+      kind: kind of the object, for the message.
+
+    Raises:
+      UserError: for another type or an invalid text.
+    """
     if isinstance(choice, str):
         return parse(choice)
     if not isinstance(choice, Choice):
@@ -110,7 +151,16 @@ def as_choice(choice: Any, kind: str) -> Choice:
 
 
 def check_entry(kind: str, name: Any, builder: Any) -> None:
-    """Raises UserError for a name that no choice can say, or a builder that cannot be called."""
+    """Checks that a name can occur in a choice and that a builder is callable.
+
+    Args:
+      kind: kind of the object, for the message.
+      name: the name.
+      builder: the builder.
+
+    Raises:
+      UserError: when not.
+    """
     if not isinstance(name, str) or not name or set(name) & set(":,= \t\n"):
         raise UserError(f"{kind} {name!r}: a name is text without blanks, colons, commas and equals signs; rename it.")
     if not callable(builder):
@@ -118,7 +168,7 @@ def check_entry(kind: str, name: Any, builder: Any) -> None:
 
 
 def _quoted(text: str, key: str, rest: str) -> tuple[str | None, str]:
-    """Returns (the quoted value that `rest` begins with, what follows it), or (None, '') where it begins with none."""
+    """Returns (quoted value at the start of `rest`, remaining text), or (None, '') if `rest` starts with no quote."""
     if rest.lstrip()[:1] not in ("'", '"'):
         return None, ""
     match = _QUOTED.match(rest)

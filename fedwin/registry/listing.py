@@ -1,9 +1,9 @@
-"""Tables of what a registry holds: for the README, and for a terminal."""
+"""Tables of a registry's entries, in Markdown and for a terminal."""
 
 import inspect
 import textwrap
 
-from fedwin.registry.choices import shown
+from fedwin.registry.choices import format_value
 
 WIDTH = 120
 
@@ -12,9 +12,9 @@ def markdown(entries, columns: dict[str, str], rule: str) -> str:
     """Returns a Markdown table, one row per entry.
 
     Args:
-      entries: registry.Entry, in order.
-      columns: heading -> format string of the entry's facts.
-      rule: heading of the summary.
+      entries: Entry objects in the order of the rows.
+      columns: heading -> format string of the entries' facts.
+      rule: heading of the column of summaries.
     """
     cited = any(entry.papers for entry in entries)
     head = ("name", rule, "hyper-parameters", *columns, *(("paper",) if cited else ()))
@@ -29,7 +29,13 @@ def markdown(entries, columns: dict[str, str], rule: str) -> str:
 
 
 def plain(entries, columns: dict[str, str], rule: str) -> str:
-    """Returns a table of at most 120 columns: one row per entry, below it the parameters explained and the papers."""
+    """Returns a table of at most 120 columns: one row per entry, below it its parameters and papers.
+
+    Args:
+      entries: Entry objects in the order of the rows.
+      columns: heading -> format string of the entries' facts.
+      rule: heading of the column of summaries.
+    """
     rows = [("name", *columns, rule), *((e.name, *_facts(e, columns), e.summary) for e in entries)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(columns) + 1)]
     lines = []
@@ -49,7 +55,7 @@ def _facts(entry, columns: dict[str, str]) -> list[str]:
 
 def _option(hyperparameter) -> str:
     default = hyperparameter.default
-    return f"{hyperparameter.name}={'(required)' if default is inspect.Parameter.empty else shown(default)}"
+    return f"{hyperparameter.name}={'(required)' if default is inspect.Parameter.empty else format_value(default)}"
 
 
 def _wrapped(text: str, first: str, indent: int) -> str:

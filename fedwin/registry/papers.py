@@ -1,4 +1,4 @@
-"""Papers: what `papers.bib` and users' own BibTeX say, found by key."""
+"""Papers from `papers.bib` or a user's BibTeX, by key."""
 
 import functools
 import pathlib
@@ -12,13 +12,13 @@ _FIELD = re.compile(r"^\s*(\w+)\s*=\s*[{\"](.*?)[}\"],?\s*$", re.MULTILINE)
 
 
 class Paper(NamedTuple):
-    """A paper that a method rests on.
+    """A paper that a method comes from.
 
     Attributes:
       key: BibTeX key.
-      title: as tables show it.
-      link: where it can be read.
-      bibtex: the entry; empty: made of key, title and link.
+      title: title in tables.
+      link: URL.
+      bibtex: the BibTeX entry; '' for one made of key, title and link.
     """
 
     key: str
@@ -32,26 +32,33 @@ class Paper(NamedTuple):
 
 
 def read(bibtex: str) -> dict[str, Paper]:
-    """Returns key -> Paper of every entry of a BibTeX text whose entries end with a brace at the start of a line."""
-    found = {}
+    """Returns key -> Paper of a BibTeX text.
+
+    Args:
+      bibtex: entries that each end with a brace at the start of a line.
+    """
+    papers = {}
     for match in _ENTRY.finditer(bibtex):
         fields = {str(name).lower(): str(value) for name, value in _FIELD.findall(match[0])}
         title = re.sub(r"[{}]", "", fields.get("title", match[1]))
-        found[match[1]] = Paper(match[1], title, fields.get("url", ""), match[0])
-    return found
+        papers[match[1]] = Paper(match[1], title, fields.get("url", ""), match[0])
+    return papers
 
 
 @functools.cache
 def shipped() -> dict[str, Paper]:
-    """Returns the papers of `papers.bib`."""
+    """Returns key -> Paper of `papers.bib`."""
     return read((pathlib.Path(__file__).parent / "papers.bib").read_text(encoding="utf-8"))
 
 
 def find(paper: "str | Paper") -> Paper:
-    """Returns a paper given as such, as a key of `papers.bib` or as one BibTeX entry.
+    """Returns a paper.
+
+    Args:
+      paper: a Paper, a key of `papers.bib`, or one BibTeX entry.
 
     Raises:
-      UserError: where it is none of these.
+      UserError: for an unknown key or an invalid entry.
     """
     if isinstance(paper, Paper):
         return paper
