@@ -37,9 +37,11 @@ def from_fedjax(
 
     Example:
       >>> import fedjax
-      >>> clients = {"ann": {"x": np.zeros([3, 2]), "y": np.array([0, 1, 1])}, "bob": {"x": np.ones([1, 2]), "y":
-      np.array([0])}} >>> federated = fedjax.InMemoryFederatedData(clients) >>> from_fedjax(federated,
-      federated).natural.sizes.tolist() [3, 1]
+      >>> ann = {"x": np.zeros([3, 2]), "y": np.array([0, 1, 1])}
+      >>> bob = {"x": np.ones([1, 2]), "y": np.array([0])}
+      >>> federated = fedjax.InMemoryFederatedData({"ann": ann, "bob": bob})
+      >>> from_fedjax(federated, federated).natural.sizes.tolist()
+      [3, 1]
     """
     checks.integer(name, num_classes=num_classes)
     for split, source in (("train", train), ("test", test)):

@@ -1,8 +1,8 @@
-"""FEMNIST: EMNIST characters by writer, in the four formats that it is passed on in.
+"""FEMNIST: EMNIST characters by writer, in the four formats in which it is published.
 
-FedJAX SQLite, TFF SQLite (.lzma), TFF HDF5 (Cohen et al. 2017, https://arxiv.org/abs/1702.05373; Reddi et al. 2021)
-and LEAF JSON (Caldas et al. 2018). Labels 0-9, A-Z, a-z. Files store paper as 1 and ink as 0; here ink is 255, as
-FedJAX's x = 1 - pixels.
+FedJAX SQLite, TFF SQLite (.lzma), TFF HDF5 (Cohen et al. 2017, https://arxiv.org/abs/1702.05373; Reddi et al. 2021) and
+LEAF JSON (Caldas et al. 2018). Labels are 0-9, A-Z, a-z. The files store paper as 1 and ink as 0; here ink is 255, as
+in FedJAX's x = 1 - pixels.
 """
 
 import functools
@@ -22,10 +22,14 @@ WRITERS = {"femnist": 3400, "femnist_digits": 3383}
 
 
 def quantize(pixels, paper: int) -> np.ndarray:
-    """Returns uint8 [N, 28, 28, 1] = 255 |pixel - paper|: the files hold bytes divided by 255.
+    """Converts pixels, bytes divided by 255 in the files, to uint8 [N, 28, 28, 1] = 255 |pixel - paper|.
+
+    Args:
+      pixels: the pixels [N * 784].
+      paper: value of paper in the file, 0 or 1.
 
     Raises:
-      ValueError: pixels that are not numbers in [0, 1], or not 784 of them.
+      ValueError: not images of 784 numbers in [0, 1].
     """
     pixels = np.asarray(pixels)
     if pixels.dtype.kind not in "biuf":
@@ -41,21 +45,27 @@ def quantize(pixels, paper: int) -> np.ndarray:
 
 
 def convert(paper: int, num_classes: int, features: dict) -> Examples:
-    """Turns 'pixels' and 'label' into x and y."""
+    """Converts a client's arrays 'pixels' and 'label' to x and y.
+
+    Args:
+      paper: value of paper in the file, 0 or 1.
+      num_classes: number of classes.
+      features: the arrays.
+    """
     labels = values.labels(np.asarray(features["label"]).reshape(-1), num_classes)
     return {"x": quantize(features["pixels"], paper), "y": labels}
 
 
 def single_example(paper: int, num_classes: int, features: dict) -> Examples:
-    """Turns one parsed example into x and y without the example axis."""
-    both = convert(paper, num_classes, features)
-    if len(both["x"]) != 1 or len(both["y"]) != 1:
-        raise ValueError(f"{len(both['y'])} labels and {len(both['x'])} images, not one of each")
-    return {key: value[0] for key, value in both.items()}
+    """Converts one parsed example to x and y without the example axis; arguments as for `convert`."""
+    examples = convert(paper, num_classes, features)
+    if len(examples["x"]) != 1 or len(examples["y"]) != 1:
+        raise ValueError(f"{len(examples['y'])} labels and {len(examples['x'])} images, not one of each")
+    return {key: value[0] for key, value in examples.items()}
 
 
 def from_leaf(folders, to_examples):
-    """Returns the streams of LEAF's train and test folder."""
+    """Returns the streams of clients in LEAF's train and test folder."""
 
     def stream(folder):
         for path, user, x, y in leaf.read(folder):
@@ -79,43 +89,56 @@ def domains(natural: Partition) -> Partition:
 
 
 def load(name: str, data_dir, form: str, paper: int) -> Dataset:
-    """Reads the first form found below data_dir, or the one named."""
+    """Loads FEMNIST in the first form found below data_dir, or in the given one.
+
+    Args:
+      name: 'femnist' or 'femnist_digits'.
+      data_dir: the folder to search.
+      form: 'auto', 'fedjax', 'tff', 'hdf5' or 'leaf'.
+      paper: value of paper in the files, 0 or 1.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: as for `femnist`.
+    """
     if form not in ("auto", "fedjax", "tff", "hdf5", "leaf"):
-        raise UserError(f"{name}: form={form}; it is auto, fedjax, tff, hdf5 or leaf.")
+        raise UserError(f"{name}: form={form}; choose auto, fedjax, tff, hdf5 or leaf.")
     if paper not in (0, 1):
-        raise UserError(f"{name}: paper={paper}; it is 0 or 1.")
+        raise UserError(f"{name}: paper={paper}; choose 0 or 1.")
     digits = name == "femnist_digits"
     infix, split, classes = ("emnist_digitsonly", "digits_only", 10) if digits else ("emnist", "all", 62)
     pair = lambda pattern: tuple(pattern.format(side) for side in SIDES)
-    known = (
+    all_forms = (
         forms.Form("fedjax", pair(f"federated_{infix}_{{}}.sqlite")),
         forms.Form("tff", ("emnist_all.sqlite",)),
         forms.Form("hdf5", pair(f"fed_{infix}_{{}}.h5"), (f"fed_{infix}.tar.bz2",)),
     )
     to_examples, to_example = (functools.partial(function, paper, classes) for function in (convert, single_example))
-    places = files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*")
-    with forms.open_form(places, [held for held in known if form in ("auto", held.name)]) as found:
-        if found:
-            where = found.paths
-            if found.form == "fedjax":
+    folders = files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*")
+    with forms.open_form(folders, [known for known in all_forms if form in ("auto", known.name)]) as opened:
+        if opened:
+            where = opened.paths
+            if opened.form == "fedjax":
                 streams = [fedjax_sqlite.read_sqlite(path, convert=to_examples) for path in where]
-            elif found.form == "tff":
+            elif opened.form == "tff":
                 streams = [tff.read_sqlite(where[0], f"{split}_{side}", to_example) for side in SIDES]
                 where = [f"{where[0]} {split}_{side}" for side in SIDES]
             else:
                 streams = [tff.read_hdf5(path, to_examples) for path in where]
-            dataset = build(name, streams, where, found.verified(name))
+            dataset = build(name, streams, where, opened.verified(name))
             assert dataset.natural is not None  # the writers
-            checksums.check_num_clients(name, found.origins[0], dataset.natural.num_clients, WRITERS[name])
+            checksums.check_num_clients(name, opened.origins[0], dataset.natural.num_clients, WRITERS[name])
             return dataset
-    if form in ("auto", "leaf") and (folders := leaf.find(data_dir, "femnist*")):
-        return build(name, from_leaf(folders, to_examples), folders, False)
+    if form in ("auto", "leaf") and (leaf_folders := leaf.find(data_dir, "femnist*")):
+        return build(name, from_leaf(leaf_folders, to_examples), leaf_folders, False)
     wanted = f"federated_{infix}_{{train,test}}.sqlite, emnist_all.sqlite, fed_{infix}_{{train,test}}.h5"
     raise files.missing(name, data_dir, f"{wanted} (also compressed, or in fed_{infix}.tar.bz2) or LEAF JSON", SOURCE)
 
 
 def build(name: str, streams, where, verified: bool) -> Dataset:
-    """Packs both streams; training and test clients are the same writers."""
+    """Builds the data set from the streams of training and test clients, which are the same writers."""
     (train, natural), (test, test_natural) = (clients.flatten(*side) for side in zip(streams, where))
     names = DIGITS if name == "femnist_digits" else CHARACTERS
     return Dataset(
@@ -155,12 +178,16 @@ def femnist(data_dir, *, form: str = "auto", paper: int = 1) -> Dataset:
     """FEMNIST by writer: x uint8 [N, 28, 28, 1], ink 255, y in 0..61; 3,400 writers in the TFF and FedJAX files.
 
     Args:
+      data_dir: folder of the files, or a parent of it.
       form: auto, fedjax (federated_emnist_{train,test}.sqlite), tff (emnist_all.sqlite), hdf5
         (fed_emnist_{train,test}.h5 or fed_emnist.tar.bz2) or leaf (train/ and test/ with JSON); any may be compressed.
-      paper: the value of paper in the files, 1 in all originals.
+      paper: value of paper in the files, 1 in all originals.
+
+    Returns:
+      The Dataset.
 
     Raises:
-      UserError: nothing found, damaged records, an empty client or an id twice.
+      UserError: no files, damaged records, an empty client or an id that occurs twice.
     """
     return load("femnist", data_dir, form, paper)
 
@@ -183,5 +210,17 @@ def femnist(data_dir, *, form: str = "auto", paper: int = 1) -> Dataset:
     },
 )
 def femnist_digits(data_dir, *, form: str = "auto", paper: int = 1) -> Dataset:
-    """The digits of FEMNIST by writer, y in 0..9; 3,383 writers. The files are the `digitsonly` ones."""
+    """The digits of FEMNIST by writer, y in 0..9; 3,383 writers. Reads the `digitsonly` files.
+
+    Args:
+      data_dir: folder of the files, or a parent of it.
+      form: as for `femnist`.
+      paper: value of paper in the files, 1 in all originals.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: as for `femnist`.
+    """
     return load("femnist_digits", data_dir, form, paper)

@@ -20,15 +20,22 @@ from fedwin.data.sources.folder import build
     },
 )
 def inaturalist(data_dir, *, size: int = 224, resize: int = 256, users: str = "user_120k") -> Dataset:
-    """iNaturalist-User-120k: 120,300 images of 1,203 species by 9,275 observers; images decoded when used.
-
-    data_dir holds TFF's `iNaturalist_train.csv` and `iNaturalist_test.csv`, or `federated_train.csv` and `test.csv`,
-    and the images of the 2017 competition at any depth.
+    """iNaturalist-User-120k: 120,300 images of 1,203 species by 9,275 observers; images are decoded on access.
 
     Args:
-      size: pixels of a side, cut from the centre of the scaled image.
+      data_dir: folder with TFF's `iNaturalist_train.csv` and `iNaturalist_test.csv`, or `federated_train.csv` and
+        `test.csv`, and the images of the 2017 competition at any depth.
+      size: side of the images in pixels, cropped from the center of the scaled image.
       resize: pixels that the short side is scaled to.
-      users: the column of TFF's list that names the clients (`user_120k`, `geo_100`, ...).
+      users: name of the column of clients in TFF's list (`user_120k`, `geo_100`, ...).
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: missing lists or images.
+
+    Source: https://arxiv.org/abs/2003.08082.
     """
     source = "http://storage.googleapis.com/gresearch/federated-vision-datasets/inaturalist-user-120k.zip"
     return build(

@@ -24,15 +24,22 @@ SMALL = "https://storage.googleapis.com/tff-datasets-public/"
     },
 )
 def landmarks(data_dir, *, size: int = 224, resize: int = 256, small: bool = False) -> Dataset:
-    """Landmarks-User-160k: 164,172 images of 2,028 landmarks by 1,262 photographers; images decoded when used.
-
-    data_dir holds `federated_train.csv`, `test.csv` and the images named there as `<image_id>.jpg`, at any depth, or
-    the shards `images_NNN.tar` that hold them.
+    """Landmarks-User-160k: 164,172 images of 2,028 landmarks by 1,262 photographers; images are decoded on access.
 
     Args:
-      size: pixels of a side, cut from the centre of the scaled image.
+      data_dir: folder with `federated_train.csv`, `test.csv` and the images `<image_id>.jpg` at any depth, or the
+        archives `images_NNN.tar` that contain them.
+      size: side of the images in pixels, cropped from the center of the scaled image.
       resize: pixels that the short side is scaled to.
-      small: the 233 clients and 203 classes of gld23k (`mini_gld_train_split.csv`, `mini_gld_test.csv`).
+      small: whether to load gld23k, with 233 clients and 203 classes (`mini_gld_train_split.csv`, `mini_gld_test.csv`).
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: missing lists or images.
+
+    Source: https://arxiv.org/abs/2003.08082.
     """
     lists = (
         (("mini_gld_train_split.csv",), ("mini_gld_test.csv",)) if small else (("federated_train.csv",), ("test.csv",))

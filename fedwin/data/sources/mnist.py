@@ -1,4 +1,4 @@
-"""MNIST and its relatives in IDX files: MNIST, Fashion-MNIST, EMNIST, USPS, and MNIST by writer."""
+"""MNIST and its relatives in IDX files: MNIST, MNIST by writer, Fashion-MNIST, EMNIST and USPS."""
 
 import numpy as np
 
@@ -49,7 +49,17 @@ DOWNLOADS = tuple(f"{MNIST}{name}.gz" for name in file_names())
     checksums=CHECKSUMS,
 )
 def mnist(data_dir) -> Dataset:
-    """MNIST, LeCun et al. 1998: x uint8 [N, 28, 28, 1], ink 255, y in 0..9; 60,000 and 10,000 images."""
+    """MNIST, LeCun et al. 1998: x uint8 [N, 28, 28, 1], ink 255, y in 0..9; 60,000 training and 10,000 test images.
+
+    Args:
+      data_dir: folder of the four IDX files, or a parent of it.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: missing or damaged files.
+    """
     wanted = file_names()
     arrays, found = read("mnist", data_dir, ("mnist*",), wanted, "http://yann.lecun.com/exdb/mnist")
     train, test = pack(arrays, found, wanted, 10)
@@ -70,11 +80,16 @@ def mnist(data_dir) -> Dataset:
 def mnist_writers(data_dir) -> Dataset:
     """MNIST with its 539 training writers as clients, by QMNIST's labels, https://arxiv.org/abs/1905.10498.
 
-    Reads `qmnist-{train,test}-labels-idx2-int` beside the four MNIST files. The test images are by 297 other writers,
-    kept as `test_natural`.
+    The test images are by 297 other writers, the clients `test_natural`.
+
+    Args:
+      data_dir: folder of the four MNIST files and `qmnist-{train,test}-labels-idx2-int`, or a parent of it.
+
+    Returns:
+      The Dataset.
 
     Raises:
-      UserError: files missing, or the two label files disagree about an image.
+      UserError: missing or damaged files, or label files that disagree about an image.
     """
     wanted = (*file_names(), "qmnist-train-labels-idx2-int", "qmnist-test-labels-idx2-int")
     arrays, found = read(
@@ -87,7 +102,7 @@ def mnist_writers(data_dir) -> Dataset:
         rows = arrays[name][: len(features["y"])]
         if rows.ndim != 2 or rows.shape[1] < 3 or len(rows) < len(features["y"]):
             raise UserError(
-                f"{found[name].where}: shape {arrays[name].shape} has not a row of writer data for every image."
+                f"{found[name].where}: shape {arrays[name].shape} does not have a row of writer data for every image."
             )
         if (rows[:, 0] != features["y"]).any():
             row = int((rows[:, 0] != features["y"]).argmax())
@@ -111,7 +126,7 @@ def mnist_writers(data_dir) -> Dataset:
 
 
 def by_writer(writer: np.ndarray) -> Partition:
-    """Groups rows by the writer's number, in ascending order; ids are `f0000`-like, as NIST writes them."""
+    """Groups rows by the number of their writer [N], in ascending order; ids are NIST's, such as `f0017`."""
     ids, sizes = np.unique(writer, return_counts=True)
     order = np.argsort(writer, kind="stable").astype(np.int32)
     return Partition(order, offsets(sizes), ids=np.array([f"f{number:04d}" for number in ids]))
@@ -137,7 +152,17 @@ FASHION_CHECKSUMS = {
     checksums=FASHION_CHECKSUMS,
 )
 def fmnist(data_dir) -> Dataset:
-    """Fashion-MNIST, Xiao et al. 2017, https://arxiv.org/abs/1708.07747: x uint8 [N, 28, 28, 1], scaled to [0, 1]."""
+    """Fashion-MNIST, Xiao et al. 2017, https://arxiv.org/abs/1708.07747: x uint8 [N, 28, 28, 1], scaled to [0, 1].
+
+    Args:
+      data_dir: folder of the four IDX files, or a parent of it.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: missing or damaged files.
+    """
     wanted = file_names()
     source = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
     arrays, found = read("fmnist", data_dir, ("fashion*", "fmnist*"), wanted, source)
@@ -158,13 +183,21 @@ def fmnist(data_dir) -> Dataset:
 def emnist(data_dir, *, split: str = "byclass") -> Dataset:
     """EMNIST, Cohen et al. 2017, https://arxiv.org/abs/1702.05373, from `emnist-<split>-*` IDX files.
 
-    The files hold transposed images; x is upright, uint8 [N, 28, 28, 1]. There are no writers in them: see femnist.
+    The files contain transposed images; x is upright, uint8 [N, 28, 28, 1]. They do not name the writers; see
+    `femnist`.
 
     Args:
-      split: byclass (62 classes), bymerge, balanced (47), letters (26), digits or mnist (10).
+      data_dir: folder of the IDX files or of `gzip.zip`, or a parent of it.
+      split: byclass (62 classes), bymerge (47), balanced (47), letters (26), digits or mnist (10).
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: unknown split, missing or damaged files.
     """
     if split not in EMNIST_NAMES:
-        raise UserError(f"emnist: split={split}; it is one of {', '.join(EMNIST_NAMES)}.")
+        raise UserError(f"emnist: split={split}; choose one of {', '.join(EMNIST_NAMES)}.")
     wanted = file_names(f"emnist-{split}-", "test")
     source = "https://www.nist.gov/itl/products-and-services/emnist-dataset"
     arrays, found = read("emnist", data_dir, ("emnist*", "gzip"), wanted, source)
@@ -178,7 +211,15 @@ def emnist(data_dir, *, split: str = "byclass") -> Dataset:
 
 
 def usps_pixels(grey: np.ndarray, where) -> np.ndarray:
-    """Returns uint8 255 (v + 1000) / 2000 of grey values v; raises UserError unless they are in -1000..1000."""
+    """Converts grey values v in -1000..1000 to uint8 255 (v + 1000) / 2000.
+
+    Args:
+      grey: the grey values.
+      where: the file, for error messages.
+
+    Raises:
+      UserError: values out of range.
+    """
     with values.naming(where):
         grey = values.within(grey, -1000, 1000, "grey value").astype(np.float32)
     return np.rint((grey + 1000) * (255 / 2000)).astype(np.uint8)
@@ -194,7 +235,17 @@ def usps_pixels(grey: np.ndarray, where) -> np.ndarray:
     by_hand="USPS converted to usps-{train,test}-{images-idx3-short,labels-idx1-ubyte}",
 )
 def usps(data_dir) -> Dataset:
-    """USPS digits, Hull 1994, from int16 IDX files, v in -1000..1000: uint8 [N, 16, 16, 1], 255 (v + 1000) / 2000."""
+    """USPS digits, Hull 1994, from int16 IDX files, v in -1000..1000: x uint8 [N, 16, 16, 1], 255 (v + 1000) / 2000.
+
+    Args:
+      data_dir: folder of the four IDX files, or a parent of it.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: missing or damaged files.
+    """
     wanted = tuple(f"usps-{name}" for name in file_names("", "test", "short"))
     arrays, found = read("usps", data_dir, ("usps*",), wanted, "any copy of USPS, converted to these IDX files")
     for name in wanted[::2]:

@@ -17,8 +17,95 @@ DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 
 
+@DATASETS.register(
+    "pacs",
+    title="PACS",
+    how="by hand: image folders or a tar",
+    sizes="by domain / 8,994 / 997",
+    prepared="0.5 s for a subset of 84 images at 64 pixels",
+    cache="1 MiB",
+    by_hand="the folders photo, art_painting, cartoon and sketch from https://dali-dl.github.io/project_iccv2017.html",
+)
+def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float = 0.1, split_seed: int = 0) -> Dataset:
+    """PACS: x uint8 [N, 224, 224, 3] decoded on access, y in 0..6, 'domain' in 0..3; 9,991 images.
+
+    Of each domain's n images a random floor(test_fraction n) are the test set (167 + 204 + 234 + 392).
+
+    Args:
+      data_dir: folders, or a tar or zip archive, `<domain>/<class>/<file>` at any depth.
+      size: side of the images in pixels, cropped from the center of the scaled image, also for training.
+      resize: pixels that the short side is scaled to.
+      test_fraction: share of test images of each domain, in (0, 1).
+      split_seed: seed of the split.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: missing domains, or unknown classes.
+
+    Source: https://arxiv.org/abs/1710.03077.
+    """
+    if not 0 < test_fraction < 1:
+        raise UserError(f"pacs: test_fraction={test_fraction}; give a number between 0 and 1.")
+    for place in files.folders(data_dir, "pacs*"):
+        archives = [place] if place.is_file() else sorted(filter(is_archive, files.children(place)))
+        is_folder = place.is_dir() and any(
+            (sub / "photo").is_dir() for sub in [place, *files.children(place)] if sub.is_dir()
+        )
+        for where in ([place] if is_folder else []) + archives:
+            return split(where, size, resize, test_fraction, split_seed)
+    raise files.missing(
+        "pacs",
+        data_dir,
+        "folders photo, art_painting, cartoon and sketch",
+        "https://dali-dl.github.io/project_iccv2017.html",
+    )
+
+
+def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
+    """Splits the images of every domain into training and test images, and builds the data set.
+
+    Args:
+      where: the folder or archive.
+      size: side of the images in pixels.
+      resize: pixels that the short side is scaled to.
+      fraction: share of test images.
+      seed: seed of the split.
+    """
+    items, labels, domains = list_images(image_files.images_below(where), where)
+    is_test = np.zeros(len(items), bool)
+    for d in range(4):
+        rows = np.flatnonzero(domains == d)
+        num_test = int(fraction * len(rows) + 1e-9)
+        is_test[generator(seed, "pacs split", d).permutation(rows)[: max(num_test, 1)]] = True
+    part = lambda mask: {
+        "x": Images([items[row] for row in np.flatnonzero(mask)], size, resize),
+        "y": labels[mask],
+        "domain": domains[mask],
+    }
+    return Dataset(
+        "pacs",
+        part(~is_test),
+        part(is_test),
+        7,
+        mean=folder.IMAGENET[0],
+        std=folder.IMAGENET[1],
+        class_names=CLASSES,
+        domain_names=DOMAINS,
+        verified=False,
+    )
+
+
 def list_images(found: Mapping[str, Any], where) -> tuple[list, np.ndarray, np.ndarray]:
-    """Returns images, classes and domains of `.../<domain>/<class>/<file>`, in order of their names.
+    """Selects the images `.../<domain>/<class>/<file>`, in order of their names.
+
+    Args:
+      found: relative name -> image.
+      where: the folder or archive, for error messages.
+
+    Returns:
+      (images, classes [N], domains [N]).
 
     Raises:
       UserError: a class folder that PACS does not have, or a domain without images.
@@ -40,69 +127,5 @@ def list_images(found: Mapping[str, Any], where) -> tuple[list, np.ndarray, np.n
 
 
 def is_archive(path) -> bool:
-    """Whether a file calls itself an archive of PACS."""
+    """Returns whether the name of a file is that of an archive of PACS."""
     return bool(re.fullmatch(r".*pacs.*\.(zip|tgz|tar(\.\w+)?)", path.name, re.IGNORECASE)) and path.is_file()
-
-
-@DATASETS.register(
-    "pacs",
-    title="PACS",
-    how="by hand: image folders or a tar",
-    sizes="by domain / 8,994 / 997",
-    prepared="0.5 s for a subset of 84 images at 64 pixels",
-    cache="1 MiB",
-    by_hand="the folders photo, art_painting, cartoon and sketch from https://dali-dl.github.io/project_iccv2017.html",
-)
-def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float = 0.1, split_seed: int = 0) -> Dataset:
-    """PACS: x uint8 [N, 224, 224, 3] decoded when used, y in 0..6, 'domain' in 0..3; 9,991 images.
-
-    Of each domain's n images a seeded floor(test_fraction n) are the test set (167 + 204 + 234 + 392).
-
-    Args:
-      data_dir: folders or a tar or zip archive `<domain>/<class>/<file>`, at any depth.
-      size: pixels of a side, cut from the centre of the scaled image, also for training.
-      resize: pixels that the short side is scaled to.
-      test_fraction: share of each domain, in (0, 1).
-      split_seed: seed of the split.
-    """
-    if not 0 < test_fraction < 1:
-        raise UserError(f"pacs: test_fraction={test_fraction}; give a number between 0 and 1.")
-    for place in files.folders(data_dir, "pacs*"):
-        archives = [place] if place.is_file() else sorted(filter(is_archive, files.children(place)))
-        holds = place.is_dir() and any(
-            (sub / "photo").is_dir() for sub in [place, *files.children(place)] if sub.is_dir()
-        )
-        for where in ([place] if holds else []) + archives:
-            return split(where, size, resize, test_fraction, split_seed)
-    raise files.missing(
-        "pacs",
-        data_dir,
-        "folders photo, art_painting, cartoon and sketch",
-        "https://dali-dl.github.io/project_iccv2017.html",
-    )
-
-
-def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
-    """Splits every domain and builds the data set."""
-    items, labels, domains = list_images(image_files.images_below(where), where)
-    is_test = np.zeros(len(items), bool)
-    for d in range(4):
-        rows = np.flatnonzero(domains == d)
-        held = int(fraction * len(rows) + 1e-9)
-        is_test[generator(seed, "pacs split", d).permutation(rows)[: max(held, 1)]] = True
-    part = lambda mask: {
-        "x": Images([items[row] for row in np.flatnonzero(mask)], size, resize),
-        "y": labels[mask],
-        "domain": domains[mask],
-    }
-    return Dataset(
-        "pacs",
-        part(~is_test),
-        part(is_test),
-        7,
-        mean=folder.IMAGENET[0],
-        std=folder.IMAGENET[1],
-        class_names=CLASSES,
-        domain_names=DOMAINS,
-        verified=False,
-    )

@@ -1,4 +1,4 @@
-"""Shakespeare by speaking role in the FedJAX form: next-character prediction on rows of 80.
+"""Shakespeare by speaking role, FedJAX's form: next-character prediction on rows of 80 characters.
 
 McMahan et al. 2017, https://arxiv.org/abs/1602.05629, as released with TFF and FedJAX (715 roles). Ids: 0 PAD, 1 BOS,
 2 EOS, 3..88 the 86 characters, 89 everything else.
@@ -16,8 +16,8 @@ PAD, BOS, EOS, FIRST = 0, 1, 2, 3
 ALPHABET = b"dhlptx@DHLPTX $(,048cgkoswCGKOSW[_#'/37;?bfjnrvzBFJNRVZ\"&*.26:\naeimquyAEIMQUY]!%)-159\r"
 OOV = FIRST + len(ALPHABET)
 VOCABULARY = OOV + 1
-# FedJAX's model takes 87, 88 and 89 for BOS, EOS and OOV, which in its data are two characters and OOV: its accuracy
-# skips carriage returns and counts the ends of snippets. Kept beside the right one, because papers report it.
+# FedJAX's model takes ids 87, 88 and 89 for BOS, EOS and OOV, but in its data they are two characters and OOV, so its
+# accuracy skips carriage returns and counts the ends of snippets. Papers report it, so it is logged too.
 ACCURACIES = {
     "accuracy": ((PAD, EOS), (PAD, BOS, EOS, OOV)),
     "accuracy_fedjax": ((PAD, 88), (PAD, 87, 88, 89)),
@@ -35,15 +35,22 @@ TABLE[np.frombuffer(ALPHABET, np.uint8)] = np.arange(FIRST, OOV)
 
 
 def rows(texts, length: int) -> Examples:
-    """Joins snippets, each BOS ... EOS, to one stream s; cuts x = s[:-1], y = s[1:] into rows, the last 0-padded.
+    """Cuts a client's text into rows of inputs and next characters.
+
+    The snippets, each BOS ... EOS, are joined to a stream s of L ids; x = s[:-1] and y = s[1:] are cut into rows, the
+    last one padded with 0.
+
+    Args:
+      texts: the snippets, bytes.
+      length: number of positions per row T.
 
     Returns:
-      x, y: int32 [ceil((L - 1) / length), length] for a stream of L ids.
+      x, y: int32 [ceil((L - 1) / T), T].
     """
-    pieces: list[Any] = []
+    parts: list[Any] = []
     for snippet in texts:
-        pieces += [[BOS], TABLE[np.frombuffer(snippet, np.uint8)], [EOS]]
-    stream = np.concatenate(pieces).astype(np.int32) if pieces else np.zeros(1, np.int32)
+        parts += [[BOS], TABLE[np.frombuffer(snippet, np.uint8)], [EOS]]
+    stream = np.concatenate(parts).astype(np.int32) if parts else np.zeros(1, np.int32)
     count = -(-(len(stream) - 1) // length)
     padded = np.zeros((2, count * length), np.int32)
     padded[0, : len(stream) - 1] = stream[:-1]
@@ -52,19 +59,19 @@ def rows(texts, length: int) -> Examples:
 
 
 def single_snippet(features: dict) -> dict:
-    """Keeps the snippet of one parsed TFF example."""
+    """Selects the snippet of one parsed TFF example."""
     return {"snippets": features["snippets"][0]}
 
 
 def client_snippets(features: dict) -> dict:
-    """Keeps a client's snippets."""
+    """Selects a client's snippets."""
     if "snippets" not in features:
-        raise ValueError(f"no 'snippets' but {', '.join(features)}")
+        raise ValueError(f"no 'snippets', only {', '.join(features)}")
     return {"snippets": features["snippets"]}
 
 
 def as_bytes(values) -> list[bytes]:
-    """Returns texts as bytes; HDF5 gives either kind."""
+    """Converts texts to bytes; HDF5 files contain either."""
     return [
         value if isinstance(value, bytes) else str(value).encode() for value in np.asarray(values, object).reshape(-1)
     ]
@@ -85,10 +92,14 @@ def shakespeare(data_dir, *, length: int = 80) -> Dataset:
     `shakespeare_{train,test}.h5`, also compressed or in `shakespeare.tar.bz2`.
 
     Args:
-      length: T, positions per row.
+      data_dir: folder of the files, or a parent of it.
+      length: number of positions per row T.
+
+    Returns:
+      The Dataset.
 
     Raises:
-      UserError: nothing found, damaged records, an empty client or an id twice.
+      UserError: no files, damaged records, an empty client or an id that occurs twice.
     """
     if not (isinstance(length, int) and length > 0):
         raise UserError(f"shakespeare: length={length}; give a whole number > 0.")
@@ -97,21 +108,21 @@ def shakespeare(data_dir, *, length: int = 80) -> Dataset:
         for client, features in stream:
             yield client, rows(as_bytes(features["snippets"]), length)
 
-    with forms.open_form(files.folders(data_dir, "shakespeare*"), FORMS) as found:
-        if not found:
+    with forms.open_form(files.folders(data_dir, "shakespeare*"), FORMS) as opened:
+        if not opened:
             wanted = "shakespeare_{train,test}.sqlite, shakespeare.sqlite or shakespeare_{train,test}.h5"
             raise files.missing(
                 "shakespeare", data_dir, f"{wanted} (also compressed, or in shakespeare.tar.bz2)", SOURCE
             )
-        if found.form == "tff":
-            streams = [tff.read_sqlite(found.paths[0], side, single_snippet) for side in ("train", "test")]
-        elif found.form == "fedjax":
-            streams = [fedjax_sqlite.read_sqlite(path, convert=client_snippets) for path in found.paths]
+        if opened.form == "tff":
+            streams = [tff.read_sqlite(opened.paths[0], side, single_snippet) for side in ("train", "test")]
+        elif opened.form == "fedjax":
+            streams = [fedjax_sqlite.read_sqlite(path, convert=client_snippets) for path in opened.paths]
         else:
-            streams = [tff.read_hdf5(path, client_snippets) for path in found.paths]
-        sides = [clients.flatten(cut(stream), found.paths[-side]) for side, stream in enumerate(streams)]
+            streams = [tff.read_hdf5(path, client_snippets) for path in opened.paths]
+        sides = [clients.flatten(cut(stream), opened.paths[-side]) for side, stream in enumerate(streams)]
         (train, natural), (test, test_natural) = sides
-        checksums.check_num_clients("shakespeare", found.origins[0], natural.num_clients, ROLES)
+        checksums.check_num_clients("shakespeare", opened.origins[0], natural.num_clients, ROLES)
         return Dataset(
             "shakespeare",
             train,
@@ -119,7 +130,7 @@ def shakespeare(data_dir, *, length: int = 80) -> Dataset:
             VOCABULARY,
             task="sequence",
             natural=natural,
-            verified=found.verified("shakespeare"),
+            verified=opened.verified("shakespeare"),
             test_natural=test_natural,
             accuracies=ACCURACIES,
         )

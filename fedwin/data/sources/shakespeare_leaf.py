@@ -1,8 +1,8 @@
-"""Shakespeare in the LEAF form: 80 characters predict the next one; 100 roles of 2,000 training and 400 test windows.
+"""Shakespeare by speaking role, LEAF's form: windows of 80 characters predict the next one.
 
-LEAF: Caldas et al. 2018, https://arxiv.org/abs/1812.01097. The cut to 100 x 2,000 is FedDyn's, Acar et al. 2021,
-https://arxiv.org/abs/2111.04263, and generalised heavy-ball momentum's, Zaccone et al. 2023,
-https://arxiv.org/abs/2311.18578.
+100 roles of 2,000 training and 400 test windows. LEAF: Caldas et al. 2018, https://arxiv.org/abs/1812.01097. The
+restriction to 100 x 2,000 windows is from FedDyn, Acar et al. 2021, https://arxiv.org/abs/2111.04263, and generalized
+heavy-ball momentum, Zaccone et al. 2023, https://arxiv.org/abs/2311.18578.
 """
 
 import json
@@ -34,21 +34,25 @@ def shakespeare_leaf(
 ) -> Dataset:
     """100 roles x 2,000 windows: x int32 [N, 80], y int32 [N] the next character, 80 ids.
 
-    Roles with more than `train` training and more than `test` test windows are shuffled with the seed and the first
-    `clients` taken; of each a contiguous run of windows is drawn, from the generator of (seed + position).
+    Roles with more than `train` training windows and more than `test` test windows are shuffled with the seed, and the
+    first `clients` taken. Each contributes a random contiguous run of windows, drawn with the seed (seed + position).
 
     Args:
+      data_dir: folder of LEAF's JSON files or of the plays, or a parent of it.
       clients: number of roles.
-      train: training windows of each role.
-      test: test windows of each role.
-      iid: draw windows from all roles together and deal them in equal parts instead.
-      seed: which roles and which runs.
+      train: number of training windows of each role.
+      test: number of test windows of each role.
+      iid: whether to draw windows from all roles and split them into equal parts instead.
+      seed: seed of the choice of roles and runs.
+
+    Returns:
+      The Dataset.
 
     Raises:
-      UserError: nothing found, or too few roles that are long enough.
+      UserError: no files, or too few roles that are long enough.
     """
-    if ready := read_sampled_files(data_dir, iid):
-        train_examples, test_examples, names, size, test_size = ready
+    if sampled := read_sampled_files(data_dir, iid):
+        train_examples, test_examples, names, size, test_size = sampled
         return build(train_examples, test_examples, names, size, test_size, {})
     texts = find(data_dir)
     unknown = sum(count_unknown(part) for pair in texts.values() for part in pair)
@@ -62,20 +66,30 @@ def shakespeare_leaf(
         ]
         names = np.array([f"iid_{k}" for k in range(clients)])
     else:
-        fit = sorted(role for role in ids if train_count[role] > train and test_count[role] > test)
-        if len(fit) < clients:
+        eligible = sorted(role for role in ids if train_count[role] > train and test_count[role] > test)
+        if len(eligible) < clients:
             raise UserError(
-                f"shakespeare_leaf: only {len(fit)} of {len(ids)} roles have more than {train} training and "
-                f"{test} test windows, and {clients} were asked for; give fewer clients or shorter runs."
+                f"shakespeare_leaf: only {len(eligible)} of {len(ids)} roles have more than {train} training and "
+                f"{test} test windows, fewer than clients={clients}; use fewer clients or shorter runs."
             )
-        names = np.array([fit[i] for i in generator(seed, "shakespeare roles").permutation(len(fit))[:clients]])
+        names = np.array(
+            [eligible[i] for i in generator(seed, "shakespeare roles").permutation(len(eligible))[:clients]]
+        )
         sides = [draw_runs(ids, names, side, size, seed) for side, size in ((0, train), (1, test))]
     report = {"unknown_characters": unknown}
     return build(sides[0], sides[1], names, train, test, report)
 
 
 def draw_runs(ids: dict, names, side: int, size: int, seed: int) -> Examples:
-    """Returns one contiguous run of `size` windows per role."""
+    """Draws one contiguous run of windows per role.
+
+    Args:
+      ids: role -> (training ids, test ids).
+      names: the roles.
+      side: 0 for training, 1 for test.
+      size: number of windows per role.
+      seed: the seed.
+    """
     parts = []
     for position, role in enumerate(names):
         text = ids[role][side]
@@ -85,11 +99,22 @@ def draw_runs(ids: dict, names, side: int, size: int, seed: int) -> Examples:
 
 
 def draw_pooled_windows(ids: dict, side: int, counts: dict, total: int, seed: int) -> Examples:
-    """Returns `total` windows drawn without replacement from all roles together, in random order."""
+    """Draws windows without replacement from all roles, in random order.
+
+    Args:
+      ids: role -> (training ids, test ids).
+      side: 0 for training, 1 for test.
+      counts: role -> number of windows.
+      total: number of windows to draw.
+      seed: the seed.
+
+    Raises:
+      UserError: there are fewer windows.
+    """
     roles = sorted(ids)
     begins = offsets([counts[role] for role in roles])
     if begins[-1] < total:
-        raise UserError(f"shakespeare_leaf: {total} windows were asked for, but all roles together have {begins[-1]}.")
+        raise UserError(f"shakespeare_leaf: {total} windows are needed, but all roles have only {begins[-1]}.")
     drawn = generator(seed, "shakespeare iid", side).choice(begins[-1], total, replace=False)
     x, y = np.zeros((total, LENGTH), np.int32), np.zeros(total, np.int32)
     owner = np.searchsorted(begins[1:], drawn, side="right")
@@ -101,7 +126,16 @@ def draw_pooled_windows(ids: dict, side: int, counts: dict, total: int, seed: in
 
 
 def build(train_examples, test_examples, names, train: int, test: int, report: dict) -> Dataset:
-    """Makes the data set of equal clients."""
+    """Builds the data set of equal clients.
+
+    Args:
+      train_examples: the training examples, client after client.
+      test_examples: the test examples, client after client.
+      names: names of the clients [K].
+      train: number of training windows of each client.
+      test: number of test windows of each client.
+      report: report of the partitions.
+    """
     if report.get("unknown_characters"):
         warnings.warn(
             f"shakespeare_leaf: {report['unknown_characters']} characters outside the alphabet became id {UNKNOWN}.",
@@ -122,7 +156,19 @@ def build(train_examples, test_examples, names, train: int, test: int, report: d
 
 
 def read_sampled_files(data_dir, iid: bool):
-    """Reads the heavy-ball code's ready files, `train_sampled_{niid,iid}.json` and `test_sampled.json`, if there."""
+    """Reads the prepared files of the heavy-ball code, `train_sampled_{niid,iid}.json` and `test_sampled.json`.
+
+    Args:
+      data_dir: the folder to search.
+      iid: whether the iid file is read.
+
+    Returns:
+      (training examples, test examples, client names, training and test windows per client), or None without such
+      files.
+
+    Raises:
+      UserError: damaged files, or different numbers of clients.
+    """
     for folder in files.folders(data_dir, "shakespeare*"):
         pair = [folder / f"train_sampled_{'iid' if iid else 'niid'}.json", folder / "test_sampled.json"]
         if all(path.is_file() for path in pair):
@@ -134,7 +180,17 @@ def read_sampled_files(data_dir, iid: bool):
 
 
 def read_sampled_file(path: pathlib.Path) -> tuple[Examples, int, int]:
-    """Reads keys x, y: one list per client, all of one length, of windows given as ids or as text."""
+    """Reads keys x, y: one list per client, all of the same length, of windows given as ids or as text.
+
+    Args:
+      path: the file.
+
+    Returns:
+      (examples, number of windows per client, number of clients).
+
+    Raises:
+      UserError: other content.
+    """
     blob = files.read(path)
     with values.naming(f"{path}: not lists of windows under x and y"):
         content = json.loads(blob)

@@ -1,7 +1,7 @@
-"""Stack Overflow next-word prediction by user, as released with TensorFlow Federated and FedJAX.
+"""Stack Overflow by user: next-word prediction, as released with TensorFlow Federated and FedJAX.
 
-Lower-cased sentences split at spaces. Ids: 0 PAD, 1 BOS, 2 EOS, rank + 3 for the most frequent words, then one id for
-all others. TFF numbers words differently: ids of the two must not be mixed.
+Lower-case sentences are split at spaces. Ids: 0 PAD, 1 BOS, 2 EOS, rank + 3 for the most frequent words, then one id
+for all others. TFF numbers words differently, so ids of the two must not be mixed.
 """
 
 import numpy as np
@@ -21,12 +21,23 @@ FORMS = (
 
 
 def accuracies(oov: int) -> dict:
-    """Returns how accuracy is counted: over known words, and only words are predicted."""
+    """Returns Dataset.accuracies: counted over known words, and only words are predicted; `oov` is the id of others."""
     return {"accuracy": ((PAD, EOS, oov), (PAD, BOS, EOS, oov))}
 
 
 def vocabulary(folder, size: int) -> dict[bytes, int]:
-    """Returns word -> id of the `size` most frequent words in `stackoverflow.word_count`, plain or in its archive."""
+    """Reads the most frequent words in `stackoverflow.word_count`, plain or in its archive.
+
+    Args:
+      folder: folder of the file.
+      size: number of words.
+
+    Returns:
+      word -> id.
+
+    Raises:
+      UserError: no such file, or too few words.
+    """
     path = files.locate(folder, "stackoverflow.word_count")
     if path:
         blob = files.read(path)
@@ -42,15 +53,21 @@ def vocabulary(folder, size: int) -> dict[bytes, int]:
         blob = files.content(files.entries(archive, word_count.__eq__).get(word_count, b""))
     words = [line.split()[0] for line in blob.splitlines() if line.split()]
     if len(words) < size:
-        raise UserError(f"{path}: {len(words)} words, but vocabulary_size={size} was asked for.")
+        raise UserError(f"{path}: only {len(words)} words for vocabulary_size={size}; use a smaller one.")
     ids = {word: FIRST + rank for rank, word in enumerate(words[:size])}
     if len(ids) < size:
         raise UserError(f"{path}: a word occurs twice among the first {size}.")
     return ids
 
 
-def tokenise(sentences, words: dict[bytes, int], length: int) -> dict[str, np.ndarray]:
-    """Returns x = BOS w1 w2 ... and y = w1 w2 ... EOS, cut or padded with 0 to int32 [N, length]."""
+def tokenize(sentences, words: dict[bytes, int], length: int) -> dict[str, np.ndarray]:
+    """Tokenizes sentences: x = BOS w1 w2 ... and y = w1 w2 ... EOS, cut or padded with 0 to int32 [N, length].
+
+    Args:
+      sentences: the sentences, str or bytes [N].
+      words: word -> id.
+      length: number of positions T.
+    """
     oov = FIRST + len(words)
     x, y = np.zeros((2, len(sentences), length), np.int32)
     for row, sentence in enumerate(sentences):
@@ -65,15 +82,24 @@ def tokenise(sentences, words: dict[bytes, int], length: int) -> dict[str, np.nd
 
 
 def choose_users(sizes: dict, users: int, seed: int) -> list:
-    """Sorts the ids, permutes them with the seed and takes the first `users`."""
+    """Sorts the ids of `sizes`, permutes them with the seed and returns the first `users`."""
     ids = sorted(sizes)
     if users > len(ids):
-        raise UserError(f"stackoverflow: {users} users were asked for, but the file has {len(ids)}.")
+        raise UserError(f"stackoverflow: users={users}, but the file has only {len(ids)}.")
     return [ids[i] for i in generator(seed, "stackoverflow users").permutation(len(ids))[:users]]
 
 
 def choose_test_examples(sizes: dict, count: int, seed: int) -> dict:
-    """Returns client -> rows of `count` examples drawn without replacement from all clients, in order of the ids."""
+    """Draws test examples without replacement from all clients.
+
+    Args:
+      sizes: client -> number of examples.
+      count: number of examples to draw.
+      seed: the seed.
+
+    Returns:
+      client -> rows, in order of the clients' ids.
+    """
     ids = sorted(sizes)
     begins = offsets([sizes[client] for client in ids])
     total = begins[-1]
@@ -113,35 +139,42 @@ def stackoverflow(
     """A subset of Stack Overflow users: x, y int32 [N, 20], one target per position, 0 = padding; 10,004 ids.
 
     Reads FedJAX's `stackoverflow_{train,test}.sqlite`, TFF's `stackoverflow.sqlite` (.lzma) or
-    `stackoverflow_{train,test}.h5`, also compressed or in `stackoverflow.tar.bz2`, and the word counts.
-    Only the chosen users' records are decoded.
+    `stackoverflow_{train,test}.h5`, also compressed or in `stackoverflow.tar.bz2`, and the word counts. Only the
+    records of chosen users are decoded.
 
     Args:
-      users: training users, of 342,477.
-      tests: test examples, drawn once.
-      vocabulary_size: most frequent words kept.
-      length: T, positions per sentence.
-      seed: which users and test examples.
+      data_dir: folder of the files, or a parent of it.
+      users: number of training users, of 342,477.
+      tests: number of test examples.
+      vocabulary_size: number of most frequent words with an id of their own.
+      length: number of positions per sentence T.
+      seed: seed of the choice of users and test examples.
+
+    Returns:
+      The Dataset.
+
+    Raises:
+      UserError: no files, damaged records, or too few users or words.
     """
     for option, value in (("users", users), ("tests", tests), ("vocabulary_size", vocabulary_size), ("length", length)):
         if not (isinstance(value, int) and value > 0):
             raise UserError(f"stackoverflow: {option}={value}; give a whole number > 0.")
-    with forms.open_form(files.folders(data_dir, "stackoverflow*"), FORMS) as found:
-        if not found:
+    with forms.open_form(files.folders(data_dir, "stackoverflow*"), FORMS) as opened:
+        if not opened:
             wanted = "stackoverflow_{train,test}.sqlite, stackoverflow.sqlite or stackoverflow_{train,test}.h5"
             raise files.missing(
                 "stackoverflow", data_dir, f"{wanted} (also compressed, or in stackoverflow.tar.bz2)", SOURCE
             )
-        words = vocabulary(found.origins[0].parent, vocabulary_size)
-        paths = found.paths if len(found.paths) == 2 else found.paths * 2
+        words = vocabulary(opened.origins[0].parent, vocabulary_size)
+        paths = opened.paths if len(opened.paths) == 2 else opened.paths * 2
         sizes: list[dict]
-        if found.form == "fedjax":
+        if opened.form == "fedjax":
             sizes = [fedjax_sqlite.sizes(path) for path in paths]
             read = lambda side, ids: fedjax_sqlite.read_sqlite(paths[side], ids)
-        elif found.form == "tff":
+        elif opened.form == "tff":
             sizes = [tff.sizes(paths[0], side) for side in ("train", "test")]
-            one = lambda features: {"tokens": features["tokens"][0]}
-            read = lambda side, ids: tff.read_sqlite(paths[0], ("train", "test")[side], one, ids)
+            sentence = lambda features: {"tokens": features["tokens"][0]}
+            read = lambda side, ids: tff.read_sqlite(paths[0], ("train", "test")[side], sentence, ids)
         else:
             sizes = [tff.sizes_hdf5(path, "tokens") for path in paths]
             read = lambda side, ids: tff.read_hdf5(paths[side], dict, ids)
@@ -151,21 +184,32 @@ def stackoverflow(
 
 
 def build(words, sizes, read, where, users: int, tests: int, length: int, seed: int) -> Dataset:
-    """Reads and tokenises the chosen users and test examples."""
+    """Reads and tokenizes the chosen users and test examples, and builds the data set.
+
+    Args:
+      words: word -> id.
+      sizes: for training and test, client -> number of examples.
+      read: function (0 for training or 1 for test, client ids) -> stream of clients.
+      where: for training and test the file, for error messages.
+      users: number of training users.
+      tests: number of test examples.
+      length: number of positions T.
+      seed: the seed.
+    """
     rows = choose_test_examples(sizes[1], tests, seed)
 
     def stream(side, ids, pick):
         for client, features in read(side, ids):
             where_from = f"{where[side]}, client '{clients.text(client)}'"
             if "tokens" not in features:
-                raise UserError(f"{where_from}: no 'tokens' but {', '.join(features)}.")
+                raise UserError(f"{where_from}: no 'tokens', only {', '.join(features)}.")
             sentences = np.asarray(features["tokens"], object).reshape(-1)
             if len(sentences) != sizes[side][client]:
                 raise UserError(
-                    f"{where_from}: {len(sentences)} sentences, but {sizes[side][client]} are announced; fetch it "
-                    f"again."
+                    f"{where_from}: {len(sentences)} sentences, but {sizes[side][client]} according to the index; "
+                    f"fetch it again."
                 )
-            yield client, tokenise(sentences[pick(client)], words, length)
+            yield client, tokenize(sentences[pick(client)], words, length)
 
     everything = slice(None)
     train, natural = clients.flatten(

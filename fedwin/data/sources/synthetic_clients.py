@@ -1,4 +1,4 @@
-"""Stand-ins `<name>_synthetic` for images with clients of their own or in several styles."""
+"""Synthetic stand-ins `<name>_synthetic` for images with their own clients or in several domains."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from fedwin.data.sources.synthetic_parts import (
 
 
 def register_writers(name, num_classes, clients, same_writers, mean, std, class_names) -> None:
-    """Registers a stand-in for characters by writer: ragged clients, each with its own brightness."""
+    """Registers a stand-in for characters by writer: clients of unequal sizes, each with its own brightness."""
 
     @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
     def build(data_dir=None, *, clients: int = clients, n: int = 20 * clients, seed: int = 0) -> Dataset:
@@ -62,7 +62,7 @@ register_writers("mnist_writers", 10, 539, False, (0.1307,), (0.3081,), mnist.DI
 
 
 def register_users(name, num_classes, clients) -> None:
-    """Registers a stand-in for photographs by user: ragged clients, few classes each."""
+    """Registers a stand-in for photographs by user: clients of unequal sizes with few classes each."""
 
     @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
     def build(
@@ -97,7 +97,7 @@ register_users("inaturalist", 1203, 9275)
 
 
 def register_domains(name, side, num_classes, domains, per_domain, tests, mean, std, class_names) -> None:
-    """Registers a stand-in for one label set in several styles: one pattern per class, recoloured per domain."""
+    """Registers a stand-in for one set of labels in several domains: one pattern per class, recolored per domain."""
 
     @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
     def build(

@@ -1,6 +1,7 @@
-"""Stand-ins `<name>_synthetic` for the image sets: their keys, dtypes, shapes and client structure, drawn from a seed.
+"""Synthetic stand-ins `<name>_synthetic` for image data sets, generated from a seed.
 
-They need no files. A model learns something on each of them, but figures on them say nothing about the real sets.
+They have the features, types, shapes and clients of the original. Models learn something on each of them, but results
+on them say nothing about the real data sets.
 """
 
 import numpy as np
@@ -21,7 +22,7 @@ from fedwin.errors import UserError
 
 
 def image_set(name, side, channels, num_classes, n, tests, seed, mean, std, class_names=()) -> Dataset:
-    """Draws a set of images without clients."""
+    """Generates a set of images without clients."""
     check_positive(name, n=n, tests=tests)
     rng = generator(seed, name)
     prototypes = smooth_patterns(rng, num_classes, side, channels).astype(np.float32)
@@ -47,13 +48,13 @@ register_images("usps", 16, 1, 10, (0.0,), (1.0,), mnist.DIGITS)
 
 
 def cifar100_examples(rng, n: int, prototypes: np.ndarray) -> Examples:
-    """Returns images of 100 fine classes with their coarse labels."""
+    """Generates n images of 100 fine classes, with their coarse labels."""
     fine = balanced_labels(rng, n, 100)
     return {"x": noisy_images(rng, fine, prototypes), "y": fine, "coarse": cifar_names.PARENT[fine]}
 
 
 def cifar100_patterns(rng) -> np.ndarray:
-    """Returns patterns of 100 classes in which the five of a coarse class resemble each other."""
+    """Generates patterns of 100 classes; those of the five classes with one coarse label are similar."""
     return (smooth_patterns(rng, 20, 32, 3)[cifar_names.PARENT] + 0.7 * smooth_patterns(rng, 100, 32, 3)).astype(
         np.float32
     )
@@ -61,10 +62,21 @@ def cifar100_patterns(rng) -> np.ndarray:
 
 @DATASETS.register("cifar100_synthetic", how=NO_FILES)
 def cifar100(data_dir=None, *, label: str = "fine", n: int = 10_000, tests: int = 2000, seed: int = 0) -> Dataset:
-    """CIFAR-100-like images with the tree of 20 x 5 classes."""
+    """Images like those of CIFAR-100, with its tree of 20 x 5 classes.
+
+    Args:
+      data_dir: not used.
+      label: 'fine' or 'coarse'.
+      n: number of training images.
+      tests: number of test images.
+      seed: the seed.
+
+    Returns:
+      The Dataset.
+    """
     check_positive("cifar100_synthetic", n=n, tests=tests)
     if label not in ("fine", "coarse"):
-        raise UserError(f"cifar100_synthetic: label={label}; it is fine or coarse.")
+        raise UserError(f"cifar100_synthetic: label={label}; choose fine or coarse.")
     rng = generator(seed, "cifar100_synthetic")
     prototypes = cifar100_patterns(rng)
     train, test = cifar100_examples(rng, n, prototypes), cifar100_examples(rng, tests, prototypes)
@@ -79,7 +91,18 @@ def cifar100(data_dir=None, *, label: str = "fine", n: int = 10_000, tests: int 
 def cifar100_pam(
     data_dir=None, *, clients: int = 500, test_clients: int = 100, per_client: int = 100, seed: int = 0
 ) -> Dataset:
-    """CIFAR-100-like images held by Pachinko clients; test clients are others."""
+    """Images like those of CIFAR-100, held by Pachinko clients; test clients are others.
+
+    Args:
+      data_dir: not used.
+      clients: number of training clients.
+      test_clients: number of test clients.
+      per_client: number of images of each client.
+      seed: the seed.
+
+    Returns:
+      The Dataset.
+    """
     check_positive("cifar100_pam_synthetic", clients=clients, test_clients=test_clients, per_client=per_client)
     rng = generator(seed, "cifar100_pam_synthetic")
     prototypes = cifar100_patterns(rng)

@@ -1,4 +1,4 @@
-"""Images drawn from a seed: one smooth pattern per class, and noise."""
+"""Building blocks of the synthetic stand-ins: class patterns with noise, random client sizes, argument checks."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
 NOISE = 40.0
-# Numbers in the noise images that are shared out at random: drawing fresh ones would take most of the time.
+# Size of the bank of noise that images draw from: independent noise would take most of the time.
 BANK = 1 << 21
 
 
@@ -18,13 +18,23 @@ def waves(side: int) -> np.ndarray:
 
 
 def smooth_patterns(rng, count: int, side: int, channels: int) -> np.ndarray:
-    """Returns `count` random smooth patterns, float32 [count, side, side, channels], of mean square 1 or so."""
+    """Generates random smooth patterns, float32 [count, side, side, channels], with mean square about 1."""
     weights = rng.standard_normal((count, channels, 4, 4), np.float32) / 2
     return np.einsum("ncab,ai,bj->nijc", weights, waves(side), waves(side))
 
 
 def noisy_images(rng, labels: np.ndarray, prototypes: np.ndarray, style: np.ndarray | None = None) -> np.ndarray:
-    """Returns uint8 images: the class's pattern and noise, and the scale and shift of brightness of the style."""
+    """Generates images: the pattern of the class plus noise, with a style per image.
+
+    Args:
+      rng: the random generator.
+      labels: classes of the images [N].
+      prototypes: patterns [C, side, side, channels].
+      style: scale and shift of the brightness [N, 2], or None.
+
+    Returns:
+      uint8 [N, side, side, channels].
+    """
     bank = NOISE * rng.standard_normal((BANK // prototypes[0].size, *prototypes.shape[1:]), np.float32)
     drawn = rng.integers(0, len(bank), len(labels))
     result = np.empty((len(labels), *prototypes.shape[1:]), np.uint8)
@@ -38,18 +48,18 @@ def noisy_images(rng, labels: np.ndarray, prototypes: np.ndarray, style: np.ndar
 
 
 def balanced_labels(rng, n: int, num_classes: int) -> np.ndarray:
-    """Returns labels in random order, classes differing by at most one example."""
+    """Returns n labels in random order; numbers of examples per class differ by at most one."""
     return rng.permutation(np.arange(n) % num_classes).astype(np.int32)
 
 
 class GeneratedImages(Images):
-    """Images that are drawn when they are used: one smooth pattern per class, noise from the seed and the row.
+    """Images generated on access: one smooth pattern per class plus noise that depends on the seed and the row.
 
     Args:
-      labels: [N] class of each image.
-      weights: float32 [classes, 3, 4, 4] of the patterns.
-      seed: of the noise.
-      size: pixels of a side.
+      labels: class of each image [N].
+      weights: weights of the patterns, float32 [classes, 3, 4, 4].
+      seed: seed of the noise.
+      size: side of the images in pixels.
     """
 
     def __init__(self, labels: np.ndarray, weights: np.ndarray, seed: int, size: int):
@@ -58,18 +68,18 @@ class GeneratedImages(Images):
         self.waves = waves(size)
 
     def image(self, row: int) -> np.ndarray:
-        """Draws one image."""
+        """Generates one image."""
         pattern = np.einsum("cab,ai,bj->ijc", self.weights[self.labels[row]], self.waves, self.waves, optimize=True)
         noise = generator(self.seed, "drawn", row).standard_normal(pattern.shape, np.float32)
         return np.clip(np.rint(128 + 50 * pattern + NOISE * noise), 0, 255).astype(np.uint8)
 
 
-# How the files of stand-ins can be had.
+# How to obtain the files of stand-ins.
 NO_FILES = "no files needed"
 
 
 def lognormal_sizes(rng, n: int, clients: int) -> np.ndarray:
-    """Returns log-normal client sizes >= 1 that sum to n."""
+    """Returns log-normal client sizes >= 1 that sum to n; raises UserError unless 1 <= clients <= n."""
     if not 1 <= clients <= n:
         raise UserError(f"a synthetic data set of n={n} training examples cannot have {clients} clients; give 1 to n.")
     share = rng.lognormal(0.0, 0.6, clients)
@@ -79,12 +89,12 @@ def lognormal_sizes(rng, n: int, clients: int) -> np.ndarray:
 
 
 def consecutive_clients(sizes: np.ndarray, ids: np.ndarray) -> Partition:
-    """Returns clients that hold consecutive examples."""
+    """Returns the Partition of clients that hold consecutive examples, given their sizes and ids [K]."""
     return Partition(np.arange(sizes.sum(), dtype=np.int32), offsets(sizes), ids=ids)
 
 
 def check_positive(name: str, **numbers) -> None:
-    """Raises UserError unless every number is a whole one > 0."""
+    """Raises UserError unless every number is an integer > 0."""
     for key, value in numbers.items():
         if not (isinstance(value, int) and value > 0):
             raise UserError(f"{name}: {key}={value}; give a whole number > 0.")

@@ -1,4 +1,4 @@
-"""Stand-ins `<name>_synthetic` for the text sets, and what all stand-ins share."""
+"""Synthetic stand-ins `<name>_synthetic` for the text data sets."""
 
 import numpy as np
 
@@ -10,7 +10,13 @@ from fedwin.data.sources.synthetic_parts import NO_FILES, check_positive, consec
 
 
 def markov(rng, symbols: int, length: int) -> np.ndarray:
-    """Returns a random walk on `symbols` in which each is followed by one of four others, mostly by the first."""
+    """Generates a random walk in which each symbol is followed by one of four others, mostly by the first.
+
+    Args:
+      rng: the random generator.
+      symbols: number of symbols.
+      length: number of steps.
+    """
     follow = generator(0, "markov", symbols).integers(0, symbols, (symbols, 4))
     choice = rng.choice(4, length, p=[0.7, 0.15, 0.1, 0.05])
     walk = np.empty(length, np.int64)
@@ -25,7 +31,18 @@ def markov(rng, symbols: int, length: int) -> np.ndarray:
 def shakespeare_roles(
     data_dir=None, *, clients: int = 715, rows: int = 3000, length: int = 80, seed: int = 0
 ) -> Dataset:
-    """Markov text of ragged roles in rows of 80 with the 90 ids of the FedJAX form."""
+    """Markov text of roles of unequal sizes, in rows of 80 with the 90 ids of FedJAX's Shakespeare.
+
+    Args:
+      data_dir: not used.
+      clients: number of roles.
+      rows: number of training rows.
+      length: number of positions per row.
+      seed: the seed.
+
+    Returns:
+      The Dataset.
+    """
     check_positive("shakespeare_synthetic", clients=clients, rows=rows, length=length)
     rng = generator(seed, "shakespeare_synthetic")
     ids = np.array([f"PLAY_ROLE_{k:03d}" for k in range(clients)])
@@ -60,7 +77,18 @@ def shakespeare_roles(
 def shakespeare_windows(
     data_dir=None, *, clients: int = 100, train: int = 200, test: int = 40, seed: int = 0
 ) -> Dataset:
-    """Markov text in windows of 80 with the next character, equal clients, as the LEAF form."""
+    """Markov text in windows of 80 with the next character, by roles of equal sizes, like LEAF's Shakespeare.
+
+    Args:
+      data_dir: not used.
+      clients: number of roles.
+      train: number of training windows of each role.
+      test: number of test windows of each role.
+      seed: the seed.
+
+    Returns:
+      The Dataset.
+    """
     check_positive("shakespeare_leaf_synthetic", clients=clients, train=train, test=test)
     rng = generator(seed, "shakespeare_leaf_synthetic")
     ids = np.array([f"PLAY_ROLE_{k:03d}" for k in range(clients)])
@@ -76,7 +104,19 @@ def shakespeare_windows(
 def stackoverflow(
     data_dir=None, *, users: int = 1000, n: int = 20_000, vocabulary_size: int = 10_000, length: int = 20, seed: int = 0
 ) -> Dataset:
-    """Sentences of Zipf-distributed words by ragged users, 10,004 ids, as the FedJAX form."""
+    """Sentences of Zipf-distributed words by users of unequal sizes, with 10,004 ids, like FedJAX's Stack Overflow.
+
+    Args:
+      data_dir: not used.
+      users: number of users.
+      n: number of training sentences.
+      vocabulary_size: number of known words.
+      length: number of positions per sentence.
+      seed: the seed.
+
+    Returns:
+      The Dataset.
+    """
     check_positive("stackoverflow_synthetic", users=users, n=n, vocabulary_size=vocabulary_size, length=length)
     rng = generator(seed, "stackoverflow_synthetic")
     shares = 1 / np.arange(1, vocabulary_size + 2) ** 1.1
@@ -84,7 +124,7 @@ def stackoverflow(
 
     def sentences(total):
         words = 3 + np.searchsorted(cumulated[:-1], rng.random((total, length)))  # the last rank is the unknown word
-        sizes = rng.integers(1, length + 4, total)[:, None]  # longer ones are cut and have no end
+        sizes = rng.integers(1, length + 4, total)[:, None]  # longer ones are cut and have no EOS
         place = np.arange(length)
         y = np.where(place < sizes, words, np.where(place == sizes, 2, 0)).astype(np.int32)
         x = np.concatenate([np.ones((total, 1), np.int32), np.where(place < sizes, words, 0)[:, :-1]], 1).astype(

@@ -1,4 +1,4 @@
-"""Prepared TensorFlow Datasets folders, read without TensorFlow, https://www.tensorflow.org/datasets/data_source."""
+"""Prepared TensorFlow Datasets, read without TensorFlow, https://www.tensorflow.org/datasets/data_source."""
 
 import importlib
 import pathlib
@@ -12,7 +12,7 @@ from fedwin.data.formats import files
 from fedwin.data.sources import cifar, folder
 from fedwin.errors import UserError
 
-# Per-channel (mean, std); `auto` is the builder's own name here, where it has one.
+# Per-channel (mean, std); `auto` stands for the entry with the builder's name, if there is one.
 CONSTANTS: dict[str | None, tuple[tuple[float, ...] | None, tuple[float, ...] | None]] = {
     **cifar.CONSTANTS,
     "mnist": ((0.1307,), (0.3081,)),
@@ -38,28 +38,30 @@ def tfds(
     constants: str | None = "auto",
     transpose: bool | None = None,
 ) -> Dataset:
-    """Any builder that was prepared as array_record (`download_and_prepare(file_format='array_record')`).
+    """Any builder prepared as array_record (`download_and_prepare(file_format='array_record')`).
 
-    TFDS shuffles records, so published splits that count rows of the original archive do not apply to its order. Of
-    CIFAR-100 the label that y is not stays as the feature 'coarse' or 'fine', which Pachinko allocation reads.
+    TFDS shuffles records, so published splits that count rows of the original archive do not apply. For CIFAR-100 the
+    label that is not y is kept as feature 'coarse' or 'fine', for Pachinko allocation.
 
     Args:
-      data_dir: the folder that holds `<name>/<version>`.
-      name: the builder, such as `cifar10`, `emnist/byclass` or, for one version, `cifar10:3.0.2`.
+      data_dir: folder that contains `<name>/<version>`.
+      name: the builder, such as `cifar10`, `emnist/byclass` or, for a certain version, `cifar10:3.0.2`.
       train: name of the training split.
       test: name of the test split.
       x: name of the input feature.
       y: name of the label feature.
-      constants: normalisation, 'cifar10', 'cifar100', 'ima', 'mnist', 'imagenet' or none; 'auto' is that of the data
-        set of the same name (cifar10, cifar100, mnist), and none for others.
-      transpose: whether rows and columns of images are exchanged; by default those of emnist are, which is stored
-        transposed.
+      constants: normalization constants, 'cifar10', 'cifar100', 'ima', 'mnist', 'imagenet' or none; 'auto' selects
+        those of the builder's name (cifar10, cifar100, mnist), and none for others.
+      transpose: whether rows and columns of images are exchanged; None does so for emnist, which is stored transposed.
+
+    Returns:
+      The Dataset.
 
     Raises:
       UserError: not prepared there, not array_record, or features and splits that do not exist.
     """
     if constants not in (*CONSTANTS, "auto"):
-        raise UserError(f"tfds: constants={constants}; they are auto, none, {', '.join(filter(None, CONSTANTS))}.")
+        raise UserError(f"tfds: constants={constants}; choose auto, none, {', '.join(filter(None, CONSTANTS))}.")
     place = prepared_folder(files.folders(data_dir)[0], str(name))
     package = tensorflow_datasets()
     try:
@@ -70,7 +72,7 @@ def tfds(
         labels = tuple(getattr(builder.info.features[y], "names", None) or ())
     except UserError:
         raise
-    except Exception as error:  # the package raises many kinds, and each means that the folder is not as it should be
+    except Exception as error:  # the package raises many exceptions; all mean that the folder is not as expected
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(f"tfds: cannot read {place} ({first}); prepare it there as array_record.") from error
     mean, std = constants_of(builder.name, constants, train_side["x"])
@@ -89,63 +91,6 @@ def tfds(
     )
 
 
-def tensorflow_datasets():
-    """Imports the package, which is slow and warns of deprecations inside itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return importlib.import_module("tensorflow_datasets")
-
-
-def constants_of(builder: str, constants: str | None, images: np.ndarray):
-    """Returns (mean, std) per channel.
-
-    Args:
-      builder: its name.
-      constants: a key of CONSTANTS, or 'auto'.
-      images: what they normalise [N, ..., C].
-
-    Raises:
-      UserError: when they are of another number of channels.
-    """
-    if constants == "auto":
-        constants = builder if builder in CONSTANTS and images.dtype == np.uint8 else None
-    mean, std = CONSTANTS[constants]
-    if mean and len(mean) not in (1, images.shape[-1]):
-        raise UserError(f"tfds: constants={constants} are of {len(mean)} channels; '{builder}' has {images.shape[-1]}.")
-    return mean, std
-
-
-def transpose_images(builder: str, feature: str, images: np.ndarray) -> np.ndarray:
-    """Returns images with rows and columns exchanged; raises UserError for what has none."""
-    if images.ndim < 3:
-        raise UserError(f"tfds: transpose=true needs images; '{feature}' of '{builder}' holds none.")
-    return np.ascontiguousarray(images.swapaxes(1, 2))
-
-
-def second_label_level(features, y: str) -> dict[str, str]:
-    """Returns key -> name of the label on the other level, for builders that have labels on two."""
-    if "coarse_label" not in features or y not in ("label", "coarse_label"):
-        return {}
-    return {"coarse": "coarse_label"} if y == "label" else {"fine": "label"}
-
-
-def prepared_folder(root: pathlib.Path, name: str) -> pathlib.Path:
-    """Returns the folder of the newest prepared version; the builder's own code is not needed to read it."""
-    inner, _, version = name.partition(":")
-    places = [root, root / inner] + ([root / inner / version] if version else [])
-    found = [
-        info.parent
-        for place in places
-        for info in [*place.glob("dataset_info.json"), *place.glob("*.*.*/dataset_info.json")]
-    ]
-    found = [folder for folder in found if not version or folder.name == version]
-    if not found:
-        raise UserError(
-            f"tfds: '{name}' is not prepared under {root}; prepare it there with file_format='array_record'."
-        )
-    return max(found, key=lambda folder: [int(part) if part.isdigit() else 0 for part in folder.name.split(".")])
-
-
 def read(builder, split: str, keys: dict[str, str]) -> Examples:
     """Reads one split into arrays.
 
@@ -153,11 +98,17 @@ def read(builder, split: str, keys: dict[str, str]) -> Examples:
       builder: the package's DatasetBuilder.
       split: name of the split.
       keys: key -> feature of the builder; 'x' is the input, the others are labels.
+
+    Returns:
+      key -> array [N, ...].
+
+    Raises:
+      UserError: no such feature, no examples, inputs of different shapes, or labels that are not whole numbers.
     """
     source = builder.as_data_source(split=split)
     if not set(keys.values()) <= set(builder.info.features):
-        known = ", ".join(sorted(builder.info.features))
-        raise UserError(f"tfds: '{builder.name}' has the features {known}, not {' and '.join(keys.values())}.")
+        names = ", ".join(sorted(builder.info.features))
+        raise UserError(f"tfds: '{builder.name}' has the features {names}, not {' and '.join(keys.values())}.")
     if not len(source):
         raise UserError(f"tfds: '{builder.name}' has no example in split '{split}'.")
     first = np.asarray(source[0][keys["x"]])
@@ -177,3 +128,77 @@ def read(builder, split: str, keys: dict[str, str]) -> Examples:
             result[key][row] = example[keys[key]]
     where = f"tfds: '{builder.name}', {split}"
     return {key: value if key == "x" else as_labels(value, where) for key, value in result.items()}
+
+
+def prepared_folder(root: pathlib.Path, name: str) -> pathlib.Path:
+    """Finds the newest prepared version of a builder; the builder's own code is not needed.
+
+    Args:
+      root: the folder to search.
+      name: the builder, possibly with a version.
+
+    Raises:
+      UserError: it is not prepared there.
+    """
+    inner, _, version = name.partition(":")
+    places = [root, root / inner] + ([root / inner / version] if version else [])
+    versions = [
+        info.parent
+        for place in places
+        for info in [*place.glob("dataset_info.json"), *place.glob("*.*.*/dataset_info.json")]
+    ]
+    versions = [folder for folder in versions if not version or folder.name == version]
+    if not versions:
+        raise UserError(
+            f"tfds: '{name}' is not prepared under {root}; prepare it there with file_format='array_record'."
+        )
+    return max(versions, key=lambda folder: [int(part) if part.isdigit() else 0 for part in folder.name.split(".")])
+
+
+def second_label_level(features, y: str) -> dict[str, str]:
+    """Returns key -> name of the label on the other level, for builders with coarse and fine labels, else {}."""
+    if "coarse_label" not in features or y not in ("label", "coarse_label"):
+        return {}
+    return {"coarse": "coarse_label"} if y == "label" else {"fine": "label"}
+
+
+def constants_of(builder: str, constants: str | None, images: np.ndarray):
+    """Returns (mean, std) per channel.
+
+    Args:
+      builder: name of the builder.
+      constants: a key of CONSTANTS, or 'auto'.
+      images: the images [N, ..., C].
+
+    Raises:
+      UserError: the constants have another number of channels.
+    """
+    if constants == "auto":
+        constants = builder if builder in CONSTANTS and images.dtype == np.uint8 else None
+    mean, std = CONSTANTS[constants]
+    if mean and len(mean) not in (1, images.shape[-1]):
+        raise UserError(f"tfds: constants={constants} has {len(mean)} channels; '{builder}' has {images.shape[-1]}.")
+    return mean, std
+
+
+def transpose_images(builder: str, feature: str, images: np.ndarray) -> np.ndarray:
+    """Exchanges rows and columns of images.
+
+    Args:
+      builder: name of the builder, for error messages.
+      feature: name of the feature, likewise.
+      images: the images.
+
+    Raises:
+      UserError: not images.
+    """
+    if images.ndim < 3:
+        raise UserError(f"tfds: transpose=true needs images; '{feature}' of '{builder}' holds none.")
+    return np.ascontiguousarray(images.swapaxes(1, 2))
+
+
+def tensorflow_datasets():
+    """Imports the package, silencing warnings about deprecations inside it; slow."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module("tensorflow_datasets")

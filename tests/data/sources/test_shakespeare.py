@@ -51,5 +51,5 @@ def test_shakespeare_errors(tmp_path):
         data.load("shakespeare:length=0", tmp_path)
     write_fedjax_sqlite(tmp_path / "shakespeare_train.sqlite", {b"A": {"text": objects([b"x"])}})
     write_fedjax_sqlite(tmp_path / "shakespeare_test.sqlite", {b"A": {"text": objects([b"x"])}})
-    with pytest.raises(UserError, match="client 'A': no 'snippets' but text"):
+    with pytest.raises(UserError, match="client 'A': no 'snippets', only text"):
         data.load("shakespeare", tmp_path)

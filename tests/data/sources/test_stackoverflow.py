@@ -68,7 +68,7 @@ def test_fewer_sentences_than_announced_are_refused(tmp_path, split, client):
     with sqlite3.connect(tmp_path / "stackoverflow.sqlite") as connection:
         found = connection.execute("SELECT max(rowid) FROM examples WHERE client_id = ?", (client,)).fetchone()
         connection.execute("DELETE FROM examples WHERE rowid = ?", found)
-    with pytest.raises(UserError, match=f"client '{client}': [0-9] sentences, but [0-9] are announced") as error:
+    with pytest.raises(UserError, match=f"client '{client}': [0-9] sentences, but [0-9] according to") as error:
         data.load(OPTIONS.replace("users=6", "users=12").replace("tests=9", "tests=21"), tmp_path)
     assert "\n" not in str(error.value)
 

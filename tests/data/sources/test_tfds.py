@@ -107,8 +107,8 @@ def test_without_tensorflow(prepared):
         ("tfds:name=tiny,x=picture", "features image, label, not picture and label"),
         ("tfds:name=absent_set", "'absent_set' is not prepared"),
         ("tfds:name=tiny:9.0.0", "'tiny:9.0.0' is not prepared"),
-        ("tfds:name=tiny,constants=cifar", "they are auto, none, cifar10, cifar100, ima, mnist, imagenet"),
-        ("tfds:name=tiny,constants=cifar10", "of 3 channels; 'tiny' has 1"),
+        ("tfds:name=tiny,constants=cifar", "choose auto, none, cifar10, cifar100, ima, mnist, imagenet"),
+        ("tfds:name=tiny,constants=cifar10", "has 3 channels; 'tiny' has 1"),
     ],
 )
 def test_what_is_not_there_is_named(prepared, text, message):
