@@ -6,7 +6,7 @@
 ('mlp', 10)
 """
 
-from fedwin.models import networks as networks
+from fedwin.models import networks
 from fedwin.models.adapters import from_fedjax, from_flax, from_haiku
 from fedwin.models.adapters.classifier import check_input_shape
 from fedwin.models.compatibility import check
@@ -30,4 +30,15 @@ def build(text: str, input_shape, num_classes: int) -> Model:
     return MODELS.build(text, check_input_shape(text, input_shape), num_classes)
 
 
-__all__ = ["MODELS", "PRECISION", "Model", "Output", "build", "check", "from_fedjax", "from_flax", "from_haiku"]
+__all__ = [
+    "MODELS",
+    "PRECISION",
+    "Model",
+    "Output",
+    "build",
+    "check",
+    "from_fedjax",
+    "from_flax",
+    "from_haiku",
+    "networks",
+]

@@ -1,4 +1,4 @@
-"""The last layer of a foreign network: where it is, what it computes, and what the network must return."""
+"""The classifier layer of an external network: its path, its computation, and checks of the network's logits."""
 
 from typing import Any
 
@@ -9,12 +9,20 @@ from fedwin.errors import UserError
 
 
 def at_least_float32(x):
-    """Returns x in float32, or as it is where it is wider."""
+    """Returns x in float32, or unchanged if its dtype is wider."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def check_input_shape(name, input_shape) -> tuple[int, ...]:
-    """Returns the shape of one example; raises UserError unless it is made of integers >= 0."""
+    """Returns the shape of one example as a tuple.
+
+    Args:
+      name: name of the network, for the message.
+      input_shape: integers >= 0.
+
+    Raises:
+      UserError: for anything else.
+    """
     try:
         shape = tuple(int(length) if length == int(length) else -1 for length in input_shape)
     except (TypeError, ValueError):
@@ -25,14 +33,27 @@ def check_input_shape(name, input_shape) -> tuple[int, ...]:
 
 
 def subtree(params, path):
-    """Returns params[path[0]][path[1]]..."""
+    """Returns params[path[0]][path[1]]...
+
+    Args:
+      params: nested dicts.
+      path: keys.
+    """
     for key in path:
         params = params[key]
     return params
 
 
 def linear(params, features, weight: str, bias: str, dtype: Any = jnp.float32):
-    """features @ params[weight] + params[bias], computed in dtype, returned in at least float32; bias may be absent."""
+    """Returns features @ params[weight] + params[bias], in at least float32.
+
+    Args:
+      params: parameters of the layer.
+      features: [..., n].
+      weight: name of the matrix [n, C].
+      bias: name of the bias [C], which may be missing.
+      dtype: compute type.
+    """
     logits = jnp.asarray(features, dtype) @ jnp.asarray(params[weight], dtype)
     if bias in params:
         logits = logits + jnp.asarray(params[bias], dtype)
@@ -40,7 +61,13 @@ def linear(params, features, weight: str, bias: str, dtype: Any = jnp.float32):
 
 
 def is_linear(params, path, weight: str) -> bool:
-    """Whether params hold a matrix of that name at `path`."""
+    """Whether params contain a matrix at a path.
+
+    Args:
+      params: nested dicts.
+      path: keys of the layer.
+      weight: name of the matrix.
+    """
     try:
         leaf = subtree(params, path)[weight]
     except (KeyError, TypeError):
@@ -48,37 +75,42 @@ def is_linear(params, path, weight: str) -> bool:
     return bool(path) and len(leaf.shape) == 2
 
 
-def locate_classifier(name: str, params, chosen, seen, width: int) -> tuple[str, ...]:
-    """Returns the classifier's path in params.
+def locate_classifier(name: str, params, chosen, layers, width: int) -> tuple[str, ...]:
+    """Returns the classifier's path in params, () if there is no such layer.
 
     Args:
-      name: the network's, for the error line.
+      name: name of the network, for the message.
       params: its parameters, or their shapes.
-      chosen: the path that the user gave, None to take the last layer of `seen` that is as wide as the logits.
-      seen: (path, width) of the linear layers, in the order of their calls.
-      width: of the logits.
+      chosen: the path that the user gave; None takes the last of `layers` that is as wide as the logits.
+      layers: (path, width) of the linear layers in the order of their calls.
+      width: width of the logits.
 
     Raises:
-      UserError: the chosen path leads nowhere.
+      UserError: when the chosen path is not in params.
     """
     if chosen is None:
-        found = [path for path, features in seen if features == width]
-        return tuple(found[-1]) if found else ()
+        candidates = [path for path, features in layers if features == width]
+        return tuple(candidates[-1]) if candidates else ()
     try:
         subtree(params, chosen)
     except (KeyError, TypeError):
-        known = ", ".join(map(repr, params))
+        keys = ", ".join(map(repr, params))
         raise UserError(
-            f"{name}: classifier_path={tuple(chosen)} is not in the parameters; they begin with {known}."
+            f"{name}: classifier_path={tuple(chosen)} is not in the parameters; they begin with {keys}."
         ) from None
     return tuple(chosen)
 
 
 def num_outputs(name: str, logits, num_classes: int | None) -> int:
-    """Returns how many outputs a network has, given the shape of its logits.
+    """Returns the number of outputs of a network.
+
+    Args:
+      name: name of the network, for the message.
+      logits: jax.ShapeDtypeStruct of its logits for one example.
+      num_classes: expected number of outputs; None accepts any.
 
     Raises:
-      UserError: the network returns something other than [B, C] or [B, T, V] numbers, or not num_classes of them.
+      UserError: when the logits are not numbers [B, C] or [B, T, V], or their width is not num_classes.
     """
     if not isinstance(logits, jax.ShapeDtypeStruct):
         raise UserError(f"{name} returns a {type(logits).__name__}; it must return logits [B, C] or [B, T, V].")
@@ -94,7 +126,13 @@ def num_outputs(name: str, logits, num_classes: int | None) -> int:
 
 
 def untraceable_error(name: str, input_shape, error: Exception) -> UserError:
-    """Returns the UserError for a network that cannot be traced on examples of input_shape."""
+    """Returns the UserError for a network that cannot be traced.
+
+    Args:
+      name: name of the network.
+      input_shape: shape of one example.
+      error: the exception that tracing raised.
+    """
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
     return UserError(
         f"{name} does not take examples of shape {tuple(input_shape)}, perhaps too small or of another rank: {reason}"

@@ -1,4 +1,4 @@
-"""Networks of flax as fedwin.models.Model."""
+"""from_flax: wraps a flax.linen module as a Model."""
 
 import inspect
 from typing import Any
@@ -23,23 +23,23 @@ from fedwin.models.convolution import lower_convolutions
 from fedwin.models.model import Model, Output, compute_dtype
 
 
-class _Watch:
-    """Sees each call of a module's layers: path and width of the dense ones, the input of the one at `path`."""
+class _LayerRecorder:
+    """Interceptor that records path and width of dense layers, and the input of the layer at `path`."""
 
     def __init__(self, path=()):
-        self.path, self.seen, self.features = path, [], ()
+        self.path, self.dense_layers, self.features = path, [], ()
 
     def __call__(self, next_fun, args, kwargs, context):
         if context.method_name == "__call__":
             if isinstance(context.module, nn.Dense):
-                self.seen.append((context.module.path, context.module.features))
+                self.dense_layers.append((context.module.path, context.module.features))
             if self.path and context.module.path == self.path:
                 self.features = args[0]
         return next_fun(*args, **kwargs)
 
 
 class _Module:
-    """A flax module that is called with the arguments that its signature has."""
+    """A flax module, called with those arguments that its signature has."""
 
     def __init__(self, module, name: str | None):
         if not isinstance(module, nn.Module):
@@ -50,35 +50,35 @@ class _Module:
         self.signature = inspect.signature(type(module).__call__).parameters
 
     def arguments(self, train: bool, mask) -> dict[str, Any]:
-        """Returns the keyword arguments by which the module hears whether it trains, and of the mask."""
+        """Returns the keyword arguments for training mode and mask that the module's signature has."""
         arguments: dict[str, Any] = {"mask": mask} if "mask" in self.signature else {}
         for name in ("train", "training", "is_training", "is_train"):
             if name in self.signature:
                 return {name: train, **arguments}
         return {"deterministic": not train, **arguments} if "deterministic" in self.signature else arguments
 
-    def init(self, rngs, x, watch: _Watch):
-        """Returns (what the module returns, its variables)."""
-        with nn.intercept_methods(watch):
+    def init(self, rngs, x, recorder: _LayerRecorder):
+        """Returns (result of the module, its variables)."""
+        with nn.intercept_methods(recorder):
             return self.module.init_with_output(rngs, x, **self.arguments(False, None))
 
     def apply(self, values, x, mask, rngs, train: bool, mutable, path):
         """Returns ((logits, features), updated collections)."""
-        watch = _Watch(path)
-        with nn.intercept_methods(watch):
+        recorder = _LayerRecorder(path)
+        with nn.intercept_methods(recorder):
             out = self.module.apply(values, x, rngs=rngs, mutable=mutable, **self.arguments(train, mask))
         out, updated = out if mutable else (out, {})
-        return (out if isinstance(out, tuple) else (out, watch.features)), updated
+        return (out if isinstance(out, tuple) else (out, recorder.features)), updated
 
     def logits(self, out):
-        """Returns the logits in what the module returns; UserError for a tuple other than (logits, features)."""
+        """Returns the logits of a module's result; raises UserError for a tuple other than (logits, features)."""
         if isinstance(out, tuple) and len(out) != 2:
             raise UserError(f"{self.name} returns {len(out)} values; it must return logits, or (logits, features).")
         return out[0] if isinstance(out, tuple) else out
 
 
 def _collections(name: str, variables) -> bool:
-    """Returns whether a module keeps statistics; raises UserError for state of other kinds."""
+    """Returns whether a module has statistics; raises UserError for other collections."""
     collections = [k for k in variables if k != "params"]
     if collections not in ([], ["batch_stats"]):
         raise UserError(f"{name} keeps state in {collections}; only 'batch_stats' is supported.")
@@ -96,7 +96,7 @@ def from_flax(
     lower=True,
     input_dtype=jnp.float32,
 ) -> Model:
-    """Wraps a flax.linen module: y = module.apply(variables, batch['x'], train=...).
+    """Wraps a flax.linen module as a Model: logits = module.apply(variables, batch['x'], train=...).
 
     >>> import flax.linen as nn
     >>> class Logistic(nn.Module):
@@ -108,37 +108,37 @@ def from_flax(
     (10, ('Dense_0',))
 
     Args:
-      module: called as (x), with train/training/deterministic where its signature has it and with mask=batch['mask']
-        where it has that; returns logits or (logits, features). Randomness comes from the 'dropout' stream.
+      module: called with x and, if its signature has them, train (training, deterministic) and mask=batch['mask'];
+        returns logits or (logits, features). Its randomness comes from the 'dropout' stream.
       input_shape: shape of one example.
-      num_classes: width of the logits; found by tracing when None.
-      classifier_path: keys of the classifier's subtree in params, ('classifier',) for the networks here; by default
-        the last nn.Dense whose width is num_classes.
-      name: of the model; the class's by default.
-      dtype: the compute type, for `classifier`.
-      lower: rewrites convolutions (`fedwin.models.convolution.lower_convolutions`).
-      input_dtype: int32 for tokens.
+      num_classes: width of the logits; None determines it by tracing.
+      classifier_path: keys of the classifier's subtree in params, e.g. ('classifier',); None takes the last nn.Dense
+        whose width is num_classes.
+      name: name of the model; None takes the class's.
+      dtype: compute type of `Model.classifier`.
+      lower: whether to replace convolutions (`fedwin.models.convolution.lower_convolutions`).
+      input_dtype: dtype of examples, int32 for tokens.
 
     Returns:
-      A Model; features = input of the classifier layer, Model.classifier None where no such layer is found.
+      A Model whose features are the input of the classifier layer. Without such a layer, Model.classifier is None.
 
     Raises:
-      UserError: when the module does not take examples of that shape, returns no logits or not num_classes of them, or
-        keeps state other than 'batch_stats'.
+      UserError: when the module does not take examples of that shape, does not return num_classes logits, or has
+        collections other than 'params' and 'batch_stats'.
     """
-    watch, wrapped = _Watch(), _Module(module, name)
+    recorder, wrapped = _LayerRecorder(), _Module(module, name)
     name = wrapped.name
     dtype, input_shape = compute_dtype(dtype), check_input_shape(name, input_shape)
 
     @jax.jit  # one compilation instead of one per operation, one trace for the shapes here and for init
     def initialise(key):
         streams = {"params": key, "dropout": jax.random.fold_in(key, 1)}
-        return wrapped.init(streams, jnp.zeros((1, *input_shape), input_dtype), watch)
+        return wrapped.init(streams, jnp.zeros((1, *input_shape), input_dtype), recorder)
 
     out, variables = _shapes(name, input_shape, initialise)
     width = num_outputs(name, wrapped.logits(out), num_classes)
     params, has_stats = variables.get("params", {}), _collections(name, variables)
-    path = locate_classifier(name, params, classifier_path, watch.seen, width)
+    path = locate_classifier(name, params, classifier_path, recorder.dense_layers, width)
     init, apply = _init(initialise, dtype), _apply(wrapped, path, has_stats, lower)
 
     def classifier(params, features):
@@ -148,12 +148,12 @@ def from_flax(
 
 
 def _shapes(name: str, input_shape, initialise):
-    """Returns the shapes of (what the module returns, its variables); UserError where it cannot be traced."""
+    """Returns the shapes of (result of the module, its variables); raises UserError if it cannot be traced."""
     try:
         return jax.eval_shape(initialise, jax.random.key(0))
     except UserError:
         raise
-    except Exception as error:  # whatever a foreign network raises at an input that it was not made for
+    except Exception as error:  # an external network may raise anything
         raise untraceable_error(name, input_shape, error) from error
 
 

@@ -1,4 +1,4 @@
-"""Networks of haiku as fedwin.models.Model."""
+"""from_haiku, from_fedjax: wrap haiku transforms and FedJAX models as a Model."""
 
 import inspect
 from collections.abc import Callable
@@ -21,6 +21,20 @@ from fedwin.models.convolution import lower_convolutions
 from fedwin.models.model import Model, Output
 
 
+class NetworkFunctions(NamedTuple):
+    """The pure functions of a network that may consist of haiku modules.
+
+    Attributes:
+      init: key -> (params, stats).
+      train: (params, stats, batch, key) -> (logits, stats), in training.
+      evaluate: the same in evaluation.
+    """
+
+    init: Callable
+    train: Callable
+    evaluate: Callable
+
+
 def from_haiku(
     transformed,
     sample_batch,
@@ -31,7 +45,7 @@ def from_haiku(
     classifier_path=None,
     name="haiku",
 ) -> Model:
-    """Wraps hk.transform or hk.transform_with_state of a function of (batch, **kwargs) that returns logits.
+    """Wraps hk.transform or hk.transform_with_state of a function of (batch, **kwargs) that returns logits as a Model.
 
     >>> import haiku as hk
     >>> import numpy as np
@@ -42,19 +56,19 @@ def from_haiku(
 
     Args:
       transformed: the transformed function, called with a dict batch (at least 'x').
-      sample_batch: a batch to initialise with, e.g. {'x': zeros [1, 28, 28, 1]}.
-      num_classes: width of the logits; found by tracing when None.
+      sample_batch: a batch to initialize with, e.g. {'x': zeros [1, 28, 28, 1]}.
+      num_classes: width of the logits; None determines it by tracing.
       train_kwargs: keyword arguments in training, e.g. {'is_train': True}.
       eval_kwargs: keyword arguments in evaluation, e.g. {'is_train': False}.
-      classifier_path: (module name,); by default the last hk.Linear whose width is num_classes.
-      name: of the model.
+      classifier_path: (module name,); None takes the last hk.Linear whose width is num_classes.
+      name: name of the model.
 
     Returns:
-      A Model; features = input of the classifier layer, Model.classifier None where no such layer is found.
+      A Model whose features are the input of the classifier layer. Without such a layer, Model.classifier is None.
 
     Raises:
-      UserError: when the function is not transformed, keeps state that its transform does not hand out, cannot be
-        traced on sample_batch, or returns no logits or not num_classes of them.
+      UserError: when the function is not transformed, has state but was transformed with hk.transform, cannot be traced
+        on sample_batch, or does not return num_classes logits.
     """
     import haiku as hk
 
@@ -92,17 +106,19 @@ def _call(transformed, stateful: bool, kwargs):
 
 
 def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, name="fedjax") -> Model:
-    """Wraps a fedjax.Model, whose apply_for_train(params, batch, rng) and apply_for_eval(params, batch) return logits.
+    """Wraps a fedjax.Model as a Model.
+
+    Its apply_for_train(params, batch, rng) and apply_for_eval(params, batch) must return logits.
 
     Args:
-      model: made from haiku, or any other; features are found for haiku's only.
+      model: a fedjax.Model; features are available for models made from haiku only.
       sample_batch: a batch with the features that the model reads, e.g. {'x': zeros [1, 28, 28, 1]}.
-      num_classes: width of the logits; found by tracing when None.
-      classifier_path: (module name,); by default the last hk.Linear whose width is num_classes.
-      name: of the model.
+      num_classes: width of the logits; None determines it by tracing.
+      classifier_path: (module name,); None takes the last hk.Linear whose width is num_classes.
+      name: name of the model.
 
     Returns:
-      A Model; features = input of the classifier layer, Model.classifier None where no such layer is found.
+      A Model whose features are the input of the classifier layer. Without such a layer, Model.classifier is None.
 
     Raises:
       UserError: when it is not a fedjax.Model, cannot be traced on sample_batch, or does not return num_classes
@@ -121,100 +137,92 @@ def from_fedjax(model, sample_batch, num_classes=None, *, classifier_path=None, 
     return from_functions(functions, sample_batch, num_classes, classifier_path, name)
 
 
-class NetworkFunctions(NamedTuple):
-    """init: key -> (params, stats); train, evaluate: (params, stats, batch, key) -> (logits, stats)."""
-
-    init: Callable
-    train: Callable
-    evaluate: Callable
-
-
-def _catching(function, path):
-    """Runs `function`, returns (result, input of the haiku module at `path`, [((module name,), output width)])."""
-    import haiku as hk
-
-    caught, seen = [], []
-
-    def intercept(next_fun, args, kwargs, context):
-        if context.method_name == "__call__" and isinstance(context.module, hk.Linear):
-            seen.append(((context.module.module_name,), context.module.output_size))
-            if path and context.module.module_name == path[0]:
-                caught.append(args[0])
-        return next_fun(*args, **kwargs)
-
-    with hk.intercept_methods(intercept):
-        result = function()
-    # A module that is called once per time step has as many inputs: they are not one array of features.
-    return result, caught[0] if len(caught) == 1 else (), seen
-
-
-def _trace(functions: NetworkFunctions, sample_batch, name: str):
-    """Returns (shapes of params, of stats, of logits, linear layers seen); raises UserError where that fails."""
-    seen = []
-
-    def probe(key):
-        params, stats = functions.init(key)
-        (logits, _), _, found = _catching(lambda: functions.evaluate(params, stats, sample_batch, key), None)
-        seen.extend(found)
-        return params, stats, logits
-
-    try:
-        return *jax.eval_shape(probe, jax.random.key(0)), seen
-    except UserError:
-        raise
-    except Exception as error:  # whatever a foreign network raises at an input that it was not made for
-        if "transform_with_state" in str(error):
-            raise UserError(f"{name} keeps state; use hk.transform_with_state instead of hk.transform.") from error
-        raise untraceable_error(name, sample_batch["x"].shape[1:], error) from error
-
-
 def from_functions(functions: NetworkFunctions, sample_batch, num_classes, classifier_path, name: str) -> Model:
-    """Returns the Model of functions that may be made of haiku's modules.
+    """Returns the Model of pure functions that may consist of haiku modules.
 
     Args:
-      functions: of the network.
-      sample_batch: a batch to initialise with.
-      num_classes: width of the logits; found by tracing when None.
-      classifier_path: (module name,), None for the last hk.Linear whose width is num_classes.
-      name: of the model.
+      functions: functions of the network.
+      sample_batch: a batch to initialize with.
+      num_classes: width of the logits; None determines it by tracing.
+      classifier_path: (module name,); None takes the last hk.Linear whose width is num_classes.
+      name: name of the model.
 
     Raises:
-      UserError: when the functions cannot be traced on sample_batch, or return no logits or not num_classes of them.
+      UserError: when the functions cannot be traced on sample_batch, or do not return num_classes logits.
     """
     if not hasattr(sample_batch, "get") or not hasattr(sample_batch.get("x"), "shape"):
         raise UserError(
             f"{name}: sample_batch must be a dict with an array 'x', such as {{'x': zeros [1, 28, 28, 1]}}."
         )
-    params, stats, logits, seen = _trace(functions, sample_batch, name)
+    params, stats, logits, linear_layers = _trace(functions, sample_batch, name)
     width = num_outputs(name, logits, num_classes)
-    path = locate_classifier(name, params, classifier_path, seen, width)
+    path = locate_classifier(name, params, classifier_path, linear_layers, width)
 
     def classifier(params, features):
         return linear(subtree(params, path), features, "w", "b")
 
-    def whole(params, stats, key):
+    def classify_sample(params, stats, key):
         apply = _apply(functions, path)
         return classifier(params, apply(Variables(params, stats), sample_batch, key, False).features)
 
-    alone, watched = is_linear(params, path, "w"), path
-    if alone:
+    has_classifier, recorded = is_linear(params, path, "w"), path
+    if has_classifier:
         try:
-            jax.eval_shape(whole, params, stats, jax.random.key(0))
+            jax.eval_shape(classify_sample, params, stats, jax.random.key(0))
         except (jax.errors.UnexpectedTracerError, TypeError):
-            # The layer runs inside a jit of the model's own, or once per time step: no array of features to return.
-            alone, watched = False, ()
+            # The layer runs inside the model's own jit, or once per time step: there is no array of features to return.
+            has_classifier, recorded = False, ()
     init = lambda key: Variables(*functions.init(key))
-    return Model(init, _apply(functions, watched), classifier if alone else None, path, name, width)
+    return Model(init, _apply(functions, recorded), classifier if has_classifier else None, path, name, width)
 
 
-def _apply(functions: NetworkFunctions, watched: tuple[str, ...]):
-    """Returns Model.apply, with the input of the module `watched` as features."""
+def _run_recording(function, path):
+    """Runs `function` and returns (result, input of the haiku module at `path`, [((module name,), output width)])."""
+    import haiku as hk
+
+    inputs, linear_layers = [], []
+
+    def intercept(next_fun, args, kwargs, context):
+        if context.method_name == "__call__" and isinstance(context.module, hk.Linear):
+            linear_layers.append(((context.module.module_name,), context.module.output_size))
+            if path and context.module.module_name == path[0]:
+                inputs.append(args[0])
+        return next_fun(*args, **kwargs)
+
+    with hk.intercept_methods(intercept):
+        result = function()
+    # A module that is called once per time step has several inputs, which are not one array of features.
+    return result, inputs[0] if len(inputs) == 1 else (), linear_layers
+
+
+def _trace(functions: NetworkFunctions, sample_batch, name: str):
+    """Returns (shapes of params, stats and logits, list of linear layers); raises UserError if tracing fails."""
+    linear_layers = []
+
+    def probe(key):
+        params, stats = functions.init(key)
+        (logits, _), _, layers = _run_recording(lambda: functions.evaluate(params, stats, sample_batch, key), None)
+        linear_layers.extend(layers)
+        return params, stats, logits
+
+    try:
+        return *jax.eval_shape(probe, jax.random.key(0)), linear_layers
+    except UserError:
+        raise
+    except Exception as error:  # an external network may raise anything
+        if "transform_with_state" in str(error):
+            raise UserError(f"{name} keeps state; use hk.transform_with_state instead of hk.transform.") from error
+        raise untraceable_error(name, sample_batch["x"].shape[1:], error) from error
+
+
+def _apply(functions: NetworkFunctions, recorded: tuple[str, ...]):
+    """Returns Model.apply, with the input of the module at path `recorded` as features."""
 
     def apply(variables, batch, key, train):
         function = functions.train if train else functions.evaluate
 
         def forward(params, stats, batch, key):
-            (logits, stats), features, _ = _catching(lambda: function(params, stats, batch, key), watched)
+            (logits, stats), features, _ = _run_recording(lambda: function(params, stats, batch, key), recorded)
             return logits, features, stats
 
         logits, features, stats = lower_convolutions(forward)(variables.params, variables.stats, batch, key)
