@@ -84,11 +84,11 @@ def _section(item: AnyItem, scale: str, folder: pathlib.Path) -> str:
     drawings = folder / PICTURES / scale
     link = lambda path: path.relative_to(PAGE.parent) if path.is_relative_to(PAGE.parent) else path
     if isinstance(item, Analysis):
-        stored = StoredResults(scale).folder / f"{file_stem(item)}.json.gz"
-        if not stored.is_file():
+        source = StoredResults(scale).folder / f"{file_stem(item)}.json.gz"
+        if not source.is_file():
             return ""
         path = drawings / f"{file_stem(item)}.png"
-        inspection.redraw(item, scale, stored, path)
+        inspection.redraw(item, scale, source, path)
         standin = f"\n\nStand-in: {item.standin}" if scale != "paper" and item.standin else ""
         return f"### {item.name} ({scale}): {item.title}{standin}\n\n![{item.title}]({link(path)})"
     if isinstance(item, Sketch):

@@ -188,7 +188,6 @@ METHODS = (
         ),
     ),
 )
-NAMES = tuple(row.name for row in METHODS)
 
 WINDOW = "wima:window=100"
 TREND_WINDOW = "wima:window=20"
