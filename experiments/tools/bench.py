@@ -1,12 +1,12 @@
-"""Times fedwin against FedJAX, PyTorch, pfl-research and Flower on the same work: one table, interleaved runs.
+"""Times fedwin against FedJAX, PyTorch, pfl-research and Flower on the same work, in alternating turns.
 
   fedwin bench --install_peers
   fedwin bench --cases=mlp,cifar_cnn --python_torch=/path/to/venv/bin/python
   fedwin bench --cases= --studies=algorithms
   fedwin bench --suite=accelerator --data_dir=DIR --minutes=20
 
-Every peer is a process of its own and trains a few rounds in its turn, A B C A B C ...; a value is the median over
-turns, with the quartiles beside it. Close other programs first.
+Every contestant is a process that trains a few rounds per turn, A B C A B C ...; values are medians over turns, with
+quartiles. Close other programs first.
 """
 
 import dataclasses
@@ -24,31 +24,44 @@ from typing import Any
 from absl import flags
 
 from fedwin.algorithms import ALGORITHMS
-from fedwin.engine.devices import MOST_CPU_DEVICES, num_cores
+from fedwin.engine.devices import MAX_CPU_DEVICES, num_cores
 from fedwin.errors import UserError
 from fedwin.registry import checks, nearest
 
+from ..tables.formats import plain_table
 from .accelerator import suite as accelerator
 from .peers import environment, studies
 from .peers.cases import CASES, scaled
 from .peers.crew import Crew
-from .peers.measure import Effort, table
+from .peers.measure import Effort
 
 STUDIES = ("dispatches", "evaluation", "windows", "tables", "places", "scale", "algorithms", "fedjax_program")
-# More CPU devices than this only replicate the model.
+# Most CPU devices.
 MOST_CORES = 1024
-# Bytes of examples that a case may have: peers hold them all, several copies of them.
+# Most bytes of examples of a case, of which every contestant holds several copies.
 MOST_BYTES = 16 << 30
 PEERS = ("fedjax", "torch", "pfl", "flower")
 EVALUATED = ("lenet5", "resnet20", "emnist_cnn")
 WITH_ROWS = ["scaffold", "fedhbm", "feddyn", "adabest"]
+# Study -> first columns of its table.
+SMALL = {
+    "evaluation": ["case", "who"],
+    "windows": ["windows"],
+    "tables": ["algorithm", "clients"],
+    "places": ["window"],
+    "scale": ["algorithm", "clients", "cohort", "start s", "MB"],
+    "algorithms": ["case", "algorithm"],
+    "fedjax_program": ["algorithm"],
+}
+# Characters of a line of the report.
+TABLE_WIDTH = 200
 
 
 def define_flags() -> dict[str, list[str]]:
-    """Defines the flags; importing this file from a test or another binary defines none."""
-    flags.DEFINE_list("cases", list(CASES), f"Cases to compare with the peers: {', '.join(CASES)}; empty = none.")
+    """Defines the flags; returns title -> names."""
+    flags.DEFINE_list("cases", list(CASES), f"Cases to compare: {', '.join(CASES)}; empty = none.")
     flags.DEFINE_multi_string("cohort", [], "Another cohort for a case: CASE=CLIENTSxSTEPSxBATCH, e.g. lenet5=2x2x32.")
-    flags.DEFINE_list("peers", list(PEERS), "Peers to compare with; those that are not installed are left out.")
+    flags.DEFINE_list("peers", list(PEERS), "Contestants besides fedwin; those that are not installed are left out.")
     flags.DEFINE_list("studies", list(STUDIES[:4]), f"What else to measure: {', '.join(STUDIES)}; empty = nothing.")
     flags.DEFINE_string(
         "python_torch", os.environ.get("FEDWIN_PYTHON_TORCH", ""),
@@ -57,11 +70,11 @@ def define_flags() -> dict[str, list[str]]:
     )  # fmt: skip
     flags.DEFINE_bool("install_peers", False, "Make an environment with torch, pfl and flwr in the cache directory.")
     flags.DEFINE_integer("cores", 0, "CPU devices of the sharded strategy; 0 = as `fedwin train` would use.")
-    flags.DEFINE_integer("turns", 7, "How often every contestant has its turn.")
-    flags.DEFINE_float("turn_seconds", 1.0, "How long a turn lasts (one round at least).")
-    flags.DEFINE_float("case_seconds", 150.0, "Fewer turns (3 at least) where a case would take longer than this.")
-    flags.DEFINE_string("json", "", "Also write all figures to this file.")
-    flags.DEFINE_bool("quick", False, "A short run on tiny cohorts, to see that everything works.")
+    flags.DEFINE_integer("turns", 7, "Number of turns of every contestant.")
+    flags.DEFINE_float("turn_seconds", 1.0, "Seconds of a turn (at least one round).")
+    flags.DEFINE_float("case_seconds", 150.0, "Most seconds of a case, which limits the number of turns (at least 3).")
+    flags.DEFINE_string("json", "", "File for all measurements as JSON.")
+    flags.DEFINE_bool("quick", False, "Short test with tiny cohorts.")
     what = ["cases", "cohort", "peers", "studies", "quick"]
     own = accelerator.define_flags()
     return {
@@ -72,11 +85,15 @@ def define_flags() -> dict[str, list[str]]:
 
 
 def chosen(name: str, known: Iterable[str]) -> list[str]:
-    """Returns a list flag's values; raises UserError for one that does not exist."""
+    """Returns the values of a list flag.
+
+    Raises:
+      UserError: one is not in `known`.
+    """
     values = [value for value in flags.FLAGS[name].value or () if value]
     for value in values:
         if value not in known:
-            raise UserError(f"{name}: there is no '{value}'.{nearest(value, known)} Known: {', '.join(known)}.")
+            raise UserError(f"{name}: there is no '{value}'.{nearest(value, known)} Available: {', '.join(known)}.")
     return values
 
 
@@ -101,7 +118,11 @@ def cohorts() -> dict:
 
 
 def check(options) -> None:
-    """Raises UserError, before anything is started, for a number, interpreter or file that a run would fail with."""
+    """Checks the flags before anything is started.
+
+    Raises:
+      UserError: a number out of range, a missing interpreter, or a file that can't be written.
+    """
     checks.number("bench", 1, 100_000, turns=options.turns)
     checks.number("bench", 0, open_least=True, turn_seconds=options.turn_seconds, case_seconds=options.case_seconds)
     checks.number("bench", 0, MOST_CORES, cores=options.cores)
@@ -112,18 +133,18 @@ def check(options) -> None:
         )
     path = pathlib.Path(options.json)
     if options.json and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
-        raise UserError(f"json={path} can't be written; name a file in a folder that exists and is yours.")
+        raise UserError(f"json={path} can't be written; name a file in a folder that you can write to.")
 
 
 def measure(crew: Crew, report: dict[str, Any], effort: Effort, say: Callable[[str], None], write: Callable) -> None:
-    """Runs what the flags ask for and puts the records into `report`.
+    """Runs the cases and studies of the flags, and adds their records to `report`.
 
     Args:
-      crew: the peers.
-      report: filled case by case.
+      crew: the contestants' processes.
+      report: study -> records, which is filled.
       effort: how long to measure.
-      say: where news go.
-      write: keeps the report so far.
+      say: called with each line of progress.
+      write: writes the report so far.
     """
     options, quick, known = flags.FLAGS, flags.FLAGS.quick, cohorts()
     names, wanted = chosen("cases", CASES), chosen("studies", STUDIES)
@@ -132,7 +153,7 @@ def measure(crew: Crew, report: dict[str, Any], effort: Effort, say: Callable[[s
         crew.look_for_gpu()
     for name in names:
         report["cases"] += studies.case(crew, known[name], effort, 256 if quick else 2048, say)
-        write()  # a long run that is stopped keeps what it has
+        write()  # an interrupted benchmark leaves its records
     if "dispatches" in wanted:
         report["dispatches"] = studies.dispatches(crew, 50 if quick else 200)
     if "evaluation" in wanted:
@@ -162,7 +183,7 @@ def measure(crew: Crew, report: dict[str, Any], effort: Effort, say: Callable[[s
 
 
 def main(argv: list[str]) -> None:
-    """Measures, prints tables and writes the figures to --json."""
+    """Measures, prints the tables and writes the records to --json."""
     options, begun = flags.FLAGS, time.monotonic()
     for name, known in (("cases", CASES), ("studies", STUDIES)):
         chosen(name, known)  # before anything is started
@@ -177,7 +198,7 @@ def main(argv: list[str]) -> None:
     report["cases"] = []
     say = lambda line: print(f"[{time.monotonic() - begun:5.0f} s] {line}", file=sys.stderr, flush=True)
     write = lambda: options.json and pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
-    cores = options.cores or min(num_cores(), MOST_CPU_DEVICES)
+    cores = options.cores or min(num_cores(), MAX_CPU_DEVICES)
     made = environment.make(say) if options.install_peers else environment.interpreter()
     python_torch = options.python_torch or made or sys.executable
     imports = flags.FLAGS["import"].value or []
@@ -192,18 +213,6 @@ def main(argv: list[str]) -> None:
     report |= {"gpu": crew.gpu, "versions": crew.versions, "load_after": os.getloadavg()}
     print(report_text(report))
     write()
-
-
-# Studies with a small table, and its first columns.
-SMALL = {
-    "evaluation": ["case", "who"],
-    "windows": ["windows"],
-    "tables": ["algorithm", "clients"],
-    "places": ["window"],
-    "scale": ["algorithm", "clients", "cohort", "start s", "MB"],
-    "algorithms": ["case", "algorithm"],
-    "fedjax_program": ["algorithm"],
-}
 
 
 def report_text(report: dict[str, Any]) -> str:
@@ -235,12 +244,12 @@ def case_table(records: list[dict[str, Any]]) -> str:
         share = "-" if r["of_gemm_peak"] is None else f"{100 * r['of_gemm_peak']:.0f} %"
         target = f"{r['target']:g} x" if r["target"] else ""
         rows.append([r["case"], r["cohort"], r["who"], f"{r['rounds_per_second']:.2f}", *ms(r), faster, target, share])
-    return table(head, rows)
+    return plain_table([head, *rows], width=TABLE_WIDTH)
 
 
 def small_table(records: list[dict[str, Any]], *columns: str) -> str:
     """Returns the named fields, then milliseconds per round, quartiles and the ratio."""
     ratio = next((name for name in records[0] if name.startswith("times_")), None)
     head = [*columns, "ms per round", "quartiles", *([ratio.replace("times_", "times ")] if ratio else [])]
-    rows = [[*(r[c] for c in columns), *ms(r), *([f"{r[ratio]:.2f}"] if ratio else [])] for r in records]
-    return table(head, rows)
+    rows = [[*(str(r[c]) for c in columns), *ms(r), *([f"{r[ratio]:.2f}"] if ratio else [])] for r in records]
+    return plain_table([head, *rows], width=TABLE_WIDTH)

@@ -1,4 +1,4 @@
-"""One round of an algorithm, traced function by function: finds what its author forgot before anything compiles."""
+"""Checks of a user's algorithm: traces one round, function by function, before anything is compiled."""
 
 import inspect
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from fedwin.errors import UserError
 
 
 def client_part(phase: core.Phase) -> UserFunction:
-    """What clients do, for errors."""
+    """Returns the client function of a phase, for errors."""
     return UserFunction(
         "client", phase.client, "(down, c)", "core.Update(message, state=..., stats=y.stats, metrics=y.metrics)"
     )
 
 
 def server_part(phase: core.Phase) -> UserFunction:
-    """What the server does, for errors."""
+    """Returns the server function of a phase, for errors."""
     if phase.client is None:
         return UserFunction("server", phase.server, "(params, state, stats, round)", "(params, state, stats)")
     return UserFunction("server", phase.server, "(params, state, total, round)", "(params, state)")
@@ -33,7 +33,7 @@ def check_built(builder: Callable, build: Callable[[], Any]) -> Algorithm:
 
     Args:
       builder: the user's function (setting, solve, *, ...), named in errors.
-      build: () -> what the builder returns.
+      build: () -> the builder's return value.
 
     Raises:
       UserError: when the builder cannot be called with (setting, solve) or returns no core.Algorithm.
@@ -44,13 +44,13 @@ def check_built(builder: Callable, build: Callable[[], Any]) -> Algorithm:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(builder).parameters.values()
     if sum(p.kind in kinds for p in parameters) < 2 and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        raise part.slip(f"takes {inspect.signature(builder)}")
+        raise part.error(f"takes {inspect.signature(builder)}")
     try:
         algorithm = build()
     except UserError as error:
         raise UserError(f"{part}: {error}") from error
     if not isinstance(algorithm, Algorithm):
-        raise part.slip(f"returns {_kind(algorithm)}")
+        raise part.error(f"returns {_kind(algorithm)}")
     return algorithm
 
 
@@ -58,13 +58,13 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
     """Traces one round and checks what every function of the algorithm returns; computes and compiles nothing.
 
     Args:
-      algorithm: as its builder returns it, before wrappers, so that errors name the user's functions.
+      algorithm: as its builder returns it, without wrappers, so that errors name the user's functions.
       model: the initial model, or shapes like it.
       store: the clients' data, or shapes like it.
       n_max: examples of the largest client.
 
     Raises:
-      UserError: one line that says which function is wrong (name, file:line) and what it should have returned.
+      UserError: names the function (name, file:line) and what it should return.
     """
     number, key = jax.ShapeDtypeStruct((), jnp.int32), jax.eval_shape(lambda: jax.random.key(0))
     model = jax.eval_shape(lambda: model) if _concrete(model) else model
@@ -85,9 +85,9 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
         update = _check_client(client_part(phase), sent, lambda n: _client(store, n, row, stats), row, stats, n_max)
         _check_server(server_part(phase), params, state, update.message, number)
     read = UserFunction("eval_model", algorithm.eval_model, "(core.Variables, state)", "core.Variables to evaluate")
-    found = read.trace(Variables(params, stats), state)
-    if not isinstance(found, Variables):
-        raise read.slip(f"returns {_kind(found)}")
+    evaluated = read.trace(Variables(params, stats), state)
+    if not isinstance(evaluated, Variables):
+        raise read.error(f"returns {_kind(evaluated)}")
 
 
 def _concrete(model) -> bool:
@@ -95,7 +95,7 @@ def _concrete(model) -> bool:
 
 
 def _client(store: Store, n_max: int, row, stats) -> core.Client:
-    """The shapes of what a client sees."""
+    """Returns the shapes of a client."""
 
     def one(store, row, stats):
         zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
@@ -106,15 +106,15 @@ def _client(store: Store, n_max: int, row, stats) -> core.Client:
 
 def _check_client(part: UserFunction, down, client, row, stats, n_max) -> core.Update:
     """Returns the shapes of a client's Update."""
-    forgotten = "c.state is () because core.algorithm was given no client_init, which makes a client's first state"
-    hint = forgotten if tree.is_empty(row) and reads(part.function, "state") else ""
+    missing_state = "c.state is () because core.algorithm was given no client_init, which makes a client's first state"
+    hint = missing_state if tree.is_empty(row) and reads(part.function, "state") else ""
     update = part.trace(down, client(n_max), hint=hint)
     if not isinstance(update, core.Update):
-        raise part.slip(f"returns {_kind(update)}")
+        raise part.error(f"returns {_kind(update)}")
     if not isinstance(update.metrics, dict) or not all(isinstance(m, core.Mean) for m in update.metrics.values()):
-        raise part.slip("returns metrics that are not a dict of name -> core.mean(value, weight)")
+        raise part.error("returns metrics that are not a dict of name -> core.mean(value, weight)")
     if not tree.is_empty(update.state) and tree.is_empty(row):
-        raise part.slip(
+        raise part.error(
             "returns a state, but there is none to replace: give core.algorithm client_init=lambda params, id: ..., "
             f"which makes a client's first state, here like {_shapes(update.state)}"
         )
@@ -135,42 +135,42 @@ def _check_server(part: UserFunction, params, state, message, number) -> None:
         hint += ", and a mean is read by .value"
     if tree.is_empty(state):
         hint += "; the state is (), because core.algorithm was given no init"
-    found = part.trace(params, state, total, number, hint=hint)
-    _check_pair(part, found, params, state)
+    returned = part.trace(params, state, total, number, hint=hint)
+    _check_pair(part, returned, params, state)
 
 
-def _check_pair(part: UserFunction, found, params, state) -> None:
-    """Checks that a server returned parameters and state as it got them."""
-    if _structure(found) == _structure(params) and not isinstance(found, tuple):
-        raise part.slip("returns the parameters without the state (which is () where there is none)")
-    if not isinstance(found, (tuple, list)) or len(found) != 2:
-        raise part.slip(f"returns {_kind(found)}")
-    swapped = _structure((state, params)) == _structure(tuple(found))
+def _check_pair(part: UserFunction, returned, params, state) -> None:
+    """Checks that a server returned parameters and state of the structure that it received."""
+    if _structure(returned) == _structure(params) and not isinstance(returned, tuple):
+        raise part.error("returns the parameters without the state (which is () where there is none)")
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        raise part.error(f"returns {_kind(returned)}")
+    swapped = _structure((state, params)) == _structure(tuple(returned))
     if swapped and _structure(params) != _structure(state):
-        raise part.slip("returns (state, params), the wrong way round")
-    _same(part, params, found[0], "changes the parameters", "the model")
-    _same(part, state, found[1], "changes the state", "init")
+        raise part.error("returns (state, params), the wrong way round")
+    _same(part, params, returned[0], "changes the parameters", "the model")
+    _same(part, state, returned[1], "changes the state", "init")
 
 
 def _check_server_alone(phase: core.Phase, params, state, stats, number):
     part = server_part(phase)
-    found = part.trace(params, state, stats, number)
-    if not isinstance(found, (tuple, list)) or len(found) != 3:
-        raise part.slip(f"returns {_kind(found)}")
-    _check_pair(part, tuple(found[:2]), params, state)
-    _same(part, stats, found[2], "changes the model's statistics", "the model")
-    return found
+    returned = part.trace(params, state, stats, number)
+    if not isinstance(returned, (tuple, list)) or len(returned) != 3:
+        raise part.error(f"returns {_kind(returned)}")
+    _check_pair(part, tuple(returned[:2]), params, state)
+    _same(part, stats, returned[2], "changes the model's statistics", "the model")
+    return returned
 
 
 def _same(part: UserFunction, before, after, what: str, source: str) -> None:
     """Raises unless two trees have one structure and leaves of the same shapes and dtypes."""
     if _structure(before) != _structure(after):
-        raise part.slip(f"{what}: {_outline(before)} from {source}, {_outline(after)} from here")
+        raise part.error(f"{what}: {_outline(before)} from {source}, {_outline(after)} from here")
     leaves = jax.tree_util.tree_leaves_with_path(before)
     for (path, x), y in zip(leaves, jax.tree.leaves(after), strict=True):
         if (x.shape, x.dtype) != (y.shape, y.dtype):
             place = jax.tree_util.keystr(path)
-            raise part.slip(f"{what}: {place and place + ' is '}{_shape(x)} from {source}, {_shape(y)} from here")
+            raise part.error(f"{what}: {place and place + ' is '}{_shape(x)} from {source}, {_shape(y)} from here")
 
 
 def _structure(values) -> Any:
@@ -178,7 +178,7 @@ def _structure(values) -> Any:
 
 
 def _kind(value) -> str:
-    """What a function returned instead of what it should have, in a few words."""
+    """Describes a value that a function returned, in a few words."""
     if value is None:
         return "None (is a 'return' missing?)"
     if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
@@ -200,7 +200,7 @@ def _shapes(values) -> str:
 
 
 def _outline(values) -> str:
-    """The uppermost layer of a tree: its keys and what is under them."""
+    """Describes the uppermost layer of a tree: its keys and their values."""
     if isinstance(values, dict):
         return "{" + ", ".join(f"{name!r}: {_outline_leaf(part)}" for name, part in values.items()) + "}"
     return _outline_leaf(values)

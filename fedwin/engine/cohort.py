@@ -1,4 +1,4 @@
-"""A cohort in a round: what one client is handed, and how its work is mapped over the clients and summed."""
+"""Maps a phase over the cohort: the inputs of each client, vmap, scan or shard_map, and the sum of their messages."""
 
 import math
 from collections.abc import Callable
@@ -19,13 +19,13 @@ PACKED_BYTES = 1 << 20
 
 
 class SharedInputs(NamedTuple):
-    """What all clients of a phase see.
+    """Inputs that all clients of a phase share.
 
     Attributes:
-      down: what the server broadcasts.
+      down: broadcast by the server.
       stats: the model's statistics.
       round: completed rounds, int32 [].
-      store: the clients' data, on a mesh perhaps split over it.
+      store: the clients' data; a ShardedStore if it is split over a mesh.
     """
 
     down: Any
@@ -35,14 +35,14 @@ class SharedInputs(NamedTuple):
 
 
 class ClientInputs(NamedTuple):
-    """What differs by client, with a leading axis C.
+    """Inputs that differ by client, with a leading axis C.
 
     Attributes:
       id: global number, -1 = padding.
-      row: its row of the store.
-      slot: its row of the client table.
-      key: its PRNG key of this phase.
-      state: its row of the table, as it was before this phase.
+      row: of the store.
+      slot: row of the client table.
+      key: PRNG key of this phase.
+      state: row of the client table before this phase.
     """
 
     id: Any
@@ -53,12 +53,12 @@ class ClientInputs(NamedTuple):
 
 
 def client_function(client_part: Callable, weighting: str, n_max: int) -> Callable:
-    """Returns (shared, own) -> (what is summed, row) for one client.
+    """Returns (SharedInputs, ClientInputs) -> (values to sum over the cohort, row) for one client.
 
     Args:
-      client_part: what the clients of a phase do, (down, Client) -> Update.
-      weighting: 'samples' or 'uniform', of the mean of statistics.
-      n_max: examples that a client's index has room for.
+      client_part: Phase.client, (down, Client) -> Update.
+      weighting: of the mean of statistics, 'samples' or 'uniform'.
+      n_max: length of a client's index of examples.
     """
 
     def one(shared: SharedInputs, own: ClientInputs):
@@ -80,7 +80,7 @@ def client_function(client_part: Callable, weighting: str, n_max: int) -> Callab
             () if tree.is_empty(update.stats) else core.mean(update.stats, core.aggregation_weight(client, weighting))
         )
         summed = (update.message, stats, update.metrics)
-        # where, not multiply: whatever padding computed (NaN too) is left out.
+        # where, not multiply: values of padding may be NaN.
         summed = tree.map(lambda x: jnp.where(present, x, jnp.zeros_like(x)), summed)
         return summed, update.state
 
@@ -90,15 +90,15 @@ def client_function(client_part: Callable, weighting: str, n_max: int) -> Callab
 def _all_gather(rows):
     """Brings the rows [c, ...] of every device to all of them, [C, ...]: one exchange for all small leaves of a dtype.
 
-    Devices of a CPU meet for every exchange, which costs more than a small model's rows; large leaves are not copied
-    together.
+    Devices of a CPU synchronize for every exchange, which costs more than a small model's rows; large leaves are not
+    concatenated, which would copy them.
     """
     leaves, treedef = jax.tree.flatten(rows)
-    together: dict = {}
+    packets: dict = {}
     for place, leaf in enumerate(leaves):
         large = leaf.size * leaf.dtype.itemsize > PACKED_BYTES
-        together.setdefault((leaf.dtype, place if large else None), []).append(place)
-    for places in together.values():
+        packets.setdefault((leaf.dtype, place if large else None), []).append(place)
+    for places in packets.values():
         some = [leaves[place] for place in places]
         packed = jnp.concatenate([leaf.reshape(len(leaf), math.prod(leaf.shape[1:])) for leaf in some], 1)
         ends = np.cumsum([math.prod(leaf.shape[1:]) for leaf in some])[:-1]
@@ -111,9 +111,9 @@ def map_cohort(one: Callable, shared, own, strategy: Strategy):
     """Maps a function over the cohort and sums; the result is the same for every strategy, to rounding.
 
     Args:
-      one: (shared, own) -> (what is summed, row), as from `work`.
-      shared: what all clients see.
-      own: what differs by client [C, ...]; C must be a multiple of strategy.multiple.
+      one: (shared, own) -> (values to sum, row), as from `client_function`.
+      shared: inputs that all clients share.
+      own: inputs that differ by client [C, ...]; C must be a multiple of strategy.multiple.
       strategy: how the cohort is mapped.
 
     Returns:
@@ -121,10 +121,10 @@ def map_cohort(one: Callable, shared, own, strategy: Strategy):
     """
     if strategy.mesh is not None:
         inner = strategy._replace(mesh=None)
-        everywhere, apart = PartitionSpec(), PartitionSpec(AXIS)
-        seen: Any = everywhere
+        whole, split_over_mesh = PartitionSpec(), PartitionSpec(AXIS)
+        shared_spec: Any = whole
         if split := isinstance(shared, SharedInputs) and isinstance(shared.store, ShardedStore):
-            seen = SharedInputs(everywhere, everywhere, everywhere, apart)  # type: ignore[arg-type]
+            shared_spec = SharedInputs(whole, whole, whole, split_over_mesh)  # type: ignore[arg-type]
 
         def shard(shared, own):
             if split:
@@ -132,7 +132,9 @@ def map_cohort(one: Callable, shared, own, strategy: Strategy):
             sums, rows = map_cohort(one, shared, own, inner)
             return lax.psum(sums, AXIS), _all_gather(rows)
 
-        mapped = jax.shard_map(shard, mesh=strategy.mesh, in_specs=(seen, apart), out_specs=everywhere, check_vma=False)
+        mapped = jax.shard_map(
+            shard, mesh=strategy.mesh, in_specs=(shared_spec, split_over_mesh), out_specs=whole, check_vma=False
+        )
         return mapped(shared, own)
 
     size = jax.tree.leaves(own)[0].shape[0]
@@ -152,7 +154,7 @@ def map_cohort(one: Callable, shared, own, strategy: Strategy):
             return tree.map(lambda x: jnp.sum(x, 0), sums), rows
 
         split = tree.map(lambda x: x.reshape(size // chunk, chunk, *x.shape[1:]), own)
-    # Needed for shapes and in the loop: jit traces it once, and leaves no trace of itself.
+    # Needed for shapes and in the loop: jit traces it once, and inline leaves no trace of the jit.
     several = jax.jit(several, inline=True)
     first = tree.map(lambda x: x[0], split)
     zeros = tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(several, shared, first)[0])

@@ -1,7 +1,7 @@
 """Communication: bytes that one client receives and sends in one round, counted from the messages themselves.
 
-What travels is what `Phase.wire` says; the weight that a Mean carries is not counted (the server knows N_i). The GHB
-paper's printed constants are kept beside the counts in `algorithms.ALGORITHMS.entries[name].facts['reported']`.
+`Phase.wire` decides what is transmitted; the weight that a Mean carries is not counted (the server knows N_i). The GHB
+paper's printed constants are stored beside the counts in `algorithms.ALGORITHMS.entries[name].facts['reported']`.
 """
 
 import functools
@@ -15,7 +15,7 @@ from fedwin.core import Algorithm
 
 
 class Bytes(NamedTuple):
-    """What one client transfers in one round.
+    """Bytes that one client transfers in one round.
 
     Attributes:
       down: bytes received.
@@ -29,11 +29,11 @@ class Bytes(NamedTuple):
 def communication(algorithm: Algorithm, params, store: engine.Store, n_max: int = 1, stats=()) -> Bytes:
     """Returns the bytes per client and round, summed over the algorithm's phases, without running anything.
 
-    Model statistics travel where there are any: down unless the client holds them already, up from every phase that
+    Model statistics, if any, are transmitted: down unless the client has them already, up from every phase that
     returns them.
 
     Args:
-      algorithm: what is counted.
+      algorithm: the algorithm.
       params: the model's parameters; shapes suffice.
       store: the clients' data; shapes suffice.
       n_max: examples of the largest client.
@@ -68,7 +68,7 @@ def overhead(counted: Bytes, params) -> float:
 
 
 def _client(algorithm, n_max, params, stats, store: engine.Store) -> core.Client:
-    """A client of the shapes that the engine would hand to the algorithm."""
+    """Returns a client of the shapes that the engine passes to the algorithm."""
     id = jnp.zeros((), jnp.int32)
     return store.client(
         id=id,

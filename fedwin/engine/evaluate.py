@@ -1,4 +1,4 @@
-"""Loss and accuracy of models on a fixed set of examples, inside the compiled loop."""
+"""Evaluation inside the compiled loop: loss and accuracy on test examples, and on those that clients hold out."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -20,8 +20,12 @@ from fedwin.engine.strategy import AXIS, Strategy
 from fedwin.errors import UserError
 from fedwin.residence.examples import example_bytes
 
-# Test examples are kept on the device for the whole run; more than this many bytes of them are refused.
+# Test examples are on the device for the whole run; more than this many bytes of them are refused.
 TEST_BYTES = 4 << 30
+# Prefix of the names of metrics on held-out examples.
+VALIDATION_PREFIX = "val_"
+# On a CPU a batch goes through the network in equal blocks of this many examples: activations stay in the cache.
+MAX_BLOCK, MIN_BLOCK = 50, 25
 
 
 class MeanOfMeans(NamedTuple):
@@ -48,12 +52,15 @@ class MeanOfMeans(NamedTuple):
 def held_out(dataset: Dataset, count: int = 0) -> dict[str, Any]:
     """Returns the test features that evaluation needs.
 
-    Which examples is one fixed draw, so that all runs on a data set are tested on the same. Images that are decoded on
-    access are decoded on all cores; memory maps that are read whole are compared with their checksums.
+    A sample is one fixed draw, so that all runs on a data set are tested on the same examples. Images that are decoded
+    on access are decoded on all cores; the checksums of memory maps are verified where these are read as a whole.
 
     Args:
-      dataset: whose test examples.
-      count: how many of them; 0: all, or a warning and as many as fit.
+      dataset: with the test examples.
+      count: size of the sample; 0: all, or a warning and as many as fit.
+
+    Returns:
+      Feature -> [N, ...].
 
     Raises:
       UserError: more bytes than TEST_BYTES were asked for, or a file of the cache is damaged.
@@ -74,19 +81,19 @@ def held_out(dataset: Dataset, count: int = 0) -> dict[str, Any]:
 
 
 def _fitting(name: str, features: dict[str, Any], total: int, count: int) -> int:
-    """Returns how many of the test examples are drawn: `count` (0: all), or, with a warning, what fits."""
+    """Returns the number of test examples to draw: `count` (0: all), or, with a warning, what fits."""
     drawn = min(count or total, total)
     size = sum(int(np.prod(v.shape[1:], dtype=np.int64)) * v.dtype.itemsize for v in features.values())
     if drawn * size <= TEST_BYTES:
         return drawn
     fits = max(TEST_BYTES // 2 // size, 1)  # half: packing and placing them makes copies
-    much = (
+    excess = (
         f"dataset {name}: {drawn:,} test examples of {size:,} bytes are more than the {TEST_BYTES >> 30} GiB "
         f"kept for evaluation"
     )
     if count:
-        raise UserError(f"{much}; evaluate on a fixed sample of them with --eval_examples={fits}.")
-    warnings.warn(f"{much}; evaluating on a fixed sample of {fits:,} (--eval_examples={fits}).", stacklevel=3)
+        raise UserError(f"{excess}; evaluate on a fixed sample of them with --eval_examples={fits}.")
+    warnings.warn(f"{excess}; evaluating on a fixed sample of {fits:,} (--eval_examples={fits}).", stacklevel=3)
     return fits
 
 
@@ -114,7 +121,7 @@ def batches(
       examples: feature -> [N, ...].
       batch_size: B at most.
       multiple: n becomes a multiple of it.
-      room: examples that there is room for, where there are fewer.
+      room: number of examples to make room for, if there are fewer.
     """
     total = len(next(iter(examples.values())))
     count, batch_size = _grid(max(total, room), batch_size, multiple)
@@ -130,7 +137,7 @@ def batches(
 
 
 def measure_of(dataset: Dataset) -> Callable:
-    """Returns what is measured on a data set: loss and accuracies, those over domains where its test set has any."""
+    """Returns the measure of a data set, (logits, batch) -> metric -> Mean: `sequence` or `classification`."""
     if dataset.task == "sequence":
         return sequence(dataset.accuracies)
     return classification(dataset.domain_names if "domain" in dataset.test else ())
@@ -162,8 +169,8 @@ def classification(domains: tuple[str, ...] = ()) -> Callable:
 def sequence(accuracies: Mapping[str, tuple] | None = None) -> Callable:
     """Returns (logits [B, T, V] or [B, V], batch) -> {'loss', accuracies} for token prediction; label 0 is padding.
 
-    loss: mean over rows of the non-padding token losses' sum divided by T. Logits without a time axis have one target a
-    row (`losses.last_target`).
+    The loss is the mean over rows of the sum of the non-padding tokens' losses divided by T. Logits without a time axis
+    have one target per row (`losses.last_target`).
 
     Args:
       accuracies: name -> (ids of labels that are not counted, ids whose logits are removed); by default 'accuracy' over
@@ -189,14 +196,14 @@ def sequence(accuracies: Mapping[str, tuple] | None = None) -> Callable:
 def make_probe(model, normalise: Callable, measure: Callable, strategy: Strategy = Strategy()) -> Callable:
     """Returns (dict name -> Variables, test batches) -> dict name -> {metric: scalar}.
 
-    All models run through one loop body, so that many read-outs cost one compilation; on a mesh every device takes its
-    share of the batches.
+    All models run through one loop body, so that many read-outs cost one compilation; on a mesh every device evaluates
+    its share of the batches.
 
     Args:
       model: the network.
-      normalise: batch -> batch, before the network sees it.
+      normalise: batch -> batch, applied before the network.
       measure: (logits, batch) -> metric -> Mean, as from `measure_of`.
-      strategy: whose devices are used.
+      strategy: with the devices.
     """
 
     def one(variables: Variables, test):
@@ -238,30 +245,22 @@ def make_probe(model, normalise: Callable, measure: Callable, strategy: Strategy
     return probe
 
 
-# On a CPU a batch goes through the network in equal blocks of at most so many examples: activations stay in the cache.
-MOST_AT_ONCE, LEAST_AT_ONCE = 50, 25
-
-
 def in_blocks(logits: Callable) -> Callable:
-    """Returns `logits`, batch -> [B, ...], on a CPU computed for a few examples at a time where they divide a batch."""
-    # Asked here, since lax.platform_dependent would trace the network once for every platform.
+    """Returns `logits`, batch -> [B, ...], computed block by block on a CPU where blocks divide the batch."""
+    # Not lax.platform_dependent, which would trace the network once for every platform.
     if jax.default_backend() != "cpu":
         return logits
 
     def blockwise(batch):
         total = len(batch["mask"])
-        each = next((n for n in range(MOST_AT_ONCE, LEAST_AT_ONCE - 1, -1) if total % n == 0), total)
+        each = next((n for n in range(MAX_BLOCK, MIN_BLOCK - 1, -1) if total % n == 0), total)
         if each == total:
             return logits(batch)
         blocks = jax.tree.map(lambda values: values.reshape(total // each, each, *values.shape[1:]), batch)
-        found = lax.map(logits, blocks)
-        return found.reshape(total, *found.shape[2:])
+        outputs = lax.map(logits, blocks)
+        return outputs.reshape(total, *outputs.shape[2:])
 
     return blockwise
-
-
-# What the names of its metrics begin with.
-VALIDATION_PREFIX = "val_"
 
 
 def _count(federation: Federation) -> int:
@@ -269,11 +268,11 @@ def _count(federation: Federation) -> int:
 
 
 def check_validation(federation: Federation, seed: int) -> None:
-    """Checks that clients hold out examples, and no more than evaluation keeps on the device.
+    """Checks that clients hold out examples, and not more than TEST_BYTES.
 
     Args:
-      federation: the data set as it is dealt for a seed.
-      seed: which one, for the error line.
+      federation: the partition of a seed.
+      seed: the seed, for the error line.
 
     Raises:
       UserError: there are none, or too many.
@@ -290,7 +289,7 @@ def check_validation(federation: Federation, seed: int) -> None:
 
 
 def validation_bytes(federations: dict[int, Federation]) -> int:
-    """Returns the bytes of the held-out examples of the seed that has most."""
+    """Returns the bytes of the held-out examples of the seed that has the most."""
     return max(_count(federation) * example_bytes(federation) for federation in federations.values())
 
 
@@ -300,8 +299,8 @@ def validation_batches(
     """Returns the held-out examples of all clients in batches [n, B, ...], of one shape for all seeds.
 
     Args:
-      federations: seed -> the data set as it is dealt for that seed.
-      seed: whose deal.
+      federations: seed -> its partition.
+      seed: the seed.
       batch_size: B at most.
       multiple: n becomes a multiple of it.
     """
@@ -317,9 +316,9 @@ def make_validation_probe(model, normalise: Callable, dataset: Dataset, strategy
 
     Args:
       model: the network.
-      normalise: batch -> batch, before the network sees it.
-      dataset: what is measured; domains are not told apart in the pool.
-      strategy: whose devices are used.
+      normalise: batch -> batch, applied before the network.
+      dataset: decides what is measured; held-out examples have no accuracies per domain.
+      strategy: with the devices.
     """
     tested = make_probe(model, normalise, measure_of(dataset), strategy)
     pooled = sequence(dataset.accuracies) if dataset.task == "sequence" else classification()
@@ -327,9 +326,8 @@ def make_validation_probe(model, normalise: Callable, dataset: Dataset, strategy
 
     def probe(models: dict[str, Variables], examples) -> dict[str, dict[str, Any]]:
         test, held_out = examples
-        found, more = tested(models, test), validated(models, held_out)
-        return {
-            name: found[name] | {VALIDATION_PREFIX + metric: v for metric, v in more[name].items()} for name in models
-        }
+        metrics, more = tested(models, test), validated(models, held_out)
+        validation = {name: {VALIDATION_PREFIX + metric: v for metric, v in more[name].items()} for name in models}
+        return {name: metrics[name] | validation[name] for name in models}
 
     return probe

@@ -1,4 +1,4 @@
-"""Where the leaves of a RunState live on a mesh of devices."""
+"""Shardings of a RunState on a mesh: large client tables and windows are split, all else is on every device."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ from fedwin.window import ALIGNMENT
 AXIS = "clients"
 
 # Above these sizes, leaves of client tables and vectors of windows are split over the devices; below, a copy on each
-# device saves exchanges in every round.
+# device avoids exchanges in every round.
 LARGE_TABLE_BYTES = 1 << 26
 LONG_VECTOR = 1 << 18
 
 
 def replicated(mesh) -> NamedSharding:
-    """Returns the sharding of what every device holds whole."""
+    """Returns the sharding of arrays that every device holds as a whole."""
     return NamedSharding(mesh, PartitionSpec())
 
 
@@ -50,12 +50,12 @@ def table_placement(table, mesh) -> Any:
 
 
 def place(values, mesh, shardings=None):
-    """Puts values on devices; what is still in a file goes there block by block.
+    """Puts values on devices, lazy arrays block by block.
 
     Args:
       values: a tree of arrays.
       mesh: the devices, or None for one device.
-      shardings: where each leaf goes, or all of them; None = a copy on each device.
+      shardings: of each leaf, or one for all; None = a copy on each device.
     """
     if mesh is None:
         return jax.device_put(blockwise.placed(values))
@@ -68,7 +68,7 @@ def place(values, mesh, shardings=None):
 
 
 def placement(run, mesh) -> Any:
-    """Returns a RunState of shardings: large rings and tables are split over the mesh, the rest is on every device.
+    """Returns a RunState of shardings.
 
     Args:
       run: a RunState of arrays or shapes.

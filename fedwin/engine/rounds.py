@@ -1,4 +1,4 @@
-"""The complete state of a run, and one round of it."""
+"""The state of a run, its initial value, one round, and read-outs."""
 
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ class Cohorts(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """Everything that a run needs to continue: the complete resume point.
+    """The complete state of a run: all that is needed to resume it.
 
     Attributes:
       params: the server model's parameters.
@@ -62,13 +62,13 @@ def init(
     """Returns the state of a run before its first round.
 
     Args:
-      algorithm: what is run.
+      algorithm: the algorithm.
       observers: name -> Observer.
       model: the initial model.
       num_slots: rows of the client table (K where it lives on the device).
       key: base key of everything random inside rounds.
-      init_key: draws what server and client states begin with; `key` by default.
-      window_rounds: of a dispatch for which windows have room on the device; None: all of their vectors are there.
+      init_key: key of random initial server and client states; `key` by default.
+      window_rounds: windows are offloaded, for dispatches of at most this many rounds; None: they are on the device.
     """
     params, stats = model
     init_key = key if init_key is None else init_key
@@ -105,10 +105,10 @@ def one_round(
     """Runs one round on a cohort.
 
     Args:
-      algorithm: what is run.
+      algorithm: the algorithm.
       observers: name -> Observer.
       strategy: how the cohort is mapped.
-      n_max: examples that a client's index has room for.
+      n_max: length of a client's index of examples.
       run: the state before the round.
       store: the clients' data.
       ids: the cohort's global numbers, int32 [C], -1 = padding.
@@ -150,7 +150,7 @@ def read_out(algorithm: Algorithm, observers: dict[str, Observer], run: RunState
     """Returns the models to evaluate, by name; 'model' is the algorithm's own.
 
     Args:
-      algorithm: what is run.
+      algorithm: the algorithm.
       observers: name -> Observer.
       run: the state.
     """

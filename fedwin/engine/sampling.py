@@ -1,4 +1,4 @@
-"""Cohorts: which clients take part in which round."""
+"""Sampling of cohorts: the clients of each round, a function of (seed, round)."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def cohort(seed: int, round: int, num_clients: int, clients_per_round: int) -> n
     sampler state.
 
     Args:
-      seed: the run's.
+      seed: of the run.
       round: 0-based.
       num_clients: K.
       clients_per_round: C.
@@ -27,9 +27,9 @@ def cohorts(seed: int, first: int, rounds: int, num_clients: int, clients_per_ro
     """Returns the cohorts of several rounds, int32 [rounds, C].
 
     Args:
-      seed: the run's.
+      seed: of the run.
       first: the first round, 0-based.
-      rounds: how many rounds.
+      rounds: number of rounds.
       num_clients: K.
       clients_per_round: C.
     """
@@ -48,8 +48,9 @@ def check_cohort(ids: np.ndarray) -> None:
     ordered = np.sort(ids, axis=-1)
     again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     if again.any():
-        round, place = np.argwhere(again)[0]
-        raise UserError(f"cohort {round}: duplicate client {ordered[round, place]}; a round draws without replacement.")
+        round, position = np.argwhere(again)[0]
+        client = ordered[round, position]
+        raise UserError(f"cohort {round}: duplicate client {client}; a round draws without replacement.")
 
 
 def check_clients_per_round(clients_per_round: int, num_clients: int) -> None:

@@ -1,4 +1,4 @@
-"""A user's function, traced: what goes wrong in it is reported in its author's words."""
+"""Errors in user code: traces a user's function and reports in one line what is wrong with it, and where."""
 
 import functools
 import inspect
@@ -12,7 +12,7 @@ import jax
 from fedwin.core import IgnoresKey
 from fedwin.errors import UserError
 
-# Every client runs one traced program: nothing in it may depend on a value by Python's own means.
+# All clients run one traced program: Python's control flow must not depend on a value.
 _BY_VALUE = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -22,12 +22,12 @@ _BY_VALUE = (
 
 
 class UserFunction(NamedTuple):
-    """One function of an algorithm.
+    """A function of an algorithm, written by a user.
 
     Attributes:
-      name: the word for it in core.algorithm.
+      name: of the argument of core.algorithm.
       function: the function.
-      takes: its arguments, as its author should have written them.
+      takes: the arguments that it should take.
       returns: what it should return.
     """
 
@@ -42,33 +42,33 @@ class UserFunction(NamedTuple):
             return f"{self.name} ({own})"
         return f"{self.name} ({own}, {line})" if own != self.name else f"{self.name} ({line})"
 
-    def slip(self, what: str) -> UserError:
-        """Returns the error that says what is wrong here and what should have been returned."""
-        return UserError(f"{self} {what}; it should take {self.takes} and return {self.returns}.")
+    def error(self, problem: str) -> UserError:
+        """Returns the error with a problem (such as "returns None"), the place, and what the function should do."""
+        return UserError(f"{self} {problem}; it should take {self.takes} and return {self.returns}.")
 
     def trace(self, *args, hint: str = "") -> Any:
         """Returns what the function returns for arguments of these shapes, as shapes.
 
         Args:
           *args: arrays or jax.ShapeDtypeStruct.
-          hint: what to add where the function fails.
+          hint: appended to the message if the function raises.
 
         Raises:
-          UserError: when the function cannot be called so, or raises.
+          UserError: the function does not take so many arguments, or raises.
         """
         written = _written(self.function)
         if not _callable_with(written, len(args) - (written is not self.function)):
-            raise self.slip(f"takes {inspect.signature(written)}")
+            raise self.error(f"takes {inspect.signature(written)}")
         try:
             return jax.eval_shape(self.function, *args)
         except UserError as error:
             raise UserError(f"{self}: {error}") from error
         except Exception as error:
-            raise self.slip(f"fails{_line(written, error)}: {_reason(error)}{hint and '; ' + hint}") from error
+            raise self.error(f"fails{_line(written, error)}: {_reason(error)}{hint and '; ' + hint}") from error
 
 
 def _written(function: Callable) -> Callable:
-    """The function as its author wrote it, without what was put around it."""
+    """Returns the function as its author wrote it, without wrappers around it."""
     while True:
         if isinstance(function, IgnoresKey):
             function = function.function
@@ -81,14 +81,15 @@ def _written(function: Callable) -> Callable:
 
 
 def _code(function: Callable) -> tuple[str, str | None]:
-    """(name, file:line) of a function; the line is None for what is not written in Python."""
+    """Returns (name, file:line) of a function; the line is None if it is not written in Python."""
     function = _written(function)
     code = getattr(function, "__code__", None)
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
     if code is None:
         return name, None
-    near = os.path.relpath(code.co_filename)
-    file = code.co_filename if near.startswith("..") or code.co_filename.startswith("<") else near
+    relative = os.path.relpath(code.co_filename)
+    outside = relative.startswith("..") or code.co_filename.startswith("<")
+    file = code.co_filename if outside else relative
     return name, f"{file}:{code.co_firstlineno}"
 
 
@@ -103,7 +104,7 @@ def _callable_with(function: Callable, count: int) -> bool:
 
 
 def _line(function: Callable, error: Exception) -> str:
-    """Where in the user's file an exception was raised: ` in line 12`."""
+    """Returns the line of the user's file in which an exception was raised, as ` in line 12`."""
     code = getattr(function, "__code__", None)
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if code is not None and frame.filename == code.co_filename]
@@ -111,7 +112,7 @@ def _line(function: Callable, error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """An exception in one line."""
+    """Returns an exception in one line."""
     if isinstance(error, _BY_VALUE):
         return (
             "it decides by a value ('if', 'while', 'int()', a length, numpy), but one program serves all clients and "

@@ -13,7 +13,7 @@ from fedwin.errors import UserError
 from fedwin.residence.blockwise import Lazy
 from fedwin.residence.client_table import ClientTable
 from fedwin.residence.prefetch import Prefetcher
-from fedwin.residence.record_store import Field, HostStore, Layout, RecordStore, Snapshot
+from fedwin.residence.record_store import Field, FileStore, Layout, RecordStore, Snapshot
 from fedwin.window import PartialRing, is_window
 
 # Vectors that are copied at a time from one store to another.
@@ -251,7 +251,7 @@ class OffloadedRing(RemoteRing):
           source: [slots, P], an array or a SnapshotRing.
           count: number of vectors that were pushed to it.
         """
-        if not isinstance(self.store, HostStore):
+        if isinstance(self.store, FileStore):
             snapshot = source.snapshot if isinstance(source, SnapshotRing) else None
             if snapshot is not None and self.store.owns(snapshot) and snapshot.manifest.total == self.slots:
                 return self.store.resume(snapshot)

@@ -52,7 +52,7 @@ def check_values(p: Problem, algorithm: Algorithm, rounds: int) -> None:
             params, state = phase.server(params, state, total, jnp.int32(round))
             path = _not_finite(params)
             if path is not None:
-                raise server_part(phase).slip(f"makes {path or 'the parameters'} NaN or infinite in round {round}")
+                raise server_part(phase).error(f"makes {path or 'the parameters'} NaN or infinite in round {round}")
 
 
 def _with_poison(p: Problem) -> tuple[Problem, int]:
@@ -75,12 +75,12 @@ def _checked_update(phase: core.Phase, client, down, c: core.Client, poison: int
     function, scope = client_part(phase), f"for a client with {int(c.size)} examples"
     path = _not_finite(update.message)
     if path is not None:
-        raise function.slip(f"makes message{path} NaN or infinite {scope} in round {int(c.round)}")
+        raise function.error(f"makes message{path} NaN or infinite {scope} in round {int(c.round)}")
     for (leaf_path, x), y in zip(jax.tree_util.tree_leaves_with_path(update), jax.tree.leaves(poisoned), strict=True):
         if not np.array_equal(x, y, equal_nan=True):
             changed = jax.tree_util.keystr(leaf_path)[1:]
             fault = f"reads padding: {changed} changes with the examples beyond the first c.size of c.index"
-            raise function.slip(f"{fault} {scope}")
+            raise function.error(f"{fault} {scope}")
     return update
 
 
