@@ -1,4 +1,4 @@
-"""The package as others get it: a wheel beside FedJAX, in an environment and a folder of its own."""
+"""The installed package: a wheel next to FedJAX, in an environment and a folder of its own."""
 
 import importlib.util
 import os
@@ -11,6 +11,8 @@ import tarfile
 import zipfile
 
 import pytest
+
+from experiments import cli
 
 ROOT = pathlib.Path(__file__).parents[2]
 LEFT_OUT = {".git", ".venv", "build", "dist", "runs", ".hypothesis", ".pytest_cache", ".ruff_cache", ".mypy_cache"}
@@ -112,10 +114,11 @@ def test_training_from_an_empty_folder(installed, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "preset"}
 
 
-def test_the_benchmark_from_an_empty_folder(installed, tmp_path):
-    words = ["--quick", "--cases=digits", "--peers=fedjax", "--studies=dispatches"]
-    told = run(installed / "fedwin", "bench", *words, cwd=tmp_path)
-    assert "fedjax" in told and "fedwin default" in told
+def test_a_tool_says_in_one_line_that_it_needs_a_checkout(installed, tmp_path):
+    for name in cli.TOOLS:
+        done = subprocess.run([installed / "fedwin", name], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert f"`fedwin {name}` needs a checkout of the project's repository" in done.stderr
 
 
 def test_a_folder_with_an_experiments_package_of_its_own(installed, tmp_path):

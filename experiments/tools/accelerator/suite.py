@@ -14,7 +14,7 @@ from fedwin.registry import checks
 from ...tables.formats import check_folder
 from ..peers.measure import Effort
 from . import tables
-from .pieces import COHORTS, Clock, Done, Piece, Records, Setup, measure_groups, groups
+from .pieces import COHORTS, Clock, Done, Piece, Records, Setup, groups, measure_groups
 from .table4 import LEAST, NAME, Training
 from .tables import in_words
 from .team import Team
@@ -83,7 +83,7 @@ class Suite:
         training = self._training()
         reserved = 0.0 if training is None else LEAST if self.tiny else FOR_TRAINING * self.clock.left()
         done = measure_groups(asked, records, lambda some: team.measure(some, missing), self.clock, reserved)
-        rounds, seconds = (0, 0.0) if training is None else training.go_on(self.clock)
+        rounds, seconds = (0, 0.0) if training is None else training.train(self.clock)
         if rounds:
             self.say(f"{NAME}: {rounds:,} rounds in {seconds:.0f} s, start, evaluations and checkpoints included")
         return self._report(in_words(about), asked, records, done, training)

@@ -1,4 +1,4 @@
-"""Trains LeNet-5's row of the heavy-ball paper's Table 4 as far as the time goes, by `fedwin reproduce`."""
+"""Trains the LeNet-5 row of the heavy-ball paper's Table 4 within the time budget, by `fedwin reproduce`."""
 
 import dataclasses
 import os
@@ -24,18 +24,18 @@ from .pieces import Clock
 NAME = "ghb/table4"
 FIRST_COLUMN, *OTHER_COLUMNS = (column.name for column in LENET_DEVICE)
 FIRST_ROWS = ("fedavg", "fedhbm")
-# Less than this is not worth a start, the programs are compiled anew.
+# Fewest seconds for which a process is started: its programs are compiled again.
 LEAST = 60.0
-# Seconds that a process needs to begin, and to write tables in the end.
+# Seconds for starting a process, and for writing tables at its end.
 START, END = 15.0, 10.0
-# And for how much longer than it was given it may take before it is ended.
+# Seconds by which a process may exceed its budget before it is killed.
 PATIENCE = 120.0
 PLAN_ROUNDS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What one process of `fedwin reproduce` is asked for.
+    """Arguments of a process of `fedwin reproduce`.
 
     Attributes:
       rows: of the table; empty: all.
@@ -65,40 +65,40 @@ class Training:
     say: Callable[[str], None]
 
     def columns(self) -> list[str]:
-        """Returns the columns whose data are there."""
+        """Returns the columns whose data are available."""
         if self.scale == "smoke":
             return [FIRST_COLUMN]
         return [column.name for column in LENET_DEVICE if not missing_data(column.paper["dataset"], self.data_dir)]
 
     def steps(self) -> list[Step]:
-        """Returns what to train, the most telling first: two methods on one column, all of one seed, all."""
-        there = tuple(self.columns())
-        if not there:
+        """Returns the steps of training: two methods on one column, then one seed of all, then all."""
+        columns = tuple(self.columns())
+        if not columns:
             return []
-        first = Step(FIRST_ROWS, there[:1], (0,))
-        return [first] if self.scale == "smoke" else [first, Step((), there, (0,)), Step((), there, ())]
+        first = Step(FIRST_ROWS, columns[:1], (0,))
+        return [first] if self.scale == "smoke" else [first, Step((), columns, (0,)), Step((), columns, ())]
 
     def units(self, step: Step) -> list[RunDirectory]:
-        """Returns the run directories of a step; of those that are kept with the project there are none."""
-        one = item(NAME)
-        assert isinstance(one, Item)
-        cells = [c for c in one.cells(self.scale) if c.column.name in step.columns]
+        """Returns the run directories of a step, without runs whose results are stored with the project."""
+        table = item(NAME)
+        assert isinstance(table, Item)
+        cells = [c for c in table.cells(self.scale) if c.column.name in step.columns]
         cells = [c for c in cells if not step.rows or c.row.name in step.rows]
-        kept = StoredResults(self.scale)
+        stored = StoredResults(self.scale)
         tasks = plan(
-            [one],
+            [table],
             self.scale,
             step.seeds,
-            {one.name: cells},
-            CombinedResults(LocalResults(self.out_dir, self.scale), kept),
+            {table.name: cells},
+            CombinedResults(LocalResults(self.out_dir, self.scale), stored),
         )
-        return run_directories(without_stored(tasks, kept), self.out_dir, self.scale)
+        return run_directories(without_stored(tasks, stored), self.out_dir, self.scale)
 
-    def go_on(self, clock: Clock) -> tuple[int, float]:
-        """Trains until nothing is left or the time is over; every run resumes in the next call.
+    def train(self, clock: Clock) -> tuple[int, float]:
+        """Trains until everything is done or the time is up; the next call resumes.
 
         Returns:
-          Rounds of this call, and its seconds with all that belongs to them.
+          (rounds, seconds) of this call.
         """
         rounds, left = 0, clock.left()
         for step in self.steps():
@@ -108,7 +108,7 @@ class Training:
                 before = self._done(step)
                 status = self._reproduce(step, clock)
                 rounds += self._done(step) - before
-                if status or self._done(step) == before:  # what is refused is refused again
+                if status or self._done(step) == before:  # it would fail again
                     break
         return rounds, left - clock.left()
 
@@ -116,7 +116,7 @@ class Training:
         return sum(sum(unit.completed()) for unit in self.units(step))
 
     def _reproduce(self, step: Step, clock: Clock) -> int:
-        """Runs one process; returns its exit status, and says what it said last if that is not 0."""
+        """Runs a process; returns its exit status, and prints its last line if that is not 0."""
         seconds = max(clock.left() - START - END, 1.0)
         words = [f"--scale={self.scale}", f"--columns={','.join(step.columns)}", f"--budget={seconds:.0f}s"]
         words += [f"--out_dir={self.out_dir}", f"--data_dir={self.data_dir}"]
@@ -137,7 +137,7 @@ class Training:
                     env=os.environ | {"PYTHONPATH": path}, check=False,
                 ).returncode  # fmt: skip
             except subprocess.TimeoutExpired:
-                self.say(f"{NAME}: did not end in time; it goes on from its last checkpoint")
+                self.say(f"{NAME}: did not end in time; it will resume from its last checkpoint")
                 return 1
         if status:
             self.say(f"{NAME}: {(log.read_text().strip().splitlines() or [f'status {status}'])[-1]}")

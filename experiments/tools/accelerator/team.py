@@ -1,4 +1,4 @@
-"""Processes that measure pieces on one device: each has a process of its own, and a time by which it must answer."""
+"""Measures pieces on one device, each in a process of its own with a time limit."""
 
 import dataclasses
 import sys
@@ -14,26 +14,26 @@ from ..peers.measure import Effort, Task, Timing, interleaved
 from ..peers.worker import PeerFailed, Worker
 from .pieces import Piece, Record
 
-# Seconds that preparing a piece or a turn of it may take.
+# Time limit of a request in seconds.
 LONGEST = 240.0
-# Even without time left a worker may answer what costs nothing.
+# Smallest time limit in seconds.
 GRACE = 10.0
-# Sides of the matrices whose product is the peak.
+# Sides of the matrices whose product measures the peak performance.
 PRODUCT, TINY_PRODUCT = 8192, 256
 JAX_PRECISION = {"tf32": "default", "float32": "highest"}
-# Several processes share the device in turn; by default the first one would take three quarters of its memory.
+# Several processes share the device; by default the first one would reserve three quarters of its memory.
 SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-# Label, who measures it, what it is asked to prepare.
+# (label, contestant, request)
 Job = tuple[str, str, dict[str, Any]]
 
 
 class TimedWorker(Worker):
-    """A worker that is ended if it does not answer in time.
+    """A worker that is killed if it exceeds a time limit.
 
     Args:
       command: as of Worker.
       environment: as of Worker.
-      left: returns the seconds that are left for everything.
+      left: returns the remaining seconds of the time budget.
     """
 
     def __init__(self, command: list[str], environment: dict[str, str], left: Callable[[], float]):
@@ -42,7 +42,7 @@ class TimedWorker(Worker):
         self.out_of_time = False
 
     def ask(self, **request) -> dict:
-        """As of Worker; raises PeerFailed also if there is no answer in time."""
+        """Sends a request and waits for its answer; raises PeerFailed, also after the time limit."""
         whole = max(self._left(), GRACE)
         seconds = min(whole, LONGEST)
         rung = threading.Event()
@@ -67,17 +67,17 @@ class TimedWorker(Worker):
 
 @dataclasses.dataclass
 class Team:
-    """Starts what a group of pieces needs, and ends it.
+    """Starts and ends the processes of a group of pieces.
 
     Attributes:
-      platform: 'cpu' for a trial on it; 'default': jax's own choice.
-      tiny: whether this is a trial.
+      platform: 'cpu', or 'default' for jax's choice.
+      tiny: whether cohorts are tiny.
       python_torch: interpreter that has torch.
       imports: the user's own code, for fedwin.
       effort: how long to measure.
-      left: returns the seconds that are left for everything.
-      say: where news go.
-      alone: whether the device serves one process at a time, as a TPU does; then nothing takes turns.
+      left: returns the remaining seconds of the time budget.
+      say: called with each line of progress.
+      alone: whether the device serves one process at a time, as a TPU does; then pieces do not alternate.
     """
 
     platform: str
@@ -101,7 +101,7 @@ class Team:
         return TimedWorker(started, environment, self.left)
 
     def about(self, names: list[str]) -> dict[str, dict[str, Any]]:
-        """Returns what fedwin and the named peers tell of themselves; {'missing': reason} where one did not start."""
+        """Returns contestant -> its description, or {'missing': reason} if it did not start."""
         found: dict[str, dict[str, Any]] = {}
         for who in ("fedwin", *names):  # one after the other: a TPU serves one process at a time
             worker = self._start(who, "float32")
@@ -115,14 +115,14 @@ class Team:
         return found
 
     def measure(self, pieces: list[Piece], missing: dict[str, str]) -> dict[Piece, Record]:
-        """Measures pieces of one case and precision in turn, a matrix product in between.
+        """Measures pieces of one case and precision alternately, together with a matrix product.
 
         Args:
-          pieces: what to measure.
-          missing: who is not here -> why.
+          pieces: of a group.
+          missing: unavailable contestant -> reason.
 
         Returns:
-          piece -> figures, or {'failed': reason}; what only ran out of time is left out.
+          piece -> figures, or {'failed': reason}; pieces that ran out of time are left out.
         """
         found: dict[Piece, Record] = {p: {"failed": missing[p.who]} for p in pieces if p.who in missing}
         here = [piece for piece in pieces if piece not in found]
@@ -136,7 +136,7 @@ class Team:
         failed: dict[str, str] = {}
         late: set[str] = set()
         for some in [[job] for job in jobs] if self.alone else [jobs]:
-            timings |= self._together(some, precision, failed, late)
+            timings |= self._time_jobs(some, precision, failed, late)
         peak = timings.get("product")
         for piece in here:
             if piece.label in timings:
@@ -145,8 +145,8 @@ class Team:
                 found[piece] = {"failed": failed[piece.label]}
         return found
 
-    def _together(self, jobs: list[Job], precision: str, failed: dict[str, str], late: set[str]) -> dict[str, Timing]:
-        """Times jobs in turn; `failed` gets label -> reason, `late` the labels for which there was no time."""
+    def _time_jobs(self, jobs: list[Job], precision: str, failed: dict[str, str], late: set[str]) -> dict[str, Timing]:
+        """Times jobs alternately; adds label -> reason to `failed`, and labels that ran out of time to `late`."""
         workers: dict[str, TimedWorker] = {}
         try:
             for label, who, _ in jobs:  # they start side by side

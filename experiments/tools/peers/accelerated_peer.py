@@ -1,6 +1,6 @@
-"""fedwin on an accelerator, or on one CPU device in a trial: one precision and one task, which peak memory belongs to.
+"""Contestant: fedwin on an accelerator, or on a CPU device for tests, in one precision; measures its peak memory.
 
-Arguments: platform, precision as in `fedwin train --precision`, what `--import` named.
+Arguments: platform, precision as in `fedwin train --precision`, values of `--import`.
 """
 
 import functools
@@ -33,7 +33,7 @@ def _start(asked: fedwin_peer.Problem, seed):
 
 
 def prepare_seeds(request):
-    """Several seeds of a case in one program, a round is one of each: fields case, strategy, seeds."""
+    """Vmapped seeds of a case, a round is one of each: fields case, strategy, seeds."""
     asked = fedwin_peer.problem(request)
     case, strategy, seeds = asked.case, resolve_strategy(request["strategy"]), range(request["seeds"])
     run = jax.jit(jax.vmap(functools.partial(_start, asked)))(jnp.arange(len(seeds)))
@@ -76,12 +76,12 @@ def prepare_product(request):
 
 
 def memory(name: str) -> int | None:
-    """Returns what jax tells of the first device's memory, in bytes; None where it tells nothing."""
+    """Returns an entry of the first device's memory statistics, in bytes; None if it has none."""
     return (jax.local_devices()[0].memory_stats() or {}).get(name)
 
 
 def watched(prepared):
-    """Returns a prepared task whose facts hold the device's peak memory so far."""
+    """Returns a prepared task whose facts contain the device's peak memory."""
     run, facts = prepared
 
     def rounds(n):
@@ -93,7 +93,7 @@ def watched(prepared):
 
 
 def sources() -> str:
-    """Returns a hash of fedwin's sources: what was measured is told apart from what the code has become."""
+    """Returns a hash of fedwin's sources, which distinguishes records of different versions of the code."""
     folder, found = pathlib.Path(fedwin.__file__).parent, hashlib.blake2b(digest_size=4)
     for path in sorted(folder.rglob("*.py")):
         if "experiments" not in path.relative_to(folder).parts:  # installed, they are below
@@ -105,7 +105,7 @@ KINDS = {"rounds": fedwin_peer.prepare_rounds, "seeds": prepare_seeds, "product"
 
 
 def _inside(eqn):
-    """Yields (how often it runs, jaxpr) of what an equation carries; of branches the largest counts."""
+    """Yields (number of executions, jaxpr) for the jaxprs of an equation; of branches, the largest."""
     jaxprs = [jaxpr for _, jaxpr in jaxprs_in(eqn)]
     if eqn.primitive.name == "cond" and jaxprs:
         jaxprs = [max(jaxprs, key=_of)]

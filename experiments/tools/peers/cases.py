@@ -1,6 +1,6 @@
-"""What the benchmark trains: model, cohort and batches of every case, and its synthetic examples.
+"""Workloads of the benchmark: model, cohort and batches of every case, and synthetic examples.
 
-Imports nothing but NumPy, so that peers in other environments can read it too.
+Imports nothing but NumPy, so that it can be imported in the environments of all contestants.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ class Case:
       batch: B.
       epochs: passes over the examples.
       lr: local learning rate.
-      targets: (peer, how many times faster than it fedwin should be on two CPU cores).
-      vocabulary: of ids that the examples are rows of; 0: they are numbers.
+      targets: (contestant, speed-up that fedwin should reach on two CPU cores).
+      vocabulary: number of token ids; 0: examples are numbers.
     """
 
     name: str
@@ -77,7 +77,7 @@ def scaled(case: Case, text: str) -> Case:
 
 
 def from_fields(fields: dict) -> Case:
-    """Returns the case of dataclasses.asdict, which may have travelled as JSON."""
+    """Returns the case of dataclasses.asdict, which may come from JSON."""
     return Case(**fields | {"shape": tuple(fields["shape"]), "targets": ()})
 
 
@@ -91,18 +91,18 @@ def examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Returns all clients' examples in one row, x [N, *shape] and y [N]."""
+    """Returns the examples of all clients, x [N, *shape] and y [N]."""
     x, y = examples(case)
     return x.reshape(-1, *case.shape), y.reshape(-1)
 
 
 def cohort(case: Case, generator: np.random.Generator) -> np.ndarray:
-    """Returns the clients of one round for peers without a sampler of their own."""
+    """Returns the cohort of a round, for contestants without a sampler of their own."""
     return generator.choice(case.total, case.clients, replace=False)
 
 
 def order(case: Case, generator: np.random.Generator) -> np.ndarray:
-    """Returns the rows of a client's batches, int64 [steps, batch]: one fresh permutation per epoch, end to end."""
+    """Returns the rows of a client's batches, int64 [steps, batch]: a new permutation per epoch, concatenated."""
     passes = -(-case.steps * case.batch // case.examples)
     rows = np.concatenate([generator.permutation(case.examples) for _ in range(passes)])
     return rows[: case.steps * case.batch].reshape(case.steps, case.batch)

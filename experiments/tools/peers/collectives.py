@@ -1,4 +1,4 @@
-"""What devices exchange in a round, counted in the compiled program, and what that says about many of them.
+"""Collectives of a round, counted in the compiled program, and a model of the round's time on many devices.
 
 A round of C clients on D devices, one client after the other on each, is modelled as
 
@@ -28,15 +28,15 @@ _OPERATION = re.compile(
     r"= (?P<shapes>\(.*?\)|\S+) (?P<kind>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(-start)?\("
 )
 _ARRAY = re.compile(r"(?P<type>[a-z]+\d+|pred)\[(?P<shape>[\d,]*)\]")
-# Times n bytes times (D - 1) / D: what a ring puts on the wire of each device; and its hops, times (D - 1).
+# Factor of n (D - 1) / D bytes on the wire of each device, and of D - 1 hops, in a ring.
 RING = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "all-to-all": 1, "collective-permute": 1}
 
 
 class Collective(NamedTuple):
-    """One exchange.
+    """One collective operation.
 
     Attributes:
-      kind: of operation, as XLA calls it.
+      kind: name of the operation in XLA.
       nbytes: of its result on one device.
     """
 
@@ -44,11 +44,11 @@ class Collective(NamedTuple):
     nbytes: int
 
     def wire(self, devices: int) -> float:
-        """Returns the bytes that it puts on the wire of each of so many devices."""
+        """Returns the bytes on the wire of each of `devices` devices."""
         return RING[self.kind] * self.nbytes * (devices - 1) / devices
 
     def seconds(self, devices: int, bandwidth: float, latency: float) -> float:
-        """Returns how long it takes: bandwidth in bytes per second of one device's wire, latency in seconds a hop."""
+        """Returns its modelled seconds; bandwidth in bytes per second and device, latency in seconds per hop."""
         return RING[self.kind] * latency * (devices - 1) + self.wire(devices) / bandwidth
 
 
@@ -66,11 +66,11 @@ def found_in(program: str) -> list[Collective]:
 
 
 def of_round(config: Config, devices: int) -> list[Collective]:
-    """Returns what `devices` devices exchange in one round of a Config; nothing is computed.
+    """Returns the collectives of a round of a Config; the program is compiled, but not run.
 
     Args:
-      config: what would be run.
-      devices: the first of jax's that a cohort is spread over.
+      config: of the run.
+      devices: number of devices that share the cohort.
     """
     prepared = prepare(config)
     strategy = Strategy(1, make_mesh(devices))
@@ -91,6 +91,6 @@ def of_round(config: Config, devices: int) -> list[Collective]:
 def round_seconds(
     collectives: list[Collective], clients: int, devices: int, client_seconds: float, bandwidth: float, latency: float
 ) -> float:
-    """Returns the modelled time of a round, as the head of this file says."""
-    exchanged = sum(one.seconds(devices, bandwidth, latency) for one in collectives)
+    """Returns the modelled seconds of a round, see the formula above."""
+    exchanged = sum(collective.seconds(devices, bandwidth, latency) for collective in collectives)
     return client_seconds * -(-clients // devices) + exchanged

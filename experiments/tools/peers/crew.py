@@ -1,4 +1,4 @@
-"""Starts the processes that a benchmark needs, once each, and finds which peers this machine has."""
+"""Starts the processes of a benchmark on first use, and finds the contestants that are installed."""
 
 import dataclasses
 import pathlib
@@ -13,7 +13,7 @@ from .worker import PeerFailed, Worker
 
 PEERS = pathlib.Path(__file__).resolve().parent
 ROOT = pathlib.Path(fedwin.__file__).resolve().parents[1]
-# A peer may run in an environment of its own, which knows neither fedwin nor this package: it starts from the folder.
+# A contestant may run in an environment without fedwin and this package: its module is loaded from the folder.
 START = """
 import runpy, sys, types
 peers = sys.modules["peers"] = types.ModuleType("peers")
@@ -23,8 +23,14 @@ runpy.run_module("peers." + sys.argv.pop(1), run_name="__main__", alter_sys=True
 
 
 def command(python: str, module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    """Returns (command, environment) that start a peer's process with an interpreter."""
-    # The packages of this environment are none of another interpreter's business.
+    """Returns (command, environment) that start the process of a contestant.
+
+    Args:
+      python: interpreter.
+      module: of this package.
+      *arguments: of the module.
+    """
+    # Other interpreters must not import the packages of this environment.
     environment = {"PYTHONPATH": str(ROOT)} if python == sys.executable else {}
     return [python, "-c", START, str(PEERS), module, *arguments], environment
 
@@ -33,10 +39,10 @@ class Crew:
     """The workers of one benchmark, started on first use.
 
     Args:
-      peers: which of fedjax, torch, pfl, flower to run.
+      peers: of fedjax, torch, pfl, flower, those to run.
       python_torch: interpreter for torch, pfl and flower.
       cores: CPU devices of fedwin's sharded strategy.
-      say: where news go.
+      say: called with each line of progress.
       imports: the user's own code, for fedwin's workers.
     """
 
@@ -59,7 +65,7 @@ class Crew:
             try:
                 about = worker.ask()
             except PeerFailed as error:
-                self.say(f"{name}: not here ({error})")
+                self.say(f"{name}: not available ({error})")
                 worker.close()
                 self._workers[name] = None
             else:
@@ -88,7 +94,7 @@ class Crew:
             self._workers["fedwin gpu"], self.gpu = None, None
 
     def peer(self, name: str) -> Worker | None:
-        """Returns a peer's worker; None where it is not wanted or not installed."""
+        """Returns a contestant's worker; None if it is not requested or not installed."""
         if name.split()[0] not in self.peers:
             return None
         if name == "fedjax":
@@ -107,7 +113,7 @@ class Crew:
             fedwin("fedwin vmapped", self.fedwin(1), "vmapped"),
         ]
         for name in ("fedjax", "torch", "pfl", "flower", "fedjax gpu"):
-            # These end every epoch with a short batch: only where there is none is it the same work.
+            # pfl and flower end every epoch with a partial batch: without one the work is the same.
             if (name not in ("pfl", "flower") or case.even) and (worker := self.peer(name)) is not None:
                 tasks.append(Task(name, worker, request))
                 if name == "torch" and len(case.shape) == 3:

@@ -1,4 +1,4 @@
-"""An environment of its own for the peers that are made of PyTorch, in the user's cache directory."""
+"""Virtual environment of the PyTorch contestants, in the user's cache directory."""
 
 import hashlib
 import pathlib
@@ -19,12 +19,12 @@ def _folder() -> pathlib.Path:
 
 
 def interpreter() -> str | None:
-    """Returns the environment's interpreter; None where it has not been made."""
+    """Returns the environment's interpreter; None if it has not been created."""
     return str(_folder() / "bin" / "python") if (_folder() / "made").exists() else None
 
 
 def make(say: Callable[[str], None]) -> str:
-    """Makes the environment, unless it is there; returns its interpreter.
+    """Creates the environment, unless it exists; returns its interpreter.
 
     Args:
       say: is told what happens.

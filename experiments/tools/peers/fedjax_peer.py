@@ -1,6 +1,6 @@
-"""Peer: FedJAX's own federated averaging on its jit backend.
+"""Contestant: FedJAX's own federated averaging on its jit backend.
 
-Arguments, both optional: platform (cpu, or anything for jax's default), precision of products as jax calls it.
+Arguments, both optional: platform (cpu; anything else: jax's default), precision of matrix products as named by jax.
 """
 
 import importlib.metadata

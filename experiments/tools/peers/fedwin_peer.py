@@ -1,6 +1,6 @@
-"""fedwin itself, in a process with the device count that its strategy asks for.
+"""Contestant: fedwin, in a process with the number of devices that its strategy needs.
 
-Arguments: platform, CPU devices, what `--import` named.
+Arguments: platform, CPU devices, values of `--import`.
 """
 
 import functools
@@ -29,19 +29,19 @@ compilations: list[str] = []
 
 
 def count_compilations(event: str, duration_secs: float, **_: str | int) -> None:
-    """Hears of every compilation of this process."""
+    """Records every compilation of this process."""
     if event == "/jax/core/compile/backend_compile_duration":
         compilations.append(event)
 
 
 class Problem(NamedTuple):
-    """What a case trains.
+    """Objects of a case.
 
     Attributes:
-      case: the case.
-      model: its network.
-      solver: a client's work.
-      algorithm: what is run.
+      case: the workload.
+      model: the network.
+      solver: local training.
+      algorithm: the federated algorithm.
     """
 
     case: cases.Case
@@ -51,7 +51,7 @@ class Problem(NamedTuple):
 
 
 def problem(request) -> Problem:
-    """Returns what a request trains: fields case, algorithm (federated averaging if there is none)."""
+    """Returns the objects of a request with the fields case and algorithm (by default federated averaging)."""
     case = cases.from_fields(request["case"])
     model = models.build(case.model, case.shape, case.classes)
     solver = local.Solver(
@@ -79,14 +79,14 @@ def mapped_step(asked: Problem, params):
 
 
 def step_flops(asked: Problem, params) -> float:
-    """Returns what XLA counts for one local step, compiled by itself."""
+    """Returns XLA's count of the operations of a local step."""
     step, shapes = mapped_step(asked, params)
     costs: Any = jax.jit(step).lower(*shapes).compile().cost_analysis()
     return float(costs["flops"])
 
 
 def drawn(case, width: int, rounds_max: int, first: int, count: int, seed: int = 0):
-    """Returns ids [rounds_max, width] of `count` cohorts from a round on; -1: nobody."""
+    """Returns ids [rounds_max, width] of `count` cohorts from round `first` on; -1: padding."""
     ids = np.full((rounds_max, width), -1, np.int32)
     ids[:count, : case.clients] = sampling.cohorts(seed, first, count, case.total, case.clients)
     return ids

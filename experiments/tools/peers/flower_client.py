@@ -1,4 +1,4 @@
-"""Flower's client: PyTorch's network and loop. Ray's processes import this file, and each keeps the examples."""
+"""Flower's client: PyTorch's network and loop. Imported by Ray's processes, each of which caches the examples."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""Peer: Flower's simulation with PyTorch clients, one thread each, as many at a time as there are cores."""
+"""Contestant: Flower's simulation with PyTorch clients, one thread each, as many at a time as there are cores."""
 
 import importlib.metadata
 import json

@@ -1,4 +1,4 @@
-"""Timing tasks in turn: A B C A B C ..., so that other load on the machine falls on all of them equally."""
+"""Times tasks alternately (A B C A B C ...), so that other load on the machine affects all of them equally."""
 
 import dataclasses
 import statistics
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from .worker import PeerFailed, Worker
 
-# A finished task's thread pool may spin for a moment; the next one starts after that.
+# The thread pool of a finished task may spin for a moment.
 PAUSE = 0.25
 MOST_ROUNDS = 400
 
@@ -38,12 +38,12 @@ class Task:
 
 @dataclasses.dataclass
 class Timing:
-    """What was measured.
+    """Measurements of a task.
 
     Args:
       seconds: per round, one value per turn.
       cpu: processor seconds per round, one value per turn.
-      facts: the task's, at the end.
+      facts: of the task, at the end.
     """
 
     seconds: list[float]
@@ -62,7 +62,7 @@ class Timing:
         return low, high
 
     def ratio(self, other: "Timing") -> float:
-        """How many times longer this takes than `other`: the median over turns, which ran side by side."""
+        """Returns the time relative to `other`: the median of the ratios over turns."""
         return statistics.median(a / b for a, b in zip(self.seconds, other.seconds))
 
     def summary(self) -> dict:
@@ -77,20 +77,20 @@ class Timing:
 def interleaved(
     tasks: list[Task], effort: Effort, say: Callable[[str], None], failed: dict[str, str] | None = None
 ) -> dict[str, Timing]:
-    """Prepares, warms up and times the tasks in turn; tasks that fail are named and left out.
+    """Prepares, warms up and alternately times tasks; tasks that fail are reported and left out.
 
     Args:
       tasks: to time.
       effort: how long to measure.
-      say: where news go.
-      failed: label -> reason of those that were left out, filled here; such tasks may fail at any time. None: a task
-        that fails once it has begun ends the comparison.
+      say: called with each line of progress.
+      failed: is filled with label -> reason of the tasks that were left out. None: a task that fails after its
+        preparation ends the comparison.
 
     Returns:
       label -> Timing.
 
     Raises:
-      PeerFailed: a task failed in its turn, and there is no `failed`.
+      PeerFailed: a task failed after its preparation, and `failed` is None.
     """
     rounds: dict[str, int] = {}
     pace: dict[str, float] = {}
@@ -139,10 +139,3 @@ def _prepared(task: Task) -> tuple[float, float]:
     task.worker.ask(task=task.label, prepare=task.request)
     first = task.worker.ask(task=task.label, rounds=1)["seconds"]
     return first, task.worker.ask(task=task.label, rounds=1)["seconds"]
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Lays out columns."""
-    widths = [max(len(str(row[i])) for row in [head, *rows]) for i in range(len(head))]
-    lines = ["  ".join(str(cell).ljust(w) for cell, w in zip(row, widths)).rstrip() for row in [head, *rows]]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])

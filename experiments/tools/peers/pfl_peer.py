@@ -1,4 +1,4 @@
-"""Peer: pfl-research's simulation backend with its PyTorch model."""
+"""Contestant: pfl-research's simulation backend with its PyTorch model."""
 
 import importlib.metadata
 import time

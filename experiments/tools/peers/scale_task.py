@@ -1,4 +1,4 @@
-"""Whole runs of federations of any size, as the benchmark times them: from a Config to as many rounds as it likes."""
+"""Task of the benchmark: complete runs of federations of any size, from a Config to rounds on request."""
 
 import dataclasses
 import resource
@@ -52,7 +52,7 @@ def _dataset(clients: int, examples: int, shape: tuple[int, ...]):
 
 
 def peak_bytes() -> int:
-    """Returns the most memory that this process ever had."""
+    """Returns the peak memory of this process in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
@@ -95,7 +95,7 @@ class _Run:
             self._train(request["before"])
 
     def __call__(self, rounds: int) -> float:
-        """Returns the seconds of so many rounds; trains more where they would be too few for whole dispatches."""
+        """Returns the seconds of `rounds` rounds; trains more if they would not fill a dispatch."""
         trained = max(rounds, self.least)
         return self._train(trained) * rounds / trained
 

@@ -1,4 +1,4 @@
-"""What the benchmark compares: cases against peers, windows, client tables, algorithms. Each study returns records."""
+"""Studies of the benchmark (cases, windows, client tables, algorithms ...), each of which returns records."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,22 +10,22 @@ from .crew import Crew
 from .measure import Effort, Task, interleaved
 
 DEFAULT = "fedwin default"
-# Algorithms of the study of scale, and where their clients' rows live.
+# (algorithm, placement of its client table) in the study of scale.
 SCALED = (("fedavg", "auto"), ("scaffold", "file"), ("fedhbm", "file"))
-# A FedJAX program's algorithms: FedJAX's, and fedwin's in its place.
+# Algorithms of the FedJAX program: FedJAX's own, and those of fedwin.
 OWN = "FedJAX's FedAvg"
 BRIDGED = ("fedavg", "scaffold", "fedhbm")
 
 
 def case(crew: Crew, case: Case, effort: Effort, gemm_size: int, say: Callable) -> list[dict]:
-    """Times one case in every contestant, with the machine's matrix product in between."""
+    """Times a case with every contestant, alternating with a matrix product."""
     say(f"{case.name}: {case}")
     gemm = Task("gemm", crew.fedwin(1), {"kind": "gemm", "size": gemm_size})
     timings = interleaved([*crew.contestants(case), gemm], effort, say)
     product = timings.pop("gemm")
     peak = product.facts["flops"] / min(product.seconds)
     if DEFAULT not in timings:
-        raise UserError(f"case {case.name}: fedwin itself could not run it; the lines above say why.")
+        raise UserError(f"case {case.name}: fedwin itself could not run it; see the lines above.")
     best = timings[DEFAULT]
     records = []
     for label, timing in timings.items():
@@ -36,7 +36,7 @@ def case(crew: Crew, case: Case, effort: Effort, gemm_size: int, say: Callable) 
             "target": dict(case.targets).get(label),
             "gflops_per_second": flops / 1e9,
             "gemm_peak_gflops_per_second": peak / 1e9,
-            # The peak is the CPU's: for an accelerator the fraction would mean nothing.
+            # The peak is that of the CPU.
             "of_gemm_peak": None if label.endswith("gpu") else flops / peak,
             "parameters": timing.facts["parameters"],
         }
@@ -47,7 +47,7 @@ def case(crew: Crew, case: Case, effort: Effort, gemm_size: int, say: Callable) 
 
 
 def dispatches(crew: Crew, rounds: int) -> dict:
-    """Trains a long stretch of the digits case without evaluation and counts dispatches and compilations."""
+    """Trains the digits case for many rounds without evaluation; counts dispatches and compilations."""
     worker = crew.fedwin()
     worker.ask(task="stretch", prepare={"case": dataclasses.asdict(CASES["digits"])})
     worker.ask(task="stretch", rounds=rounds)
@@ -64,7 +64,7 @@ def dispatches(crew: Crew, rounds: int) -> dict:
 
 
 def evaluation(crew: Crew, some: list[Case], images: int, effort: Effort, say: Callable) -> list[dict]:
-    """Times one pass of a model over test images, here and in PyTorch."""
+    """Times one pass of a model over test images, in fedwin and PyTorch."""
     records = []
     for each in some:
         say(f"evaluation: {each.name}, {images:,} images")
@@ -82,13 +82,13 @@ def evaluation(crew: Crew, some: list[Case], images: int, effort: Effort, say: C
 
 
 def fedjax_program(crew: Crew, case: Case, effort: Effort, say: Callable) -> list[dict]:
-    """Times a FedJAX program with cohorts of changing size: FedJAX's own FedAvg, and fedwin.as_fedjax in its place.
+    """Times a FedJAX program with cohorts of changing size: FedJAX's own FedAvg, and those of fedwin.as_fedjax.
 
     Args:
       crew: the peers.
-      case: its clients are the most of a cohort, its examples the most of a client.
-      effort: how long to measure; a turn is one round, so that all have the same cohort.
-      say: where news go.
+      case: with the largest cohort and the most examples of a client.
+      effort: how long to measure; a turn is one round, so that all tasks have the same cohort.
+      say: called with each line of progress.
     """
     say(f"a FedJAX program on {case.name}, at most {case}")
     worker = crew.peer("fedjax")
@@ -103,7 +103,7 @@ def fedjax_program(crew: Crew, case: Case, effort: Effort, say: Callable) -> lis
 
 
 def windows(crew: Crew, effort: Effort, sizes: list[tuple[int, ...]], say: Callable) -> list[dict]:
-    """Times window read-outs beside training that costs next to nothing, on LeNet-5's 0.8 M parameters."""
+    """Times window read-outs of LeNet-5's 0.8 M parameters, with training of negligible cost."""
     say("windows: 0.8 M parameters, trivial training")
     fields = dataclasses.asdict(dataclasses.replace(scaled(CASES["lenet5"], "2x1x1"), total=2))
     label = lambda sizes: "W = " + ", ".join(map(str, sizes)) if sizes else "none"
@@ -113,7 +113,7 @@ def windows(crew: Crew, effort: Effort, sizes: list[tuple[int, ...]], say: Calla
 
 
 def tables(crew: Crew, effort: Effort, names: list[str], totals: list[int], say: Callable) -> list[dict]:
-    """Times algorithms with a row per client for growing numbers of clients, the cohort fixed."""
+    """Times algorithms with a client table for growing numbers of clients and a fixed cohort."""
     records = []
     for name in names:
         say(f"client table: {name}")
@@ -131,14 +131,14 @@ def tables(crew: Crew, effort: Effort, names: list[str], totals: list[int], say:
 
 
 def scale(crew: Crew, effort: Effort, totals: list[int], cohorts: list[int], say: Callable) -> list[dict]:
-    """Times whole runs for growing numbers of clients, then for growing cohorts of the most; each has its process.
+    """Times complete runs for growing numbers of clients and then for growing cohorts, each in a process of its own.
 
     Args:
       crew: the peers.
       effort: how long to measure.
-      totals: K, ascending, with cohorts of 10.
-      cohorts: clients per round of the last of them.
-      say: where news go.
+      totals: numbers of clients, ascending, with cohorts of 10.
+      cohorts: clients per round with the last of `totals`.
+      say: called with each line of progress.
     """
     chunk, devices = 64, 1
     fixed = [(name, total, 10, "default", table) for name, table in SCALED for total in totals]
@@ -166,7 +166,7 @@ def scale(crew: Crew, effort: Effort, totals: list[int], cohorts: list[int], say
 
 
 def places(crew: Crew, effort: Effort, quick: bool, say: Callable) -> list[dict]:
-    """Times full windows on the device, on the host and in a file beside none, with LeNet-5."""
+    """Times full windows on the device, on the host and in a file against none, with LeNet-5."""
     window, clients, stretch = (3, 2, 2) if quick else (100, 2, 80)
     kinds = [{"window": kind} for kind in ("device", "host", "file")]
     observed = [{"observe": [f"wima:window={window}"]} | kind for kind in kinds]
@@ -185,7 +185,7 @@ def places(crew: Crew, effort: Effort, quick: bool, say: Callable) -> list[dict]
                 "cohort": clients,
             }
             request |= {"strategy": "default", "config": config, "shape": [32, 32, 3], "examples": 8 if quick else 32}
-            # A stretch of rounds as long as a run has: dispatches grow, and what the next one needs is read ahead.
+            # Enough rounds that dispatches reach their full length and rows are prefetched.
             request |= {"before": window + 1, "least": clients * stretch}
             tasks.append(Task(label, crew.fedwin(1, alone=label), request))
         say(f"places of windows: {tasks[0].label} and more")
@@ -197,9 +197,9 @@ def places(crew: Crew, effort: Effort, quick: bool, say: Callable) -> list[dict]
 
 
 def algorithms(crew: Crew, case: Case, effort: Effort, names: list[str], say: Callable) -> list[dict]:
-    """Times every algorithm on one case; FedAvg runs beside each group of them, so that ratios are paired."""
+    """Times algorithms on a case; FedAvg is part of every group, so that ratios are paired."""
     records = []
-    group = 6  # a few at a time, so that those that are compared run close together
+    group = 6  # small groups, so that compared tasks run close in time
     others = [name for name in names if name != "fedavg"]
     for start in range(0, len(others), group):
         say(f"algorithms on {case.name}, {case}: {start + 1} to {min(start + group, len(others))} of {len(others)}")

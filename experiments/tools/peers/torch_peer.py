@@ -1,4 +1,4 @@
-"""Peer: a straightforward PyTorch loop over clients and steps."""
+"""Contestant: a straightforward PyTorch loop over clients and steps."""
 
 import contextlib
 import time

@@ -1,7 +1,7 @@
-"""A peer on the other end of a pipe: one JSON line asks, one JSON line answers.
+"""Worker processes of the benchmark, which answer JSON requests on a pipe.
 
-The parent prepares named tasks in a child and then asks for rounds of them in turn, so that the tasks of several
-children alternate on one machine while everything that only happens once (imports, compilation) stays outside.
+The parent prepares named tasks in a child and then requests rounds of them, so that the tasks of several children
+alternate on one machine; imports and compilation are not part of a round.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ class Worker:
 
     def close(self) -> None:
         """Ends the child."""
-        with contextlib.suppress(BrokenPipeError):  # it is dead already, and a question was never read
+        with contextlib.suppress(BrokenPipeError):  # the process has ended without reading the last request
             self._questions.close()
         try:
             self._process.wait(timeout=10)
@@ -80,7 +80,7 @@ def serve(prepare: Callable[[dict], tuple[Callable[[int], float], dict]], about:
     {}                                answers `about`
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints must not mix with the answers
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of libraries must not mix with the answers
     tasks: dict[str, tuple[Callable[[int], float], dict]] = {}
     for line in sys.stdin:
         request = json.loads(line)

@@ -35,7 +35,7 @@ def test_the_next_rounds_cohort_by_default(finished):
 
 
 def test_misuse(finished):
-    with pytest.raises(UserError, match="two at least"):
+    with pytest.raises(UserError, match="at least two"):
         forgetting.compute({"fedavg": finished}, clients=[1])
     with pytest.raises(UserError, match="no checkpoint of round 9"):
         forgetting.compute({"fedavg": finished}, round=9)

@@ -66,7 +66,7 @@ def test_bytes_of_a_round_are_counted_from_the_configuration(finished):
     assert sources.bytes_per_round(header) == 3 * 2 * model
     kept = {"label": "kept", "config": header["config"], "bytes": [5, 7]}
     assert sources.bytes_per_round(kept) == 36
-    with pytest.raises(UserError, match="without 'bytes'"):
+    with pytest.raises(UserError, match="no 'bytes'"):
         sources.bytes_per_round({"label": "kept", "config": {}})
 
 
