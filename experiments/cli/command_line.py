@@ -46,5 +46,10 @@ def folder_name(text: str) -> str:
 
 
 def with_hash(name: str, text: str) -> str:
-    """Returns `name`, shortened if necessary, followed by the hash of `text`."""
+    """Returns `name`, shortened if necessary, followed by the hash of `text`.
+
+    Args:
+      name: of a directory.
+      text: which the name stands for.
+    """
     return f"{name[:LONGEST]}-{hash_of(text, size=4)}"

@@ -55,5 +55,11 @@ def text(
 
 
 def full(program: str, doc: str, flag_values: flags.FlagValues = flags.FLAGS) -> str:
-    """Returns the help with every flag, in absl's layout."""
+    """Returns the help with every flag, in absl's layout.
+
+    Args:
+      program: how the subcommand is called.
+      doc: the docstring of its module.
+      flag_values: where the flags are defined.
+    """
     return f"{doc.strip()}\n\nusage: {program} [--flag=value ...]\n{flag_values.get_help()}"

@@ -48,7 +48,12 @@ def instruction_set() -> str:
 
 
 def prune_cache(folder: pathlib.Path, most: int = MOST_BYTES) -> None:
-    """Deletes the least recently used programs until at most `most` bytes are left below a folder."""
+    """Deletes the least recently used programs until at most `most` bytes are left below a folder.
+
+    Args:
+      folder: of the cache, with a subfolder per instruction set.
+      most: bytes.
+    """
     programs = []
     for path in folder.glob("*/*"):
         with contextlib.suppress(OSError):  # another process prunes, too

@@ -30,7 +30,12 @@ def duration(seconds: float) -> str:
 
 
 def completed(config: Config, directory) -> list[int]:
-    """Returns the completed rounds of each seed: those of its newest checkpoint."""
+    """Returns the completed rounds of each seed: those of its newest checkpoint.
+
+    Args:
+      config: of the run.
+      directory: of the run.
+    """
     completed_rounds = []
     for seed in config.seeds:
         try:
@@ -58,18 +63,18 @@ def requested(flag_values: flags.FlagValues = flags.FLAGS) -> bool:
     return bool(flag_values["dry_run"].value)
 
 
-def memory_line(found: Requirements) -> str:
+def memory_line(required: Requirements) -> str:
     """Returns the memory of a run by part, its sum, and the available memory."""
-    free = found.available.host if found.available.device is None else found.available.device
+    free = required.available.host if required.available.device is None else required.available.device
     note = "" if free is None else f"; {free / _MB:,.0f} MB are available"
-    parts, _, _ = str(found.memory).partition("; disk: ")  # disk_line
-    return f"{parts}; total {sum(found.memory.parts.values()) / _MB:,.0f} MB{note}"
+    parts, _, _ = str(required.memory).partition("; disk: ")  # disk_line
+    return f"{parts}; total {sum(required.memory.parts.values()) / _MB:,.0f} MB{note}"
 
 
-def disk_line(found: Requirements) -> str:
+def disk_line(required: Requirements) -> str:
     """Returns the files of a run by part, and the free disk space."""
-    parts = ", ".join(f"{name} {size / _MB:,.1f} MB" for name, size in found.disk.parts.items())
-    return f"disk: {parts}; {found.disk.free / _MB:,.0f} MB are free"
+    parts = ", ".join(f"{name} {size / _MB:,.1f} MB" for name, size in required.disk.parts.items())
+    return f"disk: {parts}; {required.disk.free / _MB:,.0f} MB are free"
 
 
 def show(config: Config) -> float:
@@ -78,21 +83,23 @@ def show(config: Config) -> float:
     Raises:
       UserError: anything that `fedwin.run` would refuse, or too little memory or disk.
     """
-    found = measure_requirements(config, say=print)
-    seconds = found.timing.expected(found.checked.prepared.schedule, completed(config, found.checked.directory))
-    print("\n".join(_lines(found, seconds)), flush=True)
+    required = measure_requirements(config, say=print)
+    seconds = required.timing.expected(
+        required.checked.prepared.schedule, completed(config, required.checked.directory)
+    )
+    print("\n".join(_lines(required, seconds)), flush=True)
     return seconds
 
 
-def _lines(found: Requirements, seconds: float) -> list[str]:
-    config, directory = found.checked.prepared.config, found.checked.directory
-    done, schedule, timing = completed(config, directory), found.checked.prepared.schedule, found.timing
+def _lines(required: Requirements, seconds: float) -> list[str]:
+    config, directory = required.checked.prepared.config, required.checked.directory
+    done, schedule, timing = completed(config, directory), required.checked.prepared.schedule, required.timing
     seeds = f"{'seed' if len(done) == 1 else 'each of the seeds'} {','.join(map(str, config.seeds))}"
     begun = f"; done: {','.join(map(str, done))}" if any(done) else ""
     return [
-        f"{directory}: {config.algorithm} on {config.dataset}, {config.model}, strategy {found.strategy}",
-        memory_line(found),
-        disk_line(found),
+        f"{directory}: {config.algorithm} on {config.dataset}, {config.model}, strategy {required.strategy}",
+        memory_line(required),
+        disk_line(required),
         f"rounds: {config.num_rounds:,} and {schedule.evaluations(0):,} evaluations for {seeds}{begun}",
         f"pace: {timing.seconds_per_round:.3g} s a round, {timing.seconds_per_evaluation:.3g} s an evaluation, "
         f"{timing.compile_seconds:.1f} s to compile",

@@ -76,7 +76,12 @@ def _mute_output() -> None:
 
 
 def report_error(error: Exception, status: int = 2) -> int:
-    """Prints an error as one line on stderr; returns the exit status."""
+    """Prints an error as one line on stderr; returns the exit status.
+
+    Args:
+      error: the exception.
+      status: exit status.
+    """
     print(f"error: {' '.join(flag_errors.message(error).split())}", file=sys.stderr)
     return status
 

@@ -35,7 +35,12 @@ def examples(trained: TrainedModel, split: str = "test", count: int = 0) -> dict
 
 
 def gathered(trained: TrainedModel, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the training examples with the given row numbers, in that order."""
+    """Returns the training examples with the given row numbers, in that order.
+
+    Args:
+      trained: a model of the run.
+      rows: row numbers [n].
+    """
     names = ("x", "y", "domain") if trained.prepared.dataset.domain_names else ("x", "y")
     with ExampleSource(
         {n: trained.prepared.dataset.train[n] for n in names if n in trained.prepared.dataset.train}
@@ -122,6 +127,11 @@ def cohort(trained: TrainedModel, clients: Sequence[int] = (), most: int = 10) -
 
 
 def with_error(metrics: Mapping[str, Any], split: str) -> dict[str, np.ndarray]:
-    """Returns the metrics of a split, and 'error' = 1 - accuracy."""
+    """Returns the metrics of a split, and 'error' = 1 - accuracy.
+
+    Args:
+      metrics: split -> metric -> values.
+      split: of the examples.
+    """
     numbers = dict(metrics[split])
     return numbers | {"error": 1 - numbers["accuracy"]}

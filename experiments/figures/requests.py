@@ -193,6 +193,10 @@ REQUESTS: dict[str, Callable[[Sequence[str], Any], Answer]] = {
 def check(kind: str, runs: Sequence[str]) -> None:
     """Checks the arguments of `fedwin figure`.
 
+    Args:
+      kind: of figure.
+      runs: the other arguments.
+
     Raises:
       UserError: an unknown kind, or no run.
     """

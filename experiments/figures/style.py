@@ -108,12 +108,22 @@ def axis_of(metric: str, where: str = "test") -> str:
 
 
 def scaled(metric: str, values) -> np.ndarray:
-    """Returns the values of a metric as drawn, fractions in percent; None becomes NaN."""
+    """Returns the values of a metric as drawn, fractions in percent; None becomes NaN.
+
+    Args:
+      metric: its name.
+      values: nested lists of numbers or None.
+    """
     return (PERCENT if is_share(metric) else 1) * numbers(values)
 
 
 def level(metric: str, value: float) -> str:
-    """Returns a value of a metric for a legend, such as '60 %'."""
+    """Returns a value of a metric for a legend, such as '60 %'.
+
+    Args:
+      metric: its name.
+      value: of the metric.
+    """
     return f"{float(scaled(metric, value)):g}{' %' if is_share(metric) else ''}"
 
 
@@ -207,7 +217,12 @@ def widened(low: float, high: float) -> tuple[float, float]:
 
 
 def legend(axis, entries: int) -> None:
-    """Adds a legend: a short one inside the axes, a long one below."""
+    """Adds a legend: a short one inside the axes, a long one below.
+
+    Args:
+      axis: the axes.
+      entries: number of entries.
+    """
     if entries <= INSIDE:
         axis.legend(loc="best")
     else:
@@ -242,14 +257,24 @@ def path_of(text: str, usual: str) -> str:
 
 
 def within_percent(axis, way: str) -> None:
-    """Limits an axis of percentages, 'x' or 'y', to 0 .. 100, which intervals may exceed."""
+    """Limits an axis of percentages, 'x' or 'y', to 0 .. 100, which intervals may exceed.
+
+    Args:
+      axis: the axes.
+      way: 'x' or 'y'.
+    """
     low, high = getattr(axis, f"get_{way}lim")()
     if low < 0 or high > 100:
         getattr(axis, f"set_{way}lim")(max(low, -1), min(high, 101))
 
 
 def colour_map(name: str, missing: str):
-    """Returns a colour map; `missing` is the colour of NaN."""
+    """Returns a colour map; `missing` is the colour of NaN.
+
+    Args:
+      name: in matplotlib.
+      missing: a colour.
+    """
     from matplotlib import colormaps
 
     return colormaps[name].with_extremes(bad=missing)
@@ -262,7 +287,13 @@ def slant(axis) -> None:
 
 
 def outline(axis, place: tuple[int, int], colour: str) -> None:
-    """Draws a frame around the cell (column, row) of an image."""
+    """Draws a frame around the cell (column, row) of an image.
+
+    Args:
+      axis: the axes.
+      place: (column, row).
+      colour: of the frame.
+    """
     from matplotlib.patches import Rectangle
 
     x, y = place

@@ -43,18 +43,35 @@ def _cut(cell: str, width: int) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table in Markdown; vertical bars in cells are escaped."""
+    """Returns a table in Markdown; vertical bars in cells are escaped.
+
+    Args:
+      head: names of the columns.
+      rows: the cells.
+    """
     line = lambda cells: "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
     return "\n".join([line(head), line(["---"] * len(head)), *map(line, rows)])
 
 
 def write_markdown(path: pathlib.Path, title: str, blocks: Sequence[str]) -> None:
-    """Writes a Markdown file: a heading, then blocks of text and tables."""
+    """Writes a Markdown file: a heading, then blocks of text and tables.
+
+    Args:
+      path: of the file.
+      title: heading.
+      blocks: of Markdown.
+    """
     replace_text(path, "\n\n".join([f"# {title}", *blocks]) + "\n")
 
 
 def write_csv(path: pathlib.Path, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Writes a CSV file with full precision; None is an empty cell."""
+    """Writes a CSV file with full precision; None is an empty cell.
+
+    Args:
+      path: of the file.
+      head: names of the columns.
+      rows: the cells.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)
@@ -63,7 +80,12 @@ def write_csv(path: pathlib.Path, head: Sequence[str], rows: Sequence[Sequence[A
 
 
 def number(value: float | None, digits: int) -> str:
-    """Returns a number with `digits` decimals; '-' for None."""
+    """Returns a number with `digits` decimals; '-' for None.
+
+    Args:
+      value: the number.
+      digits: decimals.
+    """
     return NOTHING if value is None else f"{value:.{digits}f}"
 
 

@@ -120,7 +120,12 @@ def directory_name(point: Point) -> str:
 
 
 def config_of(base: Config, point: Point) -> Config:
-    """Returns `base` with a point's values and a directory below base.out_dir; values of repeated flags are added."""
+    """Returns `base` with a point's values and a directory below base.out_dir; values of repeated flags are added.
+
+    Args:
+      base: the flags of all runs.
+      point: field -> value.
+    """
     changes: dict[str, Any] = {
         field: [*getattr(base, field), *value] if isinstance(value, list) else value for field, value in point.items()
     }

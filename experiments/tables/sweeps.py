@@ -188,9 +188,9 @@ def best_lines(sweep: Sweep) -> list[str]:
     if not sweep.ranked:
         return ["Every run diverged: there is no best run."]
     label, scale = sweep.ranked[0], sweep.scale
-    found = score(sweep.summaries[label], sweep.select, sweep.readout)
+    interval = score(sweep.summaries[label], sweep.select, sweep.readout)
     extreme = "lowest" if scale.smaller else "highest"
-    number = formats.mean_and_half_width(found, scale.factor, scale.digits)
+    number = formats.mean_and_half_width(interval, scale.factor, scale.digits)
     return [
         f"best of {len(sweep.configs)} by {extreme} {scale.name}: {label}: {number}",
         command_line.train_command(sweep.configs[label]),
@@ -204,11 +204,16 @@ def _metrics(sweep: Sweep) -> list[str]:
 
 
 def write(folder: pathlib.Path, sweep: Sweep) -> None:
-    """Writes sweep.csv, sweep.md and sweep.png to an existing folder."""
-    found = {label: score(summary, sweep.select, sweep.readout) for label, summary in sweep.summaries.items()}
+    """Writes sweep.csv, sweep.md and sweep.png to an existing folder.
+
+    Args:
+      folder: an existing one.
+      sweep: the finished grid.
+    """
+    intervals = {label: score(summary, sweep.select, sweep.readout) for label, summary in sweep.summaries.items()}
     _write_csv(folder / "sweep.csv", sweep)
     _write_markdown(folder / "sweep.md", sweep)
-    sweep_picture.draw(sweep.axes, found, sweep.ranked, sweep.scale, folder / "sweep.png")
+    sweep_picture.draw(sweep.axes, intervals, sweep.ranked, sweep.scale, folder / "sweep.png")
 
 
 def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:
@@ -226,16 +231,16 @@ def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:
     for point in grid.points(sweep.axes):
         label = grid.label(point)
         summary, config = sweep.summaries[label], sweep.configs[label]
-        found = [score(summary, name, sweep.readout) for name in metrics]
+        intervals = [score(summary, name, sweep.readout) for name in metrics]
         rows.append(
             [
                 ranks.get(label),
                 int(ranks.get(label) == 1),
                 *(grid.format_value(value) for value in point.values()),
                 sweep.readout,
-                *(number for interval in found for number in (interval.mean, interval.half_width)),
-                found[0].seeds,
-                found[0].of_seeds,
+                *(value for interval in intervals for value in (interval.mean, interval.half_width)),
+                intervals[0].seeds,
+                intervals[0].of_seeds,
                 scores.megabytes_of(config, summary),
                 scores.rounds_per_second(summary),
                 command_line.train_command(config),
@@ -247,12 +252,12 @@ def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:
 
 def _cells(sweep: Sweep, label: str) -> list[str]:
     """Returns the cells of a run: its metrics, then its number of seeds."""
-    found = {name: score(sweep.summaries[label], name, sweep.readout) for name in _metrics(sweep)}
+    intervals = {name: score(sweep.summaries[label], name, sweep.readout) for name in _metrics(sweep)}
     text = [
         formats.mean_and_half_width(interval, *((1, 4) if name.endswith("loss") else (100, 2)))
-        for name, interval in found.items()
+        for name, interval in intervals.items()
     ]
-    return [*text, formats.seed_count(found[sweep.select])]
+    return [*text, formats.seed_count(intervals[sweep.select])]
 
 
 def _head(sweep: Sweep) -> list[str]:

@@ -84,37 +84,43 @@ def define_flags() -> dict[str, list[str]]:
     }
 
 
-def chosen(name: str, known: Iterable[str]) -> list[str]:
+def chosen(name: str, available: Iterable[str]) -> list[str]:
     """Returns the values of a list flag.
 
+    Args:
+      name: of the flag.
+      available: its valid values.
+
     Raises:
-      UserError: one is not in `known`.
+      UserError: one is not in `available`.
     """
     values = [value for value in flags.FLAGS[name].value or () if value]
     for value in values:
-        if value not in known:
-            raise UserError(f"{name}: there is no '{value}'.{nearest(value, known)} Available: {', '.join(known)}.")
+        if value not in available:
+            raise UserError(
+                f"{name}: there is no '{value}'.{nearest(value, available)} Available: {', '.join(available)}."
+            )
     return values
 
 
 def cohorts() -> dict:
     """Returns the cases by name, with the cohorts that --cohort sets."""
-    found = dict(CASES)
+    cases = dict(CASES)
     if flags.FLAGS.quick:
-        found = {name: scaled(case, "2x2x5") for name, case in found.items()}
+        cases = {name: scaled(case, "2x2x5") for name, case in cases.items()}
     for text in flags.FLAGS.cohort:
         name, _, size = text.partition("=")
         try:
-            found[name] = scaled(found[name], size)
+            cases[name] = scaled(cases[name], size)
         except (KeyError, ValueError) as error:
             raise UserError(f"cohort={text}: write CASE=CLIENTSxSTEPSxBATCH, e.g. lenet5=2x2x32.") from error
-        needed = 4 * found[name].total * found[name].examples * math.prod(found[name].shape)
+        needed = 4 * cases[name].total * cases[name].examples * math.prod(cases[name].shape)
         if needed > MOST_BYTES:
             raise UserError(
                 f"cohort={text}: its examples fill {needed / 2**30:,.0f} GiB, more than {MOST_BYTES >> 30} GiB; set a "
                 f"smaller cohort."
             )
-    return found
+    return cases
 
 
 def check(options) -> None:
@@ -146,47 +152,47 @@ def measure(crew: Crew, report: dict[str, Any], effort: Effort, say: Callable[[s
       say: called with each line of progress.
       write: writes the report so far.
     """
-    options, quick, known = flags.FLAGS, flags.FLAGS.quick, cohorts()
-    names, wanted = chosen("cases", CASES), chosen("studies", STUDIES)
+    options, quick, cases = flags.FLAGS, flags.FLAGS.quick, cohorts()
+    names, requested = chosen("cases", CASES), chosen("studies", STUDIES)
     short = effort if quick else dataclasses.replace(effort, turn_seconds=options.turn_seconds / 2)
     if names:
         crew.look_for_gpu()
     for name in names:
-        report["cases"] += studies.case(crew, known[name], effort, 256 if quick else 2048, say)
+        report["cases"] += studies.case(crew, cases[name], effort, 256 if quick else 2048, say)
         write()  # an interrupted benchmark leaves its records
-    if "dispatches" in wanted:
+    if "dispatches" in requested:
         report["dispatches"] = studies.dispatches(crew, 50 if quick else 200)
-    if "evaluation" in wanted:
-        some = [known[name] for name in EVALUATED[: 1 if quick else None]]
-        report["evaluation"] = studies.evaluation(crew, some, 20 if quick else 2000, short, say)
-    if "windows" in wanted:
+    if "evaluation" in requested:
+        chosen_cases = [cases[name] for name in EVALUATED[: 1 if quick else None]]
+        report["evaluation"] = studies.evaluation(crew, chosen_cases, 20 if quick else 2000, short, say)
+    if "windows" in requested:
         sizes: list[tuple[int, ...]] = [(), (2,), (5,)] if quick else [(), (5,), (100,), (5, 10, 20, 50, 100)]
         report["windows"] = studies.windows(crew, short, sizes, say)
-    if "tables" in wanted:
+    if "tables" in requested:
         totals = [10, 100] if quick else [100, 1000, 10000]
         report["tables"] = studies.tables(crew, short, WITH_ROWS[:1] if quick else WITH_ROWS, totals, say)
-    if "places" in wanted:
+    if "places" in requested:
         report["places"] = studies.places(crew, effort, quick, say)
-    if "scale" in wanted:
+    if "scale" in requested:
         totals, grown = ([10, 1000], [10, 100]) if quick else ([100, 10**4, 10**6], [10, 100, 1000, 10**4])
         report["scale"] = studies.scale(crew, short, totals, grown, say)
-    if "fedjax_program" in wanted:
+    if "fedjax_program" in requested:
         program = dataclasses.replace(CASES["emnist_cnn"], total=60, clients=12, examples=200, batch=20)
         program = dataclasses.replace(program, clients=3, examples=10, batch=5) if quick else program
         report["fedjax_program"] = studies.fedjax_program(crew, program, effort, say)
-    if "algorithms" in wanted:
+    if "algorithms" in requested:
         every = [instance for entry in ALGORITHMS.entries.values() for instance in entry.instances[:1]]
-        some = [known["digits"]] if quick else [known["digits"], scaled(CASES["lenet5"], "2x2x32")]
+        chosen_cases = [cases["digits"]] if quick else [cases["digits"], scaled(CASES["lenet5"], "2x2x32")]
         report["algorithms"] = [
-            r for c in some for r in studies.algorithms(crew, c, short, every[:3] if quick else every, say)
+            r for c in chosen_cases for r in studies.algorithms(crew, c, short, every[:3] if quick else every, say)
         ]
 
 
 def main(argv: list[str]) -> None:
     """Measures, prints the tables and writes the records to --json."""
     options, begun = flags.FLAGS, time.monotonic()
-    for name, known in (("cases", CASES), ("studies", STUDIES)):
-        chosen(name, known)  # before anything is started
+    for name, available in (("cases", CASES), ("studies", STUDIES)):
+        chosen(name, available)  # before anything is started
     cohorts()
     check(options)
     accelerator.check(options)
@@ -199,8 +205,8 @@ def main(argv: list[str]) -> None:
     say = lambda line: print(f"[{time.monotonic() - begun:5.0f} s] {line}", file=sys.stderr, flush=True)
     write = lambda: options.json and pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
     cores = options.cores or min(num_cores(), MAX_CPU_DEVICES)
-    made = environment.make(say) if options.install_peers else environment.interpreter()
-    python_torch = options.python_torch or made or sys.executable
+    peers_python = environment.make(say) if options.install_peers else environment.interpreter()
+    python_torch = options.python_torch or peers_python or sys.executable
     imports = flags.FLAGS["import"].value or []
     if options.suite == "accelerator":
         print(accelerator.start(options, chosen("peers", PEERS), python_torch, imports, say))

@@ -43,7 +43,12 @@ def checks(docs: str, tests: bool = False) -> dict[str, list[str]]:
 
 
 def passed(name: str, command: list[str]) -> bool:
-    """Runs one check, prints its line (and its output, if it failed) and returns whether it passed."""
+    """Runs one check, prints its line (and its output, if it failed) and returns whether it passed.
+
+    Args:
+      name: of the check.
+      command: to be run with -m.
+    """
     if importlib.util.find_spec(command[0]) is None or (
         name == "API reference" and not importlib.util.find_spec("pdoc")
     ):

@@ -17,8 +17,8 @@ TAKES_ARGUMENTS = True
 
 def modules() -> list[str]:
     """Returns the names of the package and of all modules below it."""
-    found = pkgutil.walk_packages(fedwin.__path__, "fedwin.")
-    return ["fedwin", *(module.name for module in found if not module.name.startswith("fedwin.experiments"))]
+    submodules = pkgutil.walk_packages(fedwin.__path__, "fedwin.")
+    return ["fedwin", *(module.name for module in submodules if not module.name.startswith("fedwin.experiments"))]
 
 
 def build(folder: str | pathlib.Path) -> list[str]:

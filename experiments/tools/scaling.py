@@ -53,7 +53,12 @@ def numbers(texts: list[str]) -> list[int]:
 
 
 def setting(algorithm: str, clients_per_round: int) -> Config:
-    """Returns the Config that is compiled: each round samples half of the clients."""
+    """Returns the Config that is compiled: each round samples half of the clients.
+
+    Args:
+      algorithm: with its parameters.
+      clients_per_round: size of the cohort.
+    """
     return Config(
         dataset=flags.FLAGS.dataset,
         model=flags.FLAGS.model,
@@ -68,14 +73,24 @@ def setting(algorithm: str, clients_per_round: int) -> Config:
 
 
 def counted(algorithm: str, devices: int) -> list[collectives.Collective]:
-    """Returns the collectives of a round of an algorithm."""
+    """Returns the collectives of a round of an algorithm.
+
+    Args:
+      algorithm: with its parameters.
+      devices: number of devices.
+    """
     if devices == 1:
         return []
     return collectives.of_round(setting(algorithm, devices * flags.FLAGS.clients_per_device), devices)
 
 
 def line(algorithm: str, devices: int) -> tuple[str, ...]:
-    """Returns the row of an algorithm and a number of devices."""
+    """Returns the row of an algorithm and a number of devices.
+
+    Args:
+      algorithm: with its parameters.
+      devices: number of devices.
+    """
     collectives_of_round = counted(algorithm, devices)
     kinds = Counter(collective.kind for collective in collectives_of_round)
     wire = sum(collective.wire(devices) for collective in collectives_of_round) if devices > 1 else 0.0

@@ -132,8 +132,8 @@ def outcome(directory: pathlib.Path) -> tuple[dict, list, dict]:
     leaves: dict[str, np.ndarray] = {}
     for place in sorted((directory / "checkpoints").iterdir()):
         store = Checkpoints(place)
-        found = store.load(store.rounds()[-1])[0]
-        leaves |= {f"{place.name} {name}": np.asarray(value) for name, value in found.items()}  # large ones are lazy
+        arrays = store.load(store.rounds()[-1])[0]
+        leaves |= {f"{place.name} {name}": np.asarray(value) for name, value in arrays.items()}  # large ones are lazy
     lines = [{k: v for k, v in line.items() if k != "seconds"} for line in read_lines(directory / "metrics.jsonl")]
     summary: dict[str, Any] = json.loads((directory / "summary.json").read_text())
     del summary["traces"]
@@ -143,14 +143,27 @@ def outcome(directory: pathlib.Path) -> tuple[dict, list, dict]:
 
 
 def differing_bytes(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> int:
-    """Returns the number of different bytes, including those of arrays that only one side has."""
+    """Returns the number of different bytes, including those of arrays that only one side has.
+
+    Args:
+      mine: name -> array.
+      theirs: name -> array.
+    """
     odd = sum(each[name].nbytes for each in (mine, theirs) for name in mine.keys() ^ theirs.keys() if name in each)
     both = ((np.frombuffer(mine[n].tobytes(), "u1"), theirs[n].tobytes()) for n in mine.keys() & theirs.keys())
     return odd + sum(int((a != np.frombuffer(b, "u1")).sum()) if len(a) == len(b) else len(a) for a, b in both)
 
 
 def disturb(training: Training, disk: Disk | None, lines: int, rng: random.Random, report: Report) -> bool:
-    """Injects a random fault into a run; returns False if the run is then refused."""
+    """Injects a random fault into a run; returns False if the run is then refused.
+
+    Args:
+      training: the run.
+      disk: a full disk can be simulated on; None: not permitted.
+      lines: number of lines that the run writes to metrics.jsonl.
+      rng: of the fault.
+      report: is updated.
+    """
     kinds = [k for k in KINDS if disk or k != "full disk"]
     kind = rng.choice([*kinds, "altered file"])
     if kind == "altered file":
@@ -178,16 +191,33 @@ def disturb(training: Training, disk: Disk | None, lines: int, rng: random.Rando
 
 
 def check_ending(kind: str, training: Training, ended: Ended, expected: tuple[int, ...], report: Report) -> None:
-    """Checks the exit status of a process, and that it printed at most one line."""
+    """Checks the exit status of a process, and that it printed at most one line.
+
+    Args:
+      kind: of the fault.
+      training: the run.
+      ended: its process.
+      expected: exit statuses.
+      report: is updated.
+    """
     lines = 1 if ended.status in (1, 2) else 0
-    if ended.status not in expected or len(ended.errors) != lines or "Traceback" in ended.said:
-        report.failed("wrong endings", training, f"{kind} ended with {ended.status}: {ended.said[-2000:]}")
+    if ended.status not in expected or len(ended.errors) != lines or "Traceback" in ended.stderr:
+        report.failed("wrong endings", training, f"{kind} ended with {ended.status}: {ended.stderr[-2000:]}")
 
 
 def run_of(
     flags_: list[str], undisturbed: tuple, place: pathlib.Path, cache: pathlib.Path, rng, report: Report
 ) -> None:
-    """Disturbs a run until it finishes, and compares it with the outcome of an undisturbed one."""
+    """Disturbs a run until it finishes, and compares it with the outcome of an undisturbed one.
+
+    Args:
+      flags_: of the run.
+      undisturbed: its `outcome` without faults.
+      place: folder of the run.
+      cache: folder of compiled programs.
+      rng: of the faults.
+      report: is updated.
+    """
     disk = Disk(place)
     with disk.mounted() as allowed:
         training = Training(place / "run", flags_, cache)
@@ -210,7 +240,16 @@ def run_of(
 
 
 def setting(number: int, seed: int, place: pathlib.Path, until: float, runs: int, report: Report) -> None:
-    """Draws random flags, trains an undisturbed run with them, and then disturbs `runs` others."""
+    """Draws random flags, trains an undisturbed run with them, and then disturbs `runs` others.
+
+    Args:
+      number: of the draw of flags.
+      seed: of everything that is drawn.
+      place: folder of the runs.
+      until: time after which no run is started.
+      runs: number of disturbed runs.
+      report: is updated.
+    """
     rng = random.Random(f"{seed} {number}")
     flags_of_run = random_flags(rng)
     place.mkdir()
@@ -220,7 +259,7 @@ def setting(number: int, seed: int, place: pathlib.Path, until: float, runs: int
         shutil.rmtree(place, ignore_errors=True)
         return
     if ended.status != 0:
-        report.failed("wrong endings", training, f"undisturbed, ended with {ended.status}: {ended.said[-2000:]}")
+        report.failed("wrong endings", training, f"undisturbed, ended with {ended.status}: {ended.stderr[-2000:]}")
         return
     report.counts["settings"] += 1
     undisturbed = outcome(training.directory)

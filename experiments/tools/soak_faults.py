@@ -44,16 +44,16 @@ class Ended:
 
     Attributes:
       status: its exit status; None for one that hung.
-      said: its stderr.
+      stderr: what it printed there.
     """
 
     status: int | None
-    said: str
+    stderr: str
 
     @property
     def errors(self) -> list[str]:
         """Lines on stderr that report an error."""
-        return [line for line in self.said.splitlines() if line.startswith("error:")]
+        return [line for line in self.stderr.splitlines() if line.startswith("error:")]
 
 
 class Training:
@@ -78,9 +78,9 @@ class Training:
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
         command = [sys.executable, *code, *self.flags, f"--out_dir={self.directory}"]
-        with tempfile.TemporaryFile("w+", errors="replace") as said:
+        with tempfile.TemporaryFile("w+", errors="replace") as stderr_file:
             process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdout=out, stderr=said, start_new_session=True, **more
+                command, cwd=ROOT, env=environment, stdout=out, stderr=stderr_file, start_new_session=True, **more
             )
 
             signals.before_exit(process.kill)
@@ -92,8 +92,8 @@ class Training:
                     status = None
                     process.kill()
                     process.wait()
-                said.seek(0)
-                return Ended(status, said.read())
+                stderr_file.seek(0)
+                return Ended(status, stderr_file.read())
 
             try:
                 yield process, wait
@@ -135,7 +135,14 @@ def _await_moment(process: subprocess.Popen, directory: pathlib.Path, lines: int
 
 
 def signalled(training: Training, lines: int, rng: random.Random, *numbers: signal.Signals) -> Ended:
-    """Sends signals at a random moment, the second shortly after the first."""
+    """Sends signals at a random moment, the second shortly after the first.
+
+    Args:
+      training: the run.
+      lines: number of lines that the run writes to metrics.jsonl.
+      rng: of the moment.
+      *numbers: the signals.
+    """
     with training.started() as (process, wait):
         _await_moment(process, training.directory, lines, rng)
         for number in numbers:

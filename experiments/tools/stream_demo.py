@@ -53,7 +53,12 @@ class SyntheticImages(Images):
 
 
 def federation(clients: int, per_client: int) -> data.Dataset:
-    """Returns clients of equal size with two classes each, and test examples of all classes."""
+    """Returns clients of equal size with two classes each, and test examples of all classes.
+
+    Args:
+      clients: number of clients.
+      per_client: examples of a client.
+    """
     client = np.repeat(np.arange(clients), per_client)
     label = ((client * 3 + np.arange(len(client)) % 2 * 5) % CLASSES).astype(np.int32)
     tests = (np.arange(TESTS) % CLASSES).astype(np.int32)
@@ -68,7 +73,12 @@ def federation(clients: int, per_client: int) -> data.Dataset:
 
 
 def write_jpegs(dataset: data.Dataset, folder: pathlib.Path) -> None:
-    """Writes a folder of JPEG files with the lists train.csv and test.csv."""
+    """Writes a folder of JPEG files with the lists train.csv and test.csv.
+
+    Args:
+      dataset: with clients of its own.
+      folder: is replaced.
+    """
     from PIL import Image
 
     if dataset.natural is None:
@@ -103,7 +113,13 @@ def peak_of(process: subprocess.Popen) -> int:
 
 
 def run(name: str, folder: pathlib.Path, examples: str) -> dict:
-    """Trains in another process; returns its peak of anonymous memory in MiB, rounds/s and accuracy."""
+    """Trains in another process; returns its peak of anonymous memory in MiB, rounds/s and accuracy.
+
+    Args:
+      name: of the run.
+      folder: of the data set.
+      examples: value of --examples.
+    """
     out = folder.parent / f"run_{name}"
     shutil.rmtree(out, ignore_errors=True)
     options = flags.FLAGS
@@ -119,14 +135,14 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
     command += [f"--rounds_per_dispatch={max(options.rounds // 5, 1)}", "--batch_size=20", "--client_lr=0.02"]
     command += [f"--examples={examples}", "--checkpoint_every=0", f"--out_dir={out}"]
     # A pipe that is not read would block the run.
-    with open(folder.parent / f"run_{name}.txt", "w+") as said:
-        process = subprocess.Popen(command, stdout=said)
+    with open(folder.parent / f"run_{name}.txt", "w+") as output:
+        process = subprocess.Popen(command, stdout=output)
         signals.before_exit(process.kill)
         peak = peak_of(process)
         if process.returncode:
             sys.exit(process.returncode)
-        said.seek(0)
-        waited = [line.rstrip() for line in said if "waiting for examples" in line]
+        output.seek(0)
+        waited = [line.rstrip() for line in output if "waiting for examples" in line]
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     first, last = lines[1], lines[-1]
     speed = (last["round"] - first["round"]) / (last["seconds"] - first["seconds"])
@@ -134,7 +150,13 @@ def run(name: str, folder: pathlib.Path, examples: str) -> dict:
 
 
 def report(tiny: dict, fits: dict, big: dict) -> str:
-    """Returns the table of the three runs, the ratio of speeds, and how long the streamed run waited."""
+    """Returns the table of the three runs, the ratio of speeds, and how long the streamed run waited.
+
+    Args:
+      tiny: result of the run on the tiny federation.
+      fits: of the one in memory.
+      big: of the streamed one.
+    """
     lines = [f"{'':10} {'RssAnon peak':>14} {'above tiny':>12} {'rounds/s':>10} {'accuracy':>9}"]
     for name, run in (("tiny", tiny), ("fits", fits), ("streamed", big)):
         above = run["peak"] - tiny["peak"]

@@ -121,7 +121,7 @@ def test_the_tables_show_ratios_failures_and_aims(tmp_path):
     assert "| 10.00 |" in seeds  # a round of one of them
     assert "failed: no torch" in text
     # 10,000 rounds of 10 ms; no ResNet-20 was asked for, and FedJAX has no bfloat16.
-    aims = tables.aims_table(found).splitlines()
+    aims = tables.targets_table(found).splitlines()
     assert aims[2].split(" | ")[1:] == ["10 x", "12.0 x", "12.0 x", "- |"]
     assert aims[3].split(" | ")[1:] == ["under 4.0 min", "1.7 min", "1.7 min", "1.7 min |"]
     assert aims[4].split(" | ")[2:] == ["-", "-", "- |"]

@@ -186,7 +186,7 @@ def test_bad_flags_are_one_line():
     for arguments, culprit in (
         (["--cases=digit"], "digits"),
         (["--cohort=mlp=2x2"], "cohort"),
-        (["--peers=tensorflow"], "Known"),
+        (["--peers=tensorflow"], "Available"),
     ):
         ended = called("bench", *arguments)
         assert ended.status == 2

@@ -65,12 +65,13 @@ def test_the_wheel_holds_fedwin_alone(wheel):
     assert {name.split("/")[0].removesuffix(".dist-info").partition("-")[0] for name in names} == {"fedwin"}
     for name in (
         "py.typed",
-        "papers.bib",
+        "registry/papers.bib",
         "experiments/flags/wima_femnist.flags",
-        "experiments/tools/peers/fedwin_peer.py",
+        "experiments/cli/__init__.py",
     ):
         assert f"fedwin/{name}" in names
     assert "fedwin/experiments/notebooks/tour.ipynb" in names
+    assert not [name for name in names if "/tools/" in name]
     assert not [name for name in names if "/tests/" in name]
 
 

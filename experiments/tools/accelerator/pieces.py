@@ -92,7 +92,7 @@ def groups(names: list[str], peers: list[str], tiny: bool) -> list[list[Piece]]:
       peers: contestants other than fedwin.
       tiny: whether to use tiny cohorts.
     """
-    found = []
+    all_groups = []
     for precision in PRECISIONS:
         for name in names:
             case = scaled(CASES[name], TINY if tiny else COHORTS[name])
@@ -103,8 +103,8 @@ def groups(names: list[str], peers: list[str], tiny: bool) -> list[list[Piece]]:
                 if how == "channels-last" and len(case.shape) != 3:
                     continue
                 group.append(Piece(case, precision, who, how, FEW_SEEDS if tiny and seeds > 1 else seeds))
-            found.append(group)
-    return found
+            all_groups.append(group)
+    return all_groups
 
 
 Record = dict[str, Any]
@@ -138,31 +138,36 @@ class Records:
 
     def identity(self, piece: Piece) -> Record:
         """Returns the fields that identify a measurement."""
-        told = dataclasses.asdict(piece)
-        del told["case"]["targets"]
-        return told | {"device": self.setup.device, "versions": self.setup.versions[piece.who]}
+        fields = dataclasses.asdict(piece)
+        del fields["case"]["targets"]
+        return fields | {"device": self.setup.device, "versions": self.setup.versions[piece.who]}
 
     def path(self, piece: Piece) -> pathlib.Path:
         """Returns the file of a piece."""
         key = hash_of(self.identity(piece))
-        words = "-".join((piece.case.name, piece.precision, *piece.label.replace(",", "").replace(":", " ").split()))
-        return self.folder / f"{words}-{key}.json"
+        name = "-".join((piece.case.name, piece.precision, *piece.label.replace(",", "").replace(":", " ").split()))
+        return self.folder / f"{name}-{key}.json"
 
     def read(self, piece: Piece) -> Record | None:
         """Returns the record of a piece; None if there is no valid one."""
         try:
-            found = json.loads(self.path(piece).read_text())
+            record = json.loads(self.path(piece).read_text())
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) and ("failed" in found or "ms_per_round" in found) else None
+        return record if isinstance(record, dict) and ("failed" in record or "ms_per_round" in record) else None
 
     def wanted(self, piece: Piece) -> bool:
         """Whether to measure a piece: it has no record, or failed before this call and is retried."""
-        found = self.read(piece)
-        return found is None or ("failed" in found and self.again and piece.title not in self._tried)
+        record = self.read(piece)
+        return record is None or ("failed" in record and self.again and piece.title not in self._tried)
 
     def write(self, piece: Piece, figures: Record) -> None:
-        """Writes the figures of a piece, or {'failed': reason}."""
+        """Writes the figures of a piece, or {'failed': reason}.
+
+        Args:
+          piece: what was measured.
+          figures: of the piece.
+        """
         self._tried.add(piece.title)
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -218,20 +223,20 @@ def measure_groups(
       reserved: seconds to leave for what follows.
     """
     done = Done([], [])
-    each = FIRST_GUESS
-    spent, tried = 0.0, 0
+    per_piece = FIRST_GUESS
+    spent, attempted = 0.0, 0
     for group in groups:
         missing = [piece for piece in group if records.wanted(piece)]
-        fit = min(len(missing), max(0, int((clock.left() - reserved) / each)))
+        fit = min(len(missing), max(0, int((clock.left() - reserved) / per_piece)))
         done.left.extend(missing[fit:])
         if not fit:
             continue
         begun = clock.now()
-        found = measure(missing[:fit])
-        for piece, figures in found.items():
+        measured = measure(missing[:fit])
+        for piece, figures in measured.items():
             records.write(piece, figures)
-        done.measured.extend(piece for piece, figures in found.items() if "failed" not in figures)
-        done.left.extend(piece for piece in missing[:fit] if piece not in found)
-        spent, tried = spent + clock.now() - begun, tried + fit
-        each = max(spent / tried, 1e-3)
+        done.measured.extend(piece for piece, figures in measured.items() if "failed" not in figures)
+        done.left.extend(piece for piece in missing[:fit] if piece not in measured)
+        spent, attempted = spent + clock.now() - begun, attempted + fit
+        per_piece = max(spent / attempted, 1e-3)
     return done

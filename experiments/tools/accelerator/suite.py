@@ -62,20 +62,20 @@ class Suite:
         """
         team = Team("default", self.tiny, self.python_torch, self.imports, self._effort, self.clock.left, self.say)
         about = team.about(self.peers)
-        known = about["fedwin"]
-        if "missing" in known:
-            raise UserError(f"suite=accelerator: fedwin itself did not start ({known['missing']}).")
-        if known["backend"] == "cpu" and not self.tiny:
+        own = about["fedwin"]
+        if "missing" in own:
+            raise UserError(f"suite=accelerator: fedwin did not start ({own['missing']}).")
+        if own["backend"] == "cpu" and not self.tiny:
             raise UserError(
                 "suite=accelerator: jax finds no accelerator here, only a CPU; add --quick to try the whole suite on "
                 "tiny cohorts."
             )
-        if known["backend"] == "cpu":
+        if own["backend"] == "cpu":
             team = dataclasses.replace(team, platform="cpu")
-        team = dataclasses.replace(team, alone=known["backend"] == "tpu")
+        team = dataclasses.replace(team, alone=own["backend"] == "tpu")
         missing = {who: each["missing"] for who, each in about.items() if "missing" in each}
         setup = Setup(
-            f"{known['devices']} x {known['device']}",
+            f"{own['devices']} x {own['device']}",
             {who: each.get("version") or f"missing: {each['missing']}" for who, each in about.items()},
         )
         records = Records(self.out_dir / "pieces", setup, self.again)
@@ -93,7 +93,7 @@ class Suite:
         return TINY_EFFORT if self.tiny else EFFORT
 
     def _training(self) -> Training | None:
-        """Returns what is to be trained; None where there are no data for it, which is said."""
+        """Returns the training; None without data, which is reported."""
         training = Training(self.out_dir / "papers", self.data_dir, "smoke" if self.tiny else "paper", self.say)
         if not self.tiny and not self.data_dir:
             self.say(f"{NAME}: nothing is trained; --data_dir=DIR names the folder with CIFAR's files")
@@ -105,21 +105,21 @@ class Suite:
 
     def _report(self, machine: str, asked: list[list[Piece]], records: Records, done: Done, training) -> str:
         """Returns the report and writes it, and --json."""
-        found = tables.gathered(asked, records)
+        tried = tables.gathered(asked, records)
         runs = [] if training is None else training.report()
         about = (
             f"Machine: {machine}. A row of several seeds tells what a round of one of them takes; `times fedwin` "
             "compares with fedwin's fastest strategy in the same precision, `of peak` with a matrix product in it."
         )
         if self.tiny:
-            blocks = ["A trial on tiny cohorts: nothing here tells of speed.", about, tables.pieces_table(found)]
+            blocks = ["Test on tiny cohorts: these times are no benchmark.", about, tables.pieces_table(tried)]
         else:
-            blocks = [about, tables.pieces_table(found), "## Aims", tables.aims_table(found)]
+            blocks = [about, tables.pieces_table(tried), "## Targets", tables.targets_table(tried)]
         if runs:
             blocks += [f"## {NAME}, LeNet-5", tables.training_table(runs)]
         if done.left:
             blocks.append(
-                f"No time was left for {len(done.left)} piece(s), the same command goes on with them: "
+                f"No time was left for {len(done.left)} piece(s), the same command measures them: "
                 + "; ".join(piece.title for piece in done.left)
                 + "."
             )
@@ -127,7 +127,7 @@ class Suite:
         self.out_dir.mkdir(parents=True, exist_ok=True)
         replace_text(self.out_dir / "table.md", f"# Measured on an accelerator\n\n{text}\n")
         if self.json:
-            pieces = [records.read(piece) for piece in found]
+            pieces = [records.read(piece) for piece in tried]
             write_json(self.json, {"machine": machine, "pieces": pieces, "training": runs})
         self.say(f"written: {self.out_dir / 'table.md'}; {len(done.measured)} piece(s) measured in this call")
         return text
@@ -151,7 +151,7 @@ def define_flags() -> dict[str, list[str]]:
         "peers: on this machine's CPU, and a GPU beside it; accelerator: all that is to be measured on a GPU or TPU, "
         "in pieces that resume, then LeNet-5's row of the heavy-ball paper's Table 4 is trained.",
     )  # fmt: skip
-    flags.DEFINE_float("minutes", 20.0, "Time for one call; the same command goes on with what is missing.")
+    flags.DEFINE_float("minutes", 20.0, "Time budget of a call in minutes; the same command resumes.")
     flags.DEFINE_string("out_dir", "runs/accelerator", "Where pieces, runs and tables go.")
     flags.DEFINE_string("data_dir", "", "Folder with the files of CIFAR-10 and CIFAR-100; empty: nothing is trained.")
     flags.DEFINE_bool("again", False, "Try pieces again that failed.")

@@ -22,7 +22,7 @@ from ..peers.crew import ROOT
 from .pieces import Clock
 
 NAME = "ghb/table4"
-FIRST_COLUMN, *OTHER_COLUMNS = (column.name for column in LENET_DEVICE)
+FIRST_COLUMN = LENET_DEVICE[0].name
 FIRST_ROWS = ("fedavg", "fedhbm")
 # Fewest seconds for which a process is started: its programs are compiled again.
 LEAST = 60.0
@@ -118,13 +118,13 @@ class Training:
     def _reproduce(self, step: Step, clock: Clock) -> int:
         """Runs a process; returns its exit status, and prints its last line if that is not 0."""
         seconds = max(clock.left() - START - END, 1.0)
-        words = [f"--scale={self.scale}", f"--columns={','.join(step.columns)}", f"--budget={seconds:.0f}s"]
-        words += [f"--out_dir={self.out_dir}", f"--data_dir={self.data_dir}"]
-        words += [f"--rows={','.join(step.rows)}"] if step.rows else []
-        words += [f"--seeds={','.join(map(str, step.seeds))}"] if step.seeds else []
+        arguments = [f"--scale={self.scale}", f"--columns={','.join(step.columns)}", f"--budget={seconds:.0f}s"]
+        arguments += [f"--out_dir={self.out_dir}", f"--data_dir={self.data_dir}"]
+        arguments += [f"--rows={','.join(step.rows)}"] if step.rows else []
+        arguments += [f"--seeds={','.join(map(str, step.seeds))}"] if step.seeds else []
         fedwin = [sys.executable, "-m", (__package__ or "").partition(".tools")[0]]
         log = self.out_dir / "log.txt"
-        self.say(f"{NAME}: fedwin reproduce {NAME} {' '.join(words)}, see {log}")
+        self.say(f"{NAME}: fedwin reproduce {NAME} {' '.join(arguments)}, see {log}")
         with writing(log):
             self.out_dir.mkdir(parents=True, exist_ok=True)
             file = open(log, "a")
@@ -132,7 +132,7 @@ class Training:
         with file:
             try:
                 status = subprocess.run(
-                    [*fedwin, "reproduce", NAME, *words],
+                    [*fedwin, "reproduce", NAME, *arguments],
                     stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=seconds + PATIENCE,
                     env=os.environ | {"PYTHONPATH": path}, check=False,
                 ).returncode  # fmt: skip
@@ -145,8 +145,8 @@ class Training:
 
     def report(self) -> list[dict[str, Any]]:
         """Returns how far every run is that has begun, and writes it beside the runs."""
-        found = {str(unit.path): unit for step in self.steps() for unit in self.units(step)}
-        records = [progress(unit) for unit in found.values() if sum(unit.completed())]
+        units = {str(unit.path): unit for step in self.steps() for unit in self.units(step)}
+        records = [progress(unit) for unit in units.values() if sum(unit.completed())]
         if records:
             write_json(self.out_dir / "progress.json", records)
         return records

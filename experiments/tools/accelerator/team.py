@@ -96,23 +96,23 @@ class Team:
         elif who == "torch":
             python, module, arguments = self.python_torch, "torch_peer", []
         started, environment = command(python, module, *arguments)
-        kept = jax.config.values["jax_compilation_cache_dir"]
-        environment |= SHARED | ({"JAX_COMPILATION_CACHE_DIR": kept} if kept else {})
+        cache = jax.config.values["jax_compilation_cache_dir"]
+        environment |= SHARED | ({"JAX_COMPILATION_CACHE_DIR": cache} if cache else {})
         return TimedWorker(started, environment, self.left)
 
     def about(self, names: list[str]) -> dict[str, dict[str, Any]]:
         """Returns contestant -> its description, or {'missing': reason} if it did not start."""
-        found: dict[str, dict[str, Any]] = {}
+        results: dict[str, dict[str, Any]] = {}
         for who in ("fedwin", *names):  # one after the other: a TPU serves one process at a time
             worker = self._start(who, "float32")
             try:
-                found[who] = worker.ask()
+                results[who] = worker.ask()
             except PeerFailed as error:
-                found[who] = {"missing": str(error)}
+                results[who] = {"missing": str(error)}
             worker.close()
-        if "torch" in found and not found["torch"].get("cuda", True) and found["fedwin"].get("backend") != "cpu":
-            found["torch"] = {"missing": f"{found['torch']['version']} sees no GPU"}
-        return found
+        if "torch" in results and not results["torch"].get("cuda", True) and results["fedwin"].get("backend") != "cpu":
+            results["torch"] = {"missing": f"{results['torch']['version']} sees no GPU"}
+        return results
 
     def measure(self, pieces: list[Piece], missing: dict[str, str]) -> dict[Piece, Record]:
         """Measures pieces of one case and precision alternately, together with a matrix product.
@@ -124,26 +124,26 @@ class Team:
         Returns:
           piece -> figures, or {'failed': reason}; pieces that ran out of time are left out.
         """
-        found: dict[Piece, Record] = {p: {"failed": missing[p.who]} for p in pieces if p.who in missing}
-        here = [piece for piece in pieces if piece not in found]
-        if not here:
-            return found
-        case, precision = here[0].case, here[0].precision
+        results: dict[Piece, Record] = {p: {"failed": missing[p.who]} for p in pieces if p.who in missing}
+        measurable = [piece for piece in pieces if piece not in results]
+        if not measurable:
+            return results
+        case, precision = measurable[0].case, measurable[0].precision
         self.say(f"{case.name}, {case}, {precision}")
         product = {"kind": "product", "size": TINY_PRODUCT if self.tiny else PRODUCT, "case": dataclasses.asdict(case)}
-        jobs = [("product", "fedwin", product), *((p.label, p.who, p.request | self._device(p)) for p in here)]
+        jobs = [("product", "fedwin", product), *((p.label, p.who, p.request | self._device(p)) for p in measurable)]
         timings: dict[str, Timing] = {}
         failed: dict[str, str] = {}
         late: set[str] = set()
         for some in [[job] for job in jobs] if self.alone else [jobs]:
             timings |= self._time_jobs(some, precision, failed, late)
         peak = timings.get("product")
-        for piece in here:
+        for piece in measurable:
             if piece.label in timings:
-                found[piece] = figures(piece, timings[piece.label], peak)
+                results[piece] = figures(piece, timings[piece.label], peak)
             elif piece.label not in late:
-                found[piece] = {"failed": failed[piece.label]}
-        return found
+                results[piece] = {"failed": failed[piece.label]}
+        return results
 
     def _time_jobs(self, jobs: list[Job], precision: str, failed: dict[str, str], late: set[str]) -> dict[str, Timing]:
         """Times jobs alternately; adds label -> reason to `failed`, and labels that ran out of time to `late`."""

@@ -65,11 +65,11 @@ def prepare_product(request):
 
     def rounds(n):
         begun = time.perf_counter()
-        before = found = product(a, a)
+        previous = latest = product(a, a)
         for _ in range(n - 1):  # one is always waiting, so that the device never does, and no more than that
-            before, found = found, product(a, a)
-            before.block_until_ready()
-        found.block_until_ready()
+            previous, latest = latest, product(a, a)
+            previous.block_until_ready()
+        latest.block_until_ready()
         return time.perf_counter() - begun
 
     return rounds, {"flops": 2.0 * size**3, "round_flops": round_flops(request)}
@@ -94,11 +94,11 @@ def watched(prepared):
 
 def sources() -> str:
     """Returns a hash of fedwin's sources, which distinguishes records of different versions of the code."""
-    folder, found = pathlib.Path(fedwin.__file__).parent, hashlib.blake2b(digest_size=4)
+    folder, digest = pathlib.Path(fedwin.__file__).parent, hashlib.blake2b(digest_size=4)
     for path in sorted(folder.rglob("*.py")):
         if "experiments" not in path.relative_to(folder).parts:  # installed, they are below
-            found.update(path.read_bytes())
-    return found.hexdigest()
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 KINDS = {"rounds": fedwin_peer.prepare_rounds, "seeds": prepare_seeds, "product": prepare_product}

@@ -68,7 +68,12 @@ CASES = {case.name: case for case in _all}
 
 
 def scaled(case: Case, text: str) -> Case:
-    """Returns the case with the cohort 'CLIENTSxSTEPSxBATCH', in one local epoch."""
+    """Returns the case with the cohort 'CLIENTSxSTEPSxBATCH', in one local epoch.
+
+    Args:
+      case: the workload.
+      text: the cohort.
+    """
     clients, steps, batch = (int(part) for part in text.split("x"))
     if min(clients, steps, batch) < 1:
         raise ValueError(f"{text}: clients, steps and batch must be at least 1")
@@ -97,12 +102,22 @@ def test_examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cohort(case: Case, generator: np.random.Generator) -> np.ndarray:
-    """Returns the cohort of a round, for contestants without a sampler of their own."""
+    """Returns the cohort of a round, for contestants without a sampler of their own.
+
+    Args:
+      case: the workload.
+      generator: of random numbers.
+    """
     return generator.choice(case.total, case.clients, replace=False)
 
 
 def order(case: Case, generator: np.random.Generator) -> np.ndarray:
-    """Returns the rows of a client's batches, int64 [steps, batch]: a new permutation per epoch, concatenated."""
+    """Returns the rows of a client's batches, int64 [steps, batch]: a new permutation per epoch, concatenated.
+
+    Args:
+      case: the workload.
+      generator: of random numbers.
+    """
     passes = -(-case.steps * case.batch // case.examples)
     rows = np.concatenate([generator.permutation(case.examples) for _ in range(passes)])
     return rows[: case.steps * case.batch].reshape(case.steps, case.batch)

@@ -91,6 +91,15 @@ def of_round(config: Config, devices: int) -> list[Collective]:
 def round_seconds(
     collectives: list[Collective], clients: int, devices: int, client_seconds: float, bandwidth: float, latency: float
 ) -> float:
-    """Returns the modelled seconds of a round, see the formula above."""
+    """Returns the modelled seconds of a round, see the formula above.
+
+    Args:
+      collectives: of the round.
+      clients: of the cohort.
+      devices: that share the cohort.
+      client_seconds: of a client's local training.
+      bandwidth: of a device, in bytes per second.
+      latency: of a hop, in seconds.
+    """
     exchanged = sum(collective.seconds(devices, bandwidth, latency) for collective in collectives)
     return client_seconds * -(-clients // devices) + exchanged

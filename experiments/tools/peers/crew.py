@@ -77,7 +77,12 @@ class Crew:
         return self._workers[name]
 
     def fedwin(self, devices: int = 0, alone: str = "") -> Worker:
-        """Returns fedwin's worker with so many CPU devices (0 = one per core); `alone` names one with one task only."""
+        """Returns fedwin's worker with so many CPU devices (0 = one per core); `alone` names one with one task only.
+
+        Args:
+          devices: of the CPU; 0: one per core.
+          alone: name of a worker with a single task.
+        """
         devices = devices or self.cores
         label = f"fedwin, {devices} CPU device(s)" + (f", {alone}" if alone else "")
         worker = self._start(label, sys.executable, "fedwin_peer", "cpu", str(devices), *self.imports)

@@ -27,13 +27,13 @@ def make(say: Callable[[str], None]) -> str:
     """Creates the environment, unless it exists; returns its interpreter.
 
     Args:
-      say: is told what happens.
+      say: called with each line of progress.
 
     Raises:
       UserError: the packages can't be had.
     """
-    if (known := interpreter()) is not None:
-        return known
+    if (python := interpreter()) is not None:
+        return python
     folder = _folder()
     say(f"installing {', '.join(REQUIREMENTS)} in {folder}")
     try:

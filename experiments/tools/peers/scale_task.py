@@ -58,7 +58,7 @@ def peak_bytes() -> int:
 
 
 class _Run:
-    """One seed of a run that goes on round by round; it evaluates nothing and keeps nothing.
+    """One seed of a run that trains on request, without evaluations and checkpoints.
 
     Args:
       request: algorithm, clients (K), cohort, strategy; further: config, other fields of the Config; shape and examples
@@ -66,7 +66,7 @@ class _Run:
         whenever rounds are asked for.
 
     Attributes:
-      facts: what it took to begin, without compilation, and the most memory so far.
+      facts: seconds of the start without compilation, and peak memory.
     """
 
     def __init__(self, request):

@@ -18,7 +18,15 @@ BRIDGED = ("fedavg", "scaffold", "fedhbm")
 
 
 def case(crew: Crew, case: Case, effort: Effort, gemm_size: int, say: Callable) -> list[dict]:
-    """Times a case with every contestant, alternating with a matrix product."""
+    """Times a case with every contestant, alternating with a matrix product.
+
+    Args:
+      crew: the contestants.
+      case: the workload.
+      effort: how long to measure.
+      gemm_size: side of the matrices.
+      say: called with each line of progress.
+    """
     say(f"{case.name}: {case}")
     gemm = Task("gemm", crew.fedwin(1), {"kind": "gemm", "size": gemm_size})
     timings = interleaved([*crew.contestants(case), gemm], effort, say)
@@ -47,7 +55,12 @@ def case(crew: Crew, case: Case, effort: Effort, gemm_size: int, say: Callable) 
 
 
 def dispatches(crew: Crew, rounds: int) -> dict:
-    """Trains the digits case for many rounds without evaluation; counts dispatches and compilations."""
+    """Trains the digits case for many rounds without evaluation; counts dispatches and compilations.
+
+    Args:
+      crew: the contestants.
+      rounds: of each of two requests.
+    """
     worker = crew.fedwin()
     worker.ask(task="stretch", prepare={"case": dataclasses.asdict(CASES["digits"])})
     worker.ask(task="stretch", rounds=rounds)
@@ -64,7 +77,15 @@ def dispatches(crew: Crew, rounds: int) -> dict:
 
 
 def evaluation(crew: Crew, some: list[Case], images: int, effort: Effort, say: Callable) -> list[dict]:
-    """Times one pass of a model over test images, in fedwin and PyTorch."""
+    """Times one pass of a model over test images, in fedwin and PyTorch.
+
+    Args:
+      crew: the contestants.
+      some: cases whose models are evaluated.
+      images: of a pass.
+      effort: how long to measure.
+      say: called with each line of progress.
+    """
     records = []
     for each in some:
         say(f"evaluation: {each.name}, {images:,} images")
@@ -103,7 +124,14 @@ def fedjax_program(crew: Crew, case: Case, effort: Effort, say: Callable) -> lis
 
 
 def windows(crew: Crew, effort: Effort, sizes: list[tuple[int, ...]], say: Callable) -> list[dict]:
-    """Times window read-outs of LeNet-5's 0.8 M parameters, with training of negligible cost."""
+    """Times window read-outs of LeNet-5's 0.8 M parameters, with training of negligible cost.
+
+    Args:
+      crew: the contestants.
+      effort: how long to measure.
+      sizes: window sizes of each task.
+      say: called with each line of progress.
+    """
     say("windows: 0.8 M parameters, trivial training")
     fields = dataclasses.asdict(dataclasses.replace(scaled(CASES["lenet5"], "2x1x1"), total=2))
     label = lambda sizes: "W = " + ", ".join(map(str, sizes)) if sizes else "none"
@@ -113,7 +141,15 @@ def windows(crew: Crew, effort: Effort, sizes: list[tuple[int, ...]], say: Calla
 
 
 def tables(crew: Crew, effort: Effort, names: list[str], totals: list[int], say: Callable) -> list[dict]:
-    """Times algorithms with a client table for growing numbers of clients and a fixed cohort."""
+    """Times algorithms with a client table for growing numbers of clients and a fixed cohort.
+
+    Args:
+      crew: the contestants.
+      effort: how long to measure.
+      names: of algorithms.
+      totals: numbers of clients.
+      say: called with each line of progress.
+    """
     records = []
     for name in names:
         say(f"client table: {name}")
@@ -166,7 +202,14 @@ def scale(crew: Crew, effort: Effort, totals: list[int], cohorts: list[int], say
 
 
 def places(crew: Crew, effort: Effort, quick: bool, say: Callable) -> list[dict]:
-    """Times full windows on the device, on the host and in a file against none, with LeNet-5."""
+    """Times full windows on the device, on the host and in a file against none, with LeNet-5.
+
+    Args:
+      crew: the contestants.
+      effort: how long to measure.
+      quick: whether to use short windows.
+      say: called with each line of progress.
+    """
     window, clients, stretch = (3, 2, 2) if quick else (100, 2, 80)
     kinds = [{"window": kind} for kind in ("device", "host", "file")]
     observed = [{"observe": [f"wima:window={window}"]} | kind for kind in kinds]
@@ -197,7 +240,15 @@ def places(crew: Crew, effort: Effort, quick: bool, say: Callable) -> list[dict]
 
 
 def algorithms(crew: Crew, case: Case, effort: Effort, names: list[str], say: Callable) -> list[dict]:
-    """Times algorithms on a case; FedAvg is part of every group, so that ratios are paired."""
+    """Times algorithms on a case; FedAvg is part of every group, so that ratios are paired.
+
+    Args:
+      crew: the contestants.
+      case: the workload.
+      effort: how long to measure.
+      names: of algorithms.
+      say: called with each line of progress.
+    """
     records = []
     group = 6  # small groups, so that compared tasks run close in time
     others = [name for name in names if name != "fedavg"]

@@ -17,7 +17,7 @@ def set_precision(precision: str, device: str):
     # The older of the two interfaces: it sets both, and code that asks the older one fails where only the newer is set.
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    torch.backends.cudnn.benchmark = True  # the fastest algorithm is found by trial, as XLA does
+    torch.backends.cudnn.benchmark = True  # selects the fastest algorithm by timing, as XLA does
     if precision == "bfloat16":
         return torch.autocast(device, dtype=torch.bfloat16)
     return contextlib.nullcontext()

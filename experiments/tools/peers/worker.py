@@ -78,6 +78,10 @@ def serve(prepare: Callable[[dict], tuple[Callable[[int], float], dict]], about:
     {"facts": name}                   answers its facts as they are now
     {"drop": name}                    forgets a task
     {}                                answers `about`
+
+    Args:
+      prepare: request -> (run, facts).
+      about: description of the worker.
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of libraries must not mix with the answers
