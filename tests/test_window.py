@@ -108,3 +108,26 @@ def test_a_window_below_one_is_refused(size):
         window.init(4, (size,))
     with pytest.raises(UserError, match="at least 1"):
         window.delay(4, size)
+
+
+def test_an_empty_ring_buffer_is_placed_by_allocate():
+    state = {"line": window.delay(4, 3), "window": window.init(4, (2, 5))}
+    whole, partial = window.allocate(state), window.allocate(state, 2)
+    for name, node in state.items():
+        assert isinstance(node.ring, np.ndarray) and isinstance(whole[name].ring, jax.Array)
+        assert whole[name].ring.shape == node.ring.shape == partial[name].ring.shape
+    assert partial["window"].ring.ages == (2, 5) and partial["line"].ring.ages == (2,)
+    assert partial["window"].ring.entered.shape == (2, 4)
+
+
+def test_a_window_that_is_not_empty_is_not_offloaded():
+    state = window.push(window.init(4, (2,)), jnp.ones(4), (2,))
+    assert window.allocate(state) is not None
+    with pytest.raises(UserError, match="before the first round; keep it on the device, --window=device"):
+        window.allocate(state, 3)
+
+
+def test_windows_have_no_leaf_for_their_sizes():
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(window.init(4, (2, 3)))]
+    fields = ["ring", "count", "sums[0]", "sums[1]", "compensation[0]", "compensation[1]", "spoiled"]
+    assert paths == [f".{field}" for field in fields]

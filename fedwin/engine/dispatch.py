@@ -21,7 +21,7 @@ from fedwin.window import is_window
 
 
 def _missing(shape):
-    """Returns the value of what is not computed: NaN, or 0 for integers."""
+    """Returns placeholders for values that are not computed: NaN, or 0 for integers."""
     return jnp.full(shape.shape, jnp.nan if jnp.issubdtype(shape.dtype, jnp.inexact) else 0, shape.dtype)
 
 
@@ -157,14 +157,14 @@ class VmappedDispatch(Dispatch):
 
     Args:
       *args: as of Dispatch.
-      apart: whether clients hold different examples under different seeds; the index of the Store then has a leading
-        axis L.
-      test_axes: axes of the seeds in what is evaluated on, as of jax.vmap.
+      partitions_differ: whether clients hold different examples under different seeds; the index of the Store then has a
+        leading axis L.
+      test_axes: axes of the seeds in the evaluation examples, as of jax.vmap.
     """
 
-    def __init__(self, *args, apart: bool, test_axes: Any = None):
+    def __init__(self, *args, partitions_differ: bool, test_axes: Any = None):
         super().__init__(*args)
-        own = 0 if apart else None
+        own = 0 if partitions_differ else None
         self._store_axes: Any = Store(None, own, own, own, own)  # type: ignore[arg-type]
         self._test_axes = test_axes
 

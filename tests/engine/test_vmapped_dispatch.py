@@ -1,4 +1,4 @@
-"""The rounds of several lanes in one program."""
+"""The rounds of several vmapped seeds in one program."""
 
 import functools
 
@@ -13,7 +13,7 @@ from fedwin.residence.offloaded_windows import windows_of
 from fedwin.runs import multi_seed
 from fedwin.testing import federations, problems
 
-LANES, ROUNDS, WINDOW = 3, 4, 7
+ROUNDS, WINDOW = 4, 7
 FED = federations.federation(equal=False)
 N_MAX = int(FED.sizes.max())
 
@@ -28,13 +28,13 @@ def state(algorithm, seen, seed):
 
 def stacked(runs):
     several = multi_seed.broadcast_state(runs[0], len(runs))
-    for lane, run in enumerate(runs):
-        several = multi_seed.set_seed_state(several, run, lane)
+    for index, run in enumerate(runs):
+        several = multi_seed.set_seed_state(several, run, index)
     return several
 
 
 def inputs(algorithm, seen, seeds):
-    """Returns the states, the store, the cohorts and the flags of lanes with these seeds."""
+    """Returns the states, the store, the cohorts and the flags of these seeds."""
     plans = [federations.cohorts(FED, ROUNDS, seed=seed) for seed in seeds]
     cohorts = engine.Cohorts(*(np.stack(tables, 1) for tables in zip(*plans, strict=True)))
     store = federations.start(algorithm, seen, FED)[1]
@@ -43,9 +43,9 @@ def inputs(algorithm, seen, seeds):
 
 @functools.cache
 def program(seen):
-    """Returns (algorithm, observers, dispatch) of a program of lanes whose clients hold the same."""
+    """Returns (algorithm, observers, dispatch) of a program of seeds whose clients hold the same examples."""
     algorithm = federations.build("scaffold", FED)
-    return algorithm, seen(), engine.VmappedDispatch(*arguments(algorithm, seen()), apart=False)
+    return algorithm, seen(), engine.VmappedDispatch(*arguments(algorithm, seen()), partitions_differ=False)
 
 
 def arguments(algorithm, seen):
@@ -62,21 +62,21 @@ def plain(values):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(values)]
 
 
-def test_a_lane_computes_what_its_seed_would_alone():
+def test_a_vmapped_seed_computes_what_it_would_alone():
     algorithm, seen, dispatch = program(watching)
     together = go((0, 1, 2))
     again = go((2, 1, 0))
     alone = engine.Dispatch(*arguments(algorithm, seen))
     test, flags = federations.evaluation_set(FED), np.array([0, 1, 0, 1], bool)
-    for lane, seed in enumerate((0, 1, 2)):
+    for index, seed in enumerate((0, 1, 2)):
         run, store = federations.start(algorithm, seen, FED, seed=seed)
         found = alone(run, store, federations.cohorts(FED, ROUNDS, seed=seed), test, ROUNDS, flags, n_max=N_MAX)
-        own = (multi_seed.seed_state(together[0], lane), *jax.tree.map(lambda leaf, k=lane: leaf[:, k], together[1:]))
+        own = (multi_seed.seed_state(together[0], index), *jax.tree.map(lambda leaf, k=index: leaf[:, k], together[1:]))
         for mine, theirs in zip(
             plain((own[0]._replace(key=()), *own[1:])), plain((found[0]._replace(key=()), *found[1:]))
         ):
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
-    # Whoever is in the other lanes, the bits are the same.
+    # Whatever the other seeds are, the bits are the same.
     for mine, theirs in zip(
         plain(multi_seed.seed_state(together[0], 1).params),
         plain(multi_seed.seed_state(again[0], 1).params),
@@ -98,7 +98,7 @@ def test_the_rings_are_written_in_place():
 
 
 def choosy():
-    """An observer that takes in a model when its first value has risen, which differs by lane."""
+    """An observer that pushes a model when its first value has risen, which differs by seed."""
 
     def init(model):
         return window.init(window.flat(model).size, (2,)), model.params["hidden"][0, 0]
@@ -112,21 +112,34 @@ def choosy():
 
 
 @pytest.mark.slow
-def test_windows_that_are_pushed_by_what_a_lane_computes_have_counts_of_their_own():
+def test_windows_pushed_depending_on_values_have_a_count_per_seed():
     run, _, _ = go((0, 1, 2), choosy)
     counts = next(iter(windows_of(run).values())).count
     assert len(set(counts.tolist())) > 1
-    for lane, seed in enumerate((0, 1, 2)):
+    for index, seed in enumerate((0, 1, 2)):
         algorithm, seen, _ = program(choosy)
         alone = engine.Dispatch(algorithm, seen, Strategy())
         own, store = federations.start(algorithm, seen, FED, seed=seed)
         found, _, _ = alone(
             own, store, federations.cohorts(FED, ROUNDS, seed=seed), (), ROUNDS, np.zeros(ROUNDS, bool), n_max=N_MAX
         )
-        assert next(iter(windows_of(found).values())).count == counts[lane]
+        assert next(iter(windows_of(found).values())).count == counts[index]
         np.testing.assert_allclose(
             jnp.concatenate([x.ravel() for x in jax.tree.leaves(found.params)]),
-            jnp.concatenate([x[lane].ravel() for x in jax.tree.leaves(run.params)]),
+            jnp.concatenate([x[index].ravel() for x in jax.tree.leaves(run.params)]),
             rtol=1e-5,
             atol=1e-6,
         )
+
+
+def test_a_value_error_of_user_code_is_raised():
+    def update(round, model, state):
+        raise ValueError("of the user's")
+
+    watched = {"broken": core.Observer(lambda model: (), update, lambda model, state: {"broken": model})}
+    algorithm = federations.build("scaffold", FED)
+    run, store, cohorts, flags = inputs(algorithm, watched, (0, 1))
+    dispatch = engine.VmappedDispatch(*arguments(algorithm, watched), partitions_differ=False)
+    with pytest.raises(ValueError, match="of the user's"):
+        dispatch(run, store, cohorts, federations.evaluation_set(FED), ROUNDS, flags, n_max=N_MAX)
+    assert dispatch.traces == [N_MAX]

@@ -1,4 +1,4 @@
-"""Rings beside the device: whatever dispatches are made of, what leaves a window is what leaves it on the device."""
+"""Offloaded windows: for any sequence of dispatches, they hold the same vectors as windows on the device."""
 
 import functools
 
@@ -51,7 +51,7 @@ def offloaded(kind: str, root, rounds: list[int]) -> tuple[OffloadedWindows, eng
 
 
 def clients(count: int) -> np.ndarray:
-    """A dispatch of so many rounds."""
+    """Returns the clients of a dispatch of so many rounds."""
     return np.where(np.arange(ROUNDS)[:, None] < count, 0, -1)
 
 
@@ -71,7 +71,7 @@ def test_any_dispatches_give_the_bits_of_the_device(kind, expected, tmp_path):
         run, _ = residence.load(run, clients(now))
         if expected:
             residence.prefetch(clients(following))
-        # Not every round pushes: what was read ahead for the next dispatch is then not all that it needs.
+        # Not every round pushes: the next dispatch then needs more than was prefetched.
         for _ in range(now if rng.random() < 0.7 else now - 1):
             vector = jnp.asarray(rng.standard_normal(LENGTH), jnp.float32)
             run, whole = pushed(run, vector), pushed(whole, vector)
@@ -110,5 +110,5 @@ def test_states_without_vectors():
     assert all(
         isinstance(node.ring, SnapshotRing) and not np.asarray(node.ring).any() for node in windows_of(empty).values()
     )
-    # Such a state can be traced as one with vectors.
+    # Such a state can be traced like one with vectors.
     jax.eval_shape(pushed, traceable(empty), jnp.ones(LENGTH))

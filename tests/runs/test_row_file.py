@@ -1,4 +1,4 @@
-"""Rows in a file: whatever is written, killed and gone on with, every kept checkpoint has the rows that it had."""
+"""File store: after any sequence of writes, kills and resumes, every checkpoint has the rows that it had."""
 
 import errno
 import os
@@ -29,11 +29,11 @@ def rows(values) -> list[np.ndarray]:
     return [values % 2 == 1, np.zeros((len(values), 0), np.float32), w]
 
 
-def held(generation: Snapshot) -> dict[int, float]:
+def held(snapshot: Snapshot) -> dict[int, float]:
     """Returns client -> the value that its row was made of."""
-    flags, _, w = generation.read(np.arange(len(generation.ids)))
+    flags, _, w = snapshot.read(np.arange(len(snapshot.ids)))
     assert (w == w[:, :1, :1]).all() and (flags == (w[:, 0, 0] % 2 == 1)).all()
-    return dict(zip(generation.ids.tolist(), w[:, 0, 0].tolist(), strict=True))
+    return dict(zip(snapshot.ids.tolist(), w[:, 0, 0].tolist(), strict=True))
 
 
 class World:
@@ -41,10 +41,10 @@ class World:
 
     def __init__(self, root, seed: int):
         self.root, self.rng, self.value = root, np.random.default_rng(seed), 0
-        self.marks: dict[int, tuple] = {}  # round -> (mark, client -> value): the checkpoints that are there
+        self.manifests: dict[int, tuple] = {}  # round -> (manifest, client -> value): the checkpoints that are there
         self.now: dict[int, float] = {}
         self.round = 0
-        self.file = store(root, self.marks)
+        self.file = store(root, self.manifests)
 
     def write(self):
         clients = np.sort(self.rng.choice(CLIENTS, self.rng.integers(1, 8), replace=False))
@@ -55,30 +55,30 @@ class World:
 
     def save(self, committed: bool = True):
         self.round += 1
-        mark = self.file.commit(self.round)
+        manifest = self.file.commit(self.round)
         if not committed:  # killed before the checkpoint was there
             return self.resume()
-        self.marks[self.round] = mark, dict(self.now)
-        for round in sorted(self.marks)[:-2]:
+        self.manifests[self.round] = manifest, dict(self.now)
+        for round in sorted(self.manifests)[:-2]:
             if round % 5:  # the newest two stay, and every fifth
-                del self.marks[round]
+                del self.manifests[round]
         self.file.reclaim()
 
     def resume(self):
         """Kills the process; the next one goes on from the newest checkpoint, or an older one."""
         self.file.close()
-        if len(self.marks) > 1 and self.rng.random() < 0.3:
-            del self.marks[max(self.marks)]
-        self.file = store(self.root, self.marks)
-        self.round = max(self.marks, default=0)
-        mark, now = self.marks.get(self.round, (None, {}))
+        if len(self.manifests) > 1 and self.rng.random() < 0.3:
+            del self.manifests[max(self.manifests)]
+        self.file = store(self.root, self.manifests)
+        self.round = max(self.manifests, default=0)
+        manifest, now = self.manifests.get(self.round, (None, {}))
         self.now = dict(now)
-        if mark is not None:
-            self.file.resume(Snapshot(self.root, mark))
+        if manifest is not None:
+            self.file.resume(Snapshot(self.root, manifest))
 
     def check(self):
-        for mark, wanted in self.marks.values():
-            assert held(Snapshot(self.root, mark)) == wanted
+        for manifest, wanted in self.manifests.values():
+            assert held(Snapshot(self.root, manifest)) == wanted
         clients = np.array(sorted(self.now), int)
         assert self.file.contains(np.arange(CLIENTS)).tolist() == [k in self.now for k in range(CLIENTS)]
         found = self.file.layout.blank(len(clients))
@@ -93,7 +93,7 @@ def test_every_kept_checkpoint_has_its_rows_after_any_history(tmp_path, seed):
         act = world.rng.choice(4, p=(0.5, 0.35, 0.1, 0.05))
         (world.write, world.save, world.resume, lambda: world.save(committed=False))[act]()
         world.check()
-    assert len(world.marks) > 3 and world.round > 15
+    assert len(world.manifests) > 3 and world.round > 15
 
 
 def test_room_is_used_again_and_a_checkpoint_costs_what_changed(tmp_path):
@@ -133,14 +133,14 @@ def test_rows_of_elsewhere_get_a_folder_of_their_own_and_old_ones_go_when_nothin
 def saved(tmp_path):
     file = store(tmp_path / "rows", [0])
     file.write(np.array([3, 4]), rows([7, 8]))
-    mark = file.commit(0)
+    manifest = file.commit(0)
     file.close()
-    return tmp_path / "rows", mark
+    return tmp_path / "rows", manifest
 
 
 @pytest.mark.parametrize("name, at", [("log", 3), ("log", -1), ("layout", 9), ("data", None)])
 def test_damage_is_found_before_a_row_is_used(saved, name, at):
-    root, mark = saved
+    root, manifest = saved
     path = root / "0" / name
     data = bytearray(path.read_bytes())
     if at is None:
@@ -149,36 +149,36 @@ def test_damage_is_found_before_a_row_is_used(saved, name, at):
         data[at] ^= 1
     path.write_bytes(data)
     with pytest.raises(UserError, match="damaged|can't be read") as caught:
-        Snapshot(root, mark)
+        Snapshot(root, manifest)
     assert "\n" not in str(caught.value)
 
 
 def test_a_row_that_was_altered_is_named(saved):
-    root, mark = saved
+    root, manifest = saved
     data = bytearray((root / "0" / "data").read_bytes())
     data[-3] ^= 4
     (root / "0" / "data").write_bytes(data)
-    generation = Snapshot(root, mark)
-    generation.read(np.array([0]))
+    snapshot = Snapshot(root, manifest)
+    snapshot.read(np.array([0]))
     file = store(root, [0])
-    file.resume(generation)
-    for read in (lambda: generation.read(np.array([1])), lambda: file.read([4], file.layout.blank(1), [0])):
+    file.resume(snapshot)
+    for read in (lambda: snapshot.read(np.array([1])), lambda: file.read([4], file.layout.blank(1), [0])):
         with pytest.raises(UserError, match="row of client 4"):
             read()
     file.close()
 
 
 def test_missing_rows_are_one_line(saved):
-    root, mark = saved
+    root, manifest = saved
     shutil.rmtree(root)
     with pytest.raises(UserError, match="can't be read"):
-        Snapshot(root, mark)
+        Snapshot(root, manifest)
 
 
 def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(saved, monkeypatch):
-    root, mark = saved
+    root, manifest = saved
     file = store(root, [0])
-    file.resume(Snapshot(root, mark))
+    file.resume(Snapshot(root, manifest))
     file.write(np.array([3, 5]), rows([9, 9]))
 
     def full(handle):
@@ -188,4 +188,4 @@ def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(saved, monkeypatc
     with pytest.raises(StorageError, match="make room"):
         file.commit(1)
     file.close()
-    assert held(Snapshot(root, mark)) == {3: 7, 4: 8}
+    assert held(Snapshot(root, manifest)) == {3: 7, 4: 8}
