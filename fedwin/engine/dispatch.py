@@ -157,8 +157,8 @@ class VmappedDispatch(Dispatch):
 
     Args:
       *args: as of Dispatch.
-      partitions_differ: whether clients hold different examples under different seeds; the index of the Store then has a
-        leading axis L.
+      partitions_differ: whether clients hold different examples under different seeds; the index of the Store then has
+        a leading axis L.
       test_axes: axes of the seeds in the evaluation examples, as of jax.vmap.
     """
 

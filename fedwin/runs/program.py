@@ -57,7 +57,7 @@ class Program:
         self.dispatch = engine.Dispatch(*parts)
         if self.num_vmapped > 1:
             pools = (None, 0) if config.eval_val and self.partitions_differ else None
-            self.dispatch = engine.VmappedDispatch(*parts, apart=self.partitions_differ, test_axes=pools)
+            self.dispatch = engine.VmappedDispatch(*parts, partitions_differ=self.partitions_differ, test_axes=pools)
         self._read_out = strategy.jit(lambda run: engine.read_out(prepared.algorithm, prepared.observers, run))
         self._probe = strategy.jit(probe)
         batches = evaluate.batches(test, config.eval_batch_size, strategy.num_devices)
