@@ -52,7 +52,7 @@ def fedwin(*arguments, cwd=None):
 
 @pytest.fixture
 def own(monkeypatch):
-    """A set of flags of its own, which binaries define theirs in."""
+    """A new set of flags, in which subcommands define theirs."""
     known = flags.FlagValues()
     for name in ("DEFINE_string", "DEFINE_list", "DEFINE_bool", "DEFINE_boolean", "DEFINE_integer", "DEFINE_float",
                  "DEFINE_enum", "DEFINE_multi_string"):  # fmt: skip
@@ -155,10 +155,10 @@ def test_a_preset_is_found_by_name():
         presets.path_of("wima_femnits")
 
 
-@pytest.mark.parametrize("word", list_command.LISTS)
-def test_lists_fit_the_terminal(word):
-    if word != "runs":
-        lines = list_command.listing(word, []).splitlines()
+@pytest.mark.parametrize("kind", list_command.LISTS)
+def test_lists_fit_the_terminal(kind):
+    if kind != "runs":
+        lines = list_command.listing(kind, []).splitlines()
         assert len(lines) > 1 and max(map(len, lines)) <= 120
 
 
@@ -218,10 +218,10 @@ def test_the_users_own_code_runs_in_an_empty_folder_and_is_listed(tmp_path, monk
         ALGORITHMS.pop("halfway", None)
         sys.modules.pop("my_methods", None)
     assert "halfway" in listed and "share=0.5" in listed
-    words = ["--dataset=digits", "--model=digits_mlp:hidden=8"]
-    words += ["--num_rounds=2", "--num_clients=10", "--clients_per_round=2"]
+    arguments = ["--dataset=digits", "--model=digits_mlp:hidden=8"]
+    arguments += ["--num_rounds=2", "--num_clients=10", "--clients_per_round=2"]
     done = fedwin(
-        "train", "--import=./my_methods.py", "--algorithm=halfway:share=0.3", *words, "--out_dir=mine", cwd=tmp_path
+        "train", "--import=./my_methods.py", "--algorithm=halfway:share=0.3", *arguments, "--out_dir=mine", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert "halfway:share=0.3" in done.stdout and (tmp_path / "mine" / "summary.json").exists()

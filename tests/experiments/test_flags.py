@@ -27,7 +27,7 @@ SMALL = {
 
 
 def config_of(arguments) -> Config:
-    """Parses arguments as the binary does, in a set of flags of their own."""
+    """Parses arguments as `fedwin train` does, in a set of flags of their own."""
     known = flags.FlagValues()
     train.define_flags(known)
     known(["train", *arguments])
@@ -61,9 +61,9 @@ def test_a_flagfile_is_runnable(path):
 def test_its_comments_say_command_time_and_number(path):
     comments = [line[2:] for line in path.read_text().splitlines() if line.startswith("# ")]
     command = next(line for line in comments if line.startswith("python -m experiments.train "))
-    words = shlex.split(command)[3:]
-    assert words[0] == f"--flagfile=experiments/flags/{path.name}"
-    assert words[1:] == ([] if "dataset=digits" in path.read_text() else ["--data_dir=DIR"])
+    arguments = shlex.split(command)[3:]
+    assert arguments[0] == f"--flagfile=experiments/flags/{path.name}"
+    assert arguments[1:] == ([] if "dataset=digits" in path.read_text() else ["--data_dir=DIR"])
     assert any(line.startswith("Expected time: ") for line in comments)
     assert any(line.startswith("Expected: ") and any(c.isdigit() for c in line) for line in comments)
     assert not path.read_text().startswith("--")

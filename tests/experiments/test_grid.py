@@ -27,7 +27,7 @@ def test_values_are_separated_by_commas_or_semicolons():
 
 
 @pytest.mark.parametrize(
-    "texts, words",
+    "texts, message",
     [
         ([], "at least one axis"),
         (["client_lr"], "is not FLAG=VALUE"),
@@ -44,10 +44,10 @@ def test_values_are_separated_by_commas_or_semicolons():
         (["import=a.py"], "all runs"),
     ],
 )
-def test_a_bad_axis_is_one_line(texts, words):
+def test_a_bad_axis_is_one_line(texts, message):
     with pytest.raises(UserError) as error:
         grid.parse(texts)
-    assert words in str(error.value) and "\n" not in str(error.value) and str(error.value).startswith("grid")
+    assert message in str(error.value) and "\n" not in str(error.value) and str(error.value).startswith("grid")
 
 
 def test_points_are_all_combinations():

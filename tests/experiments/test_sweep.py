@@ -119,15 +119,15 @@ def test_a_locked_directory_has_an_error_of_its_own(tmp_path):
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
-    """(folder, words, how it ended) of a small sweep over two axes."""
+    """(folder, arguments, how it ended) of a small sweep over two axes."""
     folder = tmp_path_factory.mktemp("sweep")
-    words = [*shlex.split(FLAGS), "--grid=partition_seed=3,4", "--grid=algorithm=fedavg"]
-    words += ["--val_fraction=0.2", "--seeds=0,1", f"--out_dir={folder}"]
-    return folder, words, calls.called("sweep", *words)
+    arguments = [*shlex.split(FLAGS), "--grid=partition_seed=3,4", "--grid=algorithm=fedavg"]
+    arguments += ["--val_fraction=0.2", "--seeds=0,1", f"--out_dir={folder}"]
+    return folder, arguments, calls.called("sweep", *arguments)
 
 
 def test_the_files_hold_grid_and_winner(swept):
-    folder, words, ended = swept
+    folder, arguments, ended = swept
     assert ended.status == 0, ended.lines
     with open(folder / "sweep.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -147,12 +147,12 @@ def test_the_files_hold_grid_and_winner(swept):
 
 
 def test_a_finished_sweep_trains_nothing_and_a_killed_one_only_the_rest(swept, monkeypatch):
-    folder, words, ended = swept
+    folder, arguments, ended = swept
     directory = folder / "partition_seed_3_algorithm_fedavg"
     before = (folder / "sweep.csv").read_bytes()
     with monkeypatch.context() as patched:
         calls.no_run_begins(patched)
-        again = calls.called("sweep", *words)
+        again = calls.called("sweep", *arguments)
     assert again.status == 0 and again.out.splitlines()[-7:] == ended.out.splitlines()[-7:]
     assert (folder / "sweep.csv").read_bytes() == before
     # Killed after the second round of the second seed.
@@ -162,7 +162,7 @@ def test_a_finished_sweep_trains_nothing_and_a_killed_one_only_the_rest(swept, m
     begun = []
     whole = SeedRunner.train
     monkeypatch.setattr(SeedRunner, "train", lambda self: begun.append(self.program) or whole(self))
-    resumed = calls.called("sweep", *words)
+    resumed = calls.called("sweep", *arguments)
     assert resumed.status == 0 and len({id(program) for program in begun}) == 1
     plain = lambda lines: [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
     assert plain(read_lines(directory / "metrics.jsonl")) == plain(lines)

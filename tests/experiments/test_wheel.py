@@ -99,14 +99,14 @@ def test_fedjax_keeps_its_experiments(installed, tmp_path):
 
 
 def test_training_from_an_empty_folder(installed, tmp_path):
-    words = [
+    arguments = [
         "--dataset=cifar10_synthetic:n=200,tests=40",
         "--model=mlp",
         "--partition=iid",
         "--batch_size=10",
         *SMALL,
     ]
-    assert "fedavg" in run(installed / "fedwin", "train", *words, "--out_dir=mine", cwd=tmp_path)
+    assert "fedavg" in run(installed / "fedwin", "train", *arguments, "--out_dir=mine", cwd=tmp_path)
     preset = ["--flagfile=digits_scaffold_wima", *SMALL, "--final_evals=1", "--partition=iid", "--out_dir=preset"]
     assert "wima50" in run(installed / "fedwin", "train", *preset, cwd=tmp_path)
     assert "scaffold" in run(installed / "fedwin", "list", "runs", ".", cwd=tmp_path)

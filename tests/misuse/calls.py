@@ -83,17 +83,17 @@ def no_run_begins(monkeypatch) -> None:
         monkeypatch.setattr(place, name, begun)
 
 
-def refused(folder: pathlib.Path, said: str, *words: str, lines: int = 1) -> str:
+def refused(folder: pathlib.Path, said: str, *arguments: str, lines: int = 1) -> str:
     """Checks that a command line is refused: status 2, so many lines, nothing written; returns the line.
 
     Args:
       folder: the working directory, in which nothing may appear.
       said: what the line must contain, parts separated by ' | '.
-      words: of the command line after `fedwin`.
+      *arguments: of the command line after `fedwin`.
       lines: the most lines on stderr.
     """
     before = tree_of(folder)
-    ended = called(*words)
+    ended = called(*arguments)
     told = "\n".join(ended.lines)
     assert ended.status == 2, f"status {ended.status}: {told}"
     assert 1 <= len(ended.lines) <= lines, told
@@ -104,6 +104,6 @@ def refused(folder: pathlib.Path, said: str, *words: str, lines: int = 1) -> str
     return ended.lines[-1]
 
 
-def words_of(line: str) -> list[str]:
-    """Returns the words of a command line as a shell reads it."""
+def arguments_of(line: str) -> list[str]:
+    """Returns the arguments of a command line, split as a shell does."""
     return shlex.split(line)

@@ -20,13 +20,13 @@ def odd(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture
 def refused(odd, monkeypatch):
-    """(what is said, word, ...) -> the line by which `fedwin WORD ...` is refused; see calls.refused."""
+    """(message, argument, ...) -> the line by which `fedwin SUBCOMMAND ...` is refused; see calls.refused."""
     calls.no_run_begins(monkeypatch)
     monkeypatch.chdir(odd)
     monkeypatch.setenv("FEDWIN_CACHE_DIR", str(odd / "cache"))
     registries = [dict(registry) for registry in plugins.REGISTRIES]
     modules, path = set(sys.modules), list(sys.path)
-    yield lambda said, *words: calls.refused(odd, said, *words)
+    yield lambda said, *arguments: calls.refused(odd, said, *arguments)
     for name in set(sys.modules) - modules:
         if str(odd) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]

@@ -55,9 +55,9 @@ def test_a_broken_image_of_folders_by_domain(odd, refused):
 
 
 @pytest.mark.parametrize("folder", ["", "images", "images/a"])
-@pytest.mark.parametrize("word", ["train", "prepare"])
-def test_a_folder_that_may_not_be_listed_is_named(word, folder, odd, refused, monkeypatch):
-    root = odd / f"closed_{folder}_{word}".replace("/", "_")
+@pytest.mark.parametrize("command", ["train", "prepare"])
+def test_a_folder_that_may_not_be_listed_is_named(command, folder, odd, refused, monkeypatch):
+    root = odd / f"closed_{folder}_{command}".replace("/", "_")
     write_landmarks(root)
     closed = str((root / folder).resolve())
 
@@ -71,8 +71,8 @@ def test_a_folder_that_may_not_be_listed_is_named(word, folder, odd, refused, mo
 
     monkeypatch.setattr(os, "listdir", guarded(os.listdir))
     monkeypatch.setattr(os, "scandir", guarded(os.scandir))
-    words = TRAIN if word == "train" else ["prepare"]
-    refused(f"{closed} | Permission denied | --data_dir", *words, f"--dataset={LANDMARKS}", f"--data_dir={root}")
+    arguments = TRAIN if command == "train" else ["prepare"]
+    refused(f"{closed} | Permission denied | --data_dir", *arguments, f"--dataset={LANDMARKS}", f"--data_dir={root}")
 
 
 def test_a_folder_that_may_not_be_entered_is_named(odd, refused, monkeypatch):

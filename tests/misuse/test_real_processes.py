@@ -39,7 +39,7 @@ def process(folder: pathlib.Path, line: str, said: str) -> None:
     odd_files.write(folder)
     before = calls.tree_of(folder)
     done = subprocess.run(
-        [sys.executable, "-m", "experiments", *calls.words_of(line)],
+        [sys.executable, "-m", "experiments", *calls.arguments_of(line)],
         capture_output=True,
         text=True,
         cwd=folder,
@@ -53,7 +53,7 @@ def process(folder: pathlib.Path, line: str, said: str) -> None:
 @pytest.mark.parametrize("line, said", FEW, ids=lambda value: value[-30:])
 def test_a_command_line_is_refused(line, said, refused):
     """The same in this process."""
-    refused(said, *calls.words_of(line))
+    refused(said, *calls.arguments_of(line))
 
 
 @pytest.mark.parametrize(

@@ -105,4 +105,4 @@ CHOICES = [
 
 @pytest.mark.parametrize("line, said", CHOICES, ids=lambda value: value.partition(" | ")[0][:40])
 def test_a_choice_that_there_is_not(line, said, refused):
-    refused(said, *BASE, *calls.words_of(line))
+    refused(said, *BASE, *calls.arguments_of(line))

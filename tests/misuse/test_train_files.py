@@ -1,4 +1,4 @@
-"""`fedwin train` with words, flagfiles, folders, data and code of one's own that are not what they should be."""
+"""`fedwin train` with invalid arguments, flagfiles, folders, data and user code."""
 
 import pytest
 
@@ -97,4 +97,4 @@ CODE = [
 
 @pytest.mark.parametrize("line, said", [*WORDS, *FLAGFILES, *FOLDERS, *DATA, *CODE], ids=lambda v: v[:40])
 def test_a_file_or_word_that_is_not_what_it_should_be(line, said, refused):
-    refused(said, *BASE, *calls.words_of(line))
+    refused(said, *BASE, *calls.arguments_of(line))

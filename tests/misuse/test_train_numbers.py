@@ -104,4 +104,4 @@ SIZES = [
 
 @pytest.mark.parametrize("line, said", [*NUMBERS, *SIZES], ids=lambda value: value.partition(" | ")[0][:40])
 def test_a_number_that_cannot_be(line, said, refused):
-    refused(said, *BASE, *calls.words_of(line))
+    refused(said, *BASE, *calls.arguments_of(line))

@@ -70,7 +70,7 @@ def test_misuse(finished, tmp_path):
             sources.read(tmp_path / f"{name}.jsonl.gz")
         assert "\n" not in str(caught.value)
     (tmp_path / "only.jsonl.gz").write_bytes(gzip.compress(b'{"label": "a"}\n'))
-    for call, words in (
+    for call, message in (
         (lambda: sources.read(tmp_path / "only.jsonl.gz"), "no evaluation yet"),
         (lambda: sources.read(tmp_path / "gone.jsonl.gz"), "No such file"),
         (lambda: sources.read(tmp_path / "gone"), "neither the directory"),
@@ -81,5 +81,5 @@ def test_misuse(finished, tmp_path):
         (lambda: curves.compute([]), "no curve"),
         (lambda: curves.compute([Series("late", [line(0, 1, 0.5)], since=2)]), "from round 2"),
     ):
-        with pytest.raises(UserError, match=words):
+        with pytest.raises(UserError, match=message):
             call()

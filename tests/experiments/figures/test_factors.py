@@ -42,11 +42,11 @@ def test_picture(found, tmp_path):
 
 
 def test_misuse(finished):
-    for options, words in (
+    for options, message in (
         ({"replicas": 0}, "replicas=0"),
         ({"rounds": [9]}, "no checkpoint of round 9"),
         ({"clients": [3]}, "fewer than two"),
         ({"seed": 7}, "no checkpoint of seed 7"),
     ):
-        with pytest.raises(UserError, match=words):
+        with pytest.raises(UserError, match=message):
             factors.compute({"fedavg": finished}, **options)

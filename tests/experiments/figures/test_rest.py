@@ -24,8 +24,12 @@ def test_sweeps_read_their_parameter_from_runs():
     series = Series("a", [line(0, r, r / 10) for r in range(5)], header={"config": config})
     assert sweeps.of_runs([series], "partition.alpha", last=2)["fedavg + ima"] == {0.3: [pytest.approx(0.35)]}
     assert list(sweeps.of_runs([series], "clients_per_round")["fedavg + ima"]) == [3]
-    for parameter, words in (("nosuch", "--nosuch"), ("partition", "not a number"), ("partition.tau", "not a number")):
-        with pytest.raises(UserError, match=words):
+    for parameter, message in (
+        ("nosuch", "--nosuch"),
+        ("partition", "not a number"),
+        ("partition.tau", "not a number"),
+    ):
+        with pytest.raises(UserError, match=message):
             sweeps.of_runs([series], parameter)
     with pytest.raises(UserError, match="without a result"):
         sweeps.compute({"a": {1: []}}, "alpha")
@@ -54,9 +58,9 @@ def test_targets_per_seed(tmp_path):
     drawn(found, tmp_path)
     drawn(targets.compute([slow], [0.3]), tmp_path)
     drawn(targets.compute([slow], [0.99]), tmp_path)
-    for call, words in ((lambda: targets.compute([slow], []), "--target"),
+    for call, message in ((lambda: targets.compute([slow], []), "--target"),
                         (lambda: targets.compute([slow], [0.5], baseline="slwo"), "'slow'")):  # fmt: skip
-        with pytest.raises(UserError, match=words):
+        with pytest.raises(UserError, match=message):
             call()
 
 

@@ -1,4 +1,4 @@
-"""The other binaries: what is wrong is found before the first method, case or picture."""
+"""The other subcommands: errors are reported before the first run, benchmark case or picture."""
 
 import pytest
 
@@ -187,4 +187,4 @@ STREAM = [
     ids=lambda v: v.replace(TWO, "")[:40],
 )
 def test_another_binary_refuses(line, said, refused):
-    refused(said, *calls.words_of(line))
+    refused(said, *calls.arguments_of(line))

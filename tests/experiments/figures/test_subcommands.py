@@ -1,4 +1,4 @@
-"""`fedwin figure` and `fedwin curves`: from words to files, and one line for whatever is wrong."""
+"""`fedwin figure` and `fedwin curves`: the files that they write, and user errors as one line."""
 
 import json
 
@@ -73,7 +73,7 @@ def place(tmp_path_factory, finished):
 @pytest.mark.parametrize("line, said", REFUSED, ids=lambda text: text[:40])
 def test_bad_input_is_one_line_and_writes_nothing(line, said, place, monkeypatch):
     monkeypatch.chdir(place)
-    calls.refused(place, said, *calls.words_of(line))
+    calls.refused(place, said, *calls.arguments_of(line))
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,12 @@ def test_bad_input_is_one_line_and_writes_nothing(line, said, place, monkeypatch
 )
 def test_a_picture_and_what_it_shows(line, place, tmp_path, monkeypatch):
     monkeypatch.chdir(place)
-    words = calls.words_of(line)
-    ended = calls.called(*words, f"--out={tmp_path / 'one.png'}")
+    arguments = calls.arguments_of(line)
+    ended = calls.called(*arguments, f"--out={tmp_path / 'one.png'}")
     assert ended.status == 0, ended.lines
-    assert json.loads((tmp_path / "one.json").read_text())["kind"] == (words[1] if words[0] == "figure" else "curves")
+    assert json.loads((tmp_path / "one.json").read_text())["kind"] == (
+        arguments[1] if arguments[0] == "figure" else "curves"
+    )
     assert calls.called("figure", str(tmp_path / "one.json"), f"--out={tmp_path / 'two.png'}").status == 0
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
