@@ -104,10 +104,13 @@ def draw_picture(part: data.Partition, dataset: data.Dataset, kind: str, shown: 
     of = f" ({clients} of {part.num_clients})" if clients < part.num_clients else ""
     axes.set(xlabel=f"client{of}", title=f"{dataset.name}, {part.report['partition']}")
     axes.spines[["top", "right"]].set_visible(False)
-    style.save(figure, pathlib.Path(path))
+    try:
+        style.save(figure, pathlib.Path(path))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: the picture cannot be written ({error}); choose another --out.") from error
 
 
-def _colours(classes: int):
+def _colors(classes: int):
     from matplotlib import colormaps
 
     return colormaps["tab20" if classes > 10 else "tab10"]
@@ -115,12 +118,12 @@ def _colours(classes: int):
 
 def _bubbles(figure, axes, histogram: np.ndarray, names: list[str]) -> None:
     clients, classes = histogram.shape
-    colours = _colours(classes)
+    colors = _colors(classes)
     client, label = np.nonzero(histogram)
     count = histogram[client, label]
     room = min(figure.get_figwidth() * 66 / clients, figure.get_figheight() * 66 / classes)
     area = np.maximum((0.95 * room) ** 2 * count / histogram.max(), 1.0)
-    axes.scatter(client, label, s=area, c=colours(label % colours.N), linewidths=0)
+    axes.scatter(client, label, s=area, c=colors(label % colors.N), linewidths=0)
     axes.set(ylabel="class", ylim=(-0.8, classes - 0.2), xlim=(-0.8, clients - 0.2))
     axes.grid(alpha=0.25, linewidth=0.5)
     axes.set_axisbelow(True)
@@ -130,10 +133,10 @@ def _bubbles(figure, axes, histogram: np.ndarray, names: list[str]) -> None:
 
 def _bars(figure, axes, histogram: np.ndarray, names: list[str]) -> None:
     clients, classes = histogram.shape
-    colours, bottom = _colours(classes), np.zeros(clients)
+    colors, bottom = _colors(classes), np.zeros(clients)
     for c in range(classes):
-        colour = colours(c % colours.N)
-        axes.bar(range(clients), histogram[:, c], bottom=bottom, width=0.85, color=colour, label=names[c])
+        color = colors(c % colors.N)
+        axes.bar(range(clients), histogram[:, c], bottom=bottom, width=0.85, color=color, label=names[c])
         bottom += histogram[:, c]
     axes.set(ylabel="examples", xlim=(-0.8, clients - 0.2), ylim=(0, 1.03 * bottom.max()))
     if classes <= 20:

@@ -54,7 +54,7 @@ class Store(NamedTuple):
         """
         begin = self.offset[row]
         size = jnp.where(present, self.offset[row + 1] - begin, 0)
-        place = jnp.minimum(begin + jnp.arange(n_max, dtype=jnp.int32), self.order.shape[0] - 1)
+        positions = jnp.minimum(begin + jnp.arange(n_max, dtype=jnp.int32), self.order.shape[0] - 1)
         return core.Client(
             id=id,
             slot=slot,
@@ -62,7 +62,7 @@ class Store(NamedTuple):
             weight=self.weight[row],
             key=key,
             round=round,
-            index=self.order[place],
+            index=self.order[positions],
             info=tree.map(lambda leaf: leaf[row], self.info),
             state=state,
             stats=stats,

@@ -38,7 +38,7 @@ def test_the_picture_is_drawn_and_the_report_complete(tmp_path, kind):
     text = partition_binary.describe(part)
     for words in (
         "clients            20",
-        "1,400 dealt, 0 left out",
+        "1,400 assigned, 0 left out",
         "min 70",
         "classes per client",
         "share of top class",

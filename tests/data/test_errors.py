@@ -177,7 +177,7 @@ def test_stackoverflow_files(tmp_path):
     (tmp_path / "stackoverflow.word_count").write_text("the 5\nthe 4\n")
     with pytest.raises(UserError, match="a word occurs twice"):
         data.load("stackoverflow:users=1,vocabulary_size=2", tmp_path)
-    with pytest.raises(UserError, match="client 'me': no 'tokens' but title"):
+    with pytest.raises(UserError, match="client 'me': no 'tokens', only title"):
         data.load("stackoverflow:users=1,vocabulary_size=1", tmp_path)
 
 
@@ -185,7 +185,7 @@ def test_leaf_pools_that_are_too_small(tmp_path):
     text = "abcdefgh" * 20
     for side in ("train", "test"):
         write_leaf(tmp_path / side, {"me": ([text[:80], text[1:81]], [text[80], text[81]])})
-    with pytest.raises(UserError, match="50 windows were asked for, but all roles together have 2"):
+    with pytest.raises(UserError, match="50 windows are needed, but all roles have only 2"):
         data.load("shakespeare_leaf:clients=5,train=10,test=1,iid=true", tmp_path)
 
 

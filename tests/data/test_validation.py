@@ -1,8 +1,11 @@
-"""Holding examples back inside each client."""
+"""Partitions: validation examples of each client, access by client, the old name of make_partition."""
 
 import math
+import pickle
 
+import jax
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,3 +33,24 @@ def test_validation_split_sizes_of_the_thesis():
     other = data.split_validation(data.make_partition(balanced(10, 50_000), "iid", 20, 0), 0.1, 1)[1]
     assert other.order.tobytes() != val.order.tobytes()
     assert data.split_validation(data.make_partition(balanced(10, 100), "iid", 1, 0), 0.29, 0)[1].sizes.tolist() == [29]
+
+
+def test_a_partition_is_not_indexed_by_client():
+    part = data.Partition.from_lists([[1, 0], [2]], report={}, ids=np.array(["a", "b"]))
+    for index in (0, -1, slice(1)):
+        with pytest.raises(TypeError, match=r"partition.client\(k\)"):
+            part[index]
+    for client in (-1, 2):
+        with pytest.raises(IndexError, match=f"client {client} is not in 0..1"):
+            part.client(client)
+    order, offset, *_ = part
+    assert order is part.order and offset is part.offset and len(part) == 5
+    for copy in (pickle.loads(pickle.dumps(part)), part._replace(report={}), jax.tree.map(lambda leaf: leaf, part)):
+        assert copy.client(1).tolist() == [2]
+
+
+def test_the_old_name_of_make_partition_works_with_a_warning():
+    dataset = balanced(10, 100)
+    with pytest.warns(DeprecationWarning, match="make_partition"):
+        part = data.deal(dataset, "iid", 4, 0)
+    assert part.order.tolist() == data.make_partition(dataset, "iid", 4, 0).order.tolist()

@@ -72,22 +72,22 @@ def content(entry) -> bytes:
     return entry if isinstance(entry, bytes) else read(entry)
 
 
-def entries(place, wanted=lambda name: True) -> dict[str, "pathlib.Path | bytes"]:
+def entries(location, wanted=lambda name: True) -> dict[str, "pathlib.Path | bytes"]:
     """Returns the files of a folder (not of its subfolders) or of an archive (wherever they are in it).
 
     Args:
-      place: the folder or archive.
+      location: the folder or archive.
       wanted: whether to include a file, by its plain name; other files of an archive are not decompressed.
 
     Returns:
       plain name -> path (folder) or decompressed bytes (archive).
     """
-    place = pathlib.Path(place)
-    if not place.is_dir():
-        blobs = members(place, lambda name: wanted(plain(name)))
+    location = pathlib.Path(location)
+    if not location.is_dir():
+        blobs = members(location, lambda name: wanted(plain(name)))
         return {plain(name): decode(blob, name) for name, blob in blobs.items()}
     # Longest names first, so that `a` replaces `a.gz`.
-    paths = sorted((child for child in children(place) if child.is_file()), key=lambda child: -len(child.name))
+    paths = sorted((child for child in children(location) if child.is_file()), key=lambda child: -len(child.name))
     return {plain(path.name): path for path in paths if wanted(plain(path.name))}
 
 

@@ -109,27 +109,26 @@ def read(dataset: str, data_dir, patterns, wanted, source: str) -> tuple[dict[st
     Raises:
       UserError: files that are missing or damaged, or different numbers of images and labels.
     """
-    found = find(dataset, data_dir, patterns, wanted, source)
-    arrays = {name: parse(files.content(entry), where) for name, (where, entry) in found.items()}
+    idx_files = find(dataset, data_dir, patterns, wanted, source)
+    arrays = {name: parse(files.content(entry), where) for name, (where, entry) in idx_files.items()}
     for images, labels in (wanted[:2], wanted[2:4]):
         for name, dimensions in ((images, 3), (labels, 1)):
-            if arrays[name].ndim != dimensions:
-                raise UserError(
-                    f"{found[name].where}: an array of shape {arrays[name].shape}; {dimensions} dimensions are needed."
-                )
+            if len(shape := arrays[name].shape) != dimensions:
+                where = idx_files[name].where
+                raise UserError(f"{where}: an array of shape {shape}; {dimensions} dimensions are needed.")
         if len(arrays[images]) != len(arrays[labels]):
             raise UserError(
-                f"{found[labels].where}: {len(arrays[labels])} labels for {len(arrays[images])} images in {images}."
+                f"{idx_files[labels].where}: {len(arrays[labels])} labels for {len(arrays[images])} images in {images}."
             )
-    return arrays, found
+    return arrays, idx_files
 
 
-def pack(arrays, found, wanted, num_classes: int) -> tuple[Examples, Examples]:
+def pack(arrays, idx_files, wanted, num_classes: int) -> tuple[Examples, Examples]:
     """Converts arrays to features: images uint8 with a channel axis, labels int32 in 0..num_classes - 1.
 
     Args:
       arrays: name -> array, as from `read`.
-      found: name -> IdxFile, likewise.
+      idx_files: name -> IdxFile, likewise.
       wanted: names of training images, training labels, test images and test labels.
       num_classes: number of classes C.
 
@@ -141,7 +140,7 @@ def pack(arrays, found, wanted, num_classes: int) -> tuple[Examples, Examples]:
     """
 
     def checked(name, convert, bound):
-        with values.naming(found[name].where):
+        with values.naming(idx_files[name].where):
             return convert(arrays[name], bound)
 
     def side(images, labels) -> Examples:
@@ -153,9 +152,9 @@ def pack(arrays, found, wanted, num_classes: int) -> tuple[Examples, Examples]:
     return side(*wanted[:2]), side(*wanted[2:4])
 
 
-def verify(found: dict[str, IdxFile], dataset: str) -> bool:
+def verify(idx_files: dict[str, IdxFile], dataset: str) -> bool:
     """Returns whether every file has its published checksum; warns 'unverified' about those that differ."""
     stored = lambda entry: entry if isinstance(entry, pathlib.Path) else None
     return checksums.verify(
-        dataset, [(where.name, stored(entry), files.content(entry)) for where, entry in found.values()]
+        dataset, [(where.name, stored(entry), files.content(entry)) for where, entry in idx_files.values()]
     )

@@ -19,13 +19,13 @@ from fedwin.errors import UserError
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
-def images_below(place) -> Mapping[str, str | Span | bytes]:
+def images_below(location) -> Mapping[str, str | Span | bytes]:
     """Finds the image files in a folder or in a tar or zip archive, without decoding them.
 
     Members of an uncompressed tar are read in place; those of other archives are read into memory.
 
     Args:
-      place: the folder or archive.
+      location: the folder or archive.
 
     Returns:
       relative name -> path, Span or bytes.
@@ -33,25 +33,25 @@ def images_below(place) -> Mapping[str, str | Span | bytes]:
     Raises:
       UserError: a folder that can't be listed, or not an archive.
     """
-    place = pathlib.Path(place)
-    if place.is_dir():
+    location = pathlib.Path(location)
+    if location.is_dir():
         paths = {}
-        for folder, _, names in os.walk(place, onerror=_unlistable):
+        for folder, _, names in os.walk(location, onerror=_unlistable):
             for name in names:
                 if name.lower().endswith(SUFFIXES):
                     path = os.path.join(folder, name)
-                    paths[os.path.relpath(path, place).replace(os.sep, "/")] = path
+                    paths[os.path.relpath(path, location).replace(os.sep, "/")] = path
         return paths
     wanted = lambda name: name.lower().endswith(SUFFIXES)
     try:
-        with tarfile.open(place, "r:") as archive:
+        with tarfile.open(location, "r:") as archive:
             return {
-                entry.name: Span(str(place), entry.offset_data, entry.size)
+                entry.name: Span(str(location), entry.offset_data, entry.size)
                 for entry in archive
                 if entry.isfile() and wanted(entry.name)
             }
     except (tarfile.TarError, EOFError, OSError):
-        return files.members(place, wanted)
+        return files.members(location, wanted)
 
 
 def by_name(images, wanted: set[str]) -> dict[str, list[str]]:
@@ -68,10 +68,10 @@ def by_name(images, wanted: set[str]) -> dict[str, list[str]]:
     """
     paths: dict[str, list[str]] = {}
     bare: dict[str, list[str]] = {}
-    for place, name in sorted(images):
+    for location, name in sorted(images):
         for table, text in ((paths, name), (bare, name.rsplit("/", 1)[-1])):
             for key in {text, text.rsplit(".", 1)[0]} & wanted:
-                table.setdefault(key, []).append(os.path.join(place, name))
+                table.setdefault(key, []).append(os.path.join(location, name))
     return {**bare, **paths}
 
 

@@ -56,9 +56,9 @@ def find(data_dir, *patterns: str) -> tuple[pathlib.Path, pathlib.Path] | None:
       (train folder, test folder), or None.
     """
     for folder in files.folders(data_dir, "leaf*", *patterns):
-        for place in (folder, folder / "data"):
-            if parts(place / "train") and parts(place / "test"):
-                return place / "train", place / "test"
+        for location in (folder, folder / "data"):
+            if parts(location / "train") and parts(location / "test"):
+                return location / "train", location / "test"
     return None
 
 

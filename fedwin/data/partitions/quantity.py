@@ -56,6 +56,6 @@ def quantity(dataset: Dataset, num_clients: int, seed: int, *, classes: int) -> 
         holders = np.flatnonzero(holds[:, c])
         rows = rng.permutation(np.flatnonzero(labels == c))
         if len(holders):
-            for k, part in zip(holders, np.array_split(rows, len(holders))):
-                lists[k].append(part)
+            for holder, part in zip(holders, np.array_split(rows, len(holders))):
+                lists[holder].append(part)
     return pack(dataset, [rng.permutation(np.concatenate(parts)) for parts in lists], "quantity")

@@ -78,20 +78,20 @@ def draw_counts(class_sizes: list[int], num_clients: int, alpha: float, rng) -> 
       int64 [C, K].
     """
     cap = sum(class_sizes) / num_clients
-    held = np.zeros(num_clients, np.int64)
+    num_held = np.zeros(num_clients, np.int64)
     if alpha == math.inf:
         shares = np.ones((len(class_sizes), num_clients))
     else:
         shares = draw_dirichlet(np.full(num_clients, float(alpha)), len(class_sizes), rng)
     counts = np.zeros((len(class_sizes), num_clients), np.int64)
     for c, size in enumerate(class_sizes):
-        below = held < cap
+        below = num_held < cap
         share = shares[c] * below
         if share.sum() <= 0:
             share = below.astype(float)
         cuts = np.floor(np.cumsum(share / share.sum())[:-1] * size).astype(np.int64)
         counts[c] = np.diff(cuts, prepend=0, append=size)
-        held += counts[c]
+        num_held += counts[c]
     return counts
 
 

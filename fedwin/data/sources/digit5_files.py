@@ -137,22 +137,22 @@ def archive_domain(read, names: set[str], domain: str, parts: int):
     return tuple(map(np.concatenate, zip(*train))), test
 
 
-def layout(place: pathlib.Path, domains):
+def layout(location: pathlib.Path, domains):
     """Opens FedBN's archive, packed or not; of a packed one only the given domains are decompressed.
 
     Args:
-      place: the archive, or a folder.
+      location: the archive, or a folder.
       domains: names of the domains.
 
     Returns:
       (function from a file name to its bytes, names of all files).
     """
-    if place.is_file():
+    if location.is_file():
         used = tuple(f"{FOLDERS[domain]}/" for domain in domains)
-        members = files.members(place, lambda name: MEMBER.search(name) and any(folder in name for folder in used))
+        members = files.members(location, lambda name: MEMBER.search(name) and any(folder in name for folder in used))
         return members.__getitem__, set(members)
-    names = {path.relative_to(place).as_posix() for path in place.glob("**/*.pkl")}
-    return lambda name: files.read(place / name), names
+    names = {path.relative_to(location).as_posix() for path in location.glob("**/*.pkl")}
+    return lambda name: files.read(location / name), names
 
 
 def from_pickle(blob: bytes, where, domain: str = "") -> tuple[np.ndarray, np.ndarray]:

@@ -117,7 +117,7 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
     )
     to_examples, to_example = (functools.partial(function, paper, classes) for function in (convert, single_example))
     folders = files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*")
-    with forms.open_form(folders, [known for known in all_forms if form in ("auto", known.name)]) as opened:
+    with forms.open_form(folders, [choice for choice in all_forms if form in ("auto", choice.name)]) as opened:
         if opened:
             where = opened.paths
             if opened.form == "fedjax":

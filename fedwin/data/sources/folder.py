@@ -91,9 +91,10 @@ def build(
         if train_list and test_list:
             header = columns_of(train_list[1])
             column = next((column for column in user_columns if column in header), user_columns[0])
-            place = next((folder / sub for sub in ("images", "train") if (folder / sub).is_dir()), folder)
-            shards = [shard for where in dict.fromkeys((folder, place)) for shard in sorted(where.glob("images_*.tar"))]
-            return from_lists(name, train_list, test_list, [[place], shards], size, resize, num_classes, column)
+            images = next((folder / sub for sub in ("images", "train") if (folder / sub).is_dir()), folder)
+            parents = dict.fromkeys((folder, images))
+            archives = [path for parent in parents for path in sorted(parent.glob("images_*.tar"))]
+            return from_lists(name, train_list, test_list, [[images], archives], size, resize, num_classes, column)
     raise files.missing(name, data_dir, f"{train_names[0]} and {test_names[0]}", source)
 
 
@@ -167,7 +168,7 @@ def from_lists(
     index: dict[str, list[str]] = {}
     for group in groups:
         # Names of members are prefixed by their archive, so that equal names in two archives stay two images.
-        images = {(place, name): image for place in group for name, image in images_below(place).items()}
+        images = {(location, name): image for location in group for name, image in images_below(location).items()}
         index |= by_name(images, wanted - index.keys())
         available |= {os.path.join(*key): images[key] for key in images}
     make = lambda path, ids, labels: {"x": Images(find_images(path, ids, index, available), size, resize), "y": labels}

@@ -61,9 +61,9 @@ def mnist(data_dir) -> Dataset:
       UserError: missing or damaged files.
     """
     wanted = file_names()
-    arrays, found = read("mnist", data_dir, ("mnist*",), wanted, "http://yann.lecun.com/exdb/mnist")
-    train, test = pack(arrays, found, wanted, 10)
-    verified = verify(found, "mnist")
+    arrays, idx_files = read("mnist", data_dir, ("mnist*",), wanted, "http://yann.lecun.com/exdb/mnist")
+    train, test = pack(arrays, idx_files, wanted, 10)
+    verified = verify(idx_files, "mnist")
     return Dataset("mnist", train, test, 10, mean=(0.1307,), std=(0.3081,), class_names=DIGITS, verified=verified)
 
 
@@ -92,22 +92,20 @@ def mnist_writers(data_dir) -> Dataset:
       UserError: missing or damaged files, or label files that disagree about an image.
     """
     wanted = (*file_names(), "qmnist-train-labels-idx2-int", "qmnist-test-labels-idx2-int")
-    arrays, found = read(
+    arrays, idx_files = read(
         "mnist_writers", data_dir, ("mnist*", "qmnist*"), wanted, "https://github.com/facebookresearch/qmnist"
     )
-    train, test = pack(arrays, found, wanted, 10)
-    verified = verify({name: found[name] for name in wanted[:4]}, "mnist")
+    train, test = pack(arrays, idx_files, wanted, 10)
+    verified = verify({name: idx_files[name] for name in wanted[:4]}, "mnist")
     writers = []
     for name, features in zip(wanted[4:], (train, test)):
         rows = arrays[name][: len(features["y"])]
         if rows.ndim != 2 or rows.shape[1] < 3 or len(rows) < len(features["y"]):
-            raise UserError(
-                f"{found[name].where}: shape {arrays[name].shape} does not have a row of writer data for every image."
-            )
+            raise UserError(f"{idx_files[name].where}: shape {arrays[name].shape} lacks writer data of some images.")
         if (rows[:, 0] != features["y"]).any():
             row = int((rows[:, 0] != features["y"]).argmax())
             raise UserError(
-                f"{found[name].where}, record {row}: class {rows[row, 0]}, "
+                f"{idx_files[name].where}, record {row}: class {rows[row, 0]}, "
                 f"but the image's label is {features['y'][row]}."
             )
         writers.append(by_writer(rows[:, 2]))
@@ -165,9 +163,9 @@ def fmnist(data_dir) -> Dataset:
     """
     wanted = file_names()
     source = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-    arrays, found = read("fmnist", data_dir, ("fashion*", "fmnist*"), wanted, source)
-    train, test = pack(arrays, found, wanted, 10)
-    verified = verify(found, "fmnist")
+    arrays, idx_files = read("fmnist", data_dir, ("fashion*", "fmnist*"), wanted, source)
+    train, test = pack(arrays, idx_files, wanted, 10)
+    verified = verify(idx_files, "fmnist")
     return Dataset("fmnist", train, test, 10, mean=(0.0,), std=(1.0,), class_names=FASHION_NAMES, verified=verified)
 
 
@@ -200,13 +198,13 @@ def emnist(data_dir, *, split: str = "byclass") -> Dataset:
         raise UserError(f"emnist: split={split}; choose one of {', '.join(EMNIST_NAMES)}.")
     wanted = file_names(f"emnist-{split}-", "test")
     source = "https://www.nist.gov/itl/products-and-services/emnist-dataset"
-    arrays, found = read("emnist", data_dir, ("emnist*", "gzip"), wanted, source)
+    arrays, idx_files = read("emnist", data_dir, ("emnist*", "gzip"), wanted, source)
     for name in wanted[::2]:
         arrays[name] = np.ascontiguousarray(arrays[name].swapaxes(1, 2))
     for name in wanted[1::2]:
         arrays[name] = arrays[name].astype(np.int32) - (split == "letters")
     classes = EMNIST_NAMES[split]
-    train, test = pack(arrays, found, wanted, len(classes))
+    train, test = pack(arrays, idx_files, wanted, len(classes))
     return Dataset("emnist", train, test, len(classes), mean=(0.0,), std=(1.0,), class_names=classes, verified=False)
 
 
@@ -247,8 +245,8 @@ def usps(data_dir) -> Dataset:
       UserError: missing or damaged files.
     """
     wanted = tuple(f"usps-{name}" for name in file_names("", "test", "short"))
-    arrays, found = read("usps", data_dir, ("usps*",), wanted, "any copy of USPS, converted to these IDX files")
+    arrays, idx_files = read("usps", data_dir, ("usps*",), wanted, "any copy of USPS, converted to these IDX files")
     for name in wanted[::2]:
-        arrays[name] = usps_pixels(arrays[name], found[name].where)
-    train, test = pack(arrays, found, wanted, 10)
+        arrays[name] = usps_pixels(arrays[name], idx_files[name].where)
+    train, test = pack(arrays, idx_files, wanted, 10)
     return Dataset("usps", train, test, 10, mean=(0.0,), std=(1.0,), class_names=DIGITS, verified=False)

@@ -48,12 +48,12 @@ def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float =
     """
     if not 0 < test_fraction < 1:
         raise UserError(f"pacs: test_fraction={test_fraction}; give a number between 0 and 1.")
-    for place in files.folders(data_dir, "pacs*"):
-        archives = [place] if place.is_file() else sorted(filter(is_archive, files.children(place)))
-        is_folder = place.is_dir() and any(
-            (sub / "photo").is_dir() for sub in [place, *files.children(place)] if sub.is_dir()
+    for location in files.folders(data_dir, "pacs*"):
+        archives = [location] if location.is_file() else sorted(filter(is_archive, files.children(location)))
+        is_folder = location.is_dir() and any(
+            (sub / "photo").is_dir() for sub in [location, *files.children(location)] if sub.is_dir()
         )
-        for where in ([place] if is_folder else []) + archives:
+        for where in ([location] if is_folder else []) + archives:
             return split(where, size, resize, test_fraction, split_seed)
     raise files.missing(
         "pacs",
@@ -97,11 +97,11 @@ def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
     )
 
 
-def list_images(found: Mapping[str, Any], where) -> tuple[list, np.ndarray, np.ndarray]:
+def list_images(images: Mapping[str, Any], where) -> tuple[list, np.ndarray, np.ndarray]:
     """Selects the images `.../<domain>/<class>/<file>`, in order of their names.
 
     Args:
-      found: relative name -> image.
+      images: relative name -> image.
       where: the folder or archive, for error messages.
 
     Returns:
@@ -111,13 +111,13 @@ def list_images(found: Mapping[str, Any], where) -> tuple[list, np.ndarray, np.n
       UserError: a class folder that PACS does not have, or a domain without images.
     """
     items, labels, domains = [], [], []
-    for name in sorted(found):
+    for name in sorted(images):
         parts = name.split("/")
         if len(parts) < 3 or parts[-3] not in DOMAINS:
             continue
         if parts[-2] not in CLASSES:
             raise UserError(f"{where}: '{name}' lies in a class folder '{parts[-2]}' that PACS does not have.")
-        items.append(found[name])
+        items.append(images[name])
         labels.append(CLASSES.index(parts[-2]))
         domains.append(DOMAINS.index(parts[-3]))
     absent = [DOMAINS[d] for d in range(4) if d not in domains]

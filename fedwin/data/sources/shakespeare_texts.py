@@ -33,12 +33,12 @@ def find(data_dir) -> dict[str, tuple[str, str]]:
         return texts_of_leaf(folders)
     for folder in files.folders(data_dir, "shakespeare*"):
         complete_works = files.locate(folder, "pg100.txt")
-        places = [complete_works, folder / "plays.tar.xz", folder / "plays", folder] if folder.is_dir() else [folder]
-        for place in filter(None, places):
-            if place.is_file() or (place.is_dir() and any(place.glob("*.txt"))):
-                if files.plain(place.name) == "pg100.txt":
-                    checksums.verify("shakespeare_leaf", [(str(place), place, files.read(place))])
-                if texts := texts_of_plays(place):
+        locations = [complete_works, folder / "plays.tar.xz", folder / "plays", folder] if folder.is_dir() else [folder]
+        for location in filter(None, locations):
+            if location.is_file() or (location.is_dir() and any(location.glob("*.txt"))):
+                if files.plain(location.name) == "pg100.txt":
+                    checksums.verify("shakespeare_leaf", [(str(location), location, files.read(location))])
+                if texts := texts_of_plays(location):
                     return split(texts)
     raise files.missing(
         "shakespeare_leaf",
@@ -114,11 +114,11 @@ def join_windows(x: list[str], y: list[str], where) -> tuple[str, int]:
     )
 
 
-def texts_of_plays(place) -> dict[str, str]:
+def texts_of_plays(location) -> dict[str, str]:
     """Reads plays from a text file, or a folder or archive of them.
 
     Args:
-      place: the file, folder or archive.
+      location: the file, folder or archive.
 
     Returns:
       `PLAY_ROLE` -> text.
@@ -127,10 +127,10 @@ def texts_of_plays(place) -> dict[str, str]:
       UserError: texts in which no role speaks.
     """
     entries: dict[str, pathlib.Path | bytes]
-    if files.plain(pathlib.Path(place).name).endswith(".txt"):
-        entries = {files.plain(pathlib.Path(place).name): pathlib.Path(place)}
+    if files.plain(pathlib.Path(location).name).endswith(".txt"):
+        entries = {files.plain(pathlib.Path(location).name): pathlib.Path(location)}
     else:
-        entries = files.entries(place, lambda name: name.endswith(".txt"))
+        entries = files.entries(location, lambda name: name.endswith(".txt"))
     texts = {
         name.removesuffix(".txt"): files.content(entry).decode("utf-8", "replace") for name, entry in entries.items()
     }
@@ -138,8 +138,8 @@ def texts_of_plays(place) -> dict[str, str]:
     by_role = plays.text_by_role_of_gutenberg(complete[0]) if complete else plays.text_by_role(texts)
     if texts and not by_role:
         raise UserError(
-            f"{place}: no role speaks in it; a play must have lines `ROLE<TAB>text` after `ACT I`, Project Gutenberg's "
-            f"pg100.txt has lines `  Role. text`."
+            f"{location}: no role speaks in it; a play must have lines `ROLE<TAB>text` after `ACT I`, Project "
+            f"Gutenberg's pg100.txt has lines `  Role. text`."
         )
     return by_role
 

@@ -62,10 +62,10 @@ def tfds(
     """
     if constants not in (*CONSTANTS, "auto"):
         raise UserError(f"tfds: constants={constants}; choose auto, none, {', '.join(filter(None, CONSTANTS))}.")
-    place = prepared_folder(files.folders(data_dir)[0], str(name))
+    location = prepared_folder(files.folders(data_dir)[0], str(name))
     package = tensorflow_datasets()
     try:
-        builder = package.builder_from_directory(place)
+        builder = package.builder_from_directory(location)
         keys = {"x": x, "y": y, **second_label_level(builder.info.features, y)}
         train_side, test_side = (read(builder, split, keys) for split in (train, test))
         classes = builder.info.features[y].num_classes
@@ -74,7 +74,7 @@ def tfds(
         raise
     except Exception as error:  # the package raises many exceptions; all mean that the folder is not as expected
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"tfds: cannot read {place} ({first}); prepare it there as array_record.") from error
+        raise UserError(f"tfds: cannot read {location} ({first}); prepare it there as array_record.") from error
     mean, std = constants_of(builder.name, constants, train_side["x"])
     if builder.name == "emnist" if transpose is None else transpose:
         for side in (train_side, test_side):
@@ -141,11 +141,11 @@ def prepared_folder(root: pathlib.Path, name: str) -> pathlib.Path:
       UserError: it is not prepared there.
     """
     inner, _, version = name.partition(":")
-    places = [root, root / inner] + ([root / inner / version] if version else [])
+    locations = [root, root / inner] + ([root / inner / version] if version else [])
     versions = [
         info.parent
-        for place in places
-        for info in [*place.glob("dataset_info.json"), *place.glob("*.*.*/dataset_info.json")]
+        for location in locations
+        for info in [*location.glob("dataset_info.json"), *location.glob("*.*.*/dataset_info.json")]
     ]
     versions = [folder for folder in versions if not version or folder.name == version]
     if not versions:

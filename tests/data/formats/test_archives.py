@@ -217,7 +217,7 @@ def test_a_broken_archive_of_something_else_does_not_stop_the_load(tmp_path):
         for name in ("federated_train.csv", "test.csv"):
             archive.write(tmp_path / "x" / name, name)
             (tmp_path / "x" / name).unlink()
-    with pytest.warns(UserWarning, match="a.zip: not a readable .* passed over"):
+    with pytest.warns(UserWarning, match="a.zip: not a readable .* is ignored"):
         assert len(data.load("landmarks:size=8,resize=8", tmp_path / "x").train["y"]) == 4
 
 

@@ -74,7 +74,7 @@ def test_femnist_labels_that_are_texts(tmp_path):
     for side in ("train", "test"):
         write_leaf(tmp_path / side, {"b": (PAPER.reshape(2, -1).tolist(), ["A", "B"])})
     refuse("femnist", tmp_path, ".json.gz, client 'b'", "label", "'A'", "is not a whole number")
-    refuse("femnist:paper=5", tmp_path, "paper=5; it is 0 or 1")
+    refuse("femnist:paper=5", tmp_path, "paper=5; choose 0 or 1")
 
 
 @pytest.mark.parametrize(

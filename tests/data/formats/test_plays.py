@@ -150,5 +150,5 @@ def test_roles_of_the_complete_works(tmp_path, suffix, compress):
 
 def test_plays_in_another_form_are_named_with_the_form_expected(tmp_path):
     (tmp_path / "hamlet.txt").write_text("HAMLET. To be, or not to be.\n")
-    with pytest.raises(UserError, match="no role speaks in it; a play has lines `ROLE<TAB>text` after `ACT I`"):
+    with pytest.raises(UserError, match="no role speaks in it; a play must have lines `ROLE<TAB>text` after `ACT I`"):
         data.load("shakespeare_leaf", tmp_path)
