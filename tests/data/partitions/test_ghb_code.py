@@ -1,4 +1,4 @@
-"""The deal of the heavy-ball code."""
+"""The split of the heavy-ball code."""
 
 from fedwin import data
 from tests.data.balanced import balanced

@@ -111,7 +111,7 @@ def test_bad_windows_and_nothing_found_are_named(tmp_path):
 
 
 def test_windows_that_do_not_go_on_are_refused(tmp_path):
-    """LEAF's iid sampling deals windows of all roles to users of its own."""
+    """LEAF's iid sampling gives windows of all roles to new users."""
     texts = [text_of(k, 700) for k in range(4)]
     windows = [pair for text in texts for pair in zip(*leaf_windows(text, 1))]
     order = np.random.default_rng(0).permutation(len(windows))
