@@ -152,7 +152,7 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws panels over rounds, a colour per run.
+    """Draws panels over rounds, a color per run.
 
     Args:
       result: what `compute` returned; its `panels` may select some of PANELS.
@@ -182,7 +182,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
                 _dashes(axis, curves)
             if name == "variance" and result["replicas"] < 2:
                 axis.text(0.5, 0.5, "needs two replicas", ha="center", transform=axis.transAxes)
-        # The common legend shows the runs by colour, those of the panels the dashes.
+        # The common legend shows the runs by color, those of the panels the dashes.
         handles = [
             grid[0, 0].plot([], [], **style.look(number) | {"linestyle": "-"})[0] for number in range(len(names))
         ]

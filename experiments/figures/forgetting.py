@@ -19,7 +19,7 @@ KIND = "forgetting"
 CLIENTS = 10
 # Inches of a cell.
 CELL = 0.36
-# Smallest range of the colour scale, plus and minus: noise must look small.
+# Smallest range of the color scale, plus and minus: noise must look small.
 SMALLEST_SCALE = 0.1
 
 
@@ -101,7 +101,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """
     size = CELL * (len(result["clients"]) + 1)
     rows = len(result["runs"])
-    # All runs have the same colour scale.
+    # All runs have the same color scale.
     most = max(SMALLEST_SCALE, *(float(np.abs(style.numbers(run["forgetting"])).max()) for run in result["runs"]))
     with style.panels(path, title, rows, 2, width=size + 1.5, height=size + 0.75) as (figure, grid):
         for (left, right), run in zip(grid, result["runs"]):
@@ -116,9 +116,9 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     return figure
 
 
-def _map(figure, axis, values: np.ndarray, clients: Sequence[int], colours: str, low: float, form: str) -> None:
+def _map(figure, axis, values: np.ndarray, clients: Sequence[int], colors: str, low: float, form: str) -> None:
     """Draws a heat map with a number in every cell."""
-    shown = axis.imshow(values, cmap=colours, vmin=low, vmax=-low or 1, aspect="equal")
+    shown = axis.imshow(values, cmap=colors, vmin=low, vmax=-low or 1, aspect="equal")
     for (row, column), value in np.ndenumerate(values):
         red, green, blue, _ = shown.cmap(shown.norm(value))
         dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5

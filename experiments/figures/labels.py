@@ -13,7 +13,7 @@ from . import style
 
 KIND = "labels"
 CLIENTS = 10
-# More classes are shown by a colour bar instead of a legend.
+# More classes are shown by a color bar instead of a legend.
 NAMED = 20
 
 
@@ -77,7 +77,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     panels = result["panels"]
     classes = max(len(panel["histogram"][0]) for panel in panels)
     most = max(len(panel["clients"]) for panel in panels)
-    colours = style.class_colours(classes)
+    colors = style.class_colors(classes)
     names = result["class_names"] if len(result["class_names"]) == classes else [str(c) for c in range(classes)]
     across = 1 if len(panels) == 1 else 2
     down = -(-len(panels) // across)
@@ -90,7 +90,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             left = np.zeros(len(histogram))
             for label in range(classes):
                 axis.barh(
-                    range(len(histogram)), histogram[:, label], 0.8, left, color=colours[label], label=names[label]
+                    range(len(histogram)), histogram[:, label], 0.8, left, color=colors[label], label=names[label]
                 )
                 left += histogram[:, label]
             axis.set_yticks(range(len(histogram)), [str(client) for client in panel["clients"]])

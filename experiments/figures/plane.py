@@ -13,7 +13,7 @@ from fedwin.runs.load import TrainedModel
 from . import probing, style
 
 KIND = "plane"
-# Contours end at this quantile: otherwise distant corners of the plane would take up most colours.
+# Contours end at this quantile: otherwise distant corners of the plane would take up most colors.
 HIGHEST_SHOWN = 0.9
 LEVELS = 16
 # Both axes have the same scale, unless the aspect ratio exceeds this.
@@ -145,11 +145,11 @@ def _levels(values: np.ndarray) -> np.ndarray:
 def _marker(number: int, role: str) -> dict[str, Any]:
     edge = {"markeredgecolor": "white", "markeredgewidth": 0.8}
     if role == "corner":
-        return {"marker": "^", "color": style.COLOURS[1 + number], "markersize": 9, **edge}
+        return {"marker": "^", "color": style.COLORS[1 + number], "markersize": 9, **edge}
     if role == "mean":
         # The dark edge makes the white cross visible in the legend.
         return {"marker": "X", "color": "white", "markersize": 8, "markeredgecolor": "black", "markeredgewidth": 0.9}
-    return {"marker": style.MARKERS[1 + number % 5], "color": style.COLOURS[number % 7], "markersize": 7.5, **edge}
+    return {"marker": style.MARKERS[1 + number % 5], "color": style.COLORS[number % 7], "markersize": 7.5, **edge}
 
 
 def _legend_line(mark: dict[str, Any]) -> str:

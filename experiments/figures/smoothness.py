@@ -61,8 +61,8 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         longest = 0.0
         for number, method in enumerate(methods):
             std = style.scaled(metric, method["std"])
-            colour = style.colour(number)
-            axis.barh(number, std.mean(), height=0.65, color=colour, alpha=0.8)
+            color = style.color(number)
+            axis.barh(number, std.mean(), height=0.65, color=color, alpha=0.8)
             if len(std) > 1:
                 axis.plot(std, np.full(len(std), number), "o", color="black", markersize=3, alpha=0.7)
             level = float(style.scaled(metric, method["mean"]).mean())

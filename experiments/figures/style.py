@@ -1,4 +1,4 @@
-"""Common style of all figures: colours, markers, fonts, axis labels, and saving to a file in one step."""
+"""Common style of all figures: colors, markers, fonts, axis labels, and saving to a file in one step."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette without its yellow, which is too pale for lines on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# Shapes distinguish what colours alone do not, such as in print.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Shapes distinguish what colors alone do not, such as in print.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # Of tables' pictures; of figures: DPI.
 DEFAULT_DPI = 130
@@ -56,9 +56,9 @@ LETTERS: Any = {
 PERCENT = 100
 
 
-def colour(number: int) -> str:
-    """Returns the colour of the n-th line or bar."""
-    return COLOURS[number % len(COLOURS)]
+def color(number: int) -> str:
+    """Returns the color of the n-th line or bar."""
+    return COLORS[number % len(COLORS)]
 
 
 def marker(number: int) -> str:
@@ -72,17 +72,17 @@ def short(text: str) -> str:
 
 
 def look(number: int) -> dict[str, Any]:
-    """Returns colour, dash and marker of the n-th line; a repeated colour has another dash and marker."""
-    repetition = number // len(COLOURS)
+    """Returns color, dash and marker of the n-th line; a repeated color has another dash and marker."""
+    repetition = number // len(COLORS)
     return {
-        "color": COLOURS[number % len(COLOURS)],
+        "color": COLORS[number % len(COLORS)],
         "linestyle": DASHES[(number + repetition) % len(DASHES)],
         "marker": MARKERS[(number + 3 * repetition) % len(MARKERS)],
     }
 
 
-def class_colours(classes: int) -> list[Any]:
-    """Returns a colour per class."""
+def class_colors(classes: int) -> list[Any]:
+    """Returns a color per class."""
     if classes <= len(CLASSES):
         return list(CLASSES[:classes])
     from matplotlib import colormaps
@@ -268,12 +268,12 @@ def within_percent(axis, way: str) -> None:
         getattr(axis, f"set_{way}lim")(max(low, -1), min(high, 101))
 
 
-def colour_map(name: str, missing: str):
-    """Returns a colour map; `missing` is the colour of NaN.
+def color_map(name: str, missing: str):
+    """Returns a color map; `missing` is the color of NaN.
 
     Args:
       name: in matplotlib.
-      missing: a colour.
+      missing: a color.
     """
     from matplotlib import colormaps
 
@@ -286,15 +286,15 @@ def slant(axis) -> None:
         label.set(rotation=20, ha="right", rotation_mode="anchor")
 
 
-def outline(axis, place: tuple[int, int], colour: str) -> None:
+def outline(axis, place: tuple[int, int], color: str) -> None:
     """Draws a frame around the cell (column, row) of an image.
 
     Args:
       axis: the axes.
       place: (column, row).
-      colour: of the frame.
+      color: of the frame.
     """
     from matplotlib.patches import Rectangle
 
     x, y = place
-    axis.add_patch(Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, fill=False, edgecolor=colour, linewidth=3))
+    axis.add_patch(Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, fill=False, edgecolor=color, linewidth=3))

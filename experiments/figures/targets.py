@@ -138,11 +138,11 @@ def _bars(axis, result: dict[str, Any], name: str, cost) -> None:
     height = 0.8 / len(targets)
     longest = max([cost(method, mean) for method in methods for mean in method["mean"] if mean is not None], default=1)
     for number, target in enumerate(targets):
-        colour = style.colour(number)
+        color = style.color(number)
         at = np.arange(len(methods)) + (number - (len(targets) - 1) / 2) * height
         lengths = [0 if method["mean"][number] is None else cost(method, method["mean"][number]) for method in methods]
         shown = f"{result['metric']} {style.level(result['metric'], target)}"
-        axis.barh(at, lengths, height=0.9 * height, color=colour, label=shown)
+        axis.barh(at, lengths, height=0.9 * height, color=color, label=shown)
         for place, length, method in zip(at, lengths, methods):
             text = _short(length) if method["mean"][number] is not None else _missed(method, number)
             axis.annotate(text, (length, place), (3, 0), textcoords="offset points", va="center", fontsize=7)

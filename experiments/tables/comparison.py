@@ -250,14 +250,14 @@ def _draw_intervals(
     for height, interval in zip(heights, intervals):
         if interval is None or interval.mean is None:
             if interval is not None:
-                where = dict(xycoords=("axes fraction", "data"), va="center", fontsize=8, color=style.colour(number))
+                where = dict(xycoords=("axes fraction", "data"), va="center", fontsize=8, color=style.color(number))
                 axis.annotate(missing, (0.02, height), **where)
             continue
         axis.errorbar(
             100 * interval.mean,
             height,
             xerr=None if interval.half_width is None else 100 * interval.half_width,
-            color=style.colour(number),
+            color=style.color(number),
             marker=style.marker(number),
             markersize=5,
             capsize=2.5,

@@ -18,7 +18,7 @@ MOST_BARS = 40
 LOGARITHMIC_FROM = 8.0
 GREY = "0.85"
 PERCENT = 100
-# Perceptually uniform colour maps, also for colour-blind readers; bright is good.
+# Perceptually uniform color maps, also for color-blind readers; bright is good.
 LARGER_IS_BETTER, SMALLER_IS_BETTER = "cividis", "cividis_r"
 # Sum of red, green and blue from which text is black.
 BRIGHT = 1.5
@@ -97,7 +97,7 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
         (grid.format_value(value),): value if numeric else number for number, value in enumerate(values)
     }
     converged = [(place[value], results[value]) for value in place if results[value].mean is not None]
-    look: dict[str, Any] = dict(color=style.colour(0), marker=style.marker(0), capsize=3)
+    look: dict[str, Any] = dict(color=style.color(0), marker=style.marker(0), capsize=3)
     look["linestyle"] = "-" if numeric else ""
     axis.errorbar(
         [x for x, _ in converged], [f.mean for _, f in converged], [f.half_width or 0 for _, f in converged], **look
@@ -105,7 +105,7 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
     # Invisible points extend the axis to the values of diverged runs.
     axis.plot(list(place.values()), [converged[0][1].mean if converged else 0] * len(place), alpha=0)
     if order:
-        best = dict(color=style.colour(1), markersize=15, zorder=3, label="best")
+        best = dict(color=style.color(1), markersize=15, zorder=3, label="best")
         axis.plot(place[order[0]], results[order[0]].mean, "*", **best)
         axis.legend()
     for value in place:
@@ -132,15 +132,15 @@ def _heat_map(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]
     values = np.array([[_or_nan(results[row, cell].mean) for cell in below] for row in left])
     size = (min(4.5 + 0.95 * len(cells), 16.0), min(2.2 + 0.55 * len(rows), 12.0))
     figure, axis = style.subplots(figsize=size)
-    colours = style.colour_map(SMALLER_IS_BETTER if scale.smaller else LARGER_IS_BETTER, GREY)
-    image = axis.imshow(np.ma.masked_invalid(values), cmap=colours, aspect="auto")
+    colors = style.color_map(SMALLER_IS_BETTER if scale.smaller else LARGER_IS_BETTER, GREY)
+    image = axis.imshow(np.ma.masked_invalid(values), cmap=colors, aspect="auto")
     for (y, x), value in np.ndenumerate(values):
         finite = bool(np.isfinite(value))
-        dark = finite and sum(colours(image.norm(value))[:3]) < BRIGHT
+        dark = finite and sum(colors(image.norm(value))[:3]) < BRIGHT
         text = f"{value:.{scale.digits}f}" if finite else "diverged"
         axis.text(x, y, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
     if order:
-        style.outline(axis, (below.index(order[0][1]), left.index(order[0][0])), style.colour(1))
+        style.outline(axis, (below.index(order[0][1]), left.index(order[0][0])), style.color(1))
     axis.set_xticks(range(len(cells)), map(style.short, below))
     if not _numeric(cells):
         style.slant(axis)
@@ -160,7 +160,7 @@ def _bars(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
     figure, axis = style.subplots(figsize=(9.5, 2.0 + 0.26 * max(len(shown), 4)))
     for place, values in enumerate(shown):
         mean, half = _or_nan(results[values].mean), results[values].half_width
-        axis.barh(place, mean, xerr=half, color=style.colour(0 if place else 1), capsize=2)
+        axis.barh(place, mean, xerr=half, color=style.color(0 if place else 1), capsize=2)
         axis.text(mean + (half or 0), place, f" {mean:.{scale.digits}f}", va="center", fontsize=8)
     axis.set_yticks(range(len(shown)), [style.short(", ".join(values)) for values in shown])
     axis.set(xlabel=scale.name, ylabel=", ".join(map(config_flags.flag_of, axes)))
