@@ -34,8 +34,8 @@ def _entries_named(choice: str | Choice) -> list[Entry]:
     name = _name(choice)
     entries = [registry.entries[name] for registry in REGISTRIES if name in registry]
     if not entries:
-        known = sorted({name for registry in REGISTRIES for name, entry in registry.entries.items() if entry.papers})
-        raise UserError(f"no citation for '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
+        cited = sorted({name for registry in REGISTRIES for name, entry in registry.entries.items() if entry.papers})
+        raise UserError(f"no citation for '{name}'.{nearest(name, cited)} Known: {', '.join(cited)}.")
     return entries
 
 

@@ -160,7 +160,12 @@ def mean_step_of(message: PyTree) -> MeanStep | None:
 
 
 def with_mean_step(message: PyTree, step: Mean) -> PyTree:
-    """Returns the message with its mean step replaced by `step`."""
+    """Returns the message with its mean step replaced.
+
+    Args:
+      message: a message that contains one mean step.
+      step: the new Mean.
+    """
     return jax.tree.map(lambda x: MeanStep(*step) if _is_mean_step(x) else x, message, is_leaf=_is_mean_step)
 
 

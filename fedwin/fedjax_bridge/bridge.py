@@ -155,14 +155,17 @@ class PartialSetting:
 
     @property
     def num_clients(self) -> int:
+        """Number of all clients K."""
         return self._number("num_clients")
 
     @property
     def clients_per_round(self) -> int:
+        """Clients of a cohort |S|."""
         return self._number("clients_per_round")
 
     @property
     def num_rounds(self) -> int:
+        """Number of rounds T."""
         return self._number("num_rounds")
 
     @property
@@ -171,6 +174,7 @@ class PartialSetting:
 
     @property
     def participation(self) -> float:
+        """Participation ratio C = |S| / K."""
         return self.clients_per_round / self.num_clients
 
     @property

@@ -26,7 +26,13 @@ def torch_bias(fan_in: int):
 
 
 def haiku_kernel(key, shape, dtype=jnp.float32):
-    """Haiku's default initializer of Linear and Conv: normal truncated at 2 sigma, sigma = 1/sqrt(fan_in)."""
+    """Haiku's default initializer of Linear and Conv: normal truncated at 2 sigma, sigma = 1/sqrt(fan_in).
+
+    Args:
+      key: PRNG key.
+      shape: [..., inputs, outputs]; fan_in is the product of all axes but the last.
+      dtype: dtype of the result.
+    """
     fan_in = max(1, math.prod(shape[:-1]))
     return initializers.truncated_normal(fan_in**-0.5)(key, shape, dtype)
 

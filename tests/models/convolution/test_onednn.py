@@ -91,12 +91,12 @@ def test_a_large_convolution_and_its_second_derivatives_equal_lax():
 
 
 @needs_onednn
-def test_calls_are_made_where_the_program_need_not_be_kept_and_nobody_said_no(monkeypatch):
+def test_calls_are_made_where_the_program_may_stay_uncached_and_onednn_is_not_disabled(monkeypatch):
     x, kernel = jnp.ones((30, 20, 20, 8)), jnp.ones((3, 3, 8, 8))
     lowered = lambda: (
         jax.jit(lambda x: dense_conv.convolve(x, kernel, (1, 1), NONE, (1, 1), (1, 1), None)).lower(x).as_text()
     )
-    assert "onednn" not in lowered()  # the tests keep their programs
+    assert "onednn" not in lowered()  # the tests cache their programs
     with program_cache.allow_uncached():
         assert "onednn" in lowered()
         monkeypatch.setenv(onednn.SWITCH, "off")
@@ -104,7 +104,7 @@ def test_calls_are_made_where_the_program_need_not_be_kept_and_nobody_said_no(mo
 
 
 @needs_onednn
-def test_programs_of_an_accelerator_are_kept(monkeypatch):
+def test_programs_of_an_accelerator_are_cached(monkeypatch):
     with program_cache.allow_uncached():
         assert onednn.is_available()
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")

@@ -1,4 +1,4 @@
-"""Programs that jax's persistent cache must not keep."""
+"""Programs that must stay out of jax's persistent compilation cache."""
 
 import math
 
@@ -24,7 +24,7 @@ def folder(tmp_path):
     jax.experimental.compilation_cache.compilation_cache.reset_cache()
 
 
-def test_where_programs_are_kept_only_unkept_ones_may_do_without(folder):
+def test_with_a_cache_programs_stay_uncached_only_where_it_is_allowed(folder):
     assert not program_cache.uncached_allowed()
     with program_cache.allow_uncached():
         assert program_cache.uncached_allowed()
@@ -32,7 +32,7 @@ def test_where_programs_are_kept_only_unkept_ones_may_do_without(folder):
     assert program_cache.uncached_allowed()
 
 
-def test_nothing_is_kept_from_the_wish_to_the_end_of_the_context(folder):
+def test_nothing_is_cached_after_do_not_cache_until_the_context_ends(folder):
     def said(x):
         program_cache.do_not_cache()
         return x * 3
@@ -41,10 +41,10 @@ def test_nothing_is_kept_from_the_wish_to_the_end_of_the_context(folder):
     with program_cache.allow_uncached():
         with program_cache.allow_uncached():
             jax.jit(lambda x: x * 2)(jnp.ones(3))
-            kept = set(folder.iterdir())
-            assert kept and least_seconds() == usual
+            cached = set(folder.iterdir())
+            assert cached and least_seconds() == usual
         jax.jit(said)(jnp.ones(3))
         assert least_seconds() == math.inf
-    assert least_seconds() == usual and set(folder.iterdir()) == kept
+    assert least_seconds() == usual and set(folder.iterdir()) == cached
     program_cache.allow_uncached()(jax.jit(lambda x: x * 5))(jnp.ones(3))
-    assert set(folder.iterdir()) > kept
+    assert set(folder.iterdir()) > cached
