@@ -22,7 +22,10 @@ from fedwin import multi_process, tree
 from fedwin.errors import UserError
 from fedwin.files import failure_reason, sealed, writing
 from fedwin.residence.blockwise import Stored, blocks, nbytes, write
-from fedwin.runs.checkpoint_format import has_rings, has_rows, migrate, read_on_access, resize_rings
+from fedwin.runs.checkpoint_format import Leaves, has_rings, has_rows, migrate, read_on_access, resize_rings
+
+# Small JSON data that a checkpoint stores beside the leaves.
+Extra = dict[str, Any]
 
 # Formats of a checkpoint. 1: no format number. 2: with the number. 3: windows record non-finite vectors. 4: client rows
 # may be in a file. 5: large arrays may have files of their own. 6: windows may be in a file. A checkpoint is written in
@@ -81,7 +84,7 @@ class Checkpoints:
             return []
         return sorted(int(p.name) for p in self.directory.iterdir() if p.name.isdigit())
 
-    def save(self, round: int, run: Any, extra: dict[str, Any]) -> None:
+    def save(self, round: int, run: Any, extra: Extra) -> None:
         """Saves a state.
 
         Args:
@@ -114,7 +117,7 @@ class Checkpoints:
                 reason = error.strerror if isinstance(error, OSError) else None
                 raise OSError(None, reason or failure_reason(error)) from error
 
-    def load(self, round: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    def load(self, round: int) -> tuple[Leaves, Extra]:
         """Returns (name -> leaf, extra) of one checkpoint; large leaves stay in their files (blockwise.Stored).
 
         Args:
@@ -134,7 +137,7 @@ class Checkpoints:
                 ocp.Checkpointer(handler, multiprocessing_options=_multiprocessing_options()) as reader,
             ):
                 items = reader.restore(self.directory / str(round), args=wanted)
-            leaves: dict[str, Any] = {name: np.array(value, copy=True) for name, value in items["run"].items()}
+            leaves: Leaves = {name: np.array(value, copy=True) for name, value in items["run"].items()}
             about = dict(items["about"])
             leaves |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in about["empty"].items()}
             leaves |= open_large(self.directory / str(round), about.get("large", {}))
@@ -151,9 +154,7 @@ class Checkpoints:
         except UserError as error:
             raise UserError(f"checkpoint {where} can't be used: {str(error).rstrip('.')}; delete it.") from error
 
-    def latest(
-        self, check: Callable[[int, dict[str, Any]], None] = lambda round, extra: None
-    ) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    def latest(self, check: Callable[[int, Extra], None] = lambda round, extra: None) -> tuple[Leaves, Extra] | None:
         """Returns (name -> leaf, extra) of the newest usable checkpoint, or None if there are no checkpoints.
 
         Newer checkpoints that can't be used are renamed to `damaged_...`, with a warning.
@@ -205,7 +206,7 @@ class NoCheckpoints(Checkpoints):
         """Returns an empty list."""
         return []
 
-    def save(self, round: int, run: Any, extra: dict[str, Any]) -> None:
+    def save(self, round: int, run: Any, extra: Extra) -> None:
         """Does nothing."""
 
 
@@ -222,7 +223,7 @@ def leaf_name(path: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
 
 
-def named_leaves(run: Any) -> dict[str, Any]:
+def named_leaves(run: Any) -> Leaves:
     """Returns name -> leaf of a state, without copying; PRNG keys as their integer data."""
     plain = lambda leaf: jax.random.key_data(leaf) if isinstance(leaf, jax.Array) and tree.is_key(leaf) else leaf
     return {leaf_name(path): plain(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)}
@@ -236,7 +237,7 @@ def leaves_of(run: Any) -> dict[str, np.ndarray]:
     return {name: np.array(leaf, copy=True) for name, leaf in named_leaves(run).items()}
 
 
-def from_leaves(leaves: dict[str, Any], template: Any) -> Any:
+def from_leaves(leaves: Leaves, template: Any) -> Any:
     """Rebuilds a state from its leaves.
 
     Args:
@@ -269,7 +270,7 @@ def from_leaves(leaves: dict[str, Any], template: Any) -> Any:
     return jax.tree.unflatten(treedef, values)
 
 
-def checksum(leaves: dict[str, Any]) -> str:
+def checksum(leaves: Leaves) -> str:
     """Returns a hash of names, shapes, dtypes and contents of arrays."""
     h = hashlib.blake2b(digest_size=16)
     for name in sorted(leaves):
@@ -289,12 +290,12 @@ def _large_file(directory: str | os.PathLike, number: int) -> pathlib.Path:
     return pathlib.Path(directory) / f"{number}.bin"
 
 
-def describe_large(arrays: dict[str, Any]) -> dict[str, Any]:
+def describe_large(arrays: Leaves) -> Extra:
     """Returns name -> [shape, dtype] of arrays as JSON data, in the order of their files."""
     return {name: [list(arrays[name].shape), np.dtype(arrays[name].dtype).name] for name in sorted(arrays)}
 
 
-def open_large(checkpoint: str | os.PathLike, description: dict[str, Any]) -> dict[str, Stored]:
+def open_large(checkpoint: str | os.PathLike, description: Extra) -> dict[str, Stored]:
     """Returns name -> large array of a checkpoint; arrays are read on access.
 
     Args:
@@ -340,7 +341,7 @@ class LargeSave(ocp.args.CheckpointArgs):
       item: name -> array.
     """
 
-    item: dict[str, Any]
+    item: Leaves
 
 
 @contextlib.contextmanager

@@ -1,4 +1,5 @@
-"""The names that a Config gives (algorithm, model, loss ...), parsed and checked."""
+"""Choices of a Config (algorithm, model, loss ...), parsed; checks that combine several flags: windows longer than the
+run, index overflow."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,16 +18,16 @@ from fedwin.wrappers import WRAPPERS
 
 
 class Choices(NamedTuple):
-    """The names that a Config gives, parsed and checked once.
+    """The parsed choices of a Config.
 
     Attributes:
-      algorithm: with --server_lr and --weighting among its parameters.
-      wrappers: innermost first.
-      observers: in the order given.
+      algorithm: the algorithm, with --server_lr and --weighting among its parameters.
+      wrappers: the wrappers, innermost first.
+      observers: the observers, in the given order.
       loss: the local loss.
-      augmentation: of training images.
-      model: with the dtype of --precision; None where an object takes its place.
-      partition: None for the data set's own.
+      augmentation: the augmentation of training images.
+      model: the network, with the dtype of --precision; None if an object is given instead.
+      partition: the partition; None for the data set's own.
     """
 
     algorithm: Choice
@@ -42,7 +43,7 @@ def algorithm_choice(config: Config) -> Choice:
     """Returns the algorithm with --server_lr and --weighting among its parameters.
 
     Raises:
-      UserError: it is unknown, does not take them, or they are given twice.
+      UserError: it is unknown, does not have these parameters, or they are given twice.
     """
     choice = ALGORITHMS.check(config.algorithm)
     options = ALGORITHMS.options(choice.name)
@@ -58,7 +59,7 @@ def algorithm_choice(config: Config) -> Choice:
 
 
 def model_choice(config: Config) -> Choice:
-    """Returns --model with the dtype of --precision among its parameters, where it takes one."""
+    """Returns --model, with the dtype of --precision if the network has such a parameter."""
     choice = MODELS.check(config.model)
     dtype = {"bfloat16": "bfloat16", "float64": "float64"}.get(config.precision)
     if dtype is None or "dtype" not in MODELS.options(choice.name) or "dtype" in choice.params:
@@ -71,10 +72,10 @@ def choices_of(config: Config, named_model: bool = True) -> Choices:
 
     Args:
       config: the flags.
-      named_model: whether the model is given by name, not as an object.
+      named_model: whether --model is used, not an object.
 
     Raises:
-      UserError: for an unknown name or parameter.
+      UserError: a name or parameter is unknown.
     """
     return Choices(
         algorithm_choice(config),
@@ -88,28 +89,28 @@ def choices_of(config: Config, named_model: bool = True) -> Choices:
 
 
 def batch_size(config: Config, largest: int) -> int:
-    """Returns the batch size that is needed: places beyond the largest client's examples would only ever be empty.
+    """Returns the size of local batches: --batch_size, but no more than the largest client has examples.
 
     Args:
       config: the flags.
-      largest: examples of the largest client.
+      largest: number of examples of the largest client.
 
     Raises:
-      UserError: the order in which a client sees its examples has more places than an index reaches.
+      UserError: the positions of a client's examples in local training do not fit into a 32-bit index.
     """
     size = min(config.batch_size, largest) if config.batching == "epoch" else config.batch_size
     places = Batches(size, config.batching).places(largest, config.local_epochs)
     if places > MOST:
         raise UserError(
-            f"local_epochs={config.local_epochs}, batch_size={config.batch_size}: the order in which a client of "
-            f"{largest} examples sees them has {places:,} places, but an index reaches only {MOST:,}; set a smaller "
+            f"local_epochs={config.local_epochs}, batch_size={config.batch_size}: a client of {largest} examples would "
+            f"see {places:,} examples per round, more than a 32-bit index allows ({MOST:,}); set a smaller "
             f"--local_epochs or --batch_size."
         )
     return size
 
 
 def _check_once(wrappers: Sequence[Choice]) -> None:
-    """Raises UserError for a wrapper that is given twice."""
+    """Raises UserError if a wrapper is given twice."""
     names = [choice.name for choice in wrappers]
     for choice in wrappers:
         if names.count(choice.name) > 1:
@@ -117,30 +118,32 @@ def _check_once(wrappers: Sequence[Choice]) -> None:
 
 
 def check_training(choices: Choices, num_rounds: int) -> None:
-    """Checks that whatever changes training is given once, and that it and what observes begin before the run ends.
+    """Checks that every wrapper is given once, and that algorithm, wrappers and observers start before the run ends.
+
+    The fact `warmup_horizon` of a registered algorithm or wrapper names its parameter that is a number of rounds before
+    it takes effect. Windows of observers may be longer than the run.
 
     Args:
-      choices: the run's; the fact `warmup_horizon` of an algorithm or wrapper names the parameter that says how many rounds it
-        needs before it begins. (Observers' windows may be longer than the run: they are means of what there is.)
-      num_rounds: T.
+      choices: the parsed choices of the run.
+      num_rounds: number of rounds T.
 
     Raises:
-      UserError: a wrapper that is given twice; a window, delay or start that the run would never reach.
+      UserError: a wrapper is given twice; a window, delay or start is beyond the last round.
     """
     _check_once(choices.wrappers)
-    around = ((WRAPPERS, choice) for choice in choices.wrappers)
-    watching = ((OBSERVERS, choice) for choice in choices.observers)
-    for registry, choice in ((ALGORITHMS, choices.algorithm), *around, *watching):
-        who, params = f"{registry.kind} '{choice.name}'", registry.options(choice.name) | choice.params
+    wrapped = ((WRAPPERS, choice) for choice in choices.wrappers)
+    observed = ((OBSERVERS, choice) for choice in choices.observers)
+    for registry, choice in ((ALGORITHMS, choices.algorithm), *wrapped, *observed):
+        label, params = f"{registry.kind} '{choice.name}'", registry.options(choice.name) | choice.params
         name = registry.entries[choice.name].facts.get("warmup_horizon", "")
-        span, start = params.get(name), params.get("start")
-        if isinstance(span, int) and span >= num_rounds + (name == "window"):
+        horizon, start = params.get(name), params.get("start")
+        if isinstance(horizon, int) and horizon >= num_rounds + (name == "window"):
             raise UserError(
-                f"{who}: with {name}={span} it would never begin in a run of num_rounds={num_rounds}; set a smaller "
-                f"{name}, or raise --num_rounds."
+                f"{label}: with {name}={horizon} it would never start in a run of num_rounds={num_rounds}; set a "
+                f"smaller {name}, or raise --num_rounds."
             )
         if isinstance(start, int) and start >= num_rounds:
             raise UserError(
-                f"{who}: start={start} comes after the last round, {num_rounds - 1}; set an earlier start, a fraction "
-                f"such as 0.75, or raise --num_rounds."
+                f"{label}: start={start} comes after the last round, {num_rounds - 1}; set an earlier start, a "
+                f"fraction such as 0.75, or raise --num_rounds."
             )

@@ -1,4 +1,4 @@
-"""The directory of a run: where it is, whose it is, its configuration."""
+"""The directory of a run: its default path, lock, config.json, and the summary of a finished run."""
 
 import contextlib
 import dataclasses
@@ -20,37 +20,40 @@ from fedwin.runs.config import Config, default_of
 from fedwin.runs.fingerprint import Identity, hash_of, jsonable, set_fields, versions
 from fedwin.runs.metrics_log import read_lines
 
-# Format of config.json; 1 had no number, 3 has a seal: a hash of all that it says.
+# JSON data.
+Json = dict[str, Any]
+
+# Format of config.json. 1: no format number. 3: with a seal, a hash of its contents.
 FORMAT = 3
 
-# What a run writes into its directory.
-OWN = ("config.json", "metrics.jsonl", "summary.json", "tensorboard", "checkpoints", ".lock")
+# The files and folders that a run writes into its directory.
+FILES = ("config.json", "metrics.jsonl", "summary.json", "tensorboard", "checkpoints", ".lock")
 
 
-def _from_1(known: dict[str, Any]) -> dict[str, Any]:
+def _from_1(contents: Json) -> Json:
     """Format 1 had seeds as text and no imports."""
-    config = known["config"] | {"seeds": [int(seed) for seed in known["config"]["seeds"]]}
-    return known | {"format": 2, "config": config, "imports": {}}
+    config = contents["config"] | {"seeds": [int(seed) for seed in contents["config"]["seeds"]]}
+    return contents | {"format": 2, "config": config, "imports": {}}
 
 
-def _from_2(known: dict[str, Any]) -> dict[str, Any]:
+def _from_2(contents: Json) -> Json:
     """Format 2 had no seal."""
-    return known | {"format": 3}
+    return contents | {"format": 3}
 
 
-# Format -> what makes the next one of it.
+# Format -> function that converts the contents of config.json to the next format.
 MIGRATIONS = {1: _from_1, 2: _from_2}
 
 
 def default_directory(config: Config) -> pathlib.Path:
-    """Returns runs/<dataset>_<algorithm>-<hash>: every configuration has a directory of its own."""
+    """Returns runs/<dataset>_<algorithm>-<hash>, which is different for every configuration."""
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in f"{config.dataset}_{config.algorithm}")
     return pathlib.Path("runs") / f"{name[:80]}-{hash_of(set_fields(config.decisive()), size=4)}"
 
 
 @contextlib.contextmanager
 def _writable(directory: pathlib.Path, remedy: str = "choose another --out_dir") -> Iterator[None]:
-    """Makes a UserError of an OSError that another directory would mend, and a StorageError of a full disk."""
+    """Converts an OSError into a StorageError if the disk is full or broken, otherwise into a UserError."""
     try:
         yield
     except OSError as error:
@@ -62,17 +65,17 @@ def _writable(directory: pathlib.Path, remedy: str = "choose another --out_dir")
 
 @contextlib.contextmanager
 def open_directory(directory: pathlib.Path) -> Iterator[None]:
-    """Creates the run's directory, holds its lock, and removes what a killed start left half-written.
+    """Creates the run's directory, holds its lock, and removes incomplete files of a killed process.
 
-    A new run that is refused before its first round leaves nothing behind.
+    If a new run is refused before its first round, everything is removed again.
 
     Args:
-      directory: the run's.
+      directory: the run's directory.
 
     Raises:
-      UserError: it can't be written, or another process runs in it.
+      UserError: it can't be written, or another process is using it.
     """
-    made = not directory.exists()
+    created = not directory.exists()
     with _writable(directory):
         directory.mkdir(parents=True, exist_ok=True)
         probe = directory / f".writable.{os.getpid()}"
@@ -89,12 +92,12 @@ def open_directory(directory: pathlib.Path) -> Iterator[None]:
             yield
         except UserError:
             if new and not _has_rounds(directory):
-                _remove(directory, made)
+                _remove(directory, created)
             raise
 
 
 def _check_folders(directory: pathlib.Path) -> None:
-    """Raises UserError where a run that is there cannot list or write the folders of its seeds."""
+    """Raises UserError if the folders of an existing run's seeds can't be listed or written."""
     for name in ("checkpoints", "tensorboard"):
         for folder in (directory / name, *sorted((directory / name).glob("seed_*"))):
             with _writable(folder, "make it writable, or choose another --out_dir"):
@@ -104,66 +107,72 @@ def _check_folders(directory: pathlib.Path) -> None:
 
 
 def _has_rounds(directory: pathlib.Path) -> bool:
-    """Whether any seed has got further than the model that it began with."""
+    """Returns whether any seed has an evaluation beyond that of its initial model."""
     lines = Counter(line["seed"] for line in read_lines(directory / "metrics.jsonl"))
     return any(count > 1 for count in lines.values())
 
 
-def _remove(directory: pathlib.Path, whole: bool) -> None:
-    for name in OWN:
+def _remove(directory: pathlib.Path, itself: bool) -> None:
+    """Removes the files of a run, and the directory itself if asked for and empty."""
+    for name in FILES:
         path = directory / name
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-    if whole:
+    if itself:
         with contextlib.suppress(OSError):
             directory.rmdir()
 
 
 @dataclasses.dataclass(frozen=True)
 class ConfigFile:
-    """The contents of config.json, in today's format.
+    """The contents of config.json, in the current format.
 
     Attributes:
       config: all flags.
-      identity: what decided the numbers.
-      fingerprint: the one that was written.
+      identity: everything that decides the run's results.
+      fingerprint: fingerprint of the identity, as written.
     """
 
-    config: dict[str, Any]
+    config: Json
     identity: Identity
     fingerprint: str
 
 
 def read_config(directory: pathlib.Path) -> ConfigFile:
-    """Reads config.json, of any format so far.
+    """Reads config.json of any format so far.
+
+    Args:
+      directory: the run's directory.
 
     Raises:
-      UserError: it is not there, can't be read, was altered, is no run's or a later version's.
+      UserError: the file is missing, can't be read, is damaged, or was written by a later version.
     """
     path = directory / "config.json"
     try:
-        known = json.loads(path.read_bytes())
-        number = known.get("format", 1)
+        contents = json.loads(path.read_bytes())
+        number = contents.get("format", 1)
         if number > FORMAT:
             raise UserError(f"{path} was written by a later version (format {number}, not {FORMAT}); update fedwin.")
-        if ("seal" in known or number >= 3) and known != sealed(known):
+        if ("seal" in contents or number >= 3) and contents != sealed(contents):
             raise UserError(f"{path} is damaged (its checksum differs); restore it, or choose another --out_dir.")
         while number < FORMAT:
-            known = MIGRATIONS[number](known)
-            number = known["format"]
-        config = known["config"]
+            contents = MIGRATIONS[number](contents)
+            number = contents["format"]
+        config = contents["config"]
         fields = {field.name: field for field in dataclasses.fields(Config)}
         decisive = {
             name: config.get(name, default_of(field))
             for name, field in fields.items()
             if not field.metadata["operational"]
         }
-        device = known["device"].rpartition(" x")[0]
-        jax_version, initial = known["versions"]["jax"], known.get("initial", {})
-        about = Identity(decisive, known["data"], jax_version, device, known["strategy"], known["imports"], initial)
-        return ConfigFile(config, about, known["fingerprint"])
+        device = contents["device"].rpartition(" x")[0]
+        jax_version, initial = contents["versions"]["jax"], contents.get("initial", {})
+        identity = Identity(
+            decisive, contents["data"], jax_version, device, contents["strategy"], contents["imports"], initial
+        )
+        return ConfigFile(config, identity, contents["fingerprint"])
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror}); choose another --out_dir.") from error
     except UserError:
@@ -173,92 +182,99 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
 
 
 def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
-    """Checks that a directory is free or belongs to the same run; returns the contents of its config.json, or None.
+    """Checks that a directory is empty or belongs to the same run.
+
+    Args:
+      config: the run.
+      directory: its directory.
+
+    Returns:
+      The contents of config.json; None if the directory is empty or does not exist.
 
     Raises:
-      UserError: it belongs to a run with other flags, or holds other files.
+      UserError: it belongs to a run with other flags, or contains other files.
     """
     try:
-        there = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+        names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
     except OSError as error:
         raise UserError(f"out_dir={directory} can't be read ({error.strerror}); choose another --out_dir.") from error
-    if "config.json" not in there:
-        strangers = [name for name in there if not name.startswith(".")]
-        if strangers:
+    if "config.json" not in names:
+        others = [name for name in names if not name.startswith(".")]
+        if others:
             raise UserError(
-                f"out_dir={directory} holds other files ({strangers[0]} ...) and no config.json; "
+                f"out_dir={directory} contains other files ({others[0]} ...) and no config.json; "
                 f"choose another --out_dir."
             )
         return None
-    known = read_config(directory)
-    before = known.identity.config
+    config_file = read_config(directory)
+    previous = config_file.identity.config
     for name, value in jsonable(config.decisive()).items():
-        if before[name] != value:
+        if previous[name] != value:
             raise UserError(
-                f"out_dir={directory} holds a run with --{name}={_text(before[name])}, not {_text(value)}; "
+                f"out_dir={directory} holds a run with --{name}={_text(previous[name])}, not {_text(value)}; "
                 f"use the same flags to resume it, or another --out_dir."
             )
-    return known
+    return config_file
 
 
-def _text(value) -> str:
+def _text(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def write_config(directory: pathlib.Path, config: Config, about: Identity, verified: bool, model: str) -> None:
-    """Writes config.json: all flags, what they were resolved to, versions, device.
+def write_config(directory: pathlib.Path, config: Config, identity: Identity, verified: bool, model: str) -> None:
+    """Writes config.json: all flags, the strategy and data that they resolve to, versions, device.
 
     Args:
-      directory: the run's.
+      directory: the run's directory.
       config: all flags.
-      about: what decides the numbers.
-      verified: whether the data's checksums were confirmed.
-      model: its name.
+      identity: everything that decides the run's results.
+      verified: whether the checksums of the data files were confirmed.
+      model: name of the network.
     """
-    said = {
+    contents = {
         "format": FORMAT,
         "config": dataclasses.asdict(config),
-        "strategy": about.strategy,
-        "data": about.data,
+        "strategy": identity.strategy,
+        "data": identity.data,
         "verified_data": verified,
         "model": model,
-        "imports": about.imports,
-        **({"initial": about.initial} if about.initial else {}),
-        "fingerprint": about.fingerprint,
+        "imports": identity.imports,
+        **({"initial": identity.initial} if identity.initial else {}),
+        "fingerprint": identity.fingerprint,
         "versions": versions(),
-        "device": f"{about.device} x{jax.device_count()}",
+        "device": f"{identity.device} x{jax.device_count()}",
     }
-    write_json(directory / "config.json", sealed(json_value(said)))
+    write_json(directory / "config.json", sealed(json_value(contents)))
 
 
-def finished_summary(config: Config) -> dict[str, Any] | None:
-    """Returns what `run` returned for this Config, or None if its directory holds no finished run.
+def finished_summary(config: Config) -> Json | None:
+    """Returns the summary of a finished run, as `run` returned it; None if the run is not finished.
 
-    Reads two small files. A run whose imported code has changed since counts as unfinished: `run` says so.
+    Reads two small files. A run whose imported code has changed counts as unfinished, so that `run` reports it.
 
     Args:
-      config: what was run; without an out_dir, in the directory that `run` would choose.
+      config: the run; without an out_dir its directory is the default one.
 
     Raises:
-      UserError: the directory holds another run.
+      UserError: the directory belongs to another run.
     """
     directory = pathlib.Path(config.out_dir) if config.out_dir else default_directory(config)
     path = directory / "summary.json"
-    if not path.is_file() or (known := load_config(config, directory)) is None:
+    if not path.is_file() or (config_file := load_config(config, directory)) is None:
         return None
-    if known.identity.imports != plugins.load(config.imports):
+    if config_file.identity.imports != plugins.load(config.imports):
         return None
     try:
         summary = json.loads(path.read_bytes(), object_hook=_numbers)
-        seeds = {int(seed): found for seed, found in summary["seeds"].items()}
+        seeds = {int(seed): of_seed for seed, of_seed in summary["seeds"].items()}
         if list(seeds) != config.seeds or not isinstance(summary["over_seeds"], dict):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not this run's; remove it, the same command writes it anew.") from error
+        raise UserError(f"{path} is not this run's summary; remove it, the same command writes it again.") from error
     return summary | {"seeds": seeds}
 
 
-def _numbers(found: dict[str, Any]) -> dict[str, Any]:
+def _numbers(node: Json) -> Json:
     """Makes numbers of what `storage.plain` made of NaN and infinities."""
     words = ("nan", "inf", "-inf")
-    return {name: float(value) if isinstance(value, str) and value in words else value for name, value in found.items()}
+    return {name: float(value) if isinstance(value, str) and value in words else value for name, value in node.items()}

@@ -1,4 +1,4 @@
-"""What decides a run's numbers, and the fingerprint of it."""
+"""Identity and fingerprint of a run: hashes of everything that decides its results."""
 
 import dataclasses
 import hashlib
@@ -18,26 +18,26 @@ from fedwin.data.federation import Federation
 from fedwin.runs.config import Config, default_of
 
 
-def hash_of(value, size: int = 8) -> str:
-    """Returns a hash of JSON data, two digits per byte of `size`."""
+def hash_of(value: object, size: int = 8) -> str:
+    """Returns the hash of JSON data in hexadecimal; `size` is its number of bytes."""
     return hashlib.blake2b(json.dumps(value, sort_keys=True, default=str).encode(), digest_size=size).hexdigest()
 
 
-def jsonable(value):
+def jsonable(value: Any) -> Any:
     """Returns a value as it comes back from a JSON file."""
     return json.loads(json.dumps(value))
 
 
 def set_fields(decisive: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields that differ from their defaults, so that a new field leaves old hashes as they are."""
+    """Returns the fields that differ from their defaults, so that a new field does not change old hashes."""
     defaults = {field.name: default_of(field) for field in dataclasses.fields(Config)}
     return {name: value for name, value in decisive.items() if value != defaults.get(name)}
 
 
 def data_hashes(federations: dict[int, Federation]) -> dict[str, str]:
-    """Returns, per seed, a hash of the examples and of who holds which."""
+    """Returns seed -> hash of the examples and of their partition among clients."""
     examples = _examples_hash(next(iter(federations.values())).dataset)
-    return {str(seed): _deal_hash(examples.copy(), federation) for seed, federation in federations.items()}
+    return {str(seed): _partition_hash(examples.copy(), federation) for seed, federation in federations.items()}
 
 
 def _examples_hash(dataset: Dataset):
@@ -48,7 +48,7 @@ def _examples_hash(dataset: Dataset):
     return h
 
 
-def _deal_hash(h, federation: Federation) -> str:
+def _partition_hash(h, federation: Federation) -> str:
     for part in (federation.partition, federation.validation):
         if part is not None:
             h.update(np.ascontiguousarray(part.order).data)
@@ -58,16 +58,16 @@ def _deal_hash(h, federation: Federation) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """What decides a run's numbers.
+    """Everything that decides a run's results.
 
     Attributes:
       config: the decisive fields.
-      data: seed -> hash of examples and deal.
-      jax: version.
-      device: platform and kind.
-      strategy: how cohorts are mapped.
+      data: seed -> hash of examples and partition.
+      jax: version of jax.
+      device: platform and kind of the device.
+      strategy: how cohorts are executed.
       imports: imported file or module -> hash of its content.
-      initial: seed -> hash of what it takes from another run (--init_from).
+      initial: seed -> hash of the parameters from another run (--init_from).
     """
 
     config: dict[str, Any]
@@ -80,19 +80,19 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all that: equal means equal numbers."""
+        """A hash of the identity: runs with the same fingerprint have the same results."""
         parts = [set_fields(self.config), self.data, self.jax, self.device, self.strategy, self.imports]
         return hash_of([*parts, self.initial] if self.initial else parts)
 
-    def differences(self, before: "Identity") -> str:
-        """Returns what differs from another identity, in words."""
+    def differences(self, previous: "Identity") -> str:
+        """Returns a message that names the differences from a previous identity."""
         changed = []
         for name in ("jax", "device", "strategy"):
-            then, now = getattr(before, name), getattr(self, name)
+            then, now = getattr(previous, name), getattr(self, name)
             if then != now:
-                changed.append(f"{name} {then} then, {now} now")
-        for name in sorted(before.imports.keys() | self.imports.keys()):
-            if before.imports.get(name) != self.imports.get(name):
+                changed.append(f"{name} was {then} and is {now}")
+        for name in sorted(previous.imports.keys() | self.imports.keys()):
+            if previous.imports.get(name) != self.imports.get(name):
                 changed.append(f"the code of {name} has changed")
         return "; ".join(changed) or "its configuration was written by another version"
 
@@ -104,10 +104,10 @@ def identity(
 
     Args:
       config: the flags.
-      hashes: of the data, as from `data_hashes`.
-      strategy: how cohorts are mapped.
+      hashes: seed -> hash of the data, from `data_hashes`.
+      strategy: how cohorts are executed.
       imports: imported file or module -> hash of its content.
-      initial: seed -> hash of what it takes from another run.
+      initial: seed -> hash of the parameters from another run.
     """
     device = jax.devices()[0]
     kind = f"{device.platform} {device.device_kind}"
@@ -115,7 +115,7 @@ def identity(
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of what computes a run's numbers."""
+    """Returns name -> version of fedwin, Python and the libraries that compute."""
     return {
         "fedwin": __version__,
         "python": platform.python_version(),

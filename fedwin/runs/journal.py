@@ -1,25 +1,19 @@
 """Journal: records the evaluations, checkpoints, training time and divergence of one seed."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from fedwin import multi_process
+from fedwin import engine, multi_process
 from fedwin.residence.client_table import ClientTable
 from fedwin.runs import signals
-from fedwin.runs.metrics_log import LinesHash, MetricsLog
+from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.metrics_log import Line, LinesHash, MetricsLog
 
 # Metric name -> Mean, and read-out -> metric -> values; the leading axis of leaves is the rounds of a dispatch [R_max].
 Metrics = Mapping[str, Any]
 Evaluations = Mapping[str, Mapping[str, np.ndarray]]
-
-
-class CheckpointWriter(Protocol):
-    """Saves the states of one seed: Checkpoints, or NoCheckpoints in a process that leaves this to process 0."""
-
-    def save(self, round: int, run: Any, extra: dict[str, Any]) -> None:
-        """Saves a state after `round` rounds, with small JSON data."""
 
 
 class Journal:
@@ -45,7 +39,7 @@ class Journal:
         self,
         seed: int,
         metrics_log: MetricsLog | None = None,
-        checkpoints: CheckpointWriter | None = None,
+        checkpoints: Checkpoints | None = None,
         rows: ClientTable | None = None,
         *,
         bytes_per_round: tuple[int, int] = (0, 0),
@@ -58,7 +52,7 @@ class Journal:
         self.down, self.up = bytes_per_round
         self.seconds, self.compile_seconds, self.diverged_at = seconds, compile_seconds, diverged_at
         self.steady = (steady[0], steady[1])
-        self.lines: list[dict[str, Any]] = []
+        self.lines: list[Line] = []
         self._hash = LinesHash(metrics_log.lines(seed) if metrics_log is not None else ())
         self.saved_round: int | None = None
 
@@ -76,7 +70,7 @@ class Journal:
           values: read-out -> metric -> value.
           train_loss: mean loss of the round, None before the first one.
         """
-        line: dict[str, Any] = {"seed": self.seed, "round": after}
+        line: Line = {"seed": self.seed, "round": after}
         line |= {name: {metric: float(v) for metric, v in metrics.items()} for name, metrics in values.items()}
         line |= {
             "train_loss": train_loss,
@@ -123,7 +117,7 @@ class Journal:
                 break
         return loss
 
-    def save(self, completed: int, run: Any) -> None:
+    def save(self, completed: int, run: engine.RunState) -> None:
         """Saves a checkpoint of the state after `completed` rounds; its evaluations are written to disk first."""
         if self.checkpoints is None:
             return
@@ -132,7 +126,7 @@ class Journal:
         if (watch := signals.active()) is not None and multi_process.count() == 1:
             watch.mark_saved()
 
-    def write_checkpoint(self, completed: int, run: Any) -> None:
+    def write_checkpoint(self, completed: int, run: engine.RunState) -> None:
         """Saves a checkpoint without marking everything as saved: the states of other vmapped seeds may not be."""
         assert self.checkpoints is not None and self.rows is not None
         self.flush()
@@ -153,7 +147,7 @@ class Journal:
         if self.checkpoints is not None and (watch := signals.active()) is not None:
             watch.mark_unsaved()
 
-    def end_if_interrupted(self, completed: int, run: Any, ended: bool) -> None:
+    def end_if_interrupted(self, completed: int, run: engine.RunState, ended: bool) -> None:
         """Saves the state and raises Interrupted if any process received Ctrl-C or SIGTERM.
 
         Args:
@@ -193,7 +187,7 @@ class Journal:
         return progress_note(loss, self.lines[-1:])
 
 
-def progress_note(loss: float, latest: list[dict[str, Any]]) -> str:
+def progress_note(loss: float, latest: list[Line]) -> str:
     """Returns loss and accuracies for the progress line.
 
     Args:

@@ -1,9 +1,9 @@
-"""Getting trained models out of a run's directory."""
+"""load and client_models: trained models from the directory of a run."""
 
 import dataclasses
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from fedwin.core import Variables
 from fedwin.data import Dataset
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError, deprecated
+from fedwin.models import Model
 from fedwin.residence.blockwise import placed
 from fedwin.residence.client_table import (
     DeviceTable,
@@ -26,31 +27,32 @@ from fedwin.residence.client_table import (
 )
 from fedwin.residence.client_table_file import saved_or_initial_rows
 from fedwin.residence.examples import make_examples
+from fedwin.residence.file_store import SnapshotLeaf
 from fedwin.residence.offloaded_windows import SnapshotRing, traceable, windows_of, with_rings, without_vectors
-from fedwin.residence.record_store import SnapshotLeaf
 from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import Checkpoints, from_leaves
+from fedwin.runs.checkpoint_format import Leaves
 from fedwin.runs.config import Config
 from fedwin.runs.prepare import PreparedRun, prepare, seed_keys
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainedModel:
-    """A trained model and what is needed to apply it.
+    """A trained model with everything that is needed to apply it.
 
     Attributes:
       variables: parameters and statistics of the read-out.
-      model: the network (`models.Model`).
-      normalise: batch -> batch, what the run did to test examples before the network saw them.
-      seed: whose run.
+      model: the network.
+      normalise: batch -> batch, the preparation of test examples for the network.
+      seed: the seed.
       round: completed rounds.
-      prepared: the run, prepared again from its configuration.
-      run: the complete state; rows of clients that are in a file stay there, and are read on access.
+      prepared: the prepared run: data set, federations, algorithm, ...
+      run: the complete state; client rows and windows in files are read on access.
     """
 
     variables: Variables
-    model: Any
-    normalise: Any
+    model: Model
+    normalise: Callable[[dict[str, Any]], dict[str, Any]]
     seed: int
     round: int
     prepared: PreparedRun
@@ -62,34 +64,34 @@ class TrainedModel:
         deprecated("TrainedModel.trial", "TrainedModel.prepared")
         return self.prepared
 
-    def logits(self, x) -> jax.Array:
-        """Returns the network's output for examples as the data set stores them: [B, ...] -> [B, C] or [B, T, V]."""
+    def logits(self, x: Any) -> jax.Array:
+        """Returns the network's output, [B, C] or [B, T, V], for examples [B, ...] as the data set stores them."""
         return self.model.apply(self.variables, self.normalise({"x": jnp.asarray(x)}), None, False).logits
 
 
 def load(
-    directory,
+    directory: str | os.PathLike,
     seed: int = 0,
     round: int | None = None,
     readout: str = "model",
     *,
     data_dir: str | None = None,
     dataset: Dataset | None = None,
-    model: Any = None,
+    model: Model | None = None,
 ) -> TrainedModel:
-    """Returns a trained model of a run.
+    """Loads a trained model from the directory of a run.
 
     Args:
-      directory: the run's.
-      seed: whose run.
-      round: of which checkpoint; None = the newest.
-      readout: 'model', or the name of a read-out such as 'wima50'.
-      data_dir: where the data set's files are now; None = where they were.
-      dataset: the object that the run was given in place of a name.
-      model: the object that the run was given in place of a name.
+      directory: the run's directory.
+      seed: the seed.
+      round: round of the checkpoint; None: the newest.
+      readout: 'model', or the name of another read-out such as 'wima50'.
+      data_dir: folder of the data set's files; None: as in the run.
+      dataset: the object that the run was given in place of a named data set.
+      model: the object that the run was given in place of a named network.
 
     Raises:
-      UserError: no run, no such checkpoint or read-out.
+      UserError: there is no such run, checkpoint or read-out.
     """
     if not isinstance(directory, (str, os.PathLike)):
         raise UserError(f"load: directory is a {type(directory).__name__}; give the path of a run's directory.")
@@ -99,22 +101,23 @@ def load(
     rounds = checkpoints.rounds()
     if not rounds or (round is not None and round not in rounds):
         available = ", ".join(map(str, rounds)) or "none"
-        raise UserError(
-            f"{checkpoints.directory} has no checkpoint{f' of round {round}' if rounds else ''}; it has: {available}."
-        )
-    at = rounds[-1] if round is None else round
-    leaves, _ = checkpoints.load(at)
+        wanted = f" of round {round}" if rounds else ""
+        raise UserError(f"{checkpoints.directory} has no checkpoint{wanted}; available: {available}.")
+    round = rounds[-1] if round is None else round
+    leaves, _ = checkpoints.load(round)
     run = _state(prepared, seed, leaves)
     models = engine.read_out(prepared.algorithm, prepared.observers, run)
     if readout not in models:
         raise UserError(f"readout='{readout}': {directory} has {', '.join(models)}.")
-    return TrainedModel(models[readout], prepared.model, prepared.normalise, seed, at, prepared, run)
+    return TrainedModel(models[readout], prepared.model, prepared.normalise, seed, round, prepared, run)
 
 
-def _prepared_run(directory: pathlib.Path, seed: int, data_dir, dataset, model) -> PreparedRun:
-    said = directories.read_config(directory).config
+def _prepared_run(
+    directory: pathlib.Path, seed: int, data_dir: str | None, dataset: Dataset | None, model: Model | None
+) -> PreparedRun:
+    flags = directories.read_config(directory).config
     fields = {field.name for field in dataclasses.fields(Config)}
-    config = Config(**{name: value for name, value in said.items() if name in fields})
+    config = Config(**{name: value for name, value in flags.items() if name in fields})
     if seed not in config.seeds:
         raise UserError(f"seed={seed}: {directory} has the seeds {', '.join(map(str, config.seeds))}.")
     if data_dir is not None:
@@ -123,50 +126,50 @@ def _prepared_run(directory: pathlib.Path, seed: int, data_dir, dataset, model) 
     return prepare(dataclasses.replace(config, seeds=[seed]), dataset, model)
 
 
-def _state(prepared: PreparedRun, seed: int, leaves: dict[str, Any]) -> engine.RunState:
-    """Rebuilds the state of a checkpoint with all clients' rows in its table; those never drawn are as at the start.
+def _state(prepared: PreparedRun, seed: int, leaves: Leaves) -> engine.RunState:
+    """Rebuilds the state of a checkpoint with all clients' rows, initial ones for clients that it does not contain.
 
-    Rows in a file stay there: the table is Rows, whose leaves are read on access.
+    Rows in a file stay there: the table is a SavedTable, whose leaves are read on access.
     """
     clients = prepared.setting.num_clients
-    filed = any(isinstance(leaf, SnapshotLeaf) for leaf in leaves.values())
-    slots = 1 if filed or has_all_clients(leaves, clients) else clients
-    # Windows that no round follows need no room.
+    in_file = any(isinstance(leaf, SnapshotLeaf) for leaf in leaves.values())
+    slots = 1 if in_file or has_all_clients(leaves, clients) else clients
+    # Without a following round, windows need no free slots.
     run = without_vectors(prepared.start(seed, slots, window_rounds=1))
-    if filed:
-        found = from_leaves(leaves, table_template(run, leaves))
-        check_num_clients(found.table, clients)
-        return _placed(found._replace(table=()))._replace(table=found.table)
+    if in_file:
+        saved = from_leaves(leaves, table_template(run, leaves))
+        check_num_clients(saved.table, clients)
+        return _placed(saved._replace(table=()))._replace(table=saved.table)
     rows = DeviceTable(clients)
     return _placed(rows.restore(from_leaves(leaves, rows.template(run, leaves)), run))
 
 
 def _placed(run: engine.RunState) -> engine.RunState:
-    """Returns a state on the device, but for rings in files, which stay there and are read on access."""
-    filed = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, SnapshotRing)}
-    without = with_rings(run, lambda name, node: () if name in filed else node.ring)
-    return with_rings(placed(without), lambda name, node: filed.get(name, node.ring))
+    """Places a state on the device, except for windows in files, which are read on access."""
+    in_files = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, SnapshotRing)}
+    without = with_rings(run, lambda name, node: () if name in in_files else node.ring)
+    return with_rings(placed(without), lambda name, node: in_files.get(name, node.ring))
 
 
 def _rows_of(trained: TrainedModel, ids: np.ndarray):
-    """Returns the rows of some clients, [n, ...]."""
+    """Returns the rows of clients, leaves [n, ...]: stored ones, or initial ones for clients without a stored row."""
     prepared, table = trained.prepared, trained.run.table
     if not isinstance(table, SavedTable):
         return tree.map(lambda leaf: leaf[ids], table)
-    began = prepared.start(trained.seed, 1)
-    first = InitialRows(prepared.algorithm, began.params, seed_keys(trained.seed)["init"], len(ids))
+    initial = prepared.start(trained.seed, 1)
+    first = InitialRows(prepared.algorithm, initial.params, seed_keys(trained.seed)["init"], len(ids))
     return saved_or_initial_rows(table, ids, first)
 
 
 class _Row(NamedTuple):
-    """A client's row, and the model that it trained."""
+    """A client's row and the model that it trained."""
 
     inner: Any
     model: Variables
 
 
 class _Recording(local.Solver):
-    """A local solver whose metrics carry the model that it ends with."""
+    """A local solver whose metrics include the trained model."""
 
     def __call__(self, *args, **kwargs):
         y = super().__call__(*args, **kwargs)
@@ -174,7 +177,7 @@ class _Recording(local.Solver):
 
 
 def _recorded(phase: core.Phase, is_last: bool) -> core.Phase:
-    """The phase of an algorithm whose rows became _Row: a client leaves the model that it trained in its row."""
+    """Returns a phase whose client rows are _Row, with the model that the client trained."""
 
     def client(down, c):
         update = phase.client(down, c._replace(state=c.state.inner))
@@ -183,7 +186,7 @@ def _recorded(phase: core.Phase, is_last: bool) -> core.Phase:
                 "client_models: this algorithm drops the metrics of its local solver; "
                 "return core.Update(..., metrics=y.metrics)."
             )
-        # MIME's first round trip trains nothing and returns no row.
+        # The first phase of MIME trains nothing and returns no row.
         trained = update.metrics.get("model", core.Mean(c.state.model, jnp.ones((), float))).value
         metrics = {name: value for name, value in update.metrics.items() if name != "model"}
         inner = c.state.inner if tree.is_empty(update.state) else update.state
@@ -193,25 +196,29 @@ def _recorded(phase: core.Phase, is_last: bool) -> core.Phase:
 
 
 def client_models(
-    directory, clients: Sequence[int], seed: int = 0, round: int | None = None, **objects
+    directory: str | os.PathLike | TrainedModel,
+    clients: Sequence[int],
+    seed: int = 0,
+    round: int | None = None,
+    **objects: Any,
 ) -> list[Variables]:
-    """Trains given clients for one round from a run's checkpoint and returns the models that they end with.
+    """Trains clients for one round from a run's checkpoint and returns their trained models.
 
-    The clients are one cohort: what the algorithm broadcasts, their rows and their rates are those of the round that
-    comes after the checkpoint.
+    The clients form one cohort; broadcast state, client rows and learning rate are those of the round after the
+    checkpoint.
 
     Args:
-      directory: the run's, or what `load` returned.
-      clients: global numbers, each once.
-      seed: whose run.
-      round: of which checkpoint; None = the newest.
-      **objects: data_dir, dataset or model, as in `load`.
+      directory: the run's directory, or a result of `load`.
+      clients: client ids, each once.
+      seed: the seed.
+      round: round of the checkpoint; None: the newest.
+      **objects: data_dir, dataset or model, as for `load`.
 
     Returns:
       One model per client, in the order given.
 
     Raises:
-      UserError: no run or checkpoint, or a client that does not exist.
+      UserError: there is no such run, checkpoint or client.
     """
     trained = directory if isinstance(directory, TrainedModel) else load(directory, seed, round, **objects)
     prepared, federation = trained.prepared, trained.prepared.federations[trained.seed]
@@ -227,16 +234,16 @@ def client_models(
     store, rows = examples.load(ids[None])
     slots = np.arange(len(ids), dtype=np.int32)
 
-    own = _rows_of(trained, ids)
+    client_rows = _rows_of(trained, ids)
 
-    def trained_models(run, own, store):
+    def trained_models(run, client_rows, store):
         model = Variables(run.params, run.stats)
         blank = tree.map(lambda leaf: jnp.zeros((len(ids), *leaf.shape), leaf.dtype), model)
-        state = run._replace(table=_Row(own, blank), observers={})
+        state = run._replace(table=_Row(client_rows, blank), observers={})
         n_max = federation.bucket(ids)
         after, _ = engine.one_round(algorithm, {}, Strategy(), n_max, state, store, ids, rows[0], slots)
         return after.table.model
 
-    found = jax.device_get(jax.jit(trained_models)(traceable(trained.run._replace(table=())), own, store))
+    models = jax.device_get(jax.jit(trained_models)(traceable(trained.run._replace(table=())), client_rows, store))
     examples.close()
-    return [tree.map(lambda leaf: leaf[k], found) for k in range(len(ids))]
+    return [tree.map(lambda leaf: leaf[k], models) for k in range(len(ids))]

@@ -19,8 +19,11 @@ from tensorboardX.summary import scalar
 from fedwin.errors import UserError
 from fedwin.files import AppendFile, json_value, replace_text, writing
 
+# One evaluation: seed, round, read-out -> metric -> value, train_loss, bytes_down, bytes_up, seconds.
+Line = dict[str, Any]
 
-def read_lines(path) -> list[dict[str, Any]]:
+
+def read_lines(path) -> list[Line]:
     """Returns the lines of metrics.jsonl, without an incomplete last one; none if there is no such file.
 
     Args:
@@ -61,12 +64,12 @@ class LinesHash:
       lines: evaluations to start with.
     """
 
-    def __init__(self, lines: Iterable[dict[str, Any]] = ()):
+    def __init__(self, lines: Iterable[Line] = ()):
         self._hash = hashlib.blake2b(digest_size=16)
         for line in lines:
             self.add(line)
 
-    def add(self, line: dict[str, Any]) -> None:
+    def add(self, line: Line) -> None:
         """Adds the next evaluation."""
         self._hash.update(json.dumps(json_value(line)).encode() + b"\n")
 
@@ -89,7 +92,7 @@ class MetricsLog:
         self._file: AppendFile | None = None
         self._events: dict[int, EventFile] = {}
 
-    def lines(self, seed: int) -> list[dict[str, Any]]:
+    def lines(self, seed: int) -> list[Line]:
         """Returns the evaluations of a seed that have been written."""
         return [line for line in read_lines(self.path) if line["seed"] == seed]
 
@@ -103,7 +106,7 @@ class MetricsLog:
     def _events_of(self, seed: int) -> "EventFile":
         return self._events.setdefault(seed, EventFile(self.directory / "tensorboard" / f"seed_{seed}"))
 
-    def write(self, line: dict[str, Any]) -> None:
+    def write(self, line: Line) -> None:
         """Appends one evaluation, with its seed and round."""
         line = json_value(line)
         if self._file is None:
@@ -146,14 +149,14 @@ class EventFile:
         self.directory = pathlib.Path(directory)
         self._file: AppendFile | None = None
 
-    def rewrite(self, lines: list[dict[str, Any]]) -> None:
+    def rewrite(self, lines: list[Line]) -> None:
         """Replaces all events by those of `lines`; event files can't be truncated in place."""
         self.close()
         shutil.rmtree(self.directory, ignore_errors=True)
         for line in lines:
             self.write(line)
 
-    def write(self, line: dict[str, Any]) -> None:
+    def write(self, line: Line) -> None:
         """Writes a line of metrics.jsonl as scalars such as `model/accuracy`."""
         now = time.time()
         if self._file is None:
@@ -183,7 +186,7 @@ def _record(event: Event) -> bytes:
     return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
 
 
-def _scalars(line: dict[str, Any]) -> Iterator[tuple[str, float]]:
+def _scalars(line: Line) -> Iterator[tuple[str, float]]:
     """Yields (tag, number) of an evaluation, without NaN and inf: TensorBoard can't draw them."""
     for key, value in line.items():
         for tag, number in (

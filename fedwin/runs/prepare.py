@@ -1,4 +1,4 @@
-"""Whether what `fedwin.run` is handed from Python is what it takes."""
+"""Prepares a run: reads the data, builds model, algorithm and schedule from a Config, and checks that they fit."""
 
 import dataclasses
 import functools
@@ -27,77 +27,80 @@ from fedwin.runs.schedule import Schedule
 from fedwin.runs.warm_start import WarmStart, warm_starts
 from fedwin.schedules import cosine, exponential
 
-# First part of the module that an object's class comes from -> what makes a Model of it.
+# Package of an object's class -> function that converts the object to a Model.
 _ADAPTERS = {"haiku": "models.from_haiku(transform, sample_batch)", "fedjax": "models.from_fedjax(model, sample_batch)"}
 
 
-def check_objects(config: Any, dataset: Any, model: Any) -> None:
-    """Checks the types of a run's arguments, and of all fields of its Config.
+def check_objects(config: object, dataset: object, model: object) -> None:
+    """Checks the types of a run's arguments, and the fields of its Config.
 
     Args:
-      config: should be a Config.
-      dataset: should be a Dataset or None.
-      model: should be a Model or None.
+      config: a Config.
+      dataset: a Dataset or None.
+      model: a Model or None.
 
     Raises:
-      UserError: names the one that is something else, and what makes the right thing of it.
+      UserError: an argument has another type; the message names the function that converts it.
     """
     if not isinstance(config, Config):
-        raise UserError(f"config is a {_kind(config)}; give fedwin.Config(algorithm=..., dataset=..., ...).")
+        raise UserError(f"config is a {_type_name(config)}; give fedwin.Config(algorithm=..., dataset=..., ...).")
     if dataset is not None and not isinstance(dataset, Dataset):
         maker = (
             "data.from_fedjax(train, test)" if hasattr(dataset, "clients") else "data.from_arrays(x, y, test_x, test_y)"
         )
         raise UserError(
-            f"dataset is a {_kind(dataset)}, not a fedwin.data.Dataset; make one with fedwin.{maker}, or name a data "
-            f"set in Config(dataset=...)."
+            f"dataset is a {_type_name(dataset)}, not a fedwin.data.Dataset; make one with fedwin.{maker}, or name a "
+            f"data set in Config(dataset=...)."
         )
     if model is not None and not isinstance(model, Model):
         origin = type(model).__module__.partition(".")[0]
         maker = _ADAPTERS.get(origin, "models.from_flax(module, input_shape)")
         raise UserError(
-            f"model is a {_kind(model)}, not a fedwin.models.Model; make one with fedwin.{maker}, or name a network in "
-            f"Config(model=...)."
+            f"model is a {_type_name(model)}, not a fedwin.models.Model; make one with fedwin.{maker}, or name a "
+            f"network in Config(model=...)."
         )
     config.check()
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: object) -> str:
     return f"class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def build_federations(config: Config, partition: Choice | None, dataset: data.Dataset) -> dict[int, Federation]:
-    """Returns seed -> the data set as it is dealt for that seed.
+    """Partitions the data set among clients, for every seed.
 
     Args:
-      config: seeds, clients and what they hold out.
-      partition: who holds what; None for the data set's own.
-      dataset: what is dealt.
+      config: seeds, number of clients, validation split.
+      partition: the partition; None for the data set's own.
+      dataset: the data set.
+
+    Returns:
+      Seed -> Federation.
 
     Raises:
-      UserError: seeds differ in the number of clients: they share one compiled program.
+      UserError: seeds differ in the number of clients; they share one compiled program.
     """
     federations = {seed: _federation(config, partition, dataset, seed) for seed in config.seeds}
     numbers = {seed: federation.num_clients for seed, federation in federations.items()}
     if len(set(numbers.values())) > 1:
-        told = ", ".join(f"{count} with seed {seed}" for seed, count in numbers.items())
+        counts = ", ".join(f"{count} with seed {seed}" for seed, count in numbers.items())
         raise UserError(
-            f"the partition makes different numbers of clients ({told}); set --partition_seed, or run the seeds "
-            f"one by one."
+            f"the partition makes different numbers of clients ({counts}); set --partition_seed, or run the seeds "
+            f"separately."
         )
     return federations
 
 
 def _federation(config: Config, partition: Choice | None, dataset: data.Dataset, seed: int) -> Federation:
-    """Deals the data set for one seed."""
+    """Partitions the data set for one seed."""
     partition_seed = seed if config.partition_seed < 0 else config.partition_seed
-    dealt = data.make_partition(
+    split = data.make_partition(
         dataset, str(partition) if partition else None, config.num_clients or None, partition_seed
     )
-    held = None
+    held_out = None
     if config.val_fraction:
-        dealt, held = data.split_validation(dealt, config.val_fraction, partition_seed)
-    federation = federate(dataset, dealt, held)
+        split, held_out = data.split_validation(split, config.val_fraction, partition_seed)
+    federation = federate(dataset, split, held_out)
     if config.eval_val:
         evaluate.check_validation(federation, seed)
     return federation
@@ -105,26 +108,26 @@ def _federation(config: Config, partition: Choice | None, dataset: data.Dataset,
 
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
-    """All that one Config means, except its seeds' states. Built once, before anything is compiled.
+    """The objects of a run, built from its Config before anything is compiled.
 
     Attributes:
       config: the flags.
-      dataset: the examples.
+      dataset: the data set.
       model: the network.
-      schedule: when what happens.
-      setting: what builders know of the run.
-      algorithm: with its wrappers; the same for all seeds.
+      schedule: when the run evaluates and saves.
+      setting: the information about the run that builders of algorithms receive.
+      algorithm: the algorithm with its wrappers; the same for all seeds.
       algorithm_of: local solver -> such an algorithm.
       observers: name -> Observer.
-      federations: seed -> the data set as it is dealt for that seed.
-      solver: local training.
-      normalise: batch -> batch, the preparation of what is tested on.
-      initial: seed -> what it takes from another run, {} without --init_from.
+      federations: seed -> the data set partitioned among clients.
+      solver: the local solver.
+      normalise: batch -> batch, the preparation of test examples.
+      initial: seed -> the parameters from another run; {} without --init_from.
     """
 
     config: Config
     dataset: data.Dataset
-    model: Any
+    model: Model
     schedule: Schedule
     setting: core.Setting
     algorithm: core.Algorithm
@@ -135,8 +138,8 @@ class PreparedRun:
     normalise: Callable
     initial: dict[int, WarmStart] = dataclasses.field(default_factory=dict)
 
-    def _check_users_own(self, model, store, n_max: int) -> None:
-        """Traces a user-defined algorithm function by function, so that slips are named in its author's words."""
+    def _check_user_algorithm(self, model: core.Variables, store: Any, n_max: int) -> None:
+        """Traces a user-defined algorithm function by function, so that messages name the function with the error."""
         name = parse(self.config.algorithm).name
         if not ALGORITHMS[name].__module__.startswith("fedwin."):
             check_round(ALGORITHMS.build(self.config.algorithm, self.setting, self.solver), model, store, n_max)
@@ -147,30 +150,29 @@ class PreparedRun:
         """Returns the state of a seed before its first round; may be traced.
 
         Args:
-          seed: whose state.
-          slots: rows of the client table.
-          model: what it begins with; None: the seed's own, or what --init_from names.
+          seed: the seed.
+          slots: number of rows of the client table.
+          model: the initial model; None: the seed's own, or that of --init_from.
           window_rounds: as in engine.init.
         """
         keys = seed_keys(seed)
-        given = model is not None
+        warm_start = self.initial.get(seed) if model is None else None
         model = model if model is not None else self.model.init(keys["init"])
-        taken = None if given else self.initial.get(seed)
-        model = model if taken is None else taken.into(model)
+        model = model if warm_start is None else warm_start.into(model)
         run = engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"], window_rounds)
-        return run if taken is None else run._replace(state=taken.into_state(run.state, model))
+        return run if warm_start is None else run._replace(state=warm_start.into_state(run.state, model))
 
     def rehearse(self) -> Bytes:
-        """Traces a round and every read-out, computes nothing; returns what a client receives and sends in a round.
+        """Traces a round and every read-out without computing; returns the bytes that a client receives and sends.
 
         Raises:
-          UserError: model, loss, data and wrappers don't go together.
+          UserError: model, loss, data, algorithm or wrappers do not fit together.
         """
         seed, federation = next(iter(self.federations.items()))
         store, n_max = federation.shapes(), federation.buckets[-1]
         one = jax.ShapeDtypeStruct((1,), jnp.int32)
         model = jax.eval_shape(self.model.init, seed_keys(seed)["init"])
-        self._check_users_own(model, store, n_max)
+        self._check_user_algorithm(model, store, n_max)
 
         def rehearse(store, who):
             run = self.start(seed, 1)
@@ -182,32 +184,32 @@ class PreparedRun:
 
 
 def seed_keys(seed: int) -> dict[str, jax.Array]:
-    """Returns the keys that a seed stands for: 'init' draws the model, 'run' everything inside rounds."""
+    """Returns the PRNG keys of a seed: 'init' for the model and client rows, 'run' for everything inside rounds."""
     base = jax.random.key(seed, impl="threefry2x32")
     return {"init": jax.random.fold_in(base, 0), "run": jax.random.fold_in(base, 1)}
 
 
 def set_precision(precision: str) -> None:
-    """Makes products of float32 true float32 on every device ('tf32' keeps the device's fast default)."""
+    """Sets jax's precision: float32 products are exact float32 on every device, except with 'tf32'."""
     jax.config.update("jax_enable_x64", precision == "float64")
     jax.config.update("jax_default_matmul_precision", None if precision == "tf32" else "highest")
 
 
 def client_optimizer(config: Config) -> tuple[optax.GradientTransformation, float]:
-    """Returns an optax transformation at unit learning rate, and the weight decay that is left to the local solver.
+    """Returns the local optimizer at learning rate 1, and the weight decay that the local solver has to apply.
 
-    adamw decays weights itself, apart from its moments; every other optimiser sees lambda y as part of the direction.
+    adamw decays weights itself, decoupled from its moments; for the others lambda y is part of the direction.
     """
     if config.client_optimizer == "sgd":
         return optax.sgd(1.0, config.client_momentum or None), config.weight_decay
     if config.client_optimizer == "adamw":
-        own = 0.0 if config.wd_in_loss else config.weight_decay
-        return optax.adamw(1.0, weight_decay=own), config.weight_decay - own
+        decoupled = 0.0 if config.wd_in_loss else config.weight_decay
+        return optax.adamw(1.0, weight_decay=decoupled), config.weight_decay - decoupled
     return getattr(optax, config.client_optimizer)(1.0), config.weight_decay
 
 
 def _rate(config: Config) -> Callable:
-    """Returns the clients' learning rate, a function of the round."""
+    """Returns the clients' learning rate as a function of the round."""
     if config.lr_schedule == "cosine":
         return cosine(config.client_lr, config.num_rounds)
     return exponential(config.client_lr, config.lr_decay)
@@ -215,7 +217,7 @@ def _rate(config: Config) -> Callable:
 
 def _solver(config: Config, choices: Choices, model, federations, prepare: Callable) -> local.Solver:
     optimizer, weight_decay = client_optimizer(config)
-    # All seeds share one compiled program, which may count on equal sizes only if all of them have these.
+    # All seeds share one compiled program, which may assume equal client sizes only if all seeds have them.
     sizes = {federation.equal_size for federation in federations.values()}
     largest = max(federation.buckets[-1] for federation in federations.values())
     return local.Solver(
@@ -257,16 +259,16 @@ def _algorithm(choice: Choice, around, setting: core.Setting, solver: local.Solv
     return wrappers.wrapped(built, around)
 
 
-def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = None) -> PreparedRun:
-    """Reads the data and builds everything.
+def prepare(config: Config, dataset: data.Dataset | None = None, model: Model | None = None) -> PreparedRun:
+    """Reads the data and builds the objects of a run.
 
     Args:
-      config: what to run.
-      dataset: takes the place of the one that it names.
-      model: takes the place of the one that it names.
+      config: the configuration.
+      dataset: an object in place of the data set that the config names.
+      model: an object in place of the network that the config names.
 
     Raises:
-      UserError: anything that is wrong, before compilation.
+      UserError: the config is invalid, or its parts do not fit together.
     """
     if dataset is not None:
         config = dataclasses.replace(config, dataset=dataset.name)
@@ -278,19 +280,18 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
     augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
     shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
-    if choices.model is not None:
-        model = MODELS.build(choices.model, shape, dataset.num_classes)
+    network: Model = MODELS.build(choices.model, shape, dataset.num_classes) if model is None else model
     x, y = dataset.train["x"], dataset.train["y"]
-    models.check(model, shape, dataset.num_classes, input_dtype=x.dtype, label_shape=y.shape[1:])
+    models.check(network, shape, dataset.num_classes, input_dtype=x.dtype, label_shape=y.shape[1:])
     federations = build_federations(config, choices.partition, dataset)
     num_clients = next(iter(federations.values())).num_clients
     sampling.check_clients_per_round(config.clients_per_round, num_clients)
     setting = core.Setting(
-        num_clients, config.clients_per_round, config.num_rounds, lambda key: model.init(key).params, model
+        num_clients, config.clients_per_round, config.num_rounds, lambda key: network.init(key).params, network
     )
     around = wrappers.build_all(choices.wrappers, setting)
     preparation = augment.train_preparation(dataset.mean, dataset.std, augmentation)
-    solver = wrappers.wrapped_solver(_solver(config, choices, model, federations, preparation), around)
+    solver = wrappers.wrapped_solver(_solver(config, choices, network, federations, preparation), around)
     algorithm_of = functools.partial(_algorithm, choices.algorithm, around, setting)
     watching = observers.build_all(choices.observers, setting)
     check_training(choices, config.num_rounds)
@@ -298,7 +299,7 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
     return PreparedRun(
         config,
         dataset,
-        model,
+        network,
         _schedule(config),
         setting,
         algorithm_of(solver),
@@ -307,5 +308,5 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Any = No
         federations,
         solver,
         normalise,
-        warm_starts(config, model),
+        warm_starts(config, network),
     )

@@ -15,8 +15,9 @@ from fedwin.engine.strategy import Strategy
 from fedwin.residence.client_table import DeviceTable, HostTable, InitialRows, RemoteTable, init_rows, row_shapes
 from fedwin.residence.client_table_file import FileTable
 from fedwin.residence.examples import Examples, ResidentExamples, make_examples
+from fedwin.residence.file_store import FileStore
 from fedwin.residence.offloaded_windows import OffloadedWindows, ring_layout
-from fedwin.residence.record_store import FileStore, HostStore, row_layout
+from fedwin.residence.record_store import HostStore, row_layout
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.checkpoint_format import ROWS, ring_folder
 from fedwin.runs.prepare import PreparedRun, seed_keys

@@ -1,4 +1,4 @@
-"""What memory this machine has, and what room on the disk."""
+"""Memory and disk requirements of a run, the resources of this machine, and where tables and windows are stored."""
 
 import dataclasses
 import math
@@ -12,6 +12,8 @@ import jax
 
 from fedwin import tree
 from fedwin import window as rings
+from fedwin.core import Variables
+from fedwin.data.federation import Federation
 from fedwin.engine import evaluate
 from fedwin.engine.evaluate import test_bytes
 from fedwin.engine.strategy import Strategy
@@ -25,16 +27,16 @@ from fedwin.runs.config import Config
 from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.seed_groups import group_size
 
-# What is free where nobody says how much there is.
-MOST_BYTES = 1 << 62
+# Free bytes to assume on a disk without a limit.
+UNLIMITED_BYTES = 1 << 62
 
 
 class Memory(NamedTuple):
-    """Bytes that are available; None where the system does not say.
+    """Available bytes; None if unknown.
 
     Attributes:
       host: main memory.
-      device: memory of one accelerator; None also where devices are CPUs, which use main memory.
+      device: memory of one accelerator; None if the devices are CPUs, which use main memory.
     """
 
     host: int | None
@@ -42,18 +44,18 @@ class Memory(NamedTuple):
 
 
 def available() -> Memory:
-    """Returns what this machine has now: of main memory, and of the first device if that has memory of its own."""
-    limits = [limit for limit in (_system_memory(), _group_memory()) if limit is not None]
+    """Returns the memory that is available now: main memory, and that of the first device if it is an accelerator."""
+    limits = [limit for limit in (_system_memory(), _cgroup_memory()) if limit is not None]
     stats = None if jax.default_backend() == "cpu" else jax.local_devices()[0].memory_stats()
     return Memory(min(limits, default=None), (stats or {}).get("bytes_limit"))
 
 
-def free_disk(directory) -> int:
-    """Returns the bytes that are free where a directory is, or would be made; a disk without a limit has MOST_BYTES."""
-    where = pathlib.Path(directory).absolute()
-    found = shutil.disk_usage(next(place for place in (where, *where.parents) if os.path.exists(place)))
-    # A tmpfs without a limit says that it has no blocks at all.
-    return found.free if found.total else MOST_BYTES
+def free_disk(directory: str | os.PathLike) -> int:
+    """Returns the free bytes of the disk of a directory, which need not exist; UNLIMITED_BYTES if it has no limit."""
+    path = pathlib.Path(directory).absolute()
+    usage = shutil.disk_usage(next(folder for folder in (path, *path.parents) if os.path.exists(folder)))
+    # A tmpfs without a limit reports no blocks at all.
+    return usage.free if usage.total else UNLIMITED_BYTES
 
 
 def _system_memory() -> int | None:
@@ -63,14 +65,14 @@ def _system_memory() -> int | None:
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
-    try:  # all there is, where nothing says what is free of it
+    try:  # the total, if the available part is unknown
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return None
 
 
 def total_memory() -> int | None:
-    """Returns all the main memory that this process may ever have: the same whenever it is asked for."""
+    """Returns the total main memory of this process in bytes, which does not change during a run; None if unknown."""
     limits = []
     try:
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -80,8 +82,8 @@ def total_memory() -> int | None:
     return min(limits, default=None)
 
 
-def _group_memory(root: str = "/sys/fs/cgroup") -> int | None:
-    """What a container may still take; pages of files that it holds are given back on demand."""
+def _cgroup_memory(root: str = "/sys/fs/cgroup") -> int | None:
+    """Returns the bytes that a container (cgroup) may still allocate; its cached file pages count as available."""
     folder = pathlib.Path(root)
     try:
         limit = (folder / "memory.max").read_text().strip()
@@ -93,13 +95,13 @@ def _group_memory(root: str = "/sys/fs/cgroup") -> int | None:
 
 
 GIB = 1 << 30
-# Arrays of parameters that a client in training has at a time: its model, the gradient, the step made of them.
+# Copies of the parameters of a client in training: its model, the gradient, the step.
 COPIES_IN_TRAINING = 3
-# Times that a small array is in main memory while it is saved: copied, in orbax's buffer, compressed.
+# Copies of a small array in main memory while it is saved: the copy, orbax's buffer, the compressed data.
 COPIES_IN_SAVING = 3
-# Bytes per round and client of a dispatch: id, row and slot on the device; the block they are cut from on the host.
+# Bytes per round and client of a dispatch: id, address and slot on the device, and the cohort block on the host.
 COHORT_BYTES = 24
-# Bytes per client of the index of rows in a file: record and checksum.
+# Bytes per client of the index of rows in a file: record number and checksum.
 INDEX_BYTES = 12
 DISK_REMEDIES = {
     "client table": "lower --num_rounds or --clients_per_round",
@@ -114,14 +116,14 @@ TABLE_REMEDIES = {
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """Bytes of what a run holds at a time; activations and the compiler's own buffers are not counted.
+    """Estimated memory of a run in bytes, without activations and buffers of the compiler.
 
     Attributes:
       device: part -> bytes on one device.
       host: part -> bytes in main memory.
-      devices: how many devices there are.
-      remedies: part -> what makes it smaller.
-      disk: part -> bytes of files, checkpoints not among them.
+      devices: number of devices.
+      remedies: part -> advice for making it smaller.
+      disk: part -> bytes of files other than checkpoints.
     """
 
     device: dict[str, int]
@@ -132,26 +134,28 @@ class Estimate:
 
     @property
     def parts(self) -> dict[str, int]:
-        """Part -> bytes on the host and on all devices together."""
+        """Part -> bytes in main memory and on all devices."""
         names = dict.fromkeys([*self.device, *self.host])
         return {name: self.device.get(name, 0) * self.devices + self.host.get(name, 0) for name in names}
 
     def __str__(self) -> str:
-        told = lambda parts: ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in parts.items() if size >= 50_000)
-        disk = told(self.disk)
-        return f"memory: {told(self.parts)}" + (f"; disk: {disk}" if disk else "")
+        listed = lambda parts: ", ".join(
+            f"{name} {size / 1e6:.1f} MB" for name, size in parts.items() if size >= 50_000
+        )
+        disk = listed(self.disk)
+        return f"memory: {listed(self.parts)}" + (f"; disk: {disk}" if disk else "")
 
     def with_activations(self, temporaries: int) -> "Estimate":
-        """Returns the estimate with a part for activations and what else the compiler makes room for.
+        """Returns the estimate with a part for activations and other buffers of the compiler.
 
         Args:
-          temporaries: bytes of a compiled dispatch on one device; models and batches in training are among them.
+          temporaries: bytes of a compiled dispatch on one device, including models and batches in training.
         """
-        known = self.device["clients in training"] + self.device["local batches"]
-        return dataclasses.replace(self, device=self.device | {"activations": max(temporaries - known, 0)})
+        estimated = self.device["clients in training"] + self.device["local batches"]
+        return dataclasses.replace(self, device=self.device | {"activations": max(temporaries - estimated, 0)})
 
     def fits(self, memory: Memory) -> bool:
-        """Whether the run has room."""
+        """Returns whether the run fits into memory."""
         try:
             self.check(memory)
         except UserError:
@@ -159,12 +163,12 @@ class Estimate:
         return True
 
     def check(self, memory: Memory) -> None:
-        """Raises UserError, naming the largest part and what makes it smaller, unless the run has room."""
+        """Raises UserError, naming the largest part and a remedy, unless the run fits into memory."""
         if memory.device is None:
-            pools = [("memory", self.parts, memory.host)]
+            memories = [("memory", self.parts, memory.host)]
         else:
-            pools = [("device memory", self.device, memory.device), ("memory", self.host, memory.host)]
-        for name, parts, available in pools:
+            memories = [("device memory", self.device, memory.device), ("memory", self.host, memory.host)]
+        for name, parts, available in memories:
             needed = sum(parts.values())
             if available is not None and needed > available:
                 largest = max((part for part in parts if part in self.remedies), key=lambda part: parts[part])
@@ -174,10 +178,13 @@ class Estimate:
                 )
 
     def check_disk(self, free: int) -> None:
-        """Raises UserError, naming the largest part and what makes it smaller, unless files of this size have room.
+        """Checks that files other than checkpoints fit on the disk.
 
         Args:
-          free: bytes that are free on the disk.
+          free: free bytes on the disk.
+
+        Raises:
+          UserError: they do not; names the largest part and a remedy.
         """
         needed = sum(self.disk.values())
         if needed > free:
@@ -193,17 +200,17 @@ def _gib(size: int) -> str:
 
 
 def participants(prepared: PreparedRun) -> int:
-    """Returns the most clients that can take part in a run."""
+    """Returns an upper bound on the number of different clients that take part in a run."""
     return min(prepared.setting.num_clients, prepared.config.num_rounds * prepared.config.clients_per_round)
 
 
 def table_slots(prepared: PreparedRun, strategy: Strategy, rounds: int) -> tuple[int, str]:
-    """Returns the rows of the client table in the state, and where all rows live: 'device', 'host' or 'file'.
+    """Returns the number of rows of the table in the state, and where all rows are: 'device', 'host' or 'file'.
 
     Args:
       prepared: the prepared run.
       strategy: pads cohorts.
-      rounds: the most rounds that a dispatch holds.
+      rounds: maximum number of rounds of a dispatch.
     """
     clients, config = prepared.setting.num_clients, prepared.config
     params = jax.eval_shape(prepared.model.init, jax.random.key(0)).params
@@ -213,29 +220,31 @@ def table_slots(prepared: PreparedRun, strategy: Strategy, rounds: int) -> tuple
     return min(rounds * strategy.multiple(config.clients_per_round), clients), kind
 
 
-def _held(shapes, placed) -> int:
-    """Bytes of a tree on one device, given where its leaves live (None: whole on each)."""
+def _device_bytes(shapes: Any, placed: Any) -> int:
+    """Returns the bytes of a tree on one device, given the shardings of its leaves (None: replicated)."""
     if placed is None:
         return tree.nbytes(shapes)
     leaves = zip(jax.tree.leaves(shapes), jax.tree.leaves(placed), strict=True)
     return sum(math.prod(where.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf, where in leaves)
 
 
-def _in_training(prepared: PreparedRun, federation, strategy: Strategy, model: Any) -> tuple[int, int]:
-    """Returns bytes on one device of (the models, the batches) of the clients that it trains at a time."""
+def _in_training(
+    prepared: PreparedRun, federation: Federation, strategy: Strategy, model: Variables
+) -> tuple[int, int]:
+    """Returns the bytes on one device of (models, batches) of the clients that train at the same time."""
     solver, train = prepared.solver, prepared.dataset.train
     per_device = -(-prepared.config.clients_per_round // strategy.num_devices)
-    together = min(strategy.chunk or per_device, per_device)
+    concurrent = min(strategy.chunk or per_device, per_device)
     optimizer = jax.eval_shape(solver.optimizer.init, model.params)
     copies = COPIES_IN_TRAINING * tree.nbytes(model.params) + tree.nbytes((optimizer, model.stats))
     # Integers become float32 when a batch is prepared.
     example = sum(4 * math.prod(train[name].shape[1:]) for name in ("x", "y")) + 4
     order = 4 * solver.batches.places(federation.buckets[-1], solver.max_epochs or solver.epochs)
-    return together * copies, together * (order + solver.batch_size * example)
+    return concurrent * copies, concurrent * (order + solver.batch_size * example)
 
 
-def _saving(run) -> int:
-    """Bytes that writing a checkpoint takes: small arrays are copied, large ones pass by in blocks."""
+def _checkpoint_bytes(run: Any) -> int:
+    """Returns the bytes in main memory for writing a checkpoint: copies of small arrays, one block of large ones."""
     leaves = jax.tree.leaves(run._replace(key=()))
     small = sum(nbytes(leaf) for leaf in leaves if not is_large(leaf))
     blocks = [max(BLOCK_BYTES, nbytes(leaf) // max(leaf.shape[0], 1)) for leaf in leaves if is_large(leaf)]
@@ -243,12 +252,12 @@ def _saving(run) -> int:
 
 
 def estimate(prepared: PreparedRun, strategy: Strategy, seed: int | None = None) -> Estimate:
-    """Returns what one seed of a run needs, or all of a group that trains at once.
+    """Estimates the memory for training one seed, or a group of vmapped seeds.
 
     Args:
       prepared: the prepared run.
-      strategy: how cohorts are mapped.
-      seed: whose federation is counted; the first one by default.
+      strategy: how cohorts are executed.
+      seed: the seed whose federation is counted; the first one by default.
     """
     config, copies = prepared.config, strategy.num_devices
     seed = config.seeds[0] if seed is None else seed
@@ -258,8 +267,9 @@ def estimate(prepared: PreparedRun, strategy: Strategy, seed: int | None = None)
     slots, kind = table_slots(prepared, strategy, min(rounds, windows.rounds or rounds))
     run = jax.eval_shape(lambda: prepared.start(seed, slots, window_rounds=windows.rounds))
     placed = strategy.placement(run)
-    held = {
-        name: _held(getattr(run, name), placed and getattr(placed, name)) for name in ("table", "state", "observers")
+    state_bytes = {
+        name: _device_bytes(getattr(run, name), placed and getattr(placed, name))
+        for name in ("table", "state", "observers")
     }
     model = jax.eval_shape(prepared.model.init, jax.random.key(0))
     one_row = row_shapes(prepared.algorithm, model.params)
@@ -273,122 +283,123 @@ def estimate(prepared: PreparedRun, strategy: Strategy, seed: int | None = None)
         "model": tree.nbytes((run.params, run.stats)),
         "clients in training": training,
         "local batches": batches,
-        "client table": held["table"] + 2 * row * width,
-        "algorithm": held["state"],
-        "observers": held["observers"],
+        "client table": state_bytes["table"] + 2 * row * width,
+        "algorithm": state_bytes["state"],
+        "observers": state_bytes["observers"],
         "cohorts": COHORT_BYTES * rounds * width,
     }
     host, saved = {"client table": 0, "windows": windows.host_bytes}, run
     disk = {"client table": row * participants(prepared) if kind == "file" else 0, "windows": windows.disk_bytes}
     if kind == "host":
         host["client table"] = row * participants(prepared)
-        taken = lambda leaf: jax.ShapeDtypeStruct((participants(prepared), *leaf.shape), leaf.dtype)
-        saved = run._replace(table=jax.tree.map(taken, one_row))
+        stored = lambda leaf: jax.ShapeDtypeStruct((participants(prepared), *leaf.shape), leaf.dtype)
+        saved = run._replace(table=jax.tree.map(stored, one_row))
     elif kind == "file":
-        # The dispatch that is written back and the one that is read ahead.
+        # Rows of the dispatch that is written back, and of the prefetched one.
         host["client table"] = 2 * slots * row + INDEX_BYTES * prepared.setting.num_clients
         saved = run._replace(table=())
-    host["checkpoint"] = _saving(saved)
+    host["checkpoint"] = _checkpoint_bytes(saved)
     index = tree.nbytes(federation.shapes()._replace(examples=()))
     device = vmapped_bytes(config, device, index)
-    told = _remedies(prepared, strategy, kind, should_stream(federation, config.examples)) | window_remedies(
+    advice = _remedies(prepared, strategy, kind, should_stream(federation, config.examples)) | window_remedies(
         prepared, windows
     )
-    return Estimate(device, host, copies, told, disk)
+    return Estimate(device, host, copies, advice, disk)
 
 
 def _remedies(prepared: PreparedRun, strategy: Strategy, kind: str, streamed: bool) -> dict[str, str]:
-    config, together = prepared.config, strategy.chunk != 1 and prepared.config.clients_per_round > 1
+    config, concurrent = prepared.config, strategy.chunk != 1 and prepared.config.clients_per_round > 1
     chunked = "--strategy=chunked:k=1, or "
     return {
         "examples": "choose a smaller data set" if streamed else "set --examples=stream",
         "test set": "evaluate on fewer with --eval_examples",
         "validation set": "lower --val_fraction",
         "model": "choose a smaller --model",
-        "clients in training": (f"set {chunked}" if together else "choose ") + "a smaller --model",
-        "local batches": (f"set {chunked}" if together else "set ") + "a smaller --batch_size or --local_epochs",
-        "activations": (f"set {chunked}" if together else "set ") + "a smaller --batch_size",
+        "clients in training": (f"set {chunked}" if concurrent else "choose ") + "a smaller --model",
+        "local batches": (f"set {chunked}" if concurrent else "set ") + "a smaller --batch_size or --local_epochs",
+        "activations": (f"set {chunked}" if concurrent else "set ") + "a smaller --batch_size",
         "client table": TABLE_REMEDIES[kind],
         "cohorts": f"lower --rounds_per_dispatch={config.rounds_per_dispatch}",
     }
 
 
-# What windows beyond the device may have there: the vectors of a dispatch.
+# Maximum bytes on the device for the vectors of a dispatch, if windows are offloaded.
 DISPATCH_BYTES = 192 << 20
-BEYOND = {"host": "set --window=file, or shorten the windows", "file": "choose a smaller --model"}
+OFFLOADED_REMEDIES = {"host": "set --window=file, or shorten the windows", "file": "choose a smaller --model"}
 
 
 class WindowPlan(NamedTuple):
-    """Where windows live.
+    """Where windows are stored.
 
     Attributes:
       kind: 'device', 'host' or 'file'.
-      rounds: the most of a dispatch; None on the device, where there is no bound.
-      ring_bytes: of all rings, in full.
-      lent_bytes: of what a dispatch has on the device where they live elsewhere.
+      rounds: maximum number of rounds of a dispatch if windows are offloaded; None on the device.
+      ring_bytes: bytes of all ring buffers.
+      partial_bytes: bytes of the vectors of a dispatch on the device if windows are offloaded.
     """
 
     kind: str
     rounds: int | None
     ring_bytes: int
-    lent_bytes: int
+    partial_bytes: int
 
     @property
     def host_bytes(self) -> int:
-        """What they take in main memory, beside what the device has."""
-        # What is read ahead, and what is written back from devices with memory of their own.
-        passing = self.lent_bytes
-        return {"device": 0, "host": self.ring_bytes + passing, "file": passing}[self.kind]
+        """Bytes in main memory, in addition to those on the device."""
+        # Vectors that are prefetched, and written back from devices with their own memory.
+        in_transfer = self.partial_bytes
+        return {"device": 0, "host": self.ring_bytes + in_transfer, "file": in_transfer}[self.kind]
 
     @property
     def disk_bytes(self) -> int:
-        """What they take on the disk, without the models that only older checkpoints need."""
+        """Bytes on disk, without the vectors that only older checkpoints need."""
         return self.ring_bytes if self.kind == "file" else 0
 
 
-def _lent_bytes(found: list[rings.PartialRing], rounds: int) -> int:
-    # What is pushed is there twice: while a dispatch fills one, the other is written back.
+def _partial_bytes(partial_rings: list[rings.PartialRing], rounds: int) -> int:
+    # There are two buffers for new vectors: while a dispatch fills one, the other is written back.
     return sum(
-        (2 * rounds + rings.max_earlier(rounds, ring.ages)) * ring.shape[1] * ring.dtype.itemsize for ring in found
+        (2 * rounds + rings.max_earlier(rounds, ring.ages)) * ring.shape[1] * ring.dtype.itemsize
+        for ring in partial_rings
     )
 
 
 def window_plan(prepared: PreparedRun, rounds: int) -> WindowPlan:
-    """Returns where windows live; computes nothing.
+    """Decides where windows are stored; computes nothing.
 
     Args:
       prepared: the prepared run.
-      rounds: the most rounds that a dispatch would hold.
+      rounds: maximum number of rounds of a dispatch with windows on the device.
     """
     run: Any = jax.eval_shape(lambda: prepared.start(prepared.config.seeds[0], 1, window_rounds=1))
-    found = [node.ring for node in windows_of(run).values()]
-    size = sum(ring.shape[0] * ring.shape[1] * ring.dtype.itemsize for ring in found)
+    partial_rings = [node.ring for node in windows_of(run).values()]
+    size = sum(ring.shape[0] * ring.shape[1] * ring.dtype.itemsize for ring in partial_rings)
     kind = prepared.config.window
     if kind == "auto":
         memory = total_memory()
-        beyond = "file" if memory is not None and size > HOST_SHARE * memory else "host"
-        kind = "device" if size <= HOST_TABLE_BYTES else beyond
+        offloaded = "file" if memory is not None and size > HOST_SHARE * memory else "host"
+        kind = "device" if size <= HOST_TABLE_BYTES else offloaded
         if kind == "file" and size > free_disk(prepared.config.out_dir or "."):
-            kind = "device"  # which refuses it, and says what to shorten
-    if not found or kind == "device":
+            kind = "device"  # whose memory check names the windows to shorten
+    if not partial_rings or kind == "device":
         return WindowPlan("device", None, size, 0)
-    most = next((n for n in range(rounds, 1, -1) if _lent_bytes(found, n) <= DISPATCH_BYTES), 1)
-    return WindowPlan(kind, most, size, _lent_bytes(found, most))
+    most = next((n for n in range(rounds, 1, -1) if _partial_bytes(partial_rings, n) <= DISPATCH_BYTES), 1)
+    return WindowPlan(kind, most, size, _partial_bytes(partial_rings, most))
 
 
 def window_remedies(prepared: PreparedRun, plan: WindowPlan) -> dict[str, str]:
-    """Returns part of an estimate -> what makes windows smaller."""
+    """Returns part of an estimate -> advice for making windows smaller."""
     config = prepared.config
-    around = f"--algorithm={config.algorithm}" + "".join(f" or --wrap={text}" for text in config.wrap)
-    # Devices of a CPU have no other memory than the host's.
-    place = "file" if jax.default_backend() == "cpu" else "host"
-    elsewhere = f"set --window={place}, or " if plan.kind == "device" and plan.ring_bytes else ""
-    found = {"algorithm": f"{elsewhere}shorten the windows of {around}"}
-    found["observers"] = f"{elsewhere}shorten the windows of --observe={','.join(config.observe)}"
-    return found | ({"windows": BEYOND[plan.kind]} if plan.kind in BEYOND else {})
+    flags = f"--algorithm={config.algorithm}" + "".join(f" or --wrap={text}" for text in config.wrap)
+    # CPU devices use main memory.
+    residence = "file" if jax.default_backend() == "cpu" else "host"
+    offload = f"set --window={residence}, or " if plan.kind == "device" and plan.ring_bytes else ""
+    advice = {"algorithm": f"{offload}shorten the windows of {flags}"}
+    advice["observers"] = f"{offload}shorten the windows of --observe={','.join(config.observe)}"
+    return advice | ({"windows": OFFLOADED_REMEDIES[plan.kind]} if plan.kind in OFFLOADED_REMEDIES else {})
 
 
-# Parts of an estimate that every seed has, and those of which there is one more: a state on its way to or from a lane.
+# Parts of an estimate that exist once per vmapped seed, and parts with one more: a state that is copied in or out.
 PER_SEED = ("validation set", "clients in training", "local batches", "cohorts")
 
 
@@ -396,15 +407,15 @@ PER_SEED_AND_TRANSFERRED = ("model", "client table", "algorithm", "observers")
 
 
 def vmapped_bytes(config: Config, device: Mapping[str, int], index: int) -> dict[str, int]:
-    """Returns what the seeds that train at once need of a device.
+    """Returns part -> bytes of a group of vmapped seeds on one device.
 
     Args:
       config: the flags.
-      device: part -> bytes that one seed needs.
-      index: bytes of the examples that say who holds which.
+      device: part -> bytes of one seed.
+      index: bytes of the index that assigns examples to clients.
     """
-    if (lanes := group_size(config)) == 1:
+    if (num_vmapped := group_size(config)) == 1:
         return dict(device)
-    times = dict.fromkeys(PER_SEED, lanes) | dict.fromkeys(PER_SEED_AND_TRANSFERRED, lanes + 1)
-    found = {part: size * times.get(part, 1) for part, size in device.items()}
-    return found | {"examples": found["examples"] + (lanes - 1) * index}
+    times = dict.fromkeys(PER_SEED, num_vmapped) | dict.fromkeys(PER_SEED_AND_TRANSFERRED, num_vmapped + 1)
+    group = {part: size * times.get(part, 1) for part, size in device.items()}
+    return group | {"examples": group["examples"] + (num_vmapped - 1) * index}

@@ -3,7 +3,7 @@
 import functools
 import pathlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -14,10 +14,10 @@ from fedwin.residence.blockwise import Lazy
 from fedwin.residence.client_table import ClientTable, DeviceTable, has_all_clients
 from fedwin.residence.offloaded_windows import client_table_of, offloaded_rounds, without_vectors
 from fedwin.runs import directory as directories
-from fedwin.runs.checkpoint import Checkpoints, from_leaves, named_leaves
-from fedwin.runs.checkpoint_format import resize_rings
+from fedwin.runs.checkpoint import Checkpoints, Extra, from_leaves, named_leaves
+from fedwin.runs.checkpoint_format import Leaves, resize_rings
 from fedwin.runs.config import Config
-from fedwin.runs.metrics_log import LinesHash, MetricsLog
+from fedwin.runs.metrics_log import Line, LinesHash, MetricsLog
 from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.program import Program
 from fedwin.runs.schedule import Schedule
@@ -35,7 +35,7 @@ class StartingState(NamedTuple):
     """
 
     run: engine.RunState
-    extra: dict[str, Any] | None
+    extra: Extra | None
     fresh: bool
 
 
@@ -114,7 +114,7 @@ def _local_start(
     return start
 
 
-def missing_evaluations(schedule: Schedule, lines: list[dict[str, Any]], start: int, round: int) -> list[int]:
+def missing_evaluations(schedule: Schedule, lines: list[Line], start: int, round: int) -> list[int]:
     """Returns the rounds up to `round` that the schedule evaluates and that are missing in `lines`.
 
     Args:
@@ -129,8 +129,8 @@ def missing_evaluations(schedule: Schedule, lines: list[dict[str, Any]], start: 
 
 
 def newest_checkpoint(
-    checkpoints: Checkpoints, schedule: Schedule, lines: list[dict[str, Any]], seed: int, start: int
-) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    checkpoints: Checkpoints, schedule: Schedule, lines: list[Line], seed: int, start: int
+) -> tuple[Leaves, Extra] | None:
     """Returns (leaves, extra) of the checkpoint to resume from: the newest that is intact and has all its evaluations.
 
     Args:
@@ -147,7 +147,7 @@ def newest_checkpoint(
       UserError: there are checkpoints and none can be used.
     """
 
-    def check(round: int, extra: dict[str, Any]) -> None:
+    def check(round: int, extra: Extra) -> None:
         path = checkpoints.path / str(round)
         if extra.get("seed", seed) != seed:
             raise UserError(f"checkpoint {path} belongs to seed {extra['seed']}; delete it.")
@@ -224,7 +224,7 @@ def _same_observers(config: Config, directory: pathlib.Path) -> bool:
     return directories.read_config(directory).config["observe"] == config.observe
 
 
-def _source_leaves(config: Config, seed: int) -> dict[str, Any]:
+def _source_leaves(config: Config, seed: int) -> Leaves:
     """Returns the leaves of the checkpoint of --fork_from."""
     source = fork_source(config)
     leaves, _ = source.checkpoints("fork_from", seed).load(source.round)
@@ -232,7 +232,7 @@ def _source_leaves(config: Config, seed: int) -> dict[str, Any]:
     return leaves
 
 
-def _forked_leaves(config: Config, leaves: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _forked_leaves(config: Config, leaves: Leaves, own: Leaves) -> Leaves:
     """Returns the leaves of a forked run's first state.
 
     Args:
@@ -242,7 +242,7 @@ def _forked_leaves(config: Config, leaves: dict[str, Any], own: dict[str, Any]) 
     """
     directory = fork_source(config).directory
     same = _same_observers(config, directory)
-    forked: dict[str, Any] = {}
+    forked: Leaves = {}
     used = set()
     for name, value in own.items():
         # A wrapper that the other run did not have wraps its own state around the algorithm's.
@@ -261,16 +261,14 @@ def _forked_leaves(config: Config, leaves: dict[str, Any], own: dict[str, Any]) 
     return forked
 
 
-def _with_resized_rings(
-    config: Config, directory: pathlib.Path, leaves: dict[str, Any], own: dict[str, Any]
-) -> dict[str, Any]:
+def _with_resized_rings(config: Config, directory: pathlib.Path, leaves: Leaves, own: Leaves) -> Leaves:
     """Returns the leaves with ring buffers of this run's lengths, if they differ only by the number of rounds."""
     other = directories.read_config(directory).config
     same = {"observers": other["observe"] == config.observe, "state": other["algorithm"] == config.algorithm}
     return resize_rings(leaves, {name: value.shape for name, value in own.items() if same.get(_field(name))})
 
 
-def _check_rows(directory: pathlib.Path, leaves: dict[str, Any]) -> None:
+def _check_rows(directory: pathlib.Path, leaves: Leaves) -> None:
     """Raises UserError if missing client rows would be initialized with another model than in the other run."""
     init_from = directories.read_config(directory).config.get("init_from")
     if init_from and "table.ids" in leaves and len(leaves["table.ids"]) < leaves["table.total"]:

@@ -4,19 +4,20 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fedwin.data.dataset import Partition
 from fedwin.data.federation import Federation, buckets_below
 from fedwin.runs.config import Config
 
 
 def group_size(config: Config) -> int:
-    """Returns L, the lanes of the compiled program: the seeds of the largest group; 1 = one seed after the other."""
+    """Returns the length of the vmapped axis, the size of the largest group; 1: seeds train one after another."""
     return max(len(group) for group in seed_groups(config))
 
 
 def seed_groups(config: Config) -> list[tuple[int, ...]]:
-    """Returns the seeds that train at once, group after group: as few groups as there can be, of equal sizes.
+    """Returns the groups of vmapped seeds: as few groups as possible, of equal sizes except the last.
 
-    >>> groups(Config(seeds=[0, 1, 2, 3, 4], seeds_at_once=4))
+    >>> seed_groups(Config(seeds=[0, 1, 2, 3, 4], seeds_at_once=4))
     [(0, 1, 2), (3, 4)]
     """
     seeds = config.seeds
@@ -26,31 +27,31 @@ def seed_groups(config: Config) -> list[tuple[int, ...]]:
 
 
 def seeds_label(seeds: Sequence[int]) -> str:
-    """Returns what progress lines call some seeds.
+    """Returns the name of a group of seeds in progress lines.
 
-    >>> label([3]), label([0, 1, 2]), label([0, 2])
+    >>> seeds_label([3]), seeds_label([0, 1, 2]), seeds_label([0, 2])
     ('seed 3', 'seeds 0-2', 'seeds 0,2')
     """
     if len(seeds) == 1:
         return f"seed {seeds[0]}"
-    in_order = list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
-    return f"seeds {seeds[0]}-{seeds[-1]}" if in_order else f"seeds {','.join(map(str, seeds))}"
+    consecutive = list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
+    return f"seeds {seeds[0]}-{seeds[-1]}" if consecutive else f"seeds {','.join(map(str, seeds))}"
 
 
 def partitions_differ(federations: Mapping[int, Federation]) -> bool:
-    """Whether any two seeds differ in who holds which examples."""
-    parts = [(found.partition, found.validation) for found in federations.values()]
-    return any(_differ(one, other) for mine in parts[1:] for one, other in zip(parts[0], mine, strict=True))
+    """Returns whether clients hold different training or validation examples under different seeds."""
+    first, *others = [(federation.partition, federation.validation) for federation in federations.values()]
+    return any(_differ(a, b) for other in others for a, b in zip(first, other, strict=True))
 
 
-def _differ(one, other) -> bool:
-    if one is None or other is None:
-        return one is not other
-    return not (np.array_equal(one.order, other.order) and np.array_equal(one.offset, other.offset))
+def _differ(a: Partition | None, b: Partition | None) -> bool:
+    if a is None or b is None:
+        return a is not b
+    return not (np.array_equal(a.order, b.order) and np.array_equal(a.offset, b.offset))
 
 
 def common_buckets(federations: Mapping[int, Federation]) -> tuple[int, ...]:
-    """Returns the client sizes that cohorts are padded to, the same for all seeds."""
-    largest = [found.buckets[-1] for found in federations.values()]
-    equal = all(found.equal_size == largest[0] for found in federations.values())
+    """Returns the client sizes that cohorts are padded to, the same for all seeds, ascending."""
+    largest = [federation.buckets[-1] for federation in federations.values()]
+    equal = all(federation.equal_size == largest[0] for federation in federations.values())
     return (largest[0],) if equal else buckets_below(max(largest))

@@ -12,6 +12,7 @@ from fedwin import engine
 from fedwin.residence.client_table import ClientTable
 from fedwin.residence.examples import Examples
 from fedwin.runs.journal import Evaluations, Journal, Metrics
+from fedwin.runs.metrics_log import Line
 from fedwin.runs.progress import DispatchLength, Progress, compile_seconds
 from fedwin.runs.schedule import CohortSource
 
@@ -55,6 +56,7 @@ class DispatchFunction(Protocol):
         test: Any,
         rounds: int,
         flags: np.ndarray,
+        /,
         n_max: int,
     ) -> tuple[engine.RunState, Metrics, Evaluations]:
         """Returns the state after `rounds` rounds, their metrics and evaluations."""
@@ -75,7 +77,7 @@ class Result:
     """
 
     run: engine.RunState | None
-    lines: list[dict[str, Any]]
+    lines: list[Line]
     diverged_at: int | None
     seconds: float
     compile_seconds: float

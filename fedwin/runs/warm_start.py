@@ -14,6 +14,7 @@ from fedwin.errors import UserError
 from fedwin.models import Model
 from fedwin.observers.wima import PARTS, classifier_mask
 from fedwin.runs.checkpoint import Checkpoints, checksum, leaf_name
+from fedwin.runs.checkpoint_format import Leaves
 from fedwin.runs.config import Config
 
 _SOURCE = re.compile(r"(?P<directory>.+)@(?P<round>[0-9]{1,18})(?::part=(?P<part>\w+))?", re.ASCII | re.DOTALL)
@@ -162,7 +163,7 @@ def _seed_of(source: Source, seed: int) -> int:
     return seed if seed in seeds else seeds[0]
 
 
-def _wanted(source: Source, model: Model) -> dict[str, Any]:
+def _wanted(source: Source, model: Model) -> Leaves:
     """Returns name -> shape of the leaves of the source's part, with the same parts as `wima:part=`."""
     own = jax.eval_shape(model.init, jax.random.key(0))
     if source.part == "all":
@@ -181,7 +182,7 @@ def _wanted(source: Source, model: Model) -> dict[str, Any]:
     return {leaf_name(path): leaf for (path, leaf), take in zip(leaves, jax.tree.leaves(chosen), strict=True) if take}
 
 
-def _check_fit(source: Source, model: Model, wanted: dict[str, Any], saved: dict[str, np.ndarray]) -> None:
+def _check_fit(source: Source, model: Model, wanted: Leaves, saved: Leaves) -> None:
     """Raises UserError unless the other run's model has exactly the wanted leaves in the source's part."""
     remedy = "use the same network, or choose another part"
     for name, like in wanted.items():

@@ -11,7 +11,7 @@ from fedwin.errors import UserError
 from fedwin.residence.client_table import HOST_TABLE_BYTES, row_shapes, table_kind
 from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
-from fedwin.runs.resources import Estimate, Memory, _group_memory, available, estimate
+from fedwin.runs.resources import Estimate, Memory, _cgroup_memory, available, estimate
 
 BASE = Config(dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=4, num_rounds=50)
 
@@ -84,6 +84,6 @@ def test_the_machine_says_what_it_has(tmp_path):
         "memory.stat": "anon 5\ninactive_file 100",
     }.items():
         (tmp_path / name).write_text(text)
-    assert _group_memory(str(tmp_path)) == 400
+    assert _cgroup_memory(str(tmp_path)) == 400
     (tmp_path / "memory.max").write_text("max")
-    assert _group_memory(str(tmp_path)) is None and _group_memory(str(tmp_path / "gone")) is None
+    assert _cgroup_memory(str(tmp_path)) is None and _cgroup_memory(str(tmp_path / "gone")) is None

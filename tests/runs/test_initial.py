@@ -121,7 +121,7 @@ def test_every_part_of_ones_own_kind(tmp_path):
 @pytest.mark.parametrize(
     "text, changes, words",
     [
-        ("{other}@1", {}, ["'params.classifier.bias'", "[3]", "[10]", "take another part"]),
+        ("{other}@1", {}, ["'params.classifier.bias'", "[3]", "[10]", "choose another part"]),
         ("{other}@7:part=features", {}, ["no checkpoint of round 7", "0, 1"]),
         ("{other}@1:part=features", {"model": "digits_mlp:hidden=7"}, ["[6]", "[7]", "the same network"]),
         ("{other}@1:part=features", {"model": "digits_cnn"}, ["has no 'params.", "the same network"]),

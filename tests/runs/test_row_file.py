@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fedwin.errors import StorageError, UserError
-from fedwin.residence.record_store import ENTRY, FileStore, Snapshot, row_layout
+from fedwin.residence.file_store import ENTRY, FileStore, Snapshot
+from fedwin.residence.record_store import row_layout
 
 CLIENTS = 30
 SHAPES = {

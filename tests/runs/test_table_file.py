@@ -14,7 +14,7 @@ from fedwin.engine import placement
 from fedwin.errors import UserError
 from fedwin.residence import blockwise
 from fedwin.residence.blockwise import Stored
-from fedwin.residence.record_store import SnapshotLeaf
+from fedwin.residence.file_store import SnapshotLeaf
 from fedwin.runs import checkpoint
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
