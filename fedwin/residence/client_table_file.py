@@ -14,8 +14,9 @@ from fedwin.residence.client_table import (
     slots_of,
     table_template,
 )
+from fedwin.residence.file_store import FileStore, Snapshot, SnapshotLeaf
 from fedwin.residence.prefetch import Prefetcher
-from fedwin.residence.record_store import FileStore, Snapshot, SnapshotLeaf, row_layout
+from fedwin.residence.record_store import row_layout
 
 
 class FileTable:

@@ -12,8 +12,9 @@ from fedwin import multi_process, window
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import Lazy
 from fedwin.residence.client_table import ClientTable
+from fedwin.residence.file_store import FileStore, Snapshot
 from fedwin.residence.prefetch import Prefetcher
-from fedwin.residence.record_store import Field, FileStore, Layout, RecordStore, Snapshot
+from fedwin.residence.record_store import Field, Layout, RecordStore
 from fedwin.window import PartialRing, is_window
 
 # Vectors that are copied at a time from one store to another.

@@ -10,6 +10,7 @@ import pytest
 from fedwin import engine, window
 from fedwin.errors import UserError
 from fedwin.residence.client_table import DeviceTable
+from fedwin.residence.file_store import FileStore
 from fedwin.residence.offloaded_windows import (
     OffloadedWindows,
     SnapshotRing,
@@ -19,7 +20,7 @@ from fedwin.residence.offloaded_windows import (
     windows_of,
     without_vectors,
 )
-from fedwin.residence.record_store import FileStore, HostStore
+from fedwin.residence.record_store import HostStore
 
 SIZES, TAU, LENGTH, ROUNDS = (2, 9, 4), 6, 8, 5
 
