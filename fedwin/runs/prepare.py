@@ -280,7 +280,8 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Model | 
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
     augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
     shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
-    network: Model = MODELS.build(choices.model, shape, dataset.num_classes) if model is None else model
+    network = model if choices.model is None else MODELS.build(choices.model, shape, dataset.num_classes)
+    assert network is not None
     x, y = dataset.train["x"], dataset.train["y"]
     models.check(network, shape, dataset.num_classes, input_dtype=x.dtype, label_shape=y.shape[1:])
     federations = build_federations(config, choices.partition, dataset)
