@@ -1,4 +1,4 @@
-"""Groups of seeds that train together in one vmapped program (--seeds_at_once)."""
+"""Groups of seeds that are vmapped in one compiled program (--seeds_at_once)."""
 
 from collections.abc import Mapping, Sequence
 

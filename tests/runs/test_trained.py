@@ -96,3 +96,9 @@ def test_what_is_not_there_is_one_line(finished, tmp_path):
         with pytest.raises(UserError, match=words) as caught:
             call()
         assert "\n" not in str(caught.value)
+
+
+def test_the_old_name_of_the_prepared_run_warns(finished):
+    trained = load(finished, seed=4)
+    with pytest.warns(DeprecationWarning, match=r"TrainedModel\.trial .* 0\.3; use TrainedModel\.prepared"):
+        assert trained.trial is trained.prepared
