@@ -11,6 +11,7 @@ import warnings
 
 from fedwin.data import cache, integrity
 from fedwin.data.checks import check
+from fedwin.data.contents import checksum, describe_subset, full_counts
 from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset, Examples, Partition, split_validation
 from fedwin.data.example_source import ExampleSource, Images
 from fedwin.data.partitions.pack import check_not_empty
@@ -29,8 +30,11 @@ __all__ = [
     "Images",
     "Partition",
     "check",
+    "checksum",
+    "describe_subset",
     "from_arrays",
     "from_fedjax",
+    "full_counts",
     "load",
     "make_partition",
     "original",

@@ -162,9 +162,24 @@ class Dataset:
     )
 
 
+class FullSize(NamedTuple):
+    """Size of a complete data set, as published; None for numbers that are not known.
+
+    Attributes:
+      train: number of training examples.
+      test: number of test examples.
+      clients: number of the data set's own clients that hold training examples.
+    """
+
+    train: int | None = None
+    test: int | None = None
+    clients: int | None = None
+
+
 # Loaders: builder(data_dir, *, option=...) -> Dataset. Facts that a loader may state about its data set:
 #   title, flag: its title in the README's table, and the flag if it is more than the name; untitled ones have no row.
 #   how: how to obtain its files; sizes: clients / training examples / test examples.
+#   full: FullSize of the complete data set, or a function from all parameters of the loader to it.
 #   prepared, cache: measured time of `fedwin prepare`, and size of the cache.
 #   downloads: URLs of its files; variants: parameters -> URLs, for choices that read other files.
 #   by_hand: files that can't be downloaded automatically, and where to find them.
@@ -176,6 +191,7 @@ DATASETS = Registry(
     flag="",
     how="your own files",
     sizes="your own",
+    full=FullSize(),
     prepared="",
     cache="",
     downloads=(),

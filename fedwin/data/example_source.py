@@ -20,6 +20,8 @@ from fedwin.errors import UserError
 # `feature_digest` reads only ROWS rows of features larger than WHOLE_BYTES, so that it is no slower than opening them.
 WHOLE_BYTES = 64 << 20
 ROWS = 256
+# It reads images in pieces of at most so many bytes.
+PIECE_BYTES = 64 << 20
 
 
 class ExampleSource:
@@ -288,7 +290,7 @@ def pillow():
     return Image
 
 
-def feature_digest(values) -> bytes:
+def feature_digest(values, whole_bytes: int | None = None, num_rows: int | None = None) -> bytes:
     """Computes a hash of a feature's shape, type and rows.
 
     Large features are hashed by a sample of their rows. The sample depends on the size alone, so the hash is the same
@@ -297,18 +299,25 @@ def feature_digest(values) -> bytes:
 
     Args:
       values: array, memory map or Images [N, ...].
+      whole_bytes: size of the largest feature of which all rows are read; WHOLE_BYTES by default.
+      num_rows: number of rows read of larger features; ROWS by default.
 
     Returns:
       16 bytes.
     """
     size = int(np.prod(values.shape, dtype=np.int64)) * values.dtype.itemsize
-    if size > WHOLE_BYTES:
-        rows = np.linspace(0, len(values) - 1, min(ROWS, len(values))).astype(int)
+    if size > (WHOLE_BYTES if whole_bytes is None else whole_bytes):
+        rows = np.linspace(0, len(values) - 1, min(num_rows or ROWS, len(values))).astype(int)
     else:
         rows = np.arange(len(values))
-    if not isinstance(values, np.ndarray) or len(rows) < len(values):
-        with ExampleSource({"values": values}) as source:
-            values = source.gather(rows)["values"]
     digest = hashlib.blake2b(f"{size} {values.shape[1:]} {values.dtype.str}".encode(), digest_size=16)
-    digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+    update = lambda part: digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+    if isinstance(values, np.ndarray) and len(rows) == len(values):
+        update(values)
+        return digest.digest()
+    # In pieces, so that decoded images are never in memory all at once.
+    pieces = np.array_split(rows, max(-(-len(rows) * size // (max(len(values), 1) * PIECE_BYTES)), 1))
+    with ExampleSource({"values": values}) as source:
+        for part in source.prefetch(pieces, depth=1):
+            update(part["values"])
     return digest.digest()

@@ -3,7 +3,7 @@
 Training images keep the order of the archive, which published splits refer to.
 """
 
-from fedwin.data.dataset import DATASETS, Dataset
+from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.sources import cifar_names
 from fedwin.data.sources.cifar_files import URL, read
 from fedwin.errors import UserError
@@ -47,6 +47,7 @@ CIFAR10 = {
     title="CIFAR-10",
     how="downloads; binary or Python archive, or its files, also .xz/.gz",
     sizes="by partition, or a published split (`csv:path=`) / 50,000 / 10,000",
+    full=FullSize(50_000, 10_000),
     prepared="62 s (from .xz)",
     cache="176 MiB",
     downloads=(URL + "cifar-10-binary.tar.gz",),
@@ -86,6 +87,7 @@ CIFAR100 = {
     flag="`cifar100`, `cifar100:label=coarse`",
     how="downloads",
     sizes="by partition / 50,000 / 10,000",
+    full=FullSize(50_000, 10_000),
     prepared="11 s for a subset of 6,000 + 1,000",
     cache="21 MiB for that",
     downloads=(URL + "cifar-100-binary.tar.gz",),

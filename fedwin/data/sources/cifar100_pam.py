@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset
+from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset, FullSize
 from fedwin.data.formats import clients, fedjax_sqlite, files, forms, tff, values
 from fedwin.data.rng import generator
 from fedwin.data.sources import cifar, cifar_names
@@ -56,6 +56,7 @@ CHECKSUMS = {
     how="downloads TFF's `cifar100.sqlite.lzma`; reads its HDF5 archive and FedJAX's SQLite; drawn from CIFAR-100 "
     "if none of them is found",
     sizes="500 / 50,000 / 10,000",
+    full=FullSize(50_000, 10_000, TRAIN_CLIENTS),
     prepared="not measured: file not available",
     downloads=(SOURCE,),
     checksums=CHECKSUMS,

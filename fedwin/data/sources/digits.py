@@ -9,7 +9,7 @@ import pathlib
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset
+from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.rng import generator
 
 TRAIN_PER_CLASS = 140
@@ -20,6 +20,7 @@ TRAIN_PER_CLASS = 140
     title="digits (scikit-learn)",
     how="comes with scikit-learn",
     sizes="by partition / 1,400 / 397",
+    full=FullSize(1_400, 397),
     prepared="needs none",
     cache="0.1 MiB",
 )

@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition
+from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize, Partition
 from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, forms, leaf, tff, values
 from fedwin.data.sources.mnist import CHARACTERS, DIGITS
 from fedwin.errors import UserError
@@ -165,6 +165,7 @@ TFF = "https://storage.googleapis.com/tff-datasets-public/"
     title="FEMNIST, 62 classes",
     how="downloads FedJAX's SQLite; reads TFF SQLite(.lzma), HDF5 (also in its `.tar.bz2`) and LEAF JSON too",
     sizes="3,400 / 671,585 / 77,483",
+    full=FullSize(671_585, 77_483, WRITERS["femnist"]),
     prepared="not measured: file not available",
     downloads=tuple(f"{FEDJAX}federated_emnist_{side}.sqlite" for side in SIDES),
     variants={
@@ -197,6 +198,7 @@ def femnist(data_dir, *, form: str = "auto", paper: int = 1) -> Dataset:
     title="FEMNIST, digits",
     how="as `femnist`; LEAF JSON of MNIST writers with `:form=leaf,paper=0`",
     sizes="3,383 / 341,873 / 40,832; LEAF JSON of 20 writers: 20 / 1,710 / 435",
+    full=FullSize(341_873, 40_832, WRITERS["femnist_digits"]),
     prepared="1.4 s (the 20 writers)",
     cache="1.6 MiB",
     downloads=tuple(f"{FEDJAX}federated_emnist_digitsonly_{side}.sqlite" for side in SIDES),

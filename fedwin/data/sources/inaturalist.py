@@ -1,6 +1,6 @@
 """iNaturalist-User-120k: photographs of species by observer, Hsu et al. 2020, https://arxiv.org/abs/2003.08082."""
 
-from fedwin.data.dataset import DATASETS, Dataset
+from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.sources.folder import build
 
 
@@ -9,6 +9,7 @@ from fedwin.data.sources.folder import build
     title="iNaturalist-User-120k",
     how="by hand",
     sizes="9,275 / 120,300 / 35,641",
+    full=lambda params: FullSize(120_300, 35_641, 9_275) if params["users"] == "user_120k" else FullSize(),
     prepared="not measured: file not available",
     by_hand="iNaturalist_{train,test}.csv, and train_val_images.tar.gz and test2017.tar.gz from "
     "https://ml-inat-competition-datasets.s3.amazonaws.com/2017/",

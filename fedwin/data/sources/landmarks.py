@@ -1,6 +1,6 @@
 """Landmarks-User-160k: photographs of landmarks by photographer, Hsu et al. 2020, https://arxiv.org/abs/2003.08082."""
 
-from fedwin.data.dataset import DATASETS, Dataset
+from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.sources.folder import build
 
 LISTS = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
@@ -12,6 +12,7 @@ SMALL = "https://storage.googleapis.com/tff-datasets-public/"
     title="Landmarks-User-160k",
     how="lists download; images by hand",
     sizes="1,262 / 164,172 / those in `test.csv`",
+    full=lambda params: FullSize(23_080, None, 233) if params["small"] else FullSize(164_172, None, 1_262),
     prepared="not measured: file not available",
     downloads=(LISTS,),
     variants={"small=true": (SMALL + "mini_gld_train_split.csv", SMALL + "mini_gld_test.csv")},

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Partition, offsets
+from fedwin.data.dataset import DATASETS, Dataset, FullSize, Partition, offsets
 from fedwin.data.formats import values
 from fedwin.data.formats.idx import file_names, pack, read, verify
 from fedwin.errors import UserError
@@ -22,6 +22,15 @@ EMNIST_NAMES = {
     "mnist": DIGITS,
 }
 
+# (training, test) images of each EMNIST split.
+EMNIST_SIZES = {
+    "byclass": (697_932, 116_323),
+    "bymerge": (697_932, 116_323),
+    "balanced": (112_800, 18_800),
+    "letters": (124_800, 20_800),
+    "digits": (240_000, 40_000),
+    "mnist": (60_000, 10_000),
+}
 
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 QMNIST = "https://raw.githubusercontent.com/facebookresearch/qmnist/main/"
@@ -43,6 +52,7 @@ DOWNLOADS = tuple(f"{MNIST}{name}.gz" for name in file_names())
     title="MNIST",
     how="downloads",
     sizes="by partition / 60,000 / 10,000",
+    full=FullSize(60_000, 10_000),
     prepared="7.4 s",
     cache="53 MiB",
     downloads=DOWNLOADS,
@@ -72,6 +82,7 @@ def mnist(data_dir) -> Dataset:
     title="MNIST by writer",
     how="downloads, with QMNIST's writer ids",
     sizes="539 / 60,000 / 10,000",
+    full=FullSize(60_000, 10_000, 539),
     prepared="3.2 s",
     cache="53 MiB",
     downloads=(*DOWNLOADS, *(f"{QMNIST}qmnist-{side}-labels-idx2-int.gz" for side in ("train", "test"))),
@@ -144,6 +155,7 @@ FASHION_CHECKSUMS = {
     title="Fashion-MNIST",
     how="downloads",
     sizes="by partition / 60,000 / 10,000",
+    full=FullSize(60_000, 10_000),
     prepared="14 s (from .xz)",
     cache="53 MiB",
     downloads=tuple(f"{FASHION}{name}.gz" for name in file_names()),
@@ -175,6 +187,7 @@ def fmnist(data_dir) -> Dataset:
     flag="`emnist:split=byclass`",
     how="by hand: NIST's `gzip.zip`",
     sizes="by partition / 697,932 / 116,323 (byclass)",
+    full=lambda params: FullSize(*EMNIST_SIZES.get(params["split"], ())),
     prepared="not measured: file not available",
     by_hand="gzip.zip from https://www.nist.gov/itl/products-and-services/emnist-dataset",
 )
@@ -228,6 +241,7 @@ def usps_pixels(grey: np.ndarray, where) -> np.ndarray:
     title="USPS",
     how="by hand, IDX files of 16-bit integers",
     sizes="by partition / 7,291 / 2,007",
+    full=FullSize(7_291, 2_007),
     prepared="0.5 s",
     cache="2.3 MiB",
     by_hand="USPS converted to usps-{train,test}-{images-idx3-short,labels-idx1-ubyte}",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset
+from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.example_source import Images
 from fedwin.data.formats import files, image_files
 from fedwin.data.rng import generator
@@ -15,6 +15,19 @@ from fedwin.errors import UserError
 
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+# Number of images of each domain.
+SIZES = (1670, 2048, 2344, 3929)
+
+
+def num_test_images(num_images: int, fraction: float) -> int:
+    """Returns the number of test images of a domain: floor(fraction n), but at least one."""
+    return max(int(fraction * num_images + 1e-9), 1)
+
+
+def full_size(fraction: float) -> FullSize:
+    """Returns the size of the complete data set for a share of test images."""
+    num_test = sum(num_test_images(size, fraction) for size in SIZES)
+    return FullSize(sum(SIZES) - num_test, num_test)
 
 
 @DATASETS.register(
@@ -22,6 +35,7 @@ CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
     title="PACS",
     how="by hand: image folders or a tar",
     sizes="by domain / 8,994 / 997",
+    full=lambda params: full_size(params["test_fraction"]),
     prepared="0.5 s for a subset of 84 images at 64 pixels",
     cache="1 MiB",
     by_hand="the folders photo, art_painting, cartoon and sketch from https://dali-dl.github.io/project_iccv2017.html",
@@ -77,8 +91,8 @@ def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
     is_test = np.zeros(len(items), bool)
     for d in range(4):
         rows = np.flatnonzero(domains == d)
-        num_test = int(fraction * len(rows) + 1e-9)
-        is_test[generator(seed, "pacs split", d).permutation(rows)[: max(num_test, 1)]] = True
+        num_test = num_test_images(len(rows), fraction)
+        is_test[generator(seed, "pacs split", d).permutation(rows)[:num_test]] = True
     part = lambda mask: {
         "x": Images([items[row] for row in np.flatnonzero(mask)], size, resize),
         "y": labels[mask],

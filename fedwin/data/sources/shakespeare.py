@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Examples
+from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize
 from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, forms, tff
 from fedwin.errors import UserError
 
@@ -82,6 +82,7 @@ def as_bytes(values) -> list[bytes]:
     title="Shakespeare, FedJAX form",
     how="downloads FedJAX's SQLite; reads TFF SQLite(.lzma) and HDF5 too",
     sizes="715 roles / rows of 80",
+    full=FullSize(clients=ROLES),
     prepared="not measured: file not available",
     downloads=tuple(SOURCE.replace("{train,test}", side) for side in ("train", "test")),
 )

@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition, offsets
+from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize, Partition, offsets
 from fedwin.data.formats import files, values
 from fedwin.data.rng import generator
 from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, UNKNOWN, count_unknown, encode, find, windows
@@ -23,6 +23,9 @@ from fedwin.errors import UserError
     title="Shakespeare, LEAF form",
     how="by hand: LEAF JSON, or the plays in plain text (`ROLE<TAB>line`, or LEAF's `pg100.txt`)",
     sizes="100 / 200,000 / 40,000",
+    full=lambda params: FullSize(
+        params["clients"] * params["train"], params["clients"] * params["test"], params["clients"]
+    ),
     prepared="5.0 s",
     cache="75 MiB",
     by_hand="LEAF's Shakespeare JSON, made by https://github.com/TalwalkarLab/leaf, or its source, pg100.txt of "

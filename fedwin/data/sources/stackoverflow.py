@@ -6,7 +6,7 @@ for all others. TFF numbers words differently, so ids of the two must not be mix
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, offsets
+from fedwin.data.dataset import DATASETS, Dataset, FullSize, offsets
 from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, forms, tff
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
@@ -118,6 +118,7 @@ WORDS = "https://storage.googleapis.com/tff-datasets-public/stackoverflow.word_c
     title="Stack Overflow",
     how="downloads FedJAX's SQLite and word counts; reads TFF SQLite(.lzma) too",
     sizes="40,000 users of 342,477 / all of theirs / 10,000",
+    full=lambda params: FullSize(None, params["tests"], params["users"]),
     prepared="not measured: file not available",
     downloads=(FEDJAX + "stackoverflow_train.sqlite", FEDJAX + "stackoverflow_test.sqlite", WORDS),
     checksums={

@@ -1,0 +1,120 @@
+"""Content of a loaded data set: whether it has all examples of the published one, and its checksum."""
+
+import hashlib
+import json
+
+import numpy as np
+
+from fedwin.data.dataset import DATASETS, Dataset, FullSize, Partition
+from fedwin.data.example_source import feature_digest
+from fedwin.registry.choices import Choice
+
+# `checksum` reads features up to WHOLE_BYTES completely, and ROWS rows of larger ones.
+WHOLE_BYTES = 2 << 30
+ROWS = 4096
+
+
+def full_size(choice: str | Choice) -> FullSize:
+    """Returns the size of the complete data set, with None for every number that is not known.
+
+    Args:
+      choice: name of the data set, possibly with parameters: `cifar10`, `pacs:test_fraction=0.2`.
+
+    Raises:
+      UserError: unknown name or parameter.
+
+    Example:
+      >>> full_size("mnist_writers")
+      FullSize(train=60000, test=10000, clients=539)
+    """
+    choice = DATASETS.check(choice)
+    full = DATASETS.entries[choice.name].facts["full"]
+    return full(DATASETS.options(choice.name) | choice.params) if callable(full) else full
+
+
+def full_counts(choice: str | Choice) -> tuple[int, int] | None:
+    """Returns the numbers of training and test examples of the complete data set.
+
+    Args:
+      choice: name of the data set, possibly with parameters.
+
+    Returns:
+      (training examples, test examples), or None if one of them is not known.
+
+    Raises:
+      UserError: unknown name or parameter.
+
+    Example:
+      >>> full_counts("cifar10"), full_counts("npz")
+      ((50000, 10000), None)
+    """
+    full = full_size(choice)
+    return None if full.train is None or full.test is None else (full.train, full.test)
+
+
+def describe_subset(choice: str | Choice, dataset: Dataset) -> str:
+    """Returns how a loaded data set differs in size from the complete one.
+
+    Args:
+      choice: the choice that was loaded.
+      dataset: the loaded data set.
+
+    Returns:
+      Such as '6,000 of 50,000 training examples and 1,000 of 10,000 test examples'; '' if no known number differs.
+
+    Raises:
+      UserError: unknown name or parameter.
+    """
+    full = full_size(choice)
+    clients = None if dataset.natural is None else dataset.natural.num_clients
+    sizes = (len(dataset.train["y"]), len(dataset.test["y"]), clients)
+    names = ("training examples", "test examples", "clients")
+    return " and ".join(
+        f"{0 if actual is None else actual:,} of {expected:,} {name}"
+        for name, actual, expected in zip(names, sizes, full, strict=True)
+        if expected is not None and actual != expected
+    )
+
+
+def checksum(dataset: Dataset) -> str:
+    """Computes a hash of all that decides numbers: examples, normalization, classes, task and the data set's clients.
+
+    The original files, and a cache that was packed from them, have the same checksum. Features larger than 2 GiB are
+    hashed by 4,096 of their rows.
+
+    Args:
+      dataset: the data set.
+
+    Returns:
+      32 hexadecimal digits.
+
+    Example:
+      >>> from fedwin.testing import federations
+      >>> checksum(federations.dataset(12)) == checksum(federations.dataset(12))
+      True
+    """
+    digest = hashlib.blake2b(_description(dataset).encode(), digest_size=16)
+    for split in (dataset.train, dataset.test):
+        for name in sorted(split):
+            digest.update(name.encode() + feature_digest(split[name], WHOLE_BYTES, ROWS))
+    for part in (dataset.natural, dataset.test_natural):
+        digest.update(_partition_digest(part))
+    return digest.hexdigest()
+
+
+def _description(dataset: Dataset) -> str:
+    """Returns the data set's fields that are not arrays, as JSON."""
+    numbers = lambda values: None if values is None else np.asarray(values, float).reshape(-1).tolist()
+    accuracies = {name: [list(left), list(never)] for name, (left, never) in dataset.accuracies.items()}
+    fields = [dataset.task, int(dataset.num_classes), numbers(dataset.mean), numbers(dataset.std), accuracies]
+    return json.dumps(fields, sort_keys=True)
+
+
+def _partition_digest(partition: Partition | None) -> bytes:
+    """Returns a hash of which examples, and which domain, each client has."""
+    digest = hashlib.blake2b(digest_size=16)
+    if partition is not None:
+        domain = [] if partition.domain is None else partition.domain
+        for array, dtype in ((partition.order, np.int32), (partition.offset, np.int64), (domain, np.int32)):
+            digest.update(len(array).to_bytes(8, "little") + np.ascontiguousarray(array, dtype).tobytes())
+    return digest.digest()

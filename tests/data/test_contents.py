@@ -1,0 +1,98 @@
+"""Full numbers of examples, and checksums of loaded data sets."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from fedwin import data
+from fedwin.data import cache
+from fedwin.data.contents import full_size
+from fedwin.data.dataset import FullSize
+from fedwin.errors import UserError
+from tests.data.federation_files import write_cifar100
+from tests.data.image_files import write_pacs
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
+
+
+@pytest.mark.parametrize(
+    "choice, full",
+    [
+        ("cifar100:label=coarse", (50_000, 10_000)),
+        ("pacs", (8_994, 997)),
+        ("pacs:test_fraction=0.5", (4_996, 4_995)),
+        ("digit5", (37_190, 147_509)),
+        ("digit5:domains=mnist+usps", (14_876, 15_860)),
+        ("digit5:parts=1", None),
+        ("digit5:domains=other", None),
+        ("emnist:split=letters", (124_800, 20_800)),
+        ("emnist:split=other", None),
+        ("inaturalist", (120_300, 35_641)),
+        ("inaturalist:users=geo_100", None),
+        ("landmarks", None),
+        ("shakespeare_leaf", (200_000, 40_000)),
+        ("npz", None),
+        ("cifar10_synthetic", None),
+    ],
+)
+def test_full_counts_follow_the_parameters(choice, full):
+    assert data.full_counts(choice) == full
+
+
+def test_full_sizes_state_clients_where_rows_are_not_known():
+    assert full_size("landmarks:small=true") == FullSize(23_080, None, 233)
+    assert full_size("stackoverflow:users=5") == FullSize(None, 10_000, 5)
+    with pytest.raises(UserError, match="unknown dataset 'cifar11'"):
+        data.full_counts("cifar11")
+
+
+def test_full_counts_of_the_data_set_that_is_always_available():
+    assert data.describe_subset("digits", data.load("digits")) == ""
+
+
+def test_subsets_are_described(tmp_path):
+    write_cifar100(tmp_path, 5)
+    write_pacs(tmp_path)
+    cifar100, pacs = data.load("cifar100", tmp_path), data.load("pacs:size=8,resize=8", tmp_path)
+    assert data.describe_subset("cifar100", cifar100) == (
+        "500 of 50,000 training examples and 100 of 10,000 test examples"
+    )
+    assert data.describe_subset("pacs", pacs) == "72 of 8,994 training examples and 8 of 997 test examples"
+    assert data.describe_subset("shakespeare", pacs) == "0 of 715 clients"
+    assert data.describe_subset("npz", pacs) == ""
+
+
+def test_a_checksum_covers_all_that_decides_numbers():
+    dataset = data.load("pacs_synthetic:per_domain=5,tests=2,size=16")
+    x = np.array(dataset.train["x"])
+    x[3, 0, 0, 0] ^= 1
+    own = data.Partition(np.arange(3, dtype=np.int32), np.array([0, 1, 3]))
+    other = own._replace(domain=np.array([0, 1], np.int32))
+    variants = [
+        dataset,
+        dataclasses.replace(dataset, train={**dataset.train, "x": x}),
+        dataclasses.replace(dataset, test=dataset.train),
+        dataclasses.replace(dataset, mean=(0.1, 0.2, 0.3)),
+        dataclasses.replace(dataset, std=(0.1, 0.2, 0.3)),
+        dataclasses.replace(dataset, num_classes=99),
+        dataclasses.replace(dataset, natural=own),
+        dataclasses.replace(dataset, natural=other),
+        dataclasses.replace(dataset, test_natural=own),
+    ]
+    assert len({data.checksum(variant) for variant in variants}) == len(variants)
+    renamed = dataclasses.replace(dataset, class_names=(), verified=False, mean=np.array(dataset.mean))
+    assert data.checksum(renamed) == data.checksum(dataset) and len(data.checksum(dataset)) == 32
+
+
+def test_a_checksum_does_not_depend_on_how_the_rows_are_stored(tmp_path, monkeypatch):
+    text = "landmarks_synthetic:clients=5,n=40,size=16"
+    cache.write(data.load(text), text, tmp_path)
+    images, mapped = data.load(text), data.load(text, tmp_path)
+    whole = data.checksum(images)
+    assert isinstance(images.train["x"], data.Images) and isinstance(mapped.train["x"], np.memmap)
+    monkeypatch.setattr("fedwin.data.example_source.PIECE_BYTES", 1000)  # several pieces
+    assert data.checksum(mapped) == data.checksum(images) == whole
+    monkeypatch.setattr("fedwin.data.contents.WHOLE_BYTES", 100)
+    monkeypatch.setattr("fedwin.data.contents.ROWS", 10)
+    assert data.checksum(mapped) == data.checksum(images) != whole
