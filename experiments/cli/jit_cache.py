@@ -11,10 +11,11 @@ import hashlib
 import os
 import pathlib
 import platform
+import warnings
 
 import jax
 
-from fedwin.data.cache import cache_directory
+from fedwin.data import cache
 from fedwin.models.convolution.onednn import cpu_features
 
 # A larger cache is pruned at the next start, the least recently used programs first.
@@ -26,7 +27,11 @@ def enable() -> None:
     settings = jax.config.values
     if settings["jax_compilation_cache_dir"] or not settings["jax_enable_compilation_cache"]:
         return
-    folder = cache_directory() / "jit"
+    directory = cache.cache_directory()
+    if directory is None:
+        warnings.warn(f"compiled programs and data sets are not cached: {cache.NO_DIRECTORY}", stacklevel=2)
+        return
+    folder = directory / "jit"
     try:
         own = folder / instruction_set()
         own.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """Packed caches of data sets: their location, writing them, and opening them by memory map.
 
-A cache is a folder `<name>.fedwin` with `meta.json` and one .npy file per feature and partition. It is written under a
-temporary name and renamed when it is complete, so that no incomplete cache has the final name.
+A cache is a folder `<name>.fedwin` with `meta.json` and one .npy file per feature and partition. meta.json is sealed by
+a hash, and contains the checksums of the other files; caches from before the seal or the checksums can be read. A cache
+is written under a temporary name and renamed when it is complete, so that no incomplete cache has the final name.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from fedwin.data import integrity
 from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.example_source import ExampleSource, Images
 from fedwin.errors import UserError
+from fedwin.files import sealed
 
 # Format 2 had no checksums.
 FORMAT = 3
@@ -29,11 +31,25 @@ CHUNK = 256
 HOST = re.sub(r"\W+", "_", platform.node()) or "host"
 
 
-def cache_directory() -> pathlib.Path:
-    """Returns the user's cache directory: $FEDWIN_CACHE_DIR, $XDG_CACHE_HOME/fedwin or ~/.cache/fedwin."""
-    if own := os.environ.get("FEDWIN_CACHE_DIR"):
-        return pathlib.Path(own)
-    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "fedwin"
+NO_DIRECTORY = "no home directory is known; set HOME, or FEDWIN_CACHE_DIR to a folder for caches."
+
+
+def cache_directory() -> pathlib.Path | None:
+    """Returns the user's cache directory: $FEDWIN_CACHE_DIR, $XDG_CACHE_HOME/fedwin or ~/.cache/fedwin.
+
+    Returns:
+      The directory, which need not exist; None if the user has no home directory (no HOME, and no passwd entry).
+    """
+    own, shared = os.environ.get("FEDWIN_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
+    path = os.path.expanduser(own or os.path.join(shared or "~/.cache", "fedwin"))
+    return None if path.startswith("~") else pathlib.Path(path)
+
+
+def require_cache_directory() -> pathlib.Path:
+    """Returns the user's cache directory; raises UserError if the user has no home directory."""
+    if (folder := cache_directory()) is None:
+        raise UserError(NO_DIRECTORY)
+    return folder
 
 
 def file_name(text: str) -> str:
@@ -62,9 +78,12 @@ def user_path(text: str, data_dir) -> pathlib.Path:
     Args:
       text: the choice, as given to `load`.
       data_dir: folder of the original files.
+
+    Raises:
+      UserError: the user has no home directory.
     """
     key = hashlib.blake2b(f"{text}\0{origin(data_dir)}".encode(), digest_size=6).hexdigest()
-    return cache_directory() / f"{file_name(text)[:100]}-{key}.fedwin"
+    return require_cache_directory() / f"{file_name(text)[:100]}-{key}.fedwin"
 
 
 def find(text: str, data_dir) -> pathlib.Path | None:
@@ -79,7 +98,9 @@ def find(text: str, data_dir) -> pathlib.Path | None:
     """
     if not data_dir:
         return None
-    candidates = (path_in(text, data_dir), user_path(text, data_dir))
+    candidates = [path_in(text, data_dir)]
+    if cache_directory() is not None:
+        candidates.append(user_path(text, data_dir))
     return next((folder for folder in candidates if os.path.isdir(folder)), None)
 
 
@@ -102,6 +123,7 @@ def read(folder, text: str | None = None) -> Dataset:
         meta = json.loads((folder / "meta.json").read_text())
         if meta["format"] not in READABLE_FORMATS:
             raise UserError(f"{folder}: the cache has format {meta['format']}, not {FORMAT}; prepare it again.")
+        integrity.check_seal(folder, meta)
         integrity.check_cache_files(folder, meta.get("arrays", {}))
         if text is not None:
             check_choice(folder, text)
@@ -234,7 +256,7 @@ def write_partition(folder: pathlib.Path, name: str, part: Partition | None) -> 
 
 
 def make_meta(dataset: Dataset, text: str, data_dir, folder: pathlib.Path) -> dict:
-    """Returns the content of a cache's meta.json.
+    """Returns the sealed content of a cache's meta.json.
 
     Args:
       dataset: the data set.
@@ -243,14 +265,16 @@ def make_meta(dataset: Dataset, text: str, data_dir, folder: pathlib.Path) -> di
       folder: the folder with the arrays.
     """
     keys = ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "accuracies", "verified")
-    return {
-        "format": FORMAT,
-        "choice": text,
-        "origin": origin(data_dir),
-        "features": {split: list(getattr(dataset, split)) for split in ("train", "test")},
-        **{key: getattr(dataset, key) for key in keys},
-        "arrays": integrity.array_checksums(folder),
-    }
+    return sealed(
+        {
+            "format": FORMAT,
+            "choice": text,
+            "origin": origin(data_dir),
+            "features": {split: list(getattr(dataset, split)) for split in ("train", "test")},
+            **{key: getattr(dataset, key) for key in keys},
+            "arrays": integrity.array_checksums(folder),
+        }
+    )
 
 
 def remove_abandoned(data_dir: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""Detects damaged caches by the size and checksum of every file.
+"""Detects damaged caches by the seal of meta.json and by the size and checksum of every other file.
 
 Opening a cache compares all sizes, and the checksums of small files; those of large files are compared when a file is
 first read completely.
@@ -12,6 +12,7 @@ import zlib
 import numpy as np
 
 from fedwin.errors import UserError
+from fedwin.files import sealed
 
 # Files up to this size are read when the cache is opened: a few milliseconds each.
 SMALL_BYTES = 8 << 20
@@ -36,6 +37,20 @@ def crc32(path) -> str:
 def array_checksums(folder: pathlib.Path) -> dict[str, dict]:
     """Returns file name -> size and checksum of every array in a folder, as stored in a cache's meta.json."""
     return {path.name: {"bytes": path.stat().st_size, "crc32": crc32(path)} for path in sorted(folder.glob("*.npy"))}
+
+
+def check_seal(folder: pathlib.Path, meta: dict) -> None:
+    """Checks that a cache's meta.json is what was written; caches from before the seal pass.
+
+    Args:
+      folder: the cache.
+      meta: the content of its meta.json.
+
+    Raises:
+      DamagedCache: it has changed.
+    """
+    if "seal" in meta and sealed(meta)["seal"] != meta["seal"]:
+        raise DamagedCache(f"{folder / 'meta.json'}: damaged, it has been changed since the cache was written.")
 
 
 def check_cache_files(folder: pathlib.Path, arrays: dict[str, dict]) -> None:

@@ -3,10 +3,12 @@
 import os
 import pathlib
 
+import jax
 import numpy as np
 import pytest
 
 from experiments import prepare
+from experiments.cli import jit_cache
 from fedwin import data
 from fedwin.data import cache
 from fedwin.errors import UserError
@@ -29,6 +31,45 @@ def test_the_cache_directory_follows_the_environment(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/me")
     assert cache.cache_directory() == pathlib.Path("/home/me/.cache/fedwin")
+
+
+@pytest.fixture
+def homeless(monkeypatch, tmp_path):
+    """A user without HOME and without a passwd entry, in an empty working directory."""
+
+    def getpwuid(number):
+        raise KeyError(number)
+
+    for name in ("FEDWIN_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", getpwuid)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def test_without_a_home_nothing_is_cached_and_one_line_says_so(tmp_path, monkeypatch, homeless):
+    folder = npz(tmp_path / "one", 1)
+    assert cache.cache_directory() is None
+    assert len(data.load("npz", folder).train["y"]) == 4
+    with pytest.raises(UserError, match="no home directory is known; set HOME, or FEDWIN_CACHE_DIR") as error:
+        prepare.prepare("npz", folder)
+    assert "\n" not in str(error.value)
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        with pytest.warns(UserWarning, match="compiled programs and data sets are not cached: no home") as seen:
+            jit_cache.enable()
+        assert len(seen) == 1 and jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    assert not list(homeless.iterdir())
+    prepare.prepare("npz", folder, tmp_path / "cache")  # a named folder needs no home
+    assert isinstance(data.load("npz", tmp_path / "cache").train["x"], np.memmap)
+    monkeypatch.setenv("FEDWIN_CACHE_DIR", "~/caches")
+    assert cache.cache_directory() is None
+    monkeypatch.setenv("HOME", "/home/me")
+    assert cache.cache_directory() == pathlib.Path("/home/me/caches")
 
 
 def test_prepare_leaves_the_originals_alone_and_load_finds_the_cache(tmp_path, cache_dir):

@@ -26,7 +26,23 @@ def foreign_meta(folder):
     (folder / "meta.json").write_bytes((other / "meta.json").read_bytes())
 
 
+def edit_meta(folder, **fields):
+    """Edits meta.json as a text editor would; its seal stays."""
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps(meta | fields, indent=1))
+
+
 CHANGES = {
+    "edited normalization": (
+        lambda folder: edit_meta(folder, mean=[0.1], std=[0.9]),
+        "meta.json: damaged, it has been changed",
+    ),
+    "edited number of classes": (lambda folder: edit_meta(folder, num_classes=11), "meta.json: damaged"),
+    "an edited checksum": (
+        lambda folder: edit_meta(folder, arrays={}),
+        "meta.json: damaged",
+    ),
+    "an edited seal": (lambda folder: edit_meta(folder, seal="0" * 32), "meta.json: damaged"),
     "a byte of x": (lambda folder: flip(folder / "train.x.npy"), "train.x.npy: damaged, its checksum is"),
     "a byte of y": (lambda folder: flip(folder / "test.y.npy"), "test.y.npy: damaged, its checksum is"),
     "a byte of the clients": (lambda folder: flip(folder / "natural.order.npy"), "natural.order.npy: damaged"),
@@ -52,6 +68,24 @@ def test_a_changed_cache_is_named_and_made_anew(tmp_path, change, message):
     again = data.load(TEXT, tmp_path)
     assert isinstance(again.train["x"], np.memmap) and again.verified
     np.testing.assert_array_equal(again.train["x"], dataset.train["x"])
+
+
+def test_an_edited_cache_without_originals_is_one_error_line(tmp_path):
+    folder = cache.write(data.load("digits"), "usps", tmp_path)
+    edit_meta(folder, mean=[0.1], std=[0.9])
+    with pytest.raises(UserError, match="meta.json: damaged.*Remove .*usps.fedwin.*found no usps") as error:
+        data.load("usps", tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_cache_from_before_the_seal_opens(tmp_path):
+    dataset = data.load(TEXT)
+    folder = cache.write(dataset, TEXT, tmp_path)
+    meta = json.loads((folder / "meta.json").read_text())
+    del meta["seal"]
+    (folder / "meta.json").write_text(json.dumps(meta))
+    opened = data.load(TEXT, tmp_path)
+    assert opened.verified and opened.mean == dataset.mean and isinstance(opened.train["x"], np.memmap)
 
 
 def test_without_originals_a_damaged_cache_is_one_error_line(tmp_path):
@@ -93,7 +127,7 @@ def test_opening_reads_no_large_file(tmp_path, monkeypatch):
 def test_a_cache_of_the_format_before_checksums_still_opens(tmp_path):
     folder = cache.write(data.load(TEXT), TEXT, tmp_path)
     meta = json.loads((folder / "meta.json").read_text())
-    del meta["arrays"], meta["origin"]
+    del meta["arrays"], meta["origin"], meta["seal"]
     (folder / "meta.json").write_text(json.dumps({**meta, "format": 2}))
     opened = data.load(TEXT, tmp_path)
     assert isinstance(opened.train["x"], np.memmap) and not opened.verified

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from fedwin.data.cache import cache_directory
+from fedwin.data.cache import cache_directory, require_cache_directory
 from fedwin.errors import UserError
 
 REQUIREMENTS = ("torch==2.13.0", "pfl==0.6.0", "flwr[simulation]==1.41.0", "setuptools<81")
@@ -15,11 +15,13 @@ REQUIREMENTS = ("torch==2.13.0", "pfl==0.6.0", "flwr[simulation]==1.41.0", "setu
 
 def _folder() -> pathlib.Path:
     key = hashlib.blake2b(" ".join((sys.version, *REQUIREMENTS)).encode(), digest_size=6).hexdigest()
-    return cache_directory() / f"peers-{key}"
+    return require_cache_directory() / f"peers-{key}"
 
 
 def interpreter() -> str | None:
     """Returns the environment's interpreter; None if it has not been created."""
+    if cache_directory() is None:
+        return None
     return str(_folder() / "bin" / "python") if (_folder() / "made").exists() else None
 
 
