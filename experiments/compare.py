@@ -203,7 +203,7 @@ def main(argv: list[str]) -> None:
     summaries = compare(methods, base)
     print("\n" + scores.summary_table(summaries))
     if len(summaries) > 1:
-        print("\n" + comparison.text(comparison.rows_of(summaries, plan(methods, base))))
+        print("\n" + comparison.text(comparison.rows_of(summaries, plan(methods, base)), summaries))
     print(f"table and picture: {base.out_dir}/comparison.csv, comparison.md, comparison.png")
 
 

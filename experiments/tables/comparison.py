@@ -16,17 +16,17 @@ SAME_DATA = ("dataset", "data_dir", "partition", "num_clients", "partition_seed"
 # The read-out of the plain model.
 PLAIN = "model"
 CSV_HEAD = (
-    "method", "readout", "accuracy_percent", "half_width_95", "difference_points", "difference_low_95",
-    "difference_high_95", "compared_with", "pairs", "of_pairs", "seeds", "of_seeds", "megabytes_sent", "loss",
-    "rounds_per_second", "command", "fingerprint",
+    "method", "readout", "accuracy_percent", "half_width_95", "final_accuracy_percent", "difference_points",
+    "difference_low_95", "difference_high_95", "compared_with", "pairs", "of_pairs", "seeds", "of_seeds",
+    "megabytes_sent", "loss", "rounds_per_second", "last_rounds", "of_rounds", "evaluations", "command", "fingerprint",
 )  # fmt: skip
 HEAD = (
-    "method", "read-out", "accuracy (%)", "difference (points)", "95 % interval", "seeds", "MB sent", "loss",
-    "rounds/s", "command", "fingerprint",
+    "method", "read-out", "accuracy (%) +- 95 % CI", "final (%)", "difference (points)", "95 % CI", "seeds",
+    "MB sent", "loss", "rounds/s", "command", "fingerprint",
 )  # fmt: skip
 # Columns that are shown on the terminal.
-SHOWN = 6
-ONE_SEED = "One seed has no interval; two or more (--seeds=0,1,2) do."
+SHOWN = 7
+FEW_SEEDS = f"Fewer than {formats.MIN_SEEDS} seeds have no interval; --seeds=0,1,2 gives three."
 INCHES_PER_METHOD = 0.42
 # The read-outs of a method are spread over this share of its row.
 SPREAD = 0.56
@@ -39,11 +39,13 @@ class Row(NamedTuple):
       method: as in --methods.
       readout: model, wima50 ...
       accuracy: interval over seeds.
+      final: accuracy at the last evaluation, the mean over seeds.
       difference: interval of the paired differences to the plain model of `reference`; None for that model itself.
       reference: the first method on the same data.
       megabytes: sent in all rounds of a seed.
       loss: mean over seeds.
       rounds_per_second: of training.
+      averaged: (last rounds that the means cover, of all rounds, evaluations of a seed).
       command: that runs it.
       fingerprint: of the run.
     """
@@ -51,11 +53,13 @@ class Row(NamedTuple):
     method: str
     readout: str
     accuracy: Interval
+    final: float | None
     difference: Interval | None
     reference: str
     megabytes: float | None
     loss: float | None
     rounds_per_second: float | None
+    averaged: tuple[int, int, int]
     command: str
     fingerprint: str
 
@@ -88,11 +92,13 @@ def rows_of(summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Confi
                     method,
                     readout,
                     mean_interval(accuracy),
+                    scores.final(summary, readout, "accuracy"),
                     None if is_reference else paired_interval(accuracy, reference),
                     first[method],
                     megabytes,
                     scores.mean_of(scores.by_seed(summary, readout, "loss").values()),
                     scores.rounds_per_second(summary),
+                    (summary["last_rounds"], summary["num_rounds"], scores.evaluations(summary)),
                     command_line.train_command(configs[method]),
                     summary["fingerprint"],
                 )
@@ -109,7 +115,7 @@ def write(folder: pathlib.Path, summaries: Mapping[str, dict[str, Any]], configs
       configs: method -> its Config.
     """
     rows = rows_of(summaries, configs)
-    remarks = notes(rows, next(iter(summaries.values())))
+    remarks = notes(rows, summaries)
     formats.write_csv(folder / "comparison.csv", CSV_HEAD, [_csv_row(row) for row in rows])
     table = formats.markdown_table(HEAD, [_cells(row) for row in rows])
     formats.write_markdown(folder / "comparison.md", "Comparison of methods", [table, *remarks])
@@ -123,12 +129,13 @@ def _percent(value: float | None) -> float | None:
 
 def _csv_row(row: Row) -> tuple:
     difference = row.difference or Interval(None, None, 0, 0)
-    low, high = difference.bounds or (None, None)
+    low, high = formats.shown(difference).bounds or (None, None)
     return (
         row.method,
         row.readout,
         _percent(row.accuracy.mean),
-        _percent(row.accuracy.half_width),
+        _percent(formats.shown(row.accuracy).half_width),
+        _percent(row.final),
         _percent(difference.mean),
         _percent(low),
         _percent(high),
@@ -140,6 +147,7 @@ def _csv_row(row: Row) -> tuple:
         row.megabytes,
         row.loss,
         row.rounds_per_second,
+        *row.averaged,
         row.command,
         row.fingerprint,
     )
@@ -160,6 +168,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.method,
         row.readout,
         formats.mean_and_half_width(row.accuracy),
+        formats.number(_percent(row.final), 2),
         *_difference(row),
         f"{row.accuracy.seeds} of {row.accuracy.of_seeds}",
         formats.number(row.megabytes, 1),
@@ -170,18 +179,19 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def notes(rows: Sequence[Row], summary: dict[str, Any]) -> list[str]:
+def notes(rows: Sequence[Row], summaries: Mapping[str, dict[str, Any]]) -> list[str]:
     """Returns the remarks below the table: what its numbers mean.
 
     Args:
       rows: of the table.
-      summary: of the first method.
+      summaries: method -> what `fedwin.run` returned.
     """
     first = list(dict.fromkeys(row.reference for row in rows))
-    several = any(row.accuracy.of_seeds > 1 for row in rows)
+    several = any(row.accuracy.seeds >= formats.MIN_SEEDS for row in rows)
     remarks = [
-        f"Accuracy is the mean over {scores.last_rounds(summary)} and over seeds"
-        + (", +- half of the 95 % interval (Student's t)." if several else ".")
+        f"Accuracy is the mean over {scores.averaged_rounds(summaries)} and over seeds"
+        + (f", +- {formats.HALF_WIDTH}" if several else "")
+        + "; final: the last evaluation."
         + f" Differences are taken seed by seed, in percentage points, to the plain model of `{first[0]}`"
         + (
             f" (methods on other data: to the first on the same, {', '.join(f'`{name}`' for name in first[1:])})."
@@ -191,16 +201,22 @@ def notes(rows: Sequence[Row], summary: dict[str, Any]) -> list[str]:
         + " MB are sent in all rounds of a seed, to clients and back."
     ]
     if not several:
-        remarks.append(ONE_SEED)
+        remarks.append(FEW_SEEDS)
     if any(row.accuracy.seeds < row.accuracy.of_seeds for row in rows):
         remarks.append("Seeds that diverged count in no mean, difference or interval.")
     return remarks
 
 
-def text(rows: Sequence[Row]) -> str:
-    """Returns the table for the terminal."""
+def text(rows: Sequence[Row], summaries: Mapping[str, dict[str, Any]]) -> str:
+    """Returns the table for the terminal.
+
+    Args:
+      rows: of the table.
+      summaries: method -> what `fedwin.run` returned.
+    """
     heading = (
-        "means with half of their 95 % interval (Student's t); paired differences to the plain model of the reference"
+        f"mean over {scores.averaged_rounds(summaries)}, +- {formats.HALF_WIDTH}; paired differences to the plain "
+        f"model of the reference"
     )
     return f"{heading}\n{formats.plain_table([HEAD[:SHOWN], *(_cells(row)[:SHOWN] for row in rows)])}"
 
@@ -231,7 +247,10 @@ def draw_picture(rows: Sequence[Row], path: pathlib.Path) -> None:
         axis.grid(alpha=0.3)
         axis.set_axisbelow(True)
     seeds = max(row.accuracy.of_seeds for row in rows)
-    interval_note = f"{seeds} seeds, bars: 95 % interval (Student's t)" if seeds > 1 else "one seed, hence no interval"
+    enough = any(row.accuracy.seeds >= formats.MIN_SEEDS for row in rows)
+    interval_note = f"{seeds} seed{'s' if seeds > 1 else ''}, " + (
+        "bars: 95 % interval (Student's t)" if enough else "too few for an interval"
+    )
     figure.suptitle(f"Accuracy and paired differences; {interval_note}", fontsize="medium")
     if len(readouts) > 1:
         figure.legend(loc="outside lower center", ncols=min(len(readouts), 6), title="read-out", frameon=False)
@@ -256,7 +275,7 @@ def _draw_intervals(
         axis.errorbar(
             100 * interval.mean,
             height,
-            xerr=None if interval.half_width is None else 100 * interval.half_width,
+            xerr=_percent(formats.shown(interval).half_width),
             color=style.color(number),
             marker=style.marker(number),
             markersize=5,

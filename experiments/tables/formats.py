@@ -16,6 +16,10 @@ NOTHING = "-"
 WIDTH = 120
 # A column is not cut below so many characters.
 NARROWEST = 8
+# Fewest seeds whose interval is shown: Student's t for two seeds has one degree of freedom and a factor of 12.7.
+MIN_SEEDS = 3
+# What `+-` stands for, in notes and in the heads of columns.
+HALF_WIDTH, CI, STD = "half of the 95 % confidence interval (CI, Student's t)", "95 % CI", "std"
 
 
 def plain_table(rows: Sequence[Sequence[str]], width: int = WIDTH, rule: bool = True) -> str:
@@ -89,8 +93,13 @@ def number(value: float | None, digits: int) -> str:
     return NOTHING if value is None else f"{value:.{digits}f}"
 
 
+def shown(interval: Interval) -> Interval:
+    """Returns an interval as tables and pictures show it: without bounds if it has fewer than MIN_SEEDS seeds."""
+    return interval if interval.seeds >= MIN_SEEDS else interval._replace(half_width=None)
+
+
 def mean_and_half_width(interval: Interval, factor: float = 100, digits: int = 2) -> str:
-    """Returns 'mean +- half width', in percent by default; 'diverged' if every seed did.
+    """Returns 'mean +- half width', in percent by default; 'mean (n = 2)' for two seeds; 'diverged' if every seed did.
 
     Args:
       interval: over seeds.
@@ -100,20 +109,22 @@ def mean_and_half_width(interval: Interval, factor: float = 100, digits: int = 2
     if interval.mean is None:
         return "diverged"
     text = f"{interval.mean * factor:.{digits}f}"
-    return text if interval.half_width is None else f"{text} +- {interval.half_width * factor:.{digits}f}"
+    if (half_width := shown(interval).half_width) is not None:
+        return f"{text} +- {half_width * factor:.{digits}f}"
+    return f"{text} (n = {interval.seeds})" if interval.seeds > 1 else text
 
 
 def interval_bounds(interval: Interval, factor: float = 100, digits: int = 2) -> str:
-    """Returns '[low, high]', in percent by default; '-' without an interval.
+    """Returns '[low, high]', in percent by default; 'n = 2' for two seeds; '-' for fewer.
 
     Args:
       interval: over seeds.
       factor: of both numbers.
       digits: decimals.
     """
-    if interval.bounds is None:
-        return NOTHING
-    low, high = interval.bounds
+    if (bounds := shown(interval).bounds) is None:
+        return f"n = {interval.seeds}" if interval.seeds > 1 else NOTHING
+    low, high = bounds
     return f"[{low * factor:+.{digits}f}, {high * factor:+.{digits}f}]"
 
 

@@ -1,7 +1,7 @@
 """Numbers and the terminal table from the summaries of runs: accuracy per seed, megabytes, rounds per second."""
 
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 
-from .formats import NOTHING, number, plain_table
+from .formats import NOTHING, STD, number, plain_table
 
 MEGABYTE = 1e6
 
@@ -26,6 +26,24 @@ def by_seed(summary: dict[str, Any], readout: str, metric: str) -> dict[int, flo
         seed: None if entry["last"] is None else float(entry["last"][readout][metric])
         for seed, entry in summary["seeds"].items()
     }
+
+
+def final(summary: dict[str, Any], readout: str, metric: str) -> float | None:
+    """Returns a metric at the last evaluation, the mean over the seeds that did not diverge; None if all did.
+
+    Args:
+      summary: what `fedwin.run` returned.
+      readout: such as model or wima50.
+      metric: such as accuracy.
+    """
+    return mean_of(
+        None if entry["last"] is None else float(entry["final"][readout][metric]) for entry in summary["seeds"].values()
+    )
+
+
+def evaluations(summary: dict[str, Any]) -> int:
+    """Returns how many evaluations of a seed its means cover; 0 if every seed diverged."""
+    return max((entry["evaluations"] for entry in summary["seeds"].values() if entry["last"] is not None), default=0)
 
 
 def readouts(summary: dict[str, Any]) -> list[str]:
@@ -70,28 +88,58 @@ def megabytes_of(config: Config, summary: dict[str, Any]) -> float | None:
 
 
 def last_rounds(summary: dict[str, Any]) -> str:
-    """Returns the rounds that the numbers of a summary are means over: 'the last 10 of 50 rounds'."""
+    """Returns what the means of a summary cover: 'the last 10 of 50 rounds (10 evaluations)'."""
     total = summary["num_rounds"]
     last = min(max(summary["last_rounds"], 1), total)
-    return f"the last {last} of {total} rounds" if last < total else f"all {total} round{'s' if total > 1 else ''}"
+    rounds = f"the last {last} of {total} rounds" if last < total else f"all {total} round{'s' if total > 1 else ''}"
+    if not (count := evaluations(summary)):
+        return rounds
+    return f"{rounds} ({count} evaluation{'s' if count > 1 else ''})"
+
+
+def averaged_rounds(summaries: Mapping[str, dict[str, Any]]) -> str:
+    """Returns what the means of several runs cover; where runs differ, with their names.
+
+    Args:
+      summaries: name of the run -> what `fedwin.run` returned.
+    """
+    runs: dict[str, list[str]] = {}
+    for run, summary in summaries.items():
+        # A run whose seeds all diverged has no means.
+        if evaluations(summary) or len(summaries) == 1:
+            runs.setdefault(last_rounds(summary), []).append(run)
+    if len(runs) < 2:
+        return next(iter(runs), "no round")
+    first, *others = runs.items()
+    return "; ".join([first[0], *(f"of {', '.join(names)}: {text}" for text, names in others)])
 
 
 def summary_table(summaries: dict[str, dict[str, Any]]) -> str:
-    """Returns a row per run and read-out: accuracy (%) and loss over the last rounds, mean +- std over seeds.
+    """Returns a row per run and read-out: mean accuracy (%) and loss over the last rounds, and the final accuracy.
+
+    With several seeds a mean is followed by the standard deviation over them.
 
     Args:
       summaries: name of the run -> what `fedwin.run` returned.
     """
     several = any(len(summary["seeds"]) > 1 for summary in summaries.values())
-    rows = [("run", "read-out", "accuracy (%)", "loss", *(["each seed (%)"] if several else []), "rounds/s")]
+    deviation = f" +- {STD}" if several else ""
+    head = ["run", "read-out", f"accuracy (%){deviation}", "final (%)", f"loss{deviation}"]
+    rows = [tuple([*head, *(["each seed (%)"] if several else []), "rounds/s"])]
     for run, summary in summaries.items():
         for position, (name, metrics) in enumerate(summary["over_seeds"].items()):
-            each = " ".join(_accuracy(seed, name) for seed in summary["seeds"].values())
-            cells = (_cell(metrics["accuracy"], True), _cell(metrics["loss"], False), *([each] if several else []))
+            last = final(summary, name, "accuracy")
+            cells = [
+                _cell(metrics["accuracy"], True),
+                number(None if last is None else 100 * last, 2),
+                _cell(metrics["loss"], False),
+            ]
+            if several:
+                cells.append(" ".join(_accuracy(seed, name) for seed in summary["seeds"].values()))
             # All read-outs of a run come from the same rounds.
             speed = "" if position else number(rounds_per_second(summary), 1)
             rows.append(("" if position else run, name, *cells, speed))
-    return "\n".join([plain_table(rows), mean_note(next(iter(summaries.values()))), *divergence_notes(summaries)])
+    return "\n".join([plain_table(rows), mean_note(summaries), *divergence_notes(summaries)])
 
 
 def _cell(stats: dict[str, Any], percent: bool) -> str:
@@ -108,10 +156,19 @@ def _accuracy(seed: dict[str, Any], readout: str) -> str:
     return f"{100 * seed['last'][readout]['accuracy']:.2f}" if seed["last"] else NOTHING
 
 
-def mean_note(summary: dict[str, Any]) -> str:
-    """Returns the line below the table: the rounds and seeds that its numbers are means over."""
-    seeds = summary["seeds"]
-    return f"mean over {last_rounds(summary)}; seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+def mean_note(summaries: Mapping[str, dict[str, Any]]) -> str:
+    """Returns the line below the table: what its numbers are means over, and the meaning of `+-` and `final`.
+
+    Args:
+      summaries: name of the run -> what `fedwin.run` returned.
+    """
+    seeds = dict.fromkeys(", ".join(map(str, summary["seeds"])) for summary in summaries.values())
+    several = any(len(summary["seeds"]) > 1 for summary in summaries.values())
+    deviation = "; +- is the standard deviation over seeds" if several else ""
+    return (
+        f"mean over {averaged_rounds(summaries)}; seed{'s' if several else ''} {' or '.join(seeds)}{deviation}; final: "
+        f"the last evaluation"
+    )
 
 
 def divergence_notes(summaries: dict[str, dict[str, Any]]) -> list[str]:

@@ -10,7 +10,7 @@ from fedwin.analysis import Interval
 
 from ..cli import config_flags
 from ..figures import style
-from . import grid
+from . import formats, grid
 
 # Most bars; the table has all runs.
 MOST_BARS = 40
@@ -74,12 +74,18 @@ def draw(
 
 def _scaled(interval: Interval, factor: float) -> Interval:
     scale = lambda value: None if value is None else factor * value
+    interval = formats.shown(interval)
     return interval._replace(mean=scale(interval.mean), half_width=scale(interval.half_width))
 
 
-def _title(figure, results: Results, order: Sequence[tuple[str, ...]], scale: Scale, more: str = "") -> None:
+def _title(
+    figure, results: Results, order: Sequence[tuple[str, ...]], scale: Scale, bars: bool = False, more: str = ""
+) -> None:
     seeds = max(interval.of_seeds for interval in results.values())
-    over = f"mean over {seeds} seeds{more}" if seeds > 1 else "one seed"
+    over = f"mean over {seeds} seeds" if seeds > 1 else "one seed"
+    if bars and any(interval.half_width is not None for interval in results.values()):
+        over += INTERVAL
+    over += more
     best = f"best: {style.short(', '.join(order[0]))}" if order else "every run diverged"
     figure.suptitle(f"{scale.name}, {over}; {best}", fontsize="medium")
 
@@ -122,7 +128,7 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
     axis.grid(alpha=0.3)
     if scale.percent:
         style.within_percent(axis, "y")
-    _title(figure, results, order, scale, INTERVAL)
+    _title(figure, results, order, scale, bars=True)
     return figure
 
 
@@ -171,5 +177,5 @@ def _bars(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
     axis.grid(alpha=0.3, axis="x")
     axis.set_axisbelow(True)
     some = f"; {len(shown)} of {len(results)} runs" if len(shown) < len(results) else ""
-    _title(figure, results, order, scale, f"{INTERVAL}{some}")
+    _title(figure, results, order, scale, bars=True, more=some)
     return figure

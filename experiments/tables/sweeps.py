@@ -191,8 +191,11 @@ def best_lines(sweep: Sweep) -> list[str]:
     interval = score(sweep.summaries[label], sweep.select, sweep.readout)
     extreme = "lowest" if scale.smaller else "highest"
     number = formats.mean_and_half_width(interval, scale.factor, scale.digits)
+    if formats.shown(interval).half_width is not None:
+        number += f" ({formats.CI})"
+    averaged = scores.averaged_rounds({label: sweep.summaries[label]})
     return [
-        f"best of {len(sweep.configs)} by {extreme} {scale.name}: {label}: {number}",
+        f"best of {len(sweep.configs)} by {extreme} {scale.name}, mean over {averaged}: {label}: {number}",
         command_line.train_command(sweep.configs[label]),
     ]
 
@@ -224,23 +227,44 @@ def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:
         "winner",
         *flags,
         "readout",
-        *(f"{name}{end}" for name in metrics for end in ("", "_half_width_95")),
+        *(f"{name}{end}" for name in metrics for end in ("", "_half_width_95", "_final")),
     ]
-    head += ["seeds", "of_seeds", "megabytes_sent", "rounds_per_second", "command", "fingerprint"]
+    head += [
+        "seeds",
+        "of_seeds",
+        "last_rounds",
+        "of_rounds",
+        "evaluations",
+        "megabytes_sent",
+        "rounds_per_second",
+        "command",
+        "fingerprint",
+    ]
     rows = []
     for point in grid.points(sweep.axes):
         label = grid.label(point)
         summary, config = sweep.summaries[label], sweep.configs[label]
-        intervals = [score(summary, name, sweep.readout) for name in metrics]
+        intervals = {name: score(summary, name, sweep.readout) for name in metrics}
         rows.append(
             [
                 ranks.get(label),
                 int(ranks.get(label) == 1),
                 *(grid.format_value(value) for value in point.values()),
                 sweep.readout,
-                *(value for interval in intervals for value in (interval.mean, interval.half_width)),
-                intervals[0].seeds,
-                intervals[0].of_seeds,
+                *(
+                    value
+                    for name, interval in intervals.items()
+                    for value in (
+                        interval.mean,
+                        formats.shown(interval).half_width,
+                        scores.final(summary, sweep.readout, name),
+                    )
+                ),
+                intervals[sweep.select].seeds,
+                intervals[sweep.select].of_seeds,
+                summary["last_rounds"],
+                summary["num_rounds"],
+                scores.evaluations(summary),
                 scores.megabytes_of(config, summary),
                 scores.rounds_per_second(summary),
                 command_line.train_command(config),
@@ -251,18 +275,38 @@ def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:
 
 
 def _cells(sweep: Sweep, label: str) -> list[str]:
-    """Returns the cells of a run: its metrics, then its number of seeds."""
-    intervals = {name: score(sweep.summaries[label], name, sweep.readout) for name in _metrics(sweep)}
-    text = [
-        formats.mean_and_half_width(interval, *((1, 4) if name.endswith("loss") else (100, 2)))
-        for name, interval in intervals.items()
-    ]
-    return [*text, formats.seed_count(intervals[sweep.select])]
+    """Returns the cells of a run: the deciding metric with its final value, the other metrics, the number of seeds."""
+    summary, cells = sweep.summaries[label], []
+    for name in _metrics(sweep):
+        factor, digits = (1, 4) if name.endswith(SMALLER) else (100, 2)
+        cells.append(formats.mean_and_half_width(score(summary, name, sweep.readout), factor, digits))
+        if name == sweep.select:
+            last = scores.final(summary, sweep.readout, name)
+            cells.append(formats.number(None if last is None else factor * last, digits))
+    return [*cells, formats.seed_count(score(summary, sweep.select, sweep.readout))]
 
 
 def _head(sweep: Sweep) -> list[str]:
-    named = [name.replace("_", " ") + ("" if name.endswith("loss") else " (%)") for name in _metrics(sweep)]
-    return [*map(config_flags.flag_of, sweep.axes), *named, "seeds"]
+    unit = {name: "" if name.endswith(SMALLER) else " (%)" for name in _metrics(sweep)}
+    plus = f" +- {formats.CI}" if _has_intervals(sweep) else ""
+    first, *others = (f"{name.replace('_', ' ')}{unit[name]}{plus}" for name in unit)
+    return [*map(config_flags.flag_of, sweep.axes), first, f"final{unit[sweep.select]}", *others, "seeds"]
+
+
+def _has_intervals(sweep: Sweep) -> bool:
+    """Whether any run has enough seeds for an interval."""
+    intervals = (score(summary, sweep.select, sweep.readout) for summary in sweep.summaries.values())
+    return any(interval.seeds >= formats.MIN_SEEDS for interval in intervals)
+
+
+def averaging_note(sweep: Sweep) -> str:
+    """Returns the line that says what the numbers of the tables are means over, and what `+-` and `final` mean."""
+    seeds = len(next(iter(sweep.summaries.values()))["seeds"])
+    interval = f", +- {formats.HALF_WIDTH}" if _has_intervals(sweep) else ""
+    return (
+        f"{sweep.readout}: mean over {scores.averaged_rounds(sweep.summaries)}"
+        f"{f' and {seeds} seeds' if seeds > 1 else ' of one seed'}{interval}; final: the last evaluation"
+    )
 
 
 def _in_order(sweep: Sweep) -> list[str]:
@@ -278,9 +322,10 @@ def _values(sweep: Sweep) -> dict[str, list[str]]:
 
 
 def text(sweep: Sweep) -> str:
-    """Returns the table for the terminal, the best run first."""
+    """Returns the table for the terminal, the best run first, and what its numbers are means over."""
     values = _values(sweep)
-    return formats.plain_table([_head(sweep), *([*values[label], *_cells(sweep, label)] for label in _in_order(sweep))])
+    rows = [[*values[label], *_cells(sweep, label)] for label in _in_order(sweep)]
+    return f"{formats.plain_table([_head(sweep), *rows])}\n{averaging_note(sweep)}"
 
 
 def _write_markdown(path: pathlib.Path, sweep: Sweep) -> None:
@@ -305,13 +350,8 @@ def _write_markdown(path: pathlib.Path, sweep: Sweep) -> None:
         f"- `{config_flags.flag_of(f)}`: {', '.join(f'`{grid.format_value(v)}`' for v in vs)}"
         for f, vs in sweep.axes.items()
     ]
-    first = next(iter(sweep.summaries.values()))
-    several = len(first["seeds"]) > 1
-    note = f"Numbers are of the read-out `{sweep.readout}`, means over {scores.last_rounds(first)}" + (
-        " and over seeds, +- half of the 95 % interval (Student's t). Seeds that diverged count in no mean."
-        if several
-        else " of one seed, which has no interval."
-    )
+    few = "" if _has_intervals(sweep) else f" Fewer than {formats.MIN_SEEDS} seeds have no interval."
+    note = f"Read-out {averaging_note(sweep)}. Seeds that diverged count in no mean.{few}"
     table = formats.markdown_table([*_head(sweep), "MB sent", "rounds/s", "command", "fingerprint"], rows)
     title = f"Sweep over {', '.join(map(config_flags.flag_of, sweep.axes))}"
     formats.write_markdown(path, title, [*best_run, "Grid:", "\n".join(axes), table, note])

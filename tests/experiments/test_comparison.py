@@ -25,7 +25,12 @@ def summary(values):
         "wima5": {"accuracy": value / 100 + 0.01, "loss": 0.25},
     }
     seeds = {
-        seed: {"last": None if value is None else numbers(value), "rounds_per_second": 4.0}
+        seed: {
+            "last": None if value is None else numbers(value),
+            "final": numbers(value or 0.0) | {"model": {"accuracy": 0.99, "loss": 0.1}},
+            "evaluations": 5,
+            "rounds_per_second": 4.0,
+        }
         for seed, value in enumerate(values)
     }
     return {"seeds": seeds, "over_seeds": numbers(0), "fingerprint": "abc", "num_rounds": 10, "last_rounds": 5}
@@ -53,14 +58,14 @@ def written(tmp_path):
         configs["iid"] = dataclasses.replace(configs["iid"], partition="iid")
         rows = comparison.write(tmp_path, summaries, configs)
         with open(tmp_path / "comparison.csv", newline="") as file:
-            return rows, list(csv.DictReader(file))
+            return (rows, summaries), list(csv.DictReader(file))
 
     return write
 
 
 def test_differences_are_paired(written, tmp_path):
     """scaffold - fedavg = 1, 2, 3 points: 2 +- 4.302653 / sqrt(3)."""
-    rows, table = written(3)
+    arguments, table = written(3)
     by = {(row["method"], row["readout"]): row for row in table}
     found = by["scaffold", "model"]
     assert float(found["accuracy_percent"]) == pytest.approx(62) and found["seeds"] == found["of_seeds"] == "3"
@@ -79,7 +84,8 @@ def test_differences_are_paired(written, tmp_path):
     text = (tmp_path / "comparison.md").read_text()
     assert "| +2.00 | [-0.48, +4.48] | 3 of 3 | 11.0 | 0.5000 | 4.0 |" in text and found["command"] in text
     assert "2 of 3" in text and "Seeds that diverged" in text and "`iid`" in text
-    assert "[-0.48, +4.48]" in comparison.text(rows) and max(map(len, comparison.text(rows).splitlines())) <= 120
+    shown = comparison.text(*arguments)
+    assert "[-0.48, +4.48]" in shown and max(map(len, shown.splitlines()[1:])) <= 120
     assert (tmp_path / "comparison.png").stat().st_size > 5000
 
 
@@ -88,8 +94,29 @@ def test_one_seed_has_a_difference_and_no_interval(written, tmp_path):
     found = next(row for row in table if (row["method"], row["readout"]) == ("scaffold", "model"))
     assert float(found["difference_points"]) == pytest.approx(1)
     assert found["half_width_95"] == found["difference_low_95"] == ""
-    assert comparison.ONE_SEED in (tmp_path / "comparison.md").read_text()
+    assert comparison.FEW_SEEDS in (tmp_path / "comparison.md").read_text()
     assert (tmp_path / "comparison.png").stat().st_size > 5000
+
+
+def test_files_and_table_label_what_they_average(written, tmp_path):
+    arguments, table = written(3)
+    for shown in (comparison.text(*arguments), (tmp_path / "comparison.md").read_text()):
+        assert "mean over the last 5 of 10 rounds (5 evaluations)" in shown and "half of the 95 %" in shown
+        assert "accuracy (%) +- 95 % CI" in shown and "final (%)" in shown and "99.00" in shown
+    found = table[0]
+    assert (found["last_rounds"], found["of_rounds"], found["evaluations"]) == ("5", "10", "5")
+    assert float(found["final_accuracy_percent"]) == pytest.approx(99)
+
+
+def test_two_seeds_have_no_interval(written, tmp_path):
+    """Student's t for two seeds is 12.7 standard errors, which says nothing."""
+    arguments, table = written(2)
+    found = next(row for row in table if (row["method"], row["readout"]) == ("scaffold", "model"))
+    assert float(found["difference_points"]) == pytest.approx(1.5)
+    assert found["half_width_95"] == found["difference_low_95"] == found["difference_high_95"] == ""
+    shown = comparison.text(*arguments)
+    assert "56.50 (n = 2)" in shown and "n = 2" in shown.partition("+1.50")[2] and "63.5" not in shown
+    assert comparison.FEW_SEEDS in (tmp_path / "comparison.md").read_text()
 
 
 def test_only_methods_on_the_same_data_are_compared():

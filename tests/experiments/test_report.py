@@ -12,6 +12,8 @@ def summary(seeds=(0,), rounds=10, last=5, diverged=()):
     metrics = {"accuracy": 0.5, "loss": 1.0}
     one = lambda seed: {
         "last": None if seed in diverged else {"model": metrics},
+        "final": {"model": {"accuracy": 0.75, "loss": 0.5}},
+        "evaluations": min(last, rounds),
         "rounds_per_second": None if seed in diverged else 4.0,
         "diverged_at": 3 if seed in diverged else None,
     }
@@ -25,20 +27,27 @@ def summary(seeds=(0,), rounds=10, last=5, diverged=()):
 def test_one_seed_needs_no_column_of_seeds():
     shown = scores.summary_table({"fedavg": summary()})
     assert "each seed" not in shown and "50.00" in shown and "+-" not in shown
-    assert "mean over the last 5 of 10 rounds; seed 0" in shown
+    assert "mean over the last 5 of 10 rounds (5 evaluations); seed 0; final: the last evaluation" in shown
+    assert "std" not in shown and "final (%)" in shown and "75.00" in shown
     several = scores.summary_table({"fedavg": summary((0, 1))})
     assert "each seed" in several and "50.00 +- 25.00" in several and "seeds 0, 1" in several
+    assert "accuracy (%) +- std" in several and "+- is the standard deviation over seeds" in several
 
 
 def test_fewer_rounds_than_the_mean_asks_for():
-    assert "mean over all 1 round;" in scores.summary_table({"fedavg": summary(rounds=1, last=100)})
+    assert "mean over all 1 round (1 evaluation);" in scores.summary_table({"fedavg": summary(rounds=1, last=100)})
+
+
+def test_runs_that_average_other_rounds_are_named():
+    shown = scores.summary_table({"a": summary(), "b": summary(last=2), "c": summary(), "d": summary(diverged=(0,))})
+    assert "mean over the last 5 of 10 rounds (5 evaluations); of b: the last 2 of 10 rounds (2 evaluations);" in shown
 
 
 def test_diverged_seeds_are_named():
     shown = scores.summary_table({"a": summary((0, 1), diverged=(1,)), "b": summary((0,), diverged=(0,))})
     assert "a seed 1 diverged in round 3 and counts in no mean" in shown and "50.00 -" in shown
     assert "50.00 (1 of 2 seeds)" in shown
-    assert shown.splitlines()[3].split() == ["b", "model", "diverged", "diverged", "-", "-"]
+    assert shown.splitlines()[3].split() == ["b", "model", "diverged", "-", "diverged", "-", "-"]
 
 
 def test_wide_columns_are_cut():

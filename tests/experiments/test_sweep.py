@@ -27,7 +27,12 @@ FLAGS = (
 def summary(*accuracies, metric="accuracy", readout="model"):
     """Returns what rankings read of a summary: a number per seed, None for one that diverged."""
     seeds = {
-        seed: {"last": None if value is None else {readout: {metric: value}}, "rounds_per_second": 2.0}
+        seed: {
+            "last": None if value is None else {readout: {metric: value}},
+            "final": {readout: {metric: value}},
+            "evaluations": 2,
+            "rounds_per_second": 2.0,
+        }
         for seed, value in enumerate(accuracies)
     }
     over = {readout: {metric: {}}}
@@ -144,6 +149,13 @@ def test_the_files_hold_grid_and_winner(swept):
     assert best["command"] in text and best["command"] in ended.out and "--eval_val" in best["command"]
     assert "- `partition_seed`: `3`, `4`" in text and best["fingerprint"] in text
     assert (folder / "sweep.png").stat().st_size > 5000
+    # What is averaged, in the table and in both files; two seeds have no interval.
+    averaged = "model: mean over the last 2 of 3 rounds (2 evaluations) and 2 seeds; final: the last evaluation"
+    assert averaged in text and averaged in ended.out and "(n = 2)" in text and "+-" not in text + ended.out
+    assert {(r["last_rounds"], r["of_rounds"], r["evaluations"]) for r in rows} == {("2", "3", "2")}
+    ends = [line["model"]["val_accuracy"] for line in lines if line["round"] == 3]
+    assert float(rows[0]["val_accuracy_final"]) == pytest.approx(sum(ends) / 2)
+    assert best["val_accuracy_half_width_95"] == ""
 
 
 def test_a_finished_sweep_trains_nothing_and_a_killed_one_only_the_rest(swept, monkeypatch):
