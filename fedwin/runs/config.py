@@ -69,7 +69,7 @@ SCHEDULES = ("", "cosine")
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
 
 
-def option(default: Any, group: str, help: str, *, least=None, below=None, words=(), operational=False):
+def option(default: Any, group: str, help: str, *, least=None, below=None, words=(), operational=False, implied=None):
     """Returns a dataclass field of Config.
 
     Args:
@@ -80,6 +80,7 @@ def option(default: Any, group: str, help: str, *, least=None, below=None, words
       below: exclusive upper bound, or None.
       words: all valid values; (): any.
       operational: whether a resumed run may change it, because it does not affect results.
+      implied: value of the field where a directory does not have it, and which hashes omit; None: the default.
     """
     metadata = {
         "help": help,
@@ -88,6 +89,7 @@ def option(default: Any, group: str, help: str, *, least=None, below=None, words
         "below": below,
         "words": words,
         "operational": operational,
+        "implied": implied,
     }
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
@@ -184,7 +186,11 @@ class Config:
     )
     eval_every: int = option(10, "read-outs", "Number of rounds between evaluations.", least=1)
     final_evals: int = option(
-        100, "read-outs", "Evaluate after each of the last N rounds and report the mean.", least=0
+        -1,
+        "read-outs",
+        "Evaluate after each of the last N rounds and report the mean; -1: a quarter of the rounds, from 1 to 100.",
+        least=-1,
+        implied=100,  # the default before version 0.2
     )
     eval_examples: int = option(
         0, "read-outs", "Number of test examples for evaluation, a fixed random subset; 0: all.", least=0
@@ -296,9 +302,16 @@ class Config:
         if self.init_from and self.fork_from:
             raise UserError(f"init_from={self.init_from} and fork_from={self.fork_from} exclude each other; keep one.")
 
+    def resolved(self) -> "Config":
+        """Returns the config with the number of final evaluations that -1 stands for: T // 4, from 1 to 100."""
+        if self.final_evals != -1:
+            return self
+        return dataclasses.replace(self, final_evals=min(100, max(1, self.num_rounds // 4)))
+
     def decisive(self) -> dict[str, Any]:
-        """Returns the fields that affect results: all but the operational ones."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not f.metadata["operational"]}
+        """Returns the fields that affect results, resolved: all but the operational ones."""
+        config = self.resolved()
+        return {f.name: getattr(config, f.name) for f in dataclasses.fields(self) if not f.metadata["operational"]}
 
 
 def _integer(value: Any) -> Any:
@@ -311,3 +324,8 @@ def _integer(value: Any) -> Any:
 def default_of(field: dataclasses.Field) -> Any:
     """Returns the default of a field of Config."""
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def implied_of(field: dataclasses.Field) -> Any:
+    """Returns the value of a field of Config in a directory that does not have it; hashes omit this value."""
+    return default_of(field) if field.metadata["implied"] is None else field.metadata["implied"]

@@ -16,7 +16,7 @@ import jax
 from fedwin import plugins
 from fedwin.errors import StorageError, UserError
 from fedwin.files import RECOVERABLE_ERRNOS, json_value, locked, sealed, write_json, writing
-from fedwin.runs.config import Config, default_of
+from fedwin.runs.config import Config, default_of, implied_of
 from fedwin.runs.fingerprint import Identity, hash_of, jsonable, set_fields, versions
 from fedwin.runs.metrics_log import read_lines
 
@@ -160,13 +160,9 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
         while number < FORMAT:
             contents = MIGRATIONS[number](contents)
             number = contents["format"]
-        config = contents["config"]
-        fields = {field.name: field for field in dataclasses.fields(Config)}
-        decisive = {
-            name: config.get(name, default_of(field))
-            for name, field in fields.items()
-            if not field.metadata["operational"]
-        }
+        fields = dataclasses.fields(Config)
+        config = {field.name: implied_of(field) for field in fields} | contents["config"]
+        decisive = {field.name: config[field.name] for field in fields if not field.metadata["operational"]}
         device = contents["device"].rpartition(" x")[0]
         jax_version, initial = contents["versions"]["jax"], contents.get("initial", {})
         identity = Identity(
@@ -208,13 +204,27 @@ def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
         return None
     config_file = read_config(directory)
     previous = config_file.identity.config
-    for name, value in jsonable(config.decisive()).items():
+    for name, value in jsonable(with_old_default(config, config_file).decisive()).items():
         if previous[name] != value:
             raise UserError(
                 f"out_dir={directory} holds a run with --{name}={_text(previous[name])}, not {_text(value)}; "
                 f"use the same flags to resume it, or another --out_dir."
             )
     return config_file
+
+
+def with_old_default(config: Config, config_file: ConfigFile | None) -> Config:
+    """Returns the config with the number of final evaluations of a directory from before version 0.2, if it sets none.
+
+    Args:
+      config: the run.
+      config_file: config.json of its directory, or None.
+    """
+    field = Config.__dataclass_fields__["final_evals"]
+    if config_file is None or config.final_evals != default_of(field):
+        return config
+    same = config_file.config["final_evals"] == implied_of(field)
+    return dataclasses.replace(config, final_evals=implied_of(field)) if same else config
 
 
 def _text(value: object) -> str:
@@ -233,7 +243,7 @@ def write_config(directory: pathlib.Path, config: Config, identity: Identity, ve
     """
     contents = {
         "format": FORMAT,
-        "config": dataclasses.asdict(config),
+        "config": dataclasses.asdict(config.resolved()),
         "strategy": identity.strategy,
         "data": identity.data,
         "verified_data": verified,

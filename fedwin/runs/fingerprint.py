@@ -15,7 +15,7 @@ from fedwin import __version__
 from fedwin.data import Dataset
 from fedwin.data.example_source import feature_digest
 from fedwin.data.federation import Federation
-from fedwin.runs.config import Config, default_of
+from fedwin.runs.config import Config, implied_of
 
 
 def hash_of(value: object, size: int = 8) -> str:
@@ -29,9 +29,9 @@ def jsonable(value: Any) -> Any:
 
 
 def set_fields(decisive: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields that differ from their defaults, so that a new field does not change old hashes."""
-    defaults = {field.name: default_of(field) for field in dataclasses.fields(Config)}
-    return {name: value for name, value in decisive.items() if value != defaults.get(name)}
+    """Returns the fields that differ from their implied values, so that a new field does not change old hashes."""
+    implied = {field.name: implied_of(field) for field in dataclasses.fields(Config)}
+    return {name: value for name, value in decisive.items() if value != implied.get(name)}
 
 
 def data_hashes(federations: dict[int, Federation]) -> dict[str, str]:

@@ -275,6 +275,7 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Model | 
     if model is not None:
         config = dataclasses.replace(config, model=model.name)
     config.check()
+    config = config.resolved()
     choices = choices_of(config, named_model=model is None)
     set_precision(config.precision)
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)

@@ -1,6 +1,7 @@
 """run and check: validates a Config, starts its run or resumes it, and returns the summary."""
 
 import contextlib
+import dataclasses
 import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -49,6 +50,7 @@ def run(
     quiet = quiet or not multi_process.is_first()
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
     consistency.check_flags(config)
+    config = _with_old_default(config)
     prepared, directory, config_file, imports, bytes_per_client = multi_process.run_on_all(
         lambda: prepare_and_check(config, dataset, model)
     )
@@ -66,6 +68,21 @@ def run(
         results = SeedRunner(program, directory, metrics_log, quiet, say).train()
         summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint))
     return multi_process.broadcast_object(summary)
+
+
+def _with_old_default(config: Config) -> Config:
+    """Returns the config with a number of final evaluations from its directory (process 0's), if that is an old one."""
+    if not isinstance(config, Config) or not config.out_dir:
+        return config
+
+    def resolve() -> Config:
+        path = pathlib.Path(config.out_dir)
+        if not multi_process.is_first() or not (path / "config.json").exists():
+            return config
+        return directories.with_old_default(config, directories.read_config(path))
+
+    final_evals = multi_process.broadcast_object(multi_process.run_on_all(resolve).final_evals)
+    return dataclasses.replace(config, final_evals=final_evals)
 
 
 def _open(
@@ -99,7 +116,7 @@ def check(config: Config, *, dataset: Dataset | None = None, model: Model | None
     Raises:
       UserError: `run` would refuse the config before it writes.
     """
-    prepare_and_check(config, dataset, model)
+    prepare_and_check(_with_old_default(config), dataset, model)
 
 
 class CheckedRun(NamedTuple):

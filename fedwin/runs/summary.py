@@ -37,7 +37,8 @@ def _seed_summary(config: Config, seed: int, result: Result, lines: list[Line]) 
         raise UserError(f"metrics.jsonl has no line of seed {seed}; run again in another --out_dir.")
     first, end = own[0]["round"], own[-1]["round"]
     counted = max(config.final_evals, 1)
-    last = [line for line in own if line["round"] > config.num_rounds - counted]
+    # The untrained model of round 0 counts in no mean, however short the run.
+    last = [line for line in own if line["round"] > max(config.num_rounds - counted, 0)]
     if result.diverged_at is None and len({line["round"] for line in last}) < min(counted, config.num_rounds - first):
         raise UserError(
             f"metrics.jsonl has {len(last)} of the last {counted} evaluations of seed {seed}; run again in another "
@@ -59,15 +60,17 @@ def _seed_summary(config: Config, seed: int, result: Result, lines: list[Line]) 
 
 
 def _over_seeds(seeds: dict[int, Summary]) -> Summary:
-    """Returns read-out -> metric -> mean and standard deviation over the seeds that did not diverge."""
-    converged = [seed["last"] for seed in seeds.values() if seed["last"] is not None]
+    """Returns read-out -> metric -> mean, standard deviation and final value over the seeds that did not diverge."""
+    converged = [seed for seed in seeds.values() if seed["last"] is not None]
     shape = next(iter(seeds.values()))["final"]
 
     def spread(name, metric):
-        values = [seed[name][metric] for seed in converged]
+        values = [seed["last"][name][metric] for seed in converged]
+        final = [seed["final"][name][metric] for seed in converged]
         return {
             "mean": float(np.mean(values)) if values else None,
             "std": float(np.std(values, ddof=1)) if len(values) > 1 else None,
+            "final": float(np.mean(final)) if final else None,
             "seeds": len(values),
             "of_seeds": len(seeds),
         }
@@ -86,8 +89,9 @@ def summarise(config: Config, results: dict[int, Result], lines: list[Line], fin
       traces: number of dispatch programs that were compiled.
 
     Returns:
-      Per seed and over seeds: the mean of the last N evaluations of every read-out, the final evaluation, times.
-      Diverged seeds have no mean and are left out of those over seeds, which give the number of seeds that they cover.
+      Per seed and over seeds: the mean of the evaluations of the last rounds of every read-out, without round 0; their
+      number; the final evaluation; times. `last_rounds` and `evaluations` say what a mean covers. Diverged seeds have
+      no mean and are left out of those over seeds, which give the number of seeds that they cover.
 
     Raises:
       UserError: evaluations are missing.
@@ -97,6 +101,7 @@ def summarise(config: Config, results: dict[int, Result], lines: list[Line], fin
         "algorithm": config.algorithm,
         "num_rounds": config.num_rounds,
         "last_rounds": min(max(config.final_evals, 1), config.num_rounds),
+        "evaluations": max((seed["evaluations"] for seed in seeds.values() if seed["last"] is not None), default=0),
         "fingerprint": fingerprint,
         "traces": traces,
         "over_seeds": _over_seeds(seeds),

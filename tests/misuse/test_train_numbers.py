@@ -45,7 +45,7 @@ NUMBERS = [
     ("--eval_every=0", "eval_every=0 | at least 1"),
     ("--eval_batch_size=0", "eval_batch_size=0 | at least 1"),
     ("--eval_examples=-1", "eval_examples=-1 | negative"),
-    ("--final_evals=-1", "final_evals=-1 | negative"),
+    ("--final_evals=-2", "final_evals=-2 | at least -1"),
     ("--keep_checkpoints=0", "keep_checkpoints=0 | at least 1"),
     ("--keep_rounds=500 --num_rounds=400", "keep_rounds | 500"),
     ("--checkpoint_every=-1", "checkpoint_every=-1 | negative"),
