@@ -1,17 +1,28 @@
 """Progress display, the compilation clock, and the length of dispatches."""
 
+import contextlib
+import os
 import sys
+import textwrap
+import threading
 import time
+import warnings
 
 import jax.monitoring
 
 from fedwin import multi_process
+from fedwin.runs import signals
 
 # Maximum seconds of a dispatch. True: on a terminal, whose bar should move. False: elsewhere, so that a process that
 # has 30 s to end, as after SLURM's SIGTERM, can finish its dispatch and save.
 PATIENCE = {True: 2.0, False: 10.0}
 # The share of these seconds that a dispatch is planned for: clients differ in size, and the machine may be shared.
 PLANNED_SHARE = 0.7
+
+# Fewest cells of a bar, and the columns that stay free at the end of a line, for the terminal's own ^C.
+_LEAST_BAR, _MARGIN = 10, 3
+# Columns of a terminal that does not tell its width.
+_COLUMNS = 80
 
 _COMPILING = (
     "/jax/core/compile/backend_compile_duration",
@@ -72,6 +83,112 @@ class DispatchLength:
         self._per_round = [*self._per_round[-1:], max(seconds, 0.0) / rounds]
 
 
+def display_lines(
+    label: str, done: int, total: int, elapsed: float, rate: float | None, note: str, columns: int
+) -> list[str]:
+    """Returns the lines of the progress display, none of which is wider than the terminal.
+
+    Bar and note share a line if the bar has at least 10 cells beside the note. Otherwise the note has lines of its
+    own, and in a narrow terminal the bar is left out.
+
+    Args:
+      label: of the run's seeds.
+      done: completed rounds.
+      total: number of rounds T.
+      elapsed: seconds since the start.
+      rate: rounds per second; None: unknown.
+      note: loss and accuracies, separated by two spaces.
+      columns: width of the terminal.
+    """
+    from tqdm import tqdm
+
+    width = max(columns - _MARGIN, 1)
+    left = 0.0 if rate is None else (total - done) / rate
+    pace = "? rounds/s" if rate is None else f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s/round"
+    remaining = tqdm.format_interval(left) if rate is not None else "?"
+    prefix = f"{label}: {100 * done // total} %"
+    times = f"{tqdm.format_interval(elapsed)}<{remaining}"
+    suffix = f"{done}/{total} [{times}, {pace}]"
+    joined = f"{suffix}  {note}"
+    for text, lines in ((joined, []), (suffix, _wrapped(note, width))):
+        cells = width - len(prefix) - len(text) - len(" || ")
+        if cells >= _LEAST_BAR:
+            # A bar longer than the text beside it adds nothing.
+            return [f"{prefix} |{_bar(done / total, min(cells, 40))}| {text}", *lines]
+    return [*_wrapped(f"{prefix}  {done}/{total}  {times}  {pace}", width), *_wrapped(note, width)]
+
+
+def _bar(share: float, cells: int) -> str:
+    filled = int(share * cells)
+    return "#" * filled + "-" * (cells - filled)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Returns a text in lines of at most `width` characters, broken between items, which two spaces separate."""
+    lines: list[str] = []
+    for item in text.split("  "):
+        for piece in textwrap.wrap(item, width, break_on_hyphens=False):
+            if lines and len(lines[-1]) + 2 + len(piece) <= width:
+                lines[-1] += f"  {piece}"
+            else:
+                lines.append(piece)
+    return lines
+
+
+class Display:
+    """Lines at the bottom of the terminal, which are drawn again in place.
+
+    Messages of signals and warnings erase them first, so that they have lines of their own.
+    """
+
+    def __init__(self):
+        self._lines: list[str] = []
+        self._lock = threading.RLock()
+        self._show_warning = warnings.showwarning
+        warnings.showwarning = self._warn
+        signals.before_message.append(self.erase)
+
+    @property
+    def columns(self) -> int:
+        """The width of the terminal."""
+        with contextlib.suppress(OSError, ValueError):
+            return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
+        return _COLUMNS
+
+    def draw(self, lines: list[str]) -> None:
+        """Replaces the lines on the terminal."""
+        with self._lock:
+            self._write(self._erasing() + "\n".join(lines))
+            self._lines = lines
+
+    def erase(self) -> None:
+        """Erases the lines; the cursor is then in the first column."""
+        with self._lock:
+            self._write(self._erasing())
+            self._lines = []
+
+    def close(self) -> None:
+        """Leaves the lines as they are; what follows begins on a new line."""
+        signals.before_message.remove(self.erase)
+        warnings.showwarning = self._show_warning
+        with self._lock:
+            if self._lines:
+                self._write("\n")
+            self._lines = []
+
+    def _erasing(self) -> str:
+        return "\r\x1b[K" + "\x1b[1A\x1b[K" * (len(self._lines) - 1)
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+    def _warn(self, *args, **kwargs) -> None:
+        self.erase()
+        self._show_warning(*args, **kwargs)
+
+
 class Progress:
     """A bar with rounds per second and ETA on a terminal, a plain line every few seconds elsewhere.
 
@@ -86,14 +203,13 @@ class Progress:
 
     def __init__(self, label: str | None, total: int, done: int):
         self.label, self.total = label, total
-        self._printed_at = time.monotonic()
+        self._started = self._printed_at = time.monotonic()
         self.patience = PATIENCE[sys.stderr.isatty()]
         self._rounds, self._seconds, self._compiling = 0, 0.0, 0.0
-        self.bar = None
+        self.display: Display | None = None
         if label is not None and sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self.bar = tqdm(total=total, initial=done, desc=label, unit="round", dynamic_ncols=True)
+            self.display = Display()
+            self.display.draw(display_lines(label, done, total, 0.0, None, "compiling", self.display.columns))
 
     def update(self, done: int, rounds: int, seconds: float, compiling: float, note: str) -> None:
         """Shows the progress after a dispatch.
@@ -107,27 +223,28 @@ class Progress:
         """
         if compiling:
             self._compiling += compiling
-            if self.bar is None and self.label is not None:
+            if self.display is None and self.label is not None:
                 print(f"{self.label}: compiled in {compiling:.1f} s", file=sys.stderr, flush=True)
         else:
             self._rounds, self._seconds = self._rounds + rounds, self._seconds + seconds
         if self.label is None:
             return
-        if self.bar is not None:
-            self.bar.set_postfix_str(note, refresh=False)
-            self.bar.update(done - self.bar.n)
-            return
         now = time.monotonic()
+        rate = self._rounds / max(self._seconds, 1e-9) if self._rounds else None
+        if self.display is not None:
+            elapsed, columns = now - self._started, self.display.columns
+            self.display.draw(display_lines(self.label, done, self.total, elapsed, rate, note, columns))
+            return
         if now - self._printed_at > 5 or done == self.total:
             self._printed_at = now
             pace = ""
-            if self._rounds:
-                rate = self._rounds / max(self._seconds, 1e-9)
+            if rate is not None:
                 speed = f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s a round"
                 pace = f"  {speed}  {(self.total - done) / rate:.0f} s left"
             print(f"{self.label}: round {done}/{self.total}{pace}  {note}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Closes the bar."""
-        if self.bar is not None:
-            self.bar.close()
+        """Ends the display."""
+        if self.display is not None:
+            self.display.close()
+            self.display = None

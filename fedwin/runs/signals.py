@@ -90,7 +90,13 @@ class Watch:
             self._unsaved, self._resumable = False, True
 
 
+# Callbacks before a message: a progress display erases itself, so that the message has a line of its own.
+before_message: list[Callable[[], object]] = []
+
+
 def _print_error(line: str) -> None:
+    for callback in list(before_message):
+        callback()
     with contextlib.suppress(OSError):
         os.write(2, f"{line}\n".encode())
 

@@ -1,5 +1,6 @@
 """The training loop: runs dispatches of rounds, records evaluations, saves checkpoints."""
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
@@ -193,33 +194,32 @@ def train(
     schedule, dispatches = parts.cohorts.schedule, 0
     driver = Driver(run, parts)
     del run  # the driver alone holds the state, so that its client rows are freed when others replace them
-    progress = Progress(label, schedule.num_rounds, completed)
-    length = DispatchLength(schedule.rounds_per_dispatch, progress.patience)
-    finished = lambda: journal.diverged_at is not None and schedule.stop_on_divergence
-    end = schedule.dispatch_end(completed, min(length.next_rounds(), until - completed))
-    while completed < until and not finished():
-        driver.load(completed, end, schedule.evaluated)
-        following = schedule.dispatch_end(end, min(length.next_rounds(), until - end))
-        if end < until:
-            # Before the launch, because not every backend returns from that at once.
-            driver.prefetch(end, following)
-        if dispatches:  # the first dispatch compiles for an unknown time; a signal need not wait for it
+    with contextlib.closing(Progress(label, schedule.num_rounds, completed)) as progress:
+        length = DispatchLength(schedule.rounds_per_dispatch, progress.patience)
+        finished = lambda: journal.diverged_at is not None and schedule.stop_on_divergence
+        end = schedule.dispatch_end(completed, min(length.next_rounds(), until - completed))
+        while completed < until and not finished():
+            driver.load(completed, end, schedule.evaluated)
+            following = schedule.dispatch_end(end, min(length.next_rounds(), until - end))
+            if end < until:
+                # Before the launch, because not every backend returns from that at once.
+                driver.prefetch(end, following)
+            if dispatches:  # the first dispatch compiles for an unknown time; a signal need not wait for it
+                journal.mark_unsaved()
+            outcome, rounds = driver.execute(), end - completed
+            journal.add_time(rounds, outcome.seconds, outcome.compiling)
+            length.add(rounds, outcome.seconds - outcome.compiling)
+            dispatches += 1
             journal.mark_unsaved()
-        outcome, rounds = driver.execute(), end - completed
-        journal.add_time(rounds, outcome.seconds, outcome.compiling)
-        length.add(rounds, outcome.seconds - outcome.compiling)
-        dispatches += 1
-        journal.mark_unsaved()
-        loss = journal.record(
-            completed, outcome.metrics, outcome.evaluations, outcome.flags, rounds, schedule.stop_on_divergence
-        )
-        note = journal.progress_note(loss[rounds - 1])
-        progress.update(end, rounds, outcome.seconds, outcome.compiling, note)
-        completed, end = end, following
-        if schedule.checkpointed(completed) and not finished():
-            journal.save(completed, driver.run)
-        journal.end_if_interrupted(completed, driver.run, ended=finished())
-    progress.close()
+            loss = journal.record(
+                completed, outcome.metrics, outcome.evaluations, outcome.flags, rounds, schedule.stop_on_divergence
+            )
+            note = journal.progress_note(loss[rounds - 1])
+            progress.update(end, rounds, outcome.seconds, outcome.compiling, note)
+            completed, end = end, following
+            if schedule.checkpointed(completed) and not finished():
+                journal.save(completed, driver.run)
+            journal.end_if_interrupted(completed, driver.run, ended=finished())
     return driver.run, dispatches
 
 
