@@ -1,4 +1,4 @@
-"""Main job: whether window averages help on digits with one class per client, compared in a few minutes."""
+"""Main job of `fedwin train`: FedAvg, WIMA, SWA and IMA on digits with one class per client, in a few minutes."""
 
 import dataclasses
 import math

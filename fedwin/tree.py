@@ -1,4 +1,4 @@
-"""Arithmetic on pytrees of the same structure, and questions about their leaves."""
+"""Arithmetic on pytrees of the same structure, and predicates on their leaves."""
 
 import jax
 import jax.numpy as jnp

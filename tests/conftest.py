@@ -1,4 +1,4 @@
-"""Every test process sees two CPU devices, so that sharding is exercised on any machine."""
+"""Configuration of all tests: two CPU devices in every process, so that sharding is always exercised."""
 
 import os
 import tempfile

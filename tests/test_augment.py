@@ -1,4 +1,4 @@
-"""What becomes of an image between the store and the network."""
+"""Augmentation and normalization of examples."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Weights of clients, weighted means, and what builders may know of a run."""
+"""Client weights, weighted means, and the settings that builders receive."""
 
 import jax.numpy as jnp
 import numpy as np

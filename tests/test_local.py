@@ -1,3 +1,5 @@
+"""Local training: batches, steps, schedules, rules and keys."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np

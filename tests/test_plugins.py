@@ -1,4 +1,4 @@
-"""The user's own code: by path, by name, by entry point; every slip is one line that names the place."""
+"""Plug-ins: loading by path, by name and by entry point; user errors in one line with their location."""
 
 import importlib.metadata
 import sys

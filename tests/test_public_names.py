@@ -1,4 +1,4 @@
-"""Public names of former versions keep working, and say what has replaced them."""
+"""Deprecated public names keep working with a warning."""
 
 import importlib
 import sys

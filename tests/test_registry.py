@@ -1,3 +1,5 @@
+"""Registries and choices: parsing, formatting, errors, papers."""
+
 import pytest
 
 from fedwin.errors import UserError

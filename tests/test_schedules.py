@@ -1,4 +1,4 @@
-"""Courses of the clients' rate over the rounds."""
+"""Learning-rate schedules."""
 
 import numpy as np
 import pytest

@@ -1,3 +1,5 @@
+"""Windows and delay lines: means against NumPy, rounding, spikes, packing."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np

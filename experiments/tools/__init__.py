@@ -1,1 +1,1 @@
-"""Commands of a checkout, which are no part of the wheel: checks, documentation, benchmarks, fault injection."""
+"""Commands of a checkout that are not part of the wheel: checks, documentation, benchmarks, fault injection."""

@@ -1,4 +1,4 @@
-"""FedNova: normalized averaging, so that clients that take more steps do not pull harder.
+"""FedNova: normalized averaging, which weights clients independently of their numbers of local steps.
 
     client   d_i = y_i - x,   a_i = sum of the weights with which the local gradients enter -d_i / lr
     server   x <- x + eta (sum_i p_i a_i) sum_i p_i d_i / a_i

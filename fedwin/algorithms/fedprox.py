@@ -1,4 +1,4 @@
-"""FedProx: a quadratic pull keeps clients near the model that they received.
+"""FedProx: a proximal term keeps clients close to the model that they received.
 
     client   y <- y - lr (g(y) + mu (y - x))           the gradient of f_i(y) + mu/2 ||y - x||^2
     server   x <- x + eta sum_i p_i (y_i - x)

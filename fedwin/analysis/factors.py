@@ -1,4 +1,4 @@
-"""Five factors of the global model's loss: bias on own and on foreign data, variance, covariance, locality."""
+"""Five factors of the global model's loss: bias on own and on other clients' data, variance, covariance, locality."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Stochastic weight averaging (SWA) as a read-out, whatever learning rate the clients use."""
+"""Stochastic weight averaging (SWA) as a read-out, at any client learning rate."""
 
 import jax.numpy as jnp
 

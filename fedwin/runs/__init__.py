@@ -1,1 +1,1 @@
-"""A run: from a Config to numbers in a directory."""
+"""Runs: from a Config to numbers in a directory."""

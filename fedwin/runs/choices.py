@@ -1,5 +1,4 @@
-"""Choices of a Config (algorithm, model, loss ...), parsed; checks that combine several flags: windows longer than the
-run, index overflow."""
+"""Parses the choices of a Config (algorithm, model, loss ...) and checks flags that must fit each other."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

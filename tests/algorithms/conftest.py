@@ -1,4 +1,4 @@
-"""Precisions that golden values are compared in."""
+"""Fixture `equal`: compares golden values in float64 and float32."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Reads what an entry says about communication."""
+"""Reads the communication columns of a registry entry."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Methods run on the second golden problem, in float64, and how their runs are compared."""
+"""Runs methods on the second golden problem in float64, and compares trajectories."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Local training on the second golden problem that also reports its path."""
+"""Local training that also records its path, on the second golden problem."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Adaptive servers: FedAdam, FedYogi, FedAdagrad, and FedOpt's own."""
+"""FedAdam, FedYogi, FedAdagrad and FedOpt's adaptive servers."""
 
 import jax
 import numpy as np

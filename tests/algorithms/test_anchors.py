@@ -1,4 +1,4 @@
-"""FedFA's anchors and calibration, and what it refuses."""
+"""FedFA: anchors, calibration and argument checks."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What the registry says about every method: communication, table, citations, choices."""
+"""Registry entries of all algorithms: communication, table, citations, choices."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Rounds in which clients have the learning rate 0: nothing breaks, and limits hold."""
+"""Rounds at client learning rate 0: finite results and correct limits."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""FedFA against a plain numpy federation: whole clients, whole rounds."""
+"""FedFA against a NumPy implementation of entire rounds."""
 
 import jax
 import numpy as np

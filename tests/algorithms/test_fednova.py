@@ -1,4 +1,4 @@
-"""FedNova: its norm, and which clients it takes."""
+"""FedNova: normalization, and clients of unequal numbers of steps."""
 
 import jax.numpy as jnp
 import numpy as np

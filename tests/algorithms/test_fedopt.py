@@ -1,4 +1,4 @@
-"""FedOpt's adaptive servers against a few lines of numpy."""
+"""FedOpt's adaptive servers against NumPy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sharpness-aware perturbations."""
+"""FedSAM and FedASAM: sharpness-aware perturbations."""
 
 import jax.numpy as jnp
 import pytest

@@ -1,4 +1,4 @@
-"""Generalised heavy-ball momentum: the papers' recursions."""
+"""Generalized heavy-ball momentum: the papers' recursions."""
 
 import jax
 import numpy as np

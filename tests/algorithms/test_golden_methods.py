@@ -14,7 +14,7 @@ from fedwin.algorithms.fedgma import agreement_mask
 from fedwin.algorithms.fednova import counter
 from fedwin.algorithms.fedsam import perturbation
 from fedwin.local import Batches
-from tests.algorithms.given import DATA, array, given, quick, visited, xs
+from tests.algorithms.given_messages import DATA, array, given, quick, visited, xs
 
 pytestmark = pytest.mark.usefixtures("precision")
 

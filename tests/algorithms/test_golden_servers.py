@@ -1,4 +1,4 @@
-"""Golden values of golden_ima_wsm.json: IMA and server optimisers (keys g01 to g03)."""
+"""Golden values of golden_ima_wsm.json: IMA and server optimizers (keys g01 to g03)."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedwin import core, local, wrappers
-from tests.algorithms.given import DATA, array, given, visited, xs
+from tests.algorithms.given_messages import DATA, array, given, visited, xs
 
 pytestmark = pytest.mark.usefixtures("precision")
 

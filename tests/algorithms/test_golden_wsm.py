@@ -1,4 +1,4 @@
-"""Golden values of golden_ima_wsm.json: WSM and normalisation statistics (keys g09 to g11)."""
+"""Golden values of golden_ima_wsm.json: WSM and normalization statistics (keys g09 to g11)."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from flax import linen as nn
 
 from fedwin import losses, models, testing
 from fedwin.models import layers
-from tests.algorithms.given import DATA, array, given, quick, visited
+from tests.algorithms.given_messages import DATA, array, given, quick, visited
 
 pytestmark = pytest.mark.usefixtures("precision")
 

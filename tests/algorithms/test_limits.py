@@ -1,4 +1,4 @@
-"""Limits and equalities between methods: what must be equal is equal, what must differ differs."""
+"""Limits in which methods coincide, and settings in which they differ."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Momentum that lives across rounds: with one client that holds all examples, plain centralised training."""
+"""Local momentum: with one client that holds all examples, equal to centralized training."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""MIME against centralised gradient descent."""
+"""MIME against centralized gradient descent."""
 
 import numpy as np
 import pytest

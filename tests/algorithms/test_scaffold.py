@@ -1,4 +1,4 @@
-"""SCAFFOLD: its controls, and how it begins."""
+"""SCAFFOLD: control variates and their initial values."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""What the tests of the analysis share: the golden file, models, and checks of error lines."""
+"""Helpers of the analysis tests: golden file, models, checks of error messages."""
 
 import jax
 import jax.numpy as jnp

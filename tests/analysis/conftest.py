@@ -1,4 +1,4 @@
-"""Comparison with the golden file in both precisions."""
+"""Fixture `equal`: comparison with the golden file in both precisions."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""BatchNorm statistics that are measured again."""
+"""Recomputed BatchNorm statistics."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Numbers read off curves: key g16 of golden_ima_wsm.json."""
+"""Summaries of accuracy curves: key g16 of golden_ima_wsm.json."""
 
 import numpy as np
 import pytest

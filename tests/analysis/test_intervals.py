@@ -1,4 +1,4 @@
-"""Intervals over seeds and paired differences, against values worked out by hand and against scipy's distribution."""
+"""Intervals over seeds and paired differences, against hand-computed values and scipy."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Mixtures of models in one program are those that `mix` makes one by one."""
+"""Mixtures in one program equal those that `mix` computes one by one."""
 
 import jax
 import jax.numpy as jnp

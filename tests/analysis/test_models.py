@@ -1,4 +1,4 @@
-"""Mixtures of models."""
+"""Affine combinations of models."""
 
 import jax.numpy as jnp
 import pytest

@@ -1,4 +1,4 @@
-"""No test reads or writes the caches of whoever runs it."""
+"""Isolates the data tests from the user's caches."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Writes the released federations in the formats that they are passed on in."""
+"""Writes federated data sets in their released formats."""
 
 import tarfile
 

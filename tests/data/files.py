@@ -1,4 +1,4 @@
-"""Writers of small genuine files in the formats that federated data sets are passed on in."""
+"""Writers of small files in the formats of federated data sets."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Writes IDX files as MNIST and its relatives have them."""
+"""Writes IDX files in the layout of MNIST and its relatives."""
 
 import gzip
 import struct

@@ -1,4 +1,4 @@
-"""Writes image sets as their authors publish them."""
+"""Writes image data sets in the layout of their publishers."""
 
 import io
 import pickle

@@ -1,4 +1,4 @@
-"""Texts of roles, and LEAF's windows on them."""
+"""Texts of roles, and LEAF's windows over them."""
 
 import numpy as np
 

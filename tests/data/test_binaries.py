@@ -1,4 +1,4 @@
-"""The binaries around data sets: prepare and partition."""
+"""The subcommands `fedwin prepare` and `fedwin partition`."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Where prepare writes caches, and where load finds them."""
+"""Locations of packed caches: where `prepare` writes them and `load` looks for them."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Full numbers of examples, and checksums of loaded data sets."""
+"""Completeness and checksums of loaded data sets."""
 
 import dataclasses
 

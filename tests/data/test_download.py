@@ -1,4 +1,4 @@
-"""Downloads that fail in unusual ways, what a choice downloads, and checksums of files put in place by hand."""
+"""Downloads: unusual failures, files that a choice needs, checksums of files copied by hand."""
 
 import hashlib
 import http.server

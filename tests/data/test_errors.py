@@ -1,4 +1,4 @@
-"""Damaged and inconsistent input that the other files do not come across: one line with file and record."""
+"""Damaged and inconsistent input files: one line with file and record."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Images that are decoded when they are used, and rows that are read ahead."""
+"""Images decoded on access, and rows read ahead."""
 
 import io
 import threading

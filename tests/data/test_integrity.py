@@ -1,4 +1,4 @@
-"""Packed caches whose files changed after they were written: what is wrong is named, and the originals mend it."""
+"""Packed caches that were modified: errors name the damage, and the original files repair it."""
 
 import json
 import time

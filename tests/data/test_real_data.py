@@ -1,4 +1,4 @@
-"""The real data sets, where they are: set FEDWIN_DATA_DIR to a folder that holds their original files."""
+"""Real data sets; needs FEDWIN_DATA_DIR, a folder with their original files."""
 
 import os
 import pathlib

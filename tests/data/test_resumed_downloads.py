@@ -1,4 +1,4 @@
-"""Downloads: checked, resumed and not repeated."""
+"""Downloads: resuming, checksums, and no repeated downloads."""
 
 import hashlib
 import http.server

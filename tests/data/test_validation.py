@@ -1,4 +1,4 @@
-"""Partitions: validation examples of each client, access by client, the old name of make_partition."""
+"""Validation examples of clients, access to a partition by client, and deprecated names."""
 
 import math
 import pickle

@@ -1,4 +1,4 @@
-"""The loop over rounds lowers for GPU and TPU on a machine that has neither, to the program that is wanted there."""
+"""Lowering of the loop over rounds for GPU and TPU, on a machine that has neither."""
 
 import itertools
 import re

@@ -1,3 +1,5 @@
+"""Rounds: dispatches, strategies, padding, observers, evaluation and keys."""
+
 import functools
 
 import jax

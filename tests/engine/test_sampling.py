@@ -1,3 +1,5 @@
+"""Sampling of cohorts."""
+
 import numpy as np
 import pytest
 

@@ -1,4 +1,4 @@
-"""The rounds of several vmapped seeds in one program."""
+"""Rounds of several vmapped seeds in one program."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""The accelerator's suite: what fits into a call, what is kept of it, and one tiny run of the whole on a CPU."""
+"""The benchmark's accelerator suite: time budget, records, and a small run on a CPU."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""The benchmark's parts, and one short run of the whole."""
+"""Parts of the benchmark, and one short complete run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The comparison of all methods: what it runs, and (slow) that methods behave as their papers say."""
+"""`fedwin compare`: its runs, and (slow) the papers' claims about the methods."""
 
 import dataclasses
 

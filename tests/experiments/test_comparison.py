@@ -1,4 +1,4 @@
-"""The files of a comparison: intervals, paired differences, what is compared with what."""
+"""Files of a comparison: intervals, paired differences and reference methods."""
 
 import csv
 import dataclasses

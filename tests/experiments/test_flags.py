@@ -1,4 +1,4 @@
-"""Every flagfile parses, passes its checks and names only what there is."""
+"""Shipped flagfiles: each parses, passes all checks and names registered choices."""
 
 import pathlib
 import shlex

@@ -1,4 +1,4 @@
-"""Grids: how they are written, the directories of their points, and the command that stands for a Config."""
+"""Grids: syntax, directories of their points, and conversion of a Config to a command line."""
 
 import dataclasses
 import shlex

@@ -1,3 +1,5 @@
+"""The cache of compiled programs: location, pruning and reuse."""
+
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The code cells of every notebook run from top to bottom."""
+"""Executes the code cells of every notebook."""
 
 import json
 import pathlib

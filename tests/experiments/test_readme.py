@@ -1,4 +1,4 @@
-"""What the README says is true."""
+"""The README's commands, tables and statements."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is counted of a compiled program, and the model of a round on many devices."""
+"""Counts of collectives in compiled programs, and the model of a round on many devices."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The soak: a short one here, a longer one behind `slow`."""
+"""Fault injection by `fedwin soak`: a short run; longer ones are marked slow."""
 
 import json
 import os

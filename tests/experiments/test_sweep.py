@@ -1,4 +1,4 @@
-"""Sweeps: shared between processes, nothing trained twice, the winner and the files."""
+"""Sweeps: work shared by processes, no repeated training, ranking and files."""
 
 import contextlib
 import csv

@@ -1,4 +1,4 @@
-"""The installed package: a wheel next to FedJAX, in an environment and a folder of its own."""
+"""The installed wheel next to FedJAX, in a separate environment."""
 
 import importlib.util
 import os

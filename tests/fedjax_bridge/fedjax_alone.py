@@ -1,4 +1,4 @@
-"""FedJAX's own algorithms in a process of their own: writes their parameters after every round to the named npz."""
+"""Runs FedJAX's own algorithms in a separate process and writes their parameters after every round to an npz file."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""fedwin's algorithms inside a FedJAX program: its samplers, data sets, loop and evaluation."""
+"""fedwin's algorithms in FedJAX programs: samplers, data sets, loop and evaluation."""
 
 import itertools
 import pickle

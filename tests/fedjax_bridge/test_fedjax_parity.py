@@ -1,4 +1,4 @@
-"""The same batches, initial parameters and cohorts give what FedJAX's own algorithms give."""
+"""Parity with FedJAX's algorithms on the same batches, initial parameters and cohorts."""
 
 import pathlib
 import subprocess

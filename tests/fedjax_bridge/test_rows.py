@@ -1,4 +1,4 @@
-"""Rows of clients in a FedJAX program: who is absent stays where it is, old states stay valid, memory is bounded."""
+"""Client rows in FedJAX programs: absent clients, earlier states and bounded memory."""
 
 import gc
 

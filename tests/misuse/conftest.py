@@ -1,4 +1,4 @@
-"""A folder full of files that are not what they should be, and no run that begins by mistake."""
+"""A folder of invalid files, and a guard against runs that start by mistake."""
 
 import pathlib
 import shutil

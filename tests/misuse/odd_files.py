@@ -1,4 +1,4 @@
-"""Files that are not what their names say."""
+"""Files whose content does not match their name."""
 
 import pathlib
 

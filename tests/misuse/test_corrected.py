@@ -1,4 +1,4 @@
-"""A refusal leaves nothing that would refuse the corrected command; a batch that is too large costs nothing."""
+"""A rejected command leaves nothing that would reject the corrected one."""
 
 import dataclasses
 import errno

@@ -1,4 +1,4 @@
-"""Image files that are broken, and folders that cannot be listed: one line, and the mended folder trains."""
+"""Broken image files and unreadable folders: one line, and training succeeds after the repair."""
 
 import errno
 import io

@@ -1,4 +1,4 @@
-"""`fedwin.run` with fields of a Config, and objects, of every wrong type."""
+"""`fedwin.run` with Config fields and objects of wrong types."""
 
 import dataclasses
 import types

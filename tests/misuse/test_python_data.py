@@ -1,4 +1,4 @@
-"""Arrays, FedJAX data, modules and transforms that are not what they should be."""
+"""Invalid arrays, FedJAX data, modules and transformations from Python."""
 
 import fedjax
 import flax.linen as nn

@@ -1,4 +1,4 @@
-"""as_fedjax, fedwin.load, registries, observers, wrappers, losses and plug-ins, misused from Python."""
+"""Invalid use of as_fedjax, fedwin.load, registries, observers, wrappers, losses and plug-ins from Python."""
 
 import fedjax
 import jax

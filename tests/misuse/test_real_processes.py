@@ -1,4 +1,4 @@
-"""Refused processes: status 2, one line, nothing on the disk. Two in the quick suite, more are slow."""
+"""Rejected commands in real processes: status 2, one line, no files written; most are marked slow."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""The other subcommands: errors are reported before the first run, benchmark case or picture."""
+"""Errors of the other subcommands, reported before the first run, benchmark case or picture."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`fedwin train` with names, parameters and combinations that there are not."""
+"""`fedwin train` with unknown names, parameters and combinations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A model meets a data set: what does not fit is refused from shapes alone."""
+"""Checks that a model fits a data set, from shapes alone."""
 
 import fedjax
 import haiku as hk

@@ -1,4 +1,4 @@
-"""Normalisation and dropout."""
+"""Normalization and dropout layers."""
 
 import functools
 import json

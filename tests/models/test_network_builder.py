@@ -1,4 +1,4 @@
-"""Sizes that a network cannot have, and inputs that it does not take."""
+"""Checks of network sizes and input shapes."""
 
 import jax
 import pytest

@@ -1,4 +1,4 @@
-"""Long short-term memory: values and gradient are those of its definition under automatic differentiation."""
+"""LSTM with a custom gradient against its definition under automatic differentiation."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""WIMA as a sum of server steps, and its parts."""
+"""WIMA as a sum of server steps, and averages of a part of the model."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Streamed examples: the same numbers as resident ones, read ahead while the device trains."""
+"""Streamed examples equal resident ones, and are read ahead while the device trains."""
 
 import dataclasses
 import threading

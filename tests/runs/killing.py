@@ -1,4 +1,4 @@
-"""Runs in processes of their own that are killed at some moment."""
+"""Runs in separate processes that are killed at a given moment."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Every bad flag: one line on stderr with the culprit, exit status 2, nothing compiled, nothing written."""
+"""Invalid flags: one line on stderr that names the culprit, exit status 2, nothing compiled or written."""
 
 import dataclasses
 

@@ -1,3 +1,5 @@
+"""Saving and loading checkpoints: bitwise round trips, damage, large arrays, retention."""
+
 import json
 import logging
 

@@ -1,4 +1,4 @@
-"""Whatever happens around a run: nothing is lost, nothing wrong is told, and failures are one line."""
+"""Faults around a run (disk, files, processes): no data loss, and failures in one line."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Real processes: killed at some moment and started again, or simply run twice, the numbers are the same."""
+"""Kill and resume in real processes: the same numbers as without interruption."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Several real processes compute one run: the same bits in every layout, whoever is killed on the way."""
+"""Multi-process runs: the same bits in every layout, also after a process is killed."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Whole runs in this process: determinism, pairing, resume, refusal, divergence, forks."""
+"""Complete runs in this process: determinism, pairing, resuming, rejection, divergence, forks."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Who takes part in which dispatch, at a cost that does not depend on how many clients there are."""
+"""Schedules of dispatches and their participants, at a cost independent of the number of clients."""
 
 import numpy as np
 

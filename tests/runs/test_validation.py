@@ -1,4 +1,4 @@
-"""Evaluation on held-out examples: one pool of all clients, training untouched, one program for all seeds."""
+"""Evaluation on held-out examples: pooled over clients, without effect on training."""
 
 import dataclasses
 

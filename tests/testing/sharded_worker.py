@@ -1,4 +1,4 @@
-"""Runs methods on N CPU devices and in a plain loop, and compares; a process of its own (N is set once).
+"""Compares methods on N CPU devices with a plain loop, in a separate process (N is set once per process).
 
 python -m tests.testing.sharded_worker 8 [CHOICE ...]
 

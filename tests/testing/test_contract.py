@@ -1,4 +1,4 @@
-"""Every instance in the registry through the contract suite, with and without wrappers."""
+"""The contract suite on every registered instance, with and without wrappers."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""Every method spread over 4 and 8 devices, in processes of their own."""
+"""Every method sharded over 4 and 8 devices, in separate processes."""
 
 import os
 import pathlib

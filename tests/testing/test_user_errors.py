@@ -1,4 +1,4 @@
-"""Errors of check_algorithm: they name the function, its place and what it should have returned."""
+"""Errors of check_algorithm: they name the function, its location and the expected result."""
 
 import jax
 import jax.numpy as jnp

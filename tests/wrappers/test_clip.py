@@ -1,4 +1,4 @@
-"""Clipping: whatever reaches the server follows from a bounded step, or is refused."""
+"""Clipping: bounded steps, and rejected combinations."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""IMA: windows, what it moves by, its schedules."""
+"""IMA: windows, steps and schedules."""
 
 import functools
 

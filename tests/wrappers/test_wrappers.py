@@ -1,4 +1,4 @@
-"""Wrappers: what they refuse, how they meet statistics, schedules and each other."""
+"""Wrappers: argument checks, and combinations with statistics, schedules and each other."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""GHB, Tables 2 to 6 and 9 to 11: accuracies, rounds to a target, large-scale data, centralised training."""
+"""GHB, Tables 2 to 6 and 9 to 11: accuracies, rounds to a target, large-scale data, centralized training."""
 
 import dataclasses
 

@@ -1,1 +1,1 @@
-"""A table that no paper has: every method at three heterogeneities and two participations, on the same seeds."""
+"""Survey: every method at three heterogeneities and two participations, on the same seeds."""

@@ -1,4 +1,4 @@
-"""Every method on the digits and on Fashion-MNIST, with a window beside each."""
+"""Survey: every method on the digits and on Fashion-MNIST, with and without a window."""
 
 from ..items import Claim, Item, Variation
 from ..trajectories import Fields

@@ -1,4 +1,4 @@
-"""WIMA, Figures 1 to 3: accuracy over rounds with a window, beside SWA, and against more clients per round."""
+"""WIMA, Figures 1 to 3: accuracy over rounds with a window, compared with SWA and with more clients per round."""
 
 import dataclasses
 

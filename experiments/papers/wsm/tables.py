@@ -1,4 +1,4 @@
-"""WSM, Tables 3.1 to 3.3: learning rates, methods and normalisation with and without the re-weighted softmax."""
+"""WSM, Tables 3.1 to 3.3: learning rates, methods and normalization with and without the re-weighted softmax."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Measures pieces on one device, each in a process of its own with a time limit."""
+"""Runs each measurement in a separate process with a time limit."""
 
 import dataclasses
 import sys

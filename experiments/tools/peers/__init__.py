@@ -1,1 +1,1 @@
-"""The benchmark's contestants: each simulator trains rounds on request, in a process of its own."""
+"""The simulators of the benchmark: each trains rounds on request, in a separate process."""

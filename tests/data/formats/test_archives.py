@@ -1,4 +1,4 @@
-"""Files as they are passed on: compressed, in archives with others, in shards, broken beside what is needed."""
+"""Reading compressed files, archives with unrelated members, shards, and files next to damaged ones."""
 
 import bz2
 import gzip

@@ -1,4 +1,4 @@
-"""Values that a cast would bend silently, and incomplete records: one line with file, client and record."""
+"""Values that NumPy would cast silently, and incomplete records: one line with file, client and record."""
 
 import gzip
 import sqlite3

@@ -1,4 +1,4 @@
-"""tf.train.Example messages without TensorFlow."""
+"""Decoding tf.train.Example without TensorFlow."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Plays in plain text."""
+"""Speeches of roles extracted from plays in plain text."""
 
 import lzma
 

@@ -1,4 +1,4 @@
-"""Dirichlet-distributed class shares per client."""
+"""Partitioner `dirichlet`: class shares per client."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Clients of one domain."""
+"""Partitioner `domain`: clients of one domain."""
 
 import numpy as np
 import pytest

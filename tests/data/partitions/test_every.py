@@ -1,4 +1,4 @@
-"""What holds of every partitioner."""
+"""Properties of every partitioner."""
 
 import dataclasses
 import os

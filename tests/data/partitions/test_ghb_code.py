@@ -1,4 +1,4 @@
-"""The split of the heavy-ball code."""
+"""Partitioner `ghb_code`: the split of the heavy-ball paper's code."""
 
 from fedwin import data
 from tests.data.balanced import balanced

@@ -1,4 +1,4 @@
-"""The data set's own clients."""
+"""Partitioner `natural`: the data set's own clients."""
 
 import numpy as np
 import pytest

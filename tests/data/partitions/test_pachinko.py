@@ -1,4 +1,4 @@
-"""Pachinko allocation on a tree of classes."""
+"""Partitioner `pachinko`: allocation on a tree of classes."""
 
 import pytest
 

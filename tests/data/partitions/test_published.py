@@ -1,4 +1,4 @@
-"""Splits that others published."""
+"""Partitions read from published files."""
 
 import gzip
 import json

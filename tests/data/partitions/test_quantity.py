@@ -1,4 +1,4 @@
-"""A fixed number of classes per client."""
+"""Partitioner `quantity`: a fixed number of classes per client."""
 
 import numpy as np
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Equal shares: iid, and shards of sorted labels."""
+"""Partitioners of equal shares: iid, and shards of sorted labels."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Dirichlet shares of each class."""
+"""Partitioner `yurochkin`: Dirichlet shares of each class."""
 
 import numpy as np
 import pytest

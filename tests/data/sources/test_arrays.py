@@ -1,4 +1,4 @@
-"""Plain arrays, and what is checked of every data set."""
+"""Data sets from arrays, and the checks of every data set."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""CIFAR from genuine bytes of both archives, written small."""
+"""CIFAR-10 and CIFAR-100 from small archives in both original formats."""
 
 import bz2
 import gzip

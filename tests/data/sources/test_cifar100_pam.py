@@ -1,4 +1,4 @@
-"""CIFAR-100 with its Pachinko clients."""
+"""CIFAR-100 with the released Pachinko clients."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Digit Five, from FedBN's archive and from the original sets."""
+"""Digit Five, from FedBN's archive and from the original data sets."""
 
 import gzip
 import pickle

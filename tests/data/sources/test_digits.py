@@ -1,4 +1,4 @@
-"""The built-in data set."""
+"""The handwritten digits of scikit-learn."""
 
 import numpy as np
 

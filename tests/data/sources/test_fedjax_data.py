@@ -1,4 +1,4 @@
-"""FedJAX federated data, in memory and in SQLite."""
+"""FedJAX's federated data, in memory and in SQLite files."""
 
 import sqlite3
 

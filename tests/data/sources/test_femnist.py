@@ -1,4 +1,4 @@
-"""FEMNIST in its four formats."""
+"""FEMNIST in its four published formats."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Images with lists: Landmarks, iNaturalist and any folder."""
+"""Images with CSV lists: Landmarks, iNaturalist and custom folders."""
 
 import tarfile
 import zipfile

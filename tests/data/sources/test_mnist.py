@@ -1,4 +1,4 @@
-"""IDX files and the data sets that come in them."""
+"""MNIST and its relatives in IDX files."""
 
 import gzip
 import lzma

@@ -1,4 +1,4 @@
-"""Shakespeare in the FedJAX form."""
+"""Shakespeare in FedJAX's form."""
 
 import fedjax
 import numpy as np

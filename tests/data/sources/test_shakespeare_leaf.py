@@ -1,4 +1,4 @@
-"""Shakespeare in the LEAF form: windows of 80 characters."""
+"""Shakespeare in LEAF's form: windows of 80 characters."""
 
 import io
 import json

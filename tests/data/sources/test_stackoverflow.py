@@ -1,4 +1,4 @@
-"""Stack Overflow: the same clients, rows and test examples whichever of the released forms is there."""
+"""Stack Overflow: the same clients, rows and test examples from every released form."""
 
 import sqlite3
 

@@ -1,4 +1,4 @@
-"""Stack Overflow: words become ids by rank."""
+"""Stack Overflow: vocabulary, with word ids by rank."""
 
 import numpy as np
 import pytest

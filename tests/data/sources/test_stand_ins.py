@@ -1,4 +1,4 @@
-"""Every stand-in against its original, read from small genuine files: keys, types, shapes, clients and descriptions."""
+"""Synthetic stand-ins against the original data sets: keys, types, shapes, clients and descriptions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Stand-ins: the keys, dtypes and client structure of the real sets, deterministic, and something to learn."""
+"""Synthetic stand-ins: structure, determinism and learnability."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A data set that TFDS really prepared, read back without TensorFlow."""
+"""A data set prepared by TensorFlow Datasets, read without TensorFlow."""
 
 import subprocess
 import sys

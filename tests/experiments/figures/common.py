@@ -1,4 +1,4 @@
-"""What the tests of pictures share."""
+"""Helpers of the tests of figures."""
 
 import json
 

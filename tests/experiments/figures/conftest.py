@@ -1,4 +1,4 @@
-"""A small finished run that pictures are made of."""
+"""Fixture: a small finished run to draw figures of."""
 
 import pytest
 

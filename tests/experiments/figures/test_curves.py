@@ -1,4 +1,4 @@
-"""Curves of runs and of kept results."""
+"""Curves of runs and of stored results."""
 
 import gzip
 import json

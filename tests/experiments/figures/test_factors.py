@@ -1,4 +1,4 @@
-"""Factors of a run: the identity holds for what clients' models really say, and locality is that of their mean."""
+"""Figure of the factors of the loss: the bias-variance identity, and locality."""
 
 import numpy as np
 import pytest

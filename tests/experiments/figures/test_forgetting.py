@@ -1,4 +1,4 @@
-"""Forgetting of a run: accuracies are those of clients' models on clients' held-out examples."""
+"""Figure of forgetting: accuracies of clients' models on clients' held-out examples."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Lines: their ends are the models."""
+"""Figure of the line between two models: its end points are the models."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Planes: corners are the models themselves, and everything survives being kept."""
+"""Figure of the plane through three models: its corners are the models; storing and redrawing."""
 
 import dataclasses
 

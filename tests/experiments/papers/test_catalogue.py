@@ -1,4 +1,4 @@
-"""Every run of the catalogue can be trained, at every scale, and runs are shared as they should be."""
+"""Catalogue of tables and figures: every run is valid at every scale, and equal runs are shared."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The papers' presets are what the catalogue says."""
+"""The papers' presets equal those generated from the catalogue."""
 
 import pytest
 

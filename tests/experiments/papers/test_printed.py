@@ -1,4 +1,4 @@
-"""What the papers print: every number has one cell of the catalogue, and their arithmetic holds where they say so."""
+"""Printed numbers of the papers: each belongs to one cell of the catalogue, and their arithmetic."""
 
 import collections
 

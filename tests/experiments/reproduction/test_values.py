@@ -1,4 +1,4 @@
-"""Verdicts on claims: over the seeds that both sides have, and by how much they differ."""
+"""Verdicts on claims, computed over the seeds that both sides have."""
 
 import dataclasses
 

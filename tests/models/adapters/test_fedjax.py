@@ -1,4 +1,4 @@
-"""Models of FedJAX."""
+"""Models of FedJAX as fedwin models."""
 
 import fedjax
 import haiku as hk

@@ -1,4 +1,4 @@
-"""Networks of flax."""
+"""Modules of flax as fedwin models."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Networks of haiku."""
+"""Transforms of haiku as fedwin models."""
 
 import haiku as hk
 import jax

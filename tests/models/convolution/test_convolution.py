@@ -1,4 +1,4 @@
-"""Convolution and pooling equal lax's, values and gradients."""
+"""Convolution and pooling against lax: values and gradients."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Rewriting the convolutions of foreign functions."""
+"""Replacement of convolutions in external functions."""
 
 import jax
 import jax.numpy as jnp

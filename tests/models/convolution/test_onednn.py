@@ -1,4 +1,4 @@
-"""oneDNN's convolutions and the derivatives made of them equal products of patches."""
+"""oneDNN's convolutions and derivatives against products of patches."""
 
 import pathlib
 import platform

@@ -1,4 +1,4 @@
-"""What becomes of convolutions on GPU and TPU, seen by lowering for them on a machine that has neither."""
+"""Convolutions lowered for GPU and TPU, on a machine that has neither."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Programs that must stay out of jax's persistent compilation cache."""
+"""Programs that jax's persistent compilation cache must not contain."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What the tests of networks share: variables and batches of the right shapes."""
+"""Helpers of the tests of networks: variables and batches of the right shapes."""
 
 import math
 

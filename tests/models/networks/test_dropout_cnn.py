@@ -1,4 +1,4 @@
-"""Dropout in networks."""
+"""CNNs with dropout."""
 
 import jax
 import pytest

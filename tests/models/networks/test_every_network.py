@@ -1,4 +1,4 @@
-"""Every network by name: size, shapes, features, evaluation, precision."""
+"""Every registered network: size, shapes, features, evaluation, precision."""
 
 import jax
 import jax.numpy as jnp

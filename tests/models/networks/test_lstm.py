@@ -1,4 +1,4 @@
-"""Language models: what they predict, and from what."""
+"""Language models: targets, inputs and padding."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""MobileNetV2: its blocks, and the convolution weights that it reads."""
+"""MobileNetV2: blocks and convolution weights."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""ResNet-20's shortcuts; ResNet-18's norms, pool and statistics."""
+"""ResNet-20's shortcuts; ResNet-18's norms, pooling and statistics."""
 
 import json
 import pathlib

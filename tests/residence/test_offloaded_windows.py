@@ -1,4 +1,4 @@
-"""Offloaded windows: for any sequence of dispatches, they hold the same vectors as windows on the device."""
+"""Offloaded windows hold the same vectors as windows on the device, for any sequence of dispatches."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Run directories that were written before config.json and checkpoints had a format number load and go on."""
+"""Run directories of earlier formats load and resume."""
 
 import dataclasses
 import json

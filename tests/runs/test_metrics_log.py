@@ -1,3 +1,5 @@
+"""metrics.jsonl and TensorBoard events."""
+
 import json
 
 from fedwin.files import json_value, write_json

@@ -1,4 +1,4 @@
-"""Arrays in blocks: bytes, holes and placing are those of the whole array."""
+"""Blockwise arrays: bytes, holes and placement equal those of the whole array."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""A few timed rounds say how long a run will take, and leave nothing behind."""
+"""Dry runs: the expected duration from a few timed rounds, without side effects."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""How much memory a run takes whose client table is the largest thing in it: that table, once."""
+"""Peak memory of runs whose client table is the largest array: one copy of the table."""
 
 import os
 import pathlib

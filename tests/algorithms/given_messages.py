@@ -1,4 +1,4 @@
-"""Golden problems whose local training is given, and the file golden_ima_wsm.json."""
+"""Golden problems with prescribed client messages, from golden_ima_wsm.json."""
 
 import jax
 import jax.numpy as jnp

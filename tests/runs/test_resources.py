@@ -1,4 +1,4 @@
-"""The estimate of memory: from shapes alone, close to what is allocated, and refused by its largest part."""
+"""Memory estimates: computed from shapes, close to the allocated memory, and errors that name the largest part."""
 
 import dataclasses
 

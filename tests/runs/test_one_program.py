@@ -1,4 +1,4 @@
-"""All seeds share one compiled program: what differs by seed is state, and a method that breaks the rule is refused."""
+"""All seeds share one compiled program; methods whose program depends on the seed are rejected."""
 
 import dataclasses
 

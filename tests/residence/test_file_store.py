@@ -1,4 +1,4 @@
-"""File store: after any sequence of writes, kills and resumes, every checkpoint has the rows that it had."""
+"""File store: snapshots stay intact through writes, kills and resumes."""
 
 import errno
 import os

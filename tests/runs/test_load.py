@@ -1,4 +1,4 @@
-"""Trained models come out of a run's directory, and clients' models of one more round."""
+"""Loading trained models from run directories, and clients' models of one more round."""
 
 import dataclasses
 

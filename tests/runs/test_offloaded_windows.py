@@ -1,4 +1,4 @@
-"""Whole runs whose windows live on the host or in a file: the same bits as on the device, wherever they were or go."""
+"""Complete runs with windows in host memory or a file: the same bits as on the device, also when moved."""
 
 import dataclasses
 import pathlib

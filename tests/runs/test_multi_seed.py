@@ -1,4 +1,4 @@
-"""Seeds that train at once: each is what it would be alone, whatever becomes of the others."""
+"""Vmapped seeds (--seeds_at_once): each equals its single-seed run, even if others diverge."""
 
 import dataclasses
 import signal

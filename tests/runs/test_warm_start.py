@@ -1,4 +1,4 @@
-"""--init_from: round 0 begins with the parameters of another run's checkpoint, whatever that run was."""
+"""--init_from: a run starts from the parameters of another run's checkpoint."""
 
 import dataclasses
 import json

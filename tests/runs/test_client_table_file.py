@@ -1,4 +1,4 @@
-"""Whole runs whose client rows live in a file: the same bits as in memory, wherever they were before or go next."""
+"""Complete runs with the client table in a file: the same bits as in memory, also when moved between the two."""
 
 import dataclasses
 import pathlib

@@ -1,4 +1,4 @@
-"""Windows and delays that are longer than the run cost what the run's models cost, and read the same."""
+"""Windows and delays longer than the run: memory bounded by the run's length, equal results."""
 
 import dataclasses
 import shutil
@@ -17,7 +17,7 @@ from fedwin.runs.checkpoint_format import resize_rings
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
-from tests.runs.test_format import config_of, unpacked
+from tests.runs.test_old_formats import config_of, unpacked
 
 SMALL = Config(
     dataset="digits",

@@ -1,4 +1,4 @@
-"""Sweeps, smoothness, rounds to targets, label histograms."""
+"""Figures of sweeps, smoothness, rounds to targets and label histograms."""
 
 import numpy as np
 import pytest
