@@ -11,6 +11,7 @@ import math
 import os
 import pathlib
 import socket
+import stat
 import tempfile
 import time
 import warnings
@@ -111,6 +112,21 @@ class AppendFile:
             with contextlib.suppress(OSError):
                 self._file.close()
             raise
+
+
+def read_bytes(path) -> bytes:
+    """Returns the contents of a regular file; a pipe or device, which could be read forever, is refused.
+
+    Args:
+      path: path of the file.
+
+    Raises:
+      OSError: when it is not a regular file, is missing, or cannot be read.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a directory fails with its own message
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return pathlib.Path(path).read_bytes()
 
 
 def replace_text(path, text: str) -> None:

@@ -1,5 +1,6 @@
 """The format of checkpoints: rows and windows in files, lengths of ring buffers, migrations of old formats."""
 
+import json
 import pathlib
 import re
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedwin.files import read_bytes, sealed
 from fedwin.residence.file_store import Manifest, Snapshot
 from fedwin.residence.offloaded_windows import SnapshotRing
 from fedwin.window import LARGEST
@@ -18,6 +20,19 @@ Leaves = dict[str, Any]
 ROWS = "rows"
 WINDOWS = "windows"
 _TABLE = "table"
+
+
+def read_about(checkpoint: pathlib.Path) -> dict[str, Any] | None:
+    """Returns the JSON data of a checkpoint without opening its arrays; None if it is missing, damaged or not sealed.
+
+    Args:
+      checkpoint: its folder.
+    """
+    try:
+        about = json.loads(read_bytes(checkpoint / "about" / "metadata"))
+        return about if "seal" in about and about == sealed(about) else None
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def ring_folder(ring: str) -> str:

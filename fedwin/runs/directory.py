@@ -1,8 +1,9 @@
-"""The directory of a run: its default path, lock, config.json, and the summary of a finished run."""
+"""The directory of a run: its default path, lock, config.json, and its evaluations and summary, verified."""
 
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -15,10 +16,11 @@ import jax
 
 from fedwin import plugins
 from fedwin.errors import StorageError, UserError
-from fedwin.files import RECOVERABLE_ERRNOS, json_value, locked, sealed, write_json, writing
+from fedwin.files import RECOVERABLE_ERRNOS, json_value, locked, read_bytes, sealed, write_json, writing
+from fedwin.runs.checkpoint_format import read_about
 from fedwin.runs.config import Config, default_of, implied_of
 from fedwin.runs.fingerprint import Identity, hash_of, jsonable, set_fields, versions
-from fedwin.runs.metrics_log import read_lines
+from fedwin.runs.metrics_log import Line, LinesHash, read_lines
 
 # JSON data.
 Json = dict[str, Any]
@@ -151,7 +153,7 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
     """
     path = directory / "config.json"
     try:
-        contents = json.loads(path.read_bytes())
+        contents = json.loads(read_bytes(path))
         number = contents.get("format", 1)
         if number > FORMAT:
             raise UserError(f"{path} was written by a later version (format {number}, not {FORMAT}); update fedwin.")
@@ -257,6 +259,23 @@ def write_config(directory: pathlib.Path, config: Config, identity: Identity, ve
     write_json(directory / "config.json", sealed(json_value(contents)))
 
 
+def write_summary(directory: pathlib.Path, summary: Json, lines: list[Line]) -> None:
+    """Writes summary.json, sealed, with a hash of each seed's evaluations.
+
+    Args:
+      directory: the run's directory.
+      summary: of the run.
+      lines: all evaluations (metrics.jsonl).
+    """
+    digests = {str(seed): _digest(lines, seed) for seed in summary["seeds"]}
+    write_json(directory / "summary.json", sealed(json_value(summary | {"metrics": digests})))
+
+
+def _digest(lines: list[Line], seed: int, round: float = math.inf) -> str:
+    """Returns the hash of a seed's evaluations up to a round."""
+    return LinesHash(line for line in lines if line["seed"] == seed and line["round"] <= round).value
+
+
 def finished_summary(config: Config) -> Json | None:
     """Returns the summary of a finished run, as `run` returned it; None if the run is not finished.
 
@@ -266,25 +285,112 @@ def finished_summary(config: Config) -> Json | None:
       config: the run; without an out_dir its directory is the default one.
 
     Raises:
-      UserError: the directory belongs to another run.
+      UserError: the directory belongs to another run, or its summary has been altered.
     """
     directory = pathlib.Path(config.out_dir) if config.out_dir else default_directory(config)
-    path = directory / "summary.json"
-    if not path.is_file() or (config_file := load_config(config, directory)) is None:
+    if not (directory / "summary.json").exists() or (config_file := load_config(config, directory)) is None:
         return None
     if config_file.identity.imports != plugins.load(config.imports):
         return None
+    return _read_summary(directory, config.seeds)
+
+
+def verified_summary(directory: str | os.PathLike) -> Json:
+    """Returns the summary of a finished run, as `run` returned it, from its directory alone.
+
+    Summaries written before version 0.2 have no seal and are not verified.
+
+    Args:
+      directory: the run's directory.
+
+    Raises:
+      UserError: the run is not finished, or config.json or summary.json has been altered.
+    """
+    directory = pathlib.Path(directory)
+    config = read_config(directory).config
+    if not (directory / "summary.json").exists():
+        raise UserError(f"{directory} has no summary.json: the run is not finished; the same command resumes it.")
+    return _read_summary(directory, config["seeds"])
+
+
+def verified_lines(directory: str | os.PathLike) -> list[Line]:
+    """Returns all evaluations of a run, compared with the hashes in its checkpoints and its summary.
+
+    Evaluations after the newest checkpoint of an unfinished run have no hash yet; those written before version 0.2 have
+    none where checkpoints have no seal.
+
+    Args:
+      directory: the run's directory.
+
+    Raises:
+      UserError: metrics.jsonl or summary.json has been altered, or can't be read.
+    """
+    directory = pathlib.Path(directory)
+    # Before the lines: a running process appends lines first and saves checkpoints later.
+    hashes = [*_checkpoint_hashes(directory), *_summary_hashes(directory)]
+    path = directory / "metrics.jsonl"
+    lines = read_lines(path)
+    for seed, round, expected in hashes:
+        if _digest(lines, seed, round) != expected:
+            raise UserError(
+                f"{path} has been altered: seed {seed}'s evaluations are not those of the run; restore the file, or "
+                f"run again in another --out_dir."
+            )
+    return lines
+
+
+def _checkpoint_hashes(directory: pathlib.Path) -> Iterator[tuple[int, float, str]]:
+    """Yields (seed, round, hash of its evaluations up to the round) of each seed's newest intact checkpoint."""
+    for folder in sorted((directory / "checkpoints").glob("seed_*")):
+        rounds = sorted((int(path.name) for path in folder.glob("*") if path.name.isdecimal()), reverse=True)
+        abouts = (read_about(folder / str(round)) for round in rounds)
+        about = next((about for about in abouts if about is not None), None)
+        if about is not None and "evaluations" in about:
+            yield about["seed"], about["round"], about["evaluations"]
+
+
+def _summary_hashes(directory: pathlib.Path) -> Iterator[tuple[int, float, str]]:
+    """Yields (seed, infinity, hash of all its evaluations) of a finished run."""
+    if (directory / "summary.json").exists():
+        for seed, expected in _summary_contents(directory / "summary.json").get("metrics", {}).items():
+            yield int(seed), math.inf, expected
+
+
+def _summary_contents(path: pathlib.Path) -> Json:
+    """Returns the contents of summary.json."""
     try:
-        summary = json.loads(path.read_bytes(), object_hook=_numbers)
-        seeds = {int(seed): of_seed for seed, of_seed in summary["seeds"].items()}
-        if list(seeds) != config.seeds or not isinstance(summary["over_seeds"], dict):
+        contents = json.loads(read_bytes(path))
+        if not isinstance(contents, dict):
             raise ValueError
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is not a run's summary; remove it, the same command writes it again.") from error
+    if "seal" in contents and contents != sealed(contents):
+        raise UserError(f"{path} has been altered (its checksum differs); remove it, the same command writes it again.")
+    return contents
+
+
+def _read_summary(directory: pathlib.Path, seeds: list[int]) -> Json:
+    """Returns the summary of a run with these seeds, as `run` returned it."""
+    path = directory / "summary.json"
+    try:
+        summary = summary_from_json(_summary_contents(path))
+        if list(summary["seeds"]) != seeds or not isinstance(summary["over_seeds"], dict):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{path} is not this run's summary; remove it, the same command writes it again.") from error
-    return summary | {"seeds": seeds}
+    return {name: value for name, value in summary.items() if name not in ("metrics", "seal")}
 
 
-def _numbers(node: Json) -> Json:
-    """Makes numbers of what `storage.plain` made of NaN and infinities."""
-    words = ("nan", "inf", "-inf")
-    return {name: float(value) if isinstance(value, str) and value in words else value for name, value in node.items()}
+def summary_from_json(summary: Json) -> Json:
+    """Returns a summary from JSON data: seeds as integers, NaN and infinities as numbers."""
+    summary = _with_numbers(summary)
+    return summary | {"seeds": {int(seed): of_seed for seed, of_seed in summary["seeds"].items()}}
+
+
+def _with_numbers(node: Any) -> Any:
+    """Returns JSON data with numbers in place of the texts that `json_value` makes of NaN and infinities."""
+    if isinstance(node, dict):
+        return {name: _with_numbers(value) for name, value in node.items()}
+    return float(node) if isinstance(node, str) and node in ("nan", "inf", "-inf") else node

@@ -17,7 +17,7 @@ from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.summary import scalar
 
 from fedwin.errors import UserError
-from fedwin.files import AppendFile, json_value, replace_text, writing
+from fedwin.files import AppendFile, json_value, read_bytes, replace_text, writing
 
 # One evaluation: seed, round, read-out -> metric -> value, train_loss, bytes_down, bytes_up, seconds.
 Line = dict[str, Any]
@@ -34,7 +34,7 @@ def read_lines(path) -> list[Line]:
     """
     path = pathlib.Path(path)
     try:
-        texts = path.read_bytes().split(b"\n")
+        texts = read_bytes(path).split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -92,6 +92,12 @@ class MetricsLog:
         self._file: AppendFile | None = None
         self._events: dict[int, EventFile] = {}
 
+    def _remove_summary(self) -> None:
+        """Removes summary.json, which describes other evaluations once these change; the run writes it at its end."""
+        path = self.directory / "summary.json"
+        with writing(path):
+            path.unlink(missing_ok=True)
+
     def lines(self, seed: int) -> list[Line]:
         """Returns the evaluations of a seed that have been written."""
         return [line for line in read_lines(self.path) if line["seed"] == seed]
@@ -99,7 +105,10 @@ class MetricsLog:
     def truncate_after(self, seed: int, round: int) -> None:
         """Removes all evaluations and events of `seed` after `round` (-1: all), and an incomplete last line."""
         self._close_file()
-        lines = [line for line in read_lines(self.path) if line["seed"] != seed or line["round"] <= round]
+        written = read_lines(self.path)
+        lines = [line for line in written if line["seed"] != seed or line["round"] <= round]
+        if len(lines) < len(written):
+            self._remove_summary()
         replace_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
         self._events_of(seed).rewrite([line for line in lines if line["seed"] == seed])
 
@@ -110,6 +119,7 @@ class MetricsLog:
         """Appends one evaluation, with its seed and round."""
         line = json_value(line)
         if self._file is None:
+            self._remove_summary()
             self._file = AppendFile(self.path)
         self._file.write(json.dumps(line).encode() + b"\n")
         self._events_of(line["seed"]).write(line)

@@ -11,7 +11,7 @@ from fedwin.data import Dataset
 from fedwin.engine.communication import Bytes
 from fedwin.engine.evaluate import held_out
 from fedwin.errors import UserError
-from fedwin.files import check_unlocked, write_json
+from fedwin.files import check_unlocked
 from fedwin.models import Model
 from fedwin.runs import consistency, fingerprint, multi_seed, strategy_choice
 from fedwin.runs import directory as directories
@@ -67,7 +67,7 @@ def run(
         program = Program(prepared, strategy, test, bytes_per_client)
         results = SeedRunner(program, directory, metrics_log, quiet, say).train()
         summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint))
-    return multi_process.broadcast_object(summary)
+    return directories.summary_from_json(multi_process.broadcast_object(summary))
 
 
 def _with_old_default(config: Config) -> Config:
@@ -101,7 +101,7 @@ def _summary(program: Program, results: dict[int, Result], directory: pathlib.Pa
         return {}
     lines = read_lines(directory / "metrics.jsonl")
     summary = summarise(program.prepared.config, results, lines, fingerprint, len(program.dispatch.traces))
-    write_json(directory / "summary.json", summary)
+    directories.write_summary(directory, summary, lines)
     return summary
 
 
