@@ -26,7 +26,7 @@ from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 
-from .cli import command_line, config_flags, processes, requirements, subcommand
+from .cli import command_line, config_flags, processes, requirements, subcommand, unused
 from .tables import comparison, formats, scores
 
 # Hyper-parameters come from a coarse search on this task (seed 100); momentum methods have a smaller learning rate.
@@ -192,6 +192,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
 
 def main(argv: list[str]) -> None:
     """Runs the methods, prints their table and the paths of the files."""
+    unused.refuse(["algorithm"], "in a comparison", "name the algorithms by --methods=NAME and omit it")
     devices.use_every_core()
     methods = flags.FLAGS.methods or every_method()
     usual: dict[str, Any] = {"out_dir": SETTING["out_dir"]} if flags.FLAGS.methods else SETTING

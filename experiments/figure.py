@@ -21,10 +21,17 @@ from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.runs.config import MOST
 
-from .cli import subcommand
+from .cli import subcommand, unused
 from .figures import requests, stored, style
 
 TAKES_ARGUMENTS = True
+# Title -> names of flags, for --help.
+GROUPS = {
+    "every kind": ["out", "title", "labels", "data_dir", "seed", "clients"],
+    "models": ["round", "rounds", "replicas", "examples", "points", "recompute", "chunk"],
+    "evaluations": ["readouts", "metric", "last", "step", "target", "parameter"],
+    "label histograms": ["dataset", "num_clients"],
+}
 # A quarter of a million evaluations.
 MOST_POINTS = 500
 
@@ -56,12 +63,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string("parameter", "", "sweeps: clients_per_round, partition.alpha, algorithm.tau ...")
     flags.DEFINE_string("dataset", "digits", "labels: data set of the partitions.")
     flags.DEFINE_integer("num_clients", None, "labels: clients of partitions.", lower_bound=1)
-    return {
-        "every kind": ["out", "title", "labels", "data_dir", "seed", "clients"],
-        "models": ["round", "rounds", "replicas", "examples", "points", "recompute", "chunk"],
-        "evaluations": ["readouts", "metric", "last", "step", "target", "parameter"],
-        "label histograms": ["dataset", "num_clients"],
-    }
+    return GROUPS
 
 
 def main(argv: list[str]) -> None:
@@ -71,12 +73,15 @@ def main(argv: list[str]) -> None:
         raise UserError(f"name a figure: fedwin figure {'|'.join(requests.REQUESTS)} RUN ..., see --help.")
     kind, *runs = argv[1:]
     redrawn = kind.endswith(".json") and not runs
-    if not redrawn:
+    if redrawn:
+        unused.refuse_others(("out", "title"), GROUPS, "on a stored figure")
+    else:
         requests.check(kind, runs)
+        unused.refuse_others(("out", "title", *requests.FLAGS[kind]), GROUPS, f"on a figure of kind {kind}")
     usual = f"{pathlib.Path(kind).stem}.png"
     out = style.path_of(usual if options.out is None else options.out, usual)
     if redrawn:
-        stored.redraw(kind, out)
+        stored.redraw(kind, out, options.title)
     else:
         devices.use_every_core()
         result, default_title = requests.REQUESTS[kind](runs, options)

@@ -12,7 +12,7 @@ from fedwin import data
 from fedwin.errors import UserError
 from fedwin.runs.config import MOST
 
-from .cli import subcommand
+from .cli import subcommand, unused
 from .figures import style
 
 
@@ -65,6 +65,8 @@ def define_flags() -> dict[str, list[str]]:
 def main(argv: list[str]) -> None:
     """Prints the report and draws the picture."""
     options = flags.FLAGS
+    if options.plot == "none":
+        unused.refuse(["shown", "out"], "with --plot=none")
     out = style.path_of(options.out, "partition.png") if options.plot != "none" else ""
     dataset = data.load(options.dataset, options.data_dir)
     part = data.make_partition(dataset, options.partition, options.num_clients, options.partition_seed)

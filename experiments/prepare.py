@@ -16,7 +16,7 @@ from fedwin.data import cache, catalog, download, integrity
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 
-from .cli import subcommand
+from .cli import subcommand, unused
 
 
 def original(text: str, data_dir, may_download: bool) -> data.Dataset:
@@ -117,7 +117,7 @@ def define_flags() -> dict[str, list[str]]:
         "$XDG_CACHE_HOME/fedwin, else ~/.cache/fedwin, under a name made of the data set and the full path of "
         "data_dir: later runs with that --data_dir find it, and two data_dirs have two caches.",
     )
-    flags.DEFINE_boolean("download", True, "Download missing files if their address is options.")
+    flags.DEFINE_boolean("download", True, "Download missing files if their address is known.")
     flags.DEFINE_boolean("force", False, "Replace an existing cache.")
     flags.DEFINE_boolean("list", False, "List the data sets and how to obtain them, and stop.")
     return {"flags": ["dataset", "data_dir", "cache_dir", "download", "force", "list"]}
@@ -127,6 +127,7 @@ def main(argv: list[str]) -> None:
     """Prepares the data set that the flags name."""
     options = flags.FLAGS
     if options.list:
+        unused.refuse(["dataset", "data_dir", "cache_dir", "download", "force"], "with --list")
         print(catalog.listing())
         return
     if not options.dataset:

@@ -19,7 +19,7 @@ from fedwin.registry.checks import one_of
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config
 
-from .cli import config_flags, processes, requirements, subcommand
+from .cli import config_flags, processes, requirements, subcommand, unused
 from .tables import formats, grid, sweeps
 from .tables.comparison import PLAIN
 from .tables.sweeps import METRICS, Sweep
@@ -97,6 +97,9 @@ def main(argv: list[str]) -> None:
     devices.use_every_core()
     given = flags.FLAGS
     axes = grid.parse(given.grid)
+    # Values of a repeated flag are added to those of the grid.
+    replaced = [config_flags.flag_of(name) for name, values in axes.items() if not isinstance(values[0], list)]
+    unused.refuse(replaced, "beside an axis of the grid for it")
     select, base = select_metric(given.select, config_flags.config_from_flags(), axes)
     folder, configs = plan(base, axes, given.max_runs)
     sweeps.check_runs(configs, given.readout)

@@ -19,7 +19,7 @@ from fedwin.engine import devices
 from fedwin.runs.config import Config
 
 from . import main_job
-from .cli import config_flags, processes, requirements, subcommand
+from .cli import config_flags, processes, requirements, subcommand, unused
 from .tables import scores
 
 
@@ -42,6 +42,8 @@ def main(argv: list[str]) -> None:
     """Trains the run of the flags, or the main job."""
     devices.use_every_core()
     if flags.FLAGS.list_algorithms:
+        fields = (name for name in config_flags.fields() if name != "import")
+        unused.refuse([*fields, "dry_run"], "with --list_algorithms")
         print(ALGORITHMS.table("plain"))
         return
     config = config_flags.config_from_flags()

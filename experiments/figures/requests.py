@@ -12,6 +12,7 @@ from fedwin.errors import UserError
 from fedwin.registry import nearest
 from fedwin.runs.load import client_models
 
+from ..cli import unused
 from . import factors, forgetting, labels, line, models, plane, smoothness, sources, sweeps, targets
 
 # (result of `compute`, title)
@@ -66,6 +67,8 @@ def _of_plane(arguments: Sequence[str], options) -> Answer:
         raise UserError("plane: with --clients name one model and three clients, --clients=3,7,11.")
     if not clients and len(arguments) < 3:
         raise UserError(f"plane: {len(arguments)} model(s); name three, or one and --clients=3,7,11.")
+    if clients:
+        unused.refuse(["labels"], "with --clients")
     trained, named = _models(arguments, options)
     if clients:
         names = [f"client {client}" for client in clients]
@@ -163,6 +166,10 @@ def _of_labels(arguments: Sequence[str], options) -> Answer:
     # A missing path is reported as an unknown partition.
     for argument in partitions:
         data.PARTITIONS.check(argument)
+    if partitions:
+        unused.refuse(["labels"], "on partitions, which are their own labels")
+    else:
+        unused.refuse(["dataset", "num_clients"], "on runs, which have their own")
     histograms: dict[str, Any] = {}
     for label, directory in _directories(runs, options.labels if not partitions else ()).items():
         prepared = sources.prepared_run(directory, options.data_dir)
@@ -187,6 +194,19 @@ REQUESTS: dict[str, Callable[[Sequence[str], Any], Answer]] = {
     "targets": _of_targets,
     "sweeps": _of_sweeps,
     "labels": _of_labels,
+}
+_OF_MODELS = ("labels", "data_dir", "seed", "examples", "points", "recompute", "chunk")
+_OF_EVALUATIONS = ("labels", "readouts", "metric")
+# Kind of figure -> its flags besides --out and --title.
+FLAGS: dict[str, tuple[str, ...]] = {
+    "plane": (*_OF_MODELS, "clients"),
+    "line": _OF_MODELS,
+    "factors": ("labels", "data_dir", "seed", "clients", "rounds", "replicas", "examples"),
+    "forgetting": ("labels", "data_dir", "seed", "clients", "round"),
+    "smoothness": (*_OF_EVALUATIONS, "last", "step"),
+    "targets": (*_OF_EVALUATIONS, "target", "data_dir"),
+    "sweeps": ("readouts", "metric", "last", "parameter"),
+    "labels": ("labels", "data_dir", "seed", "clients", "dataset", "num_clients"),
 }
 
 

@@ -56,19 +56,20 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], str]:
     return result, title
 
 
-def redraw(path: str | pathlib.Path, out: str | pathlib.Path) -> None:
+def redraw(path: str | pathlib.Path, out: str | pathlib.Path, title: str = "") -> None:
     """Draws a stored figure again, without its runs.
 
     Args:
       path: of the JSON file.
       out: path of the picture.
+      title: of the figure; empty: the stored one.
 
     Raises:
       UserError: the file can't be read, or is not a stored figure.
     """
-    result, title = read(path)
+    result, stored_title = read(path)
     try:
-        KINDS[result["kind"]].draw(result, out, title)
+        KINDS[result["kind"]].draw(result, out, title or stored_title)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} does not contain all data of a figure of kind '{result['kind']}'; compute it again."

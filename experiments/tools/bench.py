@@ -28,6 +28,7 @@ from fedwin.engine.devices import MAX_CPU_DEVICES, num_cores
 from fedwin.errors import UserError
 from fedwin.registry import checks, nearest
 
+from ..cli import unused
 from ..tables.formats import plain_table
 from .accelerator import suite as accelerator
 from .peers import environment, studies
@@ -129,6 +130,16 @@ def check(options) -> None:
     Raises:
       UserError: a number out of range, a missing interpreter, or a file that can't be written.
     """
+    if options.quick:
+        unused.refuse(["turns", "turn_seconds", "case_seconds"], "with --quick, which has its own")
+    studies_of = {"evaluation": EVALUATED, "algorithms": ("digits",)}
+    used = {
+        *chosen("cases", CASES),
+        *(case for name in chosen("studies", STUDIES) for case in studies_of.get(name, ())),
+    }
+    for text in options.cohort:
+        if (name := text.partition("=")[0]) not in used:
+            raise UserError(f"cohort={text} has no effect: {name} is not measured; add it to --cases, or omit it.")
     checks.number("bench", 1, 100_000, turns=options.turns)
     checks.number("bench", 0, open_least=True, turn_seconds=options.turn_seconds, case_seconds=options.case_seconds)
     checks.number("bench", 0, MOST_CORES, cores=options.cores)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from experiments import cli
 from tests.misuse import calls
 from tests.misuse.odd_files import LONG_NAME
 
@@ -179,6 +180,51 @@ STREAM = [
     ("stream_demo --dir=x --rounds=4", "--rounds=4 | >= 5"),
     ("stream_demo --dir=x --model=nosuch", "unknown model 'nosuch'"),
 ]
+
+
+# A flag without effect | the reason. Every flag that only some calls of a subcommand use is here.
+UNUSED = [
+    ("compare --algorithm=scaffold", "--algorithm | in a comparison | --methods=NAME"),
+    ("compare --methods=fedavg --algorithm=fedavg", "--algorithm | --methods=NAME"),
+    ("sweep --grid=client_lr=0.1 --client_lr=0.2", "--client_lr | axis of the grid"),
+    ("sweep --grid=algorithm=fedavg --algorithm=scaffold", "--algorithm | axis of the grid"),
+    ("train --list_algorithms --num_rounds=3", "--num_rounds | --list_algorithms"),
+    ("train --list_algorithms --dry_run", "--dry_run | --list_algorithms"),
+    ("partition --plot=none --out=x.png", "--out | --plot=none"),
+    ("partition --plot=none --shown=3", "--shown | --plot=none"),
+    *((f"prepare --list --{flag}", "with --list") for flag in ("dataset=digits", "data_dir=x", "cache_dir=x", "force")),
+    ("prepare --list --nodownload", "--download | with --list"),
+    ("figure stored.json --metric=loss", "--metric | on a stored figure"),
+    ("figure plane run@1 --clients=1,2,3 --labels=a", "--labels | with --clients"),
+    ("figure plane run@1 run@2 run@3 --round=4", "--round | kind plane"),
+    ("figure line run@1 run@2 --clients=3", "--clients | kind line"),
+    ("figure factors run --points=4", "--points | kind factors"),
+    ("figure forgetting run --rounds=4", "--rounds | kind forgetting"),
+    ("figure smoothness run --target=0.5", "--target | kind smoothness"),
+    ("figure targets run --last=4", "--last | kind targets"),
+    ("figure sweeps run --labels=a --parameter=x", "--labels | kind sweeps"),
+    ("figure labels iid --metric=loss", "--metric | kind labels"),
+    ("figure labels iid --labels=a", "--labels | on partitions"),
+    ("figure labels strangers --num_clients=3", "--num_clients | on runs"),
+    ("figure labels strangers --dataset=digits", "--dataset | on runs"),
+    *((f"bench --quick --{flag}=3", "with --quick") for flag in ("turns", "turn_seconds", "case_seconds")),
+    ("bench --cases=digits --studies= --cohort=lenet5=2x2x32", "lenet5 is not measured"),
+    ("bench --suite=accelerator --turns=3", "turns belongs to --suite=peers"),
+    ("bench --minutes=3", "minutes belongs to --suite=accelerator"),
+    ("scaling --devices=0", "devices=0 | from 1 to 64"),
+    ("docs one two", "unexpected argument 'two'"),
+]
+# Subcommands that use all of their flags in every call, or have none; those of `reproduce` have tests of their own.
+ALL_USED = {"list", "curves", "citation", "soak", "stream_demo", "check", "readme", "reproduce"}
+
+
+def test_every_subcommand_has_its_unused_flags_tested():
+    assert {line.split()[0] for line, _ in UNUSED} | ALL_USED == set(cli.ALL)
+
+
+@pytest.mark.parametrize("line, said", UNUSED, ids=lambda v: v[:60])
+def test_a_flag_without_effect_is_refused(line, said, refused):
+    refused(said, *calls.arguments_of(line))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""Refuses flags that a command would ignore."""
+
+from collections.abc import Iterable
+
+from absl import flags
+
+from fedwin.errors import UserError
+
+
+def refuse(
+    names: Iterable[str], reason: str, remedy: str = "omit it", flag_values: flags.FlagValues = flags.FLAGS
+) -> None:
+    """Checks that flags without effect are not given, on the command line or in a flagfile.
+
+    Args:
+      names: of the flags; those that are not defined are skipped.
+      reason: why they have no effect, such as 'with --plot=none'.
+      remedy: what the user can do.
+      flag_values: where the flags are defined.
+
+    Raises:
+      UserError: one is given.
+    """
+    for name in names:
+        if name in flag_values and flag_values[name].present:
+            raise UserError(f"--{name} has no effect {reason}; {remedy}.")
+
+
+def refuse_others(
+    used: Iterable[str], groups: dict[str, list[str]], reason: str, flag_values: flags.FlagValues = flags.FLAGS
+) -> None:
+    """Checks that no flag of a subcommand is given other than those that are used.
+
+    Args:
+      used: names of the flags that have an effect.
+      groups: title -> names of all flags of the subcommand.
+      reason: why the others have no effect.
+      flag_values: where the flags are defined.
+
+    Raises:
+      UserError: another one is given.
+    """
+    kept = set(used)
+    refuse((name for names in groups.values() for name in names if name not in kept), reason, flag_values=flag_values)
