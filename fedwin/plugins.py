@@ -58,6 +58,34 @@ def load(imports: Sequence[str] = ()) -> dict[str, str]:
     return hashes
 
 
+def load_for(directory, recorded: Sequence[str], imports: Sequence[str] = ()) -> None:
+    """Loads the user's imports, and checks that they include those that a run's directory names.
+
+    A directory is data: nothing is imported because config.json names it.
+
+    Args:
+      directory: the run's directory, for the message.
+      recorded: the imports in its config.json.
+      imports: what the user names; imports that are loaded already need no repetition.
+
+    Raises:
+      UserError: when the directory needs a file or module that has not been loaded.
+    """
+    load(imports)
+    for text in recorded:
+        if not _is_loaded(str(text)):
+            raise UserError(
+                f"{directory} uses the code of {text}, which a directory alone does not import; if you trust it, name "
+                f"it: --import={text}, in Python imports=[{str(text)!r}]."
+            )
+
+
+def _is_loaded(text: str) -> bool:
+    """Whether a module of this name, or of the name of this file in whatever folder, has been imported."""
+    name = text.replace("\\", "/").rpartition("/")[2].removesuffix(".py") if _is_path(text) else text
+    return name in sys.modules
+
+
 def _is_path(text: str) -> bool:
     return text.endswith(".py") or "/" in text or "\\" in text
 

@@ -33,6 +33,7 @@ from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import Checkpoints, from_leaves
 from fedwin.runs.checkpoint_format import Leaves
 from fedwin.runs.config import Config
+from fedwin.runs.fingerprint import data_hashes
 from fedwin.runs.prepare import PreparedRun, prepare, seed_keys
 
 
@@ -78,6 +79,7 @@ def load(
     data_dir: str | None = None,
     dataset: Dataset | None = None,
     model: Model | None = None,
+    imports: Sequence[str] = (),
 ) -> TrainedModel:
     """Loads a trained model from the directory of a run.
 
@@ -89,14 +91,15 @@ def load(
       data_dir: folder of the data set's files; None: as in the run.
       dataset: the object that the run was given in place of a named data set.
       model: the object that the run was given in place of a named network.
+      imports: modules and .py files of the run (--import), which its directory alone does not import.
 
     Raises:
-      UserError: there is no such run, checkpoint or read-out.
+      UserError: there is no such run, checkpoint or read-out; the data is not that of the run; or it needs imports.
     """
     if not isinstance(directory, (str, os.PathLike)):
         raise UserError(f"load: directory is a {type(directory).__name__}; give the path of a run's directory.")
     directory = pathlib.Path(directory)
-    prepared = _prepared_run(directory, seed, data_dir, dataset, model)
+    prepared = prepared_run(directory, [seed], data_dir=data_dir, dataset=dataset, model=model, imports=imports)
     checkpoints = Checkpoints(directory / "checkpoints" / f"seed_{seed}")
     rounds = checkpoints.rounds()
     if not rounds or (round is not None and round not in rounds):
@@ -112,18 +115,46 @@ def load(
     return TrainedModel(models[readout], prepared.model, prepared.normalise, seed, round, prepared, run)
 
 
-def _prepared_run(
-    directory: pathlib.Path, seed: int, data_dir: str | None, dataset: Dataset | None, model: Model | None
+def prepared_run(
+    directory: str | os.PathLike,
+    seeds: Sequence[int] | None = None,
+    *,
+    data_dir: str | None = None,
+    dataset: Dataset | None = None,
+    model: Model | None = None,
+    imports: Sequence[str] = (),
 ) -> PreparedRun:
-    flags = directories.read_config(directory).config
+    """Returns the prepared run of a directory: data set, partition, network, algorithm.
+
+    Args:
+      directory: the run's directory.
+      seeds: some of its seeds; None: all.
+      data_dir: folder of the data set's files; None: as in the run.
+      dataset: the object that the run was given in place of a named data set.
+      model: the object that the run was given in place of a named network.
+      imports: modules and .py files of the run (--import), which its directory alone does not import.
+
+    Raises:
+      UserError: there is no such run or seed; the data is not that of the run; or it needs imports.
+    """
+    directory = pathlib.Path(directory)
+    config_file = directories.read_config(directory)
     fields = {field.name for field in dataclasses.fields(Config)}
-    config = Config(**{name: value for name, value in flags.items() if name in fields})
-    if seed not in config.seeds:
-        raise UserError(f"seed={seed}: {directory} has the seeds {', '.join(map(str, config.seeds))}.")
+    config = Config(**{name: value for name, value in config_file.config.items() if name in fields})
+    for seed in seeds or ():
+        if seed not in config.seeds:
+            raise UserError(f"seed={seed}: {directory} has the seeds {', '.join(map(str, config.seeds))}.")
+    if seeds is not None:
+        config = dataclasses.replace(config, seeds=list(seeds))
     if data_dir is not None:
         config = dataclasses.replace(config, data_dir=str(data_dir))
-    plugins.load(config.imports)
-    return prepare(dataclasses.replace(config, seeds=[seed]), dataset, model)
+    plugins.load_for(directory, config.imports, imports)
+    prepared = prepare(config, dataset, model)
+    for seed, digest in data_hashes(prepared.federations).items():
+        if config_file.identity.data.get(seed) != digest:
+            source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={prepared.config.dataset}"
+            raise UserError(f"{directory} was run on other data than {source} has; give the run's own data.")
+    return prepared
 
 
 def _state(prepared: PreparedRun, seed: int, leaves: Leaves) -> engine.RunState:
@@ -212,7 +243,7 @@ def client_models(
       clients: client ids, each once.
       seed: the seed.
       round: round of the checkpoint; None: the newest.
-      **objects: data_dir, dataset or model, as for `load`.
+      **objects: data_dir, dataset, model or imports, as for `load`.
 
     Returns:
       One model per client, in the order given.

@@ -1,17 +1,22 @@
 """Loading trained models from run directories, and clients' models of one more round."""
 
 import dataclasses
+import json
+import pathlib
+import shutil
+import sys
 
 import jax
 import numpy as np
 import pytest
 
-from fedwin import tree
+from fedwin import data, tree
 from fedwin.core import Variables
 from fedwin.engine import sampling
 from fedwin.errors import UserError
+from fedwin.files import sealed
 from fedwin.runs.config import Config
-from fedwin.runs.load import client_models, load
+from fedwin.runs.load import client_models, load, prepared_run
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.run import run
 
@@ -102,3 +107,45 @@ def test_the_old_name_of_the_prepared_run_warns(finished):
     trained = load(finished, seed=4)
     with pytest.warns(DeprecationWarning, match=r"TrainedModel\.trial .* 0\.3; use TrainedModel\.prepared"):
         assert trained.trial is trained.prepared
+
+
+def arrays(seed):
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(120, 8, 8, 1)).astype(np.float32), np.arange(120, dtype=np.int32) % 10
+    return data.from_arrays(x[:80], y[:80], x[80:], y[80:])
+
+
+def test_other_data_of_the_same_shape_is_refused(tmp_path):
+    config = dataclasses.replace(SMALL, partition="", num_rounds=1, checkpoint_every=0, observe=[], seeds=[0])
+    directory = tmp_path / "run"
+    run(dataclasses.replace(config, out_dir=str(directory)), quiet=True, dataset=arrays(0))
+    load(directory, dataset=arrays(0))
+    for evaluate in (load, lambda directory, **objects: client_models(directory, [0], **objects), prepared_run):
+        with pytest.raises(UserError, match="was run on other data than dataset=.* has; give the run's own data"):
+            evaluate(directory, dataset=arrays(1))
+
+
+@pytest.fixture
+def with_import(finished, tmp_path, monkeypatch):
+    """The directory of a run that names somebody's file."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "somebodys_code.py").write_text("import pathlib\npathlib.Path('executed').touch()\n")
+    contents = json.loads((tmp_path / "run" / "config.json").read_text())
+    contents["config"]["imports"] = ["somebodys_code.py"]
+    (tmp_path / "run" / "config.json").write_text(json.dumps(sealed(contents)))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path / "run"
+    sys.modules.pop("somebodys_code", None)
+
+
+def test_a_directory_imports_nothing_unless_the_user_names_it(with_import):
+    for reads in (load, lambda directory: client_models(directory, [0]), prepared_run):
+        with pytest.raises(
+            UserError, match="uses the code of somebodys_code.py.* name it: --import"
+        ):
+            reads(with_import)
+    assert not pathlib.Path("executed").exists()
+    load(with_import, imports=["somebodys_code.py"])
+    assert pathlib.Path("executed").exists()
+    load(with_import)  # named once in this process
