@@ -56,7 +56,7 @@ class Ended:
         return [line for line in self.stderr.splitlines() if line.startswith("error:")]
 
 
-class Training:
+class TrainingProcesses:
     """Processes that train in one directory.
 
     Args:
@@ -134,7 +134,7 @@ def _await_moment(process: subprocess.Popen, directory: pathlib.Path, lines: int
             return
 
 
-def signalled(training: Training, lines: int, rng: random.Random, *numbers: signal.Signals) -> Ended:
+def signalled(training: TrainingProcesses, lines: int, rng: random.Random, *numbers: signal.Signals) -> Ended:
     """Sends signals at a random moment, the second shortly after the first.
 
     Args:
@@ -153,23 +153,23 @@ def signalled(training: Training, lines: int, rng: random.Random, *numbers: sign
         return wait()
 
 
-def failing_writes(training: Training, rng: random.Random) -> Ended:
+def failing_writes(training: TrainingProcesses, rng: random.Random) -> Ended:
     """Trains with a random fsync failing for lack of space."""
     return training.run(code=("-c", FAILING, str(rng.randint(0, 25))))
 
 
-def full_output(training: Training) -> Ended:
+def full_output(training: TrainingProcesses) -> Ended:
     """Trains with standard output on a full device."""
     with open("/dev/full", "w") as full:
         return training.run(out=full)
 
 
-def limited_size(training: Training, rng: random.Random) -> Ended:
+def limited_size(training: TrainingProcesses, rng: random.Random) -> Ended:
     """Trains with a random limit on the size of files."""
     limit = rng.randint(1 << 10, 40 << 10)
     with tempfile.TemporaryDirectory() as place:  # the limit would damage the shared cache
         cache = shutil.copytree(training.cache, pathlib.Path(place) / "cache")
-        limited = Training(training.directory, training.flags, cache)
+        limited = TrainingProcesses(training.directory, training.flags, cache)
         return limited.run(code=("-c", LIMITED, str(limit)))
 
 
@@ -228,7 +228,7 @@ class Disk:
             if allowed:
                 unmount()
 
-    def full(self, training: Training, rng: random.Random) -> Ended:
+    def full(self, training: TrainingProcesses, rng: random.Random) -> Ended:
         """Trains with a random amount of free space, and then restores the size."""
         used = shutil.disk_usage(self.place).used // 4096 * 4096
         # A size of 0 means no limit, which is permanent.

@@ -21,7 +21,7 @@ def check(owner: str, server_lr, weighting) -> None:
     checks.one_of(owner, "weighting", weighting, ("samples", "uniform"))
 
 
-def mean_step(y: local.Local, params, c: core.Client, weighting: str) -> core.MeanStep:
+def weighted_delta(y: local.Local, params, c: core.Client, weighting: str) -> core.MeanStep:
     """Returns a client's step y_i - x, weighted, as its term of the cohort's mean.
 
     Args:
@@ -50,7 +50,7 @@ def fedavg_client(solve: local.Solver, weighting: str, rule: local.Rule = local.
 
     def client(params, c):
         y = solve(params, c, rule)
-        return y.update({"delta": mean_step(y, params, c, weighting)})
+        return y.update({"delta": weighted_delta(y, params, c, weighting)})
 
     return client
 

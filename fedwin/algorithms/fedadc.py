@@ -65,7 +65,7 @@ def fedadc(
     def client(down, c):
         params, m = down
         y = solve(params, c, local.shift(lambda s: tree.scale(beta_local / s.steps, m)))
-        return y.update({"delta": common.mean_step(y, params, c, weighting)})
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
 
     def server(params, m, total, round):
         lr = solve.rate(round)

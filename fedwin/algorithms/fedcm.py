@@ -85,7 +85,7 @@ def fedcm(
     def client(down, c):
         params, d = down
         y = solve(params, c, client_momentum(alpha, d))
-        return y.update({"delta": common.mean_step(y, params, c, weighting)})
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
 
     def server(params, d, total, round):
         delta = total["delta"].value  # = -Delta

@@ -115,7 +115,7 @@ def _client(solve, anchoring: Anchoring, weighting: str):
         carry, on_step = anchoring.initial_carry(params, anchors), anchoring.on_step(anchors, c)
         y = solve_anchored(params, c, carry=carry, on_step=on_step)
         message = {
-            "delta": common.mean_step(y, params, c, weighting),
+            "delta": common.weighted_delta(y, params, c, weighting),
             "anchors": core.mean(y.carry.anchors, core.aggregation_weight(c, weighting)),
         }
         return y.update(message)

@@ -101,7 +101,7 @@ def ghb(
     def client(down, c):
         params, momentum = down
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta / s.steps, momentum), nesterov))
-        return y.update({"delta": common.mean_step(y, params, c, weighting)})
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
 
     def server(params, line, total, round):
         # The delay line stores the models that rounds started from.
@@ -219,7 +219,7 @@ def local_ghb(
             # An initial anchor has no age: the first participation uses C, like FedHBM's.
             factor = jnp.where(last >= 0, 1 / (c.round - last).astype(float), factor)
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
-        message = {"delta": common.mean_step(y, params, c, weighting)}
+        message = {"delta": common.weighted_delta(y, params, c, weighting)}
         return y.update(message, state=Row(params, c.round))
 
     client_init = anchor_init(setting, first)
@@ -286,7 +286,7 @@ def fedhbm(
             return tree.scale(beta * setting.participation / s.steps, momentum)
 
         y = solve(params, c, rules.heavy_ball(move, nesterov))
-        message = {"delta": common.mean_step(y, params, c, weighting)}
+        message = {"delta": common.weighted_delta(y, params, c, weighting)}
         return y.update(message, state=Row(y.params, c.round))
 
     client_init = anchor_init(setting, first)

@@ -67,7 +67,7 @@ def local_momentum(
 
     def client(params, c):
         y = solve(params, c, optimizer=c.state)
-        return y.update({"delta": common.mean_step(y, params, c, weighting)}, state=y.optimizer)
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)}, state=y.optimizer)
 
     def client_init(params, id):
         return optimizer.init(params)

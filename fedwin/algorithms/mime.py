@@ -82,7 +82,7 @@ def mime(setting: core.Setting, solve: local.Solver, *, beta=0.0, server_lr=1.0,
         params, state = down
         shift = tree.axpy(beta, state.m, state.c) if beta else state.c
         y = solve(params, c, rules.svrg(params, shift))
-        return y.update({"delta": common.mean_step(y, params, c, weighting)})
+        return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
 
     def server(params, state, total, round):
         m = tree.axpy(beta, state.m, state.c) if beta else ()
@@ -154,7 +154,7 @@ def mimelite(
         gradient = solve.gradient(params, c)
         y = solve(params, c, rules.shift(tree.scale(beta, state.m)))
         message = {
-            "delta": common.mean_step(y, params, c, weighting),
+            "delta": common.weighted_delta(y, params, c, weighting),
             "gradient": core.mean(gradient, core.aggregation_weight(c, weighting)),
         }
         return y.update(message)

@@ -7,7 +7,8 @@
              c <- c + (1/K) sum_{i in S} (c_i+ - c_i)            K: all clients, not the cohort
 
 With plain SGD, option II is the paper's c_i - c + (x - y_i) / (J_i lr); as a mean of gradients it remains correct with
-momentum, weight decay and clipping. c = (1/K) sum_i c_i holds after every round.
+momentum, weight decay and clipping. c = (1/K) sum_i c_i holds after every round. c_i is the client's row of the client
+table, which `fedwin.residence` stores on the device, on the host or in a file.
 
 Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, 2020,
 https://arxiv.org/abs/1910.06378.
@@ -74,7 +75,7 @@ def scaffold(
         new_control = y.grad if option == "II" else solve.gradient(params, c)
         control_weight = 1 / setting.num_clients if control_weighting == "uniform" else c.weight
         message = {
-            "delta": common.mean_step(y, params, c, weighting),
+            "delta": common.weighted_delta(y, params, c, weighting),
             "drift": tree.scale(control_weight, tree.sub(new_control, c.state)),
         }
         return y.update(message, state=new_control)

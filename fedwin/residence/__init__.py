@@ -4,7 +4,7 @@
 """
 
 from fedwin.residence.client_table import ClientTable
-from fedwin.residence.examples import Examples
+from fedwin.residence.examples import TrainingExamples
 from fedwin.residence.record_store import RecordStore
 
-__all__ = ["ClientTable", "Examples", "RecordStore"]
+__all__ = ["ClientTable", "TrainingExamples", "RecordStore"]

@@ -21,7 +21,7 @@ RESIDENT_BYTES = 4 << 30
 DISPATCH_BYTES = 192 << 20
 
 
-class Examples(Protocol):
+class TrainingExamples(Protocol):
     """Training examples of a run, placed on its devices.
 
     Attributes:
@@ -258,7 +258,7 @@ def example_memory(
 
 def make_examples(
     federation: Federation, choice: str, strategy, clients_per_round: int, rounds: int, shared=None
-) -> Examples:
+) -> TrainingExamples:
     """Returns the examples of a run, ResidentExamples or StreamedExamples.
 
     Args:

@@ -21,7 +21,7 @@ import numpy as np
 from fedwin.errors import UserError
 from fedwin.files import AppendFile, replace_text, writing
 from fedwin.residence.blockwise import Lazy
-from fedwin.residence.record_store import Field, Layout
+from fedwin.residence.record_store import Field, RecordLayout
 
 # An entry of a log: whose row, its checksum, and the record that holds it.
 ENTRY = np.dtype([("client", "<i4"), ("check", "<u4"), ("slot", "<i8")])
@@ -31,10 +31,10 @@ ENTRY = np.dtype([("client", "<i4"), ("check", "<u4"), ("slot", "<i8")])
 END = -1
 
 
-def read_layout(folder: pathlib.Path) -> Layout:
+def read_layout(folder: pathlib.Path) -> RecordLayout:
     """Reads the layout of a folder's records."""
     fields = json.loads((folder / "layout").read_text())
-    return Layout(tuple(Field(name, tuple(shape), dtype) for name, shape, dtype in fields))
+    return RecordLayout(tuple(Field(name, tuple(shape), dtype) for name, shape, dtype in fields))
 
 
 class Manifest(NamedTuple):
@@ -53,7 +53,7 @@ class Manifest(NamedTuple):
     digest: Any
 
 
-def start_digest(layout: Layout) -> Any:
+def start_digest(layout: RecordLayout) -> Any:
     """Returns the hash object of a manifest's digest, which has the layout in it and no entries yet."""
     return hashlib.blake2b(layout.text.encode(), digest_size=16)
 
@@ -284,7 +284,7 @@ class FileStore:
       rounds: returns the rounds that have a checkpoint.
     """
 
-    def __init__(self, root: pathlib.Path, layout: Layout, num_clients: int, rounds: Callable[[], Iterable[int]]):
+    def __init__(self, root: pathlib.Path, layout: RecordLayout, num_clients: int, rounds: Callable[[], Iterable[int]]):
         self.root, self.layout, self.num_clients, self.rounds = root, layout, num_clients, rounds
         self.allocator = SlotAllocator(num_clients)
         self._digest = start_digest(layout)

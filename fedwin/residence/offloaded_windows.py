@@ -14,7 +14,7 @@ from fedwin.residence.blockwise import Lazy
 from fedwin.residence.client_table import ClientTable
 from fedwin.residence.file_store import FileStore, Snapshot
 from fedwin.residence.prefetch import Prefetcher
-from fedwin.residence.record_store import Field, Layout, RecordStore
+from fedwin.residence.record_store import Field, RecordLayout, RecordStore
 from fedwin.window import PartialRing, is_window
 
 # Vectors that are copied at a time from one store to another.
@@ -294,9 +294,9 @@ def make_ring(name: str, like: PartialRing, store: RecordStore | None) -> Remote
     return RemoteRing(name, like) if store is None else OffloadedRing(name, like, store)
 
 
-def ring_layout(size: int, dtype) -> Layout:
+def ring_layout(size: int, dtype) -> RecordLayout:
     """Returns the layout of a record that is one vector [P]."""
-    return Layout((Field("", (size,), np.dtype(dtype).name),))
+    return RecordLayout((Field("", (size,), np.dtype(dtype).name),))
 
 
 def copy_vectors(source: Any, slots: np.ndarray, store: RecordStore) -> None:

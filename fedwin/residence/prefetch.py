@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwin.residence.record_store import Layout, RecordStore
+from fedwin.residence.record_store import RecordLayout, RecordStore
 
 
 class Prefetcher:
@@ -19,7 +19,7 @@ class Prefetcher:
       room: upper bound on the number of records that a dispatch needs.
     """
 
-    def __init__(self, store: RecordStore, layout: Layout, room: int):
+    def __init__(self, store: RecordStore, layout: RecordLayout, room: int):
         self.store, self.layout, self.room = store, layout, room
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
         self._prefetched: tuple[bytes, concurrent.futures.Future] | None = None

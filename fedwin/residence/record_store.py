@@ -9,7 +9,7 @@ import numpy as np
 
 
 class RecordStore(Protocol):
-    """Storage of numbered records: arrays [n, ...] per field of a `Layout`.
+    """Storage of numbered records: arrays [n, ...] per field of a `RecordLayout`.
 
     A record's number is that of a client, or of a slot of a ring buffer. `FileStore` and `HostStore` are record stores.
     """
@@ -52,7 +52,7 @@ class Field(NamedTuple):
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
-class Layout(NamedTuple):
+class RecordLayout(NamedTuple):
     """Contents of a record.
 
     Attributes:
@@ -76,11 +76,11 @@ class Layout(NamedTuple):
         return [np.zeros((count, *field.shape), field.dtype) for field in self.fields]
 
 
-def row_layout(row) -> Layout:
+def row_layout(row) -> RecordLayout:
     """Returns the layout of a tree of shapes: one client's row."""
     leaves = jax.tree_util.tree_leaves_with_path(row)
     name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")
-    return Layout(tuple(Field(name(path), tuple(leaf.shape), np.dtype(leaf.dtype).name) for path, leaf in leaves))
+    return RecordLayout(tuple(Field(name(path), tuple(leaf.shape), np.dtype(leaf.dtype).name) for path, leaf in leaves))
 
 
 class HostStore:

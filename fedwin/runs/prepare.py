@@ -208,7 +208,7 @@ def client_optimizer(config: Config) -> tuple[optax.GradientTransformation, floa
     return getattr(optax, config.client_optimizer)(1.0), config.weight_decay
 
 
-def _rate(config: Config) -> Callable:
+def _rate_schedule(config: Config) -> Callable:
     """Returns the clients' learning rate as a function of the round."""
     if config.lr_schedule == "cosine":
         return cosine(config.client_lr, config.num_rounds)
@@ -222,7 +222,7 @@ def _solver(config: Config, choices: Choices, model, federations, prepare: Calla
     largest = max(federation.buckets[-1] for federation in federations.values())
     return local.Solver(
         loss=LOSSES.build(choices.loss, model),
-        lr=_rate(config),
+        lr=_rate_schedule(config),
         batch_size=batch_size(config, largest),
         epochs=config.local_epochs,
         max_epochs=config.local_epochs,

@@ -14,7 +14,7 @@ from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.client_table import DeviceTable, HostTable, InitialRows, RemoteTable, init_rows, row_shapes
 from fedwin.residence.client_table_file import FileTable
-from fedwin.residence.examples import Examples, ResidentExamples, make_examples
+from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_examples
 from fedwin.residence.file_store import FileStore
 from fedwin.residence.offloaded_windows import OffloadedWindows, ring_layout
 from fedwin.residence.record_store import HostStore, row_layout
@@ -111,7 +111,7 @@ class Program:
         """Where windows are stored."""
         return window_plan(self.prepared, self.prepared.config.rounds_per_dispatch)
 
-    def schedule(self, examples: Examples) -> Schedule:
+    def schedule(self, examples: TrainingExamples) -> Schedule:
         """Returns the run's schedule, with dispatches whose examples and windows fit on the device."""
         return self.prepared.schedule.with_dispatches_of(examples.rounds).with_windows_of(self.windows.rounds)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedwin import engine
 from fedwin.residence.client_table import ClientTable
-from fedwin.residence.examples import Examples
+from fedwin.residence.examples import TrainingExamples
 from fedwin.runs.journal import Evaluations, Journal, Metrics
 from fedwin.runs.metrics_log import Line
 from fedwin.runs.progress import DispatchLength, Progress, compile_seconds
@@ -100,7 +100,7 @@ class Parts:
 
     dispatch: DispatchFunction
     test: Any
-    examples: Examples
+    examples: TrainingExamples
     rows: ClientTable
     cohorts: CohortSource
 

@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from experiments.tools.accelerator import pieces, table4, tables, team
-from experiments.tools.accelerator.pieces import FIRST_GUESS, Clock, Records, Setup, measure_groups
+from experiments.tools.accelerator.pieces import FIRST_GUESS, Countdown, Records, Setup, measure_groups
 from experiments.tools.peers import accelerated_peer, cases, measure
 from experiments.tools.peers.worker import PeerFailed
 from fedwin import models
@@ -25,7 +25,7 @@ class Bench:
 
     def __init__(self, seconds, minutes=20.0):
         self.time, self.seconds, self.asked = 0.0, seconds, []
-        self.clock = Clock(60 * minutes, lambda: self.time)
+        self.clock = Countdown(60 * minutes, lambda: self.time)
 
     def measure(self, some):
         self.asked.append(some)

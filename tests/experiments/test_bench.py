@@ -44,8 +44,8 @@ def toy_worker():
 def test_interleaved_runs_and_ratios(toy_worker):
     assert toy_worker.ask() == {"version": "toy 1"}
     lines = []
-    tasks = [measure.Task(name, toy_worker, {"seconds": s}) for name, s in (("slow", 0.02), ("fast", 0.01))]
-    tasks.append(measure.Task("broken", toy_worker, {"broken": True}))
+    tasks = [measure.TimedTask(name, toy_worker, {"seconds": s}) for name, s in (("slow", 0.02), ("fast", 0.01))]
+    tasks.append(measure.TimedTask("broken", toy_worker, {"broken": True}))
     timings = measure.interleaved(tasks, measure.Effort(3, 0.02, 10), lines.append)
     assert list(timings) == ["slow", "fast"]
     assert any("broken on purpose" in line for line in lines)
@@ -95,7 +95,7 @@ class Pair:
 
     def contestants(self, case):
         pace = ((studies.DEFAULT, 0.01), ("fedjax", 0.02))
-        return [measure.Task(name, self.worker, {"seconds": seconds}) for name, seconds in pace]
+        return [measure.TimedTask(name, self.worker, {"seconds": seconds}) for name, seconds in pace]
 
 
 def test_a_case_becomes_records_and_a_table(toy_worker):

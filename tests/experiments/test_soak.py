@@ -44,7 +44,7 @@ def test_an_ending_with_a_traceback_or_another_status_is_a_failure(tmp_path):
         (0, "", True),
     ):
         found = soak.Report()
-        training = soak_faults.Training(tmp_path, [], tmp_path)
+        training = soak_faults.TrainingProcesses(tmp_path, [], tmp_path)
         soak.check_ending("full disk", training, soak_faults.Ended(status, said), (0, 1), found)
         assert (not found.failures) == good
 

@@ -178,7 +178,7 @@ class Records:
 FIRST_GUESS = 20.0
 
 
-class Clock:
+class Countdown:
     """Countdown.
 
     Args:
@@ -210,7 +210,7 @@ def measure_groups(
     groups: list[list[Piece]],
     records: Records,
     measure: Callable[[list[Piece]], dict[Piece, Record]],
-    clock: Clock,
+    clock: Countdown,
     reserved: float = 0.0,
 ) -> Done:
     """Measures missing pieces within the time budget, and writes their records after each group.

@@ -14,8 +14,8 @@ from fedwin.registry import checks
 from ...tables.formats import check_folder
 from ..peers.measure import Effort
 from . import tables
-from .pieces import COHORTS, Clock, Done, Piece, Records, Setup, groups, measure_groups
-from .table4 import LEAST, NAME, Training
+from .pieces import COHORTS, Countdown, Done, Piece, Records, Setup, groups, measure_groups
+from .table4 import LEAST, NAME, Table4Training
 from .tables import in_words
 from .team import Team
 
@@ -48,7 +48,7 @@ class Suite:
     peers: list[str]
     python_torch: str
     imports: list[str]
-    clock: Clock
+    clock: Countdown
     tiny: bool
     again: bool
     json: str
@@ -92,9 +92,9 @@ class Suite:
     def _effort(self) -> Effort:
         return TINY_EFFORT if self.tiny else EFFORT
 
-    def _training(self) -> Training | None:
+    def _training(self) -> Table4Training | None:
         """Returns the training; None without data, which is reported."""
-        training = Training(self.out_dir / "papers", self.data_dir, "smoke" if self.tiny else "paper", self.say)
+        training = Table4Training(self.out_dir / "papers", self.data_dir, "smoke" if self.tiny else "paper", self.say)
         if not self.tiny and not self.data_dir:
             self.say(f"{NAME}: nothing is trained; --data_dir=DIR names the folder with CIFAR's files")
             return None
@@ -207,7 +207,7 @@ def start(options, peers: list[str], python_torch: str, imports: list[str], say:
         peers=[name for name in peers if name in PEERS],
         python_torch=python_torch,
         imports=imports,
-        clock=Clock(60 * options.minutes),
+        clock=Countdown(60 * options.minutes),
         tiny=options.quick,
         again=options.again,
         json=options.json,

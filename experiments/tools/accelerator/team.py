@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from ..peers.crew import command
-from ..peers.measure import Effort, Task, Timing, interleaved
+from ..peers.measure import Effort, TaskTiming, TimedTask, interleaved
 from ..peers.worker import PeerFailed, Worker
 from .pieces import Piece, Record
 
@@ -132,7 +132,7 @@ class Team:
         self.say(f"{case.name}, {case}, {precision}")
         product = {"kind": "product", "size": TINY_PRODUCT if self.tiny else PRODUCT, "case": dataclasses.asdict(case)}
         jobs = [("product", "fedwin", product), *((p.label, p.who, p.request | self._device(p)) for p in measurable)]
-        timings: dict[str, Timing] = {}
+        timings: dict[str, TaskTiming] = {}
         failed: dict[str, str] = {}
         late: set[str] = set()
         for some in [[job] for job in jobs] if self.alone else [jobs]:
@@ -145,13 +145,15 @@ class Team:
                 results[piece] = {"failed": failed[piece.label]}
         return results
 
-    def _time_jobs(self, jobs: list[Job], precision: str, failed: dict[str, str], late: set[str]) -> dict[str, Timing]:
+    def _time_jobs(
+        self, jobs: list[Job], precision: str, failed: dict[str, str], late: set[str]
+    ) -> dict[str, TaskTiming]:
         """Times jobs alternately; adds label -> reason to `failed`, and labels that ran out of time to `late`."""
         workers: dict[str, TimedWorker] = {}
         try:
             for label, who, _ in jobs:  # they start side by side
                 workers[label] = self._start(who, precision)
-            tasks = [Task(label, workers[label], request) for label, _, request in jobs]
+            tasks = [TimedTask(label, workers[label], request) for label, _, request in jobs]
             return interleaved(tasks, self.effort, self.say, failed)
         finally:
             late |= {label for label, worker in workers.items() if worker.out_of_time}
@@ -162,7 +164,7 @@ class Team:
         return {"device": "cpu" if self.platform == "cpu" else "cuda"} if piece.who == "torch" else {}
 
 
-def figures(piece: Piece, timing: Timing, peak: Timing | None) -> Record:
+def figures(piece: Piece, timing: TaskTiming, peak: TaskTiming | None) -> Record:
     """Returns the record of a piece.
 
     Args:

@@ -26,7 +26,7 @@ from . import cases, fedwin_peer, worker
 ROUNDS = 50
 
 
-def _start(asked: fedwin_peer.Problem, seed):
+def _start(asked: fedwin_peer.CaseObjects, seed):
     """Returns the state of a seed before the first round."""
     init, run = jax.random.split(jax.random.key(seed))
     return engine.init(asked.algorithm, {}, asked.model.init(init), asked.case.total, run, init)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import fedwin
 
 from .cases import Case
-from .measure import Task
+from .measure import TimedTask
 from .worker import PeerFailed, Worker
 
 PEERS = pathlib.Path(__file__).resolve().parent
@@ -108,21 +108,21 @@ class Crew:
             return self._start(name, sys.executable, "fedjax_peer") if self.gpu else None
         return self._start(name, self.python_torch, f"{name}_peer")
 
-    def contestants(self, case: Case) -> list[Task]:
+    def contestants(self, case: Case) -> list[TimedTask]:
         """Returns every way to train this case on this machine; 'fedwin default' comes first."""
         request = {"case": dataclasses.asdict(case)}
-        fedwin = lambda label, worker, strategy: Task(label, worker, request | {"strategy": strategy})
+        fedwin = lambda label, worker, strategy: TimedTask(label, worker, request | {"strategy": strategy})
         tasks = [
-            Task("fedwin default", self.fedwin(), request | {"strategy": "default", "flops": True}),
+            TimedTask("fedwin default", self.fedwin(), request | {"strategy": "default", "flops": True}),
             fedwin("fedwin chunked:k=1", self.fedwin(1), "chunked:k=1"),
             fedwin("fedwin vmapped", self.fedwin(1), "vmapped"),
         ]
         for name in ("fedjax", "torch", "pfl", "flower", "fedjax gpu"):
             # pfl and flower end every epoch with a partial batch: without one the work is the same.
             if (name not in ("pfl", "flower") or case.even) and (worker := self.peer(name)) is not None:
-                tasks.append(Task(name, worker, request))
+                tasks.append(TimedTask(name, worker, request))
                 if name == "torch" and len(case.shape) == 3:
-                    tasks.append(Task("torch channels-last", worker, request | {"channels_last": True}))
+                    tasks.append(TimedTask("torch channels-last", worker, request | {"channels_last": True}))
         if self.gpu:
             tasks += [fedwin(f"fedwin {s} gpu", self._workers["fedwin gpu"], s) for s in ("vmapped", "chunked:k=1")]
         return tasks

@@ -34,7 +34,7 @@ def count_compilations(event: str, duration_secs: float, **_: str | int) -> None
         compilations.append(event)
 
 
-class Problem(NamedTuple):
+class CaseObjects(NamedTuple):
     """Objects of a case.
 
     Attributes:
@@ -50,7 +50,7 @@ class Problem(NamedTuple):
     algorithm: core.Algorithm
 
 
-def problem(request) -> Problem:
+def problem(request) -> CaseObjects:
     """Returns the objects of a request with the fields case and algorithm (by default federated averaging)."""
     case = cases.from_fields(request["case"])
     model = models.build(case.model, case.shape, case.classes)
@@ -58,10 +58,10 @@ def problem(request) -> Problem:
         losses.cross_entropy(model), case.lr, case.batch, case.epochs, batching="repeat", equal_size=case.examples
     )
     setting = core.Setting(case.total, case.clients, 1000, init_fn=lambda key: model.init(key).params, model=model)
-    return Problem(case, model, solver, ALGORITHMS.build(request.get("algorithm", "fedavg"), setting, solver))
+    return CaseObjects(case, model, solver, ALGORITHMS.build(request.get("algorithm", "fedavg"), setting, solver))
 
 
-def mapped_step(asked: Problem, params):
+def mapped_step(asked: CaseObjects, params):
     """Returns (a local step mapped over one client, shapes of its arguments).
 
     Mapped, convolutions are plain products: XLA counts the body of a loop over images only once.
@@ -78,7 +78,7 @@ def mapped_step(asked: Problem, params):
     return jax.vmap(step, (0, None)), (one, batch)
 
 
-def step_flops(asked: Problem, params) -> float:
+def step_flops(asked: CaseObjects, params) -> float:
     """Returns XLA's count of the operations of a local step."""
     step, shapes = mapped_step(asked, params)
     costs: Any = jax.jit(step).lower(*shapes).compile().cost_analysis()

@@ -28,7 +28,7 @@ class Effort:
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class TimedTask:
     """A named task in a worker, prepared by `request`."""
 
     label: str
@@ -37,7 +37,7 @@ class Task:
 
 
 @dataclasses.dataclass
-class Timing:
+class TaskTiming:
     """Measurements of a task.
 
     Args:
@@ -61,7 +61,7 @@ class Timing:
         low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
         return low, high
 
-    def ratio(self, other: "Timing") -> float:
+    def ratio(self, other: "TaskTiming") -> float:
         """Returns the time relative to `other`: the median of the ratios over turns."""
         return statistics.median(a / b for a, b in zip(self.seconds, other.seconds))
 
@@ -75,8 +75,8 @@ class Timing:
 
 
 def interleaved(
-    tasks: list[Task], effort: Effort, say: Callable[[str], None], failed: dict[str, str] | None = None
-) -> dict[str, Timing]:
+    tasks: list[TimedTask], effort: Effort, say: Callable[[str], None], failed: dict[str, str] | None = None
+) -> dict[str, TaskTiming]:
     """Prepares, warms up and alternately times tasks; tasks that fail are reported and left out.
 
     Args:
@@ -87,14 +87,14 @@ def interleaved(
         preparation ends the comparison.
 
     Returns:
-      label -> Timing.
+      label -> TaskTiming.
 
     Raises:
       PeerFailed: a task failed after its preparation, and `failed` is None.
     """
     rounds: dict[str, int] = {}
     pace: dict[str, float] = {}
-    timings: dict[str, Timing] = {}
+    timings: dict[str, TaskTiming] = {}
     lost = {} if failed is None else failed
 
     def leave_out(task, error):
@@ -109,7 +109,7 @@ def interleaved(
             leave_out(task, error)
             continue
         rounds[task.label] = max(1, min(MOST_ROUNDS, int(effort.turn_seconds / max(pace[task.label], 1e-9))))
-        timings[task.label] = Timing([], [], {})
+        timings[task.label] = TaskTiming([], [], {})
         say(f"  {task.label}: ready, first round {first:.1f} s, then {pace[task.label] * 1e3:.1f} ms")
     lap = sum(rounds[label] * pace[label] + PAUSE for label in timings)
     turns = max(min(3, effort.turns), min(effort.turns, int(effort.case_seconds / max(lap, 1e-9))))
@@ -134,7 +134,7 @@ def interleaved(
     return timings
 
 
-def _prepared(task: Task) -> tuple[float, float]:
+def _prepared(task: TimedTask) -> tuple[float, float]:
     """Returns the seconds of the first round, which compiles, and of the second."""
     task.worker.ask(task=task.label, prepare=task.request)
     first = task.worker.ask(task=task.label, rounds=1)["seconds"]

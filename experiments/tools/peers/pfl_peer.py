@@ -37,7 +37,7 @@ class Network(torch.nn.Module):
         return {"loss": Weighted(0.0, 1)}
 
 
-class Clock(TrainingProcessCallback):
+class IterationTimer(TrainingProcessCallback):
     """Seconds of each iteration, without what pfl does before the first and after the last."""
 
     def __init__(self):
@@ -69,7 +69,7 @@ def prepare(request):
     backend = SimulatedBackend(training_data=clients, val_data=None, postprocessors=[])
 
     def run(rounds):
-        clock = Clock()
+        clock = IterationTimer()
         FederatedAveraging().run(
             NNAlgorithmParams(
                 central_num_iterations=rounds,

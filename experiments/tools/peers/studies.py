@@ -7,7 +7,7 @@ from fedwin.errors import UserError
 
 from .cases import CASES, Case, scaled
 from .crew import Crew
-from .measure import Effort, Task, interleaved
+from .measure import Effort, TimedTask, interleaved
 
 DEFAULT = "fedwin default"
 # (algorithm, placement of its client table) in the study of scale.
@@ -28,7 +28,7 @@ def case(crew: Crew, case: Case, effort: Effort, gemm_size: int, say: Callable) 
       say: called with each line of progress.
     """
     say(f"{case.name}: {case}")
-    gemm = Task("gemm", crew.fedwin(1), {"kind": "gemm", "size": gemm_size})
+    gemm = TimedTask("gemm", crew.fedwin(1), {"kind": "gemm", "size": gemm_size})
     timings = interleaved([*crew.contestants(case), gemm], effort, say)
     product = timings.pop("gemm")
     peak = product.facts["flops"] / min(product.seconds)
@@ -91,10 +91,10 @@ def evaluation(crew: Crew, some: list[Case], images: int, effort: Effort, say: C
         say(f"evaluation: {each.name}, {images:,} images")
         fields = dataclasses.asdict(dataclasses.replace(each, total=1, clients=1, examples=images))
         request = {"kind": "evaluation", "case": fields}
-        tasks = [Task("fedwin", crew.fedwin(), request)]
+        tasks = [TimedTask("fedwin", crew.fedwin(), request)]
         if (worker := crew.peer("torch")) is not None:
-            tasks += [Task("torch", worker, request)]
-            tasks += [Task("torch channels-last", worker, request | {"channels_last": True})]
+            tasks += [TimedTask("torch", worker, request)]
+            tasks += [TimedTask("torch channels-last", worker, request | {"channels_last": True})]
         timings = interleaved(tasks, effort, say)
         for who, timing in timings.items():
             ratio = timing.ratio(timings["fedwin"])
@@ -116,8 +116,8 @@ def fedjax_program(crew: Crew, case: Case, effort: Effort, say: Callable) -> lis
     if worker is None:
         return []
     request = {"kind": "program", "case": dataclasses.asdict(case)}
-    tasks = [Task(OWN, worker, request | {"algorithm": ""})]
-    tasks += [Task(f"as_fedjax {name}", worker, request | {"algorithm": name}) for name in BRIDGED]
+    tasks = [TimedTask(OWN, worker, request | {"algorithm": ""})]
+    tasks += [TimedTask(f"as_fedjax {name}", worker, request | {"algorithm": name}) for name in BRIDGED]
     timings = interleaved(tasks, dataclasses.replace(effort, turn_seconds=0), say)
     faster = lambda timing: timings[OWN].ratio(timing) if OWN in timings else float("nan")
     return [{"algorithm": who, "times_faster": faster(timing)} | timing.summary() for who, timing in timings.items()]
@@ -135,7 +135,7 @@ def windows(crew: Crew, effort: Effort, sizes: list[tuple[int, ...]], say: Calla
     say("windows: 0.8 M parameters, trivial training")
     fields = dataclasses.asdict(dataclasses.replace(scaled(CASES["lenet5"], "2x1x1"), total=2))
     label = lambda sizes: "W = " + ", ".join(map(str, sizes)) if sizes else "none"
-    tasks = [Task(label(s), crew.fedwin(), {"kind": "windows", "case": fields, "windows": s}) for s in sizes]
+    tasks = [TimedTask(label(s), crew.fedwin(), {"kind": "windows", "case": fields, "windows": s}) for s in sizes]
     timings = interleaved(tasks, effort, say)
     return [{"windows": label} | timing.summary() for label, timing in timings.items()]
 
@@ -157,7 +157,7 @@ def tables(crew: Crew, effort: Effort, names: list[str], totals: list[int], say:
         for total in totals:
             small = Case("digits", "digits_mlp", (8, 8, 1), 10, total, 10, 10, 5)
             request = {"case": dataclasses.asdict(small), "algorithm": name}
-            tasks.append(Task(f"{total} clients", crew.fedwin(), request))
+            tasks.append(TimedTask(f"{total} clients", crew.fedwin(), request))
         for task, timing in zip(tasks, (timings := interleaved(tasks, effort, say)).values()):
             first = next(iter(timings.values()))
             records.append(
@@ -187,7 +187,7 @@ def scale(crew: Crew, effort: Effort, totals: list[int], cohorts: list[int], say
             request["config"] = {"table": table}
             label = f"{name}, {total} clients, {cohort} per round"
             worker = crew.fedwin(devices if runs is grown else 0, alone=label)
-            tasks.append(Task(label, worker, {"kind": "scale"} | request))
+            tasks.append(TimedTask(label, worker, {"kind": "scale"} | request))
         say(f"scale: {tasks[0].label} and more")
         for task, timing in zip(tasks, (timings := interleaved(tasks, effort, say)).values()):
             first = next(iter(timings.values()))
@@ -230,7 +230,7 @@ def places(crew: Crew, effort: Effort, quick: bool, say: Callable) -> list[dict]
             request |= {"strategy": "default", "config": config, "shape": [32, 32, 3], "examples": 8 if quick else 32}
             # Enough rounds that dispatches reach their full length and rows are prefetched.
             request |= {"before": window + 1, "least": clients * stretch}
-            tasks.append(Task(label, crew.fedwin(1, alone=label), request))
+            tasks.append(TimedTask(label, crew.fedwin(1, alone=label), request))
         say(f"places of windows: {tasks[0].label} and more")
         for task, timing in zip(tasks, (timings := interleaved(tasks, effort, say)).values()):
             ratio = timing.ratio(next(iter(timings.values())))
@@ -256,7 +256,7 @@ def algorithms(crew: Crew, case: Case, effort: Effort, names: list[str], say: Ca
         say(f"algorithms on {case.name}, {case}: {start + 1} to {min(start + group, len(others))} of {len(others)}")
         fields = dataclasses.asdict(case)
         some = ["fedavg", *others[start : start + group]]
-        tasks = [Task(name, crew.fedwin(), {"case": fields, "algorithm": name}) for name in some]
+        tasks = [TimedTask(name, crew.fedwin(), {"case": fields, "algorithm": name}) for name in some]
         timings = interleaved(tasks, effort, say)
         for name, timing in timings.items():
             if name != "fedavg" or not start:
