@@ -149,7 +149,7 @@ class VmappedDispatch(Dispatch):
     """A Dispatch of L seeds at once: jax.vmap over all its rounds.
 
     Leaves of the state have a leading axis L; cohorts are [R_max, L, C]; metrics and probes come back [R_max, L]. The
-    seeds have completed the same number of rounds. What is computed for one seed does not depend on the others.
+    seeds have completed the same number of rounds. The results of one seed do not depend on the others.
 
     Inside the program, the number of rounds and the counts of windows have no axis L: by one index for all seeds, a
     ring buffer is written in place; by one for each, XLA scatters. Where a method pushes to a window depending on what

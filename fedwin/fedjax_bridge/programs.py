@@ -39,7 +39,7 @@ class Sums(NamedTuple):
 class ChunkedRound:
     """Rounds on one device: engine.one_round as one program per chunk of clients, and one before and after a cohort.
 
-    A row is an argument of its chunk's program and the new row a result, each with buffers of its own. With one client
+    A row is an argument of its chunk's program and the new row a result, each with its own buffers. With one client
     per chunk no row is stacked, copied or transferred to the host.
 
     Args:
@@ -105,7 +105,7 @@ class ChunkedRound:
         return params, run, rows, jax.device_get(sums.reports)
 
     def _zero_sum(self, sums: Sums, shared: SharedInputs, first, keys: CohortKeys, rows, number: int, padding: Padding):
-        """Returns the sum over no client: zeros, every leaf in a buffer of its own, because the sums are donated."""
+        """Returns the sum over no client: zeros, every leaf in its own buffer, because the sums are donated."""
         if (number, padding) not in self._zeros:
             part = functools.partial(self._chunk, number=number, largest=padding.largest)
             shapes, _ = jax.eval_shape(part, shared, first, keys, rows, sums.reports)

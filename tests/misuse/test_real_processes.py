@@ -9,7 +9,7 @@ import pytest
 
 from experiments import cli
 from tests.misuse import calls, odd_files
-from tests.misuse.test_binaries import BENCH, COMPARE, LISTS, PARTITION, PREPARE, STREAM
+from tests.misuse.test_subcommands import BENCH, COMPARE, LISTS, PARTITION, PREPARE, STREAM
 from tests.misuse.test_train_choices import CHOICES
 from tests.misuse.test_train_files import CODE, FLAGFILES
 from tests.misuse.test_train_numbers import BASE, NUMBERS, SIZES

@@ -2,7 +2,7 @@
 
 jaxlib fails to serialize a program with certain custom calls, in ways that can end the process, so jax must not even
 try. A module that makes such calls asks `uncached_allowed` first and then calls `do_not_cache`. Whether it is allowed
-is part of jax's own context: jit's caches tell a function traced inside `allow_uncached` from the same function traced
+is part of jax's own context: jit's caches distinguish a function traced inside `allow_uncached` from the same function traced
 elsewhere, so that the two never share a program.
 """
 
