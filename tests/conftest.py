@@ -9,6 +9,8 @@ import pytest
 from fedwin.engine import devices
 
 devices.set_collective_timeouts()
+# Convolutions are XLA's, so that the tests compute the same on every machine and compile nothing but programs.
+os.environ.setdefault("FEDWIN_ONEDNN", "off")
 jax.config.update("jax_num_cpu_devices", 2)
 
 # Tests that start processes of their own take longest: they begin first, so that no worker is left with one at the end.

@@ -32,7 +32,7 @@ from fedwin.runs.metrics_log import read_lines
 
 from ..compare import every_method
 from . import soak_faults
-from .soak_faults import Disk, Ended, Training
+from .soak_faults import Disk, Ended, TrainingProcesses
 
 ROUNDS = 120
 COMMON = (
@@ -114,7 +114,7 @@ class Report:
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
 
-    def failed(self, kind: str, training: Training, details: str) -> None:
+    def failed(self, kind: str, training: TrainingProcesses, details: str) -> None:
         """Records and prints a failure with the flags of the run."""
         self.counts[kind] += 1
         self.failures.append(f"{kind}: {details} -- {' '.join(training.flags)}")
@@ -136,7 +136,8 @@ def outcome(directory: pathlib.Path) -> tuple[dict, list, dict]:
         leaves |= {f"{place.name} {name}": np.asarray(value) for name, value in arrays.items()}  # large ones are lazy
     lines = [{k: v for k, v in line.items() if k != "seconds"} for line in read_lines(directory / "metrics.jsonl")]
     summary: dict[str, Any] = json.loads((directory / "summary.json").read_text())
-    del summary["traces"]
+    for name in ("traces", "metrics", "seal"):  # the hashes cover the times, too
+        summary.pop(name, None)
     for seed, name in itertools.product(summary["seeds"].values(), TIMES):
         del seed[name]
     return leaves, lines, summary
@@ -154,7 +155,7 @@ def differing_bytes(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) 
     return odd + sum(int((a != np.frombuffer(b, "u1")).sum()) if len(a) == len(b) else len(a) for a, b in both)
 
 
-def disturb(training: Training, disk: Disk | None, lines: int, rng: random.Random, report: Report) -> bool:
+def disturb(training: TrainingProcesses, disk: Disk | None, lines: int, rng: random.Random, report: Report) -> bool:
     """Injects a random fault into a run; returns False if the run is then refused.
 
     Args:
@@ -190,7 +191,9 @@ def disturb(training: Training, disk: Disk | None, lines: int, rng: random.Rando
     return ended.status != 2
 
 
-def check_ending(kind: str, training: Training, ended: Ended, expected: tuple[int, ...], report: Report) -> None:
+def check_ending(
+    kind: str, training: TrainingProcesses, ended: Ended, expected: tuple[int, ...], report: Report
+) -> None:
     """Checks the exit status of a process, and that it printed at most one line.
 
     Args:
@@ -220,7 +223,7 @@ def run_of(
     """
     disk = Disk(place)
     with disk.mounted() as allowed:
-        training = Training(place / "run", flags_, cache)
+        training = TrainingProcesses(place / "run", flags_, cache)
         for _ in range(rng.randint(1, 4)):
             if not disturb(training, disk if allowed else None, len(undisturbed[1]), rng, report):
                 return
@@ -253,7 +256,7 @@ def setting(number: int, seed: int, place: pathlib.Path, until: float, runs: int
     rng = random.Random(f"{seed} {number}")
     flags_of_run = random_flags(rng)
     place.mkdir()
-    training = Training(place / "whole", flags_of_run, place.parent / "cache")
+    training = TrainingProcesses(place / "whole", flags_of_run, place.parent / "cache")
     ended = training.run()
     if ended.status == 2:  # not every wrapper supports every algorithm
         shutil.rmtree(place, ignore_errors=True)

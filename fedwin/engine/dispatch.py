@@ -15,7 +15,6 @@ from fedwin.engine.placement import replicated
 from fedwin.engine.rounds import Cohorts, RunState, one_round, read_out
 from fedwin.engine.sampling import check_cohort
 from fedwin.engine.strategy import Strategy
-from fedwin.models.convolution.program_cache import allow_uncached
 from fedwin.residence.offloaded_windows import windows_of
 from fedwin.window import is_window
 
@@ -120,13 +119,11 @@ class Dispatch:
         """
         if isinstance(cohorts.ids, np.ndarray):
             check_cohort(cohorts.ids.reshape(-1, cohorts.ids.shape[-1]))
-        with allow_uncached():
-            return self._jitted(run)(run, store, cohorts, test, n, flags, n_max=n_max)
+        return self._jitted(run)(run, store, cohorts, test, n, flags, n_max=n_max)
 
     def compiled(self, run, store, cohorts: Cohorts, test, n: int, flags, n_max: int) -> Any:
         """Returns the compiled program, for its memory analysis; arguments as in a call, or their shapes."""
-        with allow_uncached():
-            return self._jitted(run).lower(run, store, cohorts, test, n, flags, n_max=n_max).compile()
+        return self._jitted(run).lower(run, store, cohorts, test, n, flags, n_max=n_max).compile()
 
     def _jitted(self, run) -> Any:
         if self._compiled is None:

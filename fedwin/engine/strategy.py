@@ -11,7 +11,6 @@ from fedwin import multi_process
 from fedwin.engine import placement
 from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
-from fedwin.models.convolution.program_cache import allow_uncached
 from fedwin.registry import Registry
 
 STRATEGIES = Registry("strategy")
@@ -96,13 +95,13 @@ class Strategy(NamedTuple):
     def jit(self, function):
         """Returns a jitted function whose results are whole on every device, so that every process can read them."""
         if self.mesh is None:
-            return allow_uncached()(jax.jit(function))
+            return jax.jit(function)
 
         def traced(*args):
             with self.mesh_context():
                 return function(*args)
 
-        return allow_uncached()(jax.jit(traced, out_shardings=placement.replicated(self.mesh)))
+        return jax.jit(traced, out_shardings=placement.replicated(self.mesh))
 
 
 def make_mesh(devices: int | None = None):

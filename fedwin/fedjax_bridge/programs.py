@@ -20,7 +20,6 @@ from fedwin.engine.cohort import ClientInputs, SharedInputs, client_function
 from fedwin.engine.strategy import Strategy
 from fedwin.fedjax_bridge.cohort import CohortKeys, Padding
 from fedwin.fedjax_bridge.rows import REPORTED, Row, no_reports
-from fedwin.models.convolution.program_cache import allow_uncached
 from fedwin.residence.client_table import row_shapes
 
 
@@ -65,8 +64,7 @@ class ChunkedRound:
         self._first_row = compiled(lambda initial, id: algorithm.client_init(initial, id, jax.random.key(0)))
         self._begin = compiled(self._traced_begin, static_argnames=("done", "number"))
         # Only the running sums are donated: earlier server states, and with them rows, stay valid.
-        train = compiled(self._traced_train, static_argnames=("number", "padding"), donate_argnums=0)
-        self._train = allow_uncached()(train)
+        self._train = compiled(self._traced_train, static_argnames=("number", "padding"), donate_argnums=0)
         self._end = compiled(self._traced_end, static_argnames="done")
 
     def __call__(self, run: RunState, initial, keys: CohortKeys, rows: list[Any], store: Store, padding: Padding):
@@ -199,8 +197,7 @@ class MeshRound:
         compiler_options: dict | None = None,
     ):
         self.algorithm, self.observers, self.strategy, self.traces = algorithm, observers, strategy, traces
-        compiled = jax.jit(self._traced, static_argnames="padding", compiler_options=compiler_options)
-        self._round = allow_uncached()(compiled)
+        self._round = jax.jit(self._traced, static_argnames="padding", compiler_options=compiler_options)
 
     def __call__(
         self, run: engine.RunState, initial, keys: CohortKeys, rows: list[Any], store: Store, padding: Padding

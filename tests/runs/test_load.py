@@ -141,9 +141,7 @@ def with_import(finished, tmp_path, monkeypatch):
 
 def test_a_directory_imports_nothing_unless_the_user_names_it(with_import):
     for reads in (load, lambda directory: client_models(directory, [0]), prepared_run):
-        with pytest.raises(
-            UserError, match="uses the code of somebodys_code.py.* name it: --import"
-        ):
+        with pytest.raises(UserError, match="uses the code of somebodys_code.py.* name it: --import"):
             reads(with_import)
     assert not pathlib.Path("executed").exists()
     load(with_import, imports=["somebodys_code.py"])

@@ -60,12 +60,13 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
         x, padding, inside = pad(x, padding, tuple(i - 1 for i in inside)), ((0, 0),) * len(padding), (1,) * len(inside)
     g = Geometry(x.shape[1:-1], kernel.shape[:-2], strides, padding, inside, dilation, precision)
     patch_bytes = len(x) * math.prod(g.out) * math.prod(kernel.shape[:-1]) * x.dtype.itemsize
-    narrow = x.shape[-1] < FEW_CHANNELS and patch_bytes < FEW_BYTES and not _by_onednn(x, kernel.shape[-2:], g)
+    narrow = x.shape[-1] < FEW_CHANNELS and patch_bytes < FEW_BYTES
     if len(g.window) != 2 or math.prod(g.window) == 1:
         return _plain_values(x, kernel, g)
     bound = lambda x, kernel: _values.bind(x, kernel, geometry=g)
-    # lax on a CPU is fast for images in float32 only.
-    if narrow or not x.dtype == kernel.dtype == jnp.float32:
+    # Elsewhere on a CPU, lax is fast for images with some channels, in float32, only.
+    elsewhere_slow = narrow or not x.dtype == kernel.dtype == jnp.float32
+    if elsewhere_slow and not (x.dtype == kernel.dtype and _by_onednn(x, kernel.shape[-2:], g)):
         plain = lambda x, kernel: _plain_values(x, kernel, g)
         return lax.platform_dependent(x, kernel, cpu=plain, default=bound)
     return bound(x, kernel)

@@ -101,7 +101,7 @@ def _evaluate(jaxpr, consts, *args):
             bound = eqn.primitive.get_bind_params(eqn.params)
             subfuns, params = (
                 bound if isinstance(bound, tuple) else ((), bound)
-            )  # older jax: functions in addition to params
+            )  # older jax: (functions, params)
             with eqn.ctx.manager:
                 out = eqn.primitive.bind(*subfuns, *values, **params)
         outs = out if eqn.primitive.multiple_results else [out]

@@ -1,43 +1,49 @@
-"""oneDNN's convolution on x86-64 CPUs, its derivatives, and the conditions for calling it.
+"""oneDNN's convolution on a CPU, called through jax's foreign function interface (jax.ffi).
 
-jaxlib contains oneDNN's kernels (those of PyTorch's channels-last convolutions), but jax has no function for them: XLA
-runs them as a custom call with the geometry in JSON. There is a forward pass only, so both derivatives are forward
-passes, too:
+    y[b, h, w] = sum_{i, j} x[b, h s + i d, w s + j d] K[i, j],  and the gradients of <y, dy> in x and in K
 
-    dx[b] = (dy[b] dilated by the strides) * (K flipped)
-    dK[i, (j, c)] = sum_{h, w} sum_b x'[h s + i, w s C + (j, c), b] dy[h, w, b]
+`onednn.cc` calls oneDNN's primitives for the values and for both gradients. It is compiled on first use into the user's
+cache directory, with the headers of jaxlib and of oneDNN 3, which the extra `cpu` installs (packages
+`onednn-cpu-gomp` and `onednn-devel-cpu-gomp`). Programs that call it are cached by jax like any others. Without oneDNN
+or without a C++ compiler, convolutions are XLA's, and `status` states the reason.
 
-In the second line x' is x with columns and channels merged into one axis and the images as channels, and dy is the
-kernel, with H x W positions that are C s apart along that axis. No patches are materialized.
-
-A custom call that XLA does not understand ends the process, so only tested versions of jaxlib are used. jaxlib cannot
-serialize programs with such calls, so these stay out of the persistent cache (fedwin.models.convolution.program_cache).
-Without AVX-512, XLA's own convolutions are as fast. FEDWIN_ONEDNN=off in the environment disables oneDNN.
+FEDWIN_ONEDNN=off in the environment leaves all convolutions to XLA; FEDWIN_ONEDNN=cached uses a library that exists,
+and compiles none.
 """
 
 import contextlib
+import ctypes
 import functools
-import json
+import hashlib
 import math
 import os
 import pathlib
 import platform
+import shutil
+import subprocess
 import sys
+import sysconfig
+import tempfile
+import warnings
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxlib import version as jaxlib_version
 
-from fedwin.models.convolution import program_cache
-from fedwin.models.convolution.im2col import Geometry, crops, pad
+from fedwin.data.cache import cache_directory
+from fedwin.models.convolution.im2col import Geometry, crops
 
-# Versions of jaxlib with a tested custom call: from the first (inclusive) to the second (exclusive).
-TESTED_VERSIONS = (0, 8, 1), (0, 12, 1)
-# Multiply-adds; a call costs some 30 us, in which XLA computes smaller convolutions itself.
-LEAST_WORK = 4_000_000
-# Multiply-adds per image; networks for tiny images gain more from the persistent cache than from oneDNN.
-LEAST_WORK_PER_IMAGE = 100_000
 SWITCH = "FEDWIN_ONEDNN"
+SOURCE = pathlib.Path(__file__).with_name("onednn.cc")
+# Multiply-adds below which XLA computes a convolution faster than a call of oneDNN.
+LEAST_WORK = 4_000_000
+_VALUES, _INPUT_GRADIENT, _KERNEL_GRADIENT = range(3)
+_COMPILE_SECONDS = 300
+
+
+class Unavailable(Exception):
+    """Why oneDNN cannot be called, as a clause."""
 
 
 @functools.cache
@@ -51,27 +57,136 @@ def cpu_features() -> tuple[str, ...]:
     return tuple(platform.processor().split())
 
 
+def find_onednn() -> tuple[pathlib.Path, pathlib.Path]:
+    """Returns the directory of oneDNN's headers and the path of its library.
+
+    Raises:
+      Unavailable: oneDNN 3 is not installed.
+    """
+    roots = [pathlib.Path(root) for root in (sys.prefix, sysconfig.get_path("data"), "/usr/local", "/usr")]
+    folders = [root / name for root in roots for name in ("lib", "lib64", f"lib/{platform.machine()}-linux-gnu")]
+    libraries = [path for folder in folders for path in sorted(folder.glob("libdnnl.so.3"))]
+    headers = [root / "include" for root in roots if (root / "include/oneapi/dnnl/dnnl.hpp").is_file()]
+    if not libraries or not headers:
+        raise Unavailable("oneDNN 3 is not installed")
+    return headers[0], libraries[0]
+
+
+def find_compiler() -> str:
+    """Returns the C++ compiler: $CXX, c++, g++ or clang++.
+
+    Raises:
+      Unavailable: there is none.
+    """
+    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
+        if name and (path := shutil.which(name)):
+            return path
+    raise Unavailable("there is no C++ compiler")
+
+
+def library_path(onednn: pathlib.Path) -> pathlib.Path:
+    """Returns the path of the compiled library, which depends on its source and on what it is linked with."""
+    parts = (SOURCE.read_text(), jaxlib_version.__version__, str(onednn.resolve()), str(onednn.stat().st_size))
+    digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
+    return cache_directory() / "native" / f"onednn-{digest}.so"
+
+
+def compile_library(headers: pathlib.Path, onednn: pathlib.Path, library: pathlib.Path) -> None:
+    """Compiles `onednn.cc` (about four seconds); a library that another process makes meanwhile is the same.
+
+    Args:
+      headers: directory of oneDNN's headers.
+      onednn: oneDNN's library.
+      library: the path to write.
+
+    Raises:
+      Unavailable: there is no compiler, it fails, or the directory cannot be written.
+    """
+    compiler = find_compiler()
+    options = ["-std=c++17", "-O2", "-fPIC", "-shared", "-fopenmp"]
+    include = ["-isystem", str(headers), "-isystem", jax.ffi.include_dir()]
+    link = [str(onednn), f"-Wl,-rpath,{onednn.parent}"]
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+            made = pathlib.Path(folder) / library.name
+            command = [compiler, *options, str(SOURCE), *include, *link, "-o", str(made)]
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=_COMPILE_SECONDS)
+            os.replace(made, library)
+    except subprocess.CalledProcessError as error:
+        first = next((line for line in error.stderr.splitlines() if "error" in line), "no message")
+        raise Unavailable(f"{compiler} fails to compile {SOURCE.name} ({first[:200]})") from error
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"{compiler} takes more than {_COMPILE_SECONDS} s to compile {SOURCE.name}") from error
+    except OSError as error:
+        raise Unavailable(f"{library.parent} can't be written ({error.strerror})") from error
+
+
 @functools.cache
-def is_supported() -> bool:
-    """Whether this machine has a tested version of jaxlib and a processor with AVX-512."""
-    version = tuple(int(part) for part in jaxlib_version.__version__.split(".")[:3] if part.isdigit())
-    is_tested = (
-        sys.platform == "linux"
-        and platform.machine() == "x86_64"
-        and TESTED_VERSIONS[0] <= version < TESTED_VERSIONS[1]
-    )
-    return is_tested and "avx512f" in cpu_features()
+def _load(switch: str) -> str:
+    """Compiles and registers the library; returns the name of the XLA target.
+
+    Args:
+      switch: the value of FEDWIN_ONEDNN.
+
+    Raises:
+      Unavailable: why it cannot be called.
+    """
+    if switch == "off":
+        raise Unavailable(f"{SWITCH}=off")
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise Unavailable(f"oneDNN is used on x86-64 Linux only, and this is {platform.machine()} {sys.platform}")
+    headers, onednn = find_onednn()
+    library = library_path(onednn)
+    if not library.exists():
+        if switch == "cached":
+            raise Unavailable(f"{library.name} has not been compiled, and {SWITCH}=cached")
+        compile_library(headers, onednn, library)
+    try:
+        handler = ctypes.cdll.LoadLibrary(str(library)).FedwinConvolve
+    except (OSError, AttributeError) as error:
+        raise Unavailable(f"{library} can't be loaded ({error})") from error
+    target = f"fedwin_{library.stem}"
+    jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(handler), platform="cpu")
+    return target
+
+
+@functools.cache
+def _status(switch: str) -> str | None:
+    try:
+        _load(switch)
+    except Unavailable as reason:
+        if missing() is None and switch not in ("off", "cached"):  # what is missing is told in the run's header
+            warnings.warn(f"convolutions are XLA's: {reason}", stacklevel=2)
+        return str(reason)
+    return None
+
+
+def missing() -> str | None:
+    """Returns what would have to be installed to call oneDNN on this machine; None if nothing. Compiles nothing."""
+    if sys.platform != "linux" or platform.machine() != "x86_64" or os.environ.get(SWITCH) == "off":
+        return None
+    for find, remedy in ((find_onednn, "pip install 'fedwin[cpu]'"), (find_compiler, "install g++")):
+        try:
+            find()
+        except Unavailable as reason:
+            return f"{reason} ({remedy})"
+    return None
+
+
+def status() -> str | None:
+    """Returns None if oneDNN can be called, else the reason; compiles the library if it does not exist yet."""
+    return _status(os.environ.get(SWITCH) or "on")
 
 
 def is_available() -> bool:
-    """Whether the program being traced may call oneDNN."""
-    allowed = is_supported() and os.environ.get(SWITCH) != "off" and program_cache.uncached_allowed()
-    # The CPU's branch is traced for accelerators, too, whose programs should be cached.
-    return allowed and jax.default_backend() == "cpu"
+    """Whether the program being traced may call oneDNN: it runs on a CPU, and the library is there."""
+    # The CPU's branch is traced for accelerators, too, which need no library.
+    return jax.default_backend() == "cpu" and status() is None
 
 
 def suits(images: int, channels: tuple[int, int], g: Geometry, dtype) -> bool:
-    """Whether oneDNN has the convolution (without dilation or cropping, in float32) and it is large enough for a call.
+    """Whether oneDNN has the convolution, in a type that the processor has, and it is large enough for a call.
 
     Args:
       images: number of images.
@@ -79,58 +194,35 @@ def suits(images: int, channels: tuple[int, int], g: Geometry, dtype) -> bool:
       g: geometry of the convolution.
       dtype: dtype of all arrays.
     """
-    dense = all(step == 1 for step in (*g.inside, *g.dilation)) and not crops(g.padding)
-    work = math.prod(g.out) * math.prod(g.window) * math.prod(channels)
-    is_large = min(g.out) > 0 and work >= LEAST_WORK_PER_IMAGE and images * work >= LEAST_WORK
-    return dtype == jnp.float32 and len(g.window) == 2 and dense and is_large
+    has_type = dtype == jnp.float32 or (dtype == jnp.bfloat16 and "avx512_bf16" in cpu_features())
+    plain = len(g.window) == 2 and all(step == 1 for step in g.inside) and not crops(g.padding)
+    work = images * math.prod(g.out) * math.prod(g.window) * math.prod(channels)
+    return has_type and plain and min(g.out) > 0 and work >= LEAST_WORK
 
 
-def _call(x, kernel, layout: str, shape, padding, strides=(1, 1), dilation=(1, 1)):
-    """Convolves x [B, H, W, C] with a kernel of a layout such as "HWIO"; `shape` is that of the result."""
-    program_cache.do_not_cache()
-    images = {"batch_dim": 0, "feature_dim": 3, "spatial_dims": [1, 2]}
-    features = {"input_feature_dim": layout.index("I"), "output_feature_dim": layout.index("O")}
-    low, high = zip(*padding, strict=True)
-    geometry = {
-        "dims": 4,
-        "feature_groups": 1,
-        "input": {"data": images},
-        "output": {"data": images},
-        "kernel": {"filter": features | {"spatial_dims": [layout.index("H"), layout.index("W")]}},
-        "window": {"pad_left": low, "pad_right": high, "strides": strides, "window_dilations": dilation},
-    }
-    convolved = jax.ffi.ffi_call(
-        "__onednn$convolution",
-        jax.ShapeDtypeStruct(shape, x.dtype),
-        custom_call_api_version=2,
-        legacy_backend_config=json.dumps({"onednn_conv_config": geometry}),
-    )
-    return convolved(x, kernel)
+def threads() -> int:
+    """Returns the threads that a call may use: the cores of this process, divided among its devices."""
+    return max(1, len(os.sched_getaffinity(0)) // jax.local_device_count())
+
+
+def _call(kind: int, a, b, shape: tuple[int, ...], dtype, g: Geometry):
+    low, high = zip(*g.padding, strict=True)
+    window = np.array([*g.strides, *(d - 1 for d in g.dilation), *low, *high], np.int64)
+    call = jax.ffi.ffi_call(_load(os.environ.get(SWITCH) or "on"), jax.ShapeDtypeStruct(shape, dtype))
+    return call(a, b, kind=np.int64(kind), window=window, threads=np.int64(threads()))
 
 
 def values(x, kernel, g: Geometry):
     """Returns the convolution of x [B, H, W, C] with the kernel [*window, C, C_out]."""
-    return _call(x, kernel, "HWIO", (len(x), *g.out, kernel.shape[-1]), g.padding, g.strides)
+    return _call(_VALUES, x, kernel, (len(x), *g.out, kernel.shape[-1]), x.dtype, g)
 
 
 def input_gradient(dy, kernel, g: Geometry):
-    """Returns the gradient of x: the cotangent, dilated by the strides, convolved with the flipped kernel."""
-    edges = g.transposed_padding
-    if max(g.strides) > 1 or crops(edges):
-        dy, edges = pad(dy, edges, tuple(s - 1 for s in g.strides)), ((0, 0), (0, 0))
-    return _call(dy, kernel[::-1, ::-1], "HWOI", (len(dy), *g.image, kernel.shape[-2]), edges)
+    """Returns the gradient of x, [B, *image, C], from that of y."""
+    return _call(_INPUT_GRADIENT, dy, kernel, (len(dy), *g.image, kernel.shape[-2]), dy.dtype, g)
 
 
 def kernel_gradient(x, dy, g: Geometry):
-    """Returns the gradient of the kernel: x' of the module's docstring convolved with the cotangent."""
-    (height, width), (down, along), channels = g.window, g.strides, x.shape[-1]
-    edges = []
-    for n, out, k, s, (low, _) in zip(g.image, g.out, g.window, g.strides, g.padding, strict=True):
-        edges.append((low, (out - 1) * s + k - low - n))
-    # Rows and columns that no window reaches are cropped; the rest of the padding is left to the call.
-    rows, columns = (n + min(0, high) for n, (_, high) in zip(g.image, edges, strict=True))
-    x = x[:, :rows, :columns].reshape(len(x), rows, columns * channels).transpose(1, 2, 0)[None]
-    (top, bottom), (left, right) = ((low, max(0, high)) for low, high in edges)
-    padding, dilation = ((top, bottom), (left * channels, right * channels)), (down, along * channels)
-    gradient = _call(x, dy, "IHWO", (1, height, width * channels, dy.shape[-1]), padding, dilation=dilation)
-    return gradient.reshape(height, width, channels, dy.shape[-1])
+    """Returns the gradient of the kernel, [*window, C, C_out], from that of y; summed in float32."""
+    gradient = _call(_KERNEL_GRADIENT, x, dy, (*g.window, x.shape[-1], dy.shape[-1]), jnp.float32, g)
+    return gradient.astype(x.dtype)
