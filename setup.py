@@ -1,12 +1,15 @@
 """Packages of the wheel and files of the source distribution, which setup.cfg can not describe.
 
 The folder `experiments` is installed as `fedwin.experiments`: FedJAX already installs a top-level package of that name.
-`find:` in setup.cfg would drop a package that is mapped to another folder. The wheel leaves out experiments/tools.
+`find:` in setup.cfg would drop a package that is mapped to another folder. The wheel leaves out experiments/tools, and
+has the stored results of experiments/results in one compressed file.
 """
 
 import pathlib
+import runpy
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 # What the tests need besides the packages.
@@ -36,9 +39,21 @@ class Sdist(sdist):
         super().make_distribution()
 
 
+class BuildPy(build_py):
+    """The packages, and an archive of the stored results."""
+
+    def run(self):
+        """Copies the packages, and writes the archive beside them."""
+        super().run()
+        if not self.editable_mode:
+            archive = runpy.run_path("experiments/reproduction/archive.py")
+            target = pathlib.Path(self.build_lib, "fedwin", "experiments", "results", archive["NAME"])
+            archive["pack"](pathlib.Path("experiments", "results"), target)
+
+
 setup(
     packages=find_packages(include=["fedwin", "fedwin.*"])
     + [f"fedwin.{name}" for name in find_packages(include=["experiments", "experiments.*"], exclude=TOOLS)],
     package_dir={"fedwin.experiments": "experiments"},
-    cmdclass={"sdist": Sdist},
+    cmdclass={"sdist": Sdist, "build_py": BuildPy},
 )

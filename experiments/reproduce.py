@@ -26,9 +26,21 @@ from .papers.items import AnyItem, Cell, Item
 from .papers.scales import SCALES
 from .reproduction import dry_run, process_commands, results_page, run_queue
 from .reproduction.request import Request
+from .reproduction.store import IN_CHECKOUT
 
 TAKES_ARGUMENTS = True
 FLAGS = flags.FLAGS
+
+_CELLS = ("scale", "rows", "columns", "variants")
+# What the command does -> the flags that it uses; the first of these that is given decides.
+MODES = {
+    "list": ("scale", "data_dir", "out_dir", "from_results", "afresh"),
+    "queue": ("dry_run", "budget", "data_dir", "out_dir", "keep", "afresh", "page"),
+    "print_flags": ("scale", "row", "column", "variant"),
+    "from_results": (*_CELLS, "out_dir", "page"),
+    "dry_run": (*_CELLS, "seeds", "data_dir", "out_dir", "afresh"),
+}
+TRAINING = (*_CELLS, "seeds", "budget", "data_dir", "out_dir", "keep", "afresh", "page")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
@@ -43,7 +55,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
     flags.DEFINE_bool(
         "list", False, "List all tables and figures, their progress and missing data.", flag_values=flag_values
     )
-    flags.DEFINE_enum("scale", "trend", SCALES, "Size of the experiments, see above.", flag_values=flag_values)
+    text = "Size of the experiments, see above; that of --print_flags is paper unless it is given."
+    flags.DEFINE_enum("scale", "trend", SCALES, text, flag_values=flag_values)
     for axis in ("rows", "columns", "variants"):
         flags.DEFINE_list(axis, [], f"Only these {axis}, by name; empty: all.", flag_values=flag_values)
     for axis in ("row", "column", "variant"):
@@ -55,9 +68,12 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
     )
     flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.", flag_values=flag_values)
     flags.DEFINE_bool("from_results", False, "Draw the stored results; train nothing.", flag_values=flag_values)
-    flags.DEFINE_bool("afresh", False, "Train also what is stored in experiments/results.", flag_values=flag_values)
+    flags.DEFINE_bool(
+        "afresh", False, "Also train runs with results in experiments/results.", flag_values=flag_values
+    )
     flags.DEFINE_bool("queue", False, "Train the next steps of the queue of paper-scale runs.", flag_values=flag_values)
-    flags.DEFINE_bool("page", False, "Write RESULTS.md from the stored results, at the end.", flag_values=flag_values)
+    text = "Write RESULTS.md from the stored results, at the end; an installed package writes it into --out_dir."
+    flags.DEFINE_bool("page", False, text, flag_values=flag_values)
     flags.DEFINE_bool("keep", False, "Store finished curves in experiments/results.", flag_values=flag_values)
     flags.DEFINE_string("out_dir", "runs/papers", "Folder of runs, tables and pictures.", flag_values=flag_values)
     flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", flag_values=flag_values)
@@ -114,37 +130,70 @@ def selected_cells(table: Item, scale: str) -> list[Cell]:
     ]
 
 
+def check_flags(names: list[str]) -> None:
+    """Checks that what the command does uses all flags and names that are given.
+
+    Args:
+      names: of tables, figures and papers.
+
+    Raises:
+      UserError: it ignores one of them.
+    """
+    given = [name for name in _own_flags() if FLAGS[name].present and FLAGS[name].value not in (False, "", [])]
+    mode = next((name for name in MODES if name in given), "")
+    used = MODES.get(mode, TRAINING)
+    if not mode and not names and "page" in given:
+        mode, used = "page", () if IN_CHECKOUT else ("out_dir",)
+    what = f"--{mode}" if mode else "training"
+    for name in given:
+        if name != mode and name not in used:
+            raise UserError(f"--{name} has no effect on {what}; leave it out, or see --help.")
+    if names and mode in ("list", "queue"):
+        raise UserError(f"{what} takes no table or figure; leave out {names[0]}.")
+
+
+def _own_flags() -> list[str]:
+    """Returns the names of this command's own flags."""
+    return [*dict.fromkeys(("page", *TRAINING, *MODES, *(name for used in MODES.values() for name in used)))]
+
+
 def main(argv: list[str]) -> None:
     """Executes the command in process 0; other processes train with it."""
+    check_flags(argv[1:])
     devices.use_every_core()
     if not multi_process.is_first():
         process_commands.worker_loop(FLAGS.data_dir)
         return
     with process_commands.coordinating():
-        _execute(argv)
+        _execute(argv[1:])
 
 
-def _execute(argv: list[str]) -> None:
+def _execute(names: list[str]) -> None:
     request = Request.from_flags(FLAGS)
     if FLAGS.list:
         print(dry_run.item_table(request.scale, request.store, request.data_dir))
-        return
-    if FLAGS.queue:
+    elif FLAGS.queue:
         run_queue.work_off(request)
-        return
-    if FLAGS.page and not argv[1:] and not request.from_results:
-        results_page.write()
-        return
-    items = requested_items(argv[1:])
-    if not argv[1:] and not request.from_results:
+    elif FLAGS.print_flags:
+        _print_flags(names)
+    elif names or request.from_results:
+        items = requested_items(names)
+        if not any(isinstance(each, Item) for each in items) and (FLAGS.rows or FLAGS.columns or FLAGS.variants):
+            raise UserError(f"{items[0].name} has no rows, columns and variants; leave out the flags that name them.")
+        cells = {table.name: selected_cells(table, request.scale) for table in items if isinstance(table, Item)}
+        request.execute(items, cells)
+    elif not FLAGS.page:
         raise UserError("name what to reproduce, such as wima/table2, or a paper; `fedwin reproduce --list` shows all.")
-    if FLAGS.print_flags:
-        print(flag_text(items[0], FLAGS.row, FLAGS.column, FLAGS.variant))
-        return
-    cells = {table.name: selected_cells(table, request.scale) for table in items if isinstance(table, Item)}
-    request.execute(items, cells)
     if FLAGS.page:
-        results_page.write()
+        results_page.write(request.out_dir)
+
+
+def _print_flags(names: list[str]) -> None:
+    items = requested_items(names) if names else []
+    if len(items) != 1:
+        raise UserError("--print_flags takes the name of one table or figure, such as wima/table2.")
+    scale = FLAGS.scale if FLAGS["scale"].present else "paper"
+    print(flag_text(items[0], FLAGS.row, FLAGS.column, FLAGS.variant, scale))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ JUMPS = (
     "81.17; its average over 50 rounds stays between 84.8 and 84.9 %."
 )
 RATES = (
-    "Rates were searched on the digits with 10 clients a round alone. Rows near chance elsewhere - MIMELite, 10.9 "
+    "Rates were searched on the digits with 10 clients a round alone. Rows near chance on other data sets - MIMELite, 10.9 "
     "% on Fashion-MNIST - are rates that were not searched there, and say nothing about the method. SCAFFOLD is "
     "below FedAvg on Fashion-MNIST with one class per client, where a client takes part ten times in all, and "
     "above it with alpha = 0.05 (71.2 against 67.2 in Table 3)."
@@ -64,7 +64,7 @@ FEW_IMAGES = (
 STILL_RISING = (
     "The direction is the thesis', of one seed that is far from trained: after 60 rounds accuracy still jumps by "
     "up to 40 points between evaluations ten rounds apart, and BatchNorm, whose statistics come from clients with "
-    "few classes, has hardly begun to learn."
+    "few classes, has hardly started to learn."
 )
 UNSEARCHED = (
     "All rates come from the digits. On Fashion-MNIST MIME and its forms do not learn with them (10 to 31 %), a "

@@ -3,6 +3,7 @@
 python -m experiments.papers.flag_files    writes the presets
 """
 
+import dataclasses
 import pathlib
 import textwrap
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from fedwin.errors import UserError
 from fedwin.registry import nearest
 from fedwin.runs.config import Config
 
-from ..cli.command_line import flags_of
+from ..cli.command_line import flags_of, train_command
 from .catalogue import item
 from .items import AnyItem, Cell, Item, Variation
 
@@ -80,14 +81,15 @@ def _table(item: AnyItem) -> Item:
     return item
 
 
-def cell_of(item: AnyItem, row: str, column: str, variant: str = "") -> Cell:
-    """Returns a cell at paper scale.
+def cell_of(item: AnyItem, row: str, column: str, variant: str = "", scale: str = "paper") -> Cell:
+    """Returns a cell.
 
     Args:
       item: a table, or a figure that has rows and columns.
       row: its name; empty: the first.
       column: its name; empty: the first.
       variant: its name; empty: the first that the row and column have.
+      scale: smoke, trend or paper.
 
     Raises:
       UserError: there is no such cell.
@@ -95,22 +97,31 @@ def cell_of(item: AnyItem, row: str, column: str, variant: str = "") -> Cell:
     table = _table(item)
     axes = (("row", row, table.rows), ("column", column, table.columns), ("variant", variant, table.variants))
     chosen = [_chosen(axis, name, variations, table) for axis, name, variations in axes]
-    for cell in table.cells("paper"):
+    for cell in table.cells(scale):
         if all(name in ("", own) for name, own in zip(chosen, cell.position, strict=True)):
             return cell
     cell_name = ", ".join(name for name in chosen if name)
-    raise UserError(f"{table.name} prints nothing at {cell_name}; choose another cell.")
+    what = "prints nothing" if scale == "paper" else f"has nothing at scale {scale}"
+    raise UserError(f"{table.name} {what} at {cell_name}; choose another cell.")
 
 
-def config_of(table: Item, cell: Cell) -> Config:
+def config_of(table: Item, cell: Cell, scale: str = "paper") -> Config:
     """Returns the Config of a cell's run, the first of its grid; a fork is trained from the first round on."""
     observe = {"observe": [cell.read]} if cell.read else {}
-    return cell.runs[0].config(seeds=list(table.seeds), **observe)
+    return cell.runs[0].config(seeds=list(table.seeds_at(scale)), **observe)
 
 
-def flag_text(item: AnyItem, row: str, column: str, variant: str = "") -> str:
-    """Returns the flags of `fedwin train` for a cell at paper scale, one per line; arguments as for `cell_of`."""
-    return "\n".join(flags_of(config_of(_table(item), cell_of(item, row, column, variant))))
+def flag_text(item: AnyItem, row: str, column: str, variant: str = "", scale: str = "paper") -> str:
+    """Returns the flags of `fedwin train` for a cell, one per line; arguments as for `cell_of`."""
+    table, cell = _table(item), cell_of(item, row, column, variant, scale)
+    config, checkpoint = config_of(table, cell, scale), cell.runs[0].parent
+    if checkpoint is None or checkpoint.part is None:
+        return "\n".join(flags_of(config))
+    # Training starts with parameters of another run, which has to be trained first.
+    folder = f"runs/{checkpoint.run.key}"
+    first = checkpoint.run.config(seeds=list(table.seeds_at(scale)), out_dir=folder)
+    warm = dataclasses.replace(config, init_from=f"{folder}@{checkpoint.round}:part={checkpoint.part}")
+    return "\n".join([f"# first: {train_command(first)}", *flags_of(warm)])
 
 
 def preset_text(name: str) -> str:
@@ -144,7 +155,7 @@ def _wrapped(remark: str) -> list[str]:
 
 
 def _expected(table: Item, cell: Cell) -> list[str]:
-    """Returns what the paper prints in this column; rows with another wrapper have a line of their own."""
+    """Returns the printed cells of this column; rows with another wrapper are on separate lines."""
     adaptive = {name for o in table.overrides if o.variation.fork is not None for name in o.rows}
     usual = [row for row in table.rows if row.name not in adaptive]
     remarks = [f"Expected: paper: {'; '.join(_printed(table, cell, usual))}."]

@@ -164,7 +164,7 @@ class Item:
       trend_seeds: at trend scale.
       paired: whether it is a table of our own, with 95 % intervals and paired differences to the first row.
       claims: statements of the paper about it.
-      assumed: what the paper does not state, and what is used instead.
+      assumed: settings that the paper does not state, and those used instead.
       standin: data and networks at trend scale, and what else is smaller there.
       cost: at paper scale, in words.
     """
@@ -201,6 +201,10 @@ class Item:
                 continue
             cells.append(self._cell(scale, row, column, variant, variations, printed))
         return cells
+
+    def seeds_at(self, scale: str) -> tuple[int, ...]:
+        """Returns the seeds at a scale."""
+        return {"paper": self.seeds, "trend": self.trend_seeds}.get(scale, self.trend_seeds[:1])
 
     def printed_key(self, row: Variation, column: Variation, variant: Variation) -> tuple[str, ...]:
         """Returns the key of a printed number: its values of KEY."""
@@ -272,7 +276,7 @@ class Analysis:
       trend_options: options at trend and smoke scale; None: the same.
       shows: which panels of its kind are drawn; empty: all.
       seeds: at every scale.
-      assumed: what the paper does not state, and what is used instead.
+      assumed: settings that the paper does not state, and those used instead.
       standin: data and networks at trend scale.
       cost: at paper scale, in words.
     """
@@ -334,7 +338,7 @@ class Sketch:
     why: str
 
 
-# Whatever the catalogue contains.
+# Computed from the catalogue.
 AnyItem = Item | Analysis | Sketch
 
 

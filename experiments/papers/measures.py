@@ -34,7 +34,12 @@ class Curve(NamedTuple):
         """Mean accuracy of the last rounds; None if the seed diverged or has not finished."""
         if self.diverged or not len(self.rounds) or self.rounds[-1] < self.num_rounds:
             return None
-        return float(self.accuracy[self.rounds > self.num_rounds - self.last].mean())
+        return float(self.accuracy[self.averaged].mean())
+
+    @property
+    def averaged(self) -> np.ndarray:
+        """Which evaluations `final` is the mean of, never that of the untrained model [n]."""
+        return self.rounds > max(self.num_rounds - self.last, 0)
 
 
 # Units of accuracy.
@@ -71,6 +76,15 @@ class Measure:
         """Returns the number of an algorithm that needs no run; None if a run is needed."""
         return None
 
+    def describe(self, evaluations: str, scale: str) -> str:
+        """Returns in words what the number of one seed is.
+
+        Args:
+          evaluations: those at the end that are averaged, in words.
+          scale: smoke, trend or paper.
+        """
+        raise NotImplementedError
+
 
 @dataclasses.dataclass(frozen=True)
 class MeanLast(Measure):
@@ -87,6 +101,10 @@ class MeanLast(Measure):
         """See Measure."""
         final = curve.final
         return None if final is None else final * self.factor
+
+    def describe(self, evaluations, scale):
+        """See Measure."""
+        return f"mean accuracy ({self.unit}) of {evaluations}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,8 +123,15 @@ class RoundsTo(Measure):
 
     def value(self, curve, other, scale):
         """See Measure."""
-        target = (self.percent if scale == "paper" else self.trend) / 100
-        return rounds_to_target(curve.accuracy, target, curve.rounds)
+        return rounds_to_target(curve.accuracy, self.target(scale) / 100, curve.rounds)
+
+    def target(self, scale: str) -> float:
+        """Returns the target in percent."""
+        return self.percent if scale == "paper" else self.trend
+
+    def describe(self, evaluations, scale):
+        """See Measure."""
+        return f"first evaluated round with an accuracy of at least {self.target(scale):g} %"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +154,11 @@ class Speedup(Measure):
         to = RoundsTo(percent=self.percent, trend=self.trend)
         return speedup(to.value(other, None, scale), to.value(curve, None, scale))
 
+    def describe(self, evaluations, scale):
+        """See Measure."""
+        target = self.percent if scale == "paper" else self.trend
+        return f"rounds of the reference method to an accuracy of {target:g} %, divided by those of this method"
+
 
 @dataclasses.dataclass(frozen=True)
 class Gain(Measure):
@@ -143,6 +173,10 @@ class Gain(Measure):
             return None
         return 100 * (curve.final - other.final)
 
+    def describe(self, evaluations, scale):
+        """See Measure."""
+        return f"mean accuracy of {evaluations}, minus that of the same run's trained model, in percentage points"
+
 
 @dataclasses.dataclass(frozen=True)
 class Overhead(Measure):
@@ -153,6 +187,10 @@ class Overhead(Measure):
     def constant(self, algorithm):
         """Returns the factor of an algorithm, given as its text."""
         return reported_overhead(algorithm)
+
+    def describe(self, evaluations, scale):
+        """See Measure."""
+        return "models sent per client and round divided by FedAvg's two, of no run"
 
 
 def reported_overhead(algorithm: str) -> float | None:

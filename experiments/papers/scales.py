@@ -25,7 +25,7 @@ SMOKE = Fields(
     client_lr=0.05,
 )
 SMOKE_CLIENTS, SMOKE_COHORT = 20, 4
-# The digits have neither clients of their own nor domains: this replaces the partitions that need them.
+# The digits have neither natural clients nor domains: this replaces the partitions that need them.
 SMOKE_PARTITION = "dirichlet:alpha=0.3"
 OWN_CLIENTS = ("natural", "pachinko", "domain", "csv")
 # Largest window, and largest tau of a heavy-ball momentum, that fit into the rounds of a smoke run.

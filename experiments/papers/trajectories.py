@@ -9,7 +9,7 @@ from typing import Any
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.fingerprint import hash_of, jsonable, set_fields
 
-# Fields that determine what is evaluated of a run, or how it is executed, but not the models that it trains.
+# Fields that determine how a run is evaluated or executed, but not the models that it trains.
 # --eval_examples is not among them: other test examples give other numbers.
 EVALUATION = ("observe", "eval_every", "final_evals", "eval_batch_size", "eval_val")
 EXECUTION = ("seeds", "strategy", "rounds_per_dispatch", "stop_on_divergence", "fork_from", "init_from")

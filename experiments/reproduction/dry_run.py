@@ -1,8 +1,7 @@
 """Lists tables and figures with their progress (--list), and runs with their expected hours (--dry_run)."""
 
-import functools
+from collections.abc import Callable
 
-from fedwin import data
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 from fedwin.runs.dry_run import Timing
@@ -13,28 +12,13 @@ from ..papers.catalogue import catalogue
 from ..papers.items import AnyItem, Item, Sketch
 from ..papers.trajectories import Run
 from ..tables.formats import plain_table
-from . import process_commands
+from . import datasets, process_commands
 from .plan import RunDirectory, plan, required_runs, seeds_of
-from .store import ResultStore, curves
+from .store import ResultStore, StoredResults, curves, machine
 from .work import readable
 
 # Fields that determine how long a round takes; timed once for all runs that agree in these.
 TIMING_FIELDS = ("dataset", "model", "clients_per_round", "num_clients", "local_epochs", "batch_size", "augment")
-
-
-@functools.cache
-def missing_data(dataset: str, data_dir: str) -> str:
-    """Returns why a data set can't be read, as fedwin's error says it; '' if it can be read.
-
-    Args:
-      dataset: its text, as in --dataset.
-      data_dir: folder of its files.
-    """
-    try:
-        data.load(dataset, data_dir)
-    except UserError as error:
-        return str(error)
-    return ""
 
 
 def _item_row(item: AnyItem, scale: str, store: ResultStore, data_dir: str) -> tuple[str, ...]:
@@ -45,8 +29,8 @@ def _item_row(item: AnyItem, scale: str, store: ResultStore, data_dir: str) -> t
     seeds = seeds_of(item, scale)
     done = sum(_finished_seeds(store, run) >= len(seeds) for run in runs.values())
     cells = len(item.cells(scale)) if isinstance(item, Item) else len(item.runs)
-    datasets = sorted({run.config().dataset for run in runs.values()})
-    missing = [dataset for dataset in datasets if missing_data(dataset, data_dir)]
+    names = sorted({run.config().dataset for run in runs.values()})
+    missing = [dataset for dataset in names if datasets.missing(dataset, data_dir, scale)]
     cost = item.cost if scale == "paper" else f"{sum(run.num_rounds for run in runs.values()) * len(seeds):,} rounds"
     return (item.name, str(cells), f"{done}/{len(runs)}", str(len(seeds)), cost, " ".join(missing), item.title)
 
@@ -88,31 +72,61 @@ def seconds(config: Config, timing: Timing, completed: list[int]) -> float:
     return timing.expected(schedule, completed)
 
 
+def stored_seconds(stored: StoredResults, run: Run, seed: int | None = None) -> float | None:
+    """Returns the stored training time of a seed of a run in seconds, without that of its parent; None if unknown.
+
+    Args:
+      stored: the project's results.
+      run: the trajectory.
+      seed: None: the mean over all stored seeds.
+    """
+    seconds_of_seed: dict[int, float] = {}
+    for record in stored.records(run):
+        seconds_of_seed |= {int(name): float(value) for name, value in record.header.get("seconds", {}).items()}
+    if seed is not None:
+        return seconds_of_seed.get(seed)
+    return sum(seconds_of_seed.values()) / len(seconds_of_seed) if seconds_of_seed else None
+
+
 class _Estimates:
-    """Timings and requirements of runs, measured once per kind of run.
+    """Timings and requirements of runs, measured once per kind of run, or taken from stored results of this machine.
 
     Args:
       data_dir: folder of the data sets' files.
+      scale: smoke, trend or paper.
+      say: prints a line of progress.
     """
 
-    def __init__(self, data_dir: str):
-        self.data_dir = data_dir
+    def __init__(self, data_dir: str, scale: str, say: Callable[[str], None]):
+        self.data_dir, self.scale, self.say = data_dir, scale, say
+        self.stored = StoredResults(scale)
         self.timings: dict[tuple, Timing | str] = {}
         self.requirements: list[str] = []
         self.missing: dict[str, str] = {}
 
     def left(self, directory: RunDirectory, config: Config) -> float | str:
         """Returns the expected seconds left of a run, or why they are unknown."""
-        reason = missing_data(config.dataset, config.data_dir)
+        reason = datasets.missing(config.dataset, config.data_dir, self.scale)
         if reason:
             self.missing[config.dataset] = reason
             return "data missing"
-        timing = self._timing(directory.task.run, config)
+        run = directory.task.run
+        seconds_of_run = self._stored_seconds(run)
+        if seconds_of_run is not None:
+            share = directory.rounds_left() / max(run.num_rounds - directory.first_round, 1)
+            return seconds_of_run * share
+        timing = self._timing(run, config)
         return timing if isinstance(timing, str) else seconds(config, timing, directory.completed())
+
+    def _stored_seconds(self, run: Run) -> float | None:
+        """Returns the mean stored seconds of a run's seeds if this machine trained them."""
+        machines = {record.header.get("machine") for record in self.stored.records(run)}
+        return stored_seconds(self.stored, run) if machines == {machine()} else None
 
     def _timing(self, run: Run, config: Config) -> Timing | str:
         key = timing_key(run)
         if key not in self.timings:
+            self.say(f"timing a few rounds of {config.algorithm} on {config.dataset} ({run.key}) ...")
             try:
                 required = process_commands.estimate(config)
                 self.requirements += [f"{run.key}: {line}" for line in (memory_line(required), disk_line(required))]
@@ -122,16 +136,19 @@ class _Estimates:
         return self.timings[key]
 
 
-def run_table(directories: list[RunDirectory], data_dir: str) -> str:
+def run_table(directories: list[RunDirectory], data_dir: str, scale: str, say: Callable[[str], None]) -> str:
     """Returns a line per run directory, and the memory and disk space that every kind of run requires.
 
-    A few rounds of each kind are timed; their results are discarded.
+    The time of a run that this machine has trained, with other seeds, is that of the stored results; of other runs a
+    few rounds of each kind are timed, and their results are discarded.
 
     Args:
       directories: of the planned runs.
       data_dir: folder of the data sets' files.
+      scale: smoke, trend or paper.
+      say: prints a line of progress.
     """
-    estimates = _Estimates(data_dir)
+    estimates = _Estimates(data_dir, scale, say)
     rows = [("run", "algorithm", "data", "seeds", "rounds left", "time", "fills")]
     total, unknown = 0.0, 0
     for directory in directories:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import pathlib
+import zlib
 from typing import Any
 
 from fedwin import data
@@ -109,23 +110,38 @@ def _rounded(value: Any) -> Any:
     return [_rounded(each) for each in value] if isinstance(value, list) else value
 
 
-def redraw(item: Analysis, scale: str, source: pathlib.Path, path: pathlib.Path) -> None:
-    """Draws a figure from its stored data.
+def read(source: pathlib.Path) -> str:
+    """Returns the data of a figure, as JSON text.
 
     Args:
-      item: the figure.
-      scale: smoke, trend or paper.
       source: the compressed JSON file.
-      path: of the picture.
 
     Raises:
       UserError: the file is damaged.
     """
     try:
-        figure = json.loads(gzip.decompress(source.read_bytes()))
-        figure.pop("title")
-    except (OSError, ValueError, KeyError, EOFError) as error:
+        return gzip.decompress(source.read_bytes()).decode()
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise UserError(f"{source} is damaged ({type(error).__name__}); restore it, or compute it again.") from error
+
+
+def redraw(item: Analysis, scale: str, text: str, path: pathlib.Path) -> None:
+    """Draws a figure from its stored data.
+
+    Args:
+      item: the figure.
+      scale: smoke, trend or paper.
+      text: its data, as JSON.
+      path: of the picture.
+
+    Raises:
+      UserError: the data are damaged.
+    """
+    try:
+        figure = json.loads(text)
+        figure.pop("title")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise UserError(f"the data of {item.name} are damaged ({type(error).__name__}); compute it again.") from error
     if item.shows:
         figure["panels"] = list(item.shows)
     stored.module_of(item.kind).draw(figure, path, f"{item.name} ({scale}): {item.title}")

@@ -106,7 +106,7 @@ def draw_sweep(item: Item, scale: str, numbers: list[Value], stem: pathlib.Path)
 
 
 def draw_table(item: Item, scale: str, numbers: list[Value], stem: pathlib.Path) -> list[pathlib.Path]:
-    """Draws the numbers of a table as points with bars, a panel per column, printed numbers beside ours.
+    """Draws the numbers of a table as points with bars, a panel per column, printed numbers next to ours.
 
     Args:
       item: the table.

@@ -46,11 +46,11 @@ class Task:
 
     @property
     def readout_hash(self) -> str:
-        """A hash of what is evaluated, for the name of its directory."""
+        """Returns a hash of the evaluated metrics and read-outs, for the name of the run's directory."""
         return hash_of([sorted(self.reads), self.eval_every, self.final_evals], size=3)
 
     def fields(self) -> dict[str, Any]:
-        """Returns the fields of Config that say what is evaluated and which checkpoints are kept."""
+        """Returns the fields of Config that select evaluations and checkpoints."""
         return {
             "observe": sorted(self.reads),
             "eval_every": self.eval_every,
@@ -90,7 +90,7 @@ def required_runs(item: AnyItem, scale: str) -> Iterator[tuple[Run, str, set[int
 def all_tasks(scale: str) -> dict[str, Task]:
     """Returns key of a run -> task, of the entire catalogue at a scale.
 
-    What is evaluated of a run is decided here, so a run that was trained for one table serves all others.
+    The evaluations of a run are decided here, so a run that was trained for one table serves all others.
     """
     tasks: dict[str, Task] = {}
     for item in catalogue().values():
@@ -114,7 +114,7 @@ def _add(tasks: dict[str, Task], run: Run, read: str, rounds: set[int]) -> None:
 def seeds_of(item: AnyItem, scale: str) -> tuple[int, ...]:
     """Returns an item's own seeds at a scale."""
     if isinstance(item, Item):
-        return {"paper": item.seeds, "trend": item.trend_seeds}.get(scale, item.trend_seeds[:1])
+        return item.seeds_at(scale)
     return item.seeds if isinstance(item, Analysis) else ()
 
 
@@ -146,7 +146,7 @@ def plan(
         else:
             runs = [(run, item_seeds) for run, _, _ in required_runs(item, scale)]
         for run, run_seeds in runs:
-            for ancestor in _lineage(run):
+            for ancestor in lineage(run):
                 blank = dataclasses.replace(all_tasks(scale)[ancestor.key], seeds=set(), uses={})
                 wanted.setdefault(ancestor.key, blank).seeds |= set(run_seeds)
             wanted[run.key].uses[item.name] = wanted[run.key].uses.get(item.name, 0) + 1
@@ -189,9 +189,9 @@ def _current_runs(cell: Cell, seeds: tuple[int, ...], store: ResultStore | None)
         yield cell.reference, seeds
 
 
-def _lineage(run: Run) -> list[Run]:
+def lineage(run: Run) -> list[Run]:
     """Returns a run after all of its ancestors."""
-    return [*(_lineage(run.parent.run) if run.parent else []), run]
+    return [*(lineage(run.parent.run) if run.parent else []), run]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +199,7 @@ class RunDirectory:
     """A task for some of its seeds, which are trained in one directory.
 
     Attributes:
-      task: the run and what is read from it.
+      task: the run and the curves read from it.
       seeds: of this directory.
       path: of the directory.
       parent: directory of the run whose checkpoint it starts from; None: none.
@@ -258,7 +258,7 @@ class RunDirectory:
         """Stores its curves with the project; returns whether it is finished and they were not stored already."""
         if not self.finished:
             return False
-        return stored.add(record_to_store(self.task.run, self.path, self.seeds, self.task.fields()))
+        return stored.add(record_to_store(self.task.run, self.path))
 
 
 def _start_fields(checkpoint: Checkpoint, parent: pathlib.Path, directory: pathlib.Path) -> dict[str, str]:
@@ -276,7 +276,8 @@ def _covers(folder: pathlib.Path, task: Task) -> bool:
     """Whether a directory's evaluations include all that is read from a task."""
     try:
         config = json.loads((folder / "config.json").read_text())["config"]
-        dense = task.eval_every % config["eval_every"] == 0 and config["final_evals"] >= task.final_evals
+        dense = task.eval_every % config["eval_every"] == 0
+        dense = dense and (config["eval_every"] == 1 or config["final_evals"] >= task.final_evals)
         return dense and task.reads <= set(config["observe"])
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
         return False
@@ -296,11 +297,11 @@ def _existing(task: Task, folder: pathlib.Path) -> dict[int, tuple[pathlib.Path,
 def run_directories(tasks: list[Task], out_dir: str | pathlib.Path, scale: str) -> list[RunDirectory]:
     """Returns the directories in which the tasks' seeds are trained: existing ones, and new ones for the other seeds.
 
-    At paper scale every seed has a directory of its own, so that several processes share the work; at smaller scales
+    At paper scale every seed has a separate directory, so that several processes share the work; at smaller scales
     the seeds of a run share one compilation.
 
     Args:
-      tasks: what is to be trained, a run before its forks.
+      tasks: runs to train, each before its forks.
       out_dir: the folder above all runs.
       scale: smoke, trend or paper.
     """

@@ -47,7 +47,7 @@ def keep_alive() -> None:
 
 @contextlib.contextmanager
 def coordinating() -> Iterator[None]:
-    """Tells the other processes to stop when the body ends; wraps all that process 0 does."""
+    """Stops the other processes when the body ends; wraps everything that process 0 does."""
     try:
         yield
     except BaseException as error:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import pathlib
 import re
+import sys
 import time
 from typing import Any
 
@@ -13,7 +14,15 @@ from ..papers.items import Analysis, AnyItem, Cell, Item, file_stem
 from ..tables.formats import check_folder
 from . import dry_run, inspection, pictures, write
 from .plan import RunDirectory, plan, run_directories, without_stored
-from .store import RESULTS, CombinedResults, LocalResults, ResultStore, StoredResults, scale_folder
+from .store import (
+    RESULTS,
+    CombinedResults,
+    LocalResults,
+    ResultStore,
+    StoredResults,
+    check_writable,
+    scale_folder,
+)
 from .values import value
 from .work import BudgetSpent, Outcome, readable, work
 
@@ -56,7 +65,7 @@ class Request:
       dry_run: whether to estimate the runs instead of training them.
       from_results: whether to draw the stored results, without training.
       keep: whether to store finished curves with the project.
-      force: whether to train also what is stored with the project.
+      force: whether to also train runs whose results are stored with the project.
     """
 
     scale: str = "trend"
@@ -108,14 +117,14 @@ class Request:
         if not self.force:
             pending = [item for item in items if isinstance(item, Analysis) and not self._is_computed(item)]
             analysed = [run.key for item in pending for run in item.trajectories(self.scale).values()]
-            # Anew from the disk: other processes may have stored results since.
+            # Read from the disk again: other processes may have stored results since.
             tasks = without_stored(tasks, StoredResults(self.scale), analysed)
         return run_directories(tasks, self.out_dir, self.scale)
 
     def _is_computed(self, item: Analysis) -> bool:
         """Whether the data of a figure exist, in out_dir or in the stored results."""
         name = f"{file_stem(item)}.json.gz"
-        return (self.tables / name).is_file() or ((self.stored.folder / name).is_file() and not self.force)
+        return (self.tables / name).is_file() or (self.stored.text(name) is not None and not self.force)
 
     @property
     def tables(self) -> pathlib.Path:
@@ -123,12 +132,19 @@ class Request:
         return scale_folder(self.out_dir, self.scale) / "tables"
 
     def check(self) -> None:
-        """Checks that out_dir can be used; creates nothing.
+        """Checks that out_dir can be used, and that results can be stored if they are to be; creates nothing.
 
         Raises:
-          UserError: it is a run's directory, or below a file.
+          UserError: out_dir is a run's directory, or below a file; or there are no results to draw or to add to.
         """
         check_folder(self.out_dir)
+        if self.keep:
+            check_writable()
+        if self.from_results and not self.stored.names():
+            raise UserError(
+                f"there are no stored results of scale {self.scale}; those of the project are in its repository, "
+                "folder experiments/results, and in its wheel."
+            )
         for path in (self.out_dir, *self.out_dir.parents):
             if path.exists() and not path.is_dir():
                 raise UserError(f"out_dir={self.out_dir} can't be made (Not a directory); choose another --out_dir.")
@@ -149,7 +165,8 @@ class Request:
             return
         directories = self._directories(items, cells)
         if self.dry_run:
-            print(dry_run.run_table(directories, self.data_dir))
+            say = functools.partial(print, file=sys.stderr, flush=True)
+            print(dry_run.run_table(directories, self.data_dir, self.scale, say))
             return
         outcome, stopped = Outcome(), False
         deadline = None if self.budget is None else time.monotonic() + self.budget
@@ -157,15 +174,24 @@ class Request:
             # Once a grid has been searched, the run of its best point is planned.
             while not outcome.covers(directories):
                 left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                outcome.add(work(directories, data_dir=self.data_dir, budget=left))
+                outcome.add(work(directories, data_dir=self.data_dir, budget=left, scale=self.scale))
                 directories = self._directories(items, cells)
         except BudgetSpent:
             stopped = True
         if self.keep:
-            added = sum(directory.add_to(StoredResults(self.scale)) for directory in directories)
-            print(f"{added} finished run(s) stored in {RESULTS / self.scale}")
+            self._store(directories)
         self._write_all(items, cells, directories)
         self._report(outcome, directories, stopped)
+
+    def _store(self, directories: list[RunDirectory]) -> None:
+        """Stores the curves of finished runs with the project, and says which are not."""
+        added, stored = 0, StoredResults(self.scale)
+        for directory in directories:
+            try:
+                added += directory.add_to(stored)
+            except UserError as error:
+                print(error)
+        print(f"{added} finished run(s) stored in {RESULTS / self.scale}")
 
     def _report(self, outcome: Outcome, directories: list[RunDirectory], stopped: bool) -> None:
         """Prints refused runs and a spent budget; raises UserError if any run was refused."""
@@ -202,17 +228,19 @@ class Request:
     def _draw_analysis(self, item: Analysis, directories: list[RunDirectory]) -> None:
         """Computes the data of a figure if they don't exist, and draws it."""
         name = f"{file_stem(item)}.json.gz"
-        local, stored = self.tables / name, self.stored.folder / name
+        local = self.tables / name
         if not (self.from_results or self._is_computed(item)):
             self._compute(item, directories, local)
-        source = local if local.is_file() and not self.from_results else stored
-        if not source.is_file():
+        own = local.is_file() and not self.from_results
+        text = inspection.read(local) if own else self.stored.text(name)
+        if text is None:
             return
-        if self.keep and not stored.is_file():
+        if self.keep and own and self.stored.text(name) is None:
+            stored = self.stored.folder / name
             stored.parent.mkdir(parents=True, exist_ok=True)
-            stored.write_bytes(source.read_bytes())
+            stored.write_bytes(local.read_bytes())
         path = self.tables / f"{file_stem(item)}.png"
-        inspection.redraw(item, self.scale, source, path)
+        inspection.redraw(item, self.scale, text, path)
         print(f"{item.name}: {path}")
 
     def _compute(self, item: Analysis, directories: list[RunDirectory], path: pathlib.Path) -> None:

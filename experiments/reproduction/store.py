@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import gzip
 import json
+import lzma
 import os
 import pathlib
 import platform
@@ -18,16 +19,19 @@ from fedwin.files import writing
 from fedwin.observers import OBSERVERS, wima_name
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.metrics_log import read_lines
+from fedwin.runs.schedule import Schedule
 
-from ..cli import command_line
 from ..papers.measures import Curve
 from ..papers.trajectories import Run
+from . import archive, datasets
 
 # What a record takes from config.json.
 OF_CONFIG = ("config", "fingerprint", "versions", "device", "strategy")
 # The project's stored results.
 RESULTS = pathlib.Path(__file__).parent.parent / "results"
-# Name of the trained model in metrics.jsonl, beside those of the read-outs.
+# Where the results of a checkout are stored; an installed package contains an archive of them, and is never written to.
+IN_CHECKOUT = (RESULTS.parent.parent / "setup.py").is_file()
+# Name of the trained model in metrics.jsonl, next to those of the read-outs.
 MODEL = "model"
 # Digits of accuracies and losses that are stored.
 DIGITS = 5
@@ -64,7 +68,8 @@ class Record:
     """Provenance and evaluations of one run directory.
 
     Attributes:
-      header: key, config, fingerprint, versions, device, seed -> seconds, command.
+      header: key, config, fingerprint, versions, device, strategy, seed -> seconds; a stored one also its machine, the
+        day on which it was stored, and the size and checksum of its data.
       lines: evaluations, as in metrics.jsonl.
     """
 
@@ -104,7 +109,7 @@ class LocalResults:
 
 
 class StoredResults:
-    """Records in the project's folder `experiments/results`; each is read once.
+    """Records in the project's folder `experiments/results`, or in its archive; each is read once.
 
     Args:
       scale: smoke, trend or paper.
@@ -112,36 +117,93 @@ class StoredResults:
     """
 
     def __init__(self, scale: str, folder: pathlib.Path = RESULTS):
-        self.folder = folder / scale
+        self.results, self.folder = folder, folder / scale
         self._records: dict[str, list[Record]] = {}
 
     def path(self, record: Record) -> pathlib.Path:
         """Returns the file of a record, which is named after its run and seeds."""
         return self.folder / f"{record.header['key']}-seed{'-'.join(map(str, record.seeds()))}.jsonl.gz"
 
+    def text(self, name: str) -> str | None:
+        """Returns the text of a stored file; None if there is none.
+
+        Args:
+          name: of the file.
+
+        Raises:
+          UserError: it is damaged.
+        """
+        path = self.folder / name
+        if not path.is_file():
+            return self._archived().get(f"{self.folder.name}/{name}")
+        try:
+            return gzip.decompress(path.read_bytes()).decode()
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            raise UserError(f"{path} is damaged ({type(error).__name__}); restore it from the repository.") from error
+
+    def _archived(self) -> dict[str, str]:
+        try:
+            return archive.contents(self.results)
+        except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+            path = self.results / archive.NAME
+            raise UserError(f"{path} is damaged ({type(error).__name__}); install fedwin again.") from error
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Returns the names of the scale's stored files that begin with a prefix."""
+        start = f"{self.folder.name}/"
+        archived = {name.removeprefix(start) for name in self._archived() if name.startswith(start + prefix)}
+        return sorted(archived | {path.name for path in self.folder.glob(f"{prefix}*{archive.SUFFIX}")})
+
     def records(self, run: Run) -> list[Record]:
         """See ResultStore."""
         if run.key not in self._records:
-            paths = sorted(self.folder.glob(f"{run.key}-seed*.jsonl.gz"))
-            self._records[run.key] = [read_record(path) for path in paths]
+            self._records[run.key] = [self._record(name) for name in self.names(f"{run.key}-seed")]
         return self._records[run.key]
+
+    def _record(self, name: str) -> Record:
+        return parsed(self.text(name) or "", self.folder / name)
 
     def covers(self, run: Run, seed: int, reads: Iterable[str], eval_every: int, final_evals: int) -> bool:
         """Whether a seed of a run is stored, with all read-outs and evaluated at least as often as required."""
         for record in self.records(run):
             config = record.header["config"]
-            dense = eval_every % config["eval_every"] == 0 and config["final_evals"] >= final_evals
+            dense = eval_every % config["eval_every"] == 0
+            dense = dense and (config["eval_every"] == 1 or config["final_evals"] >= final_evals)
             if seed in record.seeds() and dense and set(reads) <= set(config.get("observe", [])):
                 return True
         return False
 
     def add(self, record: Record) -> bool:
-        """Stores a record; returns False if it is stored already."""
+        """Stores a record; returns False if it is stored already.
+
+        Raises:
+          UserError: this is the installed package, or the run's data are not those of the scale.
+        """
         path = self.path(record)
+        check_writable(self.results)
         if path.is_file():
             return False
+        subset = record.header.get("data", {}).get("subset", "")
+        if subset and self.folder.name == "paper":
+            raise UserError(
+                f"{record.header['key']} is not stored: --scale=paper needs the complete data set, and "
+                f"{record.header['config']['dataset']} has {subset}."
+            )
         write_record(path, record)
         return True
+
+
+def check_writable(folder: pathlib.Path = RESULTS) -> None:
+    """Checks that results can be stored.
+
+    Args:
+      folder: of the results.
+
+    Raises:
+      UserError: the folder is that of the installed package.
+    """
+    if folder == RESULTS and not IN_CHECKOUT:
+        raise UserError("--keep stores results in a checkout of the project's repository; this package is installed.")
 
 
 class CombinedResults:
@@ -176,16 +238,32 @@ def read_directory(directory: pathlib.Path, key: str) -> Record:
     return Record({"key": key, **header, "seconds": seconds, "diverged": diverged}, lines)
 
 
-def read_record(path: pathlib.Path) -> Record:
-    """Returns the record of a stored file: a line with its header, then its evaluations.
+def parsed(text: str, path: pathlib.Path) -> Record:
+    """Returns the record in the text of a stored file: a line with its header, then its evaluations.
+
+    Args:
+      text: of the file.
+      path: of the file, for messages.
 
     Raises:
       UserError: the file is damaged.
     """
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            header, *lines = (json.loads(text) for text in file)
-        return Record(header, lines)
+        header, *lines = (json.loads(line) for line in text.splitlines())
+        # Earlier versions stored a command, which could name a directory of another machine.
+        return Record({name: value for name, value in header.items() if name != "command"}, lines)
+    except (ValueError, AttributeError) as error:
+        raise UserError(f"{path} is damaged ({type(error).__name__}); restore it from the repository.") from error
+
+
+def read_record(path: pathlib.Path) -> Record:
+    """Returns the record of a stored file.
+
+    Raises:
+      UserError: the file is damaged.
+    """
+    try:
+        return parsed(gzip.decompress(path.read_bytes()).decode(), path)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}); restore it from the repository.") from error
 
@@ -198,12 +276,12 @@ def write_record(path: pathlib.Path, record: Record) -> None:
         path.write_bytes(gzip.compress(("\n".join(rows) + "\n").encode(), mtime=0))
 
 
-def _machine() -> str:
+def machine() -> str:
     """Returns this machine in words."""
     return f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}"
 
 
-def _portable(config: dict[str, Any], parent_key: str) -> dict[str, Any]:
+def portable(config: dict[str, Any], parent_key: str) -> dict[str, Any]:
     """Returns the fields that differ from the defaults; a parent's directory is replaced by its run's key."""
     defaults = {field: default_of(definition) for field, definition in Config.__dataclass_fields__.items()}
     stored = {name: value for name, value in config.items() if name not in NOT_STORED and value != defaults.get(name)}
@@ -213,25 +291,22 @@ def _portable(config: dict[str, Any], parent_key: str) -> dict[str, Any]:
     return stored | {name: config[name] for name in ALWAYS}
 
 
-def record_to_store(run: Run, directory: pathlib.Path, seeds: Iterable[int], fields: dict[str, Any]) -> Record:
-    """Returns what is stored of a finished run: configuration, versions, machine, seconds, and rounded evaluations.
+def record_to_store(run: Run, directory: pathlib.Path) -> Record:
+    """Returns the record of a finished run: configuration, versions, machine, seconds, data, rounded evaluations.
 
     Args:
       run: the trajectory.
       directory: of the run.
-      seeds: that it trained.
-      fields: fields of Config that say what is evaluated.
     """
     record = read_directory(directory, run.key)
-    config = _portable(record.header["config"], run.parent.run.key if run.parent else "")
-    start = {name: config[name] for name in ("fork_from", "init_from") if name in config}
-    same_run = run.config(**fields, seeds=list(seeds), **start)
+    trained = record.header["config"]
+    config = portable(trained, run.parent.run.key if run.parent else "")
     header = {
         **record.header,
         "label": f"{config['algorithm']} {' '.join(config.get('wrap', []))}".strip(),
         "config": config,
-        "command": command_line.train_command(same_run),
-        "machine": _machine(),
+        "machine": machine(),
+        "data": datasets.provenance(trained["dataset"], trained.get("data_dir", "")),
         "kept": datetime.date.today().isoformat(),
     }
     return Record(header, [_rounded(line) for line in record.lines])
@@ -253,17 +328,20 @@ def _rounded(line: dict[str, Any]) -> dict[str, Any]:
 def curves(store: ResultStore, run: Run, read: str = "", metric: str = "accuracy") -> dict[int, Curve]:
     """Returns seed -> curve of a read-out; that of a fork begins with the curve of its parent's model.
 
+    A record may contain more evaluations than the run asks for, because tables and figures share runs: the curve has
+    those of the run's own eval_every and final_evals alone.
+
     Args:
       store: where records are read.
       run: the trajectory.
       read: the read-out, an observer's text; empty: the trained model.
       metric: name of one of its metrics in [0, 1].
     """
-    name = readout_name(read)
+    name, config = readout_name(read), run.config()
     by_seed: dict[int, Curve] = {}
     for record in store.records(run):
         for seed in record.seeds():
-            curve = _curve(record, seed, name, metric)
+            curve = _curve(record, seed, name, metric, config)
             if curve is not None and (seed not in by_seed or _last_round(curve) > _last_round(by_seed[seed])):
                 by_seed[seed] = curve
     parent = run.parent
@@ -277,18 +355,20 @@ def _last_round(curve: Curve) -> int:
     return int(curve.rounds[-1]) if len(curve.rounds) else -1
 
 
-def _curve(record: Record, seed: int, name: str, metric: str) -> Curve | None:
-    config = record.header["config"]
-    lines = [line for line in record.lines if line["seed"] == seed and metric in line.get(name, ())]
+def _curve(record: Record, seed: int, name: str, metric: str, config: Config) -> Curve | None:
+    """Returns the curve of a seed in a record, with the evaluations of a Config; None without any."""
+    own = [line for line in record.lines if line["seed"] == seed and metric in line.get(name, ())]
+    schedule = Schedule(config.num_rounds, config.clients_per_round, config.eval_every, config.final_evals, 0)
+    lines = [line for line in own if schedule.evaluated(line["round"])]
     if not lines:
         return None
-    losses = [float(line[MODEL].get("loss", 0.0)) for line in lines if MODEL in line]
+    losses = [float(line[MODEL].get("loss", 0.0)) for line in own if MODEL in line]
     diverged = str(seed) in record.header.get("diverged", {}) or not np.isfinite(losses).all()
     return Curve(
         np.array([line["round"] for line in lines]),
         np.array([float(line[name][metric]) for line in lines]),
-        max(config["final_evals"], 1),
-        config["num_rounds"],
+        max(config.final_evals, 1),
+        config.num_rounds,
         diverged,
     )
 

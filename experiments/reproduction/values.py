@@ -1,4 +1,4 @@
-"""Numbers of a table computed from stored curves, beside the printed ones, and verdicts on the paper's claims."""
+"""Numbers of a table, computed from stored curves and compared with the printed ones; verdicts on claims."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ CLOSE_POINTS, CLOSE_ROUNDS = 0.5, 5.0
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """A computed number beside the printed one.
+    """A computed number and the printed one.
 
     Attributes:
       cell: of the table.
@@ -28,6 +28,7 @@ class Value:
       point: index of the cell's run that counts; None: its grid is still being searched.
       scale: smoke, trend or paper; only numbers at paper scale are compared with printed ones.
       diverged: whether the loss of any seed became NaN or infinite.
+      evaluations: how many evaluations at the end are averaged, of the seed with the fewest.
     """
 
     cell: Cell
@@ -36,6 +37,7 @@ class Value:
     point: int | None = 0
     scale: str = "paper"
     diverged: bool = False
+    evaluations: int = 0
 
     @property
     def run(self) -> Run:
@@ -56,6 +58,15 @@ class Value:
     def std(self) -> float | None:
         """Standard deviation over seeds; None for fewer than two."""
         return float(self.numbers.std(ddof=1)) if len(self.numbers) > 1 else None
+
+    @property
+    def description(self) -> str:
+        """What the number of one seed is, in words: which evaluations are averaged, or which target is reached."""
+        total = self.rounds[1]
+        first = max(total - max(self.run.config().final_evals, 1), 0) + 1
+        many = f"{self.evaluations} evaluations after rounds {first} to {total}"
+        averaged = f"the evaluation after round {total}" if first == total else f"the {many}"
+        return self.cell.measure.describe(averaged, self.scale)
 
     @property
     def difference(self) -> float | None:
@@ -103,9 +114,10 @@ def value(store: ResultStore, cell: Cell, scale: str) -> Value:
         for seed, curve in sorted(own.items())
         if len(curve.rounds)
     }
-    completed = min((int(curve.rounds[-1]) for curve in own.values()), default=0)
+    completed = min((int(curve.rounds[-1]) for curve in own.values() if len(curve.rounds)), default=0)
     diverged = any(curve.diverged for curve in own.values())
-    return Value(cell, by_seed, (completed, run.num_rounds), point, scale, diverged)
+    evaluations = min((int(curve.averaged.sum()) for curve in own.values() if curve.final is not None), default=0)
+    return Value(cell, by_seed, (completed, run.num_rounds), point, scale, diverged, evaluations)
 
 
 def values(store: ResultStore, item: Item, scale: str) -> list[Value]:

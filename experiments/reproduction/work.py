@@ -1,4 +1,4 @@
-"""Trains the planned runs, each once, with a time budget, beside other processes and after interruptions."""
+"""Trains the planned runs, each once: time budget, work shared by processes, resuming after interruptions."""
 
 import dataclasses
 import signal
@@ -10,7 +10,7 @@ from fedwin.errors import UserError
 from fedwin.files import InUse
 from fedwin.runs import signals
 
-from . import process_commands
+from . import datasets, process_commands
 from .plan import RunDirectory
 
 # Seconds after which directories that other processes were training are checked again.
@@ -51,6 +51,7 @@ def work(
     *,
     data_dir: str = "",
     budget: float | None = None,
+    scale: str = "",
     say: Callable[[str], None] = print,
 ) -> Outcome:
     """Trains all runs that are not finished; those that another process is training are checked again later.
@@ -59,6 +60,7 @@ def work(
       directories: of the runs, a run before its forks.
       data_dir: folder of the data sets' files.
       budget: seconds after which the current run is saved and this function stops; None: unlimited.
+      scale: smoke, trend or paper; at paper scale a run on incomplete data is refused.
       say: prints a line.
 
     Raises:
@@ -81,7 +83,7 @@ def work(
                     pending.remove(directory)
                 elif directory.ready:
                     say(progress.line(pending, directory))
-                    if _train(directory, data_dir, outcome, spent):
+                    if _train(directory, data_dir, scale, outcome, spent):
                         pending.remove(directory)
                         advanced = True
             if pending and not advanced:
@@ -89,10 +91,14 @@ def work(
     return outcome
 
 
-def _train(directory: RunDirectory, data_dir: str, outcome: Outcome, spent: threading.Event) -> bool:
+def _train(directory: RunDirectory, data_dir: str, scale: str, outcome: Outcome, spent: threading.Event) -> bool:
     """Trains one directory; returns False if another process is training it."""
     if spent.is_set():
         raise BudgetSpent
+    reason = datasets.missing(directory.task.run.config().dataset, data_dir, scale) if scale == "paper" else ""
+    if reason:
+        outcome.refused[str(directory.path)] = reason
+        return True
     try:
         process_commands.train(directory.config(data_dir=data_dir))
     except InUse:

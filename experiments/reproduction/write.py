@@ -1,4 +1,4 @@
-"""Writes the numbers of a table beside the printed ones: CSV for programs, Markdown for people, paired intervals."""
+"""Writes the numbers of a table next to the printed ones: CSV for programs, Markdown for people, paired intervals."""
 
 import itertools
 import pathlib
@@ -11,14 +11,25 @@ from ..papers.explanations import EXPLANATIONS
 from ..papers.items import Cell, Item, file_stem
 from ..papers.measures import SHARE
 from ..papers.trajectories import Run
-from ..tables.formats import interval_bounds, markdown_table, mean_and_half_width, number, write_csv
+from ..tables.formats import (
+    HALF_WIDTH,
+    MIN_SEEDS,
+    interval_bounds,
+    markdown_table,
+    mean_and_half_width,
+    number,
+    write_csv,
+)
 from . import tune
+from .commands import commands
 from .store import MODEL, ResultStore
 from .values import Value, verdicts
 
 # Decimals of numbers with these units; others have two.
 DIGITS = {SHARE: 3, "rounds": 0}
 MEGABYTE = 1e6
+# What a record of an earlier version does not say.
+UNRECORDED = "not recorded"
 HEAD = (
     "row",
     "column",
@@ -27,19 +38,29 @@ HEAD = (
     "unit",
     "printed",
     "printed std",
-    "ours",
-    "std",
+    "ours (mean over seeds)",
+    "std over seeds",
     "difference",
     "z",
-    "seeds",
+    "seeds (n)",
+    "of one seed",
     "rounds done",
     "rounds",
     "run",
     "fingerprint",
+    "strategy",
+    "data",
     "command",
     "grid, held-out accuracy",
 )
-PAIRED_HEAD = ("mean", "half width", "difference to the first", "half width of it", "seeds that count", "MB sent")
+PAIRED_HEAD = (
+    "mean",
+    "half width of its 95 % interval",
+    "difference to the first",
+    "half width of the difference's 95 % interval",
+    "seeds that count",
+    "MB sent",
+)
 
 
 def csv_rows(store: ResultStore, numbers: Iterable[Value]) -> list[list[Any]]:
@@ -60,21 +81,24 @@ def csv_rows(store: ResultStore, numbers: Iterable[Value]) -> list[list[Any]]:
                 value.difference,
                 value.z,
                 len(value.numbers),
+                value.description if value.by_seed else None,
                 *value.rounds,
                 run.key,
-                *_provenance(store, run),
+                *_provenance(store, run, value.scale),
                 tune.described(store, cell),
             ]
         )
     return rows
 
 
-def _provenance(store: ResultStore, run: Run) -> tuple[str, str]:
-    """Returns fingerprints and commands of all directories of a run."""
-    records = store.records(run)
-    fingerprints = dict.fromkeys(record.header.get("fingerprint", "") for record in records)
-    commands = dict.fromkeys(record.header.get("command", "") for record in records)
-    return " ".join(fingerprints), " ; ".join(filter(None, commands))
+def _provenance(store: ResultStore, run: Run, scale: str) -> tuple[str, str, str, str]:
+    """Returns fingerprints, strategies, checksums of the data, and commands of all records of a run."""
+    headers = [record.header for record in store.records(run)]
+    distinct = lambda texts: " ".join(dict.fromkeys(texts))
+    fingerprints = distinct(header.get("fingerprint", "") for header in headers)
+    strategies = distinct(header.get("strategy", UNRECORDED) for header in headers)
+    checksums = distinct(header.get("data", {}).get("checksum", UNRECORDED) for header in headers)
+    return fingerprints, strategies, checksums, commands(store, run, scale)
 
 
 def shown(value: Value) -> str:
@@ -84,13 +108,58 @@ def shown(value: Value) -> str:
     ours = "never" if value.by_seed and ended and value.mean is None else number(value.mean, digits)
     ours = "diverged" if value.mean is None and value.diverged else ours
     if value.std is not None:
-        ours += f" +- {value.std:.{digits}f}"
+        ours += f" +- {value.std:.{digits}f} (n = {len(value.numbers)})"
     if value.mean is not None and 0 < value.rounds[0] < value.rounds[1]:
         ours += f" (round {value.rounds[0]:,} of {value.rounds[1]:,})"
     if value.reproduced:
         ours = f"**{ours}**"
     beside = value.cell.printed is not None and value.scale == "paper"
     return f"{value.cell.printed} / {ours}" if beside else ours
+
+
+def legend(item: Item, numbers: list[Value]) -> str:
+    """Returns what the numbers of a table are means over, and what follows +-.
+
+    Args:
+      item: the table or figure.
+      numbers: of its cells, as far as they have been trained.
+    """
+    by_description: dict[str, list[Value]] = {}
+    for value in numbers:
+        if value.mean is not None:
+            by_description.setdefault(value.description, []).append(value)
+    texts = list(by_description)
+    if len(texts) > 1:
+        texts = [f"{text} ({_where(item, values)})" for text, values in by_description.items()]
+    counts = sorted({len(value.numbers) for value in numbers if value.mean is not None})
+    if not counts:
+        return "No number yet: no run has finished."
+    parts = [f"Of one seed: {'; '.join(texts)}."]
+    if counts == [1]:
+        return " ".join([*parts, "One seed."])
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    if item.draw == "curves":
+        return " ".join([*parts, f"Lines: mean over n = {seeds} seeds; band: standard deviation over them."])
+    parts.append(f"Shown: mean over n seeds, +- their standard deviation{'; without +-: one seed' * (1 in counts)}.")
+    if any(value.scale == "paper" and value.cell.printed and value.cell.printed.std for value in numbers):
+        parts.append("The printed +- is the paper's.")
+    return " ".join(parts)
+
+
+def _where(item: Item, values: list[Value]) -> str:
+    """Returns the columns and variants of some numbers in words."""
+    variants = {value.cell.column.title: dict[str, None]() for value in values}
+    for value in values:
+        variants[value.cell.column.title][value.cell.variant.title] = None
+    columns: dict[tuple[str, ...], list[str]] = {}
+    for column, titles in variants.items():
+        columns.setdefault(tuple(titles), []).append(column)
+    every = tuple(variant.title for variant in item.variants)
+    texts = [
+        ", ".join(titles) + ("" if {*shown_variants} == {*every} else f": {', '.join(shown_variants)}")
+        for shown_variants, titles in columns.items()
+    ]
+    return "; ".join(texts)
 
 
 def grid(item: Item, numbers: list[Value]) -> str:
@@ -127,7 +196,9 @@ def section(
     if scale != "paper" and item.standin:
         blocks.append(f"{'Setting' if item.paired else 'Stand-in'}: {item.standin}")
     if item.draw == "table" or item.draw == "sweep":
-        blocks += paired_blocks(store, item, trained) if item.paired else [grid(item, trained)]
+        blocks += paired_blocks(store, item, trained) if item.paired else [legend(item, trained), grid(item, trained)]
+    elif trained:
+        blocks.append(legend(item, trained))
     blocks += [f"![{item.title}]({path})" for path in pictures]
     claims = [f"- {v.claim.text} **{v}**" for v in verdicts(item, numbers)]
     blocks += ["\n".join(claims)] if claims else []
@@ -224,16 +295,19 @@ def costs(store: ResultStore, item: Item, numbers: list[Value]) -> str:
 
 def paired_blocks(store: ResultStore, item: Item, numbers: list[Value]) -> list[str]:
     """Returns the tables of a report, and how to read them."""
-    legend = (
-        "Mean and 95 % half width over seeds in per cent; in parentheses the difference to the model of "
-        f"{item.rows[0].title} in the same column, seed by seed, and its 95 % interval. What has none has one seed."
+    counted = [value for value in numbers if value.mean is not None]
+    what = "; ".join(dict.fromkeys(value.description for value in counted))
+    text = (
+        f"Of one seed: {what}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the difference to the model "
+        f"of {item.rows[0].title} in the same column, seed by seed, and its 95 % interval. (n) is the number of seeds; "
+        "fewer than three have no interval."
     )
     ended = [value for value in numbers if value.mean is not None or value.diverged]
-    return [legend, paired_grid(item, ended), costs(store, item, ended)]
+    return [text, paired_grid(item, ended), costs(store, item, ended)]
 
 
 def paired_grid(item: Item, numbers: list[Value]) -> str:
-    """Returns a table in Markdown: mean +- 95 % half width, and the interval of the paired difference."""
+    """Returns a table in Markdown: mean +- 95 % half width (n), and the interval of the paired difference."""
     by_position = intervals(item, numbers)
     heads = [(column, variant) for column in item.columns for variant in item.variants]
     rows = []
@@ -242,6 +316,7 @@ def paired_grid(item: Item, numbers: list[Value]) -> str:
         for column, variant in heads:
             mean, difference = by_position.get((row.name, column.name, variant.name), (None, None))
             text = "" if mean is None else mean_and_half_width(mean, 1)
+            text += f" (n = {mean.seeds})" if mean is not None and mean.seeds and "(n =" not in text else ""
             cells.append(text if difference is None or difference.mean is None else f"{text} {_signed(difference)}")
         if any(cells):
             rows.append([row.title, *cells])
@@ -249,6 +324,6 @@ def paired_grid(item: Item, numbers: list[Value]) -> str:
 
 
 def _signed(difference: Interval) -> str:
-    """Returns '(+1.20, [+0.50, +1.90])'."""
-    ends = interval_bounds(difference, 1)
-    return f"({number(difference.mean, 2)})" if difference.bounds is None else f"({difference.mean:+.2f}, {ends})"
+    """Returns '(+1.20, [+0.50, +1.90])', or '(+1.20)' with too few seeds."""
+    mean = f"{difference.mean:+.2f}"
+    return f"({mean})" if difference.seeds < MIN_SEEDS else f"({mean}, {interval_bounds(difference, 1)})"

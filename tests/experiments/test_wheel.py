@@ -68,6 +68,7 @@ def test_the_wheel_holds_fedwin_alone(wheel):
         "registry/papers.bib",
         "experiments/flags/wima_femnist.flags",
         "experiments/cli/__init__.py",
+        "experiments/results/stored.jsonl.xz",
     ):
         assert f"fedwin/{name}" in names
     assert "fedwin/experiments/notebooks/tour.ipynb" in names
@@ -113,6 +114,23 @@ def test_training_from_an_empty_folder(installed, tmp_path):
     asked = ("reproduce", "wima/table2", "--row=scaffold", "--column=cifar10_alpha0", "--print_flags")
     assert "--algorithm=scaffold" in run(installed / "fedwin", *asked, cwd=tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "preset"}
+
+
+def test_stored_results_travel_with_the_wheel_and_nothing_is_written_into_it(installed, tmp_path):
+    package = pathlib.Path(
+        run(installed / "python", "-c", "import fedwin; print(fedwin.__path__[0])", cwd=tmp_path).strip()
+    )
+    before = {path: path.stat().st_mtime_ns for path in package.rglob("*") if "__pycache__" not in path.parts}
+    text = run(
+        installed / "fedwin", "reproduce", "ima/figure5", "--from_results", "--page", "--out_dir=mine", cwd=tmp_path
+    )
+    assert "+2.79 points" in text and (tmp_path / "mine" / "results" / "tables" / "trend" / "ima_figure5.csv").is_file()
+    page = (tmp_path / "mine" / "RESULTS.md").read_text()
+    assert page == (ROOT / "experiments" / "RESULTS.md").read_text()
+    refused = [installed / "fedwin", "reproduce", "wima/table4", "--scale=smoke", "--keep"]
+    done = subprocess.run(refused, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and "--keep stores results in a checkout" in done.stderr
+    assert before == {path: path.stat().st_mtime_ns for path in package.rglob("*") if "__pycache__" not in path.parts}
 
 
 def test_a_tool_says_in_one_line_that_it_needs_a_checkout(installed, tmp_path):

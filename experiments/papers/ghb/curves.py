@@ -48,7 +48,7 @@ def _over_alpha(name: str, title: str, measure: Measure, claims: tuple[Claim, ..
     Args:
       name: of the figure.
       title: what it shows.
-      measure: what is read off the curves.
+      measure: number computed from the curves.
       claims: what the paper says of it.
     """
     return Item(
@@ -179,7 +179,7 @@ FIGURE4A = Item(
     draw="curves",
     seeds=SEEDS,
     trend_seeds=TREND_SEEDS,
-    assumed=("Whether FedAvg is drawn beside them is not stated.",),
+    assumed=("Whether FedAvg is drawn with them is not stated.",),
     standin="Digits with one class per client, 3 of 100 clients, a hidden layer of 64, 150 rounds.",
     cost="four runs of 1,500 rounds of the LSTM: for a GPU with the data set",
 )
@@ -271,7 +271,7 @@ FIGURE6 = Item(
     ),
     assumed=("The network is not stated: LeNet-5, cross-silo.",),
     standin="Digits, a hidden layer of 64, and Fashion-MNIST, two layers of 200, in place of the CIFAR sets.",
-    cost="three runs beside Table 3's FedHBM on two data sets, 5 seeds: for a GPU",
+    cost="three runs in addition to Table 3's FedHBM on two data sets, 5 seeds: for a GPU",
 )
 
 # Figure 8: factor of the learning rate per round -> --lr_decay.

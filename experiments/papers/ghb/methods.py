@@ -21,7 +21,7 @@ def method(name: str, label: str, algorithm: str, trend: Fields | None = None, *
     Args:
       name: of the row.
       label: as the tables print it.
-      algorithm: its text; '*' stands for beta, both values of which are run.
+      algorithm: its text; '*' stands for beta, which is run with both values.
       trend: fields at trend scale; None: those of WIMA's tables.
       **more: further fields.
     """

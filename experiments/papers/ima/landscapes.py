@@ -51,7 +51,7 @@ def _through_clients(panel: str, base: Variation, stage: str, federation: str, s
 
     Args:
       panel: figure and panel, such as '1a'.
-      base: what is trained.
+      base: fields of the run.
       stage: a key of STAGES.
       federation: data and clients, in words.
       standin: what takes their place at trend scale.
@@ -82,7 +82,7 @@ def _through_checkpoints(panel: str, title: str, base: Variation, **more: Any) -
     Args:
       panel: figure and panel, such as '1d'.
       title: what it shows.
-      base: what is trained.
+      base: fields of the run.
       **more: further fields of the Analysis.
     """
     return Analysis(
@@ -162,7 +162,7 @@ def _of_column(column: Variation, standin: Fields | None = None) -> Variation:
     return Variation(column.name, paper=BASE.paper | column.paper | constant | {"num_rounds": 400}, trend=trend)
 
 
-# Panel -> (what is trained, data and clients in words, what stands in).
+# Panel -> (run, description of data and clients, substitutes).
 PANELS = {
     "a": (_of_column(FMNIST_SHARDS), "Fashion-MNIST, CNN, two shards per client", ON_FASHION),
     "b": (
@@ -269,7 +269,7 @@ FIGURE7C = Analysis(
     options=LINE,
     trend_options=Fields(),
     seeds=SEEDS,
-    assumed=("The end without IMA is the final model of a run of its own with the same seed.",),
+    assumed=("The end without IMA is the final model of a separate run with the same seed.",),
     standin=f"{STANDIN}.",
     cost="Table I's two runs of FedAvg; 41 evaluations",
 )

@@ -137,7 +137,7 @@ def method(name: str, label: str, grid: tuple[Fields, ...]) -> Variation:
 
 
 def alone(text: str) -> tuple[Fields, ...]:
-    """Returns the grid of a method of which nothing was searched."""
+    """Returns the grid of a method without a hyper-parameter search."""
     return (Fields(algorithm=text),)
 
 

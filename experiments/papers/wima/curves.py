@@ -37,7 +37,7 @@ def _swa(start: float, cycle: int) -> Variation:
 
 FIGURE2 = Item(
     name="wima/figure2",
-    title="WIMA beside SWA from different rounds on, CIFAR-100, one class per client",
+    title="WIMA and SWA from different rounds on, CIFAR-100, one class per client",
     base=BASE,
     rows=METHODS[:1],
     columns=(CIFAR100_0,),

@@ -30,7 +30,7 @@ DIGITS = Fields(
     batch_size=7,
     client_lr=0.05,
 )
-# Fashion-MNIST stands in for what is harder: two hidden layers of 200, 100 rounds; a fifth of the test images, since
+# Fashion-MNIST stands in for harder data sets: two hidden layers of 200, 100 rounds; a fifth of the test images, since
 # several windows are read in each of the last rounds.
 FASHION = Fields(
     dataset="fmnist",

@@ -62,8 +62,8 @@ TABLE2 = Item(
     assumed=(
         "Which value of a grid won is not printed: it is chosen per column on data held out by the clients.",
         "CIFAR images are cut to 32 x 32 after padding by 4, and flipped.",
-        "Server momentum 0.9 for Pachinko is stated for all methods, but cannot hold for FedAvg's 47.41 beside "
-        "FedAvgM's 55.96; methods with a server step of their own run without it here.",
+        "Server momentum 0.9 for Pachinko is stated for all methods, but cannot hold for FedAvg's 47.41 next to "
+        "FedAvgM's 55.96; methods with their own server step run without it here.",
         "Pachinko: 20 % of 500 clients a round, as stated; other work takes 10 clients.",
     ),
     standin="Digits (hidden layer of 64, 3 of 100 clients a round) for CIFAR-10, Fashion-MNIST (two layers of 200) for "

@@ -30,7 +30,7 @@ def _forgetting(number: str, round: int, rounds: int = 4000) -> Analysis:
 
 FORGETTING = (
     _forgetting("2_2", 2800),
-    # A run of its own that ends there: the long one would have to keep a checkpoint of every round.
+    # A separate run that ends there: the long one would have to keep a checkpoint of every round.
     _forgetting("A_1", 1, rounds=1),
     _forgetting("A_2", 4000),
 )

@@ -15,11 +15,11 @@ from fedwin.runs.metrics_log import read_lines
 from ...papers.catalogue import item
 from ...papers.ghb.settings import LENET_DEVICE
 from ...papers.items import Item
-from ...reproduction.dry_run import missing_data
+from ...reproduction import datasets
 from ...reproduction.plan import RunDirectory, plan, run_directories, without_stored
 from ...reproduction.store import CombinedResults, LocalResults, StoredResults
 from ..peers.crew import ROOT
-from .pieces import Clock
+from .pieces import Countdown
 
 NAME = "ghb/table4"
 FIRST_COLUMN = LENET_DEVICE[0].name
@@ -34,7 +34,7 @@ PLAN_ROUNDS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class ReproduceCall:
     """Arguments of a process of `fedwin reproduce`.
 
     Attributes:
@@ -49,7 +49,7 @@ class Step:
 
 
 @dataclasses.dataclass(frozen=True)
-class Training:
+class Table4Training:
     """The training of a call.
 
     Attributes:
@@ -68,17 +68,25 @@ class Training:
         """Returns the columns whose data are available."""
         if self.scale == "smoke":
             return [FIRST_COLUMN]
-        return [column.name for column in LENET_DEVICE if not missing_data(column.paper["dataset"], self.data_dir)]
+        return [
+            column.name
+            for column in LENET_DEVICE
+            if not datasets.missing(column.paper["dataset"], self.data_dir, self.scale)
+        ]
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ReproduceCall]:
         """Returns the steps of training: two methods on one column, then one seed of all, then all."""
         columns = tuple(self.columns())
         if not columns:
             return []
-        first = Step(FIRST_ROWS, columns[:1], (0,))
-        return [first] if self.scale == "smoke" else [first, Step((), columns, (0,)), Step((), columns, ())]
+        first = ReproduceCall(FIRST_ROWS, columns[:1], (0,))
+        return (
+            [first]
+            if self.scale == "smoke"
+            else [first, ReproduceCall((), columns, (0,)), ReproduceCall((), columns, ())]
+        )
 
-    def units(self, step: Step) -> list[RunDirectory]:
+    def units(self, step: ReproduceCall) -> list[RunDirectory]:
         """Returns the run directories of a step, without runs whose results are stored with the project."""
         table = item(NAME)
         assert isinstance(table, Item)
@@ -94,7 +102,7 @@ class Training:
         )
         return run_directories(without_stored(tasks, stored), self.out_dir, self.scale)
 
-    def train(self, clock: Clock) -> tuple[int, float]:
+    def train(self, clock: Countdown) -> tuple[int, float]:
         """Trains until everything is done or the time is up; the next call resumes.
 
         Returns:
@@ -112,10 +120,10 @@ class Training:
                     break
         return rounds, left - clock.left()
 
-    def _done(self, step: Step) -> int:
+    def _done(self, step: ReproduceCall) -> int:
         return sum(sum(unit.completed()) for unit in self.units(step))
 
-    def _reproduce(self, step: Step, clock: Clock) -> int:
+    def _reproduce(self, step: ReproduceCall, clock: Countdown) -> int:
         """Runs a process; returns its exit status, and prints its last line if that is not 0."""
         seconds = max(clock.left() - START - END, 1.0)
         arguments = [f"--scale={self.scale}", f"--columns={','.join(step.columns)}", f"--budget={seconds:.0f}s"]
@@ -144,7 +152,7 @@ class Training:
         return status
 
     def report(self) -> list[dict[str, Any]]:
-        """Returns how far every run is that has begun, and writes it beside the runs."""
+        """Returns the progress of every started run, and writes it next to the runs."""
         units = {str(unit.path): unit for step in self.steps() for unit in self.units(step)}
         records = [progress(unit) for unit in units.values() if sum(unit.completed())]
         if records:
@@ -156,7 +164,7 @@ def pace(lines: list[dict[str, Any]]) -> float | None:
     """Returns the seconds of a round, the median over dispatches; None where there is none after the first.
 
     Args:
-      lines: evaluations of one seed; those of a dispatch tell the same seconds.
+      lines: evaluations of one seed; those of a dispatch have the same seconds.
     """
     ends = {line["seconds"]: line["round"] for line in lines}
     points = sorted(ends.items())
