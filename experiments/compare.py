@@ -4,10 +4,10 @@ Writes comparison.csv, comparison.md and comparison.png to out_dir: means and pa
 with 95 % intervals over seeds, and the command and fingerprint of every run.
 
   fedwin compare     every algorithm on digits, one class per client, 10 of 100 a round (WSM, which needs several
-                     classes, with a FedAvg of its own)
+                     classes, with its own FedAvg)
   fedwin compare --dataset=cifar10 --data_dir=DIR --methods=fedavg --methods='fedcm:alpha=0.1 --client_lr=0.1'
 
-All flags of `fedwin train` apply to every method; a method may be followed by flags of its own.
+All flags of `fedwin train` apply to every method; a method may be followed by its own flags.
 """
 
 import dataclasses
@@ -128,7 +128,7 @@ def parse_method(text: str, base: Config) -> Config:
 
 
 def plan(methods: Iterable[str], base: Config) -> dict[str, Config]:
-    """Returns method -> its Config, each with a directory of its own below base.out_dir.
+    """Returns method -> its Config, each with a separate directory below base.out_dir.
 
     Args:
       methods: as in --methods.

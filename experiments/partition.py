@@ -53,7 +53,7 @@ def define_flags() -> dict[str, list[str]]:
         "partition", None, "Partition, with its parameters; default: the data set's own clients or iid."
     )
     flags.DEFINE_integer(
-        "num_clients", None, "Clients; by default 100, unless the data set has clients of its own.", lower_bound=1
+        "num_clients", None, "Clients; by default 100, unless the data set has natural clients.", lower_bound=1
     )
     flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.", lower_bound=0, upper_bound=MOST)
     flags.DEFINE_enum("plot", "bubbles", ["bubbles", "bars", "none"], "Kind of picture.")

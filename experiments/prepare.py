@@ -73,7 +73,7 @@ def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, forc
     if not (data_dir or cache_dir):
         raise UserError("name the folder of the files, or of the cache, with --data_dir=FOLDER.")
     if cache_dir:
-        if pathlib.Path(cache_dir).is_file():  # loaders take an archive as data_dir; the cache goes beside it
+        if pathlib.Path(cache_dir).is_file():  # loaders take an archive as data_dir; the cache is written next to it
             cache_dir = pathlib.Path(cache_dir).parent
         folder = cache.path_in(text, cache_dir)
     else:
@@ -96,7 +96,7 @@ def prepare(text: str, data_dir, cache_dir=None, may_download: bool = True, forc
         raise UserError(f"{error} Write it again with --force.") from error
     opened = time.perf_counter() - start
     size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
-    clients = "no clients of its own" if dataset.natural is None else f"{dataset.natural.num_clients} clients"
+    clients = "no natural clients" if dataset.natural is None else f"{dataset.natural.num_clients} clients"
     return (
         f"{text}: {len(dataset.train['y']):,} training and {len(dataset.test['y']):,} test examples, "
         f"{dataset.num_classes} classes, {clients}, {'verified' if dataset.verified else 'checksums unverified'}\n"

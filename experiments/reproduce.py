@@ -68,9 +68,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
     )
     flags.DEFINE_bool("print_flags", False, "Print the flags of one cell's run.", flag_values=flag_values)
     flags.DEFINE_bool("from_results", False, "Draw the stored results; train nothing.", flag_values=flag_values)
-    flags.DEFINE_bool(
-        "afresh", False, "Also train runs with results in experiments/results.", flag_values=flag_values
-    )
+    flags.DEFINE_bool("afresh", False, "Also train runs with results in experiments/results.", flag_values=flag_values)
     flags.DEFINE_bool("queue", False, "Train the next steps of the queue of paper-scale runs.", flag_values=flag_values)
     text = "Write RESULTS.md from the stored results, at the end; an installed package writes it into --out_dir."
     flags.DEFINE_bool("page", False, text, flag_values=flag_values)

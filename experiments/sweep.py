@@ -3,7 +3,7 @@
   fedwin sweep --algorithm=fedavg --grid=client_lr=0.01,0.05,0.1 --seeds=0,1,2
   fedwin sweep --grid='algorithm=fedprox:mu=0.1;fedprox:mu=0.01' --grid=client_lr=0.05,0.1 --val_fraction=0.1
 
-Each run has a directory of its own below out_dir; sweep.csv, sweep.md and sweep.png are written there at the end. The
+Each run has a separate directory below out_dir; sweep.csv, sweep.md and sweep.png are written there at the end. The
 same command resumes where it was interrupted, and may be started several times at once: its processes share the runs.
 """
 
@@ -56,7 +56,7 @@ def select_metric(select: str, base: Config, axes: grid.Axes) -> tuple[str, Conf
       axes: of the grid.
 
     Raises:
-      UserError: there is no such metric, or no examples are held out for it.
+      UserError: the metric does not exist, or no examples are held out for it.
     """
     holds_out = bool(base.val_fraction) or "val_fraction" in axes
     select = select or ("val_accuracy" if holds_out else "accuracy")

@@ -33,7 +33,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
 
 
 def decides_run() -> bool:
-    """Whether the command line or a flagfile sets any flag that changes what is computed."""
+    """Whether the command line or a flagfile sets any flag that changes the computation."""
     decisive = {field.name for field in dataclasses.fields(Config) if not field.metadata["operational"]}
     return bool(decisive & config_flags.given_fields())
 

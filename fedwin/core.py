@@ -356,7 +356,7 @@ def algorithm(
 ) -> Algorithm:
     """Builds an algorithm of one phase; the defaults are FedAvg's (broadcast of the parameters, no state).
 
-    All seeds share one compiled program, so whatever differs by seed must be drawn from the key that `init` and
+    All seeds share one compiled program, so everything that differs by seed must be drawn from the key that `init` and
     `client_init` may take.
 
     >>> fedavg = algorithm(

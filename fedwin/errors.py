@@ -39,7 +39,7 @@ def user_code(function: Callable, failure: str) -> Iterator[None]:
 
     Args:
       function: the function that runs in the body; exceptions of fedwin's own functions are not converted.
-      failure: beginning of the message, such as "algorithm 'x' can't be built".
+      failure: start of the message, such as "algorithm 'x' can't be built".
 
     Raises:
       UserError: when a user's function raises another exception.

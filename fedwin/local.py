@@ -322,7 +322,7 @@ class Solver:
           rule: computes steps from gradients (fedwin.rules).
           grad: also return the mean raw gradient along the path.
           carry: the initial carry of `on_step`.
-          on_step: `on_step(carry, params, Step, last) -> (carry, params)` runs after every step; `last` tells whether
+          on_step: `on_step(carry, params, Step, last) -> (carry, params)` runs after every step; `last` is whether
             the step ended a local epoch.
           optimizer: the initial state of the optimizer; None initializes it.
 

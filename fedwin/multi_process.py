@@ -33,8 +33,8 @@ _LOST_PATTERN = re.compile(
     r"gloo|nccl|rccl|coordination service|connection (closed|reset)|deadline_exceeded|unavailable", re.I
 )
 
-# When the coordinator dies, jax ends this process from a C++ thread, with messages of its own and an abort that no
-# handler in Python sees. A process that outlives this one therefore filters what is written to descriptor 2.
+# When the coordinator dies, jax ends this process from a C++ thread, with its own messages and an abort that no
+# handler in Python sees. A process that outlives this one therefore filters file descriptor 2.
 _STDERR_FILTER = r"""
 import re, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -81,7 +81,7 @@ def load_for(directory, recorded: Sequence[str], imports: Sequence[str] = ()) ->
 
 
 def _is_loaded(text: str) -> bool:
-    """Whether a module of this name, or of the name of this file in whatever folder, has been imported."""
+    """Whether a module of this name, or of the name of this file in any folder, has been imported."""
     name = text.replace("\\", "/").rpartition("/")[2].removesuffix(".py") if _is_path(text) else text
     return name in sys.modules
 

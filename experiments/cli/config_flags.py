@@ -11,7 +11,7 @@ from fedwin.runs.config import GROUPS, Config, default_of
 
 from . import flag_errors
 
-# `import` is a keyword of Python, hence the other name of the field. Every subcommand defines this flag.
+# `import` is a keyword of Python, so the field has another name. Every subcommand defines this flag.
 _FLAGS = {"imports": "import"}
 _DEFINE: dict[type, Callable] = {
     bool: flags.DEFINE_bool,

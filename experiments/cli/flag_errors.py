@@ -11,7 +11,7 @@ from fedwin.errors import UserError
 # Errors of absl's parser; a missing value of a flag is a ValueError.
 ERRORS = (flags.Error, ValueError)
 _ILLEGAL = re.compile(r"flag --(\w+)=(.*?): (.*)", re.DOTALL)
-# Beginning of absl's reason -> what the flag takes.
+# Start of absl's reason -> what the flag takes.
 _EXPECTED = {
     "invalid literal for int()": "an integer",
     "could not convert string to float": "a number",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from absl import flags
 
 WIDTH = 116
-# Columns of `--flag=default`; a longer one has a line of its own.
+# Columns of `--flag=default`; a longer one is on a separate line.
 LEFT = 32
 _REPEAT = re.compile(r";\s*repeat this option to specify a list of values$")
 END = (

@@ -23,7 +23,7 @@ Point = dict[str, Any]
 NONE = "none"
 # Flags that can't be axes -> why.
 _NOT_AXES = {
-    "out_dir": "every run has a directory of its own below --out_dir",
+    "out_dir": "every run has a separate directory below --out_dir",
     "seeds": "every run of the grid takes all of --seeds",
     "import": "imported code serves all runs",
 }

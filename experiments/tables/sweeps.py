@@ -75,7 +75,7 @@ def run_all(configs: Mapping[str, Config], say: Say = print, pause: float = PAUS
     process dies.
 
     Args:
-      configs: label -> Config of the run, each with an out_dir of its own.
+      configs: label -> Config of the run, each with its own out_dir.
       say: called with each line of progress.
       pause: seconds between two checks of locked runs.
     """
@@ -122,7 +122,7 @@ def score(summary: dict[str, Any], select: str, readout: str = PLAIN) -> Interva
 def ranking(summaries: Mapping[str, dict[str, Any]], select: str, readout: str = PLAIN) -> list[str]:
     """Returns the labels from best to worst, without runs all of whose seeds diverged.
 
-    A run with a larger fraction of diverged seeds ranks lower, whatever its mean; ties keep their order.
+    A run with a larger fraction of diverged seeds ranks lower, independent of its mean; ties keep their order.
 
     Args:
       summaries: label -> what `fedwin.run` returned.

@@ -39,7 +39,7 @@ from .peers.measure import Effort
 STUDIES = ("dispatches", "evaluation", "windows", "tables", "places", "scale", "algorithms", "fedjax_program")
 # Most CPU devices.
 MOST_CORES = 1024
-# Most bytes of examples of a case, of which every contestant holds several copies.
+# Maximum bytes of a case's examples; every contestant holds several copies.
 MOST_BYTES = 16 << 30
 PEERS = ("fedjax", "torch", "pfl", "flower")
 EVALUATED = ("lenet5", "resnet20", "emnist_cnn")
@@ -145,7 +145,7 @@ def check(options) -> None:
     checks.number("bench", 0, MOST_CORES, cores=options.cores)
     if set(PEERS[1:]) & set(chosen("peers", PEERS)) and not shutil.which(options.python_torch or sys.executable):
         raise UserError(
-            f"python_torch={options.python_torch}: there is no such program; name the interpreter that has torch, pfl "
+            f"python_torch={options.python_torch}: no such program; name the interpreter that has torch, pfl "
             f"and flwr, or omit them, --peers=fedjax."
         )
     path = pathlib.Path(options.json)

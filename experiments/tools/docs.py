@@ -37,7 +37,7 @@ def build(folder: str | pathlib.Path) -> list[str]:
 
 
 def define_flags() -> dict[str, list[str]]:
-    """Defines no flags of its own."""
+    """Defines no flags."""
     return {}
 
 

@@ -24,7 +24,7 @@ def with_part(text: str, name: str, content: str) -> str:
       content: its new text.
 
     Raises:
-      ValueError: there is no such part.
+      ValueError: the part does not exist.
     """
     start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     before, opened, rest = text.partition(start)

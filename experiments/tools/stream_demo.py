@@ -76,13 +76,13 @@ def write_jpegs(dataset: data.Dataset, folder: pathlib.Path) -> None:
     """Writes a folder of JPEG files with the lists train.csv and test.csv.
 
     Args:
-      dataset: with clients of its own.
+      dataset: with natural clients.
       folder: is replaced.
     """
     from PIL import Image
 
     if dataset.natural is None:
-        raise ValueError("the federation has no clients of its own")
+        raise ValueError("the federation has no natural clients")
 
     shutil.rmtree(folder, ignore_errors=True)  # of an earlier call with --keep
     folder.mkdir(parents=True)

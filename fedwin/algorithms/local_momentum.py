@@ -32,7 +32,7 @@ from fedwin.registry import checks
 def local_momentum(
     setting: core.Setting, solve: local.Solver, *, momentum=0.9, server_lr=1.0, weighting="samples"
 ) -> core.Algorithm:
-    """FedAvg with v_i <- momentum v_i + g(y), y <- y - lr v_i, and v_i kept by the client between its rounds.
+    """FedAvg with v_i <- momentum v_i + g(y), y <- y - lr v_i, and v_i stored by the client between its rounds.
 
     With one client that holds all examples this is centralized training. The whole state of the local optimizer
     (--client_optimizer) lasts between rounds; weight decay is part of g, as in PyTorch.

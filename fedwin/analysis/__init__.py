@@ -1,7 +1,7 @@
 """Analysis of finished runs: lines and planes between models, factors of the loss, CKA, forgetting, accuracy curves.
 
-Everything here is a function of finished models, outputs or accuracies, computed on the host in float64 whatever the
-inputs are; nothing takes part in training. `evaluate` is a function of the caller, model -> any tree of numbers:
+Everything here is a function of finished models, outputs or accuracies, computed on the host in float64 for inputs of
+any precision; nothing takes part in training. `evaluate` is a function of the caller, model -> any tree of numbers:
 
     probe = jax.jit(evaluate.make_probe(model, normalise, measure))
     line(first, second, lambda variables: probe({"it": variables}, test)["it"])      # {'loss': [41], 'accuracy': [41]}

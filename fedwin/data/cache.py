@@ -73,7 +73,7 @@ def path_in(text: str, folder) -> pathlib.Path:
 
 
 def user_path(text: str, data_dir) -> pathlib.Path:
-    """Returns the path of a choice's cache in the user's cache directory; every data_dir has a cache of its own.
+    """Returns the path of a choice's cache in the user's cache directory; every data_dir has a separate cache.
 
     Args:
       text: the choice, as given to `load`.
@@ -188,7 +188,7 @@ def write(dataset: Dataset, text: str, folder, progress=lambda rows: None, *, da
 def write_to(
     final: pathlib.Path, dataset: Dataset, text: str, progress=lambda rows: None, data_dir=None
 ) -> pathlib.Path:
-    """Writes the cache of a data set to a path, replacing what is there.
+    """Writes the cache of a data set to a path, replacing an existing file or folder.
 
     Args:
       final: path of the cache.

@@ -97,7 +97,7 @@ def check_range(ids: np.ndarray, count: int, what: str, where: str) -> None:
 
 
 def check_inputs(x: np.ndarray, dataset: Dataset, where: str) -> None:
-    """Checks that the type of the inputs tells what they are: images, vectors or tokens.
+    """Checks that the type of the inputs determines whether they are images, vectors or tokens.
 
     Networks divide uint8 by 255, use floating-point numbers as they are and embed other whole numbers as token ids; so
     images must not be int32, and tokens must not be uint8.

@@ -84,7 +84,7 @@ class Partition(NamedTuple):
           k: the client, 0 <= k < K.
 
         Raises:
-          IndexError: there is no such client.
+          IndexError: the client does not exist.
         """
         if not 0 <= k < self.num_clients:
             raise IndexError(f"client {k} is not in 0..{self.num_clients - 1}")
@@ -125,7 +125,7 @@ class Partition(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """Training and test examples in host memory or memory-mapped files, with what is needed to train on them.
+    """Training and test examples in host memory or memory-mapped files, with the metadata needed to train on them.
 
     Attributes:
       name: the name it is registered under.

@@ -50,7 +50,7 @@ class Store(NamedTuple):
           present: False for padding, which gets size 0.
 
         Returns:
-          The core.Client. Its index has n_max entries, the first `size` of which are valid.
+          The core.Client. Its index has n_max entries; the first `size` are valid.
         """
         begin = self.offset[row]
         size = jnp.where(present, self.offset[row + 1] - begin, 0)

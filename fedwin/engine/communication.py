@@ -1,7 +1,7 @@
 """Communication: bytes that one client receives and sends in one round, counted from the messages themselves.
 
-`Phase.wire` decides what is transmitted; the weight that a Mean carries is not counted (the server knows N_i). The GHB
-paper's printed constants are stored beside the counts in `algorithms.ALGORITHMS.entries[name].facts['reported']`.
+`Phase.wire` selects the transmitted parts; the weight of a Mean is not counted (the server knows N_i). The GHB paper's
+printed constants are stored next to the counts in `algorithms.ALGORITHMS.entries[name].facts['reported']`.
 """
 
 import functools

@@ -284,7 +284,7 @@ def check_validation(federation: Federation, seed: int) -> None:
     if validation_bytes({seed: federation}) > TEST_BYTES:
         raise UserError(
             f"eval_val: {_count(federation):,} held-out examples with seed {seed} are more than the "
-            f"{TEST_BYTES >> 30} GiB kept for evaluation; lower --val_fraction."
+            f"{TEST_BYTES >> 30} GiB reserved for evaluation; lower --val_fraction."
         )
 
 
@@ -317,7 +317,7 @@ def make_validation_probe(model, normalise: Callable, dataset: Dataset, strategy
     Args:
       model: the network.
       normalise: batch -> batch, applied before the network.
-      dataset: decides what is measured; held-out examples have no accuracies per domain.
+      dataset: decides the metrics; held-out examples have no accuracies per domain.
       strategy: with the devices.
     """
     tested = make_probe(model, normalise, measure_of(dataset), strategy)

@@ -78,7 +78,7 @@ def init(
     state, seen = window.allocate((state, seen), window_rounds)
     table = init_rows(algorithm, params, jnp.arange(num_slots, dtype=jnp.int32), init_key)
     run = RunState(params, stats, state, table, seen, jnp.zeros((), jnp.int32), key)
-    # Every leaf gets a buffer of its own: a donated buffer may occur only once in the tree.
+    # Every leaf gets its own buffer: a donated buffer may occur only once in the tree.
     return jax.tree.map(jnp.copy, run)
 
 

@@ -1,4 +1,4 @@
-"""Errors in user code: traces a user's function and reports in one line what is wrong with it, and where."""
+"""Errors in user code: traces a user's function and reports the first error in one line, with its location."""
 
 import functools
 import inspect

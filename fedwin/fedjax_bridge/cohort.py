@@ -136,7 +136,7 @@ class Capacity:
     """Chooses the Padding of every cohort, so that few different ones occur: each is a compilation.
 
     The first cohort is padded to twice its examples. When a cohort exceeds the padding in one dimension, all dimensions
-    grow at once, or each would cause a compilation of its own: examples by a factor of 4 the first time and of 16
+    grow at once, or each would cause another compilation: examples by a factor of 4 the first time and of 16
     later; clients, whose padding costs most where they are mapped at once, by a factor of 3, and only if their number
     varies. Limits given as `max_clients` and `largest` are used unless a cohort exceeds them. Of 1,000 simulated
     programs (200 rounds, 2,000 log-normal clients, 10 or Bernoulli or 1 to 20 of them a round), at most 4 compiled more

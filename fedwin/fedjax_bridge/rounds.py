@@ -22,7 +22,7 @@ class ServerState(NamedTuple):
       params: the parameters to evaluate.
       run: the engine's RunState without its client table; `run.params` are trained on, `run.observers` are what
         engine.read_out reads.
-      rows: client id -> row of every client seen so far, each in buffers of its own.
+      rows: client id -> row of every client seen so far, each in its own buffers.
       initial: the initial parameters, from which rows of new clients are initialized; () for stateless clients.
     """
 

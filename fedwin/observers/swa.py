@@ -12,7 +12,7 @@ from fedwin.schedules import first_round
 
 @OBSERVERS.register("swa", paper=("caldarola2022improving", "izmailov2018averaging"))
 def swa(setting: Setting, *, start=0.75, cycle: int = 10, phase: str = "code") -> Observer:
-    """SWA: theta_SWA <- (n theta_SWA + theta) / (n + 1) on the server, at whatever rate the clients use.
+    """SWA: theta_SWA <- (n theta_SWA + theta) / (n + 1) on the server, at any client learning rate.
 
         theta_SWA <- (n theta_SWA + theta) / (n + 1),   n <- n + 1,   every `cycle` rounds from `start` on
 

@@ -54,7 +54,7 @@ def select(mask, chosen, rest):
     Args:
       mask: tree of booleans.
       chosen: taken where the mask is true.
-      rest: taken elsewhere.
+      rest: taken where the mask is False.
 
     Returns:
       A tree like `chosen`.

@@ -278,7 +278,7 @@ def table_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room
 
 
 def init_rows(algorithm: Algorithm, params, ids, init_key, shardings=None):
-    """Returns the initial rows of clients, tree of [n, ...], in buffers of their own.
+    """Returns the initial rows of clients, tree of [n, ...], in separate buffers.
 
     Args:
       algorithm: its client_init makes them.

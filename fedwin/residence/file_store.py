@@ -215,7 +215,7 @@ class SlotAllocator:
         return len(self.rounds)
 
     def replay(self, log: np.ndarray) -> None:
-        """Applies the entries of a log that ends with a snapshot; afterwards, `reclaim` finds what is free."""
+        """Applies the entries of a log that ends with a snapshot; afterwards, `reclaim` finds the free slots."""
         self._reserve(int(log["slot"][log["client"] != END].max(initial=-1)) + 1)
         start = 0
         for end in np.flatnonzero(log["client"] == END):
@@ -278,7 +278,7 @@ class FileStore:
     Records are numbered by client here; for a ring buffer, read "slot of the ring buffer" for "client".
 
     Args:
-      root: folder of the numbered folders; whoever writes holds the lock of the run.
+      root: folder of the numbered folders; the writer holds the lock of the run.
       layout: of a record.
       num_clients: K, the number of records that can be stored.
       rounds: returns the rounds that have a checkpoint.

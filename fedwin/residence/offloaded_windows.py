@@ -1,4 +1,4 @@
-"""Offloaded windows: ring buffers in host memory or in a file, of which the device holds what a dispatch needs."""
+"""Offloaded windows: ring buffers in host memory or in a file; the device holds the vectors of a dispatch."""
 
 import dataclasses
 from collections.abc import Callable
@@ -197,7 +197,7 @@ class RemoteRing:
                 f"the window '{self.name}' is pushed to more than once a round; keep it on the device, --window=device."
             )
         entered = node.ring.entered
-        # A view on a CPU, of an array object of its own: `entered` would remember the view, and not be donated.
+        # A view on a CPU, a separate array object: `entered` would remember the view, and not be donated.
         view = jax.default_backend() == "cpu" and entered.is_fully_replicated
         vectors = entered.addressable_data(0) if view else multi_process.all_gather(entered)
         self._write(np.asarray(vectors)[:pushed])

@@ -24,18 +24,18 @@ from fedwin.files import failure_reason, sealed, writing
 from fedwin.residence.blockwise import Stored, blocks, nbytes, write
 from fedwin.runs.checkpoint_format import Leaves, has_rings, has_rows, migrate, read_on_access, resize_rings
 
-# Small JSON data that a checkpoint stores beside the leaves.
+# Small JSON data that a checkpoint stores next to the leaves.
 Extra = dict[str, Any]
 
 # Formats of a checkpoint. 1: no format number. 2: with the number. 3: windows record non-finite vectors. 4: client rows
-# may be in a file. 5: large arrays may have files of their own. 6: windows may be in a file. A checkpoint is written in
+# may be in a file. 5: large arrays may be in separate files. 6: windows may be in a file. A checkpoint is written in
 # the lowest format that has what it needs, so that older versions can read it.
 FORMAT = 6
 WITH_LARGE = 5
 WITH_ROWS = 4
 WITHOUT_FILES = 3
 
-# Arrays of more bytes have files of their own: orbax would hold up to three copies of each in memory.
+# Larger arrays are stored in separate files: orbax would hold up to three copies of each in memory.
 LARGE_BYTES = 4 << 20
 # The folder of these files in a checkpoint.
 LARGE = "large"
@@ -111,7 +111,7 @@ class Checkpoints:
             try:
                 self._writer().save(round, args=ocp.args.Composite(**items), force=True)
                 self._writer().wait_until_finished()
-            except Exception as error:  # tensorstore has errors of its own for a full disk
+            except Exception as error:  # tensorstore raises other errors for a full disk
                 for unfinished in self.directory.glob("*.orbax-checkpoint-tmp"):
                     shutil.rmtree(unfinished, ignore_errors=True)
                 reason = error.strerror if isinstance(error, OSError) else None
@@ -282,7 +282,7 @@ def checksum(leaves: Leaves) -> str:
 
 
 def is_large(array: Any) -> bool:
-    """Returns whether an array (or its shape) has a file of its own in a checkpoint."""
+    """Returns whether an array (or its shape) is stored in a separate file of a checkpoint."""
     return nbytes(array) > LARGE_BYTES
 
 

@@ -82,10 +82,10 @@ def read_on_access(leaves: Leaves, directory: pathlib.Path) -> Leaves:
 
 
 def resize_rings(leaves: Leaves, shapes: dict[str, tuple[int, ...]]) -> Leaves:
-    """Resizes ring buffers restored from a run with another number of rounds, wherever that loses nothing.
+    """Resizes ring buffers restored from a run with another number of rounds, where that loses nothing.
 
     A window or a delay that is longer than its run has slots for that run's models only. While none has left it, vector
-    number n is in slot n - 1, whatever the length.
+    number n is in slot n - 1 for every length.
 
     Args:
       leaves: leaves of a checkpoint.

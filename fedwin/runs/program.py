@@ -137,7 +137,7 @@ class Program:
           run: its state before the first round.
           slots: rows of the table in the state.
           kind: where all rows are: 'device', 'host' or 'file'.
-          checkpoints: of the seed; process 0 puts files of rows and windows beside them.
+          checkpoints: of the seed; process 0 puts files of rows and windows next to them.
         """
         table = self._client_table(seed, run, slots, kind, checkpoints)
         if self.windows.rounds is None:

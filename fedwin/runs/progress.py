@@ -13,7 +13,7 @@ import jax.monitoring
 from fedwin import multi_process
 from fedwin.runs import signals
 
-# Maximum seconds of a dispatch. True: on a terminal, whose bar should move. False: elsewhere, so that a process that
+# Maximum seconds of a dispatch. True: on a terminal, whose bar should move. False: otherwise, so that a process that
 # has 30 s to end, as after SLURM's SIGTERM, can finish its dispatch and save.
 PATIENCE = {True: 2.0, False: 10.0}
 # The share of these seconds that a dispatch is planned for: clients differ in size, and the machine may be shared.
@@ -21,7 +21,7 @@ PLANNED_SHARE = 0.7
 
 # Fewest cells of a bar, and the columns that stay free at the end of a line, for the terminal's own ^C.
 _LEAST_BAR, _MARGIN = 10, 3
-# Columns of a terminal that does not tell its width.
+# Columns of a terminal of unknown width.
 _COLUMNS = 80
 
 _COMPILING = (
@@ -86,9 +86,9 @@ class DispatchLength:
 def display_lines(
     label: str, done: int, total: int, elapsed: float, rate: float | None, note: str, columns: int
 ) -> list[str]:
-    """Returns the lines of the progress display, none of which is wider than the terminal.
+    """Returns the lines of the progress display, each at most as wide as the terminal.
 
-    Bar and note share a line if the bar has at least 10 cells beside the note. Otherwise the note has lines of its
+    Bar and note share a line if the bar has at least 10 cells next to the note. Otherwise the note has lines of its
     own, and in a narrow terminal the bar is left out.
 
     Args:
@@ -113,7 +113,7 @@ def display_lines(
     for text, lines in ((joined, []), (suffix, _wrapped(note, width))):
         cells = width - len(prefix) - len(text) - len(" || ")
         if cells >= _LEAST_BAR:
-            # A bar longer than the text beside it adds nothing.
+            # A bar longer than the text next to it adds nothing.
             return [f"{prefix} |{_bar(done / total, min(cells, 40))}| {text}", *lines]
     return [*_wrapped(f"{prefix}  {done}/{total}  {times}  {pace}", width), *_wrapped(note, width)]
 
@@ -138,7 +138,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 class Display:
     """Lines at the bottom of the terminal, which are drawn again in place.
 
-    Messages of signals and warnings erase them first, so that they have lines of their own.
+    Messages of signals and warnings erase them first, so that they are on separate lines.
     """
 
     def __init__(self):
@@ -190,7 +190,7 @@ class Display:
 
 
 class Progress:
-    """A bar with rounds per second and ETA on a terminal, a plain line every few seconds elsewhere.
+    """A bar with rounds per second and ETA on a terminal, a plain line every few seconds otherwise.
 
     Args:
       label: start of each line; None prints nothing.

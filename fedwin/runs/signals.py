@@ -90,7 +90,7 @@ class Watch:
             self._unsaved, self._resumable = False, True
 
 
-# Callbacks before a message: a progress display erases itself, so that the message has a line of its own.
+# Callbacks before a message: a progress display erases itself, so that the message is on a separate line.
 before_message: list[Callable[[], object]] = []
 
 

@@ -184,7 +184,7 @@ def snapshot(tree):
 
 
 def restore(run: engine.RunState) -> engine.RunState:
-    """Returns the RunState that a `snapshot` was taken of; every leaf has a buffer of its own."""
+    """Returns the RunState that a `snapshot` was taken of; every leaf has its own buffer."""
     run = jax.tree.map(lambda x: jnp.array(x, copy=True), run)
     return run._replace(key=jax.random.wrap_key_data(run.key))
 

@@ -120,7 +120,7 @@ def _on_inner_state(phase: Phase) -> Phase:
 
 
 def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Callable | None = None) -> Algorithm:
-    """Returns an algorithm with a step of the server, with a state of its own, at the end of every round.
+    """Returns an algorithm with a server step with its own state at the end of every round.
 
     Args:
       algorithm: the algorithm to wrap.
@@ -185,7 +185,7 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
       algorithm: the algorithm to wrap.
       init: params -> own state.
       update: (own state, params, mean step, round) -> (own state, the step that the server receives).
-      reset: 'none'; 'at_start': the server's resettable moments start anew in round `start`; 'one_round_only': they
+      reset: 'none'; 'at_start': the server's resettable moments are reset in round `start`; 'one_round_only': they
         do, and regain their earlier values in the next round.
       start: 0-based round of the reset.
 

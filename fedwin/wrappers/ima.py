@@ -118,7 +118,7 @@ def ima(
         x_{t+1} = (1/P) sum_{tau = t-P+1 .. t} a_tau   for t >= start,   a_t before
 
     The window holds the aggregates a_t of the base method, never IMA models, and is filled before `start`; the average
-    is broadcast and evaluated, whatever model the base method evaluates. Model statistics are averaged likewise.
+    is broadcast and evaluated in place of the base method's model. Model statistics are averaged likewise.
 
     Args:
       setting: the run's core.Setting.

@@ -25,7 +25,7 @@ COMPARE = [
     (f"{TWO}'fedavg --out_dir=x'", "--out_dir | omit it"),
     (f"{TWO}'fedavg --algorithm=scaffold'", "--algorithm | omit it"),
     (f"{TWO}'fedavg --wrap=imma'", "method 'fedavg --wrap=imma' | 'ima'"),
-    (f"{TWO}'fedavg --partition=natural'", "no clients of its own"),
+    (f"{TWO}'fedavg --partition=natural'", "no natural clients"),
     (f"{TWO}'fedavg --seeds=0,0'", "duplicate seed 0"),
     (f"{TWO}ghb:tau=1000000000", "tau=1000000000 | never start"),
     (

@@ -99,7 +99,7 @@ CHOICES = [
     ("--partition=dirichlet:alpha=nan", "alpha=nan | >= 0"),
     ("--partition=shards:per_client=0", "0 examples per client | at least 1"),
     ("--partition=shards:per_client=1000000000", "more than the 1400 | fewer"),
-    ("--partition=natural", "no clients of its own | --partition=iid"),
+    ("--partition=natural", "no natural clients | --partition=iid"),
 ]
 
 

@@ -108,7 +108,7 @@ class Suite:
         tried = tables.gathered(asked, records)
         runs = [] if training is None else training.report()
         about = (
-            f"Machine: {machine}. A row of several seeds tells what a round of one of them takes; `times fedwin` "
+            f"Machine: {machine}. A row of several seeds contains the time per round of one of them; `times fedwin` "
             "compares with fedwin's fastest strategy in the same precision, `of peak` with a matrix product in it."
         )
         if self.tiny:
@@ -148,7 +148,7 @@ def define_flags() -> dict[str, list[str]]:
     """Defines the suite's flags; returns title -> names."""
     flags.DEFINE_enum(
         "suite", NAMES[0], NAMES,
-        "peers: on this machine's CPU, and a GPU beside it; accelerator: all that is to be measured on a GPU or TPU, "
+        "peers: on this machine's CPU, and on its GPU if any; accelerator: all measurements of a GPU or TPU, "
         "in pieces that resume, then LeNet-5's row of the heavy-ball paper's Table 4 is trained.",
     )  # fmt: skip
     flags.DEFINE_float("minutes", 20.0, "Time budget of a call in minutes; the same command resumes.")

@@ -119,7 +119,7 @@ def targets_table(records: dict[Piece, Record]) -> str:
 
 
 def training_table(records: list[dict[str, Any]]) -> str:
-    """Returns a row per run of Table 4 that has begun."""
+    """Returns a row per started run of Table 4."""
     head = ["method", "data", "partition", "seed", "rounds", "rounds/s", "10,000 rounds", "accuracy so far"]
     rows = []
     for r in records:
@@ -136,7 +136,7 @@ QUERY = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format
 
 
 def driver() -> str:
-    """Returns what NVIDIA's tool tells of the first GPU, its memory and its driver; '' where there is none."""
+    """Returns name, memory and driver of the first GPU as reported by nvidia-smi; '' where there is none."""
     try:
         output = subprocess.run(QUERY, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -152,7 +152,7 @@ def in_words(about: dict[str, dict[str, Any]]) -> str:
     """Returns devices, memory, driver and versions.
 
     Args:
-      about: who -> what it tells of itself, or {'missing': reason}.
+      about: contestant -> its description, or {'missing': reason}.
     """
     own = about["fedwin"]
     memory = own["memory_bytes"]

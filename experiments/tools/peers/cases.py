@@ -102,7 +102,7 @@ def test_examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cohort(case: Case, generator: np.random.Generator) -> np.ndarray:
-    """Returns the cohort of a round, for contestants without a sampler of their own.
+    """Returns the cohort of a round, for contestants without a sampler.
 
     Args:
       case: the workload.

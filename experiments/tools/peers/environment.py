@@ -32,7 +32,7 @@ def make(say: Callable[[str], None]) -> str:
       say: called with each line of progress.
 
     Raises:
-      UserError: the packages can't be had.
+      UserError: the packages can't be installed.
     """
     if (python := interpreter()) is not None:
         return python

@@ -167,7 +167,7 @@ def tables(crew: Crew, effort: Effort, names: list[str], totals: list[int], say:
 
 
 def scale(crew: Crew, effort: Effort, totals: list[int], cohorts: list[int], say: Callable) -> list[dict]:
-    """Times complete runs for growing numbers of clients and then for growing cohorts, each in a process of its own.
+    """Times complete runs for growing numbers of clients and then for growing cohorts, each in a separate process.
 
     Args:
       crew: the peers.

@@ -34,7 +34,7 @@ def example_class():
     add(entry, "value", 2, field.TYPE_MESSAGE, type_name="Feature")
     add(features, "feature", 1, field.TYPE_MESSAGE, field.LABEL_REPEATED, type_name="FeatureEntry")
     add(file.message_type.add(name="Example"), "features", 1, field.TYPE_MESSAGE, type_name="Features")
-    # A pool of its own: TensorFlow registers the same names in the default one.
+    # A separate pool: TensorFlow registers the same names in the default one.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))

@@ -41,7 +41,7 @@ def dirichlet(
       alpha: concentration, >= 0.
       prior: 'empirical' or 'symmetric'.
       order: 'sequential' fills one client after another in random order, as in the published splits, so the last
-        clients get what is left; 'rotate' gives every client one example at a time.
+        clients get the rest; 'rotate' gives every client one example at a time.
       per_client: number of examples per client n; floor(N / K) by default.
 
     Returns:
@@ -95,7 +95,7 @@ def one_class(dataset: Dataset, labels, num_clients: int, size: int, rng) -> Par
     """Assigns runs of `size` examples of one class to the clients, in random order: the limit alpha = 0.
 
     If the class sizes are not multiples of `size`, the label-sorted list is cut instead, and a run may hold two
-    classes; a warning tells so.
+    classes; a warning reports it.
 
     Args:
       dataset: the data set.

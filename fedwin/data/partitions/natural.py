@@ -37,7 +37,7 @@ def natural(dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
       The Partition, with the clients' `ids`; the report has 'chosen_from' if not all are taken.
 
     Raises:
-      UserError: the data set has no clients of its own, or fewer than num_clients.
+      UserError: the data set has no natural clients, or fewer than num_clients.
 
     Example:
       >>> import numpy as np
@@ -49,11 +49,9 @@ def natural(dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
     """
     own = dataset.natural
     if own is None:
-        raise UserError(f"data set '{dataset.name}' has no clients of its own; choose --partition=iid or dirichlet.")
+        raise UserError(f"data set '{dataset.name}' has no natural clients; choose --partition=iid or dirichlet.")
     if num_clients is not None and not 1 <= num_clients <= own.num_clients:
-        raise UserError(
-            f"'{dataset.name}' has {own.num_clients} clients of its own; set --num_clients to at most that."
-        )
+        raise UserError(f"'{dataset.name}' has {own.num_clients} natural clients; set --num_clients to at most that.")
     extra = dict(own.report)
     if num_clients is not None and num_clients < own.num_clients:
         by_id = np.arange(own.num_clients) if own.ids is None else np.argsort(own.ids, kind="stable")

@@ -96,7 +96,7 @@ CIFAR100 = {
 def cifar100(data_dir, *, label: str = "fine", constants: str = "cifar100") -> Dataset:
     """CIFAR-100, Krizhevsky 2009: x uint8 [N, 32, 32, 3], y in 0..99 (fine) or 0..19 (coarse).
 
-    The label that is not y is kept as feature 'coarse' or 'fine', for Pachinko allocation.
+    The label that is not y is available as feature 'coarse' or 'fine', for Pachinko allocation.
 
     Args:
       data_dir: as for cifar10.

@@ -46,7 +46,7 @@ def image_folder(
       size: side of the images in pixels, cropped from the center of the scaled image.
       resize: pixels that the short side is scaled to.
       num_classes: number of classes; the largest class + 1 by default.
-      user: name of the column of clients; without it the data set has no clients of its own.
+      user: name of the column of clients; without it the data set has no natural clients.
 
     Returns:
       The Dataset.

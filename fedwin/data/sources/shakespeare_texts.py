@@ -91,7 +91,7 @@ def join_windows(x: list[str], y: list[str], where) -> tuple[str, int]:
       where: the user, for error messages.
 
     Returns:
-      (text, stride of the windows): 1 or 80; 0 if one window does not tell.
+      (text, stride of the windows): 1 or 80; 0 if one window is ambiguous.
 
     Raises:
       UserError: a window that is not 80 characters and the next one, or that does not continue the previous one.

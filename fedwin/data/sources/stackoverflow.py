@@ -147,7 +147,7 @@ def stackoverflow(
       data_dir: folder of the files, or a parent of it.
       users: number of training users, of 342,477.
       tests: number of test examples.
-      vocabulary_size: number of most frequent words with an id of their own.
+      vocabulary_size: number of most frequent words that get their own id.
       length: number of positions per sentence T.
       seed: seed of the choice of users and test examples.
 

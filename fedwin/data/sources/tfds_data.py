@@ -41,7 +41,7 @@ def tfds(
     """Any builder prepared as array_record (`download_and_prepare(file_format='array_record')`).
 
     TFDS shuffles records, so published splits that count rows of the original archive do not apply. For CIFAR-100 the
-    label that is not y is kept as feature 'coarse' or 'fine', for Pachinko allocation.
+    label that is not y is available as feature 'coarse' or 'fine', for Pachinko allocation.
 
     Args:
       data_dir: folder that contains `<name>/<version>`.

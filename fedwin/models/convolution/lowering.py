@@ -99,9 +99,7 @@ def _evaluate(jaxpr, consts, *args):
             out = _nested(eqn, values)
         if out is None:
             bound = eqn.primitive.get_bind_params(eqn.params)
-            subfuns, params = (
-                bound if isinstance(bound, tuple) else ((), bound)
-            )  # older jax: (functions, params)
+            subfuns, params = bound if isinstance(bound, tuple) else ((), bound)  # older jax: (functions, params)
             with eqn.ctx.manager:
                 out = eqn.primitive.bind(*subfuns, *values, **params)
         outs = out if eqn.primitive.multiple_results else [out]

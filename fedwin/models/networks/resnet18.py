@@ -116,7 +116,7 @@ def resnet18(
         ima     no convolution biases, GN, dense 512 -> 128 before the classifier: 11,235,786 / 11,247,396
         plain   the same without the dense layer: 11,173,962 / 11,220,132
         wsm     convolution biases and the 3x3 pool of stride 2 of the thesis; norm 'mixed' has BN in the stem and first
-                in a block, GN elsewhere: 11,178,762 / 11,224,932, and 3,968 running statistics
+                in a block, GN otherwise: 11,178,762 / 11,224,932, and 3,968 running statistics
 
     Args:
       input_shape: shape of one image, [height, width, channels].

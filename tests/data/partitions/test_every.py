@@ -125,7 +125,7 @@ def test_a_hundred_clients_unless_someone_else_knows(tmp_path):
         ("pachinko", 10, "coarse and fine"),
         ("pachinko:beta=0", 10, "beta=0"),
         ("domain", 10, "has none"),
-        ("natural", None, "no clients of its own"),
+        ("natural", None, "no natural clients"),
         ("iid", 0, "num_clients"),
         ("shards", 51, "more than the 100"),
     ],

@@ -24,5 +24,5 @@ def test_natural_clients_and_a_seeded_choice_of_them():
     assert set(data.make_partition(dataset, "natural", 4, 1).ids) != set(chosen.ids)
     assert "clients            4 of 10 clients\n" in partition_binary.describe(chosen)
     assert "clients            10\n" in partition_binary.describe(data.make_partition(dataset, None, None, 0))
-    with pytest.raises(UserError, match="10 clients of its own; set --num_clients"):
+    with pytest.raises(UserError, match="10 natural clients; set --num_clients"):
         data.make_partition(dataset, "natural", 11, 0)
