@@ -75,7 +75,7 @@ def imported(module: str, node: ast.AST) -> list[str]:
 
 
 def edges(module: str) -> list[tuple[str, int]]:
-    """Returns (imported module, line) of every import of a module, wherever it stands."""
+    """Returns (imported module, line) of every import anywhere in a module."""
     return [(name, node.lineno) for node in ast.walk(TREES[module]) for name in imported(module, node)]
 
 

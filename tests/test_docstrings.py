@@ -15,7 +15,7 @@ ENTRIES = [
     pytest.param(registry, entry, id=f"{registry.kind}-{name}")
     for registry in REGISTRIES
     for name, entry in registry.entries.items()
-    # Other tests register methods of their own.
+    # Other tests register further methods.
     if entry.builder.__module__.startswith("fedwin.")
 ]
 

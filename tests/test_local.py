@@ -133,7 +133,7 @@ def test_weight_decay_in_the_loss_enters_the_raw_gradient():
     np.testing.assert_allclose(inside.grad["w"] - outside.grad["w"], 0.3, rtol=1e-5)
 
 
-def test_full_gradient_is_the_sample_mean_whatever_the_batch():
+def test_full_gradient_is_the_sample_mean_for_any_batch_size():
     x = np.arange(10) / 10
     expected = np.mean((2 * x - 1) * x)
     for batch in (1, 3, 10, 64):

@@ -69,7 +69,7 @@ def test_a_package_is_hashed_as_a_whole(tmp_path, monkeypatch):
         ("not-a-name.py", "", "is not the name of a module"),
     ],
 )
-def test_slips_are_one_line(tmp_path, name, code, said):
+def test_errors_in_user_code_are_one_line(tmp_path, name, code, said):
     (tmp_path / name).write_text(code)
     with pytest.raises(UserError, match=said) as error:
         plugins.load([str(tmp_path / name)])

@@ -10,7 +10,7 @@ import fedwin
 
 @pytest.fixture(autouse=True)
 def forget():
-    """Lets a moved module be imported anew under its old name."""
+    """Removes a moved module from sys.modules, so that it is imported again under its old name."""
     for name in fedwin._MOVED_MODULES:
         sys.modules.pop(f"fedwin.{name}", None)
         vars(fedwin).pop(name, None)

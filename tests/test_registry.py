@@ -61,7 +61,7 @@ def test_a_choice_written_out_reads_the_same(value):
     assert again == choice and type(again.params["key"]) is type(value)
 
 
-def test_a_choice_travels():
+def test_choices_accept_changed_parameters():
     registry = make()
     choice = registry.check("ball:colour=red")
     bigger = choice.with_params(radius=2)
@@ -108,7 +108,7 @@ def test_the_same_function_may_be_registered_again():
     assert list(registry.entries) == ["ball"]
 
 
-def test_an_entry_knows_all_that_was_said():
+def test_an_entry_has_all_registered_facts():
     entry = make().entries["ball"]
     assert (entry.summary, entry.facts, entry.instances) == ("a round thing", {"weight": "2"}, ("ball",))
     assert [(h.name, h.meaning) for h in entry.hyperparameters] == [
@@ -118,7 +118,7 @@ def test_an_entry_knows_all_that_was_said():
     assert entry.papers[0].title == "Adaptive Federated Optimization"
 
 
-def test_papers_of_ones_own():
+def test_papers_of_the_user():
     registry = make()
     bibtex = "@misc{me2026,\n  title = {Mine},\n  url = {https://example.org}\n}"
     registry.register("cube", lambda context: None, paper=bibtex)

@@ -10,7 +10,7 @@ def amounts(cost: str, model: int, **sizes: int) -> set[int]:
     """Returns the numbers that a cost stands for: '1', '2 (3 with momentum)', '1 + C d numbers'.
 
     Args:
-      cost: models that travel, single numbers beside them, models where something is switched on.
+      cost: transmitted models, additional single numbers, models under an option.
       model: parameters of the model; sizes: what the letters of a product stand for.
 
     Raises ValueError for any other text.

@@ -23,7 +23,7 @@ def test_fedadagrads_first_step_is_a_sign():
 
 
 @pytest.mark.parametrize("choice", ["fedadam", "fedyogi", "fedadagrad"])
-def test_an_adaptive_server_that_is_told_nothing_stays(choice):
+def test_an_adaptive_server_without_messages_does_not_move(choice):
     p = problem("partial")
     algorithm = p.build(choice)
     params = p.variables.params

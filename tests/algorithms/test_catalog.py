@@ -50,7 +50,7 @@ def test_wrappers_cost_nothing(problem):
     assert overhead(communication(problem.build("fedcm", *wrapped), params, store), params) == 1.5
 
 
-def test_the_printed_overheads_are_kept_beside():
+def test_the_printed_overheads_are_registered():
     reported = {n: e.facts["reported"] for n, e in ALGORITHMS.entries.items() if e.facts["reported"] != "-"}
     assert reported == {
         **dict.fromkeys(("fedavg", "fedopt", "fedavgm", "fedprox", "feddyn", "adabest", "local_ghb", "fedhbm"), "1x"),

@@ -37,7 +37,7 @@ def test_fedgmas_extra_step():
     for threshold in (0.8, 0.5):
         ours = masked(f"fedgma:mode=extra_step,extra_lr=1.0,threshold={threshold}")
         np.testing.assert_allclose(ours, extra_step(threshold, 1.0), rtol=1e-5, atol=1e-6)
-    # Coordinates 1 and 2 agree to 3/5: the two thresholds are told apart.
+    # Coordinates 1 and 2 agree to 3/5, which distinguishes the two thresholds.
     assert np.abs(extra_step(0.8, 1.0) - extra_step(0.5, 1.0)).max() > 0.1
 
 

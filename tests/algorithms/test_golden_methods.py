@@ -129,7 +129,7 @@ def test_golden_g08_fedfa(same):
     value, gradient = quick(jax.value_and_grad(lambda h: lam * anchor_loss(h, labels, anchors)), features)
     same(value, g["anchor_loss"])
     same(gradient, g["anchor_loss_grad"])
-    # Padding, whatever it holds, changes nothing.
+    # The content of padding changes nothing.
     padded = jnp.concatenate([features, jnp.full((2, 2), jnp.nan)])
     mask = jnp.asarray([1, 1, 1, 1, 0, 0], jnp.float32)
     masked = quick(lambda h: lam * anchor_loss(h, jnp.append(labels, jnp.array([2, 2])), anchors, mask), padded)

@@ -46,7 +46,7 @@ def models(runs, read=lambda run: run.params):
     return np.stack([golden.vector(read(run)) for run in runs])
 
 
-# Beside the model, the file lists parts of the state; where they stand in ours.
+# Besides the model, the file lists parts of the state: their place in ours.
 EXTRAS = {
     "server_control": lambda p, run: run.state,
     "average_model": lambda p, run: run.state.average,  # kept where it is what is evaluated

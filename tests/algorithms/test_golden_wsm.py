@@ -68,7 +68,7 @@ def test_golden_g11_running_statistics(variance):
     model = models.from_flax(Normalised(), (1,))
     batch = {"x": jnp.asarray(g["batch"], jnp.float32)[:, None]}
     (stats,) = model.apply(model.init(jax.random.key(0)), batch, jax.random.key(1), True).stats.values()
-    # Both keep float32 whatever the precision.
+    # Both are float32 in every precision.
     np.testing.assert_allclose(stats["mean"], [g["running_mean_after"]], rtol=1e-6)
     np.testing.assert_allclose(stats["var"], [g[f"running_var_after_{variance}"]], rtol=1e-6)
 

@@ -87,7 +87,7 @@ def test_fedacg_is_adabest_seen_from_its_average():
 
 
 def test_momentum_off_the_server_rate_is_scaled_by_it():
-    # GHB's recursion needs eta = 1; FedACG's m is the displacement that was made, whatever eta.
+    # GHB's recursion needs eta = 1; FedACG's m is the actual displacement for every eta.
     first, last = runs("fedacg:lam=0.5,server_lr=0.5", rounds=2)
     same(golden.vector(tree.sub(last.params, first.params)), golden.vector(last.state))
 

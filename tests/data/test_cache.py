@@ -64,7 +64,7 @@ def test_a_cache_is_of_one_choice_and_replaced_whole(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["cifar10_synthetic_n_20_tests_10.fedwin"]
 
 
-def test_two_choices_of_one_folder_are_told_apart(tmp_path):
+def test_two_choices_of_one_folder_have_different_caches(tmp_path):
     one, other = "image_folder:train=a/b.csv", "image_folder:train=a_b.csv"
     dataset = data.load("cifar10_synthetic:n=20,tests=10")
     folder = cache.write(dataset, one, tmp_path)
@@ -152,7 +152,7 @@ def test_nothing_half_written_stays(tmp_path):
     assert calls and not list(tmp_path.iterdir())
 
 
-def test_incomplete_and_foreign_caches_are_named(tmp_path):
+def test_incomplete_caches_and_caches_of_other_data_are_reported(tmp_path):
     folder = cache.write(data.load("digits"), "digits", tmp_path)
     (folder / "train.y.npy").write_bytes(b"\x93NUMPY")
     with pytest.raises(UserError, match="digits.fedwin/train.y.npy: not a complete cache"):

@@ -95,7 +95,7 @@ def test_a_cache_is_found_by_another_spelling_of_data_dir(tmp_path, monkeypatch)
     assert isinstance(data.load("npz", folder / "data.npz").train["x"], np.memmap)
 
 
-def test_a_cache_beside_the_originals_still_opens_and_is_not_made_twice(tmp_path, cache_dir):
+def test_a_cache_next_to_the_originals_opens_and_is_not_made_twice(tmp_path, cache_dir):
     folder = npz(tmp_path / "one", 1)
     cache.write(data.load("npz", folder), "npz", folder)
     assert isinstance(data.load("npz", folder).train["x"], np.memmap)

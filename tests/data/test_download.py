@@ -80,7 +80,7 @@ def test_a_disk_that_is_full_or_not_ours_is_named(tmp_path, monkeypatch):
     server.server_close()
 
 
-def test_an_archive_as_data_dir_has_its_cache_beside_it(tmp_path):
+def test_an_archive_as_data_dir_has_its_cache_next_to_it(tmp_path):
     write_tff_sqlite(tmp_path / "plain.sqlite", pam())
     path = tmp_path / "cifar100.sqlite.lzma"
     path.write_bytes(lzma.compress((tmp_path / "plain.sqlite").read_bytes(), format=lzma.FORMAT_ALONE))
@@ -152,7 +152,7 @@ def test_idx_files_are_verified_as_distributed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name, original", [("femnist", "3,400"), ("femnist_digits", "3,383"), ("shakespeare", "715")])
-def test_another_number_of_clients_is_said_aloud(tmp_path, name, original):
+def test_another_number_of_clients_causes_a_warning(tmp_path, name, original):
     content = {b"f0001_00": {"pixels": np.ones((1, 28, 28), np.float32), "label": np.array([1])}}
     stem = {"femnist": "federated_emnist", "femnist_digits": "federated_emnist_digitsonly"}.get(name, name)
     if name == "shakespeare":

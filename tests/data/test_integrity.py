@@ -54,7 +54,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change, message", CHANGES.values(), ids=CHANGES)
-def test_a_changed_cache_is_named_and_made_anew(tmp_path, change, message):
+def test_a_changed_cache_is_reported_and_rebuilt(tmp_path, change, message):
     dataset = data.load(TEXT)
     folder = cache.write(dataset, TEXT, tmp_path)
     assert data.load(TEXT, tmp_path).verified

@@ -66,7 +66,7 @@ def test_downloads_are_checked_and_not_repeated(tmp_path, server):
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_broken_download_goes_on_where_it_stopped(tmp_path, server, ranges):
+def test_an_interrupted_download_resumes(tmp_path, server, ranges):
     server.breaks, server.ranges = 1, ranges
     right = hashlib.md5(server.content).hexdigest()
     with pytest.raises(UserError, match="interrupted after 5120 of 10240|cannot be reached"):

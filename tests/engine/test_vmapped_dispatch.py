@@ -76,7 +76,7 @@ def test_a_vmapped_seed_computes_what_it_would_alone():
             plain((own[0]._replace(key=()), *own[1:])), plain((found[0]._replace(key=()), *found[1:]))
         ):
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
-    # Whatever the other seeds are, the bits are the same.
+    # The bits do not depend on the other seeds.
     for mine, theirs in zip(
         plain(multi_seed.seed_state(together[0], 1).params),
         plain(multi_seed.seed_state(again[0], 1).params),

@@ -57,7 +57,7 @@ def test_every_case_is_measured_by_all_in_every_precision():
     assert {piece.who for group in alone for piece in group} == {"fedwin"}
 
 
-def test_a_call_goes_on_where_the_last_one_ended(tmp_path):
+def test_a_call_resumes_the_last_one(tmp_path):
     groups = some_groups()
     total = sum(map(len, groups))
     first = Bench(seconds=60.0, minutes=10)
@@ -97,7 +97,7 @@ def test_failures_are_kept_and_tried_again_once_when_asked(tmp_path):
     assert not any(records.wanted(piece) for piece in torch)
 
 
-def test_another_version_or_device_is_measured_anew_and_a_damaged_file_too(tmp_path):
+def test_other_versions_and_devices_and_damaged_files_are_measured_again(tmp_path):
     piece, records = some_groups()[0][0], Records(tmp_path, SETUP)
     records.write(piece, figures(piece))
     assert not records.wanted(piece)

@@ -119,7 +119,7 @@ class Fedjax:
         return self.worker
 
 
-def test_a_fedjax_program_is_timed_beside_fedjax(toy_worker):
+def test_a_fedjax_program_is_timed_against_fedjax(toy_worker):
     case = cases.CASES["emnist_cnn"]
     records = studies.fedjax_program(Fedjax(toy_worker), case, measure.Effort(3, 5.0, 10), lambda line: None)
     assert [record["algorithm"] for record in records] == [studies.OWN, *(f"as_fedjax {n}" for n in studies.BRIDGED)]
@@ -167,7 +167,7 @@ def test_quick_run(tmp_path):
 
 
 @pytest.mark.slow
-def test_quick_run_beside_fedjax(tmp_path):
+def test_quick_run_against_fedjax(tmp_path):
     path = tmp_path / "bench.json"
     done = run("--quick", "--cases=digits", "--peers=fedjax", "--studies=dispatches", f"--json={path}")
     assert done.returncode == 0, done.stderr[-2000:]

@@ -45,7 +45,7 @@ def halfway(setting, solve, *, share=0.5):
 
 
 def fedwin(*arguments, cwd=None):
-    """Runs the command in a process of its own."""
+    """Runs the command in a separate process."""
     command = [sys.executable, "-m", "experiments", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=os.environ | {"PYTHONPATH": str(ROOT)})
 

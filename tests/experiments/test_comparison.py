@@ -79,7 +79,7 @@ def test_differences_are_paired(written, tmp_path):
     bad = by["bad", "model"]
     assert (bad["seeds"], bad["of_seeds"], bad["pairs"], bad["of_pairs"]) == ("2", "3", "2", "3")
     assert float(bad["difference_points"]) == pytest.approx(3)
-    # Other data has a reference of its own.
+    # Other data has another reference.
     assert by["iid", "model"]["compared_with"] == "" and by["iid", "wima5"]["compared_with"] == "iid"
     text = (tmp_path / "comparison.md").read_text()
     assert "| +2.00 | [-0.48, +4.48] | 3 of 3 | 11.0 | 0.5000 | 4.0 |" in text and found["command"] in text

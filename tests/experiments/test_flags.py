@@ -27,7 +27,7 @@ SMALL = {
 
 
 def config_of(arguments) -> Config:
-    """Parses arguments as `fedwin train` does, in a set of flags of their own."""
+    """Parses arguments as `fedwin train` does, in a separate set of flags."""
     known = flags.FlagValues()
     train.define_flags(known)
     known(["train", *arguments])
@@ -71,7 +71,7 @@ def test_its_comments_say_command_time_and_number(path):
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.stem.startswith("wima_")], ids=lambda path: path.stem)
 def test_wimas_batches_are_fedjaxs(path):
-    """Either FedJAX's by name, or clients hold whole batches, of which both ways make the same steps."""
+    """Either FedJAX's by name, or clients hold whole batches, for which both ways take the same steps."""
     config = config_of([f"--flagfile={path}"])
     held = {"cifar10": 50_000, "cifar100": 50_000, "cifar100_pam": 50_000}.get(config.dataset)
     if held is None:

@@ -23,7 +23,7 @@ def nothing_chosen(monkeypatch, tmp_path):
     jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])
 
 
-def test_programs_are_kept_in_the_users_cache_directory_by_processor(nothing_chosen):
+def test_programs_are_cached_in_the_users_cache_directory_by_processor(nothing_chosen):
     jit_cache.enable()
     assert jax.config.jax_compilation_cache_dir == str(nothing_chosen / jit_cache.instruction_set())
     assert (nothing_chosen / jit_cache.instruction_set()).is_dir()
@@ -40,13 +40,13 @@ def test_the_users_own_choices_come_first(nothing_chosen, monkeypatch):
     assert jax.config.jax_compilation_cache_dir is None and not nothing_chosen.exists()
 
 
-def test_without_a_place_nothing_is_kept(nothing_chosen):
+def test_without_a_cache_directory_nothing_is_cached(nothing_chosen):
     nothing_chosen.parent.write_text("a file")
     jit_cache.enable()
     assert jax.config.jax_compilation_cache_dir is None
 
 
-def test_what_was_unused_for_longest_is_pruned(tmp_path):
+def test_the_least_recently_used_programs_are_pruned(tmp_path):
     (tmp_path / "cpu").mkdir()
     for age, name in enumerate("abcd"):
         (tmp_path / "cpu" / name).write_bytes(bytes(10))
@@ -56,7 +56,7 @@ def test_what_was_unused_for_longest_is_pruned(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_binary_keeps_its_programs_and_the_second_start_has_the_same_numbers(tmp_path):
+def test_programs_are_cached_and_the_second_start_has_the_same_numbers(tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment["FEDWIN_CACHE_DIR"] = str(tmp_path / "cache")
 

@@ -128,5 +128,5 @@ def test_memory_is_bounded_by_the_rows_of_clients_seen(strategy):
     for round in range(2, 20):
         state, _ = fed.apply(state, cohort(round, *((round + k) % 12 for k in range(6))))
     assert len(state.rows) == 12
-    # Twelve rows in place of six; what is left over (scalars that jax keeps) is not a row.
+    # Twelve rows in place of six; the rest (scalars that jax caches) is not a row.
     assert 6 * one_row <= live() - before < 7 * one_row

@@ -77,7 +77,7 @@ def no_run_begins(monkeypatch) -> None:
     """Makes a run that was not refused an error of the test, before it costs anything."""
 
     def begun(*args, **kwargs):
-        raise AssertionError("the run was begun")
+        raise AssertionError("the run was started")
 
     for place, name in ((runner, "Program"), (bench, "measure"), (stream_demo, "measure"), (download, "fetch")):
         monkeypatch.setattr(place, name, begun)

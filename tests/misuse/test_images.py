@@ -90,7 +90,7 @@ def test_a_folder_that_may_not_be_entered_is_named(odd, refused, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_image_that_breaks_the_run_under_way_is_mended_and_the_run_goes_on(tmp_path, monkeypatch):
+def test_a_run_stopped_by_a_broken_image_resumes_after_its_repair(tmp_path, monkeypatch):
     """Of a large set, a few rows are read before the first round: a broken one is met when its client takes part."""
     monkeypatch.setattr(example_source, "WHOLE_BYTES", 0)
     monkeypatch.setattr(example_source, "ROWS", 1)

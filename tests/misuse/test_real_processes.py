@@ -35,7 +35,7 @@ FEW = [
 
 
 def process(folder: pathlib.Path, line: str, said: str) -> None:
-    """Runs a command line in a process of its own, in a folder of odd files."""
+    """Runs a command line in a separate process, in a folder of invalid files."""
     odd_files.write(folder)
     before = calls.tree_of(folder)
     done = subprocess.run(

@@ -214,7 +214,7 @@ UNUSED = [
     ("scaling --devices=0", "devices=0 | from 1 to 64"),
     ("docs one two", "unexpected argument 'two'"),
 ]
-# Subcommands that use all of their flags in every call, or have none; those of `reproduce` have tests of their own.
+# Subcommands that use all of their flags in every call, or have none; those of `reproduce` have separate tests.
 ALL_USED = {"list", "curves", "citation", "soak", "stream_demo", "check", "readme", "reproduce"}
 
 

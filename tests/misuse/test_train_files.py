@@ -96,5 +96,5 @@ CODE = [
 
 
 @pytest.mark.parametrize("line, said", [*WORDS, *FLAGFILES, *FOLDERS, *DATA, *CODE], ids=lambda v: v[:40])
-def test_a_file_or_word_that_is_not_what_it_should_be(line, said, refused):
+def test_invalid_files_and_arguments(line, said, refused):
     refused(said, *BASE, *calls.arguments_of(line))

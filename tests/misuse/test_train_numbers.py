@@ -1,4 +1,4 @@
-"""`fedwin train` with numbers that cannot be."""
+"""`fedwin train` with numbers out of range."""
 
 import pytest
 
@@ -73,7 +73,7 @@ NUMBERS = [
     ("--noshuffle=true", "--noshuffle=true | takes no value"),
     ("--nonum_rounds", "nonum_rounds | num_rounds"),
 ]
-# What is known of memory alone refuses these.
+# Rejected by the estimate of memory alone.
 SIZES = [
     ("--batch_size=1000000000 --batching=repeat", "local batches | GiB | available | --batch_size"),
     ("--batch_size=1000000000 --batching=repeat --local_epochs=3", "batch_size=1000000000 | 2,147,483,647 | smaller"),

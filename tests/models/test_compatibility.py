@@ -26,7 +26,7 @@ class Dense(nn.Module):
 
 
 def hand_made(outputs=10, shape=lambda y: y, init=None, stats=(), new_stats=None, wrap=Output, num_classes=10):
-    """A logistic regression of its own, with one thing wrong."""
+    """A custom logistic regression with one error."""
     first = lambda key: Variables(jnp.zeros((64, outputs)), stats)
 
     def apply(variables, batch, key, train):

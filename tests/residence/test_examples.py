@@ -56,7 +56,7 @@ def test_a_streamed_run_computes_what_a_resident_one_does(tmp_path, strategy):
 
 
 def ragged(clients=9, rows=60):
-    """Examples whose x is their row, dealt to clients of different sizes."""
+    """Examples whose x is their row, partitioned into clients of different sizes."""
     rng = np.random.default_rng(0)
     x = np.arange(rows, dtype=np.float32)[:, None]
     y = (np.arange(rows) % 3).astype(np.int32)
@@ -97,7 +97,7 @@ def test_the_clients_weights_have_the_precision_of_the_run(dtype):
 
 
 def skewed(sizes, width=4):
-    """Examples of 4 * width bytes, dealt to clients of these sizes."""
+    """Examples of 4 * width bytes, partitioned into clients of these sizes."""
     rows = int(np.sum(sizes))
     x, y = np.arange(rows * width, dtype=np.float32).reshape(rows, width), (np.arange(rows) % 3).astype(np.int32)
     part = Partition(np.arange(rows, dtype=np.int32), offsets(sizes))
@@ -107,7 +107,7 @@ def skewed(sizes, width=4):
 def test_one_large_client_does_not_make_every_dispatch_large():
     fed = skewed([1000] + [10] * 199)
     found = examples.StreamedExamples(fed, 5, 2, dispatch_bytes=10 * 20 * 20)
-    assert found.rounds == 2  # as many as the usual client allows, whatever the largest one needs
+    assert found.rounds == 2  # as many as the usual client allows, independent of the largest one
     seen = {found.load(np.arange(k, k + 10, dtype=np.int32).reshape(2, 5))[0].order.shape[0] for k in range(0, 200, 10)}
     assert seen == {found.capacities[0], found.capacities[-1]} and found.capacity == found.capacities[0]
     assert len(found.capacities) == 3 and found.capacities[0] < 400 and found.capacities[-1] == 1090
@@ -195,14 +195,14 @@ def test_a_damaged_cache_is_found_while_its_examples_are_streamed(tmp_path, monk
     source = examples.StreamedExamples(federate(dataset, dataset.natural), 3, 2)
     ids = np.array([[0, 1, 2]], np.int32)
     with pytest.raises(UserError, match="train.x.npy: damaged.*--force") as error:
-        for _ in range(1000):  # it is compared beside the reading
+        for _ in range(1000):  # it is compared while reading
             source.load(ids)
             time.sleep(0.01)
     assert "\n" not in str(error.value)
     source.close()
 
 
-def test_what_is_streamed_unless_told_otherwise(monkeypatch):
+def test_default_of_streaming(monkeypatch):
     fed = ragged()
     assert not examples.should_stream(fed, "auto") and examples.should_stream(fed, "stream")
     monkeypatch.setattr(examples, "RESIDENT_BYTES", 100)

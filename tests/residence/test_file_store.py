@@ -66,7 +66,7 @@ class World:
         self.file.reclaim()
 
     def resume(self):
-        """Kills the process; the next one goes on from the newest checkpoint, or an older one."""
+        """Kills the process; the next one resumes from the newest checkpoint, or an older one."""
         self.file.close()
         if len(self.manifests) > 1 and self.rng.random() < 0.3:
             del self.manifests[max(self.manifests)]
@@ -114,7 +114,7 @@ def test_room_is_used_again_and_a_checkpoint_costs_what_changed(tmp_path):
     file.close()
 
 
-def test_rows_of_elsewhere_get_a_folder_of_their_own_and_old_ones_go_when_nothing_names_them(tmp_path):
+def test_rows_of_another_run_get_a_separate_folder_and_unreferenced_folders_are_removed(tmp_path):
     kept: list[int] = []
     file = store(tmp_path / "rows", kept)
     file.write(np.array([1]), rows([5]))

@@ -50,7 +50,7 @@ def test_a_bad_flag_is_one_clear_line(changes, words, monkeypatch, tmp_path):
     from fedwin import engine
 
     def begun(*args, **kwargs):
-        raise AssertionError("the run was begun before the flags were checked")
+        raise AssertionError("the run was started before the flags were checked")
 
     monkeypatch.setattr(engine, "Dispatch", begun)
     monkeypatch.setattr(engine, "init", begun)

@@ -53,7 +53,7 @@ def largest_file(directory):
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "remove"])
-def test_a_damaged_checkpoint_falls_back_aloud(tmp_path, capsys, damage):
+def test_a_damaged_checkpoint_falls_back_with_a_warning(tmp_path, capsys, damage):
     run = some_run()
     store = checkpoint.Checkpoints(tmp_path / "c")
     store.save(5, run, {})
@@ -77,7 +77,7 @@ def test_a_damaged_checkpoint_falls_back_aloud(tmp_path, capsys, damage):
     assert (tmp_path / "c" / "damaged_10").is_dir()  # moved aside, not deleted
 
 
-def test_large_arrays_have_files_of_their_own_and_the_same_checks(tmp_path, monkeypatch):
+def test_large_arrays_are_in_separate_files_with_the_same_checks(tmp_path, monkeypatch):
     run, store = some_run(), checkpoint.Checkpoints(tmp_path / "c")
     store.save(5, run, {})
     before = store.load(5)[1]["digest"]
@@ -98,7 +98,7 @@ def test_large_arrays_have_files_of_their_own_and_the_same_checks(tmp_path, monk
         store.load(10)
 
 
-def test_what_a_checkpoint_says_of_itself_is_checked_too(tmp_path):
+def test_checkpoint_metadata_is_checked(tmp_path):
     store = checkpoint.Checkpoints(tmp_path / "c")
     store.save(5, some_run(), {"diverged_at": 3, "seconds": 1.25})
     assert store.load(5)[1]["diverged_at"] == 3
@@ -108,7 +108,7 @@ def test_what_a_checkpoint_says_of_itself_is_checked_too(tmp_path):
         store.load(5)
 
 
-def test_only_errors_of_abandoned_saves_are_left_untold():
+def test_only_errors_of_abandoned_saves_are_not_reported():
     def record(error):
         return logging.LogRecord(
             "asyncio", logging.ERROR, "", 0, "never retrieved", (), (None, error, error.__traceback__)
@@ -124,7 +124,7 @@ def test_only_errors_of_abandoned_saves_are_left_untold():
     assert checkpoint.is_not_from_orbax(record(raised("/somewhere/else.py")))
 
 
-def test_a_foreign_checkpoint_is_refused():
+def test_a_checkpoint_of_another_run_is_rejected():
     leaves = checkpoint.leaves_of(some_run("scaffold"))
     with pytest.raises(UserError, match="another model or algorithm"):
         checkpoint.from_leaves(leaves, some_run("fedavg"))
@@ -137,7 +137,7 @@ def test_no_checkpoint_is_none(tmp_path):
     assert checkpoint.Checkpoints(tmp_path / "nothing").latest() is None
 
 
-def test_named_rounds_stay_beside_the_newest(tmp_path):
+def test_selected_rounds_are_retained_with_the_newest(tmp_path):
     config = Config(
         dataset="digits",
         model="digits_mlp:hidden=2",

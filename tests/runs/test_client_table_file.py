@@ -86,7 +86,7 @@ def test_a_file_gives_the_bits_of_memory_and_holds_who_took_part(places):
     assert len(kept["table.ids"]) < 40 == len(leaves(places["device"], 12)["table.ids"])
 
 
-def test_a_run_goes_on_with_its_rows_elsewhere(places, tmp_path):
+def test_a_run_resumes_with_its_rows_in_another_place(places, tmp_path):
     """From the file to the host and back, each time from a checkpoint of the other."""
     copy = shutil.copytree(places["file"], tmp_path / "run")
     for table in ("host", "file"):

@@ -122,7 +122,7 @@ def test_a_lock_file_that_was_removed_meanwhile_is_not_counted_on(tmp_path):
 
 
 @pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 6])
-def test_a_write_that_fails_is_one_line_and_the_run_goes_on_later(whole, tmp_path, monkeypatch, count):
+def test_a_failed_write_is_one_line_and_the_run_resumes_later(whole, tmp_path, monkeypatch, count):
     left, fsync = [count], os.fsync
 
     def failing(handle):

@@ -31,7 +31,7 @@ def events(directory, seed):
     return found
 
 
-def test_lines_are_cut_by_seed_and_round_and_half_lines_go(tmp_path):
+def test_lines_are_truncated_by_seed_and_round_and_incomplete_ones_removed(tmp_path):
     book = MetricsLog(tmp_path)
     book.truncate_after(0, -1)
     for round in (5, 10, 15):

@@ -105,14 +105,14 @@ def runs(tmp_path_factory):
 
 
 def test_each_seed_has_the_numbers_that_it_has_alone(runs):
-    """One of them diverges in round 7, and the others go on."""
+    """One of them diverges in round 7; the others continue."""
     where, together, alone = runs
     ends = {seed: found["diverged_at"] for seed, found in alone["seeds"].items()}
     assert sorted(ends.values(), key=str) == [7, None, None]
     assert {seed: found["diverged_at"] for seed, found in together["seeds"].items()} == ends
     assert_same_to_rounding(where / "together", where / "alone")
     assert together["traces"] == 1 and together["fingerprint"] != alone["fingerprint"]
-    # The first line is of the state that a seed begins with, which no lane has touched.
+    # The first line is of a seed's initial state, before the vmapped program ran.
     assert [numbers(where / "together", s)[0] for s in SEEDS] == [numbers(where / "alone", s)[0] for s in SEEDS]
     assert len({numbers(where / "together", s)[-1]["model"]["loss"] for s in SEEDS}) == 3
     assert set(together["seeds"][0]) == set(alone["seeds"][0])
@@ -194,7 +194,7 @@ def test_several_processes_are_refused(monkeypatch):
         multi_seed.check_processes(SMALL)
 
 
-def test_the_estimate_counts_every_lane():
+def test_the_estimate_counts_every_vmapped_seed():
     prepared = prepare.prepare(SMALL)
     one = prepare.prepare(dataclasses.replace(SMALL, seeds_at_once=1))
     strategy = Strategy(1)

@@ -83,7 +83,7 @@ def test_the_bits_do_not_depend_on_where_windows_live(places):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_its_windows_elsewhere(places, tmp_path):
+def test_a_run_resumes_with_its_windows_in_another_place(places, tmp_path):
     """From the file to the device, the host and back, each time from a checkpoint of the one before."""
     copy = shutil.copytree(places["file"], tmp_path / "run")
     for window in ("device", "host", "file", "file"):

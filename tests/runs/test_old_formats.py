@@ -49,7 +49,7 @@ def test_its_leaves_load_bit_equal(name, tmp_path):
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name in ("fedadam", "fedhbm_host", "ghb"))) for name in RUNS],
 )
-def test_it_goes_on_to_the_numbers_that_it_had(name, tmp_path):
+def test_it_resumes_to_the_same_numbers(name, tmp_path):
     directory = unpacked(name, tmp_path)
     expected = [json.loads(line) for line in (directory / "expected.jsonl").read_text().splitlines()]
     summary = run(config_of(directory), quiet=True)

@@ -23,12 +23,12 @@ FLAGS = [
     "--checkpoint_every=2",
     "--eval_every=4",
 ]
-# Of what is announced: the table, the rows of a cohort, blocks on their way to and from the disk.
+# Parts of the estimate: the table, the rows of a cohort, blocks on their way to and from the disk.
 SHARE = 1.3
 
 
 def peak(directory, devices: int, *more: str) -> tuple[int, str]:
-    """Returns the largest resident set of a run in a process of its own, in bytes, and what it printed."""
+    """Returns the peak resident set of a run in a separate process, in bytes, and its output."""
     log = directory.with_suffix(".txt")
     with open(log, "w") as file:
         process = subprocess.Popen(

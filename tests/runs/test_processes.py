@@ -42,7 +42,7 @@ def flags(**setting):
 
 
 def slurm(process, count, port):
-    """Returns what SLURM tells a task, all on one node; jax makes a port above 61,439 of the job's number."""
+    """Returns the environment of a SLURM task on one node; jax derives a port above 61,439 from the job id."""
     words = dict(JOB_ID=port, STEP_NODELIST="localhost", NTASKS=count, PROCID=process, LOCALID=process)
     return {f"SLURM_{name}": str(value) for name, value in (words | dict(STEP_NUM_NODES=1)).items()}
 
@@ -52,9 +52,9 @@ class Processes:
 
     Args:
       count: how many.
-      directory: of the run; what they print is beside it.
+      directory: of the run; their output is written next to it.
       devices: of each.
-      own: process -> flags of its own.
+      own: process -> additional flags.
       cluster: whether they find each other by the variables that SLURM sets.
       setting: flags of all.
     """
@@ -150,7 +150,7 @@ def test_a_killed_process_ends_the_other_and_the_resumed_run_has_the_bits_of_one
 
 
 @pytest.mark.slow
-def test_four_processes_lose_the_first_and_two_with_two_devices_go_on_with_the_same_bits(tmp_path):
+def test_two_processes_with_two_devices_resume_bitwise_after_four_lost_the_first(tmp_path):
     setting = dict(table="file", examples="stream", clients_per_round=6)
     whole = Processes(4, tmp_path / "whole", **setting)
     assert whole.ended() == [0] * 4, [whole.errors(process) for process in range(4)]
@@ -167,7 +167,7 @@ def test_four_processes_lose_the_first_and_two_with_two_devices_go_on_with_the_s
 
 
 @pytest.mark.slow
-def test_one_process_goes_on_where_two_were_told_to_end(one_process, tmp_path):
+def test_one_process_resumes_after_two_were_stopped(one_process, tmp_path):
     directory = tmp_path / "run"
     told = Processes(2, directory)
     at_round(directory, 40)
@@ -181,7 +181,7 @@ def test_one_process_goes_on_where_two_were_told_to_end(one_process, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 4])
-def test_one_process_goes_on_with_other_devices_to_rounding(one_process, tmp_path, devices):
+def test_one_process_resumes_on_other_devices_up_to_rounding(one_process, tmp_path, devices):
     directory = tmp_path / "run"
     killed = Processes(2, directory)
     at_round(directory, 40)

@@ -1,4 +1,4 @@
-"""The progress display fits terminals of any width, and messages have lines of their own."""
+"""The progress display on terminals of any width; messages are on separate lines."""
 
 import io
 import warnings

@@ -158,7 +158,7 @@ def test_other_flags_are_refused_with_the_difference(finished):
         fedwin.run(config(directory, client_lr=0.2), quiet=True)
 
 
-def test_a_foreign_directory_is_refused(tmp_path):
+def test_a_directory_of_another_run_is_rejected(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(UserError, match="thesis.tex"):
         fedwin.run(config(tmp_path), quiet=True)
@@ -234,7 +234,7 @@ def test_an_average_that_begins_with_a_fork_begins_with_its_model(finished, tmp_
 
 
 @pytest.mark.slow
-def test_a_fork_may_put_the_table_elsewhere(finished, tmp_path):
+def test_a_fork_may_move_the_client_table(finished, tmp_path):
     directory, _ = finished
     fedwin.run(config(tmp_path / "host", fork_from=f"{directory}@5", table="host"), quiet=True)
     fedwin.run(config(tmp_path / "back", fork_from=f"{tmp_path / 'host'}@10", table="device"), quiet=True)

@@ -1,4 +1,4 @@
-"""Evaluations and summaries that were edited after the run are refused wherever they are read."""
+"""Evaluations and summaries that were edited after the run are rejected by every reader."""
 
 import dataclasses
 import json
@@ -81,7 +81,7 @@ def test_evaluations_after_the_newest_checkpoint_have_the_hash_of_the_summary(co
     with pytest.raises(UserError, match="seed 1's"):
         directories.verified_lines(copied)
     (copied / "summary.json").unlink()
-    directories.verified_lines(copied)  # nothing tells: the resumed run computes the round again
+    directories.verified_lines(copied)  # not detectable: the resumed run computes the round again
 
 
 def test_directories_without_hashes_read_as_before(copied):

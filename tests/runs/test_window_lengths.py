@@ -94,7 +94,7 @@ def lengthened(directory, round, slots):
 
 
 @pytest.mark.slow
-def test_checkpoints_with_longer_rings_go_on_to_the_same_bits(tmp_path):
+def test_checkpoints_with_longer_ring_buffers_resume_bitwise(tmp_path):
     whole = run(tmp_path / "run")
     end = Checkpoints(tmp_path / "run" / "checkpoints" / "seed_0").load(6)[0]
     for round in (2, 6):

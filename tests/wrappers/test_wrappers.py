@@ -80,7 +80,7 @@ def small(rounds):
 
 
 @pytest.mark.parametrize("choice", ["adabest:eval_model=average", "feddyn:alpha=0.1,eval_model=average"])
-def test_ima_is_what_is_evaluated_whatever_the_base_method_shows(choice):
+def test_ima_is_evaluated_in_place_of_the_base_methods_model(choice):
     p = small(5)
     ima, one = (WRAPPERS.build(f"ima:window={w},start=2,schedule=none", p.setting) for w in (2, 1))
     averaged, alone, base = p.build(choice, ima), p.build(choice, one), p.build(choice)
@@ -116,7 +116,7 @@ def test_a_reset_renews_adaptive_moments_inside_another_wrapper(choice):
     # Reset moments that served one round: what was there before comes back.
     np.testing.assert_array_equal(leaves(once[2].params), leaves(at_start[2].params))
     np.testing.assert_array_equal(moments(once[2]), moments(never[1]))
-    # SWA's average inside goes on: rounds 1 to 3 were collected, whatever was reset.
+    # SWA's inner average continues: rounds 1 to 3 were collected in spite of the reset.
     for runs in (never, at_start, once):
         assert int(runs[3].state.inner.own.count) == 3
         np.testing.assert_allclose(
@@ -190,11 +190,11 @@ def test_wrapped_states_nest():
 @pytest.mark.slow
 @pytest.mark.parametrize("strategies", [(), None], ids=["one", "every"])
 def test_local_statistics_pass_the_contract(strategies):
-    # Two round trips, the first of which returns no statistics.
+    # Two round trips; the first returns no statistics.
     testing.check_algorithm("mime", wrappers=("local_bn",), strategies=strategies)
 
 
-def test_local_statistics_go_on_from_the_clients_own():
+def test_local_statistics_continue_from_the_clients_own():
     # Client 0 takes part in every round, next to another one.
     p = testing.classification(schedule=((0, 1), (0, 2), (0, 3), (0, 1)), shuffle=False)
     runs, shared = (
@@ -208,7 +208,7 @@ def test_local_statistics_go_on_from_the_clients_own():
     # All start from the server's; the second round of client 0 does not.
     np.testing.assert_array_equal(leaves(runs[0].stats), leaves(shared[0].stats))
     assert np.abs(leaves(runs[1].stats) - leaves(shared[1].stats)).max() > 1e-3
-    # What is evaluated is the mean of the cohort's own, weighted as parameters are.
+    # The evaluated statistics are the mean of the cohort's, weighted like the parameters.
     own, n = np.asarray(runs[3].table.stats["mean"]), np.array([4, 2])
     np.testing.assert_allclose(runs[3].stats["mean"], n @ own[:2] / n.sum(), rtol=1e-6)
 

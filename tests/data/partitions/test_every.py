@@ -70,7 +70,7 @@ def test_another_seed_deals_differently(text):
     assert first.order.tobytes() != second.order.tobytes()
 
 
-def test_the_deal_depends_on_no_global_state():
+def test_the_partition_depends_on_no_global_state():
     code = (
         "import numpy as np, random, sys; np.random.seed(int(sys.argv[1])); random.seed(int(sys.argv[1]))\n"
         "from fedwin import data; d = data.load('digits')\n"

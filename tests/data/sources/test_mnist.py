@@ -49,7 +49,7 @@ def test_mnist_and_fashion_mnist(tmp_path, name, folder, compress, suffix):
     assert dataset.train["x"].dtype == np.uint8 and dataset.train["y"].dtype == np.int32 and not dataset.verified
 
 
-def test_mnist_beside_fashion_mnist_is_not_confused(tmp_path):
+def test_mnist_and_fashion_mnist_in_one_folder_are_not_confused(tmp_path):
     write(tmp_path / "fashion-mnist", n=(4, 2))
     write(tmp_path / "mnist", n=(6, 3))
     assert len(data.load("mnist", tmp_path).train["y"]) == 6 and len(data.load("fmnist", tmp_path).train["y"]) == 4

@@ -110,7 +110,7 @@ def test_bad_windows_and_nothing_found_are_named(tmp_path):
         data.load("shakespeare_leaf", tmp_path)
 
 
-def test_windows_that_do_not_go_on_are_refused(tmp_path):
+def test_windows_that_do_not_continue_are_rejected(tmp_path):
     """LEAF's iid sampling gives windows of all roles to new users."""
     texts = [text_of(k, 700) for k in range(4)]
     windows = [pair for text in texts for pair in zip(*leaf_windows(text, 1))]
@@ -150,7 +150,7 @@ def test_half_a_character_is_unknown_too(tmp_path):
         data.load("shakespeare_leaf:clients=1,train=10,test=5", tmp_path)
 
 
-def test_unknown_characters_are_counted_aloud(tmp_path):
+def test_unknown_characters_cause_a_warning(tmp_path):
     text = "a$" * 200
     x, y = leaf_windows(text, 1)
     for side in ("train", "test"):

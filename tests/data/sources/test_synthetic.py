@@ -88,7 +88,7 @@ def test_the_seed_decides_everything(text):
         "digit5_synthetic:per_domain=100,tests=20",
     ],
 )
-def test_the_classes_can_be_told_apart(text):
+def test_the_classes_are_distinguishable(text):
     dataset = data.load(text)
     domain = dataset.train.get("domain", np.zeros(len(dataset.train["y"]), int))
     test_domain = dataset.test.get("domain", np.zeros(len(dataset.test["y"]), int))

@@ -10,7 +10,7 @@ from fedwin import data
 from fedwin.data.sources import cifar
 from fedwin.errors import UserError
 
-# 20 and 6 images of one grey value each but for a white corner; in a process of its own, as a user would prepare it.
+# 20 and 6 images of one grey value each but for a white corner; in a separate process, as a user would prepare it.
 PREPARE = """
 import io, sys
 import numpy as np

@@ -9,11 +9,11 @@ from experiments.figures import stored
 
 
 def drawn(found, tmp_path):
-    """Checks that a result survives JSON unchanged and that what is read back makes a picture that is not blank."""
-    stored.write(tmp_path / "kept.json", found, "Title")
-    again, title = stored.read(tmp_path / "kept.json")
+    """Checks that a result survives JSON unchanged and that the result read back makes a picture that is not blank."""
+    stored.write(tmp_path / "stored.json", found, "Title")
+    again, title = stored.read(tmp_path / "stored.json")
     assert title == "Title" and again == found == json.loads(json.dumps(found, allow_nan=False))
-    stored.redraw(tmp_path / "kept.json", tmp_path / "picture.png")
+    stored.redraw(tmp_path / "stored.json", tmp_path / "picture.png")
     pixels = np.asarray(Image.open(tmp_path / "picture.png").convert("L"))
     assert min(pixels.shape) > 100 and pixels.std() > 5
     return pixels

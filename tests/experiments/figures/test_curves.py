@@ -42,12 +42,12 @@ def test_pictures(tmp_path):
 def test_runs_and_kept_results_are_read_alike(finished, tmp_path):
     header, lines = sources.read(finished)
     assert header["label"] == "fedavg" and header["config"]["num_clients"] == 8 and len(lines) == 10
-    with gzip.open(tmp_path / "kept.jsonl.gz", "wt") as file:
+    with gzip.open(tmp_path / "stored.jsonl.gz", "wt") as file:
         for one in ({"label": "mine", "config": header["config"]}, *lines):
             file.write(json.dumps(one) + "\n")
-    again, same = sources.read(tmp_path / "kept.jsonl.gz")
+    again, same = sources.read(tmp_path / "stored.jsonl.gz")
     assert again["label"] == "mine" and same == lines
-    both = sources.series([finished, tmp_path / "kept.jsonl.gz"], ["wima2"])
+    both = sources.series([finished, tmp_path / "stored.jsonl.gz"], ["wima2"])
     assert [one.label for one in both] == ["fedavg", "mine"] and both[0].readout == "wima2"
     every = sources.series([finished], labels=["A"])
     assert [one.label for one in every] == ["A: model", "A: wima2"]

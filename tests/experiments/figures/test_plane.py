@@ -48,7 +48,7 @@ def test_the_grid_is_where_it_says(loaded, found):
     assert np.shape(found["loss"]) == (5, 5) and found["evaluations"] == 25 + 3 + 1 + 1
 
 
-def test_a_model_elsewhere_says_how_far(loaded, found):
+def test_a_model_off_the_plane_reports_its_distance(loaded, found):
     _, named = loaded
     place = analysis.place(analysis.plane(*list(named.values())[:3]), list(named.values())[3])
     mark = found["points"][-1]

@@ -31,12 +31,12 @@ ROWS = {
 }
 # Speed-ups and gains are printed with two digits and one.
 HUNDREDTH, TENTH = 0.0101, 0.0501
-# (dataset, partition, algorithm) of WIMA's Table 2 whose printed gain is not the difference beside it.
+# (dataset, partition, algorithm) of WIMA's Table 2 whose printed gain is not the difference of the printed accuracies.
 WRONG_GAINS = {("CIFAR-10", "hsu_dirichlet:alpha=0;K=100", "FedAvg"): (5.3, 5.58)}
 
 
 def cells_of(paper, table):
-    """Returns the cells of a table by what tells them apart, as a dict of its columns."""
+    """Returns the cells of a table by the columns that distinguish them."""
     return [(dict(zip(KEY, key)), cell) for key, cell in of_table(paper, table).items()]
 
 

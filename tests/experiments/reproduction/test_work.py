@@ -118,7 +118,7 @@ def test_a_damaged_stored_file_is_one_line(trained, tmp_path):
         stored.records(found[0].task.run)
 
 
-def test_the_table_is_written_beside_the_printed_one(trained, tmp_path):
+def test_the_table_is_written_next_to_the_printed_one(trained, tmp_path):
     out_dir, _ = trained
     own, one = store.LocalResults(out_dir, "smoke"), item("ima/table1")
     found = [values.value(own, cell, "smoke") for cell in cells("ima/table1", "fedavg")]

@@ -75,7 +75,7 @@ def test_convolution_equals_lax(name):
 MAPPED = ("valid", "same, stride 2", "wide input", "wide input, stride 2", "depthwise")
 
 
-# Every kind of convolution with kernels of their own; one with one kernel or one input for all.
+# Every kind of convolution with separate kernels; one with a shared kernel or input.
 @pytest.mark.parametrize(
     "axes, name",
     [

@@ -19,7 +19,9 @@ def convolution(x, w):
     return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NUMBERS)
 
 
-@pytest.mark.parametrize("name", ["jit", "remat", "custom_jvp", "custom_vjp", "scan", "cond", "while", "relu kept"])
+@pytest.mark.parametrize(
+    "name", ["jit", "remat", "custom_jvp", "custom_vjp", "scan", "cond", "while", "relu unchanged"]
+)
 def test_rewriting_reaches_inside(name):
     x, w = images(2, 6, 2), jnp.asarray(np.random.default_rng(1).standard_normal((3, 3, 2, 2)), jnp.float32)
     jvp_rule = jax.custom_jvp(convolution)
@@ -34,7 +36,7 @@ def test_rewriting_reaches_inside(name):
         "scan": lambda x, w: lax.scan(lambda c, _: (jnp.tanh(convolution(c, w)), None), x, None, length=2)[0],
         "cond": lambda x, w: lax.cond(x.sum() > 0, convolution, lambda x, w: x, x, w),
         "while": lambda x, w: lax.fori_loop(0, jnp.int32(2), lambda i, c: jnp.tanh(convolution(c, w)), x),
-        "relu kept": lambda x, w: jax.nn.relu(convolution(x, w)),
+        "relu unchanged": lambda x, w: jax.nn.relu(convolution(x, w)),
     }[name]
     lowered = lower_convolutions(function)
     np.testing.assert_allclose(lowered(x, w), function(x, w), rtol=1e-4, atol=1e-5)

@@ -234,7 +234,7 @@ def test_instruction_sets_are_those_that_linux_lists():
     assert all(f" {name}" in LISTED.read_text() for name in cpu_features())
 
 
-def test_elsewhere_python_is_asked(monkeypatch):
+def test_on_other_platforms_python_is_called(monkeypatch):
     monkeypatch.setattr(pathlib.Path, "read_text", lambda path: (_ for _ in ()).throw(FileNotFoundError))
     monkeypatch.setattr(platform, "processor", lambda: "arm")
     assert cpu_features.__wrapped__() == ("arm",)

@@ -56,6 +56,6 @@ def test_shortcut_a_subsamples_and_pads_channels_on_both_sides():
     block = resnet.Block20(8, 2, "A", 2)
     x = jnp.abs(batch_of((6, 6, 4), 2)["x"])
     params = jax.eval_shape(block.init, jax.random.key(0), x)
-    # Without a convolution's part, the shortcut is what is left.
+    # Without a convolution's part, only the shortcut remains.
     y = jax.jit(block.apply)(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), params), x)
     np.testing.assert_array_equal(y, jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), (2, 2))))
