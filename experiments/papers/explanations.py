@@ -32,8 +32,8 @@ JUMPS = (
 RATES = (
     "Rates were searched on the digits with 10 clients a round alone. Rows near chance on other data sets - "
     "MIMELite, 10.9 % on Fashion-MNIST - are rates that were not searched there, and say nothing about the method. "
-    "SCAFFOLD is below FedAvg on Fashion-MNIST with one class per client, where a client takes part ten times in all, and "
-    "above it with alpha = 0.05 (71.2 against 67.2 in Table 3)."
+    "SCAFFOLD is below FedAvg on Fashion-MNIST with one class per client, where a client takes part ten times in all, "
+    "and above it with alpha = 0.05 (71.2 against 67.2 in Table 3)."
 )
 WINDOW_FIRST = (
     "Without a window SCAFFOLD is ahead by 4.1 points, as claimed. A window of 20 gives FedAvg 7.5 points and "
