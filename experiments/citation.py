@@ -4,7 +4,6 @@ fedwin citation scaffold wima
 fedwin citation runs/digits/fedavg
 """
 
-import json
 import os
 import pathlib
 
@@ -13,6 +12,7 @@ from fedwin.errors import UserError
 from fedwin.runs.config import Config
 
 from .cli import subcommand
+from .figures import sources
 
 TAKES_ARGUMENTS = True
 
@@ -21,23 +21,24 @@ def subject(text: str) -> str | Config:
     """Returns what an argument stands for: a name, unchanged, or the Config of a run's directory.
 
     Raises:
-      UserError: a directory that is not a run's.
+      UserError: a directory that is not a run's, or whose configuration has been altered, or that imports code which
+        the user has not named.
     """
     path = pathlib.Path(text)
     if not text or not os.path.isdir(path):
         return text
     try:
-        values = json.loads((path / "config.json").read_text())["config"]
-        config = Config(**{name: values[name] for name in ("algorithm", "wrap", "observe", "loss")})
-        imports = list(values.get("imports", ()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        values = sources.config_of(path)
+    except UserError as error:
+        if not isinstance(error.__cause__, (ValueError, KeyError, TypeError, AttributeError)):
+            raise
         raise UserError(f"{text}: this is not the directory of a run; `fedwin list runs` shows them.") from error
-    plugins.load(imports)  # the run may use the user's own code
-    return config
+    plugins.load_for(path, values["imports"])
+    return Config(**{name: values[name] for name in ("algorithm", "wrap", "observe", "loss")})
 
 
 def define_flags() -> dict[str, list[str]]:
-    """Defines no flags of its own."""
+    """Defines no flags."""
     return {}
 
 

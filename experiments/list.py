@@ -15,6 +15,7 @@ from fedwin.augment import AUGMENTATIONS
 from fedwin.data import DATASETS, PARTITIONS
 from fedwin.engine.strategy import STRATEGIES
 from fedwin.errors import UserError
+from fedwin.files import read_bytes
 from fedwin.losses import LOSSES
 from fedwin.models import MODELS
 from fedwin.observers import OBSERVERS
@@ -55,7 +56,7 @@ def run_directories(folder: pathlib.Path) -> list[pathlib.Path]:
 def progress(directory: pathlib.Path) -> dict[str, Any] | None:
     """Returns algorithm, data set, rounds, seeds and state of a run; None if config.json is not that of a run."""
     try:
-        config = json.loads((directory / "config.json").read_text())["config"]
+        config = json.loads(read_bytes(directory / "config.json"))["config"]
         seeds = [int(seed) for seed in config["seeds"]]
         settings = {"algorithm": config["algorithm"], "dataset": config["dataset"], "num_rounds": config["num_rounds"]}
     except (OSError, ValueError, KeyError, TypeError):
@@ -111,7 +112,7 @@ def listing(kind: str, arguments: list[str]) -> str:
 
 
 def define_flags() -> dict[str, list[str]]:
-    """Defines no flags of its own."""
+    """Defines no flags."""
     return {}
 
 

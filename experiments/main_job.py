@@ -8,7 +8,7 @@ from typing import Any
 import fedwin
 from fedwin import multi_process
 from fedwin.runs.config import Config
-from fedwin.runs.metrics_log import read_lines
+from fedwin.runs.directory import verified_lines
 
 from .figures import curves
 from .figures.sources import Series
@@ -50,7 +50,7 @@ def draw_curves(root: pathlib.Path) -> pathlib.Path:
     Args:
       root: folder of the runs.
     """
-    lines = {name: read_lines(root / name / "metrics.jsonl") for name in RUNS}
+    lines = {name: verified_lines(root / name) for name in RUNS}
     ends = {name: max(line["round"] for line in evaluations) for name, evaluations in lines.items()}
     series = [
         Series(label, lines[name], readout, math.ceil(fraction * ends[name]))

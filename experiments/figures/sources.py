@@ -1,6 +1,5 @@
 """Reads learning curves and configurations, from the directories of runs or stored results (compressed JSON lines)."""
 
-import dataclasses
 import gzip
 import json
 import os
@@ -9,14 +8,13 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fedwin import plugins
 from fedwin.analysis import traffic
 from fedwin.errors import UserError
+from fedwin.files import read_bytes
 from fedwin.registry import nearest
 from fedwin.runs import directory as directories
-from fedwin.runs.config import Config
-from fedwin.runs.metrics_log import read_lines
-from fedwin.runs.prepare import PreparedRun, prepare
+from fedwin.runs.load import prepared_run as prepared_run_of
+from fedwin.runs.prepare import PreparedRun
 
 STORED = ".jsonl.gz"
 
@@ -52,14 +50,14 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
       'bytes', [down, up] of a client and round.
 
     Raises:
-      UserError: there is no such run, it has no evaluation yet, or the file is damaged.
+      UserError: there is no such run, it has no evaluation yet, or its files are damaged or have been altered.
     """
     path = pathlib.Path(path)
     if os.path.isdir(path):
         config = config_of(path)
         header, lines = (
             {"label": path.resolve().name, "config": config, "directory": str(path)},
-            read_lines(path / "metrics.jsonl"),
+            directories.verified_lines(path),
         )
     elif path.name.endswith(STORED):
         header, lines = _read_stored(path)
@@ -72,8 +70,8 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
 
 def _read_stored(path: pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            header, *lines = (json.loads(text) for text in file if text.strip())
+        texts = gzip.decompress(read_bytes(path)).decode("utf-8").splitlines()
+        header, *lines = (json.loads(text) for text in texts if text.strip())
         default = {"label": path.name.removesuffix(STORED), "config": {}}
         if not isinstance(header, dict) or "round" in header:
             raise ValueError("the first line is no header")
@@ -158,15 +156,11 @@ def prepared_run(directory: str | pathlib.Path, data_dir: str | None = None) -> 
       data_dir: folder of the data set's files; None: as in the configuration.
 
     Raises:
-      UserError: there is no run, or its data can't be read.
+      UserError: there is no run, its data can't be read or is another's, or the user has not named the code that it
+        imports.
     """
-    values = config_of(directory)
-    fields = {field.name for field in dataclasses.fields(Config)}
-    config = Config(**{name: value for name, value in values.items() if name in fields})
-    if data_dir is not None:
-        config = dataclasses.replace(config, data_dir=str(data_dir))
-    plugins.load(config.imports)
-    return prepare(config)
+    config_of(directory)
+    return prepared_run_of(directory, data_dir=data_dir)
 
 
 def has_traffic(header: dict[str, Any]) -> bool:

@@ -1,13 +1,12 @@
 """Numbers and the terminal table from the summaries of runs: accuracy per seed, megabytes, rounds per second."""
 
-import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from fedwin.runs.config import Config
-from fedwin.runs.metrics_log import read_lines
+from fedwin.runs.directory import verified_lines
 
 from .formats import NOTHING, STD, number, plain_table
 
@@ -82,9 +81,12 @@ def megabytes_of(config: Config, summary: dict[str, Any]) -> float | None:
     Args:
       config: of the run, with its out_dir.
       summary: what `fedwin.run` returned.
+
+    Raises:
+      UserError: the evaluations have been altered.
     """
     converged = [seed for seed, entry in summary["seeds"].items() if entry["last"] is not None]
-    return megabytes(read_lines(pathlib.Path(config.out_dir) / "metrics.jsonl"), converged)
+    return megabytes(verified_lines(config.out_dir), converged)
 
 
 def last_rounds(summary: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import pathlib
 import re
@@ -175,9 +176,9 @@ def test_citation_takes_names_and_runs(tmp_path):
     assert citation_command.subject("scaffold") == "scaffold"
     with pytest.raises(UserError, match="not the directory of a run"):
         citation_command.subject(str(tmp_path))
-    (tmp_path / "config.json").write_text(
-        '{"config": {"algorithm": "scaffold", "wrap": [], "observe": ["ema"], "loss": "cross_entropy"}}'
-    )
+    config = {"algorithm": "scaffold", "wrap": [], "observe": ["ema"], "loss": "cross_entropy"}
+    rest = {"data": {}, "versions": {"jax": "0"}, "device": "cpu x1", "strategy": "default", "fingerprint": ""}
+    (tmp_path / "config.json").write_text(json.dumps({"format": 2, "config": config, "imports": {}, **rest}))
     found = citation(citation_command.subject(str(tmp_path)))
     assert "karimireddy2020scaffold" in found and "polyak1992acceleration" in found
 

@@ -1,0 +1,110 @@
+"""Subcommands that read run directories: altered files are refused, and no code is imported from them."""
+
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import sys
+
+import pytest
+
+from fedwin.files import sealed
+from tests.misuse import calls
+
+FLAGS = (
+    "--dataset=digits --num_clients=10 --clients_per_round=2 --model=digits_mlp:hidden=8 --num_rounds=3 "
+    "--batch_size=32 --final_evals=2 --strategy=chunked:k=1 --grid=client_lr=0.1"
+)
+RUN = "sweep/client_lr_0.1"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with the finished run of a sweep."""
+    folder = tmp_path_factory.mktemp("altered")
+    assert calls.called("sweep", *shlex.split(FLAGS), f"--out_dir={folder}/sweep").status == 0
+    return folder
+
+
+@pytest.fixture
+def runs(trained, tmp_path, monkeypatch):
+    """A copy of `trained`, the working directory."""
+    shutil.copytree(trained, tmp_path / "runs", dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def alter(path: pathlib.Path, old: str, new: str) -> None:
+    """Replaces the first occurrence of a text in a file."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"curves {RUN}",
+        f"figure smoothness {RUN}",
+        f"figure targets {RUN} --target=0.1",
+        f"figure sweeps {RUN} --parameter=client_lr",
+        f"sweep {FLAGS} --out_dir=sweep",
+    ],
+    ids=lambda line: " ".join(line.split()[:2]),
+)
+def test_altered_evaluations_are_refused(line, runs):
+    path = runs / RUN / "metrics.jsonl"
+    accuracy = json.loads(path.read_text().splitlines()[-1])["model"]["accuracy"]
+    alter(path, f'"accuracy": {accuracy}', '"accuracy": 0.999')
+    calls.refused(runs, "metrics.jsonl has been altered", *shlex.split(line))
+
+
+def test_an_altered_summary_names_no_winner(runs):
+    accuracy = json.loads((runs / RUN / "summary.json").read_text())["seeds"]["0"]["last"]["model"]
+    alter(runs / RUN / "summary.json", str(accuracy["accuracy"]), "0.999")
+    line = f"sweep {FLAGS} --out_dir=sweep"
+    calls.refused(runs, "summary.json has been altered | remove it", *shlex.split(line))
+
+
+def test_citation_reads_sealed_configurations_only(runs):
+    alter(runs / RUN / "config.json", '"algorithm": "fedavg"', '"algorithm": "scaffold"')
+    calls.refused(runs, "config.json is damaged", "citation", RUN)
+
+
+@pytest.fixture
+def foreign(runs, monkeypatch):
+    """A run whose sealed config.json names a file of code."""
+    path = runs / RUN / "config.json"
+    contents = json.loads(path.read_text())
+    contents["config"]["imports"] = ["foreign_code.py"]
+    path.write_text(json.dumps(sealed(contents)))
+    (runs / "foreign_code.py").write_text("import pathlib\npathlib.Path('executed').touch()\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield runs
+    sys.modules.pop("foreign_code", None)
+
+
+@pytest.mark.parametrize("line", [f"citation {RUN}", f"figure labels {RUN}", f"figure line {RUN} {RUN}@0"])
+def test_no_code_is_imported_from_a_directory(line, foreign):
+    calls.refused(foreign, f"{RUN} uses the code of foreign_code.py | --import=", *line.split())
+    ended = calls.called(*line.split(), "--import=foreign_code.py")
+    assert (foreign / "executed").exists() and ended.status == 0, ended.lines
+
+
+@pytest.mark.parametrize(
+    "line", ["citation .", "curves .", "figure smoothness .", "figure labels .", "curves x.jsonl.gz"]
+)
+def test_a_pipe_in_place_of_a_file_is_refused(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("config.json", "x.jsonl.gz", "stored.json"):
+        os.mkfifo(name)
+    calls.refused(tmp_path, "not the directory of a run" if " ." in line else "not a regular file", *line.split())
+
+
+def test_a_pipe_hangs_neither_lists_nor_stored_figures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("config.json", "stored.json"):
+        os.mkfifo(name)
+    calls.refused(tmp_path, "stored.json can't be read (not a regular file)", "figure", "stored.json")
+    assert calls.called("list", "runs", ".").out.startswith("no runs")
