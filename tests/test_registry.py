@@ -18,7 +18,7 @@ def make():
         Args:
           radius: how far it reaches,
             in metres.
-          colour: what it looks like.
+          color: what it looks like.
         """
         return context, radius, colour
 

@@ -270,7 +270,7 @@ class Analysis:
       kind: of the picture, a module of experiments.figures: plane, line, factors, forgetting, labels.
       base: fields that all runs share.
       runs: changes of each run; their names are those of panels or curves.
-      at: checkpoints that are analysed, as shares of the rounds in (0, 1].
+      at: checkpoints that are analyzed, as shares of the rounds in (0, 1].
       ends: further checkpoints, counted back from the last round.
       options: of the picture's kind.
       trend_options: options at trend and smoke scale; None: the same.
@@ -310,7 +310,7 @@ class Analysis:
         return runs
 
     def checkpoints(self, scale: str) -> tuple[int, ...]:
-        """Returns the rounds whose checkpoints are analysed; none where all runs are absent."""
+        """Returns the rounds whose checkpoints are analyzed; none where all runs are absent."""
         runs = list(self.trajectories(scale).values())
         if not runs:
             return ()

@@ -53,14 +53,14 @@ def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], da
 
 
 def _seed(item: Analysis, directories: dict[str, RunDirectory]) -> int:
-    """Returns the seed whose models are analysed: the item's own, or the smallest one that all runs have trained."""
+    """Returns the seed whose models are analyzed: the item's own, or the smallest one that all runs have trained."""
     trained = [set(directory.seeds) for directory in directories.values()]
     common = set.intersection(*trained) if trained else set(item.seeds)
     return item.seeds[0] if item.seeds[0] in common or not common else min(common)
 
 
 def _named(titles: list[str], rounds: tuple[int, ...], loaded) -> dict[str, Any]:
-    """Returns label -> model, labelled by what distinguishes them: the run's title, the round, or both."""
+    """Returns label -> model, labeled by what distinguishes them: the run's title, the round, or both."""
     several_runs, several_rounds = len(titles) > 1, len(rounds) > 1
     names = [
         ", ".join(

@@ -159,7 +159,7 @@ def without_stored(tasks: list[Task], stored: StoredResults, analysed: Iterable[
     Args:
       tasks: a run before its forks.
       stored: the stored curves.
-      analysed: keys of runs whose models are needed, not only their curves.
+      analyzed: keys of runs whose models are needed, not only their curves.
     """
     models, remaining = set(analysed), {}
     needed: dict[str, set[int]] = {}

@@ -13,7 +13,7 @@ from .tune import best_point
 
 # A number is reproduced within so many percentage points, or standard deviations.
 POINTS, DEVIATIONS = 1.0, 2.0
-# Smaller differences are too close to tell: in percentage points, or per cent of the rounds.
+# Smaller differences are too close to tell: in percentage points, or percent of the rounds.
 CLOSE_POINTS, CLOSE_ROUNDS = 0.5, 5.0
 
 
@@ -131,7 +131,7 @@ class Pair:
 
     Attributes:
       position: row, column and variant of the one that should be better.
-      gain: by how much it is better: percentage points of accuracy, or per cent fewer rounds to a target.
+      gain: by how much it is better: percentage points of accuracy, or percent fewer rounds to a target.
       seeds: number of seeds that both have.
     """
 

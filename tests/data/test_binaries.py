@@ -34,7 +34,7 @@ def test_the_picture_is_drawn_and_the_report_complete(tmp_path, kind):
     partition_binary.draw_picture(part, dataset, kind, 12, str(tmp_path / "p.png"))
     picture = np.asarray(Image.open(tmp_path / "p.png").convert("RGB"))
     assert picture.shape[0] > 300 and picture.shape[1] > 500
-    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 20  # colours of ten classes and their edges
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 20  # colors of ten classes and their edges
     text = partition_binary.describe(part)
     for words in (
         "clients            20",

@@ -79,7 +79,7 @@ FIGURE1 = _over_alpha(
     MeanLast(),
     most_accurate(ALPHA_ROWS, ALPHA_COLUMNS[:2]),
 )
-# Absolute, not a share of the centralised accuracy; digits are easier.
+# Absolute, not a share of the centralized accuracy; digits are easier.
 TARGET, TREND_TARGET = 70.0, 85.0
 FIGURE7 = _over_alpha(
     "ghb/figure7",

@@ -23,7 +23,7 @@ LENET = Fields(model="lenet5", augment="crop_flip", batch_size=64, client_lr=0.0
 RESNET = Fields(model="resnet20", augment="crop_flip", batch_size=64, client_lr=0.01, weight_decay=1e-5)
 SILO = Fields(num_clients=100, clients_per_round=10)
 DEVICE = Fields(num_clients=500, clients_per_round=5)
-# The released code normalises CIFAR-100 with CIFAR-10's constants.
+# The released code normalizes CIFAR-100 with CIFAR-10's constants.
 DATA = {10: "cifar10", 100: "cifar100:constants=cifar10"}
 ROUNDS = {10: 10_000, 100: 20_000}
 MODELS = {"lenet5": "LeNet-5", "resnet20": "ResNet-20-GN"}

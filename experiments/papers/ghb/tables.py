@@ -127,7 +127,7 @@ TABLE11 = Item(
     cost="Table 3's runs and five of FedHBM with Nesterov's gradients per column",
 )
 
-# Tables 2 and 9: rounds to a target, a share of the centralised accuracy.
+# Tables 2 and 9: rounds to a target, a share of the centralized accuracy.
 # At trend scale this is the accuracy of a network that is trained centrally.
 CENTRALISED = 95.0
 FEDAVG = Fields(algorithm="fedavg")
@@ -142,7 +142,7 @@ def _target_variants(targets: dict[int, float]) -> tuple[Variation, ...]:
     """Returns rounds to every target, FedAvg's rounds over them, and the communication.
 
     Args:
-      targets: per cent of the centralised accuracy -> accuracy in per cent, at paper scale.
+      targets: percent of the centralized accuracy -> accuracy in percent, at paper scale.
     """
     variants = []
     for share, percent in targets.items():
@@ -176,7 +176,7 @@ def _faster(rows: tuple[Variation, ...], share: int, columns: tuple[Variation, .
 
     Args:
       rows: of the table.
-      share: per cent of the centralised accuracy that is reached.
+      share: percent of the centralized accuracy that is reached.
       columns: in which this is claimed.
     """
     return tuple(
@@ -241,7 +241,7 @@ LANDMARKS = Variation(
         ("variant", "m=10;C=0.79pct"),
     ),
 )
-# Clients per round -> (per cent of all, as printed; clients at trend scale).
+# Clients per round -> (percent of all, as printed; clients at trend scale).
 COHORTS = {10: ("0.1", 3), 50: ("0.5", 10), 100: ("1", 20)}
 
 

@@ -1,6 +1,6 @@
 """Collectives of a round, counted in the compiled program, and a model of the round's time on many devices.
 
-A round of C clients on D devices, one client after the other on each, is modelled as
+A round of C clients on D devices, one client after the other on each, is modeled as
 
     seconds(C, D) = client_seconds ceil(C / D) + sum over collectives (latency hops(D) + wire bytes / bandwidth)
 
@@ -48,7 +48,7 @@ class Collective(NamedTuple):
         return RING[self.kind] * self.nbytes * (devices - 1) / devices
 
     def seconds(self, devices: int, bandwidth: float, latency: float) -> float:
-        """Returns its modelled seconds; bandwidth in bytes per second and device, latency in seconds per hop."""
+        """Returns its modeled seconds; bandwidth in bytes per second and device, latency in seconds per hop."""
         return RING[self.kind] * latency * (devices - 1) + self.wire(devices) / bandwidth
 
 
@@ -91,7 +91,7 @@ def of_round(config: Config, devices: int) -> list[Collective]:
 def round_seconds(
     collectives: list[Collective], clients: int, devices: int, client_seconds: float, bandwidth: float, latency: float
 ) -> float:
-    """Returns the modelled seconds of a round, see the formula above.
+    """Returns the modeled seconds of a round, see the formula above.
 
     Args:
       collectives: of the round.
