@@ -167,9 +167,9 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
         decisive = {field.name: config[field.name] for field in fields if not field.metadata["operational"]}
         device = contents["device"].rpartition(" x")[0]
         jax_version, initial = contents["versions"]["jax"], contents.get("initial", {})
-        identity = Identity(
-            decisive, contents["data"], jax_version, device, contents["strategy"], contents["imports"], initial
-        )
+        data, strategy, imports = contents["data"], contents["strategy"], contents["imports"]
+        environment = contents.get("environment", {})
+        identity = Identity(decisive, data, jax_version, device, strategy, imports, initial, environment)
         return ConfigFile(config, identity, contents["fingerprint"])
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror}); choose another --out_dir.") from error
@@ -252,6 +252,7 @@ def write_config(directory: pathlib.Path, config: Config, identity: Identity, ve
         "model": model,
         "imports": identity.imports,
         **({"initial": identity.initial} if identity.initial else {}),
+        "environment": identity.environment,
         "fingerprint": identity.fingerprint,
         "versions": versions(),
         "device": f"{identity.device} x{jax.device_count()}",

@@ -1,13 +1,17 @@
 """Identity and fingerprint of a run: hashes of everything that decides its results."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import os
+import pathlib
 import platform
 from typing import Any
 
 import flax
 import jax
+import jaxlib
 import numpy as np
 import optax
 
@@ -15,7 +19,41 @@ from fedwin import __version__
 from fedwin.data import Dataset
 from fedwin.data.example_source import feature_digest
 from fedwin.data.federation import Federation
+from fedwin.engine import devices
+from fedwin.models.convolution import onednn
 from fedwin.runs.config import Config, implied_of
+
+# Options of jax that change compiled programs, and that a user may set; those of random numbers are set by `prepare`.
+JAX_OPTIONS = (
+    "jax_disable_jit",
+    "jax_disable_most_optimizations",
+    "jax_enable_pgle",
+    "jax_exec_time_optimization_effort",
+    "jax_memory_fitting_effort",
+    "jax_numpy_dtype_promotion",
+    "jax_optimization_level",
+    "jax_softmax_custom_jvp",
+    "jax_use_shardy_partitioner",
+)
+# Environment variables that choose instructions or numbers of threads.
+VARIABLES = (
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "DNNL_MAX_CPU_ISA",
+    "LIBTPU_INIT_ARGS",
+    "NPROC",
+    "NVIDIA_TF32_OVERRIDE",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "ONEDNN_MAX_CPU_ISA",
+)
+# Beginnings of XLA's flags that change no numbers: how long devices wait, how many there are, what is logged.
+HARMLESS_XLA_FLAGS = (
+    "xla_cpu_collective_call_terminate_timeout",
+    "xla_cpu_collective_call_warn_stuck_timeout",
+    "xla_dump",
+    "xla_force_host_platform_device_count",
+    "xla_gpu_cuda_data_dir",
+    "xla_hlo_profile",
+)
 
 
 def hash_of(value: object, size: int = 8) -> str:
@@ -68,6 +106,8 @@ class Identity:
       strategy: how cohorts are executed.
       imports: imported file or module -> hash of its content.
       initial: seed -> hash of the parameters from another run (--init_from).
+      environment: name -> value of what else decides numbers, from `environment`; {} for directories from before
+        version 0.2.
     """
 
     config: dict[str, Any]
@@ -77,12 +117,24 @@ class Identity:
     strategy: str
     imports: dict[str, str]
     initial: dict[str, str] = dataclasses.field(default_factory=dict)
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
         """A hash of the identity: runs with the same fingerprint have the same results."""
         parts = [set_fields(self.config), self.data, self.jax, self.device, self.strategy, self.imports]
+        if self.environment:
+            return hash_of([*parts, self.initial, self.environment])
         return hash_of([*parts, self.initial] if self.initial else parts)
+
+    def equals(self, previous: "Identity") -> bool:
+        """Whether everything that both identities record is equal."""
+        common = self.environment.keys() & previous.environment.keys()
+        own, other = (
+            dataclasses.replace(each, environment={name: each.environment[name] for name in common})
+            for each in (self, previous)
+        )
+        return own.fingerprint == other.fingerprint
 
     def differences(self, previous: "Identity") -> str:
         """Returns a message that names the differences from a previous identity."""
@@ -91,6 +143,10 @@ class Identity:
             then, now = getattr(previous, name), getattr(self, name)
             if then != now:
                 changed.append(f"{name} was {then} and is {now}")
+        for name in sorted(previous.environment.keys() & self.environment.keys()):
+            then, now = previous.environment[name], self.environment[name]
+            if then != now:
+                changed.append(f"{name} was {then or 'not set'} and is {now or 'not set'}")
         for name in sorted(previous.imports.keys() | self.imports.keys()):
             if previous.imports.get(name) != self.imports.get(name):
                 changed.append(f"the code of {name} has changed")
@@ -98,7 +154,12 @@ class Identity:
 
 
 def identity(
-    config: Config, hashes: dict[str, str], strategy: str, imports: dict[str, str], initial: dict[str, str]
+    config: Config,
+    hashes: dict[str, str],
+    strategy: str,
+    imports: dict[str, str],
+    initial: dict[str, str],
+    dataset: Dataset,
 ) -> Identity:
     """Returns the identity of a run on this machine.
 
@@ -108,10 +169,66 @@ def identity(
       strategy: how cohorts are executed.
       imports: imported file or module -> hash of its content.
       initial: seed -> hash of the parameters from another run.
+      dataset: whose normalization is recorded.
     """
     device = jax.devices()[0]
     kind = f"{device.platform} {device.device_kind}"
-    return Identity(jsonable(config.decisive()), hashes, jax.__version__, kind, strategy, imports, initial)
+    normalisation = {"normalisation": f"mean {_numbers(dataset.mean)}, std {_numbers(dataset.std)}"}
+    recorded = environment(device.platform) | normalisation
+    return Identity(jsonable(config.decisive()), hashes, jax.__version__, kind, strategy, imports, initial, recorded)
+
+
+def _numbers(values: Any) -> str:
+    return "none" if values is None else " ".join(repr(float(value)) for value in np.ravel(values))
+
+
+def environment(platform_name: str) -> dict[str, str]:
+    """Returns what decides numbers besides a run's settings and is not set by fedwin: versions, processor, variables.
+
+    On a CPU the number of cores counts: sums are split among them, and the parts are rounded.
+
+    Args:
+      platform_name: the device's platform, such as cpu or gpu.
+
+    Returns:
+      name -> value, '' for a variable that is not set.
+    """
+    libraries = {"fedwin": __version__, "jaxlib": jaxlib.__version__, "flax": flax.__version__}
+    libraries |= {"optax": optax.__version__, "numpy": np.__version__}
+    settings = jax.config.values
+    options = {name: str(getattr(jax.config, name, settings[name])) for name in JAX_OPTIONS if name in settings}
+    variables = {name: os.environ.get(name, "") for name in VARIABLES}
+    recorded = libraries | options | variables | {"XLA_FLAGS": _xla_flags(os.environ.get("XLA_FLAGS", ""))}
+    if platform_name == "cpu":
+        recorded |= {"processor": _processor(), "cores": str(devices.num_cores()), "oneDNN": _onednn()}
+    return recorded
+
+
+def _xla_flags(text: str) -> str:
+    """Returns the flags without those that change no numbers, in a fixed order."""
+    return " ".join(sorted(flag for flag in text.split() if not flag.lstrip("-").startswith(HARMLESS_XLA_FLAGS)))
+
+
+def _processor() -> str:
+    """Returns the processor's name and a hash of its instruction sets."""
+    names = [f"{platform.machine()} {platform.processor()}".strip()]
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("vendor_id", "cpu family", "model"):
+                names.append(value.strip())
+    return f"{' '.join(names)} ({hash_of(sorted(onednn.cpu_features()), size=4)})"
+
+
+def _onednn() -> str:
+    """Returns which library computes larger convolutions, and with how many threads; compiles nothing."""
+    switch = os.environ.get(onednn.SWITCH) or "on"
+    if switch == "off" or onednn.missing() is not None:
+        return "not used"
+    _, library = onednn.find_onednn()
+    if switch == "cached" and not onednn.library_path(library).exists():
+        return "not used"
+    return f"{library.resolve().name} ({library.stat().st_size} bytes) with {onednn.threads()} threads"
 
 
 def versions() -> dict[str, str]:
@@ -120,6 +237,7 @@ def versions() -> dict[str, str]:
         "fedwin": __version__,
         "python": platform.python_version(),
         "jax": jax.__version__,
+        "jaxlib": jaxlib.__version__,
         "flax": flax.__version__,
         "optax": optax.__version__,
         "numpy": np.__version__,

@@ -195,6 +195,13 @@ def set_precision(precision: str) -> None:
     jax.config.update("jax_default_matmul_precision", None if precision == "tf32" else "highest")
 
 
+def set_random_numbers() -> None:
+    """Sets jax's random number generator: the same numbers whatever the environment and the user's options say."""
+    jax.config.update("jax_threefry_partitionable", True)
+    jax.config.update("jax_default_prng_impl", "threefry2x32")
+    jax.config.update("jax_random_seed_offset", 0)
+
+
 def client_optimizer(config: Config) -> tuple[optax.GradientTransformation, float]:
     """Returns the local optimizer at learning rate 1, and the weight decay that the local solver has to apply.
 
@@ -278,6 +285,7 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Model | 
     config = config.resolved()
     choices = choices_of(config, named_model=model is None)
     set_precision(config.precision)
+    set_random_numbers()
     dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
     augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
     shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])

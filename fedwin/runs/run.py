@@ -66,7 +66,8 @@ def run(
         identity = multi_process.run_on_all(
             lambda: _write_or_compare_config(directory, prepared, config_file, str(strategy), imports, say)
         )
-        consistency.check_identity(identity.fingerprint)
+        # Hosts may differ in their processors: process 0's is recorded.
+        consistency.check_identity(dataclasses.replace(identity, environment={}).fingerprint)
         _print_header(directory, prepared, str(strategy), identity.fingerprint, say)
         program = Program(prepared, strategy, test, bytes_per_client)
         results = SeedRunner(program, directory, metrics_log, quiet, say).train()
@@ -186,7 +187,7 @@ def _write_or_compare_config(
     config = prepared.config
     hashes = fingerprint.data_hashes(prepared.federations)
     initial = {str(seed): start.digest for seed, start in prepared.initial.items()}
-    identity = fingerprint.identity(config, hashes, strategy, imports, initial)
+    identity = fingerprint.identity(config, hashes, strategy, imports, initial, prepared.dataset)
     if not multi_process.is_first():
         return identity
     if config_file is None:
@@ -200,7 +201,7 @@ def _write_or_compare_config(
             f"out_dir={directory} started with other parameters than init_from={config.init_from} has now; restore "
             f"that checkpoint, or use another --out_dir."
         )
-    elif config_file.identity.fingerprint != identity.fingerprint:
+    elif not identity.equals(config_file.identity):
         say(f"note: {identity.differences(config_file.identity)}; the numbers of {directory} may differ from now on.")
     return identity
 

@@ -1,0 +1,157 @@
+"""Fingerprints: whatever changes the numbers of a run either is set by fedwin or changes its fingerprint."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import flax
+import jax
+import jaxlib
+import numpy as np
+import pytest
+
+import fedwin
+from fedwin.files import sealed
+from fedwin.models.convolution import onednn
+from fedwin.runs import directory as directories
+from fedwin.runs import fingerprint
+from fedwin.runs.config import Config
+from fedwin.runs.metrics_log import read_lines
+from fedwin.runs.prepare import prepare
+
+SMALL = Config(
+    dataset="digits", model="digits_mlp:hidden=8", num_clients=20, clients_per_round=2, num_rounds=2, eval_every=1
+)
+
+# What changes -> (how, the name in the environment of the fingerprint).
+CHANGES = {
+    "fast math": (lambda m: m.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true"), "XLA_FLAGS"),
+    "oneDNN": (lambda m: m.setenv("FEDWIN_ONEDNN", "off"), "oneDNN"),
+    "instruction set": (lambda m: m.setattr(onednn, "cpu_features", lambda: ("avx2",)), "processor"),
+    "cores": (lambda m: m.setattr(os, "sched_getaffinity", lambda process: set(range(97))), "cores"),
+    "threads": (lambda m: m.setenv("NPROC", "3"), "NPROC"),
+    "jaxlib": (lambda m: m.setattr(jaxlib, "__version__", "0.0.1"), "jaxlib"),
+    "flax": (lambda m: m.setattr(flax, "__version__", "0.0.1"), "flax"),
+    "fedwin": (lambda m: m.setattr(fingerprint, "__version__", "0.0.1"), "fedwin"),
+}
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    return prepare(SMALL)
+
+
+def identity(prepared, **changes):
+    dataset = dataclasses.replace(prepared.dataset, **changes)
+    return fingerprint.identity(SMALL, {"0": "ab"}, "vmapped", {}, {}, dataset)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_fedwin_does_not_set_is_in_the_fingerprint(change, prepared, monkeypatch):
+    if change == "oneDNN" and onednn.missing() is not None:
+        pytest.skip("no convolution is oneDNN's here")
+    monkeypatch.setenv(onednn.SWITCH, "on")
+    before = identity(prepared)
+    apply, name = CHANGES[change]
+    apply(monkeypatch)
+    after = identity(prepared)
+    assert after.fingerprint != before.fingerprint and not after.equals(before)
+    assert f"{name} was " in after.differences(before) and "\n" not in after.differences(before)
+
+
+def test_the_normalisation_is_in_the_fingerprint(prepared):
+    before, after = identity(prepared, mean=(0.5,), std=(0.25,)), identity(prepared, mean=(0.1,), std=(0.25,))
+    assert not after.equals(before)
+    assert after.differences(before) == "normalisation was mean 0.5, std 0.25 and is mean 0.1, std 0.25"
+
+
+def test_options_of_jax_are_in_the_fingerprint(prepared):
+    before = identity(prepared)
+    with jax.disable_jit():
+        assert identity(prepared).differences(before) == "jax_disable_jit was False and is True"
+
+
+def test_flags_of_waiting_and_logging_are_not(prepared, monkeypatch):
+    before = identity(prepared)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere --xla_force_host_platform_device_count=3")
+    assert identity(prepared).fingerprint == before.fingerprint
+
+
+@pytest.mark.parametrize(
+    "option, value",
+    [("jax_threefry_partitionable", False), ("jax_default_prng_impl", "rbg"), ("jax_random_seed_offset", 3)],
+)
+def test_random_numbers_do_not_depend_on_the_users_options(option, value, prepared):
+    """The same bits, initial parameters and draws of other shapes: these options are fedwin's."""
+    draw = lambda prepared: (
+        prepared.start(0, 1).params,
+        jax.random.normal(prepared.start(0, 1).key, (3, 5)),
+        jax.random.permutation(jax.random.key(1), 7),
+    )
+    before, kept = draw(prepared), jax.config.values[option]
+    jax.config.update(option, value)
+    try:
+        after = draw(prepare(SMALL))
+        assert jax.config.values[option] == kept
+    finally:
+        jax.config.update(option, kept)
+    jax.tree.map(np.testing.assert_array_equal, after, before)
+
+
+def test_a_resumed_run_names_what_has_changed_and_resumes(tmp_path, monkeypatch, capsys):
+    config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"))
+    first, version = fedwin.run(config), jaxlib.__version__
+    assert "note:" not in capsys.readouterr().out
+    fedwin.run(config)
+    assert "note:" not in capsys.readouterr().out
+    monkeypatch.setattr(jaxlib, "__version__", "0.0.1")
+    second = fedwin.run(config)
+    printed = capsys.readouterr().out
+    assert f"note: jaxlib was {version} and is 0.0.1; the numbers of" in printed
+    assert second["fingerprint"] != first["fingerprint"]
+
+
+def test_a_directory_without_the_environment_gives_no_note(tmp_path, monkeypatch, capsys):
+    config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"))
+    fedwin.run(config, quiet=True)
+    path = tmp_path / "run" / "config.json"
+    contents = {k: v for k, v in json.loads(path.read_text()).items() if k != "environment"}
+    path.write_text(json.dumps(sealed(contents)))
+    assert directories.read_config(tmp_path / "run").identity.environment == {}
+    monkeypatch.setattr(jaxlib, "__version__", "0.0.1")
+    fedwin.run(config)
+    assert "note:" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"},
+        {"JAX_THREEFRY_PARTITIONABLE": "0"},
+        {"JAX_DEFAULT_PRNG_IMPL": "rbg"},
+        {"JAX_ENABLE_X64": "1"},
+        {"JAX_DEFAULT_MATMUL_PRECISION": "bfloat16"},
+        {"JAX_DISABLE_JIT": "1"},
+        {"FEDWIN_ONEDNN": "off"},
+        {"NPROC": "1"},
+    ],
+    ids=lambda variables: next(iter(variables)),
+)
+def test_another_environment_gives_the_same_bits_or_another_fingerprint(variables, tmp_path):
+    code = (
+        "import dataclasses, fedwin, sys; from tests.runs.test_fingerprint import SMALL;"
+        "config = dataclasses.replace(SMALL, model='cnn', out_dir=sys.argv[1]);"
+        "print(fedwin.run(config, quiet=True)['fingerprint'])"
+    )
+    outcomes = []
+    for name, more in (("plain", {}), ("changed", variables)):
+        command = [sys.executable, "-c", code, str(tmp_path / name)]
+        done = subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        lines = read_lines(tmp_path / name / "metrics.jsonl")
+        outcomes.append((done.stdout.split()[-1], [line | {"seconds": 0} for line in lines]))
+    (before, lines), (after, other_lines) = outcomes
+    assert before != after or lines == other_lines
