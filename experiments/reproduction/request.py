@@ -157,7 +157,7 @@ class Request:
           cells: name of a table -> the requested cells.
 
         Raises:
-          UserError: runs were refused, after all others were trained.
+          UserError: runs were rejected, after all others were trained.
         """
         self.check()
         if self.from_results:
@@ -194,7 +194,7 @@ class Request:
         print(f"{added} finished run(s) stored in {RESULTS / self.scale}")
 
     def _report(self, outcome: Outcome, directories: list[RunDirectory], stopped: bool) -> None:
-        """Prints refused runs and a spent budget; raises UserError if any run was refused."""
+        """Prints rejected runs and a spent budget; raises UserError if any run was rejected."""
         reason = ""
         for path, reason in outcome.refused.items():
             print(f"refused: {path}: {reason}")

@@ -28,7 +28,7 @@ class Outcome:
     Attributes:
       trained: by this process.
       finished: before, or by other processes.
-      refused: directory -> why fedwin refuses its run.
+      rejected: directory -> why fedwin rejects its run.
     """
 
     trained: list[RunDirectory] = dataclasses.field(default_factory=list)
@@ -36,7 +36,7 @@ class Outcome:
     refused: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def covers(self, directories: list[RunDirectory]) -> bool:
-        """Whether every directory is finished or refused."""
+        """Whether every directory is finished or rejected."""
         return all(directory.finished or str(directory.path) in self.refused for directory in directories)
 
     def add(self, more: "Outcome") -> None:
@@ -60,7 +60,7 @@ def work(
       directories: of the runs, a run before its forks.
       data_dir: folder of the data sets' files.
       budget: seconds after which the current run is saved and this function stops; None: unlimited.
-      scale: smoke, trend or paper; at paper scale a run on incomplete data is refused.
+      scale: smoke, trend or paper; at paper scale a run on incomplete data is rejected.
       say: prints a line.
 
     Raises:

@@ -124,17 +124,10 @@ def legend(item: Item, numbers: list[Value]) -> str:
       item: the table or figure.
       numbers: of its cells, as far as they have been trained.
     """
-    by_description: dict[str, list[Value]] = {}
-    for value in numbers:
-        if value.mean is not None:
-            by_description.setdefault(value.description, []).append(value)
-    texts = list(by_description)
-    if len(texts) > 1:
-        texts = [f"{text} ({_where(item, values)})" for text, values in by_description.items()]
     counts = sorted({len(value.numbers) for value in numbers if value.mean is not None})
     if not counts:
         return "No number yet: no run has finished."
-    parts = [f"Of one seed: {'; '.join(texts)}."]
+    parts = [f"Of one seed: {_descriptions(item, numbers)}."]
     if counts == [1]:
         return " ".join([*parts, "One seed."])
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -144,6 +137,17 @@ def legend(item: Item, numbers: list[Value]) -> str:
     if any(value.scale == "paper" and value.cell.printed and value.cell.printed.std for value in numbers):
         parts.append("The printed +- is the paper's.")
     return " ".join(parts)
+
+
+def _descriptions(item: Item, numbers: list[Value]) -> str:
+    """Returns what the numbers of one seed are, with the columns and variants of each kind if there are several."""
+    by_description: dict[str, list[Value]] = {}
+    for value in numbers:
+        if value.mean is not None:
+            by_description.setdefault(value.description, []).append(value)
+    if len(by_description) == 1:
+        return next(iter(by_description))
+    return "; ".join(f"{text} ({_where(item, values)})" for text, values in by_description.items())
 
 
 def _where(item: Item, values: list[Value]) -> str:
@@ -156,7 +160,7 @@ def _where(item: Item, values: list[Value]) -> str:
         columns.setdefault(tuple(titles), []).append(column)
     every = tuple(variant.title for variant in item.variants)
     texts = [
-        ", ".join(titles) + ("" if {*shown_variants} == {*every} else f": {', '.join(shown_variants)}")
+        " / ".join(titles) + ("" if {*shown_variants} == {*every} else f": {' / '.join(shown_variants)}")
         for shown_variants, titles in columns.items()
     ]
     return "; ".join(texts)
@@ -296,9 +300,8 @@ def costs(store: ResultStore, item: Item, numbers: list[Value]) -> str:
 def paired_blocks(store: ResultStore, item: Item, numbers: list[Value]) -> list[str]:
     """Returns the tables of a report, and how to read them."""
     counted = [value for value in numbers if value.mean is not None]
-    what = "; ".join(dict.fromkeys(value.description for value in counted))
     text = (
-        f"Of one seed: {what}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the difference to the model "
+        f"Of one seed: {_descriptions(item, counted)}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the difference to the model "
         f"of {item.rows[0].title} in the same column, seed by seed, and its 95 % interval. (n) is the number of seeds; "
         "fewer than three have no interval."
     )

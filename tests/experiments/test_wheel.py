@@ -120,7 +120,8 @@ def test_stored_results_travel_with_the_wheel_and_nothing_is_written_into_it(ins
     package = pathlib.Path(
         run(installed / "python", "-c", "import fedwin; print(fedwin.__path__[0])", cwd=tmp_path).strip()
     )
-    before = {path: path.stat().st_mtime_ns for path in package.rglob("*") if "__pycache__" not in path.parts}
+    files = lambda: {p: p.stat().st_mtime_ns for p in package.rglob("*") if p.is_file() and p.suffix != ".pyc"}
+    before = files()
     text = run(
         installed / "fedwin", "reproduce", "ima/figure5", "--from_results", "--page", "--out_dir=mine", cwd=tmp_path
     )
@@ -130,7 +131,7 @@ def test_stored_results_travel_with_the_wheel_and_nothing_is_written_into_it(ins
     refused = [installed / "fedwin", "reproduce", "wima/table4", "--scale=smoke", "--keep"]
     done = subprocess.run(refused, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2 and "--keep stores results in a checkout" in done.stderr
-    assert before == {path: path.stat().st_mtime_ns for path in package.rglob("*") if "__pycache__" not in path.parts}
+    assert files() == before
 
 
 def test_a_tool_says_in_one_line_that_it_needs_a_checkout(installed, tmp_path):

@@ -1,4 +1,4 @@
-"""What is reported about stored results: the evaluations that count, their data, and commands that train them again."""
+"""Reports about stored results: their final evaluations, their data, and commands that train them again."""
 
 import csv
 import dataclasses
@@ -63,9 +63,8 @@ def test_the_mean_is_over_the_items_own_evaluations_and_never_that_of_the_untrai
     run = Run(RUN.fields | {"final_evals": final_evals})
     value = values.value(OneRecord(), cell(MeanLast(), run), "trend")
     assert value.mean == pytest.approx(mean) and value.evaluations == evaluations
-    assert value.description.endswith(
-        f"{evaluations} evaluations after rounds {21 - evaluations} to 20" if evaluations > 1 else "20"
-    )
+    several = f"the {evaluations} evaluations after rounds {21 - evaluations} to 20"
+    assert value.description.endswith(several if evaluations > 1 else "the evaluation after round 20")
 
 
 def test_rounds_to_a_target_are_those_of_the_items_own_evaluations():
@@ -81,9 +80,8 @@ def test_both_lines_of_a_figure_average_the_same_rounds():
 
 def test_tables_say_what_is_averaged_and_what_follows_plus_minus():
     figure = item("ima/figure6a")
-    numbers = [
-        values.Value(each, {0: 90.0, 1: 91.0, 2: 92.0}, (120, 120), evaluations=20) for each in figure.cells("trend")
-    ]
+    by_seed = {0: 90.0, 1: 91.0, 2: 92.0}
+    numbers = [values.Value(each, by_seed, (120, 120), evaluations=20) for each in figure.cells("trend")]
     text = write.section(figure, "trend", OneRecord(), numbers)
     assert "Of one seed: mean accuracy (%) of the 20 evaluations after rounds 101 to 120." in text
     assert "Shown: mean over n seeds, +- their standard deviation." in text and "91.00 +- 1.00 (n = 3)" in text
@@ -168,9 +166,8 @@ def test_a_random_sample_of_printed_commands_gives_the_printed_numbers(tmp_path)
         script = row["command"].replace("fedwin train", f"{shlex.quote(sys.executable)} -m experiments train")
         root = str(store.RESULTS.parents[1])
         environment = {"PYTHONPATH": root, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-        done = subprocess.run(
-            ["sh", "-c", script.replace(" ; ", " && ")], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
+        line = ["sh", "-c", script.replace(" ; ", " && ")]
+        done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, (row["command"], done.stderr)
         if not recorded_here(row["run"]):
             continue
