@@ -22,6 +22,8 @@ WHOLE_BYTES = 64 << 20
 ROWS = 256
 # It reads images in pieces of at most so many bytes.
 PIECE_BYTES = 64 << 20
+# Largest image that is decoded; Pillow warns above this number, and rejects twice as many.
+MAX_PIXELS = 89_000_000
 
 
 class ExampleSource:
@@ -146,14 +148,14 @@ def gather(value, rows: np.ndarray, out: np.ndarray) -> None:
     if isinstance(value, Images):
         value.decode_into(rows, out)
     elif len(rows):
-        np.take(np.asarray(value), rows, 0, out=out, mode="clip")  # other modes copy once more
+        np.take(np.asarray(value), rows, 0, out=out, mode="clip")  # other modes make another copy
 
 
 class Images:
     """Images decoded on access; behaves like a read-only uint8 array [N, size, size, channels].
 
     Args:
-      items: for each image a path, a Span or the encoded bytes.
+      items: for each image a path, a Span, a Member or the encoded bytes.
       size: side of the cropped image in pixels.
       resize: pixels that the short side is scaled to before cropping; `size` by default.
       channels: 3 or 1.
@@ -209,6 +211,18 @@ class Images:
         return self[:] if dtype is None else self[:].astype(dtype)
 
 
+class Member(NamedTuple):
+    """An encoded image that was read from an archive.
+
+    Attributes:
+      where: the archive and the name of the image in it, for error messages.
+      content: the encoded bytes.
+    """
+
+    where: str
+    content: bytes
+
+
 class Span(NamedTuple):
     """A range of bytes in a file, such as a member of an uncompressed tar archive.
 
@@ -227,7 +241,7 @@ def decode(item, size: int, resize: int, channels: int = 3) -> np.ndarray:
     """Decodes an image, scales its short side and crops its center.
 
     Args:
-      item: a path, a Span or the encoded bytes.
+      item: a path, a Span, a Member or the encoded bytes.
       size: side of the cropped image in pixels.
       resize: pixels that the short side is scaled to.
       channels: 3 or 1.
@@ -242,11 +256,13 @@ def decode(item, size: int, resize: int, channels: int = 3) -> np.ndarray:
     blob = image_bytes(item)
     try:
         with image_module.open(io.BytesIO(blob)) as image:
+            check_pixels(image)
             image.draft("RGB", (resize, resize))  # lets the JPEG decoder skip what would be scaled away
             image = image.convert("RGB" if channels == 3 else "L")
     except Exception as error:  # damaged files raise many kinds
+        reason = " ".join(str(error).split(" <")[0].split())  # without Pillow's address of the stream
         raise UserError(
-            f"{describe_image(item)}: not a decodable image ({error}); fetch it again or take it out of the list."
+            f"{describe_image(item)}: not a decodable image ({reason}); fetch it again or take it out of the list."
         ) from error
     width, height = image.size
     scale = resize / min(width, height)
@@ -257,8 +273,16 @@ def decode(item, size: int, resize: int, channels: int = 3) -> np.ndarray:
     return np.asarray(image.crop((left, top, left + size, top + size)), np.uint8).reshape(size, size, channels)
 
 
+def check_pixels(image) -> None:
+    """Raises ValueError if an opened image announces more than MAX_PIXELS pixels; nothing is decoded."""
+    if image.width * image.height > MAX_PIXELS:
+        raise ValueError(f"{image.width} x {image.height} pixels are more than {MAX_PIXELS:,}")
+
+
 def image_bytes(item) -> bytes:
-    """Reads the encoded bytes of an image given as bytes, a Span or a path; raises UserError if it is missing."""
+    """Reads the encoded bytes of an image, an item as for `decode`; raises UserError if it is missing."""
+    if isinstance(item, Member):
+        return item.content
     if isinstance(item, bytes):
         return item
     try:
@@ -276,6 +300,8 @@ def image_bytes(item) -> bytes:
 
 def describe_image(item) -> str:
     """Returns the name of an image in error messages."""
+    if isinstance(item, Member):
+        return item.where
     if isinstance(item, Span):
         return f"{item.path}, image at byte {item.offset}"
     return f"an image of {len(item)} bytes" if isinstance(item, bytes) else str(item)
@@ -299,7 +325,7 @@ def feature_digest(values, whole_bytes: int | None = None, num_rows: int | None 
 
     Args:
       values: array, memory map or Images [N, ...].
-      whole_bytes: size of the largest feature of which all rows are read; WHOLE_BYTES by default.
+      whole_bytes: maximum size of a feature whose rows are all read; WHOLE_BYTES by default.
       num_rows: number of rows read of larger features; ROWS by default.
 
     Returns:

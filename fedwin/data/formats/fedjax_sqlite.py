@@ -3,11 +3,16 @@
 The table is `federated_data(client_id, data, num_examples)`; `data` is compressed by zlib and encoded by msgpack.
 """
 
+import math
 import pathlib
 import sqlite3
 import zlib
+from typing import Any
 
-from fedwin.data.formats import clients, files, values
+import msgpack
+import numpy as np
+
+from fedwin.data.formats import clients, files, limits, values
 from fedwin.errors import UserError
 
 # Raised by sqlite3 for damaged files; its messages may not even decode as text.
@@ -25,16 +30,15 @@ def read_sqlite(path, chosen=None, convert=dict):
     Raises:
       UserError: damaged file or record, or no such client.
     """
-    # FedJAX takes seconds to import; reading sizes does not need it.
-    from fedjax.core.serialization import msgpack_deserialize
-
     if chosen is None:
         rows = query(path, "SELECT client_id, data FROM federated_data ORDER BY rowid")
     else:
         rows = query_clients(path, chosen)
     for client, blob in rows:
         try:
-            features = msgpack_deserialize(zlib.decompress(blob))
+            features = unpack(decompress(blob, path))
+            if not isinstance(features, dict):
+                raise ValueError("it is not a dictionary of arrays")
         except Exception as error:  # zlib, msgpack and array errors alike mean a damaged record
             raise UserError(
                 f"{path}, client '{clients.text(client)}': its record is damaged ({error}); fetch the file again."
@@ -42,6 +46,44 @@ def read_sqlite(path, chosen=None, convert=dict):
         with values.naming(f"{path}, client '{clients.text(client)}'"):
             features = convert(features)
         yield client, features
+
+
+def decompress(blob: bytes, where) -> bytes:
+    """Decompresses a record by zlib, up to a bound; `where` is the file, for error messages."""
+    decompressor = zlib.decompressobj()
+    limit = limits.most_bytes(len(blob))
+    content = decompressor.decompress(blob, limit + 1)
+    if len(content) > limit:
+        raise limits.too_large(where, limit)
+    if not decompressor.eof:
+        raise ValueError("it is truncated")
+    return content
+
+
+def unpack(blob: bytes) -> Any:
+    """Decodes a record by msgpack and FedJAX's extensions of it for arrays; NumPy receives no type from the file.
+
+    Source: https://github.com/google/fedjax/blob/main/fedjax/core/serialization.py.
+    """
+    return msgpack.unpackb(blob, ext_hook=_extension, raw=False)
+
+
+def _extension(code: int, blob: bytes) -> Any:
+    """Decodes an extension: 1 an array of numbers, 2 a complex number, 3 a number, 4 an array of texts."""
+    if code == 2:
+        return complex(*msgpack.unpackb(blob))
+    if code == 4:
+        shape, texts = msgpack.unpackb(blob, raw=True)
+        if not all(isinstance(text, bytes) for text in texts) or math.prod(shape) != len(texts):
+            raise ValueError(f"{len(texts)} texts are not an array of shape {shape}")
+        result = np.empty(len(texts), object)
+        result[:] = texts
+        return result.reshape(shape)
+    if code not in (1, 3):
+        raise ValueError(f"extension {code} is not FedJAX's")
+    shape, name, raw = msgpack.unpackb(blob, raw=True)
+    array = values.from_bytes(bytes(raw), bytes(name).decode(), "=", shape)
+    return array if code == 1 else array[()]
 
 
 def sizes(path) -> dict[bytes, int]:

@@ -7,22 +7,30 @@ import hashlib
 import io
 import lzma
 import pathlib
+import struct
 import tarfile
 import zipfile
 import zlib
 
+from fedwin.data.formats import limits
 from fedwin.errors import UserError
 
+# Messages of libraries may quote the content of a file.
+MAX_MESSAGE = 300
 SUFFIXES = ("", ".gz", ".xz", ".bz2", ".lzma")
 MAGIC = ((b"\x1f\x8b", gzip.open), (b"\xfd7zXZ\x00", lzma.open), (b"BZh", bz2.open))
 
 
-# Raised for damaged, encrypted or unsupported archives.
+# Raised for damaged, encrypted or unsupported archives, NotImplementedError as a RuntimeError.
 ARCHIVE_ERRORS = (
     EOFError,
     OSError,
+    LookupError,
+    MemoryError,
+    OverflowError,
     RuntimeError,
-    NotImplementedError,
+    ValueError,
+    struct.error,
     tarfile.TarError,
     zipfile.BadZipFile,
     zlib.error,
@@ -30,33 +38,46 @@ ARCHIVE_ERRORS = (
 )
 
 
-def read(path) -> bytes:
-    """Returns the decompressed content of a file; raises UserError if it is missing, unreadable or truncated."""
+def read(path, announced=None) -> bytes:
+    """Returns the decompressed content of a file.
+
+    Args:
+      path: the file.
+      announced: function from the first bytes to the size that they announce; it bounds the decompressed size.
+
+    Raises:
+      UserError: the file is missing, unreadable or truncated, or expands beyond all bounds.
+    """
     try:
         raw = pathlib.Path(path).read_bytes()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; check the path and --data_dir.") from error
-    return decode(raw, path)
+    return decode(raw, path, announced)
 
 
-def decode(raw: bytes, name) -> bytes:
+def decode(raw: bytes, name, announced=None) -> bytes:
     """Decompresses gzip, xz, lzma or bzip2; returns other bytes unchanged.
 
     Args:
       raw: content of the file.
       name: its name, for error messages.
+      announced: as for `read`.
 
     Raises:
-      UserError: the compressed data is truncated or damaged.
+      UserError: the compressed data is truncated or damaged, or expands beyond all bounds.
     """
     function = opener(raw[:6], name)
     if function is None:
         return raw
     try:
         with function(io.BytesIO(raw)) as stream:
-            return stream.read()
-    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise UserError(f"{name}: the compressed file is truncated or damaged ({error}); fetch it again.") from error
+            return limits.read(stream, len(raw), name, announced)
+    except (EOFError, OSError, ValueError, MemoryError, zlib.error, lzma.LZMAError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(
+            f"{name}: the compressed file is truncated or damaged ({one_line(error)}); fetch it again."
+        ) from error
 
 
 def opener(head: bytes, name: str):
@@ -67,54 +88,78 @@ def opener(head: bytes, name: str):
     return lzma.open if str(name).endswith(".lzma") else None
 
 
-def content(entry) -> bytes:
-    """Returns the decompressed bytes of an entry of `entries`."""
-    return entry if isinstance(entry, bytes) else read(entry)
+def content(entry, announced=None) -> bytes:
+    """Returns the decompressed bytes of an entry of `entries`; `announced` as for `read`."""
+    return entry if isinstance(entry, bytes) else read(entry, announced)
 
 
-def entries(location, wanted=lambda name: True) -> dict[str, "pathlib.Path | bytes"]:
-    """Returns the files of a folder (not of its subfolders) or of an archive (wherever they are in it).
+def entries(location, wanted=lambda name: True, announced=None) -> dict[str, "pathlib.Path | bytes"]:
+    """Returns the files of a folder (not of its subfolders) or of an archive (anywhere in it).
 
     Args:
       location: the folder or archive.
       wanted: whether to include a file, by its plain name; other files of an archive are not decompressed.
+      announced: as for `read`.
 
     Returns:
       plain name -> path (folder) or decompressed bytes (archive).
     """
     location = pathlib.Path(location)
     if not location.is_dir():
-        blobs = members(location, lambda name: wanted(plain(name)))
-        return {plain(name): decode(blob, name) for name, blob in blobs.items()}
+        blobs = members(location, lambda name: wanted(plain(name)), announced)
+        return {plain(name): decode(blob, name, announced) for name, blob in blobs.items()}
     # Longest names first, so that `a` replaces `a.gz`.
     paths = sorted((child for child in children(location) if child.is_file()), key=lambda child: -len(child.name))
     return {plain(path.name): path for path in paths if wanted(plain(path.name))}
 
 
-def members(path, wanted=lambda name: True) -> dict[str, bytes]:
+def members(path, wanted=lambda name: True, announced=None) -> dict[str, bytes]:
     """Reads files of a tar (however compressed) or zip archive.
 
     Args:
       path: the archive.
       wanted: whether to read a member, by its name; others are not even decompressed if the format allows it.
+      announced: as for `read`, for members that are not compressed themselves.
 
     Returns:
       name -> bytes.
 
     Raises:
-      UserError: not an archive, or truncated.
+      UserError: not an archive, or truncated, or it expands beyond all bounds.
     """
     try:
+        stored = pathlib.Path(path).stat().st_size
         if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                return {
-                    name: archive.read(name) for name in archive.namelist() if not name.endswith("/") and wanted(name)
-                }
+            return _zip_members(path, stored, wanted, announced)
         with tarfile.open(path) as archive:
-            picked = ((entry, archive.extractfile(entry)) for entry in archive if entry.isfile() and wanted(entry.name))
-            return {entry.name: stream.read() for entry, stream in picked if stream}
+            result = {}
+            for entry in archive:
+                # Members before it are decompressed, too.
+                limits.check(entry.offset_data + max(entry.size, 0), stored, path)
+                if entry.isfile() and wanted(entry.name) and (stream := archive.extractfile(entry)):
+                    result[entry.name] = stream.read()
+            return result
     except ARCHIVE_ERRORS as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{path}: not a readable tar or zip archive ({one_line(error)}); fetch it again.") from error
+
+
+def _zip_members(path, stored: int, wanted, announced) -> dict[str, bytes]:
+    """Reads files of a zip archive of `stored` bytes; other arguments as for `members`."""
+    result = {}
+    with zipfile.ZipFile(path) as archive:
+        chosen = [info for info in archive.infolist() if not info.filename.endswith("/") and wanted(info.filename)]
+        total = 0
+        for info in chosen:
+            # A nested compressed file announces nothing in its first bytes.
+            function = None if plain(info.filename) != info.filename.rsplit("/", 1)[-1] else announced
+            with archive.open(info) as stream:
+                blob = limits.read(stream, stored, path, function)
+            total += len(blob)
+            limits.check(total, stored, path)
+            result[info.filename] = blob
+    return result
 
 
 def locate(folder, name: str) -> pathlib.Path | None:
@@ -205,5 +250,6 @@ def plain(name: str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Returns the message of an error as one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """Returns the message of an error as one line of at most MAX_MESSAGE characters."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."

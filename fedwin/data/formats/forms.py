@@ -6,7 +6,7 @@ import tarfile
 import tempfile
 from typing import NamedTuple
 
-from fedwin.data.formats import checksums, files
+from fedwin.data.formats import checksums, files, limits
 from fedwin.errors import UserError
 
 
@@ -139,6 +139,7 @@ def extract(archive: pathlib.Path, names, folder: pathlib.Path) -> None:
     try:
         with tarfile.open(archive, "r:*") as source:
             for entry in source:
+                limits.check(entry.offset_data + max(entry.size, 0), archive.stat().st_size, archive)
                 name = entry.name.rsplit("/", 1)[-1]
                 if entry.isfile() and name in missing:
                     copy(source.extractfile(entry), folder / name, archive)
@@ -146,6 +147,8 @@ def extract(archive: pathlib.Path, names, folder: pathlib.Path) -> None:
                 if not missing:
                     return
     except files.ARCHIVE_ERRORS as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{archive}: not a readable tar archive ({files.one_line(error)}); fetch it again.") from error
     raise UserError(f"{archive}: it contains no {' and no '.join(sorted(missing))}; fetch it again.")
 
@@ -159,10 +162,13 @@ def copy(source, target: pathlib.Path, path) -> None:
       path: the compressed file, for error messages.
 
     Raises:
-      UserError: the stream is damaged, or the file can't be written.
+      UserError: the stream is damaged or expands beyond all bounds, or the file can't be written.
     """
 
+    limit = limits.most_bytes(path.stat().st_size)
+
     def chunks():
+        total = 0
         while True:
             try:
                 chunk = source.read(1 << 22)
@@ -172,6 +178,9 @@ def copy(source, target: pathlib.Path, path) -> None:
                 ) from error
             if not chunk:
                 return
+            total += len(chunk)
+            if total > limit:
+                raise limits.too_large(path, limit)
             yield chunk
 
     try:

@@ -4,6 +4,7 @@ An IDX file has two zero bytes, a type byte, the number of dimensions, the dimen
 values, big-endian. Data sets come as four of them: images and labels of training and test examples.
 """
 
+import math
 import pathlib
 from typing import NamedTuple
 
@@ -33,15 +34,57 @@ def parse(blob: bytes, where) -> np.ndarray:
       >>> parse(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]), "labels").tolist()
       [7, 8, 9]
     """
+    dtype, ndim, shape = header(blob, where)
+    start = 4 + 4 * ndim
+    expected = start + dtype.itemsize * math.prod(shape)
+    if len(shape) < ndim or min(shape) < 0 or len(blob) != expected:
+        size = f"at least {len(blob)}" if len(blob) > expected >= 0 else len(blob)
+        raise UserError(f"{where}: {size} bytes, but the header says {expected}; it is truncated or damaged.")
+    return np.frombuffer(blob, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def header(blob: bytes, where) -> tuple[np.dtype, int, tuple[int, ...]]:
+    """Decodes the header of an IDX file.
+
+    Args:
+      blob: its first bytes.
+      where: the file, for error messages.
+
+    Returns:
+      (type, number of dimensions, shape); the shape of a truncated header is ().
+
+    Raises:
+      UserError: wrong magic number.
+    """
     if len(blob) < 4 or blob[:2] != b"\0\0" or blob[2] not in TYPES or not 1 <= blob[3] <= 8:
         raise UserError(f"{where}: wrong magic number {blob[:4].hex() or '(empty)'}; it is not an IDX file.")
-    dtype, ndim = np.dtype(TYPES[blob[2]]), blob[3]
-    header = 4 + 4 * ndim
-    shape = tuple(int(n) for n in np.frombuffer(blob[4:header], ">i4")) if len(blob) >= header else ()
-    expected = header + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    if len(shape) < ndim or min(shape) < 0 or len(blob) != expected:
-        raise UserError(f"{where}: {len(blob)} bytes, but the header says {expected}; it is truncated or damaged.")
-    return np.frombuffer(blob, dtype, offset=header).reshape(shape).astype(dtype.newbyteorder("="))
+    ndim = blob[3]
+    shape = tuple(int(n) for n in np.frombuffer(blob[4 : 4 + 4 * ndim], ">i4")) if len(blob) >= 4 + 4 * ndim else ()
+    return np.dtype(TYPES[blob[2]]), ndim, shape
+
+
+def announced_size(head: bytes) -> int:
+    """Returns the size in bytes that the first bytes of an IDX file announce; 0 if they are not such a header."""
+    try:
+        dtype, ndim, shape = header(head, "")
+    except UserError:
+        return 0
+    return 4 + 4 * ndim + dtype.itemsize * math.prod(shape) if shape and min(shape) >= 0 else 0
+
+
+def load(where: pathlib.Path) -> np.ndarray:
+    """Reads an IDX file, compressed or not, and no more of it than its header announces.
+
+    Args:
+      where: the file.
+
+    Returns:
+      The array, in native byte order.
+
+    Raises:
+      UserError: as for `parse`, or the file can't be read.
+    """
+    return parse(files.read(where, announced_size), where)
 
 
 def file_names(prefix: str = "", test: str = "t10k", kind: str = "ubyte") -> tuple[str, str, str, str]:
@@ -90,7 +133,7 @@ def find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, Idx
             return {name: IdxFile(path, path) for name in wanted if (path := files.locate(folder, name))}
         for archive in [folder] if folder.is_file() else sorted(folder.glob("*.zip")):
             try:
-                members = files.entries(archive, set(wanted).__contains__)
+                members = files.entries(archive, set(wanted).__contains__, announced_size)
             except UserError as error:  # possibly unrelated, so an error only if nothing else is found
                 broken = broken or error
                 continue
@@ -110,7 +153,7 @@ def read(dataset: str, data_dir, patterns, wanted, source: str) -> tuple[dict[st
       UserError: files that are missing or damaged, or different numbers of images and labels.
     """
     idx_files = find(dataset, data_dir, patterns, wanted, source)
-    arrays = {name: parse(files.content(entry), where) for name, (where, entry) in idx_files.items()}
+    arrays = {name: parse(files.content(entry, announced_size), where) for name, (where, entry) in idx_files.items()}
     for images, labels in (wanted[:2], wanted[2:4]):
         for name, dimensions in ((images, 3), (labels, 1)):
             if len(shape := arrays[name].shape) != dimensions:
@@ -156,5 +199,6 @@ def verify(idx_files: dict[str, IdxFile], dataset: str) -> bool:
     """Returns whether every file has its published checksum; warns 'unverified' about those that differ."""
     stored = lambda entry: entry if isinstance(entry, pathlib.Path) else None
     return checksums.verify(
-        dataset, [(where.name, stored(entry), files.content(entry)) for where, entry in idx_files.values()]
+        dataset,
+        [(where.name, stored(entry), files.content(entry, announced_size)) for where, entry in idx_files.values()],
     )

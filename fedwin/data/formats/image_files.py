@@ -12,14 +12,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedwin.data.example_source import Span
+from fedwin.data.example_source import Member, Span
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
-def images_below(location) -> Mapping[str, str | Span | bytes]:
+def images_below(location) -> Mapping[str, str | Span | Member]:
     """Finds the image files in a folder or in a tar or zip archive, without decoding them.
 
     Members of an uncompressed tar are read in place; those of other archives are read into memory.
@@ -28,7 +28,7 @@ def images_below(location) -> Mapping[str, str | Span | bytes]:
       location: the folder or archive.
 
     Returns:
-      relative name -> path, Span or bytes.
+      relative name -> path, Span or Member.
 
     Raises:
       UserError: a folder that can't be listed, or not an archive.
@@ -51,7 +51,8 @@ def images_below(location) -> Mapping[str, str | Span | bytes]:
                 if entry.isfile() and wanted(entry.name)
             }
     except (tarfile.TarError, EOFError, OSError):
-        return files.members(location, wanted)
+        members = files.members(location, wanted)
+        return {name: Member(f"{location}/{name}", blob) for name, blob in members.items()}
 
 
 def by_name(images, wanted: set[str]) -> dict[str, list[str]]:

@@ -25,10 +25,10 @@ def read(folder):
         try:
             content = json.loads(files.read(path))
             users, user_data = [str(user) for user in content["users"]], content["user_data"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"{path}: not a LEAF file with users and user_data ({error}).") from error
+            raise UserError(f"{path}: not a LEAF file with users and user_data ({files.one_line(error)}).") from error
         for user in users:
             if user in seen:
                 raise UserError(f"{path}: client id '{user}' occurs twice.")

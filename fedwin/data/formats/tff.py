@@ -6,10 +6,12 @@ splits.
 """
 
 import contextlib
+import math
+import os
 
 import numpy as np
 
-from fedwin.data.formats import example_proto, fedjax_sqlite, files, values
+from fedwin.data.formats import example_proto, fedjax_sqlite, files, limits, values
 from fedwin.errors import UserError
 
 
@@ -72,8 +74,19 @@ def read_hdf5(path, convert, chosen=None):
     with hdf5(path) as groups:
         for client in groups if chosen is None else chosen:
             with values.naming(f"{path}, client '{client}'"):
-                features = convert({key: array[()] for key, array in groups[client].items()})
+                features = convert({key: read_array(array, path) for key, array in groups[client].items()})
             yield client, features
+
+
+def read_array(array, path) -> np.ndarray:
+    """Reads an HDF5 array; arrays without stored content, which may have any size, are rejected.
+
+    Args:
+      array: h5py.Dataset.
+      path: the file, for error messages.
+    """
+    limits.check(math.prod(array.shape) * array.dtype.itemsize, os.path.getsize(path), path)
+    return array[()]
 
 
 def sizes_hdf5(path, feature: str) -> dict[str, int]:

@@ -125,5 +125,5 @@ def check_not_empty(partition: Partition) -> None:
         name = k if partition.ids is None else partition.ids[k]
         raise UserError(
             f"client {name} has no examples ({int((sizes < 1).sum())} of {len(sizes)} clients are empty); use fewer "
-            f"clients, a larger alpha, or allow_empty=True."
+            f"clients or a larger alpha."
         )

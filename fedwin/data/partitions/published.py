@@ -116,7 +116,7 @@ def read_json(path, text: str):
       text: its content.
 
     Raises:
-      UserError: not a LEAF file, or a name that does not tell row and class.
+      UserError: not a LEAF file, or a name without row and class.
     """
     try:
         content = json.loads(text)
@@ -124,10 +124,10 @@ def read_json(path, text: str):
         if len(set(users)) != len(users):
             raise UserError(f"{path}: client '{next(u for u in users if users.count(u) > 1)}' is listed twice.")
         names = [(user, list(user_data[user]["x"])) for user in users]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{path}: not a LEAF file with users and user_data ({error}).") from error
+        raise UserError(f"{path}: not a LEAF file with users and user_data ({files.one_line(error)}).") from error
     for user, images in names:
         for name in images:
             match = NAME.search(str(name))

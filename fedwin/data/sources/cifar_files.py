@@ -14,6 +14,8 @@ import numpy as np
 from fedwin.data.formats import checksums, files, pickles, values
 from fedwin.errors import UserError
 
+# The largest file, a pickle of CIFAR-100's training images, has 155 MB.
+MOST_BYTES = 200_000_000
 URL = "https://www.cs.toronto.edu/~kriz/"
 
 
@@ -114,7 +116,7 @@ def candidate_locations(name: str, data_dir):
     for folder in folders:
         for archive in [folder] if folder.is_file() else [folder / file for file in layout.archives]:
             if archive.is_file():
-                yield archive, files.entries(archive, wanted.__contains__)
+                yield archive, files.entries(archive, wanted.__contains__, lambda head: MOST_BYTES)
 
 
 def decode_parts(
@@ -135,7 +137,7 @@ def decode_parts(
     columns, classes = LAYOUTS[name].labels, LAYOUTS[name].classes
 
     def part(member):
-        blob, where = files.content(entries[member]), location / member
+        blob, where = files.content(entries[member], lambda head: MOST_BYTES), location / member
         if member.endswith(".bin"):
             is_verified, features = checksums.matches(name, member, blob), from_binary(blob, columns, where)
         else:
@@ -186,7 +188,7 @@ def from_binary(blob: bytes, columns, where) -> dict[str, np.ndarray]:
 
 
 def from_pickle(blob: bytes, columns, where, md5: str | None) -> dict[str, np.ndarray]:
-    """Decodes a pickle, after checking its md5, because a pickle from elsewhere could run code.
+    """Decodes a pickle, after checking its md5, because a pickle from another source could run code.
 
     Args:
       blob: the pickle.
@@ -203,7 +205,7 @@ def from_pickle(blob: bytes, columns, where, md5: str | None) -> dict[str, np.nd
     actual = files.file_digest(blob)
     if actual != md5:
         raise UserError(
-            f"{where}: md5 {actual}, not {md5}; a pickle from elsewhere is not opened, because it could run code. "
+            f"{where}: md5 {actual}, not {md5}; a pickle from another source is not opened, because it could run code. "
             f"Fetch the original or use the binary version from {URL}."
         )
     content = pickles.loads(blob, where)

@@ -65,7 +65,7 @@ def digit5(
     """Digit Five: x uint8 [N, 28, 28, 3], y in 0..9, 'domain' in the order of `domains`.
 
     Domains in FedBN's `digit_dataset.zip` (packed or not) are read as they are. Other domains are read from their
-    original files: all labelled images are pooled, a stratified fifth is used for testing and `per_domain` of the
+    original files: all labeled images are pooled, a stratified fifth is used for testing and `per_domain` of the
     others for training.
 
     Args:
@@ -92,10 +92,10 @@ def digit5(
         archive = folder if folder.is_file() else folder / "digit_dataset.zip"
         locations += [archive] if archive.is_file() else []
         locations += [folder] if folder.is_dir() and any((folder / name).is_dir() for name in FOLDERS.values()) else []
-    layouts = [layout(location, chosen) for location in locations]
+    layouts = [(location, *layout(location, chosen)) for location in locations]
     sides: list[list] = [[], []]
     for number, domain in enumerate(chosen):
-        in_archives = (archive_domain(read, names, domain, parts) for read, names in layouts)
+        in_archives = (archive_domain(*archive, domain, parts) for archive in layouts)
         splits = next(filter(None, in_archives), None)
         if splits is None:
             pooled = original_domain(data_dir, domain)

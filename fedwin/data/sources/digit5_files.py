@@ -1,12 +1,13 @@
 """Reads the files of Digit Five: FedBN's archive of pickled pairs (images, labels), and the five original data sets."""
 
+import math
 import pathlib
 import re
 
 import numpy as np
 
-from fedwin.data.example_source import pillow
-from fedwin.data.formats import files, idx, pickles, values
+from fedwin.data.example_source import check_pixels, pillow
+from fedwin.data.formats import files, idx, limits, pickles, values
 from fedwin.data.sources import mnist
 from fedwin.errors import UserError
 
@@ -53,26 +54,31 @@ def idx_pairs(folders, names) -> list[tuple]:
         folder = next((f for f in folders if files.locate(f, images) and files.locate(f, labels)), None)
         if folder is not None:
             path, other = files.locate(folder, images), files.locate(folder, labels)
-            grey = idx.parse(files.read(path), path)
+            grey = idx.load(path)
             if grey.dtype == np.int16:
                 grey = mnist.usps_pixels(grey, path)
-            pairs.append((grey, idx.parse(files.read(other), other), path))
+            pairs.append((grey, idx.load(other), path))
     return pairs
 
 
 def matlab(folders, names) -> list[tuple]:
     """Returns (images, labels, file) of SVHN-like .mat files in the folders: X [rows, columns, 3, N], y [N]."""
-    from scipy.io import loadmat
+    from scipy.io import loadmat, whosmat
 
     pairs = []
     for name in names:
         path = next((folder / name for folder in folders if (folder / name).is_file()), None)
         if path is not None:
             try:
-                content = loadmat(path)
+                for variable, shape, _ in whosmat(path):
+                    if variable in ("X", "y"):
+                        limits.check(math.prod(shape), path.stat().st_size, path)
+                content = loadmat(path, variable_names=("X", "y"))
                 pairs.append((content["X"].transpose(3, 0, 1, 2), content["y"], path))
             except Exception as error:  # damaged files raise many exceptions
-                raise UserError(f"{path}: not a readable MATLAB file with X and y ({error}).") from error
+                raise UserError(
+                    f"{path}: not a readable MATLAB file with X and y ({files.one_line(error)})."
+                ) from error
     return pairs
 
 
@@ -92,7 +98,9 @@ def listed_images(folders) -> list[tuple]:
             if not image.is_file():
                 raise UserError(f"{path}, line {number}: image {image} is missing.")
             try:
-                images.append(np.asarray(pillow().open(image).convert("RGB")))
+                with pillow().open(image) as opened:
+                    check_pixels(opened)
+                    images.append(np.asarray(opened.convert("RGB")))
             except Exception as error:  # damaged files raise many exceptions
                 raise UserError(f"{image}: not a decodable image ({error}); fetch it again.") from error
             if images[-1].shape != images[0].shape:
@@ -104,10 +112,11 @@ def listed_images(folders) -> list[tuple]:
     return pairs
 
 
-def archive_domain(read, names: set[str], domain: str, parts: int):
+def archive_domain(location: pathlib.Path, read, names: set[str], domain: str, parts: int):
     """Reads a domain in the archive's layout.
 
     Args:
+      location: the archive, or its folder, for error messages.
       read: function from a file name to its bytes.
       names: names of all files.
       domain: name of the domain.
@@ -132,8 +141,8 @@ def archive_domain(read, names: set[str], domain: str, parts: int):
     wanted = [f"{prefix}partitions/train_part{i}.pkl" for i in range(parts)]
     for name in [*wanted, f"{prefix}test.pkl"]:
         if name not in names:
-            raise UserError(f"digit5: {name} is missing from the archive; fetch it again.")
-    *train, test = [from_pickle(read(name), name, domain) for name in [*wanted, f"{prefix}test.pkl"]]
+            raise UserError(f"digit5: {location / name} is missing from the archive; fetch it again.")
+    *train, test = [from_pickle(read(name), location / name, domain) for name in [*wanted, f"{prefix}test.pkl"]]
     return tuple(map(np.concatenate, zip(*train))), test
 
 

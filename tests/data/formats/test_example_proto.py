@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedwin.data.formats import example_proto
-from tests.data.files import example
+from tests.data.wire import example
 
 
 @given(
