@@ -162,7 +162,7 @@ def compare(methods: Iterable[str], base: Config) -> dict[str, dict]:
       method -> what `fedwin.run` returned.
 
     Raises:
-      UserError: a method that would be refused; none is run then.
+      UserError: a method that would be rejected; none is run then.
     """
     summaries, configs = {}, plan(methods, base)
     multi_process.run_on_all(

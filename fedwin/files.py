@@ -28,6 +28,8 @@ except ImportError:  # Windows has byte-range locks instead
 
 # Errors after which a write can succeed once there is room or the disk is repaired.
 RECOVERABLE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+# Errors of places that the user may not write to.
+_FORBIDDEN_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
 # The system's messages, which tensorstore's errors quote.
 _REASONS = tuple(map(os.strerror, (*RECOVERABLE_ERRNOS, errno.EROFS, errno.EACCES)))
 LOCK_NAME = ".lock"
@@ -57,9 +59,10 @@ def writing(path) -> Iterator[None]:
         raise
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise StorageError(
-            f"{path} can't be written ({reason}); make room, then the same command resumes from the last checkpoint."
-        ) from error
+        remedy = "make room, then the same command resumes from the last checkpoint"
+        if error.errno in _FORBIDDEN_ERRNOS:
+            remedy = "choose a place that you can write to"
+        raise StorageError(f"{path} can't be written ({reason}); {remedy}.") from error
 
 
 def failure_reason(error: BaseException) -> str:
@@ -115,7 +118,7 @@ class AppendFile:
 
 
 def read_bytes(path) -> bytes:
-    """Returns the contents of a regular file; a pipe or device, which could be read forever, is refused.
+    """Returns the contents of a regular file; a pipe or device, which could be read forever, is rejected.
 
     Args:
       path: path of the file.
@@ -225,7 +228,7 @@ def locked(directory) -> Iterator[None]:
 
 
 def check_unlocked(directory) -> None:
-    """Checks that no other process holds the lock of a directory, to refuse early, before data are loaded.
+    """Checks that no other process holds the lock of a directory, to reject early, before data are loaded.
 
     Args:
       directory: the directory; need not exist.

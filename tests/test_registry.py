@@ -18,7 +18,7 @@ def make():
         Args:
           radius: how far it reaches,
             in metres.
-          color: what it looks like.
+          colour: what it looks like.
         """
         return context, radius, colour
 

@@ -81,7 +81,7 @@ def show(config: Config) -> float:
     """Prints the requirements of a run; returns its expected seconds.
 
     Raises:
-      UserError: anything that `fedwin.run` would refuse, or too little memory or disk.
+      UserError: anything that `fedwin.run` would reject, or too little memory or disk.
     """
     required = measure_requirements(config, say=print)
     seconds = required.timing.expected(
@@ -95,12 +95,12 @@ def _lines(required: Requirements, seconds: float) -> list[str]:
     config, directory = required.checked.prepared.config, required.checked.directory
     done, schedule, timing = completed(config, directory), required.checked.prepared.schedule, required.timing
     seeds = f"{'seed' if len(done) == 1 else 'each of the seeds'} {','.join(map(str, config.seeds))}"
-    begun = f"; done: {','.join(map(str, done))}" if any(done) else ""
+    finished = f"; done: {','.join(map(str, done))}" if any(done) else ""
     return [
         f"{directory}: {config.algorithm} on {config.dataset}, {config.model}, strategy {required.strategy}",
         memory_line(required),
         disk_line(required),
-        f"rounds: {config.num_rounds:,} and {schedule.evaluations(0):,} evaluations for {seeds}{begun}",
+        f"rounds: {config.num_rounds:,} and {schedule.evaluations(0):,} evaluations for {seeds}{finished}",
         f"pace: {timing.seconds_per_round:.3g} s a round, {timing.seconds_per_evaluation:.3g} s an evaluation, "
         f"{timing.compile_seconds:.1f} s to compile",
         f"expected: {duration(seconds)}, without checkpoints; nothing was written",
@@ -120,7 +120,7 @@ def show_all(configs: Mapping[str, Config]) -> None:
       configs: label -> Config of the run.
 
     Raises:
-      UserError: some would be refused, or do not fit this machine; the requirements of the others are printed first.
+      UserError: some would be rejected, or do not fit this machine; the requirements of the others are printed first.
     """
     total, refused = 0.0, []
     timed: dict[tuple, tuple[str, float]] = {}

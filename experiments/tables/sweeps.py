@@ -35,7 +35,7 @@ def check_runs(configs: Mapping[str, Config], readout: str = PLAIN) -> None:
       readout: that selects the best run; every run must have it.
 
     Raises:
-      UserError: names the first run that would be refused.
+      UserError: names the first run that would be rejected.
     """
     for label, config in configs.items():
         try:

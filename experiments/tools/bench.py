@@ -201,7 +201,7 @@ def measure(crew: Crew, report: dict[str, Any], effort: Effort, say: Callable[[s
 
 def main(argv: list[str]) -> None:
     """Measures, prints the tables and writes the records to --json."""
-    options, begun = flags.FLAGS, time.monotonic()
+    options, started = flags.FLAGS, time.monotonic()
     for name, available in (("cases", CASES), ("studies", STUDIES)):
         chosen(name, available)  # before anything is started
     cohorts()
@@ -213,7 +213,7 @@ def main(argv: list[str]) -> None:
         "load_before": os.getloadavg(),
     }
     report["cases"] = []
-    say = lambda line: print(f"[{time.monotonic() - begun:5.0f} s] {line}", file=sys.stderr, flush=True)
+    say = lambda line: print(f"[{time.monotonic() - started:5.0f} s] {line}", file=sys.stderr, flush=True)
     write = lambda: options.json and pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
     cores = options.cores or min(num_cores(), MAX_CPU_DEVICES)
     peers_python = environment.make(say) if options.install_peers else environment.interpreter()

@@ -3,7 +3,7 @@
   python -m experiments.soak --minutes=10
 
 Every run is killed, interrupted, left without disk space or altered on the disk one to four times. A run with altered
-files may be refused in one line; any other must end with the model, the evaluations and the summary of an undisturbed
+files may be rejected in one line; any other must end with the model, the evaluations and the summary of an undisturbed
 run, bit by bit. Needs Linux; small disks are mounted if that is permitted. Ends with status 1 after any difference.
 """
 
@@ -156,7 +156,7 @@ def differing_bytes(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) 
 
 
 def disturb(training: TrainingProcesses, disk: Disk | None, lines: int, rng: random.Random, report: Report) -> bool:
-    """Injects a random fault into a run; returns False if the run is then refused.
+    """Injects a random fault into a run; returns False if the run is then rejected.
 
     Args:
       training: the run.

@@ -171,7 +171,7 @@ def measure(root: pathlib.Path) -> None:
     bytes_per_client = PER_CLIENT * SIDE * SIDE * 3
     clients = max(int(options.gigabytes * 1e9) // bytes_per_client, options.clients_per_round)
     fitting = min(clients, 4 * options.clients_per_round)
-    begun = time.monotonic()
+    started = time.monotonic()
     for name, count, size in (("tiny", options.clients_per_round, 20), ("fits", fitting, PER_CLIENT)):
         cache.write(federation(count, size), CHOICE, root / name)
     large = federation(clients, PER_CLIENT)
@@ -180,7 +180,7 @@ def measure(root: pathlib.Path) -> None:
     else:
         cache.write(large, CHOICE, root / "large")
     print(f"{clients:,} clients x {PER_CLIENT} images of {SIDE} x {SIDE}: {clients * bytes_per_client / 1e9:.2f} GB")
-    print(f"written as {options.kind} in {time.monotonic() - begun:.0f} s")
+    print(f"written as {options.kind} in {time.monotonic() - started:.0f} s")
     tiny, fits = (run(name, root / name, "device") for name in ("tiny", "fits"))
     big = run("large", root / "large", "auto" if clients * bytes_per_client > 5e9 else "stream")
     print(report(tiny, fits, big))

@@ -107,11 +107,11 @@ def _all_gather(rows):
     return jax.tree.unflatten(treedef, leaves)
 
 
-def map_cohort(one: Callable, shared, own, strategy: Strategy):
+def map_cohort(function: Callable, shared, own, strategy: Strategy):
     """Maps a function over the cohort and sums; the result is the same for every strategy, to rounding.
 
     Args:
-      one: (shared, own) -> (values to sum, row), as from `client_function`.
+      function: (shared, own) -> (values to sum, row), as from `client_function`.
       shared: inputs that all clients share.
       own: inputs that differ by client [C, ...]; C must be a multiple of strategy.multiple.
       strategy: how the cohort is mapped.
@@ -129,7 +129,7 @@ def map_cohort(one: Callable, shared, own, strategy: Strategy):
         def shard(shared, own):
             if split:
                 shared = shared._replace(store=shared.store.own)
-            sums, rows = map_cohort(one, shared, own, inner)
+            sums, rows = map_cohort(function, shared, own, inner)
             return lax.psum(sums, AXIS), _all_gather(rows)
 
         mapped = jax.shard_map(
@@ -140,17 +140,17 @@ def map_cohort(one: Callable, shared, own, strategy: Strategy):
     size = jax.tree.leaves(own)[0].shape[0]
     chunk = min(strategy.chunk or size, size)
     if chunk == size and size > 1:
-        sums, rows = jax.vmap(one, (None, 0))(shared, own)
+        sums, rows = jax.vmap(function, (None, 0))(shared, own)
         return tree.map(lambda x: jnp.sum(x, 0), sums), rows
 
     # A chunk of one client runs without vmap: batched products of batch size 1 are slow.
     if chunk == 1:
-        several = one
+        several = function
         split = own
     else:
 
         def several(shared, part):
-            sums, rows = jax.vmap(one, (None, 0))(shared, part)
+            sums, rows = jax.vmap(function, (None, 0))(shared, part)
             return tree.map(lambda x: jnp.sum(x, 0), sums), rows
 
         split = tree.map(lambda x: x.reshape(size // chunk, chunk, *x.shape[1:]), own)

@@ -20,7 +20,7 @@ from fedwin.engine.strategy import AXIS, Strategy
 from fedwin.errors import UserError
 from fedwin.residence.examples import example_bytes
 
-# Test examples are on the device for the whole run; more than this many bytes of them are refused.
+# Test examples are on the device for the whole run; more than this many bytes of them are rejected.
 TEST_BYTES = 4 << 30
 # Prefix of the names of metrics on held-out examples.
 VALIDATION_PREFIX = "val_"

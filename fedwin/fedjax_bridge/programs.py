@@ -87,8 +87,8 @@ class ChunkedRound:
         store, keys, reports = jax.device_put((store, keys, no_reports(padding.clients)))
         sums, done = Sums(None, reports), -1
         for number in self._clients:
-            begun, down = self._begin(run, sums.total, done=done, number=number)
-            run = run._replace(**begun)
+            fields, down = self._begin(run, sums.total, done=done, number=number)
+            run = run._replace(**fields)
             shared = SharedInputs(down, run.stats, run.round, store)
             sums, done = sums._replace(total=None), number
             for first in range(0, len(rows), size):

@@ -41,14 +41,14 @@ class Choice(NamedTuple):
         return f"{self.name}:{params}" if params else self.name
 
 
-def nearest(name: str, known) -> str:
-    """Returns ` Did you mean 'x'?` for the known name closest to a misspelled one, or '' if none is close.
+def nearest(name: str, candidates) -> str:
+    """Returns ` Did you mean 'x'?` for the candidate closest to a misspelled name, or '' if none is close.
 
     Args:
       name: the misspelled name.
-      known: the known names.
+      candidates: the valid names.
     """
-    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    match = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
     return f" Did you mean '{match[0]}'?" if match else ""
 
 
@@ -68,8 +68,8 @@ def literal(text: str) -> Any:
         return lowered == "true"
     if lowered == "none":
         return None
-    if len(text) > 1 and text[0] == "0" and text.isdigit():
-        return text  # a name, not a number
+    if "_" in text or (len(text) > 1 and text[0] == "0" and text.isdigit()):
+        return text  # a name, not a number, although Python reads 1_0 as 10
     for kind in (int, float):
         try:
             return kind(text)

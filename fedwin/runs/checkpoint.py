@@ -98,7 +98,7 @@ class Checkpoints:
         leaves = named_leaves(run)
         large = {name: value for name, value in leaves.items() if is_large(value)}
         small = {name: np.array(value, copy=True) for name, value in leaves.items() if name not in large}
-        # orbax refuses arrays without elements; their shapes are enough.
+        # orbax rejects arrays without elements; their shapes are enough.
         empty = {name: [list(value.shape), value.dtype.str] for name, value in small.items() if not value.size}
         number = WITH_LARGE if large else WITH_ROWS if has_rows(leaves) else WITHOUT_FILES
         number = FORMAT if has_rings(leaves) else number

@@ -69,7 +69,7 @@ def _writable(directory: pathlib.Path, remedy: str = "choose another --out_dir")
 def open_directory(directory: pathlib.Path) -> Iterator[None]:
     """Creates the run's directory, holds its lock, and removes incomplete files of a killed process.
 
-    If a new run is refused before its first round, everything is removed again.
+    If a new run is rejected before its first round, everything is removed again.
 
     Args:
       directory: the run's directory.
@@ -208,9 +208,11 @@ def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
     previous = config_file.identity.config
     for name, value in jsonable(with_old_default(config, config_file).decisive()).items():
         if previous[name] != value:
+            remedy = "use the same flags to resume it, or another --out_dir"
+            if name == "num_rounds" and value > previous[name]:
+                remedy = f"for more rounds use another --out_dir and --fork_from={directory}@{previous[name]}"
             raise UserError(
-                f"out_dir={directory} holds a run with --{name}={_text(previous[name])}, not {_text(value)}; "
-                f"use the same flags to resume it, or another --out_dir."
+                f"out_dir={directory} holds a run with --{name}={_text(previous[name])}, not {_text(value)}; {remedy}."
             )
     return config_file
 

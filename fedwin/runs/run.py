@@ -119,7 +119,7 @@ def check(config: Config, *, dataset: Dataset | None = None, model: Model | None
       model: an object in place of the model that the config names.
 
     Raises:
-      UserError: `run` would refuse the config before it writes.
+      UserError: `run` would reject the config before it writes.
     """
     prepare_and_check(_with_old_default(config), dataset, model)
 
@@ -151,7 +151,7 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
       model: an object in place of the model that the config names, or None.
 
     Raises:
-      UserError: `run` refuses the config before it writes.
+      UserError: `run` rejects the config before it writes.
     """
     check_objects(config, dataset, model)
     imports = plugins.load(config.imports)

@@ -45,7 +45,7 @@ def clip(setting: core.Setting, *, norm) -> Wrapper:
     y_i is bounded where local training returns it. Everything that the algorithm derives from it is bounded as well:
     all sums that reach the server (FedDyn's second one, FedGMA's signs) and the client's state (FedDyn's q_i, AdaBest's
     h_i, FedHBM's a_i). Model statistics (BatchNorm's) and metrics are not part of the step and have no bound.
-    Algorithms whose clients send anything else are refused: SCAFFOLD's controls are mean gradients, MIME sends
+    Algorithms whose clients send anything else are rejected: SCAFFOLD's controls are mean gradients, MIME sends
     gradients, and FedFA's anchors are features.
 
     Args:

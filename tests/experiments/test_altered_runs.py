@@ -1,4 +1,4 @@
-"""Subcommands that read run directories: altered files are refused, and no code is imported from them."""
+"""Subcommands that read run directories: altered files are rejected, and no code is imported from them."""
 
 import json
 import os

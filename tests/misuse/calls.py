@@ -74,7 +74,7 @@ def tree_of(folder: pathlib.Path) -> set[str]:
 
 
 def no_run_begins(monkeypatch) -> None:
-    """Makes a run that was not refused an error of the test, before it costs anything."""
+    """Makes a run that was not rejected an error of the test, before it costs anything."""
 
     def begun(*args, **kwargs):
         raise AssertionError("the run was started")
@@ -84,7 +84,7 @@ def no_run_begins(monkeypatch) -> None:
 
 
 def refused(folder: pathlib.Path, said: str, *arguments: str, lines: int = 1) -> str:
-    """Checks that a command line is refused: status 2, so many lines, nothing written; returns the line.
+    """Checks that a command line is rejected: status 2, so many lines, nothing written; returns the line.
 
     Args:
       folder: the working directory, in which nothing may appear.

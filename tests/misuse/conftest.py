@@ -12,7 +12,7 @@ from tests.misuse import calls, odd_files
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory) -> pathlib.Path:
-    """A folder of odd files, which a refused command leaves as it is."""
+    """A folder of odd files, which a rejected command leaves as it is."""
     folder = tmp_path_factory.mktemp("odd")
     odd_files.write(folder)
     return folder
@@ -20,7 +20,7 @@ def odd(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture
 def refused(odd, monkeypatch):
-    """(message, argument, ...) -> the line by which `fedwin SUBCOMMAND ...` is refused; see calls.refused."""
+    """(message, argument, ...) -> the line by which `fedwin SUBCOMMAND ...` is rejected; see calls.refused."""
     calls.no_run_begins(monkeypatch)
     monkeypatch.chdir(odd)
     monkeypatch.setenv("FEDWIN_CACHE_DIR", str(odd / "cache"))

@@ -214,7 +214,7 @@ def test_default_of_streaming(monkeypatch):
 
 
 def test_hundreds_of_thousands_of_users_cost_an_index(tmp_path):
-    """The index is read, no example is: the labels of this map would be refused if anyone looked."""
+    """The index is read, no example is: the labels of this map would be rejected if anyone looked."""
     n, clients = 700_000, 342_477
     folder = tmp_path / "words.npy"
     x = np.lib.format.open_memmap(folder, "w+", np.int32, (n, 20))

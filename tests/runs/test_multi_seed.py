@@ -184,7 +184,7 @@ def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, changes, wor
     with pytest.raises(UserError, match=words) as caught:
         fedwin.check(config)
     assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
-    if config.seeds_at_once:  # with one seed there is nothing to refuse
+    if config.seeds_at_once:  # with one seed there is nothing to reject
         assert "--seeds_at_once=1" in str(caught.value)
 
 

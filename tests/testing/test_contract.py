@@ -66,7 +66,7 @@ def test_contract(choice, mapped):
     ],
 )
 def test_contract_in_a_wrapper(number, choice):
-    """One wrapper per choice, in rotation; what an algorithm refuses is left to the next."""
+    """One wrapper per choice, in rotation; what an algorithm rejects is left to the next."""
     names = list(WRAPPERS)
     for name in names[number % len(names) :] + names:
         try:
@@ -122,8 +122,9 @@ def sign_sgd(setting, solve, *, server_lr=0.05):
     return core.algorithm(client, server)
 
 
-def test_a_users_own_method_in_one_line():
+def test_a_users_own_method_in_one_line(capsys):
     testing.check_algorithm(sign_sgd, strategies=())
+    assert capsys.readouterr().out == "sign_sgd: the contract holds.\n"
 
 
 def broken(how):

@@ -231,12 +231,12 @@ def measure_groups(
         done.left.extend(missing[fit:])
         if not fit:
             continue
-        begun = clock.now()
+        started = clock.now()
         measured = measure(missing[:fit])
         for piece, figures in measured.items():
             records.write(piece, figures)
         done.measured.extend(piece for piece, figures in measured.items() if "failed" not in figures)
         done.left.extend(piece for piece in missing[:fit] if piece not in measured)
-        spent, attempted = spent + clock.now() - begun, attempted + fit
+        spent, attempted = spent + clock.now() - started, attempted + fit
         per_piece = max(spent / attempted, 1e-3)
     return done

@@ -43,10 +43,10 @@ def prepare(request):
         seconds = 0.0
         for _ in range(rounds):
             cohort = sampler.sample()
-            begun = time.perf_counter()
+            started = time.perf_counter()
             state, _ = algorithm.apply(state, cohort)
             jax.block_until_ready(state.params)
-            seconds += time.perf_counter() - begun
+            seconds += time.perf_counter() - started
         facts["device_peak_bytes"] = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
         return seconds
 

@@ -54,11 +54,11 @@ def prepare(request):
         keys = jax.random.split(jax.random.PRNGKey(rounds), clients)
         cohort = [(ids[k], data.get_client(ids[k]), key) for k, key in zip(drawn, keys, strict=True)]
         jax.block_until_ready(keys)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         state, _ = algorithm.apply(state, cohort)
         jax.block_until_ready(state.params)
         rounds += 1
-        return time.perf_counter() - begun
+        return time.perf_counter() - started
 
     def run(rounds):
         return sum(one_round(generator.integers(least, case.clients + 1)) for _ in range(rounds))

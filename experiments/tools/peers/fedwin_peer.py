@@ -107,7 +107,7 @@ def counted(dispatch, run, store, ids_of, case, rounds_max: int):
     held, flags = [run], np.zeros(rounds_max, bool)
 
     def rounds(n):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         for first in range(0, n, rounds_max):
             count = min(rounds_max, n - first)
             ids = ids_of(facts["rounds"], count)
@@ -118,7 +118,7 @@ def counted(dispatch, run, store, ids_of, case, rounds_max: int):
             facts["rounds"] += count
             facts["dispatches"] += 1
         jax.block_until_ready((held[0], metrics))
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - started
         facts["traces"] = len(dispatch.traces)
         return seconds
 
@@ -180,10 +180,10 @@ def prepare_evaluation(request):
     test, asked = strategy.place(batches, over), strategy.place({"model": jax.jit(model.init)(jax.random.key(0))})
 
     def rounds(n):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         for _ in range(n):
             jax.block_until_ready(probe(asked, test))
-        return time.perf_counter() - begun
+        return time.perf_counter() - started
 
     return rounds, {"strategy": str(strategy)}
 
@@ -195,10 +195,10 @@ def prepare_gemm(request):
     a = jax.random.normal(jax.random.key(0), (size, size))
 
     def rounds(n):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         for _ in range(n):
             product(a, a).block_until_ready()
-        return time.perf_counter() - begun
+        return time.perf_counter() - started
 
     return rounds, {"flops": 2.0 * size**3}
 

@@ -24,11 +24,11 @@ class Timed(FedAvg):
 
     def __init__(self, **options):
         super().__init__(**options)
-        self.seconds, self.begun = [], 0.0
+        self.seconds, self.started = [], 0.0
 
     def configure_fit(self, server_round, parameters, client_manager):
         """Begins a round."""
-        self.begun = time.perf_counter()
+        self.started = time.perf_counter()
         return super().configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(self, server_round, results, failures):
@@ -36,7 +36,7 @@ class Timed(FedAvg):
         if failures:
             raise RuntimeError(f"{len(failures)} clients failed: {failures[0]}")
         found = super().aggregate_fit(server_round, results, failures)
-        self.seconds.append(time.perf_counter() - self.begun)
+        self.seconds.append(time.perf_counter() - self.started)
         return found
 
 

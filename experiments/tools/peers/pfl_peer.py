@@ -41,16 +41,16 @@ class IterationTimer(TrainingProcessCallback):
     """Seconds of each iteration, without what pfl does before the first and after the last."""
 
     def __init__(self):
-        self.seconds, self.begun = [], 0.0
+        self.seconds, self.started = [], 0.0
 
     def on_train_begin(self, *, model):
-        self.begun = time.perf_counter()
+        self.started = time.perf_counter()
         return Metrics()
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
         now = time.perf_counter()
-        self.seconds.append(now - self.begun)
-        self.begun = now
+        self.seconds.append(now - self.started)
+        self.started = now
         return False, Metrics()
 
 

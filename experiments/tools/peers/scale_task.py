@@ -73,7 +73,7 @@ class _Run:
         examples, shape = request.get("examples", EXAMPLES), request.get("shape", (8, 8, 1))
         dataset, compiled = _dataset(request["clients"], examples, shape), compile_seconds()
         self.least = -(-request.get("least", CLIENTS) // request["cohort"])
-        begun = time.perf_counter()
+        started = time.perf_counter()
         self.scratch = tempfile.TemporaryDirectory()  # for rows that live in a file
         prepared = prepare(_config(request), dataset)
         bytes_per_client = prepared.rehearse()
@@ -89,7 +89,7 @@ class _Run:
         self.program, self.strategy, self.federation, self.done = program, strategy, prepared.federations[0], 0
         self.facts: dict = {}
         self._train(1)
-        took = time.perf_counter() - begun - (compile_seconds() - compiled)
+        took = time.perf_counter() - started - (compile_seconds() - compiled)
         self.facts |= {"strategy": str(strategy), "table": kind, "start_seconds": took}
         if request.get("before"):
             self._train(request["before"])
@@ -100,14 +100,14 @@ class _Run:
         return self._train(trained) * rounds / trained
 
     def _train(self, rounds: int) -> float:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         schedule = dataclasses.replace(self.schedule, num_rounds=self.done + rounds)
         cohorts = CohortSchedule(self.federation, schedule, self.strategy, 0)
         parts = Parts(self.program.dispatch, self.program.test, self.examples, self.rows, cohorts)
         self.run = jax.block_until_ready(train_seed(self.run, parts, Journal(0)).run)
         self.done += rounds
         self.facts["peak_bytes"] = peak_bytes()
-        return time.perf_counter() - begun
+        return time.perf_counter() - started
 
 
 def prepare_scale(request):

@@ -66,13 +66,13 @@ def prepare(request):
     facts = {"parameters": sum(p.numel() for p in params)}
 
     def run(rounds):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         for _ in range(rounds):
             one_round()
         if device != "cpu":
             torch.cuda.synchronize()
             facts["device_peak_bytes"] = torch.cuda.max_memory_allocated()
-        return time.perf_counter() - begun
+        return time.perf_counter() - started
 
     return run, facts
 
@@ -90,14 +90,14 @@ def prepare_evaluation(request):
     labels = y.flatten().split(EVALUATED_AT_ONCE)
 
     def run(rounds):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         with torch.inference_mode():
             for _ in range(rounds):
                 for images, right in zip(batches, labels):
                     logits = model(images)
                     torch.nn.functional.cross_entropy(logits, right).item()
                     (logits.argmax(1) == right).sum().item()
-        return time.perf_counter() - begun
+        return time.perf_counter() - started
 
     return run, {}
 
