@@ -119,7 +119,7 @@ class MeanStep(Mean):
 class DerivedFromStep(NamedTuple):
     """A part of a message that is computed from the client's step y_i - x alone, such as a sum of signs.
 
-    A wrapper that bounds the step thereby bounds this part, too. Parts of a message without this mark may hold
+    A wrapper that bounds the step bounds this part, too. Parts of a message without this mark may hold
     anything.
 
     Attributes:

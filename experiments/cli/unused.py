@@ -1,4 +1,4 @@
-"""Refuses flags that a command would ignore."""
+"""Rejects flags that a command would ignore."""
 
 from collections.abc import Iterable
 

@@ -36,7 +36,7 @@ At paper scale a cell reads *printed / ours*; **bold** agrees within one percent
 `trend` is a stand-in of minutes that asks for sign and order of an effect, not for its size: its
 numbers are not compared with printed ones. A claim's verdict counts the pairs of cells in which it shows.
 
-Two data sets differ from the papers' own: the copy of Fashion-MNIST used here has a split of its own (the same 70,000
+Two data sets differ from the papers' own: the copy of Fashion-MNIST used here has a different split (the same 70,000
 images, split differently into training and test), and Shakespeare's roles were prepared from the plays, not taken from
 LEAF's download."""
 

@@ -300,7 +300,7 @@ def _has_intervals(sweep: Sweep) -> bool:
 
 
 def averaging_note(sweep: Sweep) -> str:
-    """Returns the line that says what the numbers of the tables are means over, and what `+-` and `final` mean."""
+    """Returns the line below the tables: the means taken, and the meaning of `+-` and `final`."""
     seeds = len(next(iter(sweep.summaries.values()))["seeds"])
     interval = f", +- {formats.HALF_WIDTH}" if _has_intervals(sweep) else ""
     return (

@@ -88,7 +88,7 @@ def choices_of(config: Config, named_model: bool = True) -> Choices:
 
 
 def batch_size(config: Config, largest: int) -> int:
-    """Returns the size of local batches: --batch_size, but no more than the largest client has examples.
+    """Returns the size of local batches: --batch_size, at most the examples of the largest client.
 
     Args:
       config: the flags.

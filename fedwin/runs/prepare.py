@@ -196,7 +196,7 @@ def set_precision(precision: str) -> None:
 
 
 def set_random_numbers() -> None:
-    """Sets jax's random number generator: the same numbers whatever the environment and the user's options say."""
+    """Sets jax's random number generator: the same numbers under all environment variables and user options."""
     jax.config.update("jax_threefry_partitionable", True)
     jax.config.update("jax_default_prng_impl", "threefry2x32")
     jax.config.update("jax_random_seed_offset", 0)

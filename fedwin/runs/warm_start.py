@@ -127,7 +127,7 @@ class WarmStart:
         return checksum(self.leaves)
 
     def into(self, model: Variables) -> Variables:
-        """Returns the model with these parameters in place of its own; may be traced."""
+        """Returns the model with its parameters replaced; may be traced."""
         return jax.tree_util.tree_map_with_path(
             lambda path, leaf: jnp.asarray(self.leaves[leaf_name(path)]) if leaf_name(path) in self.leaves else leaf,
             model,

@@ -49,7 +49,7 @@ def _over_alpha(name: str, title: str, measure: Measure, claims: tuple[Claim, ..
       name: of the figure.
       title: what it shows.
       measure: number computed from the curves.
-      claims: what the paper says of it.
+      claims: the paper's claims about it.
     """
     return Item(
         name=name,

@@ -26,7 +26,7 @@ from fedwin.runs.train import Parts, train_seed
 EXAMPLES = 2
 # Clients that are trained at least whenever rounds are asked for.
 CLIENTS = 5000
-# Rounds that nobody reaches.
+# More rounds than any benchmark reaches.
 FAR = 10**6
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 
 class PeerFailed(RuntimeError):
-    """A child ended or reported an error; the text says why."""
+    """A child ended or reported an error; the text contains the reason."""
 
 
 class Worker:

@@ -20,7 +20,7 @@ UNINDENTED, UNINDENTED_SPEECH = "THE COMEDY OF ERRORS", re.compile(r"([A-Za-z][A
 
 
 def text_by_role(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]:
-    """Joins all that each role of several plays says.
+    """Joins all speeches of each role of several plays.
 
     Args:
       texts: name of the play -> its text.
@@ -78,7 +78,7 @@ def is_gutenberg(text: str) -> bool:
 
 
 def text_by_role_of_gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
-    """Joins all that each role says in the complete works, by LEAF's rules.
+    """Joins all speeches of each role in the complete works, by LEAF's rules.
 
     Everything before the second occurrence of the author (the sonnets) is left out, a play's title is the nearest text
     two to seven lines above the author, and white space is folded to single spaces.

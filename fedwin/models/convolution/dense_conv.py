@@ -64,7 +64,7 @@ def convolve(x, kernel, strides, padding, inside, dilation, precision):
     if len(g.window) != 2 or math.prod(g.window) == 1:
         return _plain_values(x, kernel, g)
     bound = lambda x, kernel: _values.bind(x, kernel, geometry=g)
-    # Elsewhere on a CPU, lax is fast for images with some channels, in float32, only.
+    # Otherwise on a CPU, lax is fast for images with some channels, in float32, only.
     elsewhere_slow = narrow or not x.dtype == kernel.dtype == jnp.float32
     if elsewhere_slow and not (x.dtype == kernel.dtype and _by_onednn(x, kernel.shape[-2:], g)):
         plain = lambda x, kernel: _plain_values(x, kernel, g)

@@ -156,7 +156,7 @@ def _status(switch: str) -> str | None:
     try:
         _load(switch)
     except Unavailable as reason:
-        if missing() is None and switch not in ("off", "cached"):  # what is missing is told in the run's header
+        if missing() is None and switch not in ("off", "cached"):  # the run's header lists missing requirements
             warnings.warn(f"convolutions are XLA's: {reason}", stacklevel=2)
         return str(reason)
     return None
