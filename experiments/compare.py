@@ -187,7 +187,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
     requirements.define(groups, flag_values)
     text = "A method, e.g. fedavg or 'fedcm:alpha=0.1 --client_lr=0.3'; may be repeated; by default all, on digits."
     flags.DEFINE_multi_string("methods", [], text, flag_values=flag_values)
-    return {"what is compared": ["methods"], **groups}
+    return {"methods": ["methods"], **groups}
 
 
 def main(argv: list[str]) -> None:

@@ -34,8 +34,8 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string("title", "", "Title of the figure.")
     flags.DEFINE_string("out", "curves.png", "File of the picture; its data are written next to it as JSON.")
     return {
-        "what is drawn": ["readouts", "labels", "metric", "every"],
-        "how": ["target", "start", "lowest", "highest", "log", "title", "out"],
+        "curves": ["readouts", "labels", "metric", "every"],
+        "execution": ["target", "start", "lowest", "highest", "log", "title", "out"],
     }
 
 

@@ -76,8 +76,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
     flags.DEFINE_string("out_dir", "runs/papers", "Folder of runs, tables and pictures.", flag_values=flag_values)
     flags.DEFINE_string("data_dir", "", "Folder of the data sets' files.", flag_values=flag_values)
     return {
-        "what is reproduced": ["list", "scale", "rows", "columns", "variants", "seeds"],
-        "how": ["dry_run", "budget", "data_dir", "out_dir", "from_results", "keep", "afresh", "queue", "page"],
+        "selection": ["list", "scale", "rows", "columns", "variants", "seeds"],
+        "execution": ["dry_run", "budget", "data_dir", "out_dir", "from_results", "keep", "afresh", "queue", "page"],
         "one cell": ["print_flags", "row", "column", "variant"],
     } | processes.define(flag_values)
 

@@ -79,8 +79,8 @@ def define_flags() -> dict[str, list[str]]:
     what = ["cases", "cohort", "peers", "studies", "quick"]
     own = accelerator.define_flags()
     return {
-        "what is measured": ["suite", *what],
-        "how": ["install_peers", "python_torch", "cores", "turns", "turn_seconds", "case_seconds", "json"],
+        "measurements": ["suite", *what],
+        "execution": ["install_peers", "python_torch", "cores", "turns", "turn_seconds", "case_seconds", "json"],
         **own,
     }
 

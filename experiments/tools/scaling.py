@@ -38,7 +38,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string("dataset", "cifar10_synthetic:n=512,tests=10", "Data set with the input shape of the model.")
     flags.DEFINE_integer("clients_per_device", 4, "Weak scaling: clients that each device trains in a round.")
     flags.DEFINE_float("client_seconds", 0.05, "Seconds of a client's local training on one device.")
-    return {"what is counted": ["algorithms", "devices", "model", "dataset", "clients_per_device", "client_seconds"]}
+    return {"measurements": ["algorithms", "devices", "model", "dataset", "clients_per_device", "client_seconds"]}
 
 
 def numbers(texts: list[str]) -> list[int]:

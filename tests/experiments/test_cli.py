@@ -133,7 +133,7 @@ def test_help_fits_two_screens(module, own):
 
 def test_help_groups_every_field_of_config(own):
     groups = train.define_flags(own)
-    assert list(groups)[0] == "what is trained" and "other" not in groups
+    assert list(groups)[0] == "task and method" and "other" not in groups
     assert {"clients", "server", "read-outs", "running", "output"} <= set(groups)
 
 
