@@ -103,6 +103,11 @@ def crop_flip(*, padding: int | None = None, size: int = 0):
                 f"augmentation crop_flip: size={size} cannot be cut from images of {height} x {width}; load larger "
                 f"ones (landmarks:size=256) or give a smaller size."
             )
+        if padding >= (size or min(height, width)):
+            raise UserError(
+                f"augmentation crop_flip: padding={padding} leaves crops of images of {height} x {width} that contain "
+                f"zeros only; give a padding below {size or min(height, width)}."
+            )
         return (size or height), (size or width)
 
     def train(images, key):

@@ -73,6 +73,8 @@ def read(field: dataclasses.Field, text: str) -> Any:
     """
     kind = type(default_of(field))
     try:
+        if kind in (int, float):
+            flag_errors.check_number(text, kind)
         return flags.BooleanParser().parse(text) if kind is bool else kind(text)
     except ValueError as error:
         raise UserError(flag_errors.message(f"flag --{flag_of(field.name)}={text}: {error}")) from error

@@ -3,6 +3,7 @@
 import pathlib
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -12,6 +13,7 @@ from fedwin.errors import UserError
 ERRORS = (flags.Error, ValueError)
 _ILLEGAL = re.compile(r"flag --(\w+)=(.*?): (.*)", re.DOTALL)
 # Start of absl's reason -> what the flag takes.
+_INVALID: dict[type, str] = {int: "invalid literal for int():", float: "could not convert string to float:"}
 _EXPECTED = {
     "invalid literal for int()": "an integer",
     "could not convert string to float": "a number",
@@ -31,6 +33,49 @@ def message(error: Exception | str) -> str:
         flag = text.partition("=")[0]
         return f"{text.partition(' ')[0]}: {flag} takes no value; write {flag} or --{flag[4:]} alone."
     return text
+
+
+def check_number(text: str, kind: type) -> None:
+    """Checks that a number has no underscores, which Python would skip: 1_0 is 10.
+
+    Args:
+      text: of the number.
+      kind: int or float.
+
+    Raises:
+      ValueError: it has some; the message is that of Python for other texts.
+    """
+    if "_" in text:
+        raise ValueError(f"{_INVALID[kind]} {text!r}")
+
+
+class StrictNumbers:
+    """A parser of absl for numbers that refuses underscores.
+
+    Args:
+      parser: absl's own, to which everything else is left.
+    """
+
+    def __init__(self, parser: flags.ArgumentParser):
+        self._parser = parser
+        self._kind = int if isinstance(parser, flags.IntegerParser) else float
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+    def parse(self, argument: Any) -> Any:
+        """Returns the number of a flag's text."""
+        if isinstance(argument, str):
+            check_number(argument, self._kind)
+        return self._parser.parse(argument)
+
+
+def refuse_underscores(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Makes all flags that are numbers refuse underscores, as in 1_0."""
+    for name in flag_values:
+        flag = flag_values[name]
+        if isinstance(flag.parser, (flags.IntegerParser, flags.FloatParser)):
+            flag.parser = StrictNumbers(flag.parser)
 
 
 def check_file(text: str, parents: Sequence[pathlib.Path] = ()) -> None:

@@ -57,6 +57,7 @@ def run(
             print(full or helptext.text(arguments[0], doc, {**groups, **COMMON}))
             sys.exit(0)
         try:
+            flag_errors.refuse_underscores()
             rest = flags.FLAGS(presets.resolve(arguments))
             if len(rest) > 1 and not takes_arguments:
                 raise UserError(f"'{rest[1]}' is not a flag; flags begin with --, see --help.")

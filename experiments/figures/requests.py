@@ -12,20 +12,22 @@ from fedwin.errors import UserError
 from fedwin.registry import nearest
 from fedwin.runs.load import client_models
 
-from ..cli import unused
+from ..cli import flag_errors, unused
 from . import factors, forgetting, labels, line, models, plane, smoothness, sources, sweeps, targets
 
 # (result of `compute`, title)
 Answer = tuple[dict[str, Any], str]
 
 
-def _numbers(flag: str, values: Sequence[str], kind: Callable) -> list[Any]:
+def _numbers(flag: str, values: Sequence[str], kind: type) -> list[Any]:
     """Returns the values of a list flag as numbers.
 
     Raises:
       UserError: one is not a number.
     """
     try:
+        for value in values:
+            flag_errors.check_number(value, kind)
         return [kind(value) for value in values]
     except ValueError:
         wanted = "integers" if kind is int else "numbers"

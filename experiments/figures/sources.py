@@ -123,13 +123,15 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
 
 
 def describe(series: Sequence[Series]) -> str:
-    """Returns the settings that all curves share, and the number of seeds, for a title."""
+    """Returns the settings that all curves share, and the numbers of seeds, for a title."""
     parts = []
     for name in ("dataset", "partition", "model"):
         values = {str(source.header.get("config", {}).get(name, "")) for source in series}
         parts += [value for value in values if len(values) == 1 and value]
-    seeds = {line["seed"] for source in series for line in source.lines}
-    return ", ".join([*parts, f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}"])
+    counts = sorted({len({line["seed"] for line in source.lines}) for source in series})
+    several = counts[-1] > 1
+    band = "; band: 1 std over seeds" if several else ""
+    return ", ".join([*parts, f"{' or '.join(map(str, counts))} seed{'s' if several else ''}{band}"])
 
 
 def _unique(labels: list[str], paths: Sequence[str | pathlib.Path]) -> list[str]:

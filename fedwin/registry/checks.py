@@ -7,6 +7,9 @@ import numpy as np
 from fedwin.errors import UserError
 from fedwin.registry.choices import INT32_MAX, format_value, nearest
 
+# The smallest normal float32: smaller numbers are flushed to 0 on the device.
+SMALLEST = 2.0**-126
+
 
 def number(
     owner: str, least: float = -math.inf, most: float = math.inf, *, open_least=False, open_most=False, **values
@@ -25,6 +28,8 @@ def number(
       UserError: when a value is not.
     """
     for name, value in values.items():
+        if _is_number(value) and 0 < abs(value) < SMALLEST:
+            raise UserError(f"{owner}: {name}={value} is 0 in 32-bit arithmetic; set 0, or at least {SMALLEST:.1e}.")
         fits = _is_number(value) and least <= value <= most
         if not fits or (open_least and value == least) or (open_most and value == most):
             kind = "a finite number" if isinstance(value, float) and not math.isfinite(value) else "a number"

@@ -40,8 +40,11 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
         it should have returned. Also when builder or problem have the wrong type.
       AssertionError: when the method violates the contract, with the reason.
 
+    Prints one line on success.
+
     Example:
       >>> check_algorithm("fedprox:mu=0.1", strategies=())
+      fedprox:mu=0.1: the contract holds.
     """
     _check_arguments(builder, p)
     p = classification(shuffle=False) if p is None else p
@@ -54,6 +57,8 @@ def check_algorithm(builder, p: Problem | None = None, *, wrappers=(), degenerat
         check_strategy(bench, strategy)
     if degenerate is not None:
         check_degenerate(Bench(builder, bench.problem, wrappers, rounds, degenerate), wrappers)
+    name = builder if isinstance(builder, str) else getattr(builder, "__name__", "the method")
+    print(f"{name}: the contract holds.")
 
 
 def _check_arguments(builder, p) -> None:

@@ -185,7 +185,7 @@ def test_a_finished_run_is_known_by_its_flags(swept):
     flags = json.loads((directory / "config.json").read_text())["config"]
     config = Config(**flags)
     assert list(finished_summary(config)["seeds"]) == [0, 1]
-    with pytest.raises(UserError, match="--num_rounds=3, not 9"):
+    with pytest.raises(UserError, match="--num_rounds=3, not 9; for more rounds use .* --fork_from=.*@3"):
         finished_summary(Config(**flags | {"num_rounds": 9}))
     assert finished_summary(Config(**flags | {"out_dir": str(swept[0] / "nowhere")})) is None
     summary = (directory / "summary.json").read_text()

@@ -1,14 +1,16 @@
 """Curves of runs and of stored results."""
 
+import errno
 import gzip
 import json
+import os
 
 import numpy as np
 import pytest
 
-from experiments.figures import curves, sources
+from experiments.figures import curves, sources, style
 from experiments.figures.sources import Series
-from fedwin.errors import UserError
+from fedwin.errors import StorageError, UserError
 from tests.experiments.figures.common import drawn, line
 
 
@@ -51,7 +53,12 @@ def test_runs_and_kept_results_are_read_alike(finished, tmp_path):
     assert [one.label for one in both] == ["fedavg", "mine"] and both[0].readout == "wima2"
     every = sources.series([finished], labels=["A"])
     assert [one.label for one in every] == ["A: model", "A: wima2"]
-    assert sources.describe(both) == "digits, dirichlet:alpha=0.3, digits_mlp:hidden=8, 2 seeds"
+    assert sources.describe(both) == "digits, dirichlet:alpha=0.3, digits_mlp:hidden=8, 2 seeds; band: 1 std over seeds"
+    # Each of the runs has its own number of seeds.
+    single = sources.Series("one", [line for line in lines if line["seed"] == lines[0]["seed"]])
+    assert sources.describe([single]).endswith("1 seed") and sources.describe([single, both[0]]).endswith(
+        "1 or 2 seeds; band: 1 std over seeds"
+    )
     found = curves.compute(both)
     assert found["curves"][0]["values"] == found["curves"][1]["values"]
 
@@ -83,3 +90,14 @@ def test_misuse(finished, tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             call()
+
+
+@pytest.mark.parametrize("reason, remedy", [(errno.EACCES, "choose a place"), (errno.ENOSPC, "make room")])
+def test_a_picture_that_cannot_be_written_names_the_remedy(finished, tmp_path, monkeypatch, reason, remedy):
+    def refuse(*args):
+        raise OSError(reason, os.strerror(reason))
+
+    found = curves.compute(sources.series([finished]))
+    monkeypatch.setattr(style.os, "replace", refuse)
+    with pytest.raises(StorageError, match=f"p.png can't be written .*; {remedy}"):
+        curves.draw(found, tmp_path / "p.png", "")
