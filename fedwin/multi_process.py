@@ -6,10 +6,11 @@ collectives must be called by all processes; in a single process they return the
 """
 
 import contextlib
+import ctypes
 import json
 import os
-import pickle
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -34,9 +35,10 @@ _LOST_PATTERN = re.compile(
 )
 
 # When the coordinator dies, jax ends this process from a C++ thread, with its own messages and an abort that no
-# handler in Python sees. A process that outlives this one therefore filters file descriptor 2.
+# handler in Python sees. A process that outlives this one therefore filters file descriptor 2; it also kills this one
+# if that has not ended some seconds after the message (see _exit_on_abort).
 _STDERR_FILTER = r"""
-import re, signal, sys
+import os, re, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 message, dying = sys.argv[1].encode() + b"\n", False
@@ -50,6 +52,8 @@ for line in iter(sys.stdin.buffer.readline, b""):
         continue
     if fatal.match(line) or line == message:
         line, dying = message, True
+        signal.signal(signal.SIGALRM, lambda *_: os.kill(int(sys.argv[2]), signal.SIGKILL))
+        signal.alarm(10)
     sys.stderr.buffer.write(line)
     sys.stderr.buffer.flush()
 """
@@ -99,6 +103,7 @@ def join(address: str | None = None, num_processes: int | None = None, process_i
         raise UserError(f"the processes could not be joined ({reason}); {remedy}.") from error
     _joined = True
     _filter_stderr()
+    _exit_on_abort()
 
 
 def _check_arguments(address: Any, num_processes: Any, process_id: Any) -> None:
@@ -116,7 +121,7 @@ def _filter_stderr() -> None:
     sys.stderr.flush()
     own = os.dup(2)
     reader = subprocess.Popen(
-        [sys.executable, "-S", "-c", _STDERR_FILTER, LOST_MESSAGE],
+        [sys.executable, "-S", "-c", _STDERR_FILTER, LOST_MESSAGE, str(os.getpid())],
         stdin=subprocess.PIPE,
         stderr=own,
         start_new_session=True,
@@ -125,6 +130,21 @@ def _filter_stderr() -> None:
     os.dup2(reader.stdin.fileno(), 2)
     reader.stdin.close()
     sys.stderr = os.fdopen(own, "w", buffering=1)
+
+
+# Called by the C library with the number of a signal; a module attribute, because it must never be collected.
+_end_with_status_1 = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: os._exit(1))
+
+
+def _exit_on_abort() -> None:
+    """Ends this process with status 1, as after every loss of a process, where jax's thread would abort it.
+
+    Python's own handlers run after the C library has returned from abort(), which it never does.
+    """
+    if os.name == "posix":
+        set_handler = ctypes.CDLL(None).signal
+        set_handler.argtypes, set_handler.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+        set_handler(signal.SIGABRT, ctypes.cast(_end_with_status_1, ctypes.c_void_p))
 
 
 def count() -> int:
@@ -282,14 +302,22 @@ def run_on_all(action: Callable[[], Any]) -> Any:
         result = action()
     except UserError as error:
         own_error = error
-    errors = all_gather_text("" if own_error is None else pickle.dumps((type(own_error), str(own_error))).hex())
+    errors = all_gather_text("" if own_error is None else json.dumps([type(own_error).__name__, str(own_error)]))
     if own_error is not None:
         raise own_error
     for process, text in enumerate(errors):
         if text:
-            kind, message = pickle.loads(bytes.fromhex(text))
-            raise kind(f"process {process}: {message}")
+            name, message = json.loads(text)
+            raise _error_types().get(name, UserError)(f"process {process}: {message}")
     return result
+
+
+def _error_types() -> dict[str, type[UserError]]:
+    """Returns name -> UserError or class derived from it."""
+    types = [UserError]
+    for derived in types:  # grows while it is read
+        types += derived.__subclasses__()
+    return {derived.__name__: derived for derived in reversed(types)}
 
 
 def is_lost_process(error: BaseException) -> bool:

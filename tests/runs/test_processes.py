@@ -1,5 +1,6 @@
 """Multi-process runs: the same bits in every layout, also after a process is killed."""
 
+import json
 import os
 import pathlib
 import signal
@@ -12,6 +13,9 @@ import numpy as np
 import pytest
 
 import fedwin
+from fedwin import multi_process
+from fedwin.errors import UserError
+from fedwin.files import InUse
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.metrics_log import read_lines
 
@@ -134,6 +138,41 @@ def one_process(tmp_path_factory):
     return directory
 
 
+def test_an_abort_in_another_thread_ends_a_process_with_status_1():
+    """As jax does when process 0 is lost."""
+    code = (
+        "import ctypes, threading; from fedwin import multi_process;"
+        "multi_process._exit_on_abort();"
+        "threading.Thread(target=ctypes.CDLL(None).abort).start();"
+        "threading.Event().wait(60)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 1
+
+
+class Refusal(InUse):
+    """A kind of error that only one process knows."""
+
+
+@pytest.mark.parametrize("raised, received", [(InUse, InUse), (UserError, UserError), (Refusal, Refusal)])
+def test_errors_travel_between_processes_as_json(monkeypatch, raised, received):
+    sent = []
+    monkeypatch.setattr(multi_process, "count", lambda: 2)
+    monkeypatch.setattr(multi_process, "all_gather_text", lambda text: sent.append(text) or ["", text])
+
+    def refuse():
+        raise raised("no 'such' file\u2026")
+
+    with pytest.raises(raised, match="^no 'such' file"):
+        multi_process.run_on_all(refuse)
+    assert json.loads(sent[0]) == [raised.__name__, "no 'such' file\u2026"]
+    monkeypatch.setattr(multi_process, "all_gather_text", lambda text: ["", sent[0]])
+    with pytest.raises(received, match="^process 1: no 'such' file"):
+        multi_process.run_on_all(lambda: 3)
+    monkeypatch.setattr(multi_process, "all_gather_text", lambda text: ["", '["Unknown", "of a later version"]'])
+    with pytest.raises(UserError, match="process 1: of a later version"):
+        multi_process.run_on_all(lambda: 3)
+
+
 def test_a_killed_process_ends_the_other_and_the_resumed_run_has_the_bits_of_one_process(one_process, tmp_path):
     directory = tmp_path / "run"
     killed = Processes(2, directory, table="host")
@@ -158,7 +197,7 @@ def test_two_processes_with_two_devices_resume_bitwise_after_four_lost_the_first
     at_round(tmp_path / "run", 40)
     killed.started[0].kill()
     begun = time.monotonic()
-    assert all(status not in (0, 2) for status in killed.ended(PATIENCE)) and time.monotonic() - begun < PATIENCE
+    assert killed.ended(PATIENCE) == [-signal.SIGKILL, 1, 1, 1] and time.monotonic() - begun < PATIENCE
     for process in (1, 2, 3):
         assert_one_line(killed, process)
     again = Processes(2, tmp_path / "run", devices=2, **setting)
