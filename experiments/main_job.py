@@ -57,7 +57,7 @@ def draw_curves(root: pathlib.Path) -> pathlib.Path:
         for (name, readout), (label, fraction) in CURVES.items()
     ]
     path = root / "accuracy.png"
-    seeds = "3 seeds, band: 1 std; every fifth round"
+    seeds = "3 seeds; every fifth round"
     drawn = curves.compute(series, every=SETTING["eval_every"], limits=(0, 1))
     curves.draw(drawn, path, f"Digits, one class per client, 3 of 100 clients per round ({seeds})")
     return path

@@ -111,7 +111,8 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         for number, entry in enumerate(result["curves"]):
             _line(axis, number, np.array(entry["rounds"]), style.scaled(metric, entry["values"]), entry["label"], count)
         _annotate(axis, result)
-        axis.set(xlabel="round", ylabel=style.axis_of(metric))
+        several = any(len(entry["values"]) > 1 for entry in result["curves"])
+        axis.set(xlabel="round (band: 1 std over seeds)" if several else "round", ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
         style.legend(axis, count + (result["target"] is not None) + (result["start"] is not None))
     return figure
@@ -122,8 +123,9 @@ def _line(axis, number: int, rounds: np.ndarray, values: np.ndarray, label: str,
     with warnings.catch_warnings():
         # A round in which every seed is NaN leaves a gap.
         warnings.simplefilter("ignore", RuntimeWarning)
-        mean, std = np.nanmean(values, 0), np.nanstd(values, 0)
-    if len(values) > 1:
+        mean = np.nanmean(values, 0)
+        std = np.nanstd(values, 0, ddof=1) if len(values) > 1 else None
+    if std is not None:
         axis.fill_between(rounds, mean - std, mean + std, color=look["color"], alpha=0.15, linewidth=0)
         for seed in values:
             axis.plot(rounds, seed, color=look["color"], alpha=0.25, linewidth=0.5)

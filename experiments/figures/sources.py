@@ -129,9 +129,7 @@ def describe(series: Sequence[Series]) -> str:
         values = {str(source.header.get("config", {}).get(name, "")) for source in series}
         parts += [value for value in values if len(values) == 1 and value]
     counts = sorted({len({line["seed"] for line in source.lines}) for source in series})
-    several = counts[-1] > 1
-    band = "; band: 1 std over seeds" if several else ""
-    return ", ".join([*parts, f"{' or '.join(map(str, counts))} seed{'s' if several else ''}{band}"])
+    return ", ".join([*parts, f"{' or '.join(map(str, counts))} seed{'s' if counts[-1] > 1 else ''}"])
 
 
 def _unique(labels: list[str], paths: Sequence[str | pathlib.Path]) -> list[str]:

@@ -129,7 +129,9 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         axis.set_ylim(*(None if edge is None else float(style.scaled(metric, edge)) for edge in (low, high)))
         if metric == "accuracy" and not result["limits"]:
             axis.set_ylim(*style.widened(*axis.get_ylim()))
-        axis.set(xlabel=result["parameter"], ylabel=style.axis_of(metric))
+        several = any(std is not None for method in result["methods"] for std in method["std"])
+        bars = "\n(bars: 1 std over seeds)" if several else ""
+        axis.set(xlabel=f"{result['parameter']}{bars}", ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
         style.legend(axis, len(result["methods"]))
     return figure

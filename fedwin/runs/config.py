@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwin.errors import UserError
-from fedwin.registry.checks import one_of
+from fedwin.registry.checks import SMALLEST, one_of
 
 # Counts are int32 on the device.
 MOST = 2**31 - 1
@@ -52,6 +52,8 @@ def check_range(name: str, bounds: Mapping[str, Any], value: Any) -> None:
         return
     if not math.isfinite(value):
         raise UserError(f"{name}={value} must be a finite number.")
+    if 0 < abs(value) < SMALLEST:
+        raise UserError(f"{name}={value} is 0 in 32-bit arithmetic; set 0, or at least {SMALLEST:.1e}.")
     if below is not None and not least <= value < below:
         raise UserError(f"{name}={value} must lie in [{least}, {below}).")
     if least is not None and value < least:
@@ -63,7 +65,7 @@ def check_range(name: str, bounds: Mapping[str, Any], value: Any) -> None:
 
 
 # Groups of flags, as --help shows them.
-GROUPS = ("what is trained", "federation", "clients", "server", "read-outs", "running", "output")
+GROUPS = ("task and method", "federation", "clients", "server", "read-outs", "running", "output")
 
 SCHEDULES = ("", "cosine")
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
@@ -103,22 +105,22 @@ class Config:
     A choice with parameters is written `name:key=value,key=value`.
     """
 
-    algorithm: str = option("fedavg", "what is trained", "Method, e.g. fedavg, fedprox:mu=0.1, scaffold.")
+    algorithm: str = option("fedavg", "task and method", "Method, e.g. fedavg, fedprox:mu=0.1, scaffold.")
     wrap: list[str] = option(
         [],
-        "what is trained",
+        "task and method",
         "Wrapper that changes training: ima:window=5,start=0.75, swa:cycle=10, clip:norm=1, local_bn; repeatable.",
     )
-    model: str = option("cnn", "what is trained", "Network: mlp, cnn, lenet5, mcmahan_cnn, emnist_cnn, resnet20 ...")
-    loss: str = option("cross_entropy", "what is trained", "Local loss: cross_entropy, wsm, wsm:proportions=train.")
+    model: str = option("cnn", "task and method", "Network: mlp, cnn, lenet5, mcmahan_cnn, emnist_cnn, resnet20 ...")
+    loss: str = option("cross_entropy", "task and method", "Local loss: cross_entropy, wsm, wsm:proportions=train.")
     augment: str = option(
         "none",
-        "what is trained",
+        "task and method",
         "Augmentation of training images: none, flip, crop_flip:padding=4, crop_flip:size=224.",
     )
     precision: str = option(
         "float32",
-        "what is trained",
+        "task and method",
         "float32 (exact float32 products), tf32 (the device's fast default), bfloat16 (for computation), float64.",
         words=("float32", "tf32", "bfloat16", "float64"),
     )

@@ -53,14 +53,21 @@ def test_runs_and_kept_results_are_read_alike(finished, tmp_path):
     assert [one.label for one in both] == ["fedavg", "mine"] and both[0].readout == "wima2"
     every = sources.series([finished], labels=["A"])
     assert [one.label for one in every] == ["A: model", "A: wima2"]
-    assert sources.describe(both) == "digits, dirichlet:alpha=0.3, digits_mlp:hidden=8, 2 seeds; band: 1 std over seeds"
+    assert sources.describe(both) == "digits, dirichlet:alpha=0.3, digits_mlp:hidden=8, 2 seeds"
     # Each of the runs has its own number of seeds.
     single = sources.Series("one", [line for line in lines if line["seed"] == lines[0]["seed"]])
     assert sources.describe([single]).endswith("1 seed") and sources.describe([single, both[0]]).endswith(
-        "1 or 2 seeds; band: 1 std over seeds"
+        "1 or 2 seeds"
     )
     found = curves.compute(both)
     assert found["curves"][0]["values"] == found["curves"][1]["values"]
+
+
+def test_the_band_is_labelled():
+    lines = [line(seed, round, 0.5) for seed in (0, 1) for round in (0, 5)]
+    several = curves.draw(curves.compute([Series("a", lines)]), None, "")
+    assert several.axes[0].get_xlabel() == "round (band: 1 std over seeds)"
+    assert curves.draw(curves.compute([Series("a", lines[:2])]), None, "").axes[0].get_xlabel() == "round"
 
 
 def test_misuse(finished, tmp_path):
