@@ -102,6 +102,7 @@ class _Estimates:
         self.stored = StoredResults(scale)
         self.timings: dict[tuple, Timing | str] = {}
         self.requirements: list[str] = []
+        self.from_stored = 0
         self.missing: dict[str, str] = {}
 
     def left(self, directory: RunDirectory, config: Config) -> float | str:
@@ -113,6 +114,7 @@ class _Estimates:
         run = directory.task.run
         seconds_of_run = self._stored_seconds(run)
         if seconds_of_run is not None:
+            self.from_stored += 1
             share = directory.rounds_left() / max(run.num_rounds - directory.first_round, 1)
             return seconds_of_run * share
         timing = self._timing(run, config)
@@ -164,5 +166,7 @@ def run_table(directories: list[RunDirectory], data_dir: str, scale: str, say: C
         seeds = " ".join(map(str, directory.seeds))
         rows.append((task.run.key, config.algorithm, config.dataset, seeds, f"{rounds:,}", left, fills))
     lines = [plain_table(rows), f"in all about {readable(total)}" + (f", {unknown} run(s) unknown" if unknown else "")]
+    if estimates.from_stored:
+        lines.append(f"times of {estimates.from_stored} run(s) are those of this machine's stored results")
     lines += estimates.requirements + [f"{dataset}: {reason}" for dataset, reason in estimates.missing.items()]
     return "\n".join(lines)

@@ -182,8 +182,9 @@ def _data() -> str:
                 files[row] = files.get(row, 0) + 1
     text = (
         "Numbers of training and test examples and the checksum of the loaded data (`fedwin.data.checksum`), as they "
-        "were when a result was stored. Results of version 0.1 got theirs later, by recomputing their fingerprint, which "
-        "includes a hash of the data; that of a fork can't be recomputed. At paper scale incomplete data are refused."
+        "were when a result was stored. Results of version 0.1 got theirs later, by recomputing their fingerprint, "
+        "which includes a hash of the data; that of a fork can't be recomputed. At paper scale incomplete data are "
+        "refused."
     )
     head = ("data set", "scale", "examples", "checksum", "stored results")
     return f"{text}\n\n{markdown_table(head, [(*row, str(count)) for row, count in sorted(files.items())])}"

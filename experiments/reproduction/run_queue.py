@@ -21,7 +21,7 @@ from .values import value
 from .work import readable
 
 
-class Step(NamedTuple):
+class QueueStep(NamedTuple):
     """One step of the queue.
 
     Attributes:
@@ -40,22 +40,22 @@ class Step(NamedTuple):
 
 
 QUEUE = (
-    Step("ima/table1", ("fedavg", "fedadam"), ("fmnist_shards",), (2023,), 1.0),
-    Step("ghb/table3", ("fedavg", "fedhbm"), ("shakespeare_noniid",), (0,), 1.0),
-    Step("ima/table1", ("fedprox", "fednova", "fedyogi", "fedgma"), ("fmnist_shards",), (2023,), 2.0),
-    Step("ima/table1", ("fedasam", "fedfa"), ("fmnist_shards",), (2023,), 2.0),
-    Step("ima/table1", ("fedavg", "fedadam"), ("fmnist_dirichlet",), (2023,), 1.0),
-    Step("ghb/table3", ("scaffold", "fedavgm"), ("shakespeare_noniid",), (0,), 1.0),
-    Step("ghb/table3", ("fedavg", "fedhbm"), ("shakespeare_noniid",), (1, 2), 2.0),
-    Step("ima/table1", ("fedavg", "fedadam"), ("fmnist_shards",), (2024, 2025), 2.0),
-    Step("ghb/table4", ("fedavg", "fedhbm"), ("cifar10_noniid",), (0,), 14.0),
-    Step("ghb/table3", ("fedavg", "fedhbm", "scaffold"), ("cifar10_noniid",), (0,), None),
-    Step("wima/table2", ("fedavg", "scaffold"), ("cifar10_alpha0",), (0,), None),
-    Step("ghb/table10", ("fedavg", "fedhbm", "local_ghb"), ("cifar10_noniid",), (0,), None),
+    QueueStep("ima/table1", ("fedavg", "fedadam"), ("fmnist_shards",), (2023,), 1.0),
+    QueueStep("ghb/table3", ("fedavg", "fedhbm"), ("shakespeare_noniid",), (0,), 1.0),
+    QueueStep("ima/table1", ("fedprox", "fednova", "fedyogi", "fedgma"), ("fmnist_shards",), (2023,), 2.0),
+    QueueStep("ima/table1", ("fedasam", "fedfa"), ("fmnist_shards",), (2023,), 2.0),
+    QueueStep("ima/table1", ("fedavg", "fedadam"), ("fmnist_dirichlet",), (2023,), 1.0),
+    QueueStep("ghb/table3", ("scaffold", "fedavgm"), ("shakespeare_noniid",), (0,), 1.0),
+    QueueStep("ghb/table3", ("fedavg", "fedhbm"), ("shakespeare_noniid",), (1, 2), 2.0),
+    QueueStep("ima/table1", ("fedavg", "fedadam"), ("fmnist_shards",), (2024, 2025), 2.0),
+    QueueStep("ghb/table4", ("fedavg", "fedhbm"), ("cifar10_noniid",), (0,), 14.0),
+    QueueStep("ghb/table3", ("fedavg", "fedhbm", "scaffold"), ("cifar10_noniid",), (0,), None),
+    QueueStep("wima/table2", ("fedavg", "scaffold"), ("cifar10_alpha0",), (0,), None),
+    QueueStep("ghb/table10", ("fedavg", "fedhbm", "local_ghb"), ("cifar10_noniid",), (0,), None),
 )
 
 
-def _cells(step: Step) -> list[Cell]:
+def _cells(step: QueueStep) -> list[Cell]:
     """Returns the cells that a step fills."""
     table = item(step.item)
     if not isinstance(table, Item):
@@ -63,7 +63,7 @@ def _cells(step: Step) -> list[Cell]:
     return [c for c in table.cells("paper") if c.row.name in step.rows and c.column.name in step.columns]
 
 
-def progress(step: Step) -> tuple[int, int]:
+def progress(step: QueueStep) -> tuple[int, int]:
     """Returns (cells with a final number in the stored results, cells) of a step."""
     cells = _cells(step)
     numbers = [value(StoredResults("paper"), cell, "paper") for cell in cells]
@@ -89,7 +89,7 @@ def _own_rounds(run: Run) -> int:
     return max(run.num_rounds - (run.parent.round if forked and run.parent is not None else 0), 1)
 
 
-def duration(step: Step) -> str:
+def duration(step: QueueStep) -> str:
     """Returns how long a step takes: from the stored seconds of its runs, or of others of their kind, or a guess."""
     stored, total, measured = StoredResults("paper"), 0.0, True
     runs = {run.key: run for cell in _cells(step) for run in lineage(cell.runs[best_point(stored, cell) or 0])}

@@ -256,7 +256,7 @@ def parsed(text: str, path: pathlib.Path) -> Record:
         raise UserError(f"{path} is damaged ({type(error).__name__}); restore it from the repository.") from error
 
 
-def read_record(path: pathlib.Path) -> Record:
+def load_record(path: pathlib.Path) -> Record:
     """Returns the record of a stored file.
 
     Raises:

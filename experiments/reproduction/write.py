@@ -301,9 +301,9 @@ def paired_blocks(store: ResultStore, item: Item, numbers: list[Value]) -> list[
     """Returns the tables of a report, and how to read them."""
     counted = [value for value in numbers if value.mean is not None]
     text = (
-        f"Of one seed: {_descriptions(item, counted)}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the difference to the model "
-        f"of {item.rows[0].title} in the same column, seed by seed, and its 95 % interval. (n) is the number of seeds; "
-        "fewer than three have no interval."
+        f"Of one seed: {_descriptions(item, counted)}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the "
+        f"difference to the model of {item.rows[0].title} in the same column, seed by seed, and its 95 % interval. (n) "
+        "is the number of seeds; fewer than three have no interval."
     )
     ended = [value for value in numbers if value.mean is not None or value.diverged]
     return [text, paired_grid(item, ended), costs(store, item, ended)]

@@ -247,7 +247,7 @@ def test_flags_are_printed_at_the_scale_that_is_given():
 def test_hours_of_the_queue_are_those_of_the_stored_runs():
     seconds = 0.0
     for path in (store.RESULTS / "paper").glob("*-seed2023.jsonl.gz"):
-        seconds += store.read_record(path).header["seconds"]["2023"]
+        seconds += store.load_record(path).header["seconds"]["2023"]
     step = run_queue.QUEUE[0]
     assert run_queue.duration(step) == f"{seconds / 3600:.1f} h"
     assert run_queue.duration(run_queue.QUEUE[2]).startswith("about ")

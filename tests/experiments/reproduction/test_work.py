@@ -86,7 +86,7 @@ def test_stored_curves_give_the_same_numbers(trained, tmp_path):
         first, second = values.value(own, cell, "smoke"), values.value(stored, cell, "smoke")
         assert first.mean == pytest.approx(second.mean, abs=1e-3) and first.rounds == second.rounds
     for path in (tmp_path / "smoke").iterdir():
-        header = store.read_record(path).header
+        header = store.load_record(path).header
         assert "command" not in header and header["strategy"] and header["fingerprint"] and header["versions"]["jax"]
         assert os.sep + "tmp" not in json.dumps(header)
 
