@@ -107,7 +107,7 @@ class Checkpoints:
         nonempty = {name: value for name, value in small.items() if name not in empty}
         items = {"run": ocp.args.StandardSave(nonempty), "about": ocp.args.JsonSave(sealed(about))}
         items |= {LARGE: LargeSave(large)} if large else {}
-        with writing(self.path), silence_logging(), silence_failed_saves():
+        with writing(self.path), silence_logging(), silence_background_errors():
             try:
                 self._writer().save(round, args=ocp.args.Composite(**items), force=True)
                 self._writer().wait_until_finished()
@@ -134,6 +134,7 @@ class Checkpoints:
             )
             with (
                 silence_logging(),
+                silence_background_errors(),
                 ocp.Checkpointer(handler, multiprocessing_options=_multiprocessing_options()) as reader,
             ):
                 items = reader.restore(self.directory / str(round), args=wanted)
@@ -356,8 +357,8 @@ def silence_logging() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def silence_failed_saves() -> Iterator[None]:
-    """Silences the errors that a failed save causes in background threads: it is already reported.
+def silence_background_errors() -> Iterator[None]:
+    """Silences the errors that a failed save or load causes in background threads: it is already reported.
 
     tensorstore's threads report to a closed event loop, and orbax's remaining threads and tasks end with the same
     error. Both may happen later: after a failure the hook and the filters remain installed.

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import sys
+import types
 
 import jax
 import jax.numpy as jnp
@@ -153,3 +155,18 @@ def test_selected_rounds_are_retained_with_the_newest(tmp_path):
     )
     fedwin.run(config, quiet=True)
     assert checkpoint.Checkpoints(tmp_path / "r" / "checkpoints" / "seed_0").rounds() == [3, 4, 9]
+
+
+def test_after_a_failed_load_background_errors_are_silent_and_others_are_shown(tmp_path, monkeypatch):
+    """Threads of tensorstore report to an event loop that orbax has closed, some after the error of the load."""
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: shown.append(str(unraisable.exc_value)))
+    store = checkpoint.Checkpoints(tmp_path / "c")
+    store.save(5, some_run(), {})
+    store.close()
+    largest_file(tmp_path / "c" / "5" / "run").unlink()
+    with pytest.raises(UserError, match="can't be read"):
+        store.load(5)
+    for text in ("Event loop is closed", "another error"):
+        sys.unraisablehook(types.SimpleNamespace(exc_value=RuntimeError(text)))
+    assert shown == ["another error"]
