@@ -32,7 +32,7 @@ INCHES_PER_METHOD = 0.42
 SPREAD = 0.56
 
 
-class Row(NamedTuple):
+class ComparisonRow(NamedTuple):
     """One read-out of one method.
 
     Attributes:
@@ -73,7 +73,7 @@ def references(configs: Mapping[str, Config]) -> dict[str, str]:
     }
 
 
-def rows_of(summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Config]) -> list[Row]:
+def rows_of(summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Config]) -> list[ComparisonRow]:
     """Returns the rows of finished runs.
 
     Args:
@@ -88,7 +88,7 @@ def rows_of(summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Confi
             accuracy = scores.by_seed(summary, readout, "accuracy")
             is_reference = (method, readout) == (first[method], PLAIN)
             rows.append(
-                Row(
+                ComparisonRow(
                     method,
                     readout,
                     mean_interval(accuracy),
@@ -106,7 +106,9 @@ def rows_of(summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Confi
     return rows
 
 
-def write(folder: pathlib.Path, summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Config]) -> list[Row]:
+def write(
+    folder: pathlib.Path, summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Config]
+) -> list[ComparisonRow]:
     """Writes comparison.csv, comparison.md and comparison.png; returns the rows.
 
     Args:
@@ -127,7 +129,7 @@ def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def _csv_row(row: Row) -> tuple:
+def _csv_row(row: ComparisonRow) -> tuple:
     difference = row.difference or Interval(None, None, 0, 0)
     low, high = formats.shown(difference).bounds or (None, None)
     return (
@@ -153,7 +155,7 @@ def _csv_row(row: Row) -> tuple:
     )
 
 
-def _difference(row: Row) -> tuple[str, str]:
+def _difference(row: ComparisonRow) -> tuple[str, str]:
     """Returns the cells 'difference' and '95 % interval'."""
     if row.difference is None:
         return "reference", formats.NOTHING
@@ -163,7 +165,7 @@ def _difference(row: Row) -> tuple[str, str]:
     return f"{100 * row.difference.mean:+.2f}{pairs}", formats.interval_bounds(row.difference)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ComparisonRow) -> tuple[str, ...]:
     return (
         row.method,
         row.readout,
@@ -179,7 +181,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def notes(rows: Sequence[Row], summaries: Mapping[str, dict[str, Any]]) -> list[str]:
+def notes(rows: Sequence[ComparisonRow], summaries: Mapping[str, dict[str, Any]]) -> list[str]:
     """Returns the remarks below the table: what its numbers mean.
 
     Args:
@@ -207,7 +209,7 @@ def notes(rows: Sequence[Row], summaries: Mapping[str, dict[str, Any]]) -> list[
     return remarks
 
 
-def text(rows: Sequence[Row], summaries: Mapping[str, dict[str, Any]]) -> str:
+def text(rows: Sequence[ComparisonRow], summaries: Mapping[str, dict[str, Any]]) -> str:
     """Returns the table for the terminal.
 
     Args:
@@ -221,7 +223,7 @@ def text(rows: Sequence[Row], summaries: Mapping[str, dict[str, Any]]) -> str:
     return f"{heading}\n{formats.plain_table([HEAD[:SHOWN], *(_cells(row)[:SHOWN] for row in rows)])}"
 
 
-def draw_picture(rows: Sequence[Row], path: pathlib.Path) -> None:
+def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
     """Draws accuracies and paired differences with their intervals, a row of the picture per method.
 
     Args:
@@ -257,7 +259,7 @@ def draw_picture(rows: Sequence[Row], path: pathlib.Path) -> None:
     style.save(figure, path)
 
 
-def _reference(rows: Sequence[Row]) -> str:
+def _reference(rows: Sequence[ComparisonRow]) -> str:
     first = dict.fromkeys(row.reference for row in rows)
     return style.short(next(iter(first))) if len(first) == 1 else "the first method on the same data"
 

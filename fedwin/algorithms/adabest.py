@@ -20,7 +20,7 @@ from fedwin.core import Variables
 from fedwin.registry import checks
 
 
-class State(NamedTuple):
+class AdaBestState(NamedTuple):
     """State of AdaBest's server.
 
     Attributes:
@@ -30,7 +30,7 @@ class State(NamedTuple):
     average: Any
 
 
-class Row(NamedTuple):
+class AdaBestRow(NamedTuple):
     """State of one of AdaBest's clients.
 
     Attributes:
@@ -103,19 +103,19 @@ def adabest(
         age = jnp.where(last < 0, 1, c.round - last)
         h = tree.axpy(-mu, delta, tree.scale(1 / age.astype(float), h))
         message = {"delta": core.mean_step(delta, core.aggregation_weight(c, weighting))}
-        return y.update(message, state=Row(h, c.round))
+        return y.update(message, state=AdaBestRow(h, c.round))
 
     def server(params, state, total, round):
         delta = total["delta"].value
         average = tree.add(params, delta)
         step = tree.axpy(beta, tree.sub(average, state.average), delta)
-        return tree.axpy(server_lr, step, params), State(average)
+        return tree.axpy(server_lr, step, params), AdaBestState(average)
 
     return core.algorithm(
         client,
         server,
-        init=State,
-        client_init=lambda params, id: Row(tree.zeros_like(params), jnp.full((), -1, jnp.int32)),
+        init=AdaBestState,
+        client_init=lambda params, id: AdaBestRow(tree.zeros_like(params), jnp.full((), -1, jnp.int32)),
         eval_model=lambda model, state: Variables(state.average, model.stats) if eval_model == "average" else model,
         weighting=weighting,
     )

@@ -19,7 +19,7 @@ from fedwin.core import Variables
 from fedwin.registry import checks
 
 
-class State(NamedTuple):
+class FedDynState(NamedTuple):
     """State of FedDyn's server.
 
     Attributes:
@@ -98,7 +98,7 @@ def feddyn(
         delta = total["delta"].value
         s = tree.axpy(1 / setting.num_clients, total["moved"].value, state.s)
         average = tree.add(params, delta) if evaluates_average else ()
-        return tree.axpy(server_lr, tree.add(delta, s), params), State(s, average)
+        return tree.axpy(server_lr, tree.add(delta, s), params), FedDynState(s, average)
 
     def evaluated(model, state):
         return Variables(state.average, model.stats) if evaluates_average else model
@@ -106,7 +106,7 @@ def feddyn(
     return core.algorithm(
         client,
         server,
-        init=lambda params: State(tree.zeros_like(params), params if evaluates_average else ()),
+        init=lambda params: FedDynState(tree.zeros_like(params), params if evaluates_average else ()),
         client_init=lambda params, id: tree.zeros_like(params),
         eval_model=evaluated,
         weighting=weighting,

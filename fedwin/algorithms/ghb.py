@@ -111,7 +111,7 @@ def ghb(
     return core.algorithm(client, server, broadcast=broadcast, init=init, weighting=weighting)
 
 
-class Row(NamedTuple):
+class HeavyBallRow(NamedTuple):
     """State of a client of LOCAL-GHB and FedHBM.
 
     Attributes:
@@ -131,7 +131,7 @@ def anchor_init(setting, first):
       first: one of FIRST.
 
     Returns:
-      (params, id, key) -> Row.
+      (params, id, key) -> HeavyBallRow.
 
     Raises:
       UserError: when first='random' and the setting has no init_fn.
@@ -144,7 +144,7 @@ def anchor_init(setting, first):
             anchor = setting.init_fn(jax.random.fold_in(key, id))
         else:
             anchor = tree.zeros_like(params) if first == "unset" else params
-        return Row(anchor, jnp.full((), -1, jnp.int32))
+        return HeavyBallRow(anchor, jnp.full((), -1, jnp.int32))
 
     return client_init
 
@@ -220,7 +220,7 @@ def local_ghb(
             factor = jnp.where(last >= 0, 1 / (c.round - last).astype(float), factor)
         y = solve(params, c, rules.heavy_ball(lambda s: tree.scale(beta * factor / s.steps, momentum), nesterov))
         message = {"delta": common.weighted_delta(y, params, c, weighting)}
-        return y.update(message, state=Row(params, c.round))
+        return y.update(message, state=HeavyBallRow(params, c.round))
 
     client_init = anchor_init(setting, first)
     return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)
@@ -287,7 +287,7 @@ def fedhbm(
 
         y = solve(params, c, rules.heavy_ball(move, nesterov))
         message = {"delta": common.weighted_delta(y, params, c, weighting)}
-        return y.update(message, state=Row(y.params, c.round))
+        return y.update(message, state=HeavyBallRow(y.params, c.round))
 
     client_init = anchor_init(setting, first)
     return core.algorithm(client, common.fedavg_server(server_lr), client_init=client_init, weighting=weighting)

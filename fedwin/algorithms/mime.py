@@ -21,7 +21,7 @@ from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry import checks
 
 
-class State(NamedTuple):
+class MimeState(NamedTuple):
     """State of MIME's server.
 
     Attributes:
@@ -76,7 +76,7 @@ def mime(setting: core.Setting, solve: local.Solver, *, beta=0.0, server_lr=1.0,
         return core.Update({"gradient": core.mean(solve.gradient(params, c), core.aggregation_weight(c, weighting))})
 
     def collect(params, state, total, round):
-        return params, State(state.m, total["gradient"].value)
+        return params, MimeState(state.m, total["gradient"].value)
 
     def client(down, c):
         params, state = down
@@ -86,11 +86,11 @@ def mime(setting: core.Setting, solve: local.Solver, *, beta=0.0, server_lr=1.0,
 
     def server(params, state, total, round):
         m = tree.axpy(beta, state.m, state.c) if beta else ()
-        return common.add_mean_step(params, total, server_lr), State(m, state.c)
+        return common.add_mean_step(params, total, server_lr), MimeState(m, state.c)
 
     def init(params, key):
         zeros = tree.zeros_like(params)
-        return State(zeros if beta else (), zeros)
+        return MimeState(zeros if beta else (), zeros)
 
     return core.Algorithm(
         init=init,
@@ -161,12 +161,12 @@ def mimelite(
 
     def server(params, state, total, round):
         m = tree.axpy(beta, state.m, total["gradient"].value)
-        return common.add_mean_step(params, total, server_lr), State(m)
+        return common.add_mean_step(params, total, server_lr), MimeState(m)
 
     return core.algorithm(
         client,
         server,
         broadcast=lambda params, state: (params, state),
-        init=lambda params: State(tree.zeros_like(params)),
+        init=lambda params: MimeState(tree.zeros_like(params)),
         weighting=weighting,
     )

@@ -19,7 +19,7 @@ MOST_BYTES = 200_000_000
 URL = "https://www.cs.toronto.edu/~kriz/"
 
 
-class Layout(NamedTuple):
+class FileNames(NamedTuple):
     """Names of the files of one of the two data sets.
 
     Attributes:
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = {
-    "cifar10": Layout(
+    "cifar10": FileNames(
         ("cifar10", "cifar-10", "cifar10[-_]*", "cifar-10[-_]*"),
         ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz"),
         tuple(f"data_batch_{i}" for i in range(1, 6)),
@@ -48,7 +48,7 @@ LAYOUTS = {
         {"y": b"labels"},
         (10,),
     ),
-    "cifar100": Layout(
+    "cifar100": FileNames(
         ("cifar100*", "cifar-100*"),
         ("cifar-100-binary.tar.gz", "cifar-100-python.tar.gz"),
         ("train",),
