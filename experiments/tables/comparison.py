@@ -21,7 +21,7 @@ CSV_HEAD = (
     "megabytes_sent", "loss", "rounds_per_second", "last_rounds", "of_rounds", "evaluations", "command", "fingerprint",
 )  # fmt: skip
 HEAD = (
-    "method", "read-out", "accuracy (%) +- 95 % CI", "final (%)", "difference (points)", "95 % CI", "seeds",
+    "method", "read-out", "accuracy (%)", "final (%)", "difference (points)", "95 % CI", "seeds",
     "MB sent", "loss", "rounds/s", "command", "fingerprint",
 )  # fmt: skip
 # Columns that are shown on the terminal.
@@ -119,7 +119,7 @@ def write(
     rows = rows_of(summaries, configs)
     remarks = notes(rows, summaries)
     formats.write_csv(folder / "comparison.csv", CSV_HEAD, [_csv_row(row) for row in rows])
-    table = formats.markdown_table(HEAD, [_cells(row) for row in rows])
+    table = formats.markdown_table(_head(rows), [_cells(row) for row in rows])
     formats.write_markdown(folder / "comparison.md", "Comparison of methods", [table, *remarks])
     draw_picture(rows, folder / "comparison.png")
     return rows
@@ -165,6 +165,17 @@ def _difference(row: ComparisonRow) -> tuple[str, str]:
     return f"{100 * row.difference.mean:+.2f}{pairs}", formats.interval_bounds(row.difference)
 
 
+def _has_intervals(rows: Sequence[ComparisonRow]) -> bool:
+    """Whether any row has enough seeds for an interval."""
+    return any(row.accuracy.seeds >= formats.MIN_SEEDS for row in rows)
+
+
+def _head(rows: Sequence[ComparisonRow]) -> list[str]:
+    """Returns the names of the columns; those with `+-` say what it is."""
+    plus = f" +- {formats.CI}" if _has_intervals(rows) else ""
+    return [f"{name}{plus}" if name == "accuracy (%)" else name for name in HEAD]
+
+
 def _cells(row: ComparisonRow) -> tuple[str, ...]:
     return (
         row.method,
@@ -189,7 +200,7 @@ def notes(rows: Sequence[ComparisonRow], summaries: Mapping[str, dict[str, Any]]
       summaries: method -> what `fedwin.run` returned.
     """
     first = list(dict.fromkeys(row.reference for row in rows))
-    several = any(row.accuracy.seeds >= formats.MIN_SEEDS for row in rows)
+    several = _has_intervals(rows)
     remarks = [
         f"Accuracy is the mean over {scores.averaged_rounds(summaries)} and over seeds"
         + (f", +- {formats.HALF_WIDTH}" if several else "")
@@ -216,11 +227,10 @@ def text(rows: Sequence[ComparisonRow], summaries: Mapping[str, dict[str, Any]])
       rows: of the table.
       summaries: method -> what `fedwin.run` returned.
     """
-    heading = (
-        f"mean over {scores.averaged_rounds(summaries)}, +- {formats.HALF_WIDTH}; paired differences to the plain "
-        f"model of the reference"
-    )
-    return f"{heading}\n{formats.plain_table([HEAD[:SHOWN], *(_cells(row)[:SHOWN] for row in rows)])}"
+    interval = f", +- {formats.HALF_WIDTH}" if _has_intervals(rows) else ""
+    heading = f"mean over {scores.averaged_rounds(summaries)}{interval};"
+    heading += "\npaired differences to the plain model of the reference; final: the last evaluation"
+    return f"{heading}\n{formats.plain_table([_head(rows)[:SHOWN], *(_cells(row)[:SHOWN] for row in rows)])}"
 
 
 def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
@@ -249,9 +259,8 @@ def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
         axis.grid(alpha=0.3)
         axis.set_axisbelow(True)
     seeds = max(row.accuracy.of_seeds for row in rows)
-    enough = any(row.accuracy.seeds >= formats.MIN_SEEDS for row in rows)
     interval_note = f"{seeds} seed{'s' if seeds > 1 else ''}, " + (
-        "bars: 95 % interval (Student's t)" if enough else "too few for an interval"
+        "bars: 95 % interval (Student's t)" if _has_intervals(rows) else "too few for an interval"
     )
     figure.suptitle(f"Accuracy and paired differences; {interval_note}", fontsize="medium")
     if len(readouts) > 1:

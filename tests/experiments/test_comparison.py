@@ -85,7 +85,7 @@ def test_differences_are_paired(written, tmp_path):
     assert "| +2.00 | [-0.48, +4.48] | 3 of 3 | 11.0 | 0.5000 | 4.0 |" in text and found["command"] in text
     assert "2 of 3" in text and "Seeds that diverged" in text and "`iid`" in text
     shown = comparison.text(*arguments)
-    assert "[-0.48, +4.48]" in shown and max(map(len, shown.splitlines()[1:])) <= 120
+    assert "[-0.48, +4.48]" in shown and max(map(len, shown.splitlines())) <= 120
     assert (tmp_path / "comparison.png").stat().st_size > 5000
 
 
@@ -115,7 +115,7 @@ def test_two_seeds_have_no_interval(written, tmp_path):
     assert float(found["difference_points"]) == pytest.approx(1.5)
     assert found["half_width_95"] == found["difference_low_95"] == found["difference_high_95"] == ""
     shown = comparison.text(*arguments)
-    assert "56.50 (n = 2)" in shown and "n = 2" in shown.partition("+1.50")[2] and "63.5" not in shown
+    assert "56.50 (n = 2)" in shown and "n = 2" in shown.partition("+1.50")[2] and "+-" not in shown
     assert comparison.FEW_SEEDS in (tmp_path / "comparison.md").read_text()
 
 
