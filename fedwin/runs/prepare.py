@@ -138,10 +138,13 @@ class PreparedRun:
     normalise: Callable
     initial: dict[int, WarmStart] = dataclasses.field(default_factory=dict)
 
+    def is_user_defined(self) -> bool:
+        """Whether the algorithm is the user's own."""
+        return not ALGORITHMS[parse(self.config.algorithm).name].__module__.startswith("fedwin.")
+
     def _check_user_algorithm(self, model: core.Variables, store: Any, n_max: int) -> None:
         """Traces a user-defined algorithm function by function, so that messages name the function with the error."""
-        name = parse(self.config.algorithm).name
-        if not ALGORITHMS[name].__module__.startswith("fedwin."):
+        if self.is_user_defined():
             check_round(ALGORITHMS.build(self.config.algorithm, self.setting, self.solver), model, store, n_max)
 
     def start(

@@ -71,7 +71,7 @@ def run(
         _print_header(directory, prepared, str(strategy), identity.fingerprint, say)
         program = Program(prepared, strategy, test, bytes_per_client)
         results = SeedRunner(program, directory, metrics_log, quiet, say).train()
-        summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint))
+        summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint, say))
     return directories.summary_from_json(multi_process.broadcast_object(summary))
 
 
@@ -101,11 +101,17 @@ def _open(
     return metrics_log, directories.load_config(config, directory)  # again: another process may have changed it
 
 
-def _summary(program: Program, results: dict[int, Result], directory: pathlib.Path, fingerprint: str) -> dict[str, Any]:
+def _summary(
+    program: Program, results: dict[int, Result], directory: pathlib.Path, fingerprint: str, say: Say
+) -> dict[str, Any]:
     if not multi_process.is_first():
         return {}
+    ended = {seed: result.diverged_at for seed, result in results.items() if result.diverged_at is not None}
+    causes = {seed: program.divergence(seed, diverged_at) for seed, diverged_at in ended.items()}
+    for seed, cause in causes.items():
+        say(f"seed {seed}: diverged in round {ended[seed]}: {cause}.")
     lines = read_lines(directory / "metrics.jsonl")
-    summary = summarise(program.prepared.config, results, lines, fingerprint, len(program.dispatch.traces))
+    summary = summarise(program.prepared.config, results, lines, fingerprint, len(program.dispatch.traces), causes)
     directories.write_summary(directory, summary, lines)
     return summary
 

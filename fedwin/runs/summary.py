@@ -1,5 +1,6 @@
 """The summary of a run: means of the last evaluations per seed, and mean and deviation over seeds."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def _means(lines: list[Line]) -> dict[str, dict[str, float]]:
     }
 
 
-def _seed_summary(config: Config, seed: int, result: Result, lines: list[Line]) -> Summary:
+def _seed_summary(config: Config, seed: int, result: Result, lines: list[Line], cause: str | None) -> Summary:
     own = [line for line in lines if line["seed"] == seed]
     if not own:
         raise UserError(f"metrics.jsonl has no line of seed {seed}; run again in another --out_dir.")
@@ -48,6 +49,7 @@ def _seed_summary(config: Config, seed: int, result: Result, lines: list[Line]) 
     return {
         "final_round": end,
         "diverged_at": result.diverged_at,
+        "divergence": cause,
         "wall_seconds": result.seconds,
         "compile_seconds": result.compile_seconds,
         # Without dispatches that compiled; a run of one dispatch has no rate.
@@ -78,7 +80,14 @@ def _over_seeds(seeds: dict[int, Summary]) -> Summary:
     return {name: {metric: spread(name, metric) for metric in metrics} for name, metrics in shape.items()}
 
 
-def summarise(config: Config, results: dict[int, Result], lines: list[Line], fingerprint: str, traces: int) -> Summary:
+def summarise(
+    config: Config,
+    results: dict[int, Result],
+    lines: list[Line],
+    fingerprint: str,
+    traces: int,
+    causes: Mapping[int, str] | None = None,
+) -> Summary:
     """Returns the summary of a run.
 
     Args:
@@ -87,6 +96,7 @@ def summarise(config: Config, results: dict[int, Result], lines: list[Line], fin
       lines: all evaluations (metrics.jsonl).
       fingerprint: of the run.
       traces: number of dispatch programs that were compiled.
+      causes: seed -> why it diverged.
 
     Returns:
       Per seed and over seeds: the mean of the evaluations of the last rounds of every read-out, without round 0; their
@@ -96,7 +106,8 @@ def summarise(config: Config, results: dict[int, Result], lines: list[Line], fin
     Raises:
       UserError: evaluations are missing.
     """
-    seeds = {seed: _seed_summary(config, seed, result, lines) for seed, result in results.items()}
+    causes = causes or {}
+    seeds = {seed: _seed_summary(config, seed, result, lines, causes.get(seed)) for seed, result in results.items()}
     return {
         "algorithm": config.algorithm,
         "num_rounds": config.num_rounds,

@@ -2,10 +2,14 @@
 
 import dataclasses
 import json
+import re
 
+import jax
 import pytest
 
 import fedwin
+from fedwin import core, tree
+from fedwin.algorithms import ALGORITHMS
 from fedwin.files import sealed
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config
@@ -78,3 +82,36 @@ def test_a_directory_from_before_version_0_2_keeps_its_number_of_evaluations(tmp
     after = fedwin.run(config, quiet=True)
     assert after["last_rounds"] == 3 and after["over_seeds"] == before["over_seeds"]
     fedwin.check(config)
+
+
+def dropping(setting, solve, *, rate=0.5):
+    """FedAvg whose clients drop out; with a small cohort, all of them in some round."""
+
+    def client(params, c):
+        y = solve(params, c)
+        takes_part = jax.random.bernoulli(c.key, 1 - rate)
+        return y.update({"delta": core.mean_step(tree.sub(y.params, params), c.size * takes_part)})
+
+    def server(params, state, total, round):
+        return tree.add(params, total["delta"].value), state
+
+    return core.algorithm(client, server)
+
+
+@pytest.mark.parametrize(
+    "algorithm, client_lr, cause",
+    [
+        ("dropping:rate=0.9", 0.1, "no client of round [12] counts: the weights of its messages add up to 0"),
+        ("dropping:rate=0.0", 1e30, "the loss is not finite; a smaller --client_lr"),
+    ],
+)
+def test_the_summary_says_why_a_run_has_no_mean(tmp_path, capsys, algorithm, client_lr, cause):
+    ALGORITHMS.register("dropping", dropping)
+    config = dataclasses.replace(SMALL, algorithm=algorithm, client_lr=client_lr, out_dir=str(tmp_path / "run"))
+    try:
+        summary = fedwin.run(config)
+    finally:
+        ALGORITHMS.pop("dropping")
+    assert summary["over_seeds"]["model"]["accuracy"]["mean"] is None
+    assert re.match(cause, summary["seeds"][0]["divergence"])
+    assert re.search(f"seed 0: diverged in round [123]: {cause}", capsys.readouterr().out)
