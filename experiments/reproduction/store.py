@@ -18,7 +18,7 @@ from fedwin.errors import UserError
 from fedwin.files import writing
 from fedwin.observers import OBSERVERS, wima_name
 from fedwin.runs.config import Config, default_of
-from fedwin.runs.metrics_log import read_lines
+from fedwin.runs.directory import read_config, verified_lines, verified_summary
 from fedwin.runs.schedule import Schedule
 
 from ..papers.measures import Curve
@@ -227,13 +227,16 @@ def read_directory(directory: pathlib.Path, key: str) -> Record:
     Args:
       directory: of the run.
       key: of the run, see `Run.key`.
+
+    Raises:
+      UserError: one of its files has been altered.
     """
+    read_config(directory)
     said = json.loads((directory / "config.json").read_text())
-    lines = read_lines(directory / "metrics.jsonl")
-    summary = directory / "summary.json"
-    seeds = json.loads(summary.read_text())["seeds"] if summary.is_file() else {}
-    seconds = {seed: round(ended["wall_seconds"], 1) for seed, ended in seeds.items()}
-    diverged = {seed: ended["diverged_at"] for seed, ended in seeds.items() if ended["diverged_at"] is not None}
+    lines = verified_lines(directory)
+    ended = verified_summary(directory)["seeds"] if (directory / "summary.json").is_file() else {}
+    seconds = {str(seed): round(each["wall_seconds"], 1) for seed, each in ended.items()}
+    diverged = {str(seed): each["diverged_at"] for seed, each in ended.items() if each["diverged_at"] is not None}
     header = {name: said[name] for name in OF_CONFIG if name in said}
     return Record({"key": key, **header, "seconds": seconds, "diverged": diverged}, lines)
 

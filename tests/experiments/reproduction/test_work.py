@@ -91,6 +91,17 @@ def test_stored_curves_give_the_same_numbers(trained, tmp_path):
         assert os.sep + "tmp" not in json.dumps(header)
 
 
+def test_an_edited_run_is_not_reported(trained, tmp_path):
+    _, (base, _) = trained
+    copy = tmp_path / "copy"
+    shutil.copytree(base.path, copy)
+    lines = (copy / "metrics.jsonl").read_text()
+    (copy / "metrics.jsonl").write_text(lines.replace('"accuracy": 0.', '"accuracy": 1.', 1))
+    assert (copy / "metrics.jsonl").read_text() != lines
+    with pytest.raises(UserError, match="altered"):
+        store.read_directory(copy, base.task.run.key)
+
+
 def test_stored_runs_are_not_trained_again_unless_a_fork_needs_them(trained, tmp_path):
     _, (base, fork) = trained
     tasks, stored = [base.task, fork.task], store.StoredResults("smoke", tmp_path)
