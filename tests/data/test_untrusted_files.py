@@ -240,6 +240,20 @@ def test_arrays_without_content_are_not_allocated(tmp_path):
         list(tff.read_hdf5(tmp_path / "a.h5", dict))
 
 
+def test_heaps_without_sizes_are_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        kind = h5py.special_dtype(vlen=bytes)
+        file.create_dataset("examples/me/snippets", data=np.array([b"To be"], object), dtype=kind)
+    assert [client for client, _ in tff.read_hdf5(tmp_path / "a.h5", dict)] == ["me"]
+    content = bytearray((tmp_path / "a.h5").read_bytes())
+    heap = content.index(b"GCOL")
+    content[heap + 16 : heap + 32] = bytes(16)  # libhdf5 would loop forever
+    (tmp_path / "a.h5").write_bytes(content)
+    with pytest.raises(UserError, match="a.h5: not a readable HDF5 file .damaged heap"):
+        list(tff.read_hdf5(tmp_path / "a.h5", dict))
+
+
 def test_images_of_too_many_pixels_are_not_decoded(tmp_path):
     head = struct.pack(">IIBBBBB", 12_000, 8_000, 8, 0, 0, 0, 0)
     chunk = lambda name, body: struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))

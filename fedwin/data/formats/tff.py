@@ -7,12 +7,16 @@ splits.
 
 import contextlib
 import math
+import mmap
 import os
 
 import numpy as np
 
 from fedwin.data.formats import example_proto, fedjax_sqlite, files, limits, values
 from fedwin.errors import UserError
+
+# First bytes of a global heap of an HDF5 file: signature and version.
+HEAP = b"GCOL\x01\0\0\0"
 
 
 def read_sqlite(path, split: str, convert, chosen=None):
@@ -72,10 +76,37 @@ def read_hdf5(path, convert, chosen=None):
       UserError: damaged file or record, or no such client.
     """
     with hdf5(path) as groups:
+        check_heaps(path)
         for client in groups if chosen is None else chosen:
             with values.naming(f"{path}, client '{client}'"):
                 features = convert({key: read_array(array, path) for key, array in groups[client].items()})
             yield client, features
+
+
+def check_heaps(path) -> None:
+    """Checks the sizes in the global heaps of an HDF5 file, which contain texts: libhdf5 loops forever on size 0.
+
+    Layout: III.E of https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html.
+
+    Args:
+      path: the file.
+
+    Raises:
+      UserError: an object without size, or larger than its heap.
+    """
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.find(HEAP)
+        while start >= 0:
+            size = int.from_bytes(content[start + 8 : start + 16], "little")
+            position, end = start + 16, min(start + size, len(content))
+            while position + 16 <= end:
+                number = int.from_bytes(content[position : position + 2], "little")
+                length = int.from_bytes(content[position + 8 : position + 16], "little")
+                step = length if number == 0 else 16 + -(-length // 8) * 8
+                if not 0 < step <= size:
+                    raise UserError(f"{path}: not a readable HDF5 file (damaged heap at {start}); fetch it again.")
+                position += step
+            start = content.find(HEAP, start + len(HEAP))
 
 
 def read_array(array, path) -> np.ndarray:
