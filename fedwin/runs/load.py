@@ -150,8 +150,8 @@ def prepared_run(
         config = dataclasses.replace(config, data_dir=str(data_dir))
     plugins.load_for(directory, config.imports, imports)
     prepared = prepare(config, dataset, model)
-    for seed, digest in data_hashes(prepared.federations).items():
-        if config_file.identity.data.get(seed) != digest:
+    for name, digest in data_hashes(prepared.federations).items():
+        if config_file.identity.data.get(name) != digest:
             source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={prepared.config.dataset}"
             raise UserError(f"{directory} was run on other data than {source} has; give the run's own data.")
     return prepared

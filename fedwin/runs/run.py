@@ -77,7 +77,7 @@ def run(
 
 def _with_old_default(config: Config) -> Config:
     """Returns the config with a number of final evaluations from its directory (process 0's), if that is an old one."""
-    if not isinstance(config, Config) or not config.out_dir:
+    if not isinstance(config, Config) or not isinstance(config.out_dir, str) or not config.out_dir:
         return config
 
     def resolve() -> Config:

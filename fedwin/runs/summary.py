@@ -47,6 +47,7 @@ def _seed_summary(config: Config, seed: int, result: Result, lines: list[Line], 
         )
     rounds, seconds = result.steady
     return {
+        "seed": seed,  # an integer also in summary.json, whose keys are texts
         "final_round": end,
         "diverged_at": result.diverged_at,
         "divergence": cause,

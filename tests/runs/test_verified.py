@@ -10,6 +10,7 @@ import pytest
 
 import fedwin
 from fedwin.errors import UserError
+from fedwin.files import json_value
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import MetricsLog, read_lines
@@ -50,6 +51,8 @@ def test_an_intact_directory_gives_what_run_returned(finished):
     directory, summary = finished
     assert directories.verified_summary(directory) == summary
     assert directories.finished_summary(dataclasses.replace(SMALL, out_dir=str(directory))) == summary
+    assert [(seed, entry["seed"]) for seed, entry in summary["seeds"].items()] == [(0, 0), (1, 1)]
+    assert directories.summary_from_json(json.loads(json.dumps(json_value(summary)))) == summary  # as processes send it
     assert directories.verified_lines(directory) == read_lines(directory / "metrics.jsonl")
 
 
