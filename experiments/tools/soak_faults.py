@@ -174,16 +174,25 @@ def limited_size(training: TrainingProcesses, rng: random.Random) -> Ended:
 
 
 def altered(directory: pathlib.Path, rng: random.Random) -> str:
-    """Alters a random file of a run; returns how, or an empty string if there is no file."""
+    """Alters a random file of a run; returns how, or an empty string if there is no file.
+
+    An edited file remains valid: one digit has another value.
+    """
     saved = sorted(path for path in directory.glob("checkpoints/seed_*/[0-9]*/**/*") if path.is_file())
     # Checkpoints have many files: the kind is drawn first.
-    kinds = ([directory / "metrics.jsonl"], [directory / "config.json"], saved)
+    kinds = (*([directory / name] for name in ("metrics.jsonl", "config.json", "summary.json")), saved)
     files = [each for each in kinds if each and each[0].is_file()]
     if not files:
         return ""
     path = rng.choice(rng.choice(files))
     data = bytearray(path.read_bytes())
     how = rng.choice(("flipped", "flipped", "truncated", "removed", "grown"))
+    digits = [at for at, byte in enumerate(data) if chr(byte).isdigit()] if path.suffix in (".json", ".jsonl") else []
+    if digits and rng.random() < 0.5:
+        at = rng.choice(digits)
+        data[at : at + 1] = rng.choice("0123456789".replace(chr(data[at]), "")).encode()
+        path.write_bytes(data)
+        return "edited"
     if how == "removed":
         path.unlink()
         return how
