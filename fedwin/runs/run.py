@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import os
 import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -82,7 +83,7 @@ def _with_old_default(config: Config) -> Config:
 
     def resolve() -> Config:
         path = pathlib.Path(config.out_dir)
-        if not multi_process.is_first() or not (path / "config.json").exists():
+        if not multi_process.is_first() or not os.path.exists(path / "config.json"):
             return config
         return directories.with_old_default(config, directories.read_config(path))
 
