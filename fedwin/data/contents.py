@@ -114,7 +114,7 @@ def _partition_digest(partition: Partition | None) -> bytes:
     """Returns a hash of which examples, and which domain, each client has."""
     digest = hashlib.blake2b(digest_size=16)
     if partition is not None:
-        domain = [] if partition.domain is None else partition.domain
+        domain = np.zeros(0, np.int32) if partition.domain is None else partition.domain
         for array, dtype in ((partition.order, np.int32), (partition.offset, np.int64), (domain, np.int32)):
             digest.update(len(array).to_bytes(8, "little") + np.ascontiguousarray(array, dtype).tobytes())
     return digest.digest()

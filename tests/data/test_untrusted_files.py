@@ -68,7 +68,6 @@ class Pointers:
         (Reduced(eval, ("1",)), "it names .*eval"),
         (Reduced(open, ("file",)), "it names .*open"),
     ],
-    ids=str,
 )
 @pytest.mark.parametrize("protocol", [2, 5])
 def test_pickles_give_numpy_no_type(value, message, protocol):

@@ -250,6 +250,6 @@ def plain(name: str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Returns the message of an error as one line of at most MAX_MESSAGE characters."""
+    """Returns the message of an error as one line of about MAX_MESSAGE characters."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
+    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE // 2]}...{text[-MAX_MESSAGE // 2 :]}"

@@ -72,7 +72,7 @@ def announced_size(head: bytes) -> int:
     return 4 + 4 * ndim + dtype.itemsize * math.prod(shape) if shape and min(shape) >= 0 else 0
 
 
-def load(where: pathlib.Path) -> np.ndarray:
+def load(where) -> np.ndarray:
     """Reads an IDX file, compressed or not, and no more of it than its header announces.
 
     Args:

@@ -31,7 +31,7 @@ def loads(blob: bytes, where) -> Any:
     """
     try:
         for opcode, argument, _ in pickletools.genops(blob):
-            if opcode.name in MEMO_OPCODES and argument > len(blob):
+            if opcode.name in MEMO_OPCODES and int(argument or 0) > len(blob):
                 raise pickle.UnpicklingError(f"it numbers an object {argument}")
         return _resolve(ArrayUnpickler(io.BytesIO(blob), encoding="bytes").load(), itertools.count(), len(blob))
     except Exception as error:  # a damaged pickle can raise nearly anything
@@ -78,7 +78,7 @@ class _Array:
     """An array whose type, shape and bytes the pickle sets afterwards."""
 
     def __init__(self, *_):
-        self.value: np.ndarray | None = None
+        self.value = None
 
     def __setstate__(self, state):
         _, shape, kind, is_fortran, raw = state

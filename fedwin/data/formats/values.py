@@ -61,11 +61,13 @@ def from_bytes(raw: bytes, name: str, byte_order: str, shape, order: str = "C") 
     dtype = TYPES[name]
     if math.prod(shape) * dtype.itemsize != len(raw):
         raise ValueError(f"{len(raw)} bytes are not an array of shape {tuple(shape)} of {dtype.name}")
-    stored = dtype if byte_order in "=|" else dtype.newbyteorder(byte_order)
+    stored = dtype if byte_order in "=|" else np.dtype(byte_order + dtype.str[1:])
     flat = np.frombuffer(raw, stored) if raw else np.zeros(0, stored)
     if dtype.kind == "b":
         flat = flat.view(np.uint8) != 0  # other bytes than 0 and 1 are not truth values
-    return flat.reshape(tuple(shape), order=order).astype(dtype, order="K", copy=True)
+    sizes = tuple(shape)
+    array = flat.reshape(sizes) if order == "C" else flat.reshape(sizes[::-1]).T
+    return array.astype(dtype, order="K", copy=True)
 
 
 @contextlib.contextmanager
