@@ -92,10 +92,10 @@ def digit5(
         archive = folder if folder.is_file() else folder / "digit_dataset.zip"
         locations += [archive] if archive.is_file() else []
         locations += [folder] if folder.is_dir() and any((folder / name).is_dir() for name in FOLDERS.values()) else []
-    layouts = [(location, *layout(location, chosen)) for location in locations]
+    layouts = [(location, layout(location, chosen)) for location in locations]
     sides: list[list] = [[], []]
     for number, domain in enumerate(chosen):
-        in_archives = (archive_domain(*archive, domain, parts) for archive in layouts)
+        in_archives = (archive_domain(place, read, names, domain, parts) for place, (read, names) in layouts)
         splits = next(filter(None, in_archives), None)
         if splits is None:
             pooled = original_domain(data_dir, domain)

@@ -85,10 +85,16 @@ def find_compiler() -> str:
 
 
 def library_path(onednn: pathlib.Path) -> pathlib.Path:
-    """Returns the path of the compiled library, which depends on its source and on what it is linked with."""
+    """Returns the path of the compiled library, which depends on its source and on what it is linked with.
+
+    Raises:
+      Unavailable: the user has no cache directory.
+    """
+    if (cache := cache_directory()) is None:
+        raise Unavailable("there is no cache directory; set FEDWIN_CACHE_DIR")
     parts = (SOURCE.read_text(), jaxlib_version.__version__, str(onednn.resolve()), str(onednn.stat().st_size))
     digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
-    return cache_directory() / "native" / f"onednn-{digest}.so"
+    return cache / "native" / f"onednn-{digest}.so"
 
 
 def compile_library(headers: pathlib.Path, onednn: pathlib.Path, library: pathlib.Path) -> None:
