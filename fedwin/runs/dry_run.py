@@ -18,7 +18,7 @@ from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.models import Model
 from fedwin.registry import checks
-from fedwin.residence.examples import Examples
+from fedwin.residence.examples import TrainingExamples
 from fedwin.runs import strategy_choice
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
@@ -84,7 +84,7 @@ def measure_requirements(
       say: prints a line.
 
     Raises:
-      UserError: `fedwin.run` would refuse the run, or it does not fit.
+      UserError: `fedwin.run` would reject the run, or it does not fit.
     """
     checked = prepare_and_check(config, dataset, model)
     prepared = checked.prepared
@@ -93,7 +93,7 @@ def measure_requirements(
     disk.check()
     memory = estimate(prepared, strategy)
 
-    def check_memory(program: Program, examples: Examples) -> None:
+    def check_memory(program: Program, examples: TrainingExamples) -> None:
         nonlocal memory
         memory = memory.with_activations(activation_bytes(program, examples))
         memory.check(memory_available)
@@ -147,7 +147,7 @@ def measure_timing(
       model: an object in place of the model that the config names.
 
     Raises:
-      UserError: `fedwin.run` would refuse the run, or a limit is invalid.
+      UserError: `fedwin.run` would reject the run, or a limit is invalid.
     """
     checks.integer("measure_timing", rounds=rounds)
     checks.number("measure_timing", 0, open_least=True, seconds=seconds)
@@ -163,7 +163,7 @@ def _time_prepared(
     bytes_per_client: Bytes,
     rounds: int,
     seconds: float,
-    check: Callable[[Program, Examples], None] = lambda program, examples: None,
+    check: Callable[[Program, TrainingExamples], None] = lambda program, examples: None,
 ) -> Timing:
     """Times a prepared run; calls `check` with the program and the first seed's examples before a state exists."""
     started = time.monotonic()
@@ -206,7 +206,7 @@ class TimedRun:
       compiling: seconds of compilation in dispatches so far.
     """
 
-    def __init__(self, program: Program, examples: Examples, checkpoints: Checkpoints):
+    def __init__(self, program: Program, examples: TrainingExamples, checkpoints: Checkpoints):
         prepared, strategy = program.prepared, program.strategy
         seed = prepared.config.seeds[0]
         schedule = program.schedule(examples)
@@ -217,7 +217,7 @@ class TimedRun:
         run = strategy.place(run, strategy.placement(run))
         cohorts: CohortSource = CohortSchedule(prepared.federations[seed], schedule, strategy, seed)
         test = program.evaluation_data(seed)
-        program.first_evaluation(run, test)  # compiles a program of its own
+        program.first_evaluation(run, test)  # compiles a separate program
         if program.num_vmapped > 1:
             inputs = VmappedInputs(program, seed_groups(prepared.config)[0])
             examples, cohorts, test = inputs.examples, inputs.cohorts, inputs.test
@@ -309,7 +309,7 @@ def disk_use(prepared: PreparedRun, strategy: Strategy, directory: pathlib.Path)
     return DiskUse(parts, free_disk(directory))
 
 
-def activation_bytes(program: Program, examples: Examples) -> int:
+def activation_bytes(program: Program, examples: TrainingExamples) -> int:
     """Returns the bytes that a compiled dispatch needs on one device besides its arguments, as reported by XLA.
 
     Args:
