@@ -1,14 +1,15 @@
 """Progress display, the compilation clock, and the length of dispatches."""
 
 import contextlib
-import os
+import functools
+import re
 import sys
 import textwrap
-import threading
 import time
 import warnings
 
 import jax.monitoring
+from tqdm import tqdm
 
 from fedwin import multi_process
 from fedwin.runs import signals
@@ -23,6 +24,7 @@ PLANNED_SHARE = 0.7
 _LEAST_BAR, _MARGIN = 10, 3
 # Columns of a terminal of unknown width.
 _COLUMNS = 80
+_BAR_FORMAT = "{desc}: {percentage:.0f} % |{bar}| {n_fmt}/{total_fmt}  {elapsed}<{remaining}  {pace}"
 
 _COMPILING = (
     "/jax/core/compile/backend_compile_duration",
@@ -100,89 +102,69 @@ def display_lines(
       note: loss and accuracies, separated by two spaces.
       columns: width of the terminal.
     """
-    from tqdm import tqdm
-
     width = max(columns - _MARGIN, 1)
-    left = 0.0 if rate is None else (total - done) / rate
-    pace = "? rounds/s" if rate is None else f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s/round"
-    remaining = tqdm.format_interval(left) if rate is not None else "?"
-    prefix = f"{label}: {100 * done // total} %"
-    times = f"{tqdm.format_interval(elapsed)}<{remaining}"
-    suffix = f"{done}/{total} [{times}, {pace}]"
-    joined = f"{suffix}  {note}"
-    for text, lines in ((joined, []), (suffix, _wrapped(note, width))):
-        cells = width - len(prefix) - len(text) - len(" || ")
-        if cells >= _LEAST_BAR:
-            # A bar longer than the text next to it adds nothing.
-            return [f"{prefix} |{_bar(done / total, min(cells, 40))}| {text}", *lines]
-    return [*_wrapped(f"{prefix}  {done}/{total}  {times}  {pace}", width), *_wrapped(note, width)]
+    meter = functools.partial(
+        tqdm.format_meter, done, total, elapsed, prefix=label, rate=rate, initial=done, ascii="-#", pace=_pace(rate)
+    )
+    text = meter(bar_format=_BAR_FORMAT.replace("|{bar}|", ""))
+    for suffix, lines in ((f"  {note}", []), ("", _wrapped(note, width))):
+        if len(text) + len("||") + _LEAST_BAR + len(suffix) <= width:
+            return [meter(bar_format=_BAR_FORMAT, ncols=width - len(suffix)) + suffix, *lines]
+    return _wrapped(text, width) + _wrapped(note, width)
 
 
-def _bar(share: float, cells: int) -> str:
-    filled = int(share * cells)
-    return "#" * filled + "-" * (cells - filled)
+def _pace(rate: float | None) -> str:
+    return "? rounds/s" if rate is None else f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s/round"
 
 
 def _wrapped(text: str, width: int) -> list[str]:
     """Returns a text in lines of at most `width` characters, broken between items, which two spaces separate."""
-    lines: list[str] = []
-    for item in text.split("  "):
-        for piece in textwrap.wrap(item, width, break_on_hyphens=False):
-            if lines and len(lines[-1]) + 2 + len(piece) <= width:
-                lines[-1] += f"  {piece}"
-            else:
-                lines.append(piece)
-    return lines
+    items = re.sub("(?<! ) (?! )", "\xa0", text)
+    return [line.replace("\xa0", " ") for line in textwrap.wrap(items, width, break_on_hyphens=False)]
 
 
 class Display:
-    """Lines at the bottom of the terminal, which are drawn again in place.
+    """Lines at the bottom of the terminal, each drawn in place by a tqdm.
 
     Messages of signals and warnings erase them first, so that they are on separate lines.
     """
 
     def __init__(self):
-        self._lines: list[str] = []
-        self._lock = threading.RLock()
+        self._bars: list[tqdm] = []
+        self.draw([""])
         self._show_warning = warnings.showwarning
         warnings.showwarning = self._warn
         signals.before_message.append(self.erase)
 
     @property
     def columns(self) -> int:
-        """The width of the terminal."""
-        with contextlib.suppress(OSError, ValueError):
-            return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
-        return _COLUMNS
+        """The width of the terminal; tqdm leaves the last column free."""
+        return (self._bars[0].format_dict["ncols"] or _COLUMNS - 1) + 1
 
     def draw(self, lines: list[str]) -> None:
         """Replaces the lines on the terminal."""
-        with self._lock:
-            self._write(self._erasing() + "\n".join(lines))
-            self._lines = lines
+        while len(self._bars) > len(lines):
+            self._bars[-1].leave = False
+            self._bars.pop().close()
+        for position in range(len(self._bars), len(lines)):
+            self._bars.append(tqdm(bar_format="{desc}", position=position, leave=True, dynamic_ncols=True))
+        for bar, line in zip(self._bars, lines, strict=True):
+            bar.set_description_str(line)
 
     def erase(self) -> None:
-        """Erases the lines; the cursor is then in the first column."""
-        with self._lock:
-            self._write(self._erasing())
-            self._lines = []
+        """Erases the lines until they are drawn again; the cursor is then in the first column."""
+        # The terminal may be gone, which is no reason to stop.
+        with tqdm.get_lock(), contextlib.suppress(OSError):
+            for bar in self._bars:
+                bar.clear(nolock=True)
+            print("\x1b[K", end="", file=sys.stderr, flush=True)  # the terminal's own ^C
 
     def close(self) -> None:
         """Leaves the lines as they are; what follows begins on a new line."""
         signals.before_message.remove(self.erase)
         warnings.showwarning = self._show_warning
-        with self._lock:
-            if self._lines:
-                self._write("\n")
-            self._lines = []
-
-    def _erasing(self) -> str:
-        return "\r\x1b[K" + "\x1b[1A\x1b[K" * (len(self._lines) - 1)
-
-    def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            sys.stderr.write(text)
-            sys.stderr.flush()
+        for bar in self._bars:
+            bar.close()
 
     def _warn(self, *args, **kwargs) -> None:
         self.erase()
@@ -239,8 +221,7 @@ class Progress:
             self._printed_at = now
             pace = ""
             if rate is not None:
-                speed = f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s a round"
-                pace = f"  {speed}  {(self.total - done) / rate:.0f} s left"
+                pace = f"  {_pace(rate)}  {(self.total - done) / rate:.0f} s left"
             print(f"{self.label}: round {done}/{self.total}{pace}  {note}", file=sys.stderr, flush=True)
 
     def close(self) -> None:

@@ -22,8 +22,8 @@ class Terminal(io.StringIO):
 
     def write(self, text):
         while text:
-            if text.startswith("\x1b[1A"):
-                self.row, text = self.row - 1, text[4:]
+            if text.startswith("\x1b[A"):
+                self.row, text = self.row - 1, text[3:]
             elif text.startswith("\x1b[K"):
                 self.rows[self.row], text = self.rows[self.row][: self.column], text[3:]
             elif text[0] == "\r":
