@@ -2,9 +2,10 @@
 
   python -m experiments.soak --minutes=10
 
-Every run is killed, interrupted, left without disk space or altered on the disk one to four times. A run with altered
-files may be rejected in one line; any other must end with the model, the evaluations and the summary of an undisturbed
-run, bit by bit. Needs Linux; small disks are mounted if that is permitted. Ends with status 1 after any difference.
+Every run is killed, interrupted, left without disk space or altered on the disk one to four times, or resumed in
+another environment. A run with altered files or an altered data cache may be rejected in one line; any other must end
+with the model, the evaluations and the summary of an undisturbed run, bit by bit, unless a `note:` has named the change
+of the environment. Needs Linux; small disks are mounted if that is permitted. Ends with status 1 after any difference.
 """
 
 import concurrent.futures
@@ -95,7 +96,7 @@ SIGNALS = {
     "SIGINT twice": (signal.SIGINT, signal.SIGINT),
 }
 STORAGE = ("full disk", "failing writes", "file-size limit", "full output")
-KINDS = (*SIGNALS, *STORAGE, "altered file")
+KINDS = (*SIGNALS, *STORAGE, "altered file", "altered cache", "environment")
 # Kind of fault -> exit status of the run, unless it finishes before.
 STATUS = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130, "SIGINT twice": 130} | dict.fromkeys(STORAGE, 1)
 TIMES = ("wall_seconds", "compile_seconds", "rounds_per_second")
@@ -122,7 +123,7 @@ class Report:
 
     def table(self) -> str:
         """Returns the counts, one per line."""
-        kinds = [*KINDS, "ended before", "refused", "runs compared", "settings"]
+        kinds = [*KINDS, "ended before", "refused", "notes", "other with a note", "runs compared", "settings"]
         bad = ("differing bytes", "wrong evaluations", "wrong summaries", "wrong endings")
         return "\n".join(f"{name:18} {self.counts[name]:6}" for name in (*kinds, *bad))
 
@@ -166,11 +167,22 @@ def disturb(training: TrainingProcesses, disk: Disk | None, lines: int, rng: ran
       report: is updated.
     """
     kinds = [k for k in KINDS if disk or k != "full disk"]
-    kind = rng.choice([*kinds, "altered file"])
-    if kind == "altered file":
-        if not soak_faults.altered(training.directory, rng):  # there is no file yet
-            return disturb(training, disk, lines, rng, report)
+    kind = rng.choice([*kinds, "altered file", "environment"])
+    if kind in ("altered file", "altered cache"):
+        cached = kind == "altered cache"
+        place = training.directory.parent / "data"
+        if not (soak_faults.altered_cache(place, rng) if cached else soak_faults.altered(training.directory, rng)):
+            return disturb(training, disk, lines, rng, report)  # there is no file yet
         ended, expected = training.run(), (0, 2)
+    elif kind == "environment":
+        if not (training.directory / "config.json").exists():  # it has not started yet
+            return disturb(training, disk, lines, rng, report)
+        change, ended = soak_faults.other_environment(training, lines, rng)
+        expected = (0, -9)
+        report.counts["notes"] += len(ended.notes)
+        names = soak_faults.ENVIRONMENTS[change][1]
+        if ended.notes and not any(name.lower() in ended.notes[0].lower() for name in names):
+            report.failed("wrong endings", training, f"{change}: the note names something else: {ended.notes[0]}")
     elif kind in SIGNALS:
         ended, expected = soak_faults.signalled(training, lines, rng, *SIGNALS[kind]), (0, STATUS[kind])
     else:
@@ -184,7 +196,7 @@ def disturb(training: TrainingProcesses, disk: Disk | None, lines: int, rng: ran
         ended, expected = act[kind](), (0, STATUS[kind])
     report.counts[kind] += 1
     check_ending(kind, training, ended, expected, report)
-    if kind != "altered file":
+    if not kind.startswith("altered"):
         report.counts["ended before"] += ended.status == 0
         return True
     report.counts["refused"] += ended.status == 2
@@ -223,7 +235,9 @@ def run_of(
     """
     disk = Disk(place)
     with disk.mounted() as allowed:
-        training = TrainingProcesses(place / "run", flags_, cache)
+        place.mkdir(exist_ok=True)
+        data = shutil.copytree(place.parents[1] / "data", place / "data")
+        training = TrainingProcesses(place / "run", [*flags_, f"--data_dir={data}"], cache)
         for _ in range(rng.randint(1, 4)):
             if not disturb(training, disk if allowed else None, len(undisturbed[1]), rng, report):
                 return
@@ -233,6 +247,9 @@ def run_of(
             return
         disturbed = outcome(training.directory)
     report.counts["runs compared"] += 1
+    if training.notes and (differing_bytes(disturbed[0], undisturbed[0]) or disturbed[1:] != undisturbed[1:]):
+        report.counts["other with a note"] += 1
+        return
     if number := differing_bytes(disturbed[0], undisturbed[0]):
         report.failed("differing bytes", training, f"{number} bytes")
         report.counts["differing bytes"] += number - 1
@@ -256,7 +273,8 @@ def setting(number: int, seed: int, place: pathlib.Path, until: float, runs: int
     rng = random.Random(f"{seed} {number}")
     flags_of_run = random_flags(rng)
     place.mkdir()
-    training = TrainingProcesses(place / "whole", flags_of_run, place.parent / "cache")
+    data_flag = f"--data_dir={place.parent / 'data'}"
+    training = TrainingProcesses(place / "whole", [*flags_of_run, data_flag], place.parent / "cache")
     ended = training.run()
     if ended.status == 2:  # not every wrapper supports every algorithm
         shutil.rmtree(place, ignore_errors=True)
@@ -284,7 +302,11 @@ def soak(minutes: float, seed: int, jobs: int, place: pathlib.Path, runs: int = 
       place: folder of the runs.
       runs: per draw of flags.
     """
-    (place / "cache").mkdir()
+    for name in ("cache", "data"):
+        (place / name).mkdir()
+    prepared = soak_faults.prepare_data(place / "data")
+    if prepared.status:
+        raise UserError(f"The digits cannot be prepared: {prepared.stderr[-500:].strip()}")
     report, until, numbers = Report(), time.monotonic() + 60 * minutes, itertools.count()
 
     def work() -> None:

@@ -1,10 +1,13 @@
-"""Faults that `fedwin soak` injects into runs: signals, full disks, failing writes, altered files."""
+"""Faults that `fedwin soak` injects into runs: signals, full disks, failing writes, altered files and caches,
+another environment.
+"""
 
 import contextlib
 import dataclasses
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +26,11 @@ LIMITED = f"""
 import resource, runpy, sys
 limit = int(sys.argv.pop(1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+{_TRAIN}"""
+# Leaves one core out.
+FEWER_CORES = f"""
+import os, runpy
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:-1])
 {_TRAIN}"""
 # The n-th fsync, and all later ones, fail as on a full disk.
 FAILING = f"""
@@ -45,15 +53,23 @@ class Ended:
     Attributes:
       status: its exit status; None for one that hung.
       stderr: what it printed there.
+      stdout: likewise; '' if it had another destination.
     """
 
     status: int | None
     stderr: str
+    stdout: str = ""
 
     @property
     def errors(self) -> list[str]:
         """Lines on stderr that report an error."""
         return [line for line in self.stderr.splitlines() if line.startswith("error:")]
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines that report another environment than that of the run's start."""
+        lines = (self.stdout + "\n" + self.stderr).splitlines()
+        return [line for line in lines if line.startswith("note:") and "may differ from now on" in line]
 
 
 class TrainingProcesses:
@@ -63,24 +79,39 @@ class TrainingProcesses:
       directory: of the run.
       flags: all except --out_dir.
       cache: folder of compiled programs.
+
+    Attributes:
+      notes: lines of all processes that report another environment.
     """
 
     def __init__(self, directory: pathlib.Path, flags: list[str], cache: pathlib.Path):
         self.directory, self.flags, self.cache = directory, flags, cache
+        self.notes: list[str] = []
 
     @contextlib.contextmanager
-    def started(self, *, code: tuple[str, ...] = ("-m", "experiments.train"), out=subprocess.DEVNULL, **more):
-        """Yields (process, wait): `wait()` returns how it ended."""
+    def started(self, *, code: tuple[str, ...] = ("-m", "experiments.train"), out=None, variables=None, **more):
+        """Yields (process, wait): `wait()` returns how it ended; `variables` are added to the environment."""
         environment = os.environ | {
             "JAX_PLATFORMS": "cpu",
             "JAX_COMPILATION_CACHE_DIR": str(self.cache),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            "FEDWIN_CACHE_DIR": str(self.cache.parent / "user"),
         }
+        environment |= variables or {}
         command = [sys.executable, *code, *self.flags, f"--out_dir={self.directory}"]
-        with tempfile.TemporaryFile("w+", errors="replace") as stderr_file:
+        with (
+            tempfile.TemporaryFile("w+", errors="replace") as stderr_file,
+            tempfile.TemporaryFile("w+", errors="replace") as stdout_file,
+        ):
             process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdout=out, stderr=stderr_file, start_new_session=True, **more
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdout=out or stdout_file,
+                stderr=stderr_file,
+                start_new_session=True,
+                **more,
             )
 
             signals.before_exit(process.kill)
@@ -93,7 +124,10 @@ class TrainingProcesses:
                     process.kill()
                     process.wait()
                 stderr_file.seek(0)
-                return Ended(status, stderr_file.read())
+                stdout_file.seek(0)
+                ended = Ended(status, stderr_file.read(), stdout_file.read())
+                self.notes += ended.notes
+                return ended
 
             try:
                 yield process, wait
@@ -134,7 +168,7 @@ def _await_moment(process: subprocess.Popen, directory: pathlib.Path, lines: int
             return
 
 
-def signalled(training: TrainingProcesses, lines: int, rng: random.Random, *numbers: signal.Signals) -> Ended:
+def signalled(training: TrainingProcesses, lines: int, rng: random.Random, *numbers: signal.Signals, **more) -> Ended:
     """Sends signals at a random moment, the second shortly after the first.
 
     Args:
@@ -142,8 +176,9 @@ def signalled(training: TrainingProcesses, lines: int, rng: random.Random, *numb
       lines: number of lines that the run writes to metrics.jsonl.
       rng: of the moment.
       *numbers: the signals.
+      **more: arguments of `TrainingProcesses.started`.
     """
-    with training.started() as (process, wait):
+    with training.started(**more) as (process, wait):
         _await_moment(process, training.directory, lines, rng)
         for number in numbers:
             with contextlib.suppress(ProcessLookupError):
@@ -187,12 +222,12 @@ def altered(directory: pathlib.Path, rng: random.Random) -> str:
     path = rng.choice(rng.choice(files))
     data = bytearray(path.read_bytes())
     how = rng.choice(("flipped", "flipped", "truncated", "removed", "grown"))
-    digits = [at for at, byte in enumerate(data) if chr(byte).isdigit()] if path.suffix in (".json", ".jsonl") else []
-    if digits and rng.random() < 0.5:
-        at = rng.choice(digits)
-        data[at : at + 1] = rng.choice("0123456789".replace(chr(data[at]), "")).encode()
-        path.write_bytes(data)
-        return "edited"
+    if path.suffix in (".json", ".jsonl") and rng.random() < 0.5:
+        accuracies = [match.span() for match in re.finditer(rb'"accuracy": *[0-9.]+', data)]
+        span = rng.choice(accuracies) if accuracies and rng.random() < 0.5 else (0, None)
+        if edit_digit(data, rng, *span):
+            path.write_bytes(data)
+            return "edited"
     if how == "removed":
         path.unlink()
         return how
@@ -206,6 +241,79 @@ def altered(directory: pathlib.Path, rng: random.Random) -> str:
             data[rng.randrange(len(data))] ^= rng.randint(1, 255)
     path.write_bytes(data)
     return how
+
+
+def edit_digit(data: bytearray, rng: random.Random, start: int = 0, end: int | None = None) -> bool:
+    """Replaces a random digit of data[start:end] by another one; returns False if there is none."""
+    digits = [at for at in range(start, len(data) if end is None else end) if chr(data[at]) in "0123456789"]
+    if not digits:
+        return False
+    at = rng.choice(digits)
+    data[at : at + 1] = rng.choice("0123456789".replace(chr(data[at]), "")).encode()
+    return True
+
+
+def prepare_data(place: pathlib.Path) -> Ended:
+    """Writes a packed cache of the digits into a folder."""
+    command = [sys.executable, "-m", "experiments.prepare", "--dataset=digits"]
+    command += [f"--data_dir={place}", f"--cache_dir={place}"]
+    ended = subprocess.run(command, cwd=ROOT, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True)
+    return Ended(ended.returncode, ended.stderr, ended.stdout)
+
+
+def altered_cache(place: pathlib.Path, rng: random.Random) -> bool:
+    """Edits a digit of a cache's meta.json, mostly one of the mean or the standard deviation.
+
+    Args:
+      place: the folder with the cache.
+      rng: of the edit.
+
+    Returns:
+      False if there is no cache.
+    """
+    path = next(place.glob("*.fedwin/meta.json"), None)
+    if path is None:
+        return False
+    data = bytearray(path.read_bytes())
+    start = data.find(rng.choice((b'"mean"', b'"std"')))
+    if start < 0 or rng.random() < 0.25:
+        edited = edit_digit(data, rng)
+    else:
+        edited = edit_digit(data, rng, start, data.index(b"]", start))
+    path.write_bytes(data)
+    return edited
+
+
+# Change of the environment -> variables, and the names by which a note may report it; "cores" removes one core.
+ENVIRONMENTS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "oneDNN off": ({"FEDWIN_ONEDNN": "off"}, ("oneDNN",)),
+    "oneDNN on": ({"FEDWIN_ONEDNN": "on"}, ("oneDNN",)),
+    "threefry": ({"JAX_THREEFRY_PARTITIONABLE": "0"}, ("jax_threefry_partitionable",)),
+    "XLA_FLAGS": ({"XLA_FLAGS": "--xla_cpu_enable_fast_min_max=false"}, ("XLA_FLAGS",)),
+    "harmless XLA_FLAGS": ({"XLA_FLAGS": "--xla_hlo_profile=false"}, ("XLA_FLAGS",)),
+    "cores": ({}, ("cores", "oneDNN")),
+}
+
+
+def other_environment(training: TrainingProcesses, lines: int, rng: random.Random) -> tuple[str, Ended]:
+    """Resumes a run in another environment, to its end or until it is killed.
+
+    Args:
+      training: the run.
+      lines: number of lines that the run writes to metrics.jsonl.
+      rng: of the change.
+
+    Returns:
+      The change, a key of `ENVIRONMENTS`, and how the process ended.
+    """
+    cores = len(os.sched_getaffinity(0))
+    change = rng.choice([name for name in ENVIRONMENTS if name != "cores" or cores > 1])
+    more: dict = {"variables": ENVIRONMENTS[change][0]}
+    if change == "cores":
+        more["code"] = ("-c", FEWER_CORES)
+    if rng.random() < 0.5:
+        return change, training.run(**more)
+    return change, signalled(training, lines, rng, signal.SIGKILL, **more)
 
 
 class Disk:

@@ -60,3 +60,23 @@ def test_what_is_drawn_depends_on_the_seed_alone(tmp_path):
     assert files[0] == files[1]
     shutil.rmtree(tmp_path / "a")
     assert not soak_faults.altered(pathlib.Path(tmp_path / "a"), random.Random(4))
+
+
+def test_an_edited_cache_differs_in_one_digit_of_its_metadata(tmp_path):
+    assert not soak_faults.altered_cache(tmp_path, random.Random(0))
+    path = tmp_path / "digits.fedwin" / "meta.json"
+    path.parent.mkdir()
+    text = json.dumps({"classes": 10, "mean": [0.3056], "std": [0.3761]})
+    for seed in range(8):
+        path.write_text(text)
+        assert soak_faults.altered_cache(tmp_path, random.Random(seed))
+        edited = path.read_text()
+        assert sum(a != b for a, b in zip(text, edited, strict=True)) == 1
+
+
+def test_only_notes_about_another_environment_count():
+    ended = soak_faults.Ended(
+        0, "", "note: cores was 2 and is 1; the numbers of d may differ from now on.\nnote: other\n"
+    )
+    assert len(ended.notes) == 1 and "cores" in ended.notes[0]
+    assert not soak_faults.Ended(0, "warning: cores\n").notes
