@@ -43,10 +43,10 @@ def define_flags() -> dict[str, list[str]]:
 
 def main(argv: list[str]) -> None:
     """Builds the reference; ends with status 1 if pdoc warns."""
-    if importlib.util.find_spec("pdoc") is None:
-        raise UserError("pdoc is not installed; install it with pip install '.[docs]'.")
     if len(argv) > 2:
         raise UserError(f"unexpected argument '{argv[2]}'; write `fedwin docs FOLDER`.")
+    if importlib.util.find_spec("pdoc") is None:
+        raise UserError("pdoc is not installed; install it with pip install '.[docs]'.")
     folder = argv[1] if len(argv) > 1 else "build/docs"
     messages = build(folder)
     print(*messages, f"{folder}/index.html", sep="\n")
