@@ -255,7 +255,7 @@ def solver_loss(model: fedjax.Model):
 def batch_options(hparams: fedjax.ShuffleRepeatBatchHParams) -> dict[str, Any]:
     """Returns the arguments of local.Solver for FedJAX's batches.
 
-    >>> batches(fedjax.ShuffleRepeatBatchHParams(batch_size=20, num_epochs=3))
+    >>> batch_options(fedjax.ShuffleRepeatBatchHParams(batch_size=20, num_epochs=3))
     {'batch_size': 20, 'epochs': 3, 'batching': 'repeat', 'shuffle': True}
 
     Args:
