@@ -44,6 +44,56 @@ from fedwin.runs.train import Driver, Parts
 ROUNDS, SECONDS = 20, 20.0
 
 
+class Timing(NamedTuple):
+    """The duration of a run's parts on this machine; checkpoints, which are few, are not counted.
+
+    Attributes:
+      seconds_per_round: training of one seed; of vmapped seeds, the share of one.
+      compile_seconds: before the first round: compilation, and placing of examples.
+      seconds_per_evaluation: evaluation of all read-outs of one seed.
+    """
+
+    seconds_per_round: float
+    compile_seconds: float
+    seconds_per_evaluation: float
+
+    def expected(self, schedule: Schedule, completed: list[int]) -> float:
+        """Returns the seconds that remain.
+
+        Args:
+          schedule: of the run.
+          completed: completed rounds of each seed.
+        """
+        if all(done >= schedule.num_rounds for done in completed):
+            return 0.0
+        rounds = sum(max(schedule.num_rounds - done, 0) for done in completed)
+        evaluations = sum(schedule.evaluations(done) for done in completed)
+        return self.compile_seconds + rounds * self.seconds_per_round + evaluations * self.seconds_per_evaluation
+
+
+class DiskUse(NamedTuple):
+    """Bytes on disk that a run needs.
+
+    Attributes:
+      parts: part -> bytes.
+      free: free bytes where it would be written.
+    """
+
+    parts: dict[str, int]
+    free: int
+
+    def check(self) -> None:
+        """Raises UserError unless everything fits on the disk."""
+        needed = sum(self.parts.values())
+        if needed > self.free:
+            largest = max(self.parts, key=lambda part: self.parts[part])
+            remedy = REMEDIES.get(largest, "lower --keep_checkpoints")
+            raise UserError(
+                f"{largest}: {self.parts[largest] / GB:,.1f} GB of the {needed / GB:,.1f} GB on disk that this run "
+                f"needs, and {self.free / GB:,.1f} GB are free; {remedy}, or choose another --out_dir."
+            )
+
+
 class Requirements(NamedTuple):
     """What a run needs.
 
@@ -60,8 +110,8 @@ class Requirements(NamedTuple):
     strategy: Strategy
     memory: Estimate
     available: Memory
-    disk: "DiskUse"
-    timing: "Timing"
+    disk: DiskUse
+    timing: Timing
 
 
 def measure_requirements(
@@ -100,33 +150,6 @@ def measure_requirements(
 
     timing = _time_prepared(prepared, strategy, checked.bytes_per_client, rounds, seconds, check_memory)
     return Requirements(checked, strategy, memory, memory_available, disk, timing)
-
-
-class Timing(NamedTuple):
-    """The duration of a run's parts on this machine; checkpoints, which are few, are not counted.
-
-    Attributes:
-      seconds_per_round: training of one seed; of vmapped seeds, the share of one.
-      compile_seconds: before the first round: compilation, and placing of examples.
-      seconds_per_evaluation: evaluation of all read-outs of one seed.
-    """
-
-    seconds_per_round: float
-    compile_seconds: float
-    seconds_per_evaluation: float
-
-    def expected(self, schedule: Schedule, completed: list[int]) -> float:
-        """Returns the seconds that remain.
-
-        Args:
-          schedule: of the run.
-          completed: completed rounds of each seed.
-        """
-        if all(done >= schedule.num_rounds for done in completed):
-            return 0.0
-        rounds = sum(max(schedule.num_rounds - done, 0) for done in completed)
-        evaluations = sum(schedule.evaluations(done) for done in completed)
-        return self.compile_seconds + rounds * self.seconds_per_round + evaluations * self.seconds_per_evaluation
 
 
 def measure_timing(
@@ -250,29 +273,6 @@ class TimedRun:
 
 
 GB = 1e9
-
-
-class DiskUse(NamedTuple):
-    """Bytes on disk that a run needs.
-
-    Attributes:
-      parts: part -> bytes.
-      free: free bytes where it would be written.
-    """
-
-    parts: dict[str, int]
-    free: int
-
-    def check(self) -> None:
-        """Raises UserError unless everything fits on the disk."""
-        needed = sum(self.parts.values())
-        if needed > self.free:
-            largest = max(self.parts, key=lambda part: self.parts[part])
-            remedy = REMEDIES.get(largest, "lower --keep_checkpoints")
-            raise UserError(
-                f"{largest}: {self.parts[largest] / GB:,.1f} GB of the {needed / GB:,.1f} GB on disk that this run "
-                f"needs, and {self.free / GB:,.1f} GB are free; {remedy}, or choose another --out_dir."
-            )
 
 
 # Names of the parts for client rows and windows in files; flags that make them smaller.
