@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 
 import jax
 import pytest
@@ -44,6 +45,16 @@ def test_without_a_cache_directory_nothing_is_cached(nothing_chosen):
     nothing_chosen.parent.write_text("a file")
     jit_cache.enable()
     assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_a_program_that_cannot_be_cached_is_no_message(nothing_chosen):
+    """A full disk is one line of error, not one more for every program."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        jit_cache.enable()
+        warnings.warn("Error writing persistent compilation cache entry for 'jit_f': OSError: [Errno 27]", stacklevel=1)
+        warnings.warn("another", stacklevel=1)
+    assert [str(warning.message) for warning in caught] == ["another"]
 
 
 def test_the_least_recently_used_programs_are_pruned(tmp_path):
