@@ -222,11 +222,9 @@ def _processor() -> str:
 
 def _onednn() -> str:
     """Returns which library computes larger convolutions, and with how many threads; compiles nothing."""
-    switch = os.environ.get(onednn.SWITCH) or "on"
-    if switch == "off" or onednn.missing() is not None:
-        return "not used"
-    _, library = onednn.find_onednn()
-    if switch == "cached" and not onednn.library_path(library).exists():
+    try:
+        _, library, _ = onednn.locate(os.environ.get(onednn.SWITCH) or "on")
+    except onednn.Unavailable:
         return "not used"
     return f"{library.resolve().name} ({library.stat().st_size} bytes) with {onednn.threads()} threads"
 

@@ -128,15 +128,14 @@ def compile_library(headers: pathlib.Path, onednn: pathlib.Path, library: pathli
         raise Unavailable(f"{library.parent} can't be written ({error.strerror})") from error
 
 
-@functools.cache
-def _load(switch: str) -> str:
-    """Compiles and registers the library; returns the name of the XLA target.
+def locate(switch: str) -> tuple[pathlib.Path, pathlib.Path, pathlib.Path]:
+    """Returns the directory of oneDNN's headers, its library, and the compiled one, which may not exist yet.
 
     Args:
       switch: the value of FEDWIN_ONEDNN.
 
     Raises:
-      Unavailable: why it cannot be called.
+      Unavailable: why it can be neither called nor compiled; compiles nothing.
     """
     if switch == "off":
         raise Unavailable(f"{SWITCH}=off")
@@ -147,6 +146,22 @@ def _load(switch: str) -> str:
     if not library.exists():
         if switch == "cached":
             raise Unavailable(f"{library.name} has not been compiled, and {SWITCH}=cached")
+        find_compiler()
+    return headers, onednn, library
+
+
+@functools.cache
+def _load(switch: str) -> str:
+    """Compiles and registers the library; returns the name of the XLA target.
+
+    Args:
+      switch: the value of FEDWIN_ONEDNN.
+
+    Raises:
+      Unavailable: why it cannot be called.
+    """
+    headers, onednn, library = locate(switch)
+    if not library.exists():
         compile_library(headers, onednn, library)
     try:
         handler = ctypes.cdll.LoadLibrary(str(library)).FedwinConvolve
