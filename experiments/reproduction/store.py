@@ -165,16 +165,15 @@ class StoredResults:
 
     def covers(self, run: Run, seed: int, reads: Iterable[str], eval_every: int, final_evals: int) -> bool:
         """Whether a seed of a run is stored, with all read-outs and evaluated at least as often as required."""
-        for record in self.records(run):
-            config = record.header["config"]
-            dense = eval_every % config["eval_every"] == 0
-            dense = dense and (config["eval_every"] == 1 or config["final_evals"] >= final_evals)
-            if seed in record.seeds() and dense and set(reads) <= set(config.get("observe", [])):
-                return True
-        return False
+        return any(
+            seed in record.seeds() and _contains(record, reads, eval_every, final_evals) for record in self.records(run)
+        )
 
     def add(self, record: Record) -> bool:
         """Stores a record; returns False if it is stored already.
+
+        A stored record that lacks read-outs or evaluations of the new one is replaced, if the new one has all of its
+        own.
 
         Raises:
           UserError: this is the installed package, or the run's data are not those of the scale.
@@ -182,7 +181,9 @@ class StoredResults:
         path = self.path(record)
         check_writable(self.results)
         if path.is_file():
-            return False
+            stored = load_record(path)
+            if _contains_all_of(stored, record) or not _contains_all_of(record, stored):
+                return False
         subset = record.header.get("data", {}).get("subset", "")
         if subset and self.folder.name == "paper":
             raise UserError(
@@ -191,6 +192,20 @@ class StoredResults:
             )
         write_record(path, record)
         return True
+
+
+def _contains(record: Record, reads: Iterable[str], eval_every: int, final_evals: int) -> bool:
+    """Whether a record has the read-outs, and is evaluated at least as often as required."""
+    config = record.header["config"]
+    dense = eval_every % config["eval_every"] == 0
+    dense = dense and (config["eval_every"] == 1 or config["final_evals"] >= final_evals)
+    return dense and set(reads) <= set(config.get("observe", []))
+
+
+def _contains_all_of(record: Record, other: Record) -> bool:
+    """Whether a record has all read-outs and evaluations of another one."""
+    config = other.header["config"]
+    return _contains(record, config.get("observe", []), config["eval_every"], config["final_evals"])
 
 
 def check_writable(folder: pathlib.Path = RESULTS) -> None:

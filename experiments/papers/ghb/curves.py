@@ -3,6 +3,7 @@
 import dataclasses
 
 from ... import main_job
+from .. import standin
 from ..items import AT_LEAST, Claim, Item, Sketch, Variation
 from ..measures import MeanLast, Measure, RoundsTo
 from ..trajectories import Fields
@@ -20,8 +21,8 @@ from .settings import (
     SEEDS,
     SILO,
     STACKOVERFLOW,
-    STANDIN,
     cifar,
+    standin_text,
 )
 
 FEDAVG = Variation("fedavg", "FedAvg", Fields(algorithm="fedavg"))
@@ -34,7 +35,7 @@ ALPHA_ROWS = picked("fedavg", "scaffold", "feddyn", "fedavgm", "mime_momentum", 
 
 def _at_alpha(alpha: float) -> Variation:
     """Returns the column of a Dirichlet parameter."""
-    like = cifar(10, alpha, LENET, SILO, DIGITS)
+    like = cifar(10, alpha, LENET, SILO, standin.fields(f"alpha{alpha:g}".replace(".", "")))
     return Variation(like.name, like.label, like.paper, like.trend, trend_replaces=True, x=float(alpha))
 
 
@@ -56,6 +57,7 @@ def _over_alpha(name: str, title: str, measure: Measure, claims: tuple[Claim, ..
         base=BASE,
         rows=ALPHA_ROWS,
         columns=ALPHA_COLUMNS,
+        overrides=standin.overrides(ALPHA_COLUMNS, ALPHA_ROWS),
         variants=(Variation("measured", "", measure=measure),),
         draw="sweep",
         axis="Dirichlet alpha",
@@ -67,7 +69,7 @@ def _over_alpha(name: str, title: str, measure: Measure, claims: tuple[Claim, ..
             "Which methods are drawn is not stated, nor that the setting is cross-silo; the numeric tables under "
             "Figure 7 are not in the text.",
         ),
-        standin="Digits, a hidden layer of 64, 10 of 100 clients, 150 rounds, rates from a coarse search.",
+        standin=standin.described(ALPHA_COLUMNS, ALPHA_ROWS),
         cost="six methods x six values x 5 seeds x 10,000 rounds of LeNet-5: for a GPU",
     )
 
@@ -81,8 +83,9 @@ FIGURE1 = _over_alpha(
         more_accurate("mime_momentum", "scaffold", ALPHA_COLUMNS[0], "Appendix B.4"),
     ),
 )
-# Absolute, not a share of the centralized accuracy; digits are easier.
-TARGET, TREND_TARGET = 70.0, 85.0
+# Absolute in the paper, 81 % of its centralized accuracy (86.48 in Table 6): the same share at trend scale.
+TARGET = 70.0
+TREND_TARGET = round(0.81 * standin.CENTRALISED, 2)
 FIGURE7 = _over_alpha(
     "ghb/figure7",
     f"Rounds to {TARGET:g} % by the Dirichlet parameter, CIFAR-10, LeNet-5",
@@ -100,11 +103,11 @@ FIGURE2 = Item(
     base=BASE,
     rows=tables.TABLE10_ROWS,
     columns=tables.ONE_CLASS_COLUMNS,
-    overrides=methods.RESNET,
+    overrides=(*methods.RESNET, *standin.overrides(tables.ONE_CLASS_COLUMNS, tables.TABLE10_ROWS)),
     draw="curves",
     seeds=SEEDS,
     assumed=("The methods are those of Table 10.",),
-    standin=STANDIN,
+    standin=standin_text(tables.ONE_CLASS_COLUMNS, tables.TABLE10_ROWS),
     cost="read off Table 10's runs",
 )
 
@@ -277,7 +280,11 @@ FIGURE6 = Item(
         Variation(f"beta{beta}".replace(".", ""), f"beta = {beta}", Fields(algorithm=f"fedhbm:beta={beta}"))
         for beta in BETAS
     ),
-    columns=(LENET_SILO[0], LENET_SILO[2]),
+    columns=(
+        # On the stand-in of CIFAR-10 no rate was searched for beta below 1.
+        dataclasses.replace(LENET_SILO[0], trend=DIGITS | {"partition": LENET_SILO[0].paper["partition"]}),
+        LENET_SILO[2],
+    ),
     draw="curves",
     seeds=SEEDS,
     claims=(

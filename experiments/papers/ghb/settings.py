@@ -1,5 +1,6 @@
 """Settings shared by the heavy-ball paper's tables and figures: federations and networks."""
 
+from .. import standin
 from ..items import Variation
 from ..trajectories import Fields
 from ..wima import settings as wima
@@ -15,7 +16,7 @@ BASE = Variation(
 CROSS_SILO, CROSS_DEVICE = ("variant", "cross_silo"), ("variant", "cross_device")
 ACCURACY = ("metric", "test_accuracy_pct")
 
-# The handwritten digits stand in: as in WIMA's tables, and 3 of 100 clients for cross-device.
+# The handwritten digits stand in for other data sets than CIFAR; 3 of 100 clients for cross-device.
 DIGITS = wima.DIGITS
 FEWER_CLIENTS = DIGITS | {"clients_per_round": 3}
 LENET = Fields(model="lenet5", augment="crop_flip", batch_size=64, client_lr=0.01, weight_decay=0.001)
@@ -58,26 +59,29 @@ def cifar(classes: int, alpha: float, network: Fields, setting: Fields, trend: F
     )
 
 
-def cifars(network: Fields, setting: Fields, trend: Fields, other: Fields | None) -> tuple[Variation, ...]:
+def cifars(
+    network: Fields, setting: Fields, federations: tuple[str, str], other: Fields | None
+) -> tuple[Variation, ...]:
     """Returns the four columns of a network: both CIFAR sets, one class per client and iid.
 
     Args:
       network: and its rates.
       setting: how many clients there are.
-      trend: stands in for CIFAR-10.
+      federations: of the stand-in of CIFAR-10, one class per client and iid.
       other: stands in for CIFAR-100 with one class per client; None: nothing does.
     """
+    one_class, iid = (standin.fields(federation) for federation in federations)
     return (
-        cifar(10, 0, network, setting, trend),
-        cifar(10, IID, network, setting, trend),
+        cifar(10, 0, network, setting, one_class),
+        cifar(10, IID, network, setting, iid),
         cifar(100, 0, network, setting, other),
         cifar(100, IID, network, setting, None),
     )
 
 
-LENET_SILO = cifars(LENET, SILO, DIGITS, FASHION)
-LENET_DEVICE = cifars(LENET, DEVICE, FEWER_CLIENTS, None)
-RESNET_SILO = cifars(RESNET, SILO, DIGITS, FASHION)
+LENET_SILO = cifars(LENET, SILO, ("alpha0", "iid"), FASHION)
+LENET_DEVICE = cifars(LENET, DEVICE, ("alpha0_m3", "iid_m3"), None)
+RESNET_SILO = cifars(RESNET, SILO, ("alpha0", "iid"), FASHION)
 
 
 def _text(name: str, label: str, dataset: str, partition: str) -> Variation:
@@ -124,7 +128,11 @@ ASSUMED = (
     "AdaBest's beta is not stated: 0.8. The code's AdaBest is FedAvg, and so are the printed numbers.",
     "FedADC's momentum and rates are not stated: 0.9, and FedAvg's.",
 )
-STANDIN = (
-    "CIFAR-10: digits, a hidden layer of 64, 150 rounds, rates from a coarse search; CIFAR-100 with one class per "
-    "client: Fashion-MNIST, two layers of 200, 100 rounds; text and CIFAR-100 iid: nothing."
-)
+
+
+def standin_text(columns: tuple[Variation, ...], rows: tuple[Variation, ...]) -> str:
+    """Returns what stands in for a table's columns: `rows` are its methods."""
+    return (
+        f"{standin.described(columns, rows)} CIFAR-100 with one class per client: Fashion-MNIST, two layers of 200, "
+        "100 rounds, rates from a coarse search on the digits; text and CIFAR-100 iid: nothing."
+    )

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from .. import standin
 from ..items import AT_LEAST, Claim, Item, Variation
 from ..trajectories import Fields
 from .settings import BASE, CIFAR10_0, CIFAR10_005, CIFAR100_0, METHODS, TREND_WINDOW, WINDOW
@@ -72,25 +73,29 @@ CLIENTS = (10, 15, 20, 50)
 
 def _column(alpha: Variation, clients: int) -> Variation:
     """Returns a column of CIFAR-10 with another number of clients per round."""
-    more = Fields(clients_per_round=clients)
+    name = standin.federation_of(alpha)
+    federation = name if clients == CLIENTS[0] else f"{name}_m{clients}"
     return dataclasses.replace(
         alpha,
         name=f"{alpha.name}_m{clients}",
         label=f"{alpha.label}, m = {clients}",
-        paper=alpha.paper | more,
-        trend=(alpha.trend or Fields()) | more,
+        paper=alpha.paper | Fields(clients_per_round=clients),
+        trend=standin.fields(federation),
         x=float(clients),
         group=alpha.label,
     )
 
 
+FIGURE3_ROWS = (Variation("fedavg", "FedAvg", Fields(algorithm="fedavg", batch_size=20), Fields()),)
+FIGURE3_COLUMNS = tuple(_column(alpha, clients) for alpha in (CIFAR10_0, CIFAR10_005) for clients in CLIENTS)
 FIGURE3 = Item(
     name="wima/figure3",
     title="FedAvg with more clients a round against WIMA with fewer",
     base=BASE,
-    rows=(Variation("fedavg", "FedAvg", Fields(algorithm="fedavg", batch_size=20), Fields()),),
-    columns=tuple(_column(alpha, clients) for alpha in (CIFAR10_0, CIFAR10_005) for clients in CLIENTS),
+    rows=FIGURE3_ROWS,
+    columns=FIGURE3_COLUMNS,
     variants=WITH_AND_WITHOUT,
+    overrides=standin.overrides(FIGURE3_COLUMNS, FIGURE3_ROWS, WITH_AND_WITHOUT),
     draw="sweep",
     axis="clients per round",
     claims=(
@@ -112,7 +117,7 @@ FIGURE3 = Item(
             (("column", "cifar10_alpha005_m50"), ("variant", "base")),
         ),
     ),
-    standin="Digits, a hidden layer of 64, 150 rounds, W = 20.",
+    standin=standin.described(FIGURE3_COLUMNS, FIGURE3_ROWS),
     cost="3 seeds x 10,000 rounds of 10 to 50 clients of ResNet-20: for a GPU",
 )
 

@@ -1,5 +1,6 @@
 """WIMA, Tables 2 to 5: eleven methods read through a window, Landmarks, window sizes, parts of the window."""
 
+from .. import standin
 from ..items import Claim, Item, Variation
 from ..measures import Gain
 from ..trajectories import Fields
@@ -25,25 +26,28 @@ WIMA_BETTER = Claim(
 
 # Table 2
 WITH_WINDOW = ("variant", "+wima_W100")
+TABLE2_COLUMNS = (CIFAR10_0, CIFAR10_005, CIFAR100_0, CIFAR100_05, PAM, FEMNIST, SHAKESPEARE)
+TABLE2_VARIANTS = (
+    Variation("base", "base", printed=(("variant", "base"), ACCURACY)),
+    Variation("wima", "+ WIMA", printed=(WITH_WINDOW, ACCURACY), read=WINDOW, trend_read=TREND_WINDOW),
+    Variation(
+        "gain",
+        "gain",
+        printed=(WITH_WINDOW, ("metric", "printed_gain_pp")),
+        read=WINDOW,
+        trend_read=TREND_WINDOW,
+        measure=Gain(),
+    ),
+)
 
 TABLE2 = Item(
     name="wima/table2",
     title="WIMA on top of eleven methods: accuracy of the last 100 rounds",
     base=BASE,
     rows=METHODS,
-    columns=(CIFAR10_0, CIFAR10_005, CIFAR100_0, CIFAR100_05, PAM, FEMNIST, SHAKESPEARE),
-    variants=(
-        Variation("base", "base", printed=(("variant", "base"), ACCURACY)),
-        Variation("wima", "+ WIMA", printed=(WITH_WINDOW, ACCURACY), read=WINDOW, trend_read=TREND_WINDOW),
-        Variation(
-            "gain",
-            "gain",
-            printed=(WITH_WINDOW, ("metric", "printed_gain_pp")),
-            read=WINDOW,
-            trend_read=TREND_WINDOW,
-            measure=Gain(),
-        ),
-    ),
+    columns=TABLE2_COLUMNS,
+    variants=TABLE2_VARIANTS,
+    overrides=standin.overrides(TABLE2_COLUMNS, METHODS, TABLE2_VARIANTS),
     table=("wima", "2"),
     claims=(
         WIMA_BETTER,
@@ -65,9 +69,8 @@ TABLE2 = Item(
         "FedAvgM's 55.96; methods with their own server step run without it here.",
         "Pachinko: 20 % of 500 clients a round, as stated; other work takes 10 clients.",
     ),
-    standin="Digits (hidden layer of 64, 3 of 100 clients a round) for CIFAR-10, Fashion-MNIST (two layers of 200) for "
-    "CIFAR-100, MNIST by writer for FEMNIST; 150 and 100 rounds, W = 20, rates from a coarse search; none for "
-    "Pachinko and Shakespeare.",
+    standin=f"{standin.described(TABLE2_COLUMNS, METHODS)} CIFAR-100: Fashion-MNIST, two layers of 200; FEMNIST: MNIST "
+    "by writer; both 100 rounds, W = 20, rates from a coarse search on the digits. Pachinko and Shakespeare: nothing.",
     cost="3 seeds x 10,000 rounds of ResNet-20 per cell: for a GPU",
 )
 
@@ -123,32 +126,36 @@ TABLE3 = Item(
 )
 
 # Table 4
-# Window sizes of the paper, and those that fit a run of 100 or 150 rounds.
+# Window sizes of the paper, and those that fit a run of 100 rounds.
 WINDOWS = {5: 2, 10: 5, 50: 10, 100: 20, 200: 40}
+TABLE4_COLUMNS = (CIFAR10_0, CIFAR100_0)
+TABLE4_VARIANTS = tuple(
+    Variation(
+        f"w{size}",
+        f"W = {size}",
+        printed=(("variant", f"+wima_W{size}"), ACCURACY),
+        read=f"wima:window={size}",
+        trend_read=f"wima:window={small}",
+    )
+    for size, small in WINDOWS.items()
+)
 
 TABLE4 = Item(
     name="wima/table4",
     title="FedAvg read through windows of five sizes, one class per client",
     base=BASE,
     rows=METHODS[:1],
-    columns=(CIFAR10_0, CIFAR100_0),
-    variants=tuple(
-        Variation(
-            f"w{size}",
-            f"W = {size}",
-            printed=(("variant", f"+wima_W{size}"), ACCURACY),
-            read=f"wima:window={size}",
-            trend_read=f"wima:window={small}",
-        )
-        for size, small in WINDOWS.items()
-    ),
+    columns=TABLE4_COLUMNS,
+    variants=TABLE4_VARIANTS,
+    overrides=standin.overrides(TABLE4_COLUMNS, METHODS[:1], TABLE4_VARIANTS),
     table=("wima", "4"),
     claims=(
         Claim("A window of 100 is better than one of 5.", (("variant", "w100"),), (("variant", "w5"),)),
         Claim("A window of 100 is better than one of 10.", (("variant", "w100"),), (("variant", "w10"),)),
     ),
     assumed=("The model itself is the FedAvg row of Table 2.",),
-    standin=f"Digits and Fashion-MNIST as in Table 2; windows of {', '.join(map(str, WINDOWS.values()))}.",
+    standin="As in Table 2; on Fashion-MNIST windows of "
+    f"{', '.join(f'{small} for {size}' for size, small in WINDOWS.items())}.",
     cost="read off Table 2's FedAvg runs",
 )
 
@@ -166,21 +173,21 @@ def _part(part: str, printed: str) -> Variation:
     )
 
 
+TABLE5_ROWS = (
+    Variation(
+        "fedavg", "FedAvg", Fields(algorithm="fedavg", batch_size=20), Fields(), printed=(("algorithm", "FedAvg"),)
+    ),
+)
+TABLE5_COLUMNS = (CIFAR10_0, CIFAR10_005, CIFAR100_0, CIFAR100_05)
+TABLE5_VARIANTS = (_part("classifier", "clf_only"), _part("features", "feat_only"), _part("all", "all"))
 TABLE5 = Item(
     name="wima/table5",
     title="FedAvg with the window's classifier, its features, or both",
     base=BASE,
-    rows=(
-        Variation(
-            "fedavg", "FedAvg", Fields(algorithm="fedavg", batch_size=20), Fields(), printed=(("algorithm", "FedAvg"),)
-        ),
-    ),
-    columns=(CIFAR10_0, CIFAR10_005, CIFAR100_0, CIFAR100_05),
-    variants=(
-        _part("classifier", "clf_only"),
-        _part("features", "feat_only"),
-        _part("all", "all"),
-    ),
+    rows=TABLE5_ROWS,
+    columns=TABLE5_COLUMNS,
+    variants=TABLE5_VARIANTS,
+    overrides=standin.overrides(TABLE5_COLUMNS, TABLE5_ROWS, TABLE5_VARIANTS),
     table=("wima", "5"),
     claims=(
         Claim(
@@ -196,7 +203,7 @@ TABLE5 = Item(
         ),
     ),
     assumed=("CIFAR-100 with alpha = 0 prints 27.91 both here (B = 20) and in Table 2 (B = 100).",),
-    standin="Digits and Fashion-MNIST as in Table 2, with their own batches; W = 20.",
+    standin="As in Table 2, batches of 20.",
     cost="3 seeds x 10,000 rounds of ResNet-20 per column, apart from Table 2's because of the batches: for a GPU",
 )
 

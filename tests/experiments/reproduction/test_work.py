@@ -119,6 +119,20 @@ def test_stored_runs_are_not_trained_again_unless_a_fork_needs_them(trained, tmp
     assert plan.without_stored([more], stored) == [more]
 
 
+def test_a_run_with_more_read_outs_replaces_the_stored_one(tmp_path):
+    stored = store.StoredResults("smoke", tmp_path)
+
+    def added(*observe, eval_every=10):
+        config = {"observe": list(observe), "eval_every": eval_every, "final_evals": 5}
+        return stored.add(store.Record({"key": "k", "config": config}, [{"seed": 0, "round": 1}]))
+
+    assert added("ema") and not added("ema") and not added("swa") and not added()
+    assert added("ema", "swa") and not added("ema") and not added("ema", "swa", eval_every=20)
+    assert added("ema", "swa", eval_every=5)
+    (path,) = (tmp_path / "smoke").iterdir()
+    assert store.load_record(path).header["config"] == {"observe": ["ema", "swa"], "eval_every": 5, "final_evals": 5}
+
+
 def test_a_damaged_stored_file_is_one_line(trained, tmp_path):
     _, found = trained
     stored = store.StoredResults("smoke", tmp_path)

@@ -1,0 +1,76 @@
+"""The stand-in of CIFAR-10: every cell has its own searched rate or is absent, and tables share their runs."""
+
+import pytest
+
+from experiments.papers import standin
+from experiments.papers.catalogue import catalogue, item
+from experiments.papers.items import Item, Variation
+
+OF_RUN = ("partition", "clients_per_round", "num_rounds")
+TABLES = [one for one in catalogue().values() if isinstance(one, Item)]
+
+
+def federation(fields):
+    """Returns the federation of the stand-in that a run has; None for other data and for centralized training."""
+    if fields.get("dataset") != standin.CIFAR16["dataset"] or fields["num_clients"] == 1:
+        return None
+    (name,) = (
+        name
+        for name in standin.FEDERATIONS
+        if all(standin.fields(name).get(field) == fields.get(field) for field in OF_RUN)
+    )
+    return name
+
+
+def cells(name):
+    return {cell.position: cell for cell in item(name).cells("trend")}
+
+
+def test_no_cell_has_the_rate_of_another_federation_or_method():
+    found = set()
+    for table in TABLES:
+        for cell in table.cells("trend"):
+            for run in cell.runs:
+                fields = (run.parent.run if run.parent else run).fields
+                where = federation(fields)
+                if where is not None:
+                    own = standin.RATES[where][cell.row.name]
+                    assert (fields["algorithm"], fields["client_lr"]) == own, (table.name, cell.position)
+                    found.add((where, table.name.partition("/")[0]))
+    assert {("alpha0", paper) for paper in ("wima", "ghb", "survey")} <= found
+
+
+@pytest.mark.parametrize(
+    "name, column",
+    [("wima/table2", "cifar10_alpha0"), ("ghb/table3", "cifar10_noniid"), ("ghb/table10", "cifar10_noniid")],
+)
+def test_the_papers_tables_read_the_runs_of_our_own(name, column):
+    own, others = cells(name), cells("survey/table3")
+    for row in ("fedavg", "scaffold", "feddyn", "mime_momentum", "fedavgm", "fedhbm"):
+        if (row, column, "base") in own:
+            assert own[row, column, "base"].runs[0].key == others[row, "alpha0", "base"].runs[0].key
+    assert own["fedavg", column, "base"].runs[0].config().client_lr == 0.1
+
+
+def test_the_stand_in_has_the_papers_windows_and_other_columns_keep_theirs():
+    reads = {position[1:]: cell.read for position, cell in cells("wima/table4").items()}
+    assert reads["cifar10_alpha0", "w200"] == "wima:window=200" and reads["cifar100_alpha0", "w200"] == "wima:window=40"
+    assert cells("wima/table2")["fedavg", "cifar10_alpha0", "gain"].read == "wima:window=100"
+    paper = {cell.position: cell.read for cell in item("wima/table4").cells("paper")}
+    assert paper["fedavg", "cifar100_alpha0", "w200"] == "wima:window=200"
+
+
+def test_a_cell_without_a_rate_is_absent_and_the_text_says_so(monkeypatch):
+    monkeypatch.setattr(standin, "RATES", {"alpha0": {"fedavg": ("fedavg", 0.3)}})
+    columns = [Variation(name, name.upper(), trend=standin.fields(name)) for name in ("alpha0", "iid")]
+    rows = [Variation("fedavg", "FedAvg"), Variation("mime", "MIME")]
+    changes = {(o.columns[0], o.rows[0]): o.variation for o in standin.overrides(columns, rows)}
+    known = changes.pop(("alpha0", "fedavg"))
+    assert known.fields("trend") == {"algorithm": "fedavg", "client_lr": 0.3} and not known.fields("paper")
+    assert len(changes) == 3 and all(change.absent for change in changes.values())
+    assert standin.described(columns, rows).endswith(": ALPHA0: MIME; IID: all.")
+
+
+def test_every_rate_is_of_a_federation_and_has_a_label():
+    assert standin.RATES.keys() <= standin.FEDERATIONS.keys()
+    assert {name for rates in standin.RATES.values() for name in rates} <= standin.LABELS.keys()
