@@ -238,9 +238,8 @@ def test_flags_without_effect_are_refused(line, problem, monkeypatch):
 
 def test_flags_are_printed_at_the_scale_that_is_given():
     table = item("wima/table2")
-    assert "--dataset=cifar10" in flag_text(table, "", "") and "--dataset=digits" in flag_text(
-        table, "", "", scale="trend"
-    )
+    flags = {scale: flag_text(table, "", "", scale=scale).splitlines() for scale in ("paper", "trend")}
+    assert "--dataset=cifar10" in flags["paper"] and "--dataset=cifar10:size=16,per_class=1000" in flags["trend"]
 
 
 # Time
