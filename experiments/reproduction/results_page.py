@@ -196,15 +196,23 @@ def _section(item: AnyItem, scale: str, folder: pathlib.Path) -> str:
         path = drawings / f"{file_stem(item)}.png"
         inspection.redraw(item, scale, text, path)
         standin = f"\n\nStand-in: {item.standin}" if scale != "paper" and item.standin else ""
-        return f"### {item.name} ({scale}): {item.title}{standin}\n\n![{item.title}]({link(path)})"
+        picture = f"![{item.title}]({link(path)})"
+        return f"### {item.name} ({scale}): {item.title}{standin}\n\n{picture}\n\n{_command(item, scale)}"
     if isinstance(item, Sketch):
         return ""
     numbers = _numbers(item.name, scale)
     if not any(_trained(number) for number in numbers):
         return ""
     drawn = pictures.draw(item, scale, _stored(scale), numbers, drawings)
-    write_tables.write_numbers(item, _stored(scale), numbers, folder / TABLES / scale / f"{file_stem(item)}.csv")
-    return write_tables.section(item, scale, _stored(scale), numbers, [link(path) for path in drawn])
+    table = folder / TABLES / scale / f"{file_stem(item)}.csv"
+    write_tables.write_numbers(item, _stored(scale), numbers, table)
+    text = write_tables.section(item, scale, _stored(scale), numbers, [link(path) for path in drawn])
+    return f"{text}\n\n{_command(item, scale)}; numbers, and the commands of single runs: [{table.name}]({link(table)})"
+
+
+def _command(item: AnyItem, scale: str) -> str:
+    """Returns the command that trains an item's runs, as the end of its section."""
+    return f"Command: `fedwin reproduce {item.name} --scale={scale} --data_dir=DIR`"
 
 
 @functools.cache

@@ -45,8 +45,8 @@ class Group:
     """Runs that are shown together.
 
     Attributes:
-      name: of the folder or table.
-      heading: under which the page lists it.
+      name: of the folder or table; groups have different names.
+      heading: under which the page lists it, and an address may name its first group.
       note: what it is.
       entries: its curves.
       numbers: of a table, a row per number: row, column, printed, ours, standard deviation, seeds, unit.
@@ -121,8 +121,8 @@ def _of_item(item: Item, scale: str, store: StoredResults, numbers: list[Value],
     claims = [(f"{each.claim.text} {each.claim.section}".strip(), str(each)) for each in verdicts(item, numbers)]
     standin = item.standin if scale != "paper" else ""
     note = " ".join(filter(None, (f"{item.title}.", write.legend(item, numbers), standin)))
-    paper, _, name = item.name.partition("/")
-    return Group(f"{name} ({scale})", paper, note, list(entries), rows, claims)
+    paper = item.name.partition("/")[0]
+    return Group(f"{item.name} ({scale})", paper, note, list(entries), rows, claims)
 
 
 def _panel(item: Item, cell: Cell) -> str:

@@ -100,7 +100,7 @@
 
   let group;
   function current() {
-    group = data.groups.find((each) => each.name === state.group) ?? data.groups[0];
+    group = data.groups.find((each) => each.name === state.group) ?? data.groups.find((each) => each.heading === state.group) ?? data.groups[0];
     return group;
   }
 

@@ -182,7 +182,7 @@ def test_stored_results_are_shown_as_their_table_shows_them(monkeypatch):
     item = catalogue()["wima/table4"]
     monkeypatch.setattr(groups, "catalogue", lambda: {item.name: item})
     shown, (group,) = groups.kept()
-    assert group.heading == "wima" and group.name == "table4 (trend)"
+    assert group.heading == "wima" and group.name == "wima/table4 (trend)"
     expected = [value for value in values(StoredResults("trend"), item, "trend") if value.by_seed]
     assert [row[3] for row in group.numbers] == [value.mean for value in expected]
     assert len({entry.run for entry in group.entries}) == len(shown) > 1
