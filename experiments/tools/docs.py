@@ -15,10 +15,11 @@ from absl import flags
 
 from fedwin.errors import UserError
 
+from .. import view
 from .site import staging
 
 # Modules of the extra `docs`.
-NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_design", "sphinx_gallery")
+NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_design", "sphinx_gallery", "vl_convert")
 CONFIGURATION = pathlib.Path(staging.__file__).parent
 
 
@@ -35,9 +36,9 @@ def build(folder: str | pathlib.Path, gallery: bool = True) -> int:
     # The gallery trains in this process: its runs belong beside its pages, whatever the user's variables say.
     environment = os.environ | {"PYTHONPATH": str(staging.ROOT), "MPLBACKEND": "agg"}
     command = [sys.executable, "-m", "sphinx", *options, "-D", f"plot_gallery={int(gallery)}"]
-    return subprocess.run(
-        [*command, str(folder / "source"), str(folder / "html")], env=environment, cwd=folder
-    ).returncode
+    status = subprocess.run([*command, str(folder / "source"), str(folder / "html")], env=environment, cwd=folder)
+    staging.write(folder / "html" / staging.VIEWER, view.results_page())
+    return status.returncode
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:

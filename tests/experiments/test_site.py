@@ -1,5 +1,6 @@
 """The documentation site: staged pages, the code of the how-to guides, the gallery, and Sphinx's strict build."""
 
+import html.parser
 import importlib.util
 import os
 import re
@@ -7,6 +8,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import urllib.parse
 
 import pytest
 
@@ -14,6 +16,7 @@ import experiments
 import fedwin
 from experiments.tools import docs, readme
 from experiments.tools.site import reference, staging
+from experiments.viewer import page as viewer_page
 
 ROOT = readme.README.parent
 GUIDE = readme.GUIDE
@@ -71,6 +74,15 @@ def test_links_are_those_of_the_site():
     assert staging.relinked("[a](search.md)", GUIDE / "tasks.md", places, {}) == "[a](searches.md)"
     assert files == {"files/setup.cfg": ROOT / "setup.cfg"}
     assert staging.relinked("[a](results/wima.md)", ROOT / "experiments" / "RESULTS.md", places, {}) == "[a](wima.md)"
+
+
+def test_a_page_of_the_results_shows_the_viewer_at_its_paper():
+    text = staging.with_viewer("# W\n\nAbout.\n\n## Claims\n\n## Tables\n", "wima")
+    frame = text.index('src="viewer.html#%7B%22group%22%3A%20%22wima%22%7D"')
+    assert text.index("About.") < frame < text.index("## Claims") < text.index("## Tables")
+    assert 'src="viewer.html"' in staging.with_viewer("# Results\n", "")
+    link = '<a href="results/viewer.html"><code>fedwin view --results</code></a>'
+    assert staging.relinked("`fedwin view --results`", GUIDE / "papers.md", staging.pages(), {}) == link
 
 
 def test_staging_writes_what_changed_and_removes_what_is_gone(tmp_path):
@@ -149,13 +161,47 @@ def test_an_example_of_the_gallery_draws(path, tmp_path, monkeypatch):
     assert drawn and any(axis.has_data() for axis in drawn[-1].axes)
 
 
+class Page(html.parser.HTMLParser):
+    """Links of a page of the site, and the names of its parts."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.names = [], set()
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        self.links += [value for name, value in attributes if name in ("href", "src") and value]
+        self.names |= {value for name, value in attributes if name in ("id", "name")}
+
+
+def dead_links(folder):
+    """Returns the links of a site's pages to files and parts of pages that it does not have."""
+    paths = [path for path in folder.rglob("*.html") if path != folder / staging.VIEWER]
+    read = {path.resolve(): Page(path) for path in paths}
+    dead = []
+    for path, content in read.items():
+        for link in content.links:
+            parts = urllib.parse.urlsplit(link)
+            target = (path.parent / urllib.parse.unquote(parts.path)).resolve() if parts.path else path
+            part = urllib.parse.unquote(parts.fragment)
+            missing = not target.exists() or target in read and part and part not in read[target].names
+            if not parts.scheme and not parts.netloc and missing:
+                dead.append((str(path.relative_to(folder.resolve())), link))
+    return dead
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     """A link that leads nowhere, a missing reference or a page that no table of contents has is an error."""
     if missing := [name for name in docs.NEEDED if importlib.util.find_spec(name) is None]:
         pytest.skip(f"needs {', '.join(missing)} (extra docs)")
     assert docs.build(tmp_path, gallery=False) == 0
-    html = tmp_path / "html"
+    site = tmp_path / "html"
     for page in ("index", "start", "glossary", "gallery/index", "results/wima", "reference/fedwin.core", "changelog"):
-        assert (html / f"{page}.html").is_file(), page
-    assert "searchindex.js" in (html / "search.html").read_text()
+        assert (site / f"{page}.html").is_file(), page
+    assert "searchindex.js" in (site / "search.html").read_text()
+    assert dead_links(site) == []
+    viewer = site / staging.VIEWER
+    headings = {group["heading"] for group in viewer_page.unpacked(viewer.read_text())["groups"]}
+    papers = {path.stem for path in (ROOT / "experiments" / "results").glob("*.md")}
+    assert papers <= headings and viewer.stat().st_size < 5_000_000

@@ -1,12 +1,15 @@
 """Copies the pages of the site into one folder for Sphinx: guide, results, notebooks, changelog, reference.
 
 Links between files of the repository become links between pages; a linked file that is no page becomes a download.
+The command that shows the results becomes a link to the page that it writes.
 """
 
+import json
 import os
 import pathlib
 import re
 import shutil
+import urllib.parse
 from collections.abc import Callable, Iterator
 
 from . import diagrams, reference
@@ -19,6 +22,13 @@ REST, REFERENCE = "How-to guides", "Reference"
 LINK = re.compile(r"(\]\()([^()\s#]+)((?:#[^()\s]*)?\))")
 FENCE = re.compile(r"^(```+|~~~+|:::+).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 GALLERY = "gallery/index.rst"
+# The command whose page is part of the site, the page, and the frame in which the pages of the results show it.
+COMMAND, VIEWER = "`fedwin view --results`", "results/viewer.html"
+FRAME = """```{{raw}} html
+<p>All curves and numbers, to filter and compare (<a href="{address}">in a page of their own</a>):</p>
+<iframe class="viewer" src="{address}" title="results viewer" loading="lazy" allow="clipboard-write"></iframe>
+```
+"""
 # Sphinx has a page `search` of its own.
 RENAMED = {"search.md": "searches.md"}
 
@@ -51,6 +61,7 @@ def relinked(text: str, path: pathlib.Path, places: dict[pathlib.Path, str], fil
       files: place in the site -> file of the repository; linked files that are no pages are added.
     """
     above = pathlib.PurePosixPath(places[path]).parent
+    viewer = f'<a href="{os.path.relpath(VIEWER, above)}"><code>{COMMAND.strip("`")}</code></a>'
 
     def changed(match: re.Match) -> str:
         link = match[2]
@@ -67,7 +78,7 @@ def relinked(text: str, path: pathlib.Path, places: dict[pathlib.Path, str], fil
             files[str(place)] = target
         return f"{match[1]}{os.path.relpath(place, above)}{match[3]}"
 
-    return outside_fences(text, lambda part: LINK.sub(changed, part))
+    return outside_fences(text, lambda part: LINK.sub(changed, part).replace(COMMAND, viewer))
 
 
 def sections(index: str) -> Iterator[tuple[str, list[str]]]:
@@ -97,6 +108,19 @@ def with_contents(index: str, names: list[str]) -> str:
     return "\n\n".join([index.rstrip(), *trees]) + "\n"
 
 
+def with_viewer(page: str, paper: str) -> str:
+    """Returns a page of the results with the viewer below its introduction.
+
+    Args:
+      page: its text, an introduction and sections.
+      paper: whose tables the viewer opens with; '' for any.
+    """
+    address = pathlib.PurePosixPath(VIEWER).name
+    address += f"#{urllib.parse.quote(json.dumps({'group': paper}))}" if paper else ""
+    introduction, *sections = re.split(r"^(?=## )", page, maxsplit=1, flags=re.MULTILINE)
+    return "\n".join([introduction + FRAME.format(address=address), *sections])
+
+
 def write(path: pathlib.Path, content: str | bytes) -> None:
     """Writes a file unless it has that content: Sphinx reads changed files again."""
     data = content.encode() if isinstance(content, str) else content
@@ -113,6 +137,8 @@ def stage(folder: pathlib.Path) -> None:
     for path, place in places.items():
         text = path.read_text()
         contents[place] = text if path.suffix == ".ipynb" else relinked(text, path, places, files)
+        if place.startswith("results/"):
+            contents[place] = with_viewer(str(contents[place]), "" if path.name == "RESULTS.md" else path.stem)
     contents["index.md"] = with_contents(
         str(contents["index.md"]), [place for path, place in places.items() if path.parent == GUIDE]
     )
