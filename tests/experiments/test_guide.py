@@ -27,6 +27,7 @@ EXTRAS = {
     "tensorboard": "tensorboard",
     "track=wandb": "wandb",
     "track=mlflow": "mlflow",
+    "track=trackio": "trackio",
     "import json, pandas": "pandas",
     "wrap=dp": "dp_accounting",
     ".safetensors": "safetensors",
