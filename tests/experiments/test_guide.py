@@ -28,7 +28,7 @@ EXTRAS = {
     "track=wandb": "wandb",
     "track=mlflow": "mlflow",
     "track=trackio": "trackio",
-    "import json, pandas": "pandas",
+    "pandas": "pandas",
     "wrap=dp": "dp_accounting",
     ".safetensors": "safetensors",
     "dataset=hf": "datasets",
