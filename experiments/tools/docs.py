@@ -19,7 +19,7 @@ from .. import view
 from .site import staging
 
 # Modules of the extra `docs`.
-NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_design", "sphinx_gallery", "vl_convert")
+NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_design", "sphinx_gallery", "vl_convert", "dp_accounting")
 CONFIGURATION = pathlib.Path(staging.__file__).parent
 
 
