@@ -67,6 +67,30 @@ def cosine(lr0: float, num_rounds: int):
     return lambda round: lr0 * jnp.sin(jnp.pi / 2 * jnp.asarray(num_rounds - round, float) / num_rounds) ** 2
 
 
+def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
+    """Returns a constant schedule of the 0-based round t that falls towards 0 in the last rounds, linearly.
+
+        lr0 min(1, (T - t) / (share T))
+
+    This is the stable and the decay phase; rounds have no warmup. Two runs with it and without it train the same models
+    until the decay begins, so that one can be a fork of the other.
+    Reference: Hu et al., MiniCPM (https://arxiv.org/abs/2404.06395).
+
+    Args:
+      lr0: rate of round 0.
+      num_rounds: T.
+      share: of the rounds in which the rate falls, in (0, 1].
+
+    Returns:
+      int32 [] -> float [].
+
+    Example:
+      >>> [round(float(warmup_stable_decay(0.1, num_rounds=10)(t)), 4) for t in (0, 8, 9)]
+      [0.1, 0.1, 0.05]
+    """
+    return lambda round: lr0 * jnp.minimum(1.0, jnp.asarray(num_rounds - round, float) / (share * num_rounds))
+
+
 def first_round(start, num_rounds: int, name: str) -> int:
     """Returns the 0-based round that a `start` parameter means.
 

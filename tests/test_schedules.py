@@ -5,7 +5,7 @@ import pytest
 
 from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
-from fedwin.schedules import cosine
+from fedwin.schedules import cosine, warmup_stable_decay
 
 
 def test_half_a_cosine_falls_from_the_rate_towards_zero():
@@ -14,7 +14,14 @@ def test_half_a_cosine_falls_from_the_rate_towards_zero():
     assert rates[0] == np.float32(0.4) and rates[4] == pytest.approx(0.2) and np.all(np.diff(rates) < 0)
 
 
+def test_the_decay_of_the_last_fifth_starts_at_the_rate_and_leaves_the_rounds_before_it_alone():
+    rates = np.array([warmup_stable_decay(0.4, 20)(t) for t in range(20)])
+    np.testing.assert_allclose(rates, [0.4] * 17 + [0.3, 0.2, 0.1], rtol=1e-6)
+    assert np.all(rates[:17] == np.float32(0.4))
+
+
 def test_a_run_has_the_course_that_its_flags_say():
     config = dict(dataset="digits", model="digits_mlp", num_rounds=8, client_lr=0.4, clients_per_round=2)
     assert float(prepare(Config(**config, lr_schedule="cosine")).solver.rate(4)) == pytest.approx(0.2)
+    assert float(prepare(Config(**config, lr_schedule="wsd")).solver.rate(7)) == pytest.approx(0.25)
     assert float(prepare(Config(**config)).solver.rate(4)) == pytest.approx(0.4)

@@ -69,7 +69,7 @@ def check_range(name: str, bounds: Mapping[str, Any], value: Any) -> None:
 # Groups of flags, as --help shows them.
 GROUPS = ("task and method", "federation", "clients", "server", "read-outs", "running", "output")
 
-SCHEDULES = ("", "cosine")
+SCHEDULES = ("", "cosine", "wsd")
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
 
 
@@ -178,7 +178,8 @@ class Config:
     lr_schedule: str = option(
         "",
         "clients",
-        "Schedule of the local learning rate: cosine: lr * (1 + cos(pi * round / num_rounds)) / 2; empty: none.",
+        "Schedule of the local learning rate: cosine: lr * (1 + cos(pi * round / num_rounds)) / 2; wsd "
+        "(warmup-stable-decay): constant, then linear to 0 over the last fifth of the rounds; empty: none.",
         words=SCHEDULES,
     )
     client_optimizer: str = option(

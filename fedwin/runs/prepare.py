@@ -33,7 +33,7 @@ from fedwin.runs.choices import Choices, batch_size, check_training, choices_of
 from fedwin.runs.config import Config
 from fedwin.runs.schedule import CohortSchedule, Schedule
 from fedwin.runs.warm_start import WarmStart, adapted, warm_starts
-from fedwin.schedules import cosine, exponential
+from fedwin.schedules import cosine, exponential, warmup_stable_decay
 from fedwin.wrappers.accounting import Privacy
 
 # Package of an object's class -> function that converts the object to a Model.
@@ -303,6 +303,8 @@ def _rate_schedule(config: Config) -> Callable:
     """Returns the clients' learning rate as a function of the round."""
     if config.lr_schedule == "cosine":
         return cosine(config.client_lr, config.num_rounds)
+    if config.lr_schedule == "wsd":
+        return warmup_stable_decay(config.client_lr, config.num_rounds)
     return exponential(config.client_lr, config.lr_decay)
 
 
