@@ -1,6 +1,7 @@
 """Batches of a client's examples: in which order local training visits them, and how many steps that takes."""
 
 import dataclasses
+import functools
 import math
 
 import jax
@@ -63,6 +64,10 @@ def exact_share(share):
     return np.where(share == np.round(share), share, share * (1 - 1e-6)).astype(np.float32)
 
 
+# Fewer places than this are sorted in less time than it takes to choose among programs.
+FEW_PLACES = 32
+
+
 def shuffled(key, size, n_max: int):
     """Draws a uniform permutation of 0..size-1.
 
@@ -77,10 +82,17 @@ def shuffled(key, size, n_max: int):
     Returns:
       int32 [n_max]; the first `size` places contain the permutation.
     """
-    bits = jax.random.bits(key, (n_max,), jnp.uint32)
-    place = jnp.arange(n_max)
-    sort_keys = jnp.where(place < size, bits, jnp.uint32(0xFFFFFFFF))
-    return jnp.argsort(sort_keys, stable=True).astype(jnp.int32)
+    def sort(length):
+        bits = jax.random.bits(key, (length,), jnp.uint32)
+        sort_keys = jnp.where(jnp.arange(length) < size, bits, jnp.uint32(0xFFFFFFFF))
+        return jnp.pad(jnp.argsort(sort_keys, stable=True).astype(jnp.int32), (0, n_max - length))
+
+    # Where sizes differ, a small client is not to pay for sorting as many places as the largest one has.
+    lengths = [n_max]
+    while not isinstance(size, int) and lengths[0] > 4 * FEW_PLACES:
+        lengths.insert(0, lengths[0] // 4)
+    enough = sum((size > length).astype(jnp.int32) for length in lengths[:-1])
+    return lax.switch(enough, [functools.partial(sort, length) for length in lengths]) if lengths[1:] else sort(n_max)
 
 
 @dataclasses.dataclass(frozen=True)
