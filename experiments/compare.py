@@ -26,7 +26,7 @@ from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 
-from .cli import command_line, config_flags, processes, requirements, subcommand, unused
+from .cli import command_line, config_flags, picture_format, processes, requirements, subcommand, unused
 from .tables import comparison, formats, scores
 
 # Hyper-parameters come from a coarse search on this task (seed 100); momentum methods have a smaller learning rate.
@@ -151,12 +151,13 @@ def plan(methods: Iterable[str], base: Config) -> dict[str, Config]:
     return configs
 
 
-def compare(methods: Iterable[str], base: Config) -> dict[str, dict]:
+def compare(methods: Iterable[str], base: Config, form: str = "png") -> dict[str, dict]:
     """Checks all methods, runs them below base.out_dir and writes comparison.csv, comparison.md and comparison.png.
 
     Args:
       methods: as in --methods.
       base: the flags of all methods.
+      form: format of the picture.
 
     Returns:
       method -> what `fedwin.run` returned.
@@ -177,7 +178,7 @@ def compare(methods: Iterable[str], base: Config) -> dict[str, dict]:
         print(f"[{number + 1}/{len(configs)}]", end=" ", flush=True)
         summaries[method] = fedwin.run(config)
     if multi_process.is_first():
-        comparison.write(pathlib.Path(base.out_dir), summaries, configs)
+        comparison.write(pathlib.Path(base.out_dir), summaries, configs, form)
     return summaries
 
 
@@ -187,7 +188,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
     requirements.define(groups, flag_values)
     text = "A method, e.g. fedavg or 'fedcm:alpha=0.1 --client_lr=0.3'; may be repeated; by default all, on digits."
     flags.DEFINE_multi_string("methods", [], text, flag_values=flag_values)
-    return {"methods": ["methods"], **groups}
+    return {"methods": ["methods", *picture_format.define(flag_values)], **groups}
 
 
 def main(argv: list[str]) -> None:
@@ -201,11 +202,12 @@ def main(argv: list[str]) -> None:
     if requirements.requested():
         requirements.show_all(plan(methods, base))
         return
-    summaries = compare(methods, base)
+    form = picture_format.chosen()
+    summaries = compare(methods, base, form)
     print("\n" + scores.summary_table(summaries))
     if len(summaries) > 1:
         print("\n" + comparison.text(comparison.rows_of(summaries, plan(methods, base)), summaries))
-    print(f"table and picture: {base.out_dir}/comparison.csv, comparison.md, comparison.png")
+    print(f"table and picture: {base.out_dir}/comparison.csv, comparison.md, comparison.{form}")
 
 
 if __name__ == "__main__":

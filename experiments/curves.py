@@ -13,7 +13,7 @@ from absl import flags
 
 from fedwin.errors import UserError
 
-from .cli import subcommand
+from .cli import picture_format, subcommand
 from .figures import curves, sources, stored, style
 
 TAKES_ARGUMENTS = True
@@ -39,10 +39,11 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_float("highest", None, "Highest value shown.")
     flags.DEFINE_boolean("log", False, "Logarithmic axis of values.")
     flags.DEFINE_string("title", "", "Title of the figure.")
-    flags.DEFINE_string("out", "curves.png", "File of the picture; its data are written next to it as JSON.")
+    text = "File of the picture, by default curves.png; its data are written next to it as JSON."
+    flags.DEFINE_string("out", None, text)
     return {
         "curves": ["readouts", "labels", "metric", "x", "every"],
-        "execution": ["target", "start", "lowest", "highest", "log", "title", "out"],
+        "execution": ["target", "start", "lowest", "highest", "log", "title", "out", *picture_format.define()],
     }
 
 
@@ -51,7 +52,7 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     if len(argv) < 2:
         raise UserError("name the runs: fedwin curves RUN ..., directories of runs or stored results (*.jsonl.gz).")
-    out = style.path_of(options.out, "curves.png")
+    out = style.path_of("curves" if options.out is None else options.out, "curves.png", options.format)
     series = sources.series(argv[1:], options.readouts, options.labels)
     result = curves.compute(
         series,

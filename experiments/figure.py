@@ -22,13 +22,13 @@ from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.runs.config import MOST
 
-from .cli import subcommand, unused
+from .cli import picture_format, subcommand, unused
 from .figures import requests, stored, style
 
 TAKES_ARGUMENTS = True
 # Title -> names of flags, for --help.
 GROUPS = {
-    "every kind": ["out", "title", "labels", "data_dir", "seed", "clients"],
+    "every kind": ["out", "format", "title", "labels", "data_dir", "seed", "clients"],
     "models": ["round", "rounds", "replicas", "examples", "points", "recompute", "chunk"],
     "evaluations": ["readouts", "metric", "last", "step", "target", "parameter"],
     "label histograms": ["dataset", "num_clients"],
@@ -42,6 +42,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string(
         "out", None, "File of the picture, by default <kind>.png; its data are written next to it as JSON."
     )
+    picture_format.define()
     flags.DEFINE_string("title", "", "Title of the figure.")
     flags.DEFINE_list("labels", [], "A label per run or model; by default the names of the directories.")
     flags.DEFINE_string("data_dir", None, "Folder of the data set's files, if it has moved.")
@@ -80,12 +81,12 @@ def main(argv: list[str]) -> None:
     kind, *runs = argv[1:]
     redrawn = kind.endswith(".json") and not runs
     if redrawn:
-        unused.refuse_others(("out", "title"), GROUPS, "on a stored figure")
+        unused.refuse_others(("out", "format", "title"), GROUPS, "on a stored figure")
     else:
         requests.check(kind, runs)
-        unused.refuse_others(("out", "title", *requests.FLAGS[kind]), GROUPS, f"on a figure of kind {kind}")
-    usual = f"{pathlib.Path(kind).stem}.png"
-    out = style.path_of(usual if options.out is None else options.out, usual)
+        unused.refuse_others(("out", "format", "title", *requests.FLAGS[kind]), GROUPS, f"on a figure of kind {kind}")
+    usual = pathlib.Path(kind).stem
+    out = style.path_of(usual if options.out is None else options.out, f"{usual}.png", options.format)
     if redrawn:
         stored.redraw(kind, out, options.title)
     else:

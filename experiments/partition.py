@@ -12,7 +12,7 @@ from fedwin import data
 from fedwin.errors import UserError
 from fedwin.runs.config import MOST
 
-from .cli import subcommand, unused
+from .cli import picture_format, subcommand, unused
 from .figures import style
 
 
@@ -58,16 +58,18 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.", lower_bound=0, upper_bound=MOST)
     flags.DEFINE_enum("plot", "bubbles", ["bubbles", "bars", "none"], "Kind of picture.")
     flags.DEFINE_integer("shown", 40, "Number of clients in the picture.", lower_bound=1)
-    flags.DEFINE_string("out", "partition.png", "File of the picture.")
-    return {"flags": ["dataset", "data_dir", "partition", "num_clients", "partition_seed", "plot", "shown", "out"]}
+    flags.DEFINE_string("out", None, "File of the picture, by default partition.png.")
+    of_picture = ["plot", "shown", "out", *picture_format.define()]
+    return {"flags": ["dataset", "data_dir", "partition", "num_clients", "partition_seed", *of_picture]}
 
 
 def main(argv: list[str]) -> None:
     """Prints the report and draws the picture."""
     options = flags.FLAGS
     if options.plot == "none":
-        unused.refuse(["shown", "out"], "with --plot=none")
-    out = style.path_of(options.out, "partition.png") if options.plot != "none" else ""
+        unused.refuse(["shown", "out", "format"], "with --plot=none")
+    name = "partition" if options.out is None else options.out
+    out = style.path_of(name, "partition.png", options.format) if options.plot != "none" else ""
     dataset = data.load(options.dataset, options.data_dir)
     part = data.make_partition(dataset, options.partition, options.num_clients, options.partition_seed)
     if options.partition:

@@ -20,7 +20,7 @@ from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
-from .cli import processes, subcommand
+from .cli import picture_format, processes, subcommand
 from .papers.catalogue import catalogue, item
 from .papers.flag_files import flag_text
 from .papers.items import AnyItem, Cell, Item
@@ -36,13 +36,13 @@ _CELLS = ("scale", "rows", "columns", "variants")
 # What the command does -> the flags that it uses; the first of these that is given decides.
 MODES = {
     "list": ("scale", "data_dir", "out_dir", "from_results", "afresh"),
-    "queue": ("dry_run", "budget", "data_dir", "out_dir", "keep", "afresh", "page"),
+    "queue": ("dry_run", "budget", "data_dir", "out_dir", "keep", "afresh", "page", "format"),
     "print_flags": ("scale", "row", "column", "variant"),
-    "from_results": (*_CELLS, "out_dir", "page"),
+    "from_results": (*_CELLS, "out_dir", "page", "format"),
     "verify": ("scale", "data_dir", "out_dir"),
     "dry_run": (*_CELLS, "seeds", "data_dir", "out_dir", "afresh"),
 }
-TRAINING = (*_CELLS, "seeds", "seeds_at_once", "budget", "data_dir", "out_dir", "keep", "afresh", "page")
+TRAINING = (*_CELLS, "seeds", "seeds_at_once", "budget", "data_dir", "out_dir", "keep", "afresh", "page", "format")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
@@ -84,7 +84,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
     return {
         "selection": ["list", "scale", "rows", "columns", "variants", "seeds"],
         "execution": ["dry_run", "seeds_at_once", "budget", "data_dir", "out_dir"],
-        "results": ["from_results", "keep", "afresh", "verify", "queue", "page"],
+        "results": ["from_results", "keep", "afresh", "verify", "queue", "page", *picture_format.define(flag_values)],
         "one cell": ["print_flags", "row", "column", "variant"],
     } | processes.define(flag_values)
 

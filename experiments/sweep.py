@@ -22,7 +22,7 @@ from fedwin.registry.checks import one_of
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config, default_of
 
-from .cli import config_flags, processes, requirements, subcommand, unused
+from .cli import config_flags, picture_format, processes, requirements, subcommand, unused
 from .search import optuna_search, picture, spaces
 from .tables import formats, grid, sweeps
 from .tables.comparison import PLAIN
@@ -53,7 +53,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
     flags.DEFINE_integer(
         "max_runs", MAX_RUNS, "Most runs of a grid; a larger one is an error.", lower_bound=1, flag_values=flag_values
     )
-    return {"the grid": ["grid", "search", "select", "readout", "max_runs"], **groups}
+    of_grid = ["grid", "search", "select", "readout", "max_runs", *picture_format.define(flag_values)]
+    return {"the grid": of_grid, **groups}
 
 
 def select_metric(select: str, base: Config, axes: Collection[str]) -> tuple[str, Config]:
@@ -148,7 +149,7 @@ def search(settings: optuna_search.OptunaSearch, texts: list[str], select: str, 
     best = next(iter(sweep.ranked), None)
     drawn = {label: trial.drawn for label, trial in trials.items()}
     draw = functools.partial(picture.draw, space, drawn, sweep.intervals, pruned, best, sweep.scale)
-    sweeps.write(folder, sweep, draw)
+    sweeps.write(folder, sweep, draw, picture_format.chosen())
     _print(sweep, folder)
 
 
@@ -160,7 +161,7 @@ def _refuse_replaced(fields: Collection[str]) -> None:
 def _print(sweep: Sweep, folder: pathlib.Path) -> None:
     print("\n" + sweeps.text(sweep))
     print("\n".join(sweeps.best_lines(sweep)))
-    print(f"table and picture: {folder}/sweep.csv, sweep.md, sweep.png")
+    print(f"table and picture: {folder}/sweep.csv, sweep.md, sweep.{picture_format.chosen()}")
 
 
 def main(argv: list[str]) -> None:
@@ -183,7 +184,7 @@ def main(argv: list[str]) -> None:
     if not multi_process.is_first():
         return
     formats.make_folder(folder)
-    sweeps.write(folder, sweep)
+    sweeps.write(folder, sweep, form=picture_format.chosen())
     _print(sweep, folder)
 
 

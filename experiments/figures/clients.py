@@ -81,7 +81,8 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     metric, curves = result["metric"], result["curves"]
     scaled = [style.scaled(metric, curve["values"]) for curve in curves]
     labels = list(dict.fromkeys(curve["label"] for curve in curves))
-    looks = [style.color(labels.index(curve["label"])) for curve in curves]
+    colors = {label: look["color"] for label, look in zip(labels, style.looks(labels), strict=True)}
+    looks = [colors[curve["label"]] for curve in curves]
     axis_name = style.axis_of(metric, "")
     below = 0.22 * -(-len(curves) // 2)
     with style.panels(path, title, 1, 2, height=style.HEIGHT + below) as (figure, grid):

@@ -17,6 +17,8 @@ from .sources import Line, Series
 KIND = "curves"
 # Most markers of a curve.
 MARKED = 12
+# More curves than this have no bands and no line per seed: these would hide each other.
+CLEAR = 5
 # What the horizontal axis may show -> its label.
 AXES = {
     "round": "round",
@@ -158,29 +160,36 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     Returns:
       The matplotlib figure.
     """
-    metric, count = result["metric"], len(result["curves"])
-    with style.panels(path, title, width=1.2 * style.WIDTH, height=1.1 * style.HEIGHT) as (figure, grid):
+    metric, count, lost = result["metric"], len(result["curves"]), result.get("lost", [])
+    clear = count <= CLEAR
+    height = (1.1 if clear else 1.35) * style.HEIGHT
+    with style.panels(path, title, width=1.2 * style.WIDTH, height=height) as (figure, grid):
         axis = grid[0, 0]
-        looks = style.looks([entry["label"] for entry in result["curves"]])
-        for number, (entry, look) in enumerate(zip(result["curves"], looks, strict=True)):
+        looks = style.looks([entry["label"] for entry in result["curves"]] + lost)
+        for number, (entry, look) in enumerate(zip(result["curves"], looks, strict=False)):
             values = style.scaled(metric, entry["values"])
-            _line(axis, look, np.array(entry.get("x", entry["rounds"])), values, entry["label"], number / count)
+            rounds = np.array(entry.get("x", entry["rounds"]))
+            _line(axis, look, rounds, values, entry["label"], number / count, clear)
+        for label, look in zip(lost, looks[count:], strict=True):
+            axis.plot([], [], "x", color=look["color"], label=f"{label}: diverged")
         _annotate(axis, result)
-        several = any(len(entry["values"]) > 1 for entry in result["curves"])
-        name = AXES[result.get("x", "round")]
-        axis.set(xlabel=f"{name} (band: 1 std over seeds)" if several else name, ylabel=style.axis_of(metric))
+        seeds = style.mean_of(len(entry["values"]) for entry in result["curves"])
+        note = f" ({seeds}{', band: 1 std' if clear else ''})" if seeds else ""
+        axis.set(xlabel=AXES[result.get("x", "round")] + note, ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
-        style.legend(axis, count + (result["target"] is not None) + (result["start"] is not None))
+        style.legend(axis, count + len(lost) + (result["target"] is not None) + (result["start"] is not None))
     return figure
 
 
-def _line(axis, look: dict[str, Any], rounds: np.ndarray, values: np.ndarray, label: str, shift: float) -> None:
+def _line(
+    axis, look: dict[str, Any], rounds: np.ndarray, values: np.ndarray, label: str, shift: float, clear: bool
+) -> None:
     with warnings.catch_warnings():
         # A round in which every seed is NaN leaves a gap.
         warnings.simplefilter("ignore", RuntimeWarning)
         mean = np.nanmean(values, 0)
         std = np.nanstd(values, 0, ddof=1) if len(values) > 1 else None
-    if std is not None:
+    if std is not None and clear:
         axis.fill_between(rounds, mean - std, mean + std, color=look["color"], alpha=0.15, linewidth=0)
         for seed in values:
             axis.plot(rounds, seed, color=look["color"], alpha=0.25, linewidth=0.5)
@@ -209,3 +218,5 @@ def _annotate(axis, result: dict[str, Any]) -> None:
         axis.set_ylim(bottom=float(style.scaled(result["metric"], low)))
     if high is not None:
         axis.set_ylim(top=float(style.scaled(result["metric"], high)))
+    elif not result["log"]:
+        style.end_at_hundred(axis, result["metric"])

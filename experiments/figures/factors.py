@@ -164,16 +164,17 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """
     shown = result.get("panels") or list(PANELS)
     names = [run["label"] for run in result["runs"]]
+    looks = style.looks(names)
     across = min(len(shown), ACROSS)
     down = -(-len(shown) // across)
     size = {"width": SHARE_OF_WIDTH * style.WIDTH, "height": SHARE_OF_HEIGHT * style.HEIGHT}
     with style.panels(path, title, down, across, **size) as (figure, grid):
         for axis, name in zip(grid.flat, shown):
             curves = PANELS[name]
-            for number, run in enumerate(result["runs"]):
+            for of_run, run in zip(looks, result["runs"], strict=True):
                 for place, (key, _, dash) in enumerate(curves):
                     factor = style.PERCENT if key.endswith("error") else 1
-                    look = style.look(number) | {"linestyle": dash} | (HOLLOW if place else {})
+                    look = of_run | {"linestyle": dash} | (HOLLOW if place else {})
                     axis.plot(run["rounds"], factor * style.numbers(run[key]), **look)
             axis.set(title=name, xlabel="round")
             axis.grid(alpha=0.3)
@@ -183,9 +184,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             if name == "variance" and result["replicas"] < 2:
                 axis.text(0.5, 0.5, "needs two replicas", ha="center", transform=axis.transAxes)
         # The common legend shows the runs by color, those of the panels the dashes.
-        handles = [
-            grid[0, 0].plot([], [], **style.look(number) | {"linestyle": "-"})[0] for number in range(len(names))
-        ]
+        handles = [grid[0, 0].plot([], [], **of_run | {"linestyle": "-"})[0] for of_run in looks]
         figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
     return figure
 

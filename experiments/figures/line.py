@@ -16,7 +16,10 @@ KIND = "line"
 # Range and number of points; the models are at 0 and 1.
 BEGIN, END, POINTS = -0.5, 1.5, 41
 # Looks of the curves.
-LOOKS = {"train": style.look(1), "test": style.look(0)}
+LOOKS: dict[str, dict[str, str]] = {
+    "train": {"color": "0.6", "linestyle": "--", "marker": "s"},
+    "test": {"color": "0.15", "linestyle": "-", "marker": "o"},
+}
 
 
 def compute(

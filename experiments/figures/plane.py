@@ -145,11 +145,16 @@ def _levels(values: np.ndarray) -> np.ndarray:
 def _marker(number: int, role: str) -> dict[str, Any]:
     edge = {"markeredgecolor": "white", "markeredgewidth": 0.8}
     if role == "corner":
-        return {"marker": "^", "color": style.COLORS[1 + number], "markersize": 9, **edge}
+        return {"marker": "^", "color": style.VARIATIONS[number], "markersize": 9, **edge}
     if role == "mean":
         # The dark edge makes the white cross visible in the legend.
         return {"marker": "X", "color": "white", "markersize": 8, "markeredgecolor": "black", "markeredgewidth": 0.9}
-    return {"marker": style.MARKERS[1 + number % 5], "color": style.COLORS[number % 7], "markersize": 7.5, **edge}
+    return {
+        "marker": style.MARKERS[1 + number % 5],
+        "color": style.VARIATIONS[(3 + number) % len(style.VARIATIONS)],
+        "markersize": 7.5,
+        **edge,
+    }
 
 
 def _legend_line(mark: dict[str, Any]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pathlib
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,15 +20,23 @@ from fedwin.files import writing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette without its yellow, which is too pale for lines on white.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Colors of methods: Okabe and Ito's palette without its yellow, which is too pale for lines on white, and three more.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B", "#7F7F7F", "#7B5FC4")
+# Colors of lines that are no methods, such as windows of one method: none of those above.
+VARIATIONS = ("#882255", "#44AA99", "#999933", "#332288", "#DD7788", "#117733", "#AA6611")
+# Bars and points whose color says nothing.
+NEUTRAL = "0.35"
+# The best run of a sweep.
+BEST = VARIATIONS[0]
 # Shapes distinguish what colors alone do not, such as in print.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # Of tables' pictures; of figures: DPI.
 DEFAULT_DPI = 130
 # Characters of an axis label.
 LONGEST = 44
-DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)), (0, (3, 1, 3, 3)))
+DASHES: tuple[Any, ...] = (
+    "-", (0, (5, 2)), "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (2, 1)), (0, (9, 2)), (0, (9, 2, 2, 2)),
+)  # fmt: skip
 # Tol's 'muted' palette; more classes are steps of viridis.
 CLASSES = (
     "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499", "#BBBBBB",
@@ -52,14 +61,25 @@ LETTERS: Any = {
     "legend.edgecolor": "none",
     "lines.linewidth": 1.6,
     "lines.markersize": 4.5,
+    "axes.xmargin": 0.02,  # axes end where the data end
 }
+# Embedded fonts, and equal bytes for equal pictures.
+FILES: Any = {"pdf.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "fedwin"}
+# Format of a picture -> the part of its metadata that is the time of writing.
+DATED = {"pdf": "CreationDate", "svg": "Date"}
+FORMATS = ("png", *DATED)
 # Fractions are drawn in percent.
 PERCENT = 100
-
-
-def color(number: int) -> str:
-    """Returns the color of the n-th line or bar."""
-    return COLORS[number % len(COLORS)]
+# Points at the edge of the axes, and what a legend says of them.
+LOST: Any = {
+    "linestyle": "none",
+    "marker": "x",
+    "markersize": 7,
+    "markeredgewidth": 1.8,
+    "clip_on": False,
+    "zorder": 4,
+}
+NOT_TO_SCALE = "diverged, or near chance: not to scale"
 
 
 def marker(number: int) -> str:
@@ -72,11 +92,16 @@ def short(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-def look(number: int) -> dict[str, Any]:
-    """Returns color, dash and marker of the n-th line; a repeated color has another dash and marker."""
-    repetition = number // len(COLORS)
+def look(number: int, colors: Sequence[str] = COLORS) -> dict[str, Any]:
+    """Returns color, dash and marker of the n-th line; a repeated color has another dash and marker.
+
+    Args:
+      number: of the line.
+      colors: of the lines.
+    """
+    repetition = number // len(colors)
     return {
-        "color": COLORS[number % len(COLORS)],
+        "color": colors[number % len(colors)],
         "linestyle": DASHES[(number + repetition) % len(DASHES)],
         "marker": MARKERS[(number + 3 * repetition) % len(MARKERS)],
     }
@@ -89,14 +114,14 @@ METHODS = (
     ("fedhbm",),
     ("scaffold",),
     ("feddyn",),
-    ("mimemom", "mimesgdm"),
+    ("mimemom", "mimesgdm", "mimemomentum"),
     ("fedavgm",),
     ("localghb",),
-    ("fedprox",),
-    ("adabest",),
-    ("ghb",),
     ("mime", "mimesgd"),
     ("mimelite", "mimelitemom"),
+    ("ghb",),
+    ("fedprox",),
+    ("adabest",),
     ("fedcm",),
     ("fedadc",),
     ("fedacg",),
@@ -124,32 +149,70 @@ def method_of(label: str) -> str | None:
 
 
 def looks(labels: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns color, dash and marker of lines: a method looks the same in every figure that compares methods.
+    """Returns color, dash and marker of lines: a method looks the same in every figure.
 
-    Lines of one method (its read-outs, its variants) share its color. Where all lines are of one method, or no label
-    names one, they are told apart by their order.
+    Further lines of a method (its read-outs, its variants) share its color where several methods are compared. Where
+    all lines are of one method they have colors that are no method's, as lines have whose label names no method.
 
     Args:
       labels: of the lines, in their order.
     """
     methods = [method_of(label) for label in labels]
-    if len(set(methods)) < 2 or methods.count(None) > len(methods) / 2:
-        return [look(number) for number in range(len(labels))]
+    one = len(set(methods)) == 1
     found: list[dict[str, Any]] = []
-    free = (number for number in range(len(labels) + len(METHODS)) if number not in map(_place, methods))
+    variations = itertools.count()
     for index, method in enumerate(methods):
-        own = look(next(free) if method is None else _place(method))
-        repetition = methods[:index].count(method) if method is not None else 0
+        repetition = methods[:index].count(method)
+        if method is None or (one and repetition):
+            found.append(look(next(variations), VARIATIONS))
+            continue
+        own = look(_PLACES[method])
         if repetition:
             dash, shape = DASHES.index(own["linestyle"]), MARKERS.index(own["marker"])
             own["linestyle"] = DASHES[(dash + 2 * repetition) % len(DASHES)]
             own["marker"] = MARKERS[(shape + 2 * repetition) % len(MARKERS)]
+            own["markerfacecolor"] = "white"
         found.append(own)
     return found
 
 
-def _place(method: str | None) -> int:
-    return -1 if method is None else _PLACES[method]
+def row_colors(labels: Sequence[str]) -> list[str]:
+    """Returns the colors of a table's rows: those of methods, and one that says nothing for other rows.
+
+    Args:
+      labels: of the rows.
+    """
+    methods = [method_of(label) for label in labels]
+    return [NEUTRAL if method is None else look(_PLACES[method])["color"] for method in methods]
+
+
+def variant_look(number: int, count: int) -> dict[str, Any]:
+    """Returns the marker of the n-th of `count` variants of a row; the first of several is hollow.
+
+    Args:
+      number: of the variant.
+      count: of variants.
+    """
+    return {"marker": marker(number)} | ({"markerfacecolor": "white"} if count > 1 and not number else {})
+
+
+def variant_legend(figure, names: Sequence[str], **options) -> None:
+    """Adds the legend of a row's variants below a figure; their markers are grey, since colors are the rows'.
+
+    Args:
+      figure: the figure.
+      names: of the variants.
+      **options: for Figure.legend.
+    """
+    figure.legend(variant_handles(names), names, loc="outside lower center", **options)
+
+
+def variant_handles(names: Sequence[str]) -> list[Any]:
+    """Returns the entries of a legend of variants."""
+    from matplotlib.lines import Line2D
+
+    looks = (variant_look(number, len(names)) for number in range(len(names)))
+    return [Line2D([], [], color=NEUTRAL, linestyle="none", markersize=5, **look) for look in looks]
 
 
 def class_colors(classes: int) -> list[Any]:
@@ -268,13 +331,51 @@ def save(figure: Figure, path: pathlib.Path, dpi: int = DEFAULT_DPI) -> None:
       path: where it goes; its suffix names the format.
       dpi: dots per inch.
     """
+    from matplotlib import rc_context
+
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    with writing(path):
+    date = DATED.get(path.suffix[1:].lower())
+    with writing(path), rc_context(FILES):
         try:
-            figure.savefig(temporary, dpi=dpi)
+            figure.savefig(temporary, dpi=dpi, metadata={date: None} if date else None)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def mean_of(counts: Iterable[int]) -> str:
+    """Returns what lines or points are means over, such as 'mean of 5 seeds'; '' for single seeds.
+
+    Args:
+      counts: number of seeds of each.
+    """
+    numbers = sorted(set(counts))
+    if numbers == [1]:
+        return ""
+    return f"mean of {numbers[0]} seeds" if len(numbers) == 1 else f"mean of {numbers[0]} to {numbers[-1]} seeds"
+
+
+def end_at_hundred(axis, metric: str) -> None:
+    """Ends the vertical axis of a share at 100 %, which bands and margins may exceed.
+
+    Args:
+      axis: the axes.
+      metric: what is drawn.
+    """
+    if is_share(metric) and axis.get_ylim()[1] > PERCENT:
+        axis.set_ylim(top=PERCENT)
+
+
+def mark_lost(axis, x: Sequence[float], color: str, label: str | None = None) -> None:
+    """Marks values that diverged, or are not to scale, by crosses at the lower edge of the axes.
+
+    Args:
+      axis: the axes.
+      x: where they are.
+      color: of the crosses.
+      label: of the legend.
+    """
+    axis.plot(x, [0.0] * len(x), transform=axis.get_xaxis_transform(), color=color, label=label, **LOST)
 
 
 def widened(low: float, high: float) -> tuple[float, float]:
@@ -301,15 +402,16 @@ def legend(axis, entries: int) -> None:
         axis.figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
 
 
-def path_of(text: str, usual: str) -> str:
-    """Returns the path of a picture, with `.png` appended if it has no suffix.
+def path_of(text: str, usual: str, form: str | None = None) -> str:
+    """Returns the path of a picture, with the suffix of its format appended if it has none.
 
     Args:
       text: the value of --out.
       usual: the default, for the error message.
+      form: the value of --format; None: that of the suffix, or PNG.
 
     Raises:
-      UserError: no file name, no such folder, or an unsupported image format.
+      UserError: no file name, no such folder, an unsupported image format, or a suffix of another format.
     """
     path = pathlib.Path(text)
     if len(path.name.encode()) > 250:
@@ -319,7 +421,9 @@ def path_of(text: str, usual: str) -> str:
     if not path.parent.is_dir():
         raise UserError(f"out={text}: there is no folder {path.parent}; make it, or choose another --out.")
     if not path.suffix:
-        return f"{text}.png"
+        return f"{text}.{form or FORMATS[0]}"
+    if form and path.suffix[1:].lower() != form:
+        raise UserError(f"out={text} is no file of --format={form}; leave one of them out.")
     from matplotlib.figure import Figure
 
     supported = Figure().canvas.get_supported_filetypes()

@@ -24,6 +24,7 @@ def compute(
     *,
     log: bool | None = None,
     limits: tuple[float | None, float | None] | None = None,
+    lost: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, Any]:
     """Returns mean and standard deviation over seeds for every method and value.
 
@@ -33,20 +34,23 @@ def compute(
       metric: what the numbers are.
       log: whether the axis of the parameter is logarithmic; None: determined by the values. It may contain 0.
       limits: lowest and highest value of the axis; None: determined by the data.
+      lost: label -> values at which the method diverged or is near chance; they are marked, and not to scale.
 
     Raises:
       UserError: there is nothing to draw, or a value without a number.
     """
     entries = []
     for label, points in methods.items():
-        if not points or not all(len(numbers) for numbers in points.values()):
+        nowhere = not points and not (lost or {}).get(label)
+        if nowhere or not all(len(numbers) for numbers in points.values()):
             raise UserError(f"'{label}' has a value of {parameter} without a result; leave it out.")
         at = sorted(points)
         means = [float(np.mean(points[x])) for x in at]
         stds = [float(np.std(points[x], ddof=1)) if len(points[x]) > 1 else None for x in at]
         each = [style.plain(np.array(points[x], float)) for x in at]
         entry = {"label": label, "x": [float(x) for x in at], "mean": style.plain(means), "std": stds, "seeds": each}
-        entries.append(entry)
+        marked = {"lost": [float(x) for x in lost[label]]} if lost and lost.get(label) else {}
+        entries.append(entry | marked)
     if not entries:
         raise UserError("there is no method to draw.")
     values = sorted({x for entry in entries for x in entry["x"] if x > 0})
@@ -113,13 +117,14 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     metric = result["metric"]
     with style.panels(path, title) as (figure, grid):
         axis = grid[0, 0]
-        ticks = sorted({x for method in result["methods"] for x in method["x"]})
+        ticks = sorted({x for method in result["methods"] for x in (*method["x"], *method.get("lost", ()))})
         if result["log"]:
             _logarithmic(axis, ticks)
         looks = style.looks([method["label"] for method in result["methods"]])
         for look, method in zip(looks, result["methods"], strict=True):
             mean, std = style.scaled(metric, method["mean"]), style.scaled(metric, method["std"])
-            axis.errorbar(method["x"], mean, np.nan_to_num(std), label=method["label"], capsize=2.5, **look)
+            bars = np.nan_to_num(std) if np.isfinite(std).any() else None
+            axis.errorbar(method["x"], mean, bars, label=method["label"], capsize=2.5, **look)
         axis.set_xticks(ticks, [f"{x:g}" for x in ticks], minor=False)
         axis.minorticks_off()
         if len(ticks) > 9:
@@ -128,11 +133,16 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         axis.set_ylim(*(None if edge is None else float(style.scaled(metric, edge)) for edge in (low, high)))
         if metric == "accuracy" and not result["limits"]:
             axis.set_ylim(*style.widened(*axis.get_ylim()))
-        several = any(std is not None for method in result["methods"] for std in method["std"])
-        bars = "\n(bars: 1 std over seeds)" if several else ""
-        axis.set(xlabel=f"{result['parameter']}{bars}", ylabel=style.axis_of(metric))
+        if not result["limits"]:
+            style.end_at_hundred(axis, metric)
+        marked = [(look["color"], method["lost"]) for look, method in zip(looks, result["methods"]) if "lost" in method]
+        for number, (color, places) in enumerate(marked):
+            style.mark_lost(axis, places, color, None if number else style.NOT_TO_SCALE)
+        seeds = style.mean_of(len(numbers) for method in result["methods"] for numbers in method["seeds"])
+        note = f"\n({seeds}, bars: 1 std)" if seeds else ""
+        axis.set(xlabel=f"{result['parameter']}{note}", ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
-        style.legend(axis, len(result["methods"]))
+        style.legend(axis, len(result["methods"]) + bool(marked))
     return figure
 
 

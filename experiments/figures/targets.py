@@ -142,25 +142,43 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             _bars(grid[0, column], result, name, cost)
         grid[0, 0].set_yticks(range(len(methods)), [style.wrapped(method["label"]) for method in methods])
         grid[0, 0].invert_yaxis()
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(targets), frameon=False)
+        if len(targets) > 1:
+            names = [_reaching(result, target) for target in targets]
+            handles = [_sample(number) for number in range(len(targets))]
+            figure.legend(handles, names, loc="outside lower center", ncols=len(targets), frameon=False)
     return figure
 
 
+def _reaching(result: dict[str, Any], target: float) -> str:
+    return f"{result['metric']} {style.level(result['metric'], target)}"
+
+
+def _texture(number: int) -> dict[str, Any]:
+    """Returns how the bars of the n-th target are filled, in the color of their method."""
+    return {"alpha": (1.0, 0.65, 0.35)[number % 3], "hatch": ("", "//", "..")[number // 3 % 3], "edgecolor": "white"}
+
+
+def _sample(number: int):
+    """Returns the entry of a legend for the n-th target."""
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=style.NEUTRAL, **_texture(number))
+
+
 def _bars(axis, result: dict[str, Any], name: str, cost) -> None:
-    """Draws a panel with a group of bars per method and a bar per target."""
+    """Draws a panel with a group of bars per method, in its color, and a bar per target."""
     methods, targets = result["methods"], result["targets"]
+    colors = [look["color"] for look in style.looks([method["label"] for method in methods])]
     height = 0.8 / len(targets)
     longest = max([cost(method, mean) for method in methods for mean in method["mean"] if mean is not None], default=1)
-    for number, target in enumerate(targets):
-        color = style.color(number)
+    for number in range(len(targets)):
         at = np.arange(len(methods)) + (number - (len(targets) - 1) / 2) * height
         lengths = [0 if method["mean"][number] is None else cost(method, method["mean"][number]) for method in methods]
-        shown = f"{result['metric']} {style.level(result['metric'], target)}"
-        axis.barh(at, lengths, height=0.9 * height, color=color, label=shown)
+        axis.barh(at, lengths, height=0.9 * height, color=colors, **_texture(number))
         for place, length, method in zip(at, lengths, methods):
             text = _short(length) if method["mean"][number] is not None else _missed(method, number)
             axis.annotate(text, (length, place), (3, 0), textcoords="offset points", va="center", fontsize=7)
+    name = name if len(targets) > 1 else f"{name}, {_reaching(result, targets[0])}"
     axis.set(xlabel=name, xlim=(0, 1.3 * longest))
     axis.grid(alpha=0.3, axis="x")
     axis.set_axisbelow(True)

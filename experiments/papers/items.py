@@ -21,10 +21,11 @@ class Claim:
     Attributes:
       text: the statement.
       better: (axis, name) of the cells that should be better; axes are 'row', 'column' and 'variant', those that are
-        not named are free.
+        not named are free. Of a figure of trained models 'reading' and 'metric' name a number, lower is better.
       worse: (axis, name) of the cells that they are compared with; other axes as in `better`.
       by: required difference in percentage points.
       section: where the paper says so.
+      over: (axis, name) of the cells that both sides' accuracies are gains over; empty: the accuracies are compared.
     """
 
     text: str
@@ -32,6 +33,7 @@ class Claim:
     worse: tuple[tuple[str, str], ...]
     by: float = 0.0
     section: str = ""
+    over: tuple[tuple[str, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,6 +288,7 @@ class Analysis:
       trend_options: options at trend and smoke scale; None: the same.
       shows: which panels of its kind are drawn; empty: all.
       seeds: at every scale.
+      claims: statements of the paper about it.
       assumed: settings that the paper does not state, and those used instead.
       standin: data and networks at trend scale.
       cost: at paper scale, in words.
@@ -302,6 +305,7 @@ class Analysis:
     trend_options: Fields | None = None
     shows: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
+    claims: tuple[Claim, ...] = ()
     assumed: tuple[str, ...] = ()
     standin: str = ""
     cost: str = ""

@@ -20,6 +20,8 @@ EXECUTION = (
     "stop_on_divergence",
     "fork_from",
     "init_from",
+    # The name of a module depends on the installation; the algorithm that it registers is part of the key.
+    "imports",
 )
 
 _NUMBERS = {field.name for field in dataclasses.fields(Config) if isinstance(default_of(field), float)}

@@ -1,8 +1,9 @@
 """Variants of SCAFFOLD's rule: which part of it keeps it from training with one class per client.
 
-  python -m experiments.train --import=experiments/plugins/scaffold_variants.py --algorithm=scaffold_variant:damping=0.3
+  python -m experiments.train --import=experiments.plugins.scaffold_variants --algorithm=scaffold_variant:damping=0.3
 
-With the defaults it is the registered `scaffold`, to rounding. BUILD_NOTES.md has what was seen.
+With the defaults it is the registered `scaffold`, to rounding. `survey/table5` compares them, and the results have a
+page on it (experiments/results/scaffold.md).
 """
 
 from typing import Any, NamedTuple

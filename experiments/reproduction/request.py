@@ -10,6 +10,7 @@ from typing import Any
 
 from fedwin.errors import UserError
 
+from ..cli import picture_format
 from ..papers.items import Analysis, AnyItem, Cell, Item, file_stem
 from ..tables.formats import check_folder
 from . import dry_run, inspection, pictures, write
@@ -67,6 +68,7 @@ class Request:
       keep: whether to store finished curves with the project.
       force: whether to also train runs whose results are stored with the project.
       seeds_at_once: number of seeds of a run that train vmapped in one program.
+      form: format of the pictures.
     """
 
     scale: str = "trend"
@@ -79,6 +81,7 @@ class Request:
     keep: bool = False
     force: bool = False
     seeds_at_once: int = 1
+    form: str = "png"
 
     @classmethod
     def from_flags(cls, values: Any) -> "Request":
@@ -101,6 +104,7 @@ class Request:
             keep=values.keep,
             force=values.afresh,
             seeds_at_once=values.seeds_at_once,
+            form=picture_format.chosen(values),
         )
 
     @functools.cached_property
@@ -222,7 +226,7 @@ class Request:
         if not any(number.by_seed for number in numbers):  # a target that is never reached is a result
             print(f"{item.name}: nothing has been trained at scale {self.scale}.")
             return
-        drawn = pictures.draw(item, self.scale, self.store, numbers, self.tables)
+        drawn = pictures.draw(item, self.scale, self.store, numbers, self.tables, self.form)
         write.write(item, self.scale, self.store, numbers, self.tables, [path.name for path in drawn])
         text = write.section(item, self.scale, self.store, numbers)
         paths = [self.tables / f"{file_stem(item)}.csv", *drawn]
@@ -242,7 +246,7 @@ class Request:
             stored = self.stored.folder / name
             stored.parent.mkdir(parents=True, exist_ok=True)
             stored.write_bytes(local.read_bytes())
-        path = self.tables / f"{file_stem(item)}.png"
+        path = self.tables / f"{file_stem(item)}.{self.form}"
         inspection.redraw(item, self.scale, text, path)
         print(f"{item.name}: {path}")
 

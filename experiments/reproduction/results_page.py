@@ -14,7 +14,7 @@ from ..papers.errata import ERRATA
 from ..papers.items import Analysis, AnyItem, Item, Sketch, file_stem
 from ..papers.scales import SCALES
 from ..tables.formats import markdown_table
-from . import inspection, pictures
+from . import inspection, pictures, readings, scaffold_page
 from . import write as write_tables
 from .plan import all_tasks
 from .run_queue import QUEUE, duration, progress
@@ -66,6 +66,7 @@ def pages(folder: pathlib.Path = RESULTS) -> dict[pathlib.Path, str]:
     result = {pathlib.Path(PAGE): _summary_page(folder)}
     for paper in TITLES:
         result[pathlib.Path(folder.name, f"{paper}.md")] = _paper_page(paper, folder)
+    result[pathlib.Path(folder.name, scaffold_page.NAME)] = _scaffold_page()
     return result
 
 
@@ -97,6 +98,8 @@ def _summary_page(folder: pathlib.Path) -> str:
             "Distinct claims of each paper, and the hours of training behind its page:",
             markdown_table(("page", *WORDS, "hours"), rows),
             RULE,
+            f"Why SCAFFOLD stays behind FedAvg where every client has one class: "
+            f"[a page of its own]({folder.name}/{scaffold_page.NAME}).",
             "## What holds, and what does not",
             *filter(None, (_headlines(paper) for paper in TITLES)),
             "## The queue",
@@ -107,6 +110,13 @@ def _summary_page(folder: pathlib.Path) -> str:
             _data(),
         ]
     )
+
+
+def _scaffold_page() -> str:
+    """Returns the page on SCAFFOLD with one class per client, whose picture is that of its table."""
+    name = scaffold_page.TABLE5.name
+    picture = pathlib.Path(PICTURES, "trend", f"{file_stem(scaffold_page.TABLE5)}.png")
+    return scaffold_page.page(_stored("trend"), _numbers(name, "trend"), picture)
 
 
 def _headlines(paper: str) -> str:
@@ -147,12 +157,14 @@ def _items(paper: str) -> list[AnyItem]:
 @functools.cache
 def _verdicts(paper: str, scale: str) -> list[tuple[str, Verdict]]:
     """Returns (name of the item, verdict) of all claims of a paper."""
-    return [
-        (item.name, verdict)
-        for item in _items(paper)
-        if isinstance(item, Item) and item.claims
-        for verdict in verdicts(item, _numbers(item.name, scale))
-    ]
+    found: list[tuple[str, Verdict]] = []
+    for item in _items(paper):
+        if isinstance(item, Item) and item.claims:
+            found += [(item.name, verdict) for verdict in verdicts(item, _numbers(item.name, scale))]
+        elif isinstance(item, Analysis) and item.claims:
+            text = _stored(scale).text(f"{file_stem(item)}.json.gz")
+            found += [(item.name, verdict) for verdict in readings.verdicts(item, text)]
+    return found
 
 
 def _distinct(paper: str, scale: str = "trend") -> list[tuple[str, Verdict]]:

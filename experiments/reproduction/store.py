@@ -36,7 +36,7 @@ MODEL = "model"
 # Digits of accuracies and losses that are stored.
 DIGITS = 5
 # Fields of Config that depend on the machine are not stored, others may repeat the run.
-NOT_STORED = ("out_dir", "data_dir", "imports")
+NOT_STORED = ("out_dir", "data_dir")
 # Fields of Config that are stored even at their defaults.
 ALWAYS = ("algorithm", "dataset", "num_rounds", "eval_every", "final_evals", "seeds")
 
@@ -302,6 +302,8 @@ def machine() -> str:
 def portable(config: dict[str, Any], parent_key: str) -> dict[str, Any]:
     """Returns the fields that differ from the defaults; a parent's directory is replaced by its run's key."""
     defaults = {field: default_of(definition) for field, definition in Config.__dataclass_fields__.items()}
+    # A module has a name everywhere, a file a path on this machine.
+    config = config | {"imports": [text for text in config.get("imports", ()) if not text.endswith(".py")]}
     stored = {name: value for name, value in config.items() if name not in NOT_STORED and value != defaults.get(name)}
     for name in ("fork_from", "init_from"):
         if stored.get(name):

@@ -46,7 +46,8 @@ class Comparison:
       worse: seed -> number of the other one, of the same seeds.
       gains: seed -> by how much it is better: percentage points of accuracy, percent fewer rounds to a target, or nats
         of loss.
-      sources: (run, read-out, measure) of both sides: claims of several tables may compare the same numbers.
+      sources: (run, read-out, measure) of both sides, and of what they are gains over: claims of several tables may
+        compare the same numbers.
       incomparable: why the two cannot be compared; empty: they can.
     """
 
@@ -54,7 +55,7 @@ class Comparison:
     better: dict[int, float]
     worse: dict[int, float]
     gains: dict[int, float]
-    sources: tuple[Any, Any]
+    sources: tuple[Any, ...]
     incomparable: str = ""
 
 
@@ -154,11 +155,25 @@ def verdict(claim: Claim, numbers: list[Value]) -> Verdict:
     compared: type = MeanLast
     for better, worse in _compared(claim, by_position):
         measure = type(better.cell.measure)
-        if measure is type(worse.cell.measure) and measure in COMPARISONS:
+        if measure is not type(worse.cell.measure) or measure not in COMPARISONS:
+            continue
+        if claim.over:
+            bases = [_beside(number, claim.over, by_position) for number in (better, worse)]
+            comparison = _gains(better, worse, *bases) if measure is MeanLast else None
+        else:
             comparison = COMPARISONS[measure](better, worse)
-            comparisons += [comparison] if comparison is not None else []
-            compared = measure if measure in UNITS else compared
+        comparisons += [comparison] if comparison is not None else []
+        compared = measure if measure in UNITS else compared
     return Verdict(claim, comparisons, compared)
+
+
+def _beside(
+    number: Value, axes: tuple[tuple[str, str], ...], by_position: dict[tuple[str, str, str], Value]
+) -> Value | None:
+    """Returns the number of the cell with other names on some axes; None if there is none."""
+    names = dict(zip(("row", "column", "variant"), number.cell.position, strict=True)) | dict(axes)
+    row, column, variant = names.values()
+    return by_position.get((row, column, variant))
 
 
 def _compared(claim: Claim, by_position: dict[tuple[str, str, str], Value]) -> Iterator[tuple[Value, Value]]:
@@ -176,17 +191,44 @@ def _compared(claim: Claim, by_position: dict[tuple[str, str, str], Value]) -> I
 
 def _accuracies(better: Value, worse: Value) -> Comparison | None:
     """Compares accuracies over the seeds that both have, in percentage points."""
-    factor = better.cell.measure.factor if isinstance(better.cell.measure, MeanLast) else 1
+    return _compare(better, _points(better), _points(worse), (better, worse))
+
+
+def _gains(better: Value, worse: Value, of_better: Value | None, of_worse: Value | None) -> Comparison | None:
+    """Compares gains of accuracy over other cells, in percentage points."""
+    if of_better is None or of_worse is None:
+        return None
     own, others = (
-        {s: n * 100 / factor for s, n in number.by_seed.items() if n is not None} for number in (better, worse)
+        {seed: points - base[seed] for seed, points in _points(number).items() if seed in base}
+        for number, base in ((better, _points(of_better)), (worse, _points(of_worse)))
     )
+    return _compare(better, own, others, (better, worse, of_better, of_worse))
+
+
+def _points(number: Value) -> dict[int, float]:
+    """Returns seed -> accuracy in percent, of the seeds that have one."""
+    factor = number.cell.measure.factor if isinstance(number.cell.measure, MeanLast) else 1
+    return {seed: n * 100 / factor for seed, n in number.by_seed.items() if n is not None}
+
+
+def _compare(
+    better: Value, own: dict[int, float], others: dict[int, float], numbers: tuple[Value, ...]
+) -> Comparison | None:
+    """Returns the comparison of two sides over the seeds that both have; None without any.
+
+    Args:
+      better: the number whose position it has.
+      own: seed -> number of the side that should be better, larger is better.
+      others: seed -> number of the other side.
+      numbers: all that both sides are computed from.
+    """
     seeds = sorted(own.keys() & others.keys())
     if not seeds:
         return None
     gains = {seed: own[seed] - others[seed] for seed in seeds}
-    reason = next(filter(None, (_untrained(number) for number in (better, worse))), "")
+    reason = next(filter(None, map(_untrained, numbers)), "")
     own, others = ({s: side[s] for s in seeds} for side in (own, others))
-    return Comparison(better.cell.position, own, others, gains, _sources(better, worse), reason)
+    return Comparison(better.cell.position, own, others, gains, _sources(*numbers), reason)
 
 
 def _sources(*numbers: Value) -> tuple[Any, ...]:
@@ -198,13 +240,22 @@ def _untrained(number: Value) -> str:
     """Returns why a number says nothing about its method: it is near chance, or its rate was not searched; or ''."""
     if number.scale != "paper" and number.cell.unsearched:
         return f"{number.cell.row.title}: {number.cell.unsearched}"
+    if not near_chance(number):
+        return ""
+    return f"{number.cell.row.title} at {100 * share(number):.1f} %, near chance"
+
+
+def share(number: Value) -> float:
+    """Returns the mean accuracy of a number in [0, 1]; NaN if it has none."""
+    if number.mean is None or not isinstance(number.cell.measure, MeanLast):
+        return float("nan")
+    return number.mean / number.cell.measure.factor
+
+
+def near_chance(number: Value) -> bool:
+    """Whether a method does not train: its mean accuracy is below CHANCE_FACTOR times chance."""
     classes = CLASSES.get(parse(number.run.config().dataset).name)
-    if classes is None or number.mean is None or not isinstance(number.cell.measure, MeanLast):
-        return ""
-    percent = number.mean * 100 / number.cell.measure.factor
-    if percent >= CHANCE_FACTOR * 100 / classes:
-        return ""
-    return f"{number.cell.row.title} at {percent:.1f} %, near chance"
+    return classes is not None and share(number) < CHANCE_FACTOR / classes
 
 
 def _rounds(better: Value, worse: Value) -> Comparison | None:
@@ -221,18 +272,15 @@ def _rounds(better: Value, worse: Value) -> Comparison | None:
 
 def _losses(better: Value, worse: Value) -> Comparison | None:
     """Compares losses over the seeds that both have, in nats; the lower one is the better one."""
-    both = sorted(better.by_seed.keys() & worse.by_seed.keys())
-    own, others = ({s: -n for s in both if (n := number.by_seed[s]) is not None} for number in (better, worse))
-    seeds = [s for s in both if s in own and s in others]
-    if not seeds:
-        return None
-    gains = {seed: own[seed] - others[seed] for seed in seeds}
-    reason = next(filter(None, (_untrained(number) for number in (better, worse))), "")
-    own, others = ({s: side[s] for s in seeds} for side in (own, others))
-    return Comparison(better.cell.position, own, others, gains, _sources(better, worse), reason)
+    own, others = ({s: -n for s, n in number.by_seed.items() if n is not None} for number in (better, worse))
+    return _compare(better, own, others, (better, worse))
 
 
 # Measures that can be compared -> how.
 COMPARISONS = {MeanLast: _accuracies, RoundsTo: _rounds, MeanLoss: _losses}
-# Units of their gains, and decimals; others count in points.
-UNITS: dict[type[Measure], tuple[str, int]] = {RoundsTo: ("% fewer rounds", 2), MeanLoss: ("nats less", 3)}
+# Units of their gains, and decimals; others count in points. The base class stands for numbers without a unit.
+UNITS: dict[type[Measure], tuple[str, int]] = {
+    RoundsTo: ("% fewer rounds", 2),
+    MeanLoss: ("nats less", 3),
+    Measure: ("less", 3),
+}

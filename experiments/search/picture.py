@@ -70,12 +70,12 @@ def _panel(
     place = {label: names.index(str(v)) if parameter.range is None else v for label, v in values.items()}
     shown = [label for label in values if label in means]
     finished, stopped = ([label for label in shown if (label in pruned) == flag] for flag in (False, True))
-    dots: dict[str, Any] = dict(color=style.color(0), linestyle="", marker="o")
+    dots: dict[str, Any] = dict(color=style.NEUTRAL, linestyle="", marker="o")
     at = lambda labels: ([place[label] for label in labels], [means[label] for label in labels])
     panel.plot(*at(finished), **dots, label="finished")
     panel.plot(*at(stopped), **dots, fillstyle="none", alpha=0.6, label="pruned")
     if best in shown:
-        panel.plot(*at([best]), "*", color=style.color(1), markersize=15, zorder=3, label="best")
+        panel.plot(*at([best]), "*", color=style.BEST, markersize=15, zorder=3, label="best")
     # Invisible points extend the axis to the values of diverged runs.
     panel.plot(list(place.values()), [min(means.values(), default=0)] * len(place), alpha=0)
     if parameter.range is None:

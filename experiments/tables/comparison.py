@@ -111,7 +111,7 @@ def rows_of(summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Confi
 
 
 def write(
-    folder: pathlib.Path, summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Config]
+    folder: pathlib.Path, summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Config], form: str = "png"
 ) -> list[ComparisonRow]:
     """Writes comparison.csv, comparison.md and comparison.png; returns the rows.
 
@@ -119,13 +119,14 @@ def write(
       folder: an existing one.
       summaries: method -> what `fedwin.run` returned.
       configs: method -> its Config.
+      form: format of the picture.
     """
     rows = rows_of(summaries, configs)
     remarks = notes(rows, summaries)
     formats.write_csv(folder / "comparison.csv", CSV_HEAD, [_csv_row(row) for row in rows])
     table = formats.markdown_table(_head(rows), [_cells(row) for row in rows])
     formats.write_markdown(folder / "comparison.md", "Comparison of methods", [table, *remarks])
-    draw_picture(rows, folder / "comparison.png")
+    draw_picture(rows, folder / f"comparison.{form}")
     return rows
 
 
@@ -251,12 +252,14 @@ def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
     readouts = list(dict.fromkeys(row.readout for row in rows))
     size = (11, 2.2 + INCHES_PER_METHOD * max(len(methods), 3))
     figure, (left, right) = style.subplots(1, 2, figsize=size, sharey=True)
+    colors = dict(zip(methods, style.row_colors(methods), strict=True))
     for number, readout in enumerate(readouts):
         of_readout = [row for row in rows if row.readout == readout]
         offset = SPREAD * ((number + 0.5) / len(readouts) - 0.5)
         heights = [methods.index(row.method) + offset for row in of_readout]
-        _draw_intervals(left, heights, [row.accuracy for row in of_readout], number, "diverged", readout)
-        _draw_intervals(right, heights, [row.difference for row in of_readout], number, "no pair")
+        looks = [style.variant_look(number, len(readouts)) | {"color": colors[row.method]} for row in of_readout]
+        _draw_intervals(left, heights, [row.accuracy for row in of_readout], looks, "diverged")
+        _draw_intervals(right, heights, [row.difference for row in of_readout], looks, "no pair")
     left.set_yticks(range(len(methods)), [style.short(method) for method in methods])
     left.set(xlabel="test accuracy (%)", ylabel="method", ylim=(len(methods) - 0.4, -0.6))
     right.axvline(0, color="0.4", linewidth=0.8, linestyle="--")
@@ -271,7 +274,7 @@ def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
     )
     figure.suptitle(f"Accuracy and paired differences; {interval_note}", fontsize="medium")
     if len(readouts) > 1:
-        figure.legend(loc="outside lower center", ncols=min(len(readouts), 6), title="read-out", frameon=False)
+        style.variant_legend(figure, readouts, title="read-out", ncols=min(len(readouts), 6), frameon=False)
     style.save(figure, path)
 
 
@@ -281,24 +284,18 @@ def _reference(rows: Sequence[ComparisonRow]) -> str:
 
 
 def _draw_intervals(
-    axis, heights: Sequence[float], intervals: Sequence[Interval | None], number: int, missing: str, label: str = ""
+    axis,
+    heights: Sequence[float],
+    intervals: Sequence[Interval | None],
+    looks: Sequence[dict[str, Any]],
+    missing: str,
 ) -> None:
-    """Draws means as points and their intervals, if any, as bars."""
-    for height, interval in zip(heights, intervals):
+    """Draws means as points and their intervals, if any, as bars; `missing` stands where there is no mean."""
+    for height, interval, look in zip(heights, intervals, looks, strict=True):
         if interval is None or interval.mean is None:
             if interval is not None:
-                where = dict(xycoords=("axes fraction", "data"), va="center", fontsize=8, color=style.color(number))
+                where = dict(xycoords=("axes fraction", "data"), va="center", fontsize=8, color=look["color"])
                 axis.annotate(missing, (0.02, height), **where)
             continue
-        axis.errorbar(
-            100 * interval.mean,
-            height,
-            xerr=_percent(formats.shown(interval).half_width),
-            color=style.color(number),
-            marker=style.marker(number),
-            markersize=5,
-            capsize=2.5,
-            linewidth=1.4,
-            label=label or None,
-        )
-        label = ""
+        half = _percent(formats.shown(interval).half_width)
+        axis.errorbar(100 * interval.mean, height, xerr=half, markersize=5, capsize=2.5, linewidth=1.4, **look)

@@ -103,7 +103,7 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
         (grid.format_value(value),): value if numeric else number for number, value in enumerate(values)
     }
     converged = [(place[value], results[value]) for value in place if results[value].mean is not None]
-    look: dict[str, Any] = dict(color=style.color(0), marker=style.marker(0), capsize=3)
+    look: dict[str, Any] = dict(color=style.NEUTRAL, marker=style.marker(0), capsize=3)
     look["linestyle"] = "-" if numeric else ""
     axis.errorbar(
         [x for x, _ in converged], [f.mean for _, f in converged], [f.half_width or 0 for _, f in converged], **look
@@ -111,7 +111,7 @@ def _line(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
     # Invisible points extend the axis to the values of diverged runs.
     axis.plot(list(place.values()), [converged[0][1].mean if converged else 0] * len(place), alpha=0)
     if order:
-        best = dict(color=style.color(1), markersize=15, zorder=3, label="best")
+        best = dict(color=style.BEST, markersize=15, zorder=3, label="best")
         axis.plot(place[order[0]], results[order[0]].mean, "*", **best)
         axis.legend()
     for value in place:
@@ -146,7 +146,7 @@ def _heat_map(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]
         text = f"{value:.{scale.digits}f}" if finite else "diverged"
         axis.text(x, y, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
     if order:
-        style.outline(axis, (below.index(order[0][1]), left.index(order[0][0])), style.color(1))
+        style.outline(axis, (below.index(order[0][1]), left.index(order[0][0])), style.BEST)
     axis.set_xticks(range(len(cells)), map(style.short, below))
     if not _numeric(cells):
         style.slant(axis)
@@ -164,11 +164,13 @@ def _or_nan(value: float | None) -> float:
 def _bars(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], scale: Scale):
     shown = order[:MOST_BARS]
     figure, axis = style.subplots(figsize=(9.5, 2.0 + 0.26 * max(len(shown), 4)))
-    for place, values in enumerate(shown):
+    labels = [", ".join(values) for values in shown]
+    for place, (values, color) in enumerate(zip(shown, style.row_colors(labels), strict=True)):
         mean, half = _or_nan(results[values].mean), results[values].half_width
-        axis.barh(place, mean, xerr=half, color=style.color(0 if place else 1), capsize=2)
+        frame = {} if place else {"edgecolor": style.BEST, "linewidth": 2}
+        axis.barh(place, mean, xerr=half, color=color, capsize=2, **frame)
         axis.text(mean + (half or 0), place, f" {mean:.{scale.digits}f}", va="center", fontsize=8)
-    axis.set_yticks(range(len(shown)), [style.short(", ".join(values)) for values in shown])
+    axis.set_yticks(range(len(shown)), [style.short(label) for label in labels])
     axis.set(xlabel=scale.name, ylabel=", ".join(map(config_flags.flag_of, axes)))
     axis.set_ylim(max(len(shown), 1) - 0.4, -0.6)
     axis.margins(x=0.1)

@@ -229,20 +229,24 @@ def _metrics(sweep: Sweep) -> list[str]:
     return [sweep.select, *(name for name in METRICS if name in common and name != sweep.select)]
 
 
-def write(folder: pathlib.Path, sweep: Sweep, draw: Callable[[pathlib.Path], None] | None = None) -> None:
+def write(
+    folder: pathlib.Path, sweep: Sweep, draw: Callable[[pathlib.Path], None] | None = None, form: str = "png"
+) -> None:
     """Writes sweep.csv, sweep.md and sweep.png to an existing folder.
 
     Args:
       folder: an existing one.
       sweep: the finished grid or search.
       draw: draws the picture of a search; None: that of a grid.
+      form: format of the picture.
     """
+    picture = folder / f"sweep.{form}"
     _write_csv(folder / "sweep.csv", sweep)
     _write_markdown(folder / "sweep.md", sweep)
     if draw is not None:
-        draw(folder / "sweep.png")
+        draw(picture)
     else:
-        sweep_picture.draw(sweep.axes, sweep.intervals, sweep.ranked, sweep.scale, folder / "sweep.png")
+        sweep_picture.draw(sweep.axes, sweep.intervals, sweep.ranked, sweep.scale, picture)
 
 
 def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:

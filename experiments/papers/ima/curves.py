@@ -4,6 +4,7 @@ from typing import Any
 
 from ..items import Claim, Item, Variation
 from ..trajectories import Fields
+from . import claims
 from .settings import (
     EARLIER,
     FEDAVG,
@@ -31,7 +32,7 @@ FIGURE5 = Item(
             "IMA is above the method without it at the end.",
             (("variant", "ima"),),
             (("variant", "base"),),
-            section="Figure 5 (c)",
+            section="Section 6.2",
         ),
     ),
     assumed=("Panel (a) is a sketch; panel (b) is ima/figure5b.", "Averaging begins at 75 % of the rounds."),
@@ -68,18 +69,22 @@ def _sweep(name: str, title: str, axis: str, columns: tuple[Variation, ...], ass
     )
 
 
-# The two lines of every panel of Figure 6.
-COMPARED: dict[str, Any] = {
-    "variants": (Variation("base", "without IMA"), averaging("ima", "with IMA")),
-    "claims": (
-        Claim(
-            "IMA is more accurate than the method without it, wherever the parameter is.",
-            (("variant", "ima"),),
-            (("variant", "base"),),
-            section="Figure 6",
-        ),
-    ),
-}
+def _compared(section: str, further: tuple[Claim, ...]) -> dict[str, Any]:
+    """Returns the two lines of a panel of Figure 6, and what the paper says about them.
+
+    Args:
+      section: of the paper.
+      further: claims besides that IMA is better.
+    """
+    first = Claim(
+        "IMA is more accurate than the method without it, wherever the parameter is.",
+        (("variant", "ima"),),
+        (("variant", "base"),),
+        section=section,
+    )
+    variants = (Variation("base", "without IMA"), averaging("ima", "with IMA"))
+    return {"variants": variants, "claims": (first, *further)}
+
 
 ALPHAS = (0.05, 0.1, 0.3, 0.5, 1.0)
 # So few examples need larger shares, if every client is to have some.
@@ -101,7 +106,7 @@ FIGURE6A = _sweep(
     f"The values of alpha are not stated: {', '.join(f'{alpha:g}' for alpha in ALPHAS)}.",
     standin=f"{STANDIN}; alpha = 0.08 in place of 0.05, with which so few images can't be split.",
     cost="five runs of CIFAR-10, CNN, 400 rounds, and a fork of each",
-    **COMPARED,
+    **_compared("Section 7.2.2", claims.FIGURE6A),
 )
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -124,7 +129,7 @@ FIGURE6B = _sweep(
     f"The shares are not stated: {', '.join(f'{share:g}' for share in SHARES)}.",
     standin=f"{STANDIN}.",
     cost="five runs of CIFAR-10, CNN, 400 rounds of 10 to 50 clients, and a fork of each",
-    **COMPARED,
+    **_compared("Section 7.2.4", claims.FIGURE6B),
 )
 
 EPOCHS = (3, 5, 7, 9, 11, 13, 15, 17)
@@ -136,7 +141,7 @@ FIGURE6C = _sweep(
     "Local epochs go from 3 to 17; every second number is taken.",
     standin=f"{STANDIN}.",
     cost="eight runs of CIFAR-10, CNN, 400 rounds of 3 to 17 local epochs, and a fork of each",
-    **COMPARED,
+    **_compared("Section 7.2.5", claims.FIGURE6C),
 )
 
 FIGURE7A = _sweep(
@@ -145,6 +150,7 @@ FIGURE7A = _sweep(
     "first averaged round of 400",
     tuple(averaging(f"start{start}", f"from {start}", start=share, x=float(start)) for start, share in STARTS.items()),
     "The rounds are those of Table II.",
+    claims=claims.FIGURE7A,
     standin=f"{STANDIN}; averaging from the same shares of the rounds.",
     cost="Table II's runs of FedAvg",
 )

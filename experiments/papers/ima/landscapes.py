@@ -3,8 +3,9 @@
 import dataclasses
 from typing import Any
 
-from ..items import Analysis, Variation
+from ..items import Analysis, Claim, Variation
 from ..trajectories import Fields
+from . import claims
 from .settings import (
     BASE,
     CNN_DIRICHLET,
@@ -46,7 +47,9 @@ PLANE_STANDIN = f"{STANDIN}; {POINTS}"
 EVALUATED = "441 evaluations of 10,000 images"
 
 
-def _through_clients(panel: str, base: Variation, stage: str, federation: str, standin: str, cost: str) -> Analysis:
+def _through_clients(
+    panel: str, base: Variation, stage: str, federation: str, standin: str, cost: str, section: str = "Appendix B"
+) -> Analysis:
     """Returns the plane through three clients' models of one round.
 
     Args:
@@ -56,6 +59,7 @@ def _through_clients(panel: str, base: Variation, stage: str, federation: str, s
       federation: data and clients, in words.
       standin: what takes their place at trend scale.
       cost: at paper scale.
+      section: where the paper describes it.
     """
     return Analysis(
         name=f"ima/figure{panel}",
@@ -67,6 +71,7 @@ def _through_clients(panel: str, base: Variation, stage: str, federation: str, s
         options=CLIENTS,
         trend_options=CLIENTS | COARSE,
         seeds=SEEDS,
+        claims=claims.mean_of_models("three clients' models", section),
         assumed=(
             "Which rounds are early, middle and late is not stated: 5 %, 50 % and 100 % of them.",
             "The rate does not decay, as the figures' settings say.",
@@ -107,6 +112,7 @@ FIGURE1 = tuple(
         "CIFAR-10, two shards per client",
         PLANE_STANDIN,
         "a run of CIFAR-10, CNN, 400 rounds",
+        "Section 4.1",
     )
     for panel, stage in zip("abc", STAGES, strict=True)
 )
@@ -128,6 +134,7 @@ FIGURE1D = _through_checkpoints(
     # Forked, so that the run that other figures need keeps checkpoints of few rounds.
     runs=(Variation("fedavg", "FedAvg", fork=0.7),),
     ends=(2, 1),
+    claims=claims.mean_of_models("the last three global models", "Section 4.1"),
     cost=f"a fork of the last third of Figure 1's run; {EVALUATED}",
 )
 FIGURE9 = _through_checkpoints(
@@ -190,12 +197,13 @@ FIGURE10 = tuple(
 
 
 # Figures 2 to 4: five factors of the loss, with and without decay of the rate.
-def _factors(number: int, title: str, *panels: str) -> Analysis:
+def _factors(number: int, title: str, stated: tuple[Claim, ...], *panels: str) -> Analysis:
     """Returns one of the three figures, which show different factors of the same runs.
 
     Args:
       number: of the figure.
       title: what it shows.
+      stated: what the paper says about it.
       *panels: which factors are drawn.
     """
     return Analysis(
@@ -212,6 +220,7 @@ def _factors(number: int, title: str, *panels: str) -> Analysis:
         trend_options=Fields(replicas=2, count=300),
         shows=panels,
         seeds=SEEDS,
+        claims=stated,
         assumed=(
             "Factors are measured on softmax outputs against one-hot labels; only distance and CKA are defined.",
             "Variance is between two local trainings with other batches; CKA is between logits on test data.",
@@ -225,18 +234,21 @@ FACTORS = (
     _factors(
         2,
         "Bias and error of clients' models on their own and on others' data",
+        claims.FIGURE2,
         "bias (squared error)",
         "error (%)",
     ),
     _factors(
         3,
         "Locality of clients' models, and the test loss of their mean",
+        claims.FIGURE3,
         r"locality $\|w_k - w\|_2$",
         "test loss of the mean",
     ),
     _factors(
         4,
         "Variance of clients' models, and the covariance between them",
+        claims.FIGURE4,
         "variance",
         "covariance (linear CKA)",
     ),
@@ -254,6 +266,7 @@ FIGURE5B = Analysis(
     options=LINE,
     trend_options=Fields(),
     seeds=SEEDS,
+    claims=claims.FIGURE5B,
     assumed=("Which two rounds is not stated: 300 and 400 of 400; s runs from -0.5 to 1.5 at 41 points.",),
     standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
     cost="Figure 1's run; 41 evaluations",
@@ -269,6 +282,7 @@ FIGURE7C = Analysis(
     options=LINE,
     trend_options=Fields(),
     seeds=SEEDS,
+    claims=claims.FIGURE7C,
     assumed=("The end without IMA is the final model of a separate run with the same seed.",),
     standin=f"{STANDIN}.",
     cost="Table I's two runs of FedAvg; 41 evaluations",

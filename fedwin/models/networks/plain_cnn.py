@@ -1,4 +1,4 @@
-"""Plain CNNs without normalization."""
+"""Plain CNNs, without normalization unless groups of GroupNorm are named."""
 
 from typing import Any
 
@@ -6,13 +6,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from fedwin.models.convolution import max_pool
-from fedwin.models.layers import flatten, torch_conv, torch_dense
+from fedwin.models.layers import GroupNorm, flatten, torch_conv, torch_dense
 from fedwin.models.model import MODELS, Model, compute_dtype
-from fedwin.models.network_builder import build_network, check_size, check_sizes
+from fedwin.models.network_builder import build_network, check_groups, check_size, check_sizes
 
 
 class PlainCNN(nn.Module):
-    """(conv k x k, ReLU, max-pool 2) per width, (dense, ReLU) per hidden width, classifier; PyTorch's initialization.
+    """(conv k x k[, GN], ReLU, max-pool 2) per width, (dense, ReLU) per hidden width, classifier.
+
+    PyTorch's initialization.
 
     Attributes:
       widths: channels of the convolutions.
@@ -21,6 +23,7 @@ class PlainCNN(nn.Module):
       kernel_size: side k of the windows.
       padding: padding of the convolutions.
       dtype: compute type.
+      groups: groups of GroupNorm; 0: no normalization.
     """
 
     widths: tuple[int, ...]
@@ -29,12 +32,15 @@ class PlainCNN(nn.Module):
     kernel_size: int = 5
     padding: str = "VALID"
     dtype: Any = jnp.float32
+    groups: int = 0
 
     @nn.compact
     def __call__(self, x):
         window = (self.kernel_size, self.kernel_size)
         for i, width in enumerate(self.widths):
             x = torch_conv(x, width, window, padding=self.padding, dtype=self.dtype, name=f"conv{i + 1}")
+            if self.groups:
+                x = GroupNorm(self.groups, dtype=self.dtype, name=f"conv{i + 1}_norm")(x)
             x = nn.relu(max_pool(x, (2, 2)))
         x = flatten(x)
         for i, width in enumerate(self.hidden):
@@ -72,7 +78,13 @@ MODELS.register("cnn", digits_cnn, parameters="13,706", usual=((8, 8, 1), 10))
 
 @MODELS.register("lenet5", paper="hsu2020federated", parameters="797,962", usual=((32, 32, 3), 10))
 def lenet5(
-    input_shape, num_classes, *, channels: str = "64-64", dense: str = "384-192", dtype: str = "float32"
+    input_shape,
+    num_classes,
+    *,
+    channels: str = "64-64",
+    dense: str = "384-192",
+    groups: int = 0,
+    dtype: str = "float32",
 ) -> Model:
     """LeNet-5 of Hsu et al. (2020): 797,962 / 815,332 parameters (10 / 100 classes).
 
@@ -81,13 +93,14 @@ def lenet5(
       num_classes: number of outputs.
       channels: channels of the 5x5 convolutions, joined by '-'.
       dense: widths of the hidden dense layers, joined by '-'.
+      groups: groups of GroupNorm after each convolution; 0: no normalization.
       dtype: compute type: float32, bfloat16 or float64.
 
     Returns:
       A fedwin.models.Model.
 
     Raises:
-      UserError: for examples that are not images or are too small, an impossible width or an unknown dtype.
+      UserError: for examples that are not images or are too small, an impossible width or option, or an unknown dtype.
 
     Source: https://arxiv.org/abs/2003.08082
 
@@ -98,7 +111,9 @@ def lenet5(
       ('lenet5', 10)
     """
     widths, hidden = check_sizes("lenet5", "channels", channels), check_sizes("lenet5", "dense", dense)
-    module = PlainCNN(widths, hidden, num_classes, dtype=compute_dtype(dtype))
+    if groups:
+        check_groups("lenet5", groups, *widths)
+    module = PlainCNN(widths, hidden, num_classes, dtype=compute_dtype(dtype), groups=groups)
     return build_network("lenet5", module, input_shape, num_classes, "images")
 
 

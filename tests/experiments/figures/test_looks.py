@@ -1,5 +1,7 @@
 """Looks of methods: the same color, dash and marker in every figure; panels of seeds that all lines have."""
 
+import pytest
+
 from experiments.figures import style
 from experiments.reproduction.pictures import common_seeds
 
@@ -20,8 +22,23 @@ def test_no_two_lines_look_the_same():
 
 def test_lines_of_one_method_have_colors_of_their_own():
     labels = ["FedAvg", "FedAvg, WIMA", "FedAvg, SWA"]
-    assert [look["color"] for look in style.looks(labels)] == list(style.COLORS[:3])
-    assert style.looks(["W = 5", "W = 10"]) == [style.look(0), style.look(1)]
+    assert [look["color"] for look in style.looks(labels)] == [style.COLORS[0], *style.VARIATIONS[:2]]
+    assert not set(style.VARIATIONS) & set(style.COLORS)
+    assert [look["color"] for look in style.looks(["W = 5", "W = 10"])] == list(style.VARIATIONS[:2])
+
+
+def test_rows_of_a_table_have_the_colors_of_their_methods():
+    assert style.row_colors(["FedHBM, Nesterov", "last model"]) == [style.looks(["fedhbm"])[0]["color"], style.NEUTRAL]
+
+
+@pytest.mark.parametrize("form, embedded", [("pdf", b"/FontFile2"), ("svg", b"<path")])
+def test_pictures_have_their_fonts_embedded_and_no_date(form, embedded, tmp_path):
+    for name in ("one", "two"):
+        with style.panels(tmp_path / f"{name}.{form}", "Title") as (_, axes):
+            axes[0, 0].plot([0, 1], [1, 0], label="line")
+    written = (tmp_path / f"one.{form}").read_bytes()
+    assert written == (tmp_path / f"two.{form}").read_bytes()
+    assert embedded in written and b"<text" not in written and b"CreationDate" not in written
 
 
 def test_a_panel_shows_the_seeds_that_all_lines_have():

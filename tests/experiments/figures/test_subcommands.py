@@ -27,6 +27,7 @@ REFUSED = [
     ("figure line RUN folder", "not the directory of a run"),
     ("figure line RUN@1 RUN@2 --out=gone/x.png", "no folder gone"),
     ("figure line RUN@1 RUN@2 --out=x.xyz", "png"),
+    ("figure line RUN@1 RUN@2 --out=x.png --format=pdf", "--format=pdf"),
     ("figure line RUN@1 RUN@2 --labels=one", "1 label(s)"),
     ("figure factors gone", "gone | no such run"),
     ("figure factors folder", "not the directory of a run"),
@@ -88,7 +89,7 @@ def test_bad_input_is_one_line_and_writes_nothing(line, said, place, monkeypatch
         pytest.param("figure forgetting RUN bare/../RUN --labels=a,b --round=1", marks=pytest.mark.slow),
         pytest.param("figure smoothness RUN --last=3", marks=pytest.mark.slow),
         "figure sweeps RUN --parameter=partition.alpha",
-        "curves RUN bare --readouts=wima2 --lowest=0",
+        "curves RUN bare --readouts=wima2 --lowest=0 --format=png",
     ],
 )
 def test_a_picture_and_what_it_shows(line, place, tmp_path, monkeypatch):

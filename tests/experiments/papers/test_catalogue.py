@@ -1,10 +1,14 @@
 """Catalogue of tables and figures: every run is valid at every scale, and equal runs are shared."""
 
+import sys
+
 import pytest
 
 from experiments.papers.catalogue import catalogue, item
 from experiments.papers.items import Analysis, Item
 from experiments.papers.scales import SCALES
+from fedwin import plugins
+from fedwin.algorithms import ALGORITHMS
 from fedwin.data import DATASETS
 from fedwin.runs.choices import choices_of
 from fedwin.wrappers import WRAPPERS
@@ -40,12 +44,25 @@ def test_every_table_and_figure_is_there():
             assert any(name == stem or name[:-1] == stem and name[-1].isalpha() for name in names), stem
 
 
+@pytest.fixture
+def plug_ins():
+    """What plug-ins register is forgotten afterwards."""
+    algorithms, modules = set(ALGORITHMS), set(sys.modules)
+    yield plugins.load
+    for name in set(ALGORITHMS) - algorithms:
+        del ALGORITHMS[name]
+    for name in set(sys.modules) - modules:
+        if ".plugins." in name:
+            del sys.modules[name]
+
+
 @pytest.mark.parametrize("scale", SCALES)
-def test_every_run_can_be_configured(scale):
+def test_every_run_can_be_configured(scale, plug_ins):
     for name in RUNNABLE:
         for run in {run.key: run for run in runs_of(item(name), scale)}.values():
             config = run.config()
             config.check()
+            plug_ins(config.imports)
             choices_of(config)
             DATASETS.check(config.dataset)
             assert config.clients_per_round <= (config.num_clients or config.clients_per_round), name

@@ -1,13 +1,16 @@
 """Verdicts on claims: intervals of the differences over the seeds that both sides have."""
 
 import dataclasses
+import json
 
 import pytest
 
 from experiments.papers.catalogue import catalogue, item
-from experiments.papers.items import Cell, Claim, Item, Variation
+from experiments.papers.items import Analysis, Cell, Claim, Item, Variation, file_stem
 from experiments.papers.measures import MeanLast, MeanLoss, RoundsTo
 from experiments.papers.trajectories import Fields, Run
+from experiments.reproduction import readings
+from experiments.reproduction.store import StoredResults
 from experiments.reproduction.values import Value
 from experiments.reproduction.verdicts import verdict
 
@@ -92,6 +95,32 @@ def test_rates_that_were_not_searched_decide_nothing():
     assert str(verdict(CLAIM, [unsearched, b])) == "not comparable: a: rate of another data set"
 
 
+def test_gains_of_two_columns_are_compared_seed_by_seed():
+    claim = Claim(
+        "", (("column", "x"), ("variant", "b")), (("column", "y"), ("variant", "b")), over=(("variant", "a"),)
+    )
+    levels = {("x", "a"): 50.0, ("x", "b"): 56.0, ("y", "a"): 60.0, ("y", "b"): 61.0}
+    numbers = []
+    for (column, variant), level in levels.items():
+        value = number("row", MeanLast(), {seed: level + seed for seed in range(5)})
+        place = dataclasses.replace(value.cell, column=Variation(column), variant=Variation(variant))
+        numbers.append(dataclasses.replace(value, cell=place))
+    assert str(verdict(claim, numbers)) == "holds: +5.00 points, 95 % interval [+5.00, +5.00], 5 seeds"
+    assert verdict(claim, numbers[1:]).word == "not tested"  # nothing to gain over
+
+
+def test_a_figure_of_models_has_numbers_that_claims_compare():
+    mark = lambda role, loss: {"role": role, "label": role, "loss": loss, "error": loss / 10}
+    points = [mark("corner", 0.4), mark("corner", 0.2), mark("mean", 0.3), mark("further", 0.1)]
+    one = item("ima/figure1d")
+    said = [str(each) for each in readings.verdicts(one, json.dumps({"kind": "plane", "points": points}))]
+    assert said == ["too few seeds: -0.100 nats less, 1 seed", "too few seeds: -1.00 points, 1 seed"]
+    assert [str(each) for each in readings.verdicts(one, None)] == ["not tested"] * 2
+    s = {"kind": "line", "s": [0.0, 0.5, 1.0], "splits": {"test": {"loss": [2, 1, 3], "accuracy": [0.5, 0.4, 0.6]}}}
+    found = readings.readings(s)
+    assert found["between", "loss"] == 1 and found["end", "loss"] == 2 and found["second", "error"] == 0.4
+
+
 @pytest.mark.parametrize(
     "b, text",
     [
@@ -127,3 +156,10 @@ def test_every_claim_names_cells_of_its_table():
         ]
         for claim in table.claims:
             assert verdict(claim, numbers).comparisons, (table.name, claim.text)
+
+
+def test_every_claim_about_a_figure_of_models_names_what_its_data_have():
+    for one in catalogue().values():
+        text = StoredResults("trend").text(f"{file_stem(one)}.json.gz") if isinstance(one, Analysis) else None
+        if text is not None:
+            assert all(each.comparisons for each in readings.verdicts(one, text)), one.name

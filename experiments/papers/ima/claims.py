@@ -1,0 +1,153 @@
+"""What the IMA paper says about its tables and figures, as claims that can be tested; written down from its text."""
+
+from ..items import AT_LEAST, Claim
+
+
+def _variants(text: str, better: str, worse: str, section: str, **more) -> Claim:
+    """Returns a claim that compares two variants, in all rows and columns."""
+    return Claim(text, (("variant", better),), (("variant", worse),), section=section, **more)
+
+
+def _gain(text: str, better: str, worse: str, section: str, by: float = 0.0) -> Claim:
+    """Returns the claim that IMA gains more in one column than in another."""
+    sides = ((("column", name), ("variant", "ima")) for name in (better, worse))
+    return Claim(text, *sides, by=by, section=section, over=(("variant", "base"),))
+
+
+# Table I
+_OTHERS = ("fedavg", "fedprox", "fedasam", "fednova", "fedadam", "fedyogi", "fedgma")
+TABLE1 = (
+    *(
+        Claim(
+            f"On Fashion-MNIST's shards FedFA with IMA is the most accurate, above {name} with IMA.",
+            (("row", "fedfa"), ("column", "fmnist_shards"), ("variant", "ima")),
+            (("row", name), ("column", "fmnist_shards"), ("variant", "ima")),
+            section="Section 7.2.1",
+        )
+        for name in _OTHERS
+    ),
+    _gain(
+        "IMA gains more on CIFAR-10 with Dirichlet shares than on the milder CIFAR-100 with Pachinko allocation.",
+        "cifar10_resnet_dirichlet",
+        "cifar100_resnet",
+        "Section 7.2.1",
+    ),
+    _gain(
+        "IMA gains more on PACS than on Digit Five, with Dirichlet shares.",
+        "pacs_dirichlet",
+        "digit5_dirichlet",
+        "Section 7.2.2",
+    ),
+)
+
+# Table II
+_STARTS = (150, 200, 250, 300)
+_HALF = 45.0  # percent of the rounds: "saves communication by nearly half"
+TABLE2 = (
+    *(
+        _variants(
+            f"Averaging from round {early} on reaches the target sooner than from round {late} on.",
+            f"start{early}_rounds",
+            f"start{late}_rounds",
+            "Sections 7.2.3 and 7.3.1",
+        )
+        for early, late in zip(_STARTS, _STARTS[1:], strict=False)
+    ),
+    *(
+        Claim(
+            f"Averaging from round 150 on saves nearly half of the rounds of {title}.",
+            (("row", row), ("variant", "start150_rounds")),
+            (("row", row), ("variant", "base_rounds")),
+            by=_HALF,
+            section="Section 7.2.3",
+        )
+        for row, title in (("fedadam", "FedAdam"), ("fedprox", "FedProx"))
+    ),
+)
+
+# Figures 6 and 7
+FIGURE6A = (
+    Claim(
+        "With the smallest alpha IMA gains more than 5 points.",
+        (("column", "alpha0.05"), ("variant", "ima")),
+        (("column", "alpha0.05"), ("variant", "base")),
+        by=5.0,
+        section="Section 7.2.2",
+    ),
+    _gain("IMA gains more with alpha = 0.05 than with 1.", "alpha0.05", "alpha1", "Section 7.2.2"),
+    _gain("IMA gains more with alpha = 0.1 than with 0.5.", "alpha0.1", "alpha0.5", "Section 7.2.2"),
+)
+FIGURE6B = (
+    _gain("IMA gains more with 10 % of the clients per round than with 50 %.", "share10", "share50", "Section 7.2.4"),
+    _gain("IMA gains more with 20 % of the clients per round than with 40 %.", "share20", "share40", "Section 7.2.4"),
+)
+FIGURE6C = (
+    _gain(
+        "IMA's gain is as large with 17 local epochs as with 3, within half a point.",
+        "epochs17",
+        "epochs3",
+        "Section 7.2.5",
+        by=AT_LEAST,
+    ),
+)
+FIGURE7A = tuple(
+    Claim(
+        f"Averaging from round 300 of 400 on ends more accurate than from round {start} on.",
+        (("column", "start300"),),
+        (("column", f"start{start}"),),
+        section="Section 7.3.1",
+    )
+    for start in _STARTS[:-1]
+)
+
+
+# Figures of trained models
+def _reading(text: str, metric: str, better: str, worse: str, section: str, other_metric: str = "") -> Claim:
+    """Returns a claim about two numbers that are read off a figure of trained models."""
+    sides = ((("reading", name), ("metric", key)) for name, key in ((better, metric), (worse, other_metric or metric)))
+    return Claim(text, *sides, section=section)
+
+
+def mean_of_models(models: str, section: str) -> tuple[Claim, ...]:
+    """Returns the claims about the plane through three models.
+
+    Args:
+      models: the three, in words.
+      section: where the paper says so.
+    """
+    return tuple(
+        _reading(
+            f"The mean of {models} has a lower test {metric} than each of them.", metric, "mean", "corner", section
+        )
+        for metric in ("loss", "error")
+    )
+
+
+_DECAY, _NONE = "decay 0.01", "without decay"
+FIGURE2 = (
+    _reading(
+        "Without decay, the bias on a client's own data is smaller than that on others' data.",
+        "train_bias",
+        _NONE,
+        _NONE,
+        "Section 5.3.1",
+        other_metric="heter_bias",
+    ),
+    _reading("The bias on others' data is smaller with decay.", "heter_bias", _DECAY, _NONE, "Section 5.3.1"),
+)
+FIGURE3 = (
+    _reading("Clients' models stay closer to the global one with decay.", "locality", _DECAY, _NONE, "Section 5.3.2"),
+    _reading("The test error is lower with decay.", "test_error", _DECAY, _NONE, "Section 5.3.2"),
+)
+# The lower one is the first.
+FIGURE4 = (_reading("Clients' models are less alike without decay.", "cka", _NONE, _DECAY, "Section 5.3.4"),)
+FIGURE5B = tuple(
+    _reading(
+        f"Between the global models of two rounds the test {metric} is lower.", metric, "between", "end", "Section 6.1"
+    )
+    for metric in ("loss", "error")
+)
+FIGURE7C = tuple(
+    _reading(f"The test {metric} is lower with IMA.", metric, "second", "first", "Section 7.3.3")
+    for metric in ("loss", "error")
+)
