@@ -63,8 +63,7 @@ def curve(
     if not by_seed:
         raise UserError(f"there is no evaluation of {readout} to draw.")
     end = max(max(values_of_round) for values_of_round in by_seed.values())
-    losses = ((line["seed"], line[readout].get("loss", 0)) for line in lines if readout in line)
-    diverged = {seed for seed, loss in losses if not math.isfinite(float(loss))}
+    diverged = diverged_at(lines, readout)
     complete = [
         values_of_round
         for seed, values_of_round in by_seed.items()
@@ -73,6 +72,20 @@ def curve(
     used = complete or list(by_seed.values())
     rounds = sorted(set.intersection(*(set(values_of_round) for values_of_round in used)))
     return np.array(rounds), np.array([[values_of_round[r] for r in rounds] for values_of_round in used])
+
+
+def diverged_at(lines: list[Line], readout: str = "model") -> dict[int, int]:
+    """Returns seed -> the first round with a loss that is not finite, of the seeds that diverged.
+
+    Args:
+      lines: of metrics.jsonl.
+      readout: whose evaluations.
+    """
+    found: dict[int, int] = {}
+    for line in lines:
+        if readout in line and not math.isfinite(float(line[readout].get("loss", 0))):
+            found[line["seed"]] = min(found.get(line["seed"], line["round"]), line["round"])
+    return found
 
 
 def stopped_seeds(source: Series) -> set[int]:
@@ -141,6 +154,8 @@ def compute(
         if not shown.any():
             raise UserError(f"'{source.label}' has no evaluation from round {source.since} on.")
         entry = {"label": source.label, "rounds": rounds[shown].tolist(), "values": style.plain(values[:, shown])}
+        if x == "round" and (ends := sorted(diverged_at(source.lines, source.readout).values())):
+            entry["lost"] = ends
         entries.append(entry if x == "round" else entry | {"x": places(source, rounds[shown], x)})
     if not entries:
         raise UserError("there is no curve to draw; name a run.")
@@ -172,12 +187,17 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
             _line(axis, look, rounds, values, entry["label"], number / count, clear)
         for label, look in zip(lost, looks[count:], strict=True):
             axis.plot([], [], "x", color=look["color"], label=f"{label}: diverged")
+        ended = [(look["color"], entry["lost"]) for look, entry in zip(looks, result["curves"]) if "lost" in entry]
+        for number, (color, rounds) in enumerate(ended):
+            style.mark_lost(axis, rounds, color, None if number else "a seed diverged")
         _annotate(axis, result)
         seeds = style.mean_of(len(entry["values"]) for entry in result["curves"])
         note = f" ({seeds}{', band: 1 std' if clear else ''})" if seeds else ""
         axis.set(xlabel=AXES[result.get("x", "round")] + note, ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
-        style.legend(axis, count + len(lost) + (result["target"] is not None) + (result["start"] is not None))
+        style.legend(
+            axis, count + len(lost) + bool(ended) + (result["target"] is not None) + (result["start"] is not None)
+        )
     return figure
 
 
