@@ -395,11 +395,13 @@ def legend(axis, entries: int) -> None:
       axis: the axes.
       entries: number of entries.
     """
+    pairs = zip(*axis.get_legend_handles_labels(), strict=True)
+    handles, labels = zip(*sorted(pairs, key=lambda pair: pair[1] == NOT_TO_SCALE), strict=True)
     if entries <= INSIDE:
-        axis.legend(loc="best")
+        axis.legend(handles, labels, loc="best")
     else:
         # Outside, so that the layout keeps it clear of the axis label, which may have two lines.
-        axis.figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+        axis.figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
 
 
 def path_of(text: str, usual: str, form: str | None = None) -> str:

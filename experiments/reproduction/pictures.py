@@ -253,7 +253,7 @@ def draw_table(item: Item, scale: str, numbers: list[Value], path: pathlib.Path)
             lost, bars, marks = lost or found.lost, bars or found.bars, marks or found.marks
             axis.set_yticks(range(len(rows)), ["" if panel % across else row.title for row in rows])
             axis.set_ylim(len(rows) - 0.4, -0.6)  # the same rows at the same height in every panel
-            title = style.wrapped(data_title(item, scale, values[0].cell), round(7.5 * size["width"]))
+            title = style.wrapped(data_title(item, scale, values[0].cell), round(10 * size["width"]))
             seeds = "one seed" if found.seeds == 1 else f"{found.seeds} seeds"
             axis.set_title(f"{title}\n{seeds}", fontsize="small")
             axis.set_xlabel(f"test loss ({NATS})" if losses else "test accuracy (%)")
