@@ -66,7 +66,8 @@ def pages(folder: pathlib.Path = RESULTS) -> dict[pathlib.Path, str]:
     result = {pathlib.Path(PAGE): _summary_page(folder)}
     for paper in TITLES:
         result[pathlib.Path(folder.name, f"{paper}.md")] = _paper_page(paper, folder)
-    result[pathlib.Path(folder.name, scaffold_page.NAME)] = _scaffold_page()
+    if scaffold := _scaffold_page():
+        result[pathlib.Path(folder.name, scaffold_page.NAME)] = scaffold
     return result
 
 
@@ -91,6 +92,8 @@ def _summary_page(folder: pathlib.Path) -> str:
         counter = collections.Counter(verdict.word for _, verdict in _distinct(paper))
         link = f"[{title}]({folder.name}/{paper}.md)"
         rows.append((link, *(str(counter[word]) for word in WORDS), f"{_hours(paper):.1f}"))
+    where = f"[a page of its own]({folder.name}/{scaffold_page.NAME})"
+    scaffold = f"Why SCAFFOLD stays behind FedAvg where every client has one class: {where}."
     return "\n\n".join(
         [
             INTRODUCTION,
@@ -98,8 +101,7 @@ def _summary_page(folder: pathlib.Path) -> str:
             "Distinct claims of each paper, and the hours of training behind its page:",
             markdown_table(("page", *WORDS, "hours"), rows),
             RULE,
-            f"Why SCAFFOLD stays behind FedAvg where every client has one class: "
-            f"[a page of its own]({folder.name}/{scaffold_page.NAME}).",
+            *([scaffold] if _scaffold_page() else []),
             "## What holds, and what does not",
             *filter(None, (_headlines(paper) for paper in TITLES)),
             "## The queue",
@@ -113,8 +115,10 @@ def _summary_page(folder: pathlib.Path) -> str:
 
 
 def _scaffold_page() -> str:
-    """Returns the page on SCAFFOLD with one class per client, whose picture is that of its table."""
+    """Returns the page on SCAFFOLD with one class per client, whose picture is its table's; '' if nothing is stored."""
     name = scaffold_page.TABLE5.name
+    if not any(_trained(number) for number in _numbers(name, "trend")):
+        return ""
     picture = pathlib.Path(PICTURES, "trend", f"{file_stem(scaffold_page.TABLE5)}.png")
     return scaffold_page.page(_stored("trend"), _numbers(name, "trend"), picture)
 

@@ -2,13 +2,15 @@
 
 import dataclasses
 
+from .. import standin
 from ..items import Claim, Item, Variation
 from ..trajectories import Fields
 from ..wima.settings import BASE
-from .cifar16 import CIFAR16
 
 # As survey/table3, a quarter of its rounds, and one rate for all.
-SHORT = CIFAR16 | Fields(num_rounds=250, final_evals=25, eval_every=25, eval_examples=2000, client_lr=0.02)
+SHORT = standin.fields("alpha0") | Fields(
+    num_rounds=250, final_evals=25, eval_every=25, eval_examples=2000, client_lr=0.02
+)
 # The plug-in's module, under the name that this package has here.
 IMPORT = f"{__name__.partition('.papers.')[0]}.plugins.scaffold_variants"
 # Every client in every round: ten times the work of a round, so fewer of them.
@@ -17,7 +19,7 @@ ALL = Fields(clients_per_round=100, num_rounds=75, final_evals=10)
 ONE_STEP = Fields(batch_size=100, client_lr=0.1)
 TWO_STEPS = Fields(batch_size=50, client_lr=0.05)
 LAST_SHORT = TWO_STEPS | {"batch_size": 64}
-GROUP_NORM = Fields(model=f"{CIFAR16['model']},groups=2")
+GROUP_NORM = Fields(model=f"{standin.CIFAR16['model']},groups=2")
 
 
 def _fedavg(name: str, label: str, more: Fields = Fields()) -> Variation:
