@@ -61,7 +61,7 @@ def test_the_axis_shows_bytes_and_time(tmp_path):
     found = curves.compute([source], x="simulated_seconds")
     assert found["curves"][0]["x"] == [7.5, 15] and found["curves"][0]["rounds"] == [5, 10]
     figure = curves.draw(found, None, "")
-    assert figure.axes[0].get_xlabel() == "simulated time (s) (band: 1 std over seeds)"
+    assert figure.axes[0].get_xlabel() == "simulated time (s) (mean of 2 seeds, band: 1 std)"
     assert figure.axes[0].lines[-1].get_xdata().tolist() == [7.5, 15]
     assert "x" not in curves.compute([source]) and "x" not in curves.compute([source])["curves"][0]
     with pytest.raises(UserError, match="'b' has no simulated_seconds in round 0; train it with --clock"):
