@@ -82,6 +82,7 @@ def shuffled(key, size, n_max: int):
     Returns:
       int32 [n_max]; the first `size` places contain the permutation.
     """
+
     def sort(length):
         bits = jax.random.bits(key, (length,), jnp.uint32)
         sort_keys = jnp.where(jnp.arange(length) < size, bits, jnp.uint32(0xFFFFFFFF))
