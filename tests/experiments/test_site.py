@@ -181,7 +181,7 @@ class Page(html.parser.HTMLParser):
 
 def dead_links(folder):
     """Returns the links of a site's pages to files and parts of pages that it does not have."""
-    paths = [path for path in folder.rglob("*.html") if path != folder / staging.VIEWER]
+    paths = {*folder.rglob("*.html")} - {folder / staging.VIEWER, *folder.glob("_static/*")}
     read = {path.resolve(): Page(path) for path in paths}
     dead = []
     for path, content in read.items():
