@@ -87,7 +87,7 @@ def test_a_page_of_the_results_shows_the_viewer_at_its_paper():
     frame = text.index('src="viewer.html#%7B%22group%22%3A%20%22wima%22%7D"')
     assert text.index("About.") < frame < text.index("## Claims") < text.index("## Tables")
     assert 'src="viewer.html"' in staging.with_viewer("# Results\n", "")
-    link = '<a href="results/viewer.html"><code>fedwin view --results</code></a>'
+    link = '<a href="results/viewer.html">`fedwin view --results`</a>'
     assert staging.relinked("`fedwin view --results`", GUIDE / "papers.md", staging.pages(), {}) == link
 
 

@@ -61,7 +61,7 @@ def relinked(text: str, path: pathlib.Path, places: dict[pathlib.Path, str], fil
       files: place in the site -> file of the repository; linked files that are no pages are added.
     """
     above = pathlib.PurePosixPath(places[path]).parent
-    viewer = f'<a href="{os.path.relpath(VIEWER, above)}"><code>{COMMAND.strip("`")}</code></a>'
+    viewer = f'<a href="{os.path.relpath(VIEWER, above)}">{COMMAND}</a>'
 
     def changed(match: re.Match) -> str:
         link = match[2]
