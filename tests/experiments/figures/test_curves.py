@@ -95,7 +95,7 @@ def test_runs_and_kept_results_are_read_alike(finished, tmp_path):
 def test_the_band_is_labelled():
     lines = [line(seed, round, 0.5) for seed in (0, 1) for round in (0, 5)]
     several = curves.draw(curves.compute([Series("a", lines)]), None, "")
-    assert several.axes[0].get_xlabel() == "round (band: 1 std over seeds)"
+    assert several.axes[0].get_xlabel() == "round (mean of 2 seeds, band: 1 std)"
     assert curves.draw(curves.compute([Series("a", lines[:2])]), None, "").axes[0].get_xlabel() == "round"
 
 
