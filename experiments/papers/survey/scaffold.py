@@ -175,7 +175,8 @@ TABLE5 = Item(
     claims=tuple(hypothesis.claim for hypothesis in HYPOTHESES),
     standin="The data, clients and network of survey/table3: 100 clients with 100 images of one class each, of which "
     "10 take part in each of 250 rounds, one epoch in batches of 20. The rate is 0.02, not searched, for all that name "
-    "no other; 0.1 where one step and 0.05 where two take the place of five, and with all clients. Accuracies of 2,000 test images.",
+    "no other; 0.1 where one step and 0.05 where two take the place of five, and with all clients. Accuracies of 2,000 "
+    "test images.",
     cost="ten seconds a run on two quiet cores; a minute with all clients",
 )
 
