@@ -160,7 +160,7 @@ def looks(labels: Sequence[str]) -> list[dict[str, Any]]:
     methods = [method_of(label) for label in labels]
     one = len(set(methods)) == 1
     found: list[dict[str, Any]] = []
-    variations = itertools.count()
+    variations = itertools.count(int(one and methods[0] is not None))  # no dash and marker of the method's own
     for index, method in enumerate(methods):
         repetition = methods[:index].count(method)
         if method is None or (one and repetition):

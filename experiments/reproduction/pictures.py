@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedwin.registry import parse
+
 from ..figures import curves as curve_figure
 from ..figures import style, sweeps
 from ..papers.items import Cell, Item, Variation, file_stem
@@ -51,10 +53,12 @@ def data_title(item: Item, scale: str, cell: Cell, title: str = "") -> str:
     title = title or cell.column.title
     if scale == "paper" or item.paired:
         return title
-    used, wanted = cell.runs[0].config().dataset.partition(":")[0], _paper_data(item, cell)
-    if wanted in (used, ""):
+    choice, wanted = parse(cell.runs[0].config().dataset), _paper_data(item, cell)
+    used, size = choice.name, choice.params.get("size")
+    if wanted == "" or (wanted == used and size is None):
         return title if title not in DATA else DATA[title]
     used, wanted = DATA.get(used, used), DATA.get(wanted, wanted)
+    used = used if size is None else f"{used} at {size}x{size}"
     alone = title in (wanted, _paper_data(item, cell))
     # A title names the data set of the paper, or what else the panel shows of it.
     named = alone or wanted.lower() in title.lower() or wanted not in DATA.values()
@@ -261,11 +265,14 @@ def draw_table(item: Item, scale: str, numbers: list[Value], path: pathlib.Path)
                 axis.set_xlim(*style.widened(*axis.get_xlim()))
             axis.locator_params(axis="x", nbins=4 if size["width"] < PANEL_WIDTH else 6)
             axis.grid(alpha=0.3, axis="x")
-        handles, labels = _legend([v.title for v in variants] if len(variants) > 1 else ["ours"], marks, lost)
-        small = {"fontsize": "small", "title_fontsize": "small", "ncols": min(len(labels), 2 * across)}
-        title = "bars: standard deviation over seeds" if bars else None
-        if len(labels) > 1 or title:
-            figure.legend(handles, labels, title=title, loc="outside lower center", **small)
+        names = [v.title for v in variants] if len(variants) > 1 else ["ours"] if marks else []
+        handles, labels = _legend(names, marks, lost)
+        note = "bars: standard deviation over seeds" if bars else None
+        if labels:
+            small = {"fontsize": "small", "title_fontsize": "small", "ncols": min(len(labels), 2 * across)}
+            figure.legend(handles, labels, title=note, loc="outside lower center", **small)
+        elif note:
+            figure.supxlabel(note, fontsize="small")
     return [path]
 
 

@@ -22,7 +22,9 @@ def test_no_two_lines_look_the_same():
 
 def test_lines_of_one_method_have_colors_of_their_own():
     labels = ["FedAvg", "FedAvg, WIMA", "FedAvg, SWA"]
-    assert [look["color"] for look in style.looks(labels)] == [style.COLORS[0], *style.VARIATIONS[:2]]
+    looks = style.looks(labels)
+    assert [look["color"] for look in looks] == [style.COLORS[0], *style.VARIATIONS[1:3]]
+    assert len({look["marker"] for look in looks}) == 3
     assert not set(style.VARIATIONS) & set(style.COLORS)
     assert [look["color"] for look in style.looks(["W = 5", "W = 10"])] == list(style.VARIATIONS[:2])
 
