@@ -10,8 +10,8 @@ def _variants(text: str, better: str, worse: str, section: str, **more) -> Claim
 
 def _gain(text: str, better: str, worse: str, section: str, by: float = 0.0) -> Claim:
     """Returns the claim that IMA gains more in one column than in another."""
-    sides = ((("column", name), ("variant", "ima")) for name in (better, worse))
-    return Claim(text, *sides, by=by, section=section, over=(("variant", "base"),))
+    more, less = ((("column", name), ("variant", "ima")) for name in (better, worse))
+    return Claim(text, more, less, by=by, section=section, over=(("variant", "base"),))
 
 
 # Table I
@@ -104,8 +104,10 @@ FIGURE7A = tuple(
 # Figures of trained models
 def _reading(text: str, metric: str, better: str, worse: str, section: str, other_metric: str = "") -> Claim:
     """Returns a claim about two numbers that are read off a figure of trained models."""
-    sides = ((("reading", name), ("metric", key)) for name, key in ((better, metric), (worse, other_metric or metric)))
-    return Claim(text, *sides, section=section)
+    lower, higher = (
+        (("reading", name), ("metric", key)) for name, key in ((better, metric), (worse, other_metric or metric))
+    )
+    return Claim(text, lower, higher, section=section)
 
 
 def mean_of_models(models: str, section: str) -> tuple[Claim, ...]:

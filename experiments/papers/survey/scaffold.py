@@ -83,12 +83,14 @@ class Hypothesis:
       test: what has to be seen if it is the reason.
       better: row that then is more accurate.
       worse: row that it is compared with.
+      earlier: accuracies (%) of earlier runs, whose curves are not stored; empty: there are none.
     """
 
     text: str
     test: str
     better: str
     worse: str
+    earlier: str = ""
 
     @property
     def claim(self) -> Claim:
@@ -96,10 +98,22 @@ class Hypothesis:
         return Claim(self.test, (("row", self.better),), (("row", self.worse),))
 
 
-# Written down before any run of the table.
+# Reason, what has to be seen, the two rows: written down before any run of the table.
 HYPOTHESES = (
-    Hypothesis("the rule as stated trains", "SCAFFOLD is more accurate than FedAvg.", "scaffold", "fedavg"),
-    Hypothesis("the rate is too large", "A rate of 0.005 is more accurate.", "small_rate", "scaffold"),
+    Hypothesis(
+        "none: the rule trains as stated",
+        "SCAFFOLD is more accurate than FedAvg.",
+        "scaffold",
+        "fedavg",
+        "21.6 +- 2.0; FedAvg 26.9 +- 2.3",
+    ),
+    Hypothesis(
+        "the rate is too large",
+        "A rate of 0.005 is more accurate.",
+        "small_rate",
+        "scaffold",
+        "held-out examples, one seed: 32.3 at 0.005, 31.4 at 0.01, 25.5 at 0.02; 0.05 diverges",
+    ),
     Hypothesis("the server's rate is too large", "A server rate of 0.3 is more accurate.", "server_rate", "scaffold"),
     Hypothesis(
         "controls are means over a path on which the gradient vanishes",
@@ -112,12 +126,14 @@ HYPOTHESES = (
         "Controls that are as long as the full gradient are more accurate.",
         "norm",
         "scaffold",
+        "10.3 and 11.2 (two seeds); SCAFFOLD 21.6 +- 2.0",
     ),
     Hypothesis(
         "first rounds with empty controls",
         "Without a correction before round 60 SCAFFOLD is more accurate.",
         "late",
         "scaffold",
+        "22.6 +- 3.4; from the start 21.6 +- 2.0",
     ),
     Hypothesis(
         "clients without a control of their own",
@@ -125,18 +141,26 @@ HYPOTHESES = (
         "seen",
         "scaffold",
     ),
-    Hypothesis("the correction is too large", "With 0.3 of it SCAFFOLD is more accurate.", "damped", "scaffold"),
     Hypothesis(
-        "a part of the correction helps",
+        "the correction is too large for controls of this age",
+        "With 0.3 of it SCAFFOLD is more accurate.",
+        "damped",
+        "scaffold",
+        "27.7 +- 2.4; all of it 21.6 +- 2.0",
+    ),
+    Hypothesis(
+        "as above, and a part of the correction helps",
         "With 0.3 of the correction SCAFFOLD is more accurate than FedAvg.",
         "damped",
         "fedavg",
+        "27.7 +- 2.4; FedAvg 26.9 +- 2.3",
     ),
     Hypothesis(
         "the papers' code has another rule",
         "c as a sum without 1/K, as in the released code, is more accurate.",
         "sum",
         "small_rate",
+        "9.7 +- 0.3, at rate 0.005",
     ),
     Hypothesis(
         "several local steps",
@@ -161,6 +185,7 @@ HYPOTHESES = (
         "With all clients in every round SCAFFOLD is more accurate than FedAvg with all.",
         "scaffold_all",
         "fedavg_all",
+        "50 of 100 clients: 27.3 +- 5.1; 10: 21.6 +- 2.0",
     ),
 )
 
