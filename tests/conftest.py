@@ -1,6 +1,7 @@
 """Configuration of all tests: two CPU devices in every process, so that sharding is always exercised."""
 
 import os
+import pathlib
 import tempfile
 
 import jax
@@ -23,6 +24,10 @@ LONGEST = (
     "test_notebooks.py",
 )
 
+# Tests of what is drawn, printed and refused: unoptimized programs compile in two thirds of the time. Tests of numbers
+# keep the optimizations that users have.
+UNOPTIMIZED = ("callbacks", "experiments", "misuse")
+
 
 def pytest_configure(config):
     # Many tests, workers and child processes compile the same small programs: one cache for the length of the session.
@@ -43,6 +48,19 @@ def pytest_unconfigure(config):
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def optimizations(request):
+    """Compiles without most optimizations, here and in processes that are started, where UNOPTIMIZED says so."""
+    if request.path.relative_to(pathlib.Path(__file__).parent).parts[0] not in UNOPTIMIZED:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+        jax.config.update("jax_disable_most_optimizations", True)
+        yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def test_server_models_and_workers_are_those_of_numpy(schedule, options, outer, 
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("fragments", [1, 2])
+@pytest.mark.parametrize("fragments", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_one_worker_and_a_plain_outer_step_is_adamw_across_rounds(fragments):
     p = problem(((0,),))
     theta, moments, trained = clients.START, (np.zeros(2), np.zeros(2), 0), []
@@ -210,4 +210,9 @@ def test_another_local_optimizer_is_not_replaced_silently():
 def test_wrappers_that_need_whole_steps_refuse_fragments(wrapper):
     with pytest.raises(UserError, match=f"{wrapper.partition(':')[0]}: clients of this algorithm send a part"):
         testing.run_rounds("diloco:fragments=2", 1, wrappers=[wrapper], problem=testing.classification())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrapper", ["topk:share=0.5", "local:part=classifier"])
+def test_wrappers_that_need_whole_steps_take_whole_ones(wrapper):
     testing.run_rounds("diloco", 1, wrappers=[wrapper], problem=testing.classification())

@@ -1,6 +1,7 @@
 """FedAvg-M and SCAFFOLD-M against plain numpy, and as FedCM and SCAFFOLD where they coincide."""
 
 import numpy as np
+import pytest
 
 from fedwin import testing
 from tests.algorithms import numpy_clients as plain
@@ -58,9 +59,11 @@ def test_fedavg_m_is_fedcm_where_all_clients_take_as_many_steps(double):
     differ(models("fedavg_m:beta=0.4"), models("fedcm:alpha=0.4"))
 
 
+@pytest.mark.slow
 def test_scaffold_m_without_momentum_is_scaffold(double):
     same(models("scaffold_m:beta=1"), models("scaffold"))
 
 
+@pytest.mark.slow
 def test_scaffold_m_is_fedavg_m_where_the_corrections_cancel(double):
     same(models("scaffold_m:beta=0.4", "one step equal full"), models("fedavg_m:beta=0.4", "one step equal full"))

@@ -1,4 +1,7 @@
-"""Runs FedJAX's own algorithms in a separate process and writes their parameters after every round to an npz file."""
+"""Runs FedJAX's own algorithms in a separate process and writes their parameters after every round to an npz file.
+
+Arguments: the file; the names of the algorithms.
+"""
 
 import sys
 
@@ -57,16 +60,19 @@ def agnostic():
 
 
 def main():
+    path, *names = sys.argv[1:]
     data, network = problem.federated_data(), problem.model()
-    found = {}
+    found = {"agnostic": agnostic()} if "agnostic" in names else {}
     for name, algorithm in algorithms(network).items():
+        if name not in names:
+            continue
         state, sampler = algorithm.init(problem.initial(network)), problem.sampler(data)
         rounds = []
         for _ in range(problem.ROUNDS):
             state, _ = algorithm.apply(state, sampler.sample())
             rounds.append(problem.flat(state.params))
         found[name] = np.stack(rounds)
-    np.savez(sys.argv[1], **found, agnostic=agnostic())
+    np.savez(path, **found)
 
 
 if __name__ == "__main__":

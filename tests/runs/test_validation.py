@@ -32,18 +32,14 @@ SMALL = Config(
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """{whether held-out examples are evaluated: (directory, summary)}"""
-    found = {}
-    for asked in (False, True):
-        directory = tmp_path_factory.mktemp("validation") / str(asked)
-        config = dataclasses.replace(SMALL, eval_val=asked, out_dir=str(directory))
-        found[asked] = directory, fedwin.run(config, quiet=True)
-    return found
+def watched(tmp_path_factory):
+    """(directory, summary) of a run whose held-out examples are evaluated."""
+    directory = tmp_path_factory.mktemp("validation") / "run"
+    return directory, fedwin.run(dataclasses.replace(SMALL, eval_val=True, out_dir=str(directory)), quiet=True)
 
 
-def test_the_pool_is_what_clients_hold_out(runs):
-    directory, summary = runs[True]
+def test_the_pool_is_what_clients_hold_out(watched):
+    directory, summary = watched
     seed = 1
     federation = prepare(SMALL).federations[seed]
     rows = np.concatenate([federation.validation.client(k) for k in range(SMALL.num_clients)])
@@ -57,22 +53,23 @@ def test_the_pool_is_what_clients_hold_out(runs):
         assert final["val_loss"] == pytest.approx(np.mean(log_sums - logits[np.arange(len(y)), y]), rel=1e-4)
 
 
-def test_training_and_test_numbers_are_those_without_it(runs):
-    (plain, _), (watched, summary) = runs[False], runs[True]
-    for one, two in zip(read_lines(plain / "metrics.jsonl"), read_lines(watched / "metrics.jsonl"), strict=True):
+@pytest.mark.slow
+def test_training_and_test_numbers_are_those_without_it(watched, tmp_path):
+    plain, (directory, summary) = tmp_path / "plain", watched
+    unwatched = fedwin.run(dataclasses.replace(SMALL, out_dir=str(plain)), quiet=True)
+    for one, two in zip(read_lines(plain / "metrics.jsonl"), read_lines(directory / "metrics.jsonl"), strict=True):
         for name in set(one) - {"seconds"}:
             known = two[name] if name not in ("model", "wima2") else {m: two[name][m] for m in ("loss", "accuracy")}
             assert known == one[name], name
         assert set(two["model"]) == {"loss", "accuracy", "val_loss", "val_accuracy"}
-    assert summary["over_seeds"]["wima2"]["val_accuracy"]["seeds"] == 2
+    assert summary["over_seeds"]["wima2"]["val_accuracy"]["seeds"] == 2 and summary["traces"] == unwatched["traces"]
 
 
-def test_seeds_of_other_sizes_share_one_program(runs):
+def test_batches_of_seeds_of_other_sizes_have_one_shape():
     federations = prepare(SMALL).federations
     sizes = {len(federation.validation.order) for federation in federations.values()}
     shapes = {seed: evaluate.validation_batches(federations, seed, 1000)["mask"].shape for seed in federations}
     assert len(sizes) == 2 and set(shapes.values()) == {(1, max(sizes))}
-    assert runs[True][1]["traces"] == runs[False][1]["traces"]
 
 
 def test_what_is_not_held_out_cannot_be_evaluated(tmp_path, monkeypatch):
@@ -89,6 +86,7 @@ def test_what_is_not_held_out_cannot_be_evaluated(tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_evaluates_them_can_be_timed():
     assert (
         measure_timing(dataclasses.replace(SMALL, eval_val=True, seeds=[0]), rounds=2, seconds=1.0).seconds_per_round

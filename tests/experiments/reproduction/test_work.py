@@ -25,11 +25,14 @@ def directories_of(name, out_dir, *rows):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """IMA's FedAvg with its fork, both trained."""
+    """IMA's FedAvg with its fork, both trained, the first with an interruption: its budget was spent."""
     out_dir = tmp_path_factory.mktemp("papers")
     found = directories_of("ima/table1", out_dir, "fedavg")
+    with pytest.raises(work.BudgetSpent):
+        work.work(found[:1], budget=0.0, say=lambda line: None)
+    assert not found[0].finished
     outcome = work.work(found, say=lambda line: None)
-    assert len(outcome.trained) == len(found) == 2 and not outcome.refused
+    assert outcome.trained == found and len(found) == 2 and not outcome.refused
     return out_dir, found
 
 
@@ -66,14 +69,6 @@ def test_a_run_that_another_process_trains_is_left_to_it(trained, tmp_path):
         patch.setattr(plan, "_covers", lambda folder, task: True)
         outcome = work.work([directory], say=released)
     assert outcome.finished == [directory] and not outcome.trained and len(said) == 2
-
-
-def test_a_budget_stops_with_everything_saved_and_the_same_call_resumes(tmp_path):
-    directory, _ = directories_of("ima/table1", tmp_path, "fedavg")
-    with pytest.raises(work.BudgetSpent):
-        work.work([directory], budget=0.0, say=lambda line: None)
-    assert not directory.finished
-    assert work.work([directory], say=lambda line: None).trained == [directory]
 
 
 def test_stored_curves_give_the_same_numbers(trained, tmp_path):
