@@ -18,9 +18,9 @@ the client's key; the seed of a program is its sampler's. Leave Solver.equal_siz
 clients have that many examples.
 
 Clients' rows are part of the server state, keyed by FedJAX's client ids, on the device that trained them. Rows of
-absent clients are not moved; jax.device_get(state) is a valid state, too. On one device a round is one program per
-chunk of clients (one client each on a CPU), so that padded clients cost nothing. On several devices it is
-engine.one_round on a store that holds this cohort alone (fedwin.fedjax_bridge.programs).
+absent clients are not moved; jax.device_get(state) is a valid state, too. A round is one program per chunk of clients
+(one client each on a CPU), so that padded clients cost nothing; several devices train a chunk each at the same time,
+of clients of similar size (fedwin.fedjax_bridge.programs).
 """
 
 from fedwin.fedjax_bridge.bridge import as_fedjax

@@ -10,7 +10,7 @@ from fedwin.core import Algorithm, Observer, Variables
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.fedjax_bridge.cohort import Capacity, Padding, cohort_keys, cohort_members, pack, required_padding
-from fedwin.fedjax_bridge.programs import ChunkedRound, MeshRound
+from fedwin.fedjax_bridge.programs import ChunkedRound
 from fedwin.fedjax_bridge.rows import with_table_rows
 from fedwin.residence.client_table import row_shapes
 
@@ -46,7 +46,7 @@ class Rounds:
 
     Attributes:
       traces: the Padding of every compiled round.
-      step: the compiled round, ChunkedRound on one device and MeshRound on several.
+      step: the compiled round.
     """
 
     def __init__(
@@ -64,11 +64,7 @@ class Rounds:
         self.traces: list[Padding] = []
         self._written: set[str] = set()
         with_rows = with_table_rows(algorithm, num_classes is not None, total_examples is not None, self._written)
-        self.step: ChunkedRound | MeshRound
-        if strategy.mesh is None:
-            self.step = ChunkedRound(with_rows, observers, strategy.chunk, self.traces, compiler_options)
-        else:
-            self.step = MeshRound(with_rows, observers, strategy, self.traces, compiler_options)
+        self.step = ChunkedRound(with_rows, observers, strategy, self.traces, compiler_options)
 
     def init(self, params) -> ServerState:
         """Returns the state before the first round.
@@ -105,6 +101,9 @@ class Rounds:
         if not isinstance(state, ServerState):
             raise UserError(f"as_fedjax: apply takes the state that init returns, not a {type(state).__name__}.")
         cohort = cohort_members(clients)
+        if self.strategy.num_devices > 1:
+            # Devices wait for one another after every chunk, so chunks of the same time should be of the same size.
+            cohort.sort(key=lambda member: -member.size)
         padding = self.capacity.hold(required_padding(cohort))
         names = [member.name for member in cohort]
         store = pack(cohort, padding, self.num_classes, self.total_examples)

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fedwin import core, tree
 from fedwin.core import Algorithm, Phase
@@ -26,11 +25,6 @@ class Row(NamedTuple):
     row: Any
     key: Any
     report: dict[str, Any]
-
-
-def no_reports(clients: int) -> dict[str, np.ndarray]:
-    """Returns name -> zeros, float32 [clients], the reports before a round."""
-    return {name: np.zeros(clients, np.float32) for name in REPORTED}
 
 
 class ClientWithoutWeight(core.Client):
