@@ -102,7 +102,7 @@ class Rounds:
             raise UserError(f"as_fedjax: apply takes the state that init returns, not a {type(state).__name__}.")
         cohort = cohort_members(clients)
         if self.strategy.num_devices > 1:
-            # Devices wait for one another after every chunk, so chunks of the same time should be of the same size.
+            # Clients of similar size are trained at the same time, so that no device waits long for another.
             cohort.sort(key=lambda member: -member.size)
         padding = self.capacity.hold(required_padding(cohort))
         names = [member.name for member in cohort]
