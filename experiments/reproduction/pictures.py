@@ -309,7 +309,12 @@ def _panel(axis, values: list[Value], rows: list[Variation], variants: list[Vari
         factor = 100 / _percent(value) if _is_accuracy(value) else 1
         each = factor * np.array([n for seed, n in defined[id(value)].items() if seed in seeds])
         std = float(each.std(ddof=1)) if len(each) > 1 else None
-        look = style.variant_look(index, count) | {"color": colors[row], "markersize": 4, "linewidth": 1}
+        look = style.variant_look(index, count) | {
+            "color": colors[row],
+            "markersize": 4,
+            "linewidth": 1,
+            "clip_on": False,
+        }
         axis.errorbar(each.mean(), place, xerr=std, linestyle="none", **look)
         bars = bars or std is not None
         if printed and value.cell.printed is not None and value.cell.printed.number is not None:
