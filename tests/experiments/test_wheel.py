@@ -17,6 +17,8 @@ from experiments.reproduction import store
 
 ROOT = pathlib.Path(__file__).parents[2]
 LEFT_OUT = {".git", ".venv", "build", "dist", "runs", ".hypothesis", ".pytest_cache", ".ruff_cache", ".mypy_cache"}
+# Without this checkout on the path.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 SMALL = ["--num_rounds=2", "--eval_every=1", "--num_clients=4", "--clients_per_round=2", "--eval_examples=20"]
 
 pytestmark = pytest.mark.slow
@@ -24,8 +26,7 @@ pytestmark = pytest.mark.slow
 
 def run(*command, cwd):
     """Runs a command without this checkout on the path; its output is shown where it fails."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=environment)
+    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
@@ -132,15 +133,15 @@ def test_stored_results_travel_with_the_wheel_and_nothing_is_written_into_it(ins
     for name in ("tables/trend/survey_table1.csv", "tables/paper/ima_table1.csv"):
         assert (tmp_path / "mine" / "results" / name).read_text() == (store.RESULTS / name).read_text()
     refused = [installed / "fedwin", "reproduce", "wima/table4", "--scale=smoke", "--keep"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(refused, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    done = subprocess.run(refused, cwd=tmp_path, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 2 and "--keep stores results in a checkout" in done.stderr
     assert files() == before
 
 
 def test_a_tool_says_in_one_line_that_it_needs_a_checkout(installed, tmp_path):
     for name in cli.TOOLS:
-        done = subprocess.run([installed / "fedwin", name], cwd=tmp_path, capture_output=True, text=True)
+        command = [installed / "fedwin", name]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=ENVIRONMENT)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert f"`fedwin {name}` needs a checkout of the project's repository" in done.stderr
 
