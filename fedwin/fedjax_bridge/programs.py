@@ -94,7 +94,8 @@ class ChunkedRound:
         for number in self._clients:
             fields, down = self._begin(run, totals, done=done, number=number)
             run, done = run._replace(**fields), number
-            shared = SharedInputs(*self.devices.everywhere((down, run.stats, run.round)), store)
+            down, stats, round = self.devices.everywhere((down, run.stats, run.round))
+            shared = SharedInputs(down, stats, round, store)
             sums = self._zero_sums(shared, keys, rows[0], reports, number, padding)
             for first in range(0, len(rows), size):
                 chunk = rows[first : first + size]
