@@ -26,6 +26,8 @@ from .write import UNRECORDED
 PAGE = "RESULTS.md"
 # Folders below `experiments/results/`: the pages' pictures, and their numbers with commands.
 PICTURES, TABLES = "pictures", "tables"
+# Verdicts of one table that the summary states one by one; of more, two stand for all.
+MOST_LINES = 3
 # Package of a paper's items -> its title, and its name in the list of errata.
 TITLES = {
     "wima": ("Window averages of server models (WIMA)", "WIMA"),
@@ -124,15 +126,28 @@ def _scaffold_page() -> str:
 
 
 def _headlines(paper: str) -> str:
-    """Returns the verdicts of a paper that are decided, one line each; '' without any."""
-    lines = [
-        f"- **{verdict.word}** ({name}, {scale} scale): {verdict.claim.text} {verdict.numbers}."
-        for scale in ("paper", "trend")
-        for word in (HOLDS, CONTRADICTED)
-        for name, verdict in _distinct(paper, scale)
-        if verdict.word == word
-    ]
+    """Returns the verdicts of a paper that are decided; '' without any."""
+    lines = []
+    for scale in ("paper", "trend"):
+        for word in (HOLDS, CONTRADICTED):
+            by_item: dict[str, list[Verdict]] = {}
+            for name, verdict in _distinct(paper, scale):
+                if verdict.word == word:
+                    by_item.setdefault(name, []).append(verdict)
+            for name, decided in by_item.items():
+                place = f"**{word}** ({name}, {scale} scale)"
+                lines += [f"- {place}: {text}" for text in _in_words(decided)]
     return f"### {TITLES[paper][0]}\n\n" + "\n".join(lines) if lines else ""
+
+
+def _in_words(decided: list[Verdict]) -> list[str]:
+    """Returns verdicts of one table in words, a line each; of many the smallest and the largest gain in one line."""
+    if len(decided) <= MOST_LINES:
+        return [f"{verdict.claim.text} {verdict.numbers}." for verdict in decided]
+    gains = {index: verdict.estimate[0] for index, verdict in enumerate(decided) if verdict.estimate is not None}
+    ends = (decided[min(gains, key=gains.__getitem__)], decided[max(gains, key=gains.__getitem__)])
+    smallest, largest = (f"{verdict.claim.text.rstrip('.')}, {verdict.numbers}" for verdict in ends)
+    return [f"{len(decided)} claims, from: {smallest}; to: {largest}."]
 
 
 def _paper_page(paper: str, folder: pathlib.Path) -> str:

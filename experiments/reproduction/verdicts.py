@@ -31,7 +31,8 @@ changes from true to false. Differences are paired: both sides have the seed, an
 initial model, in common. Of one comparison the interval is Student's t over seeds; of a claim about several (data
 sets, methods, parameters) it is a stratified bootstrap of the interquartile mean over comparisons and seeds, and P is
 the probability that a run of the better side beats a run of the other
-([definitions](https://arxiv.org/abs/2108.13264)). *{FEW_SEEDS}*: fewer than {LEAST_SEEDS} seeds, no verdict.
+([definitions](https://arxiv.org/abs/2108.13264)). *{FEW_SEEDS}*: fewer than {LEAST_SEEDS} seeds, no verdict; a claim
+about several comparisons leaves out those with fewer, and has no verdict if fewer than half of them are left.
 *{NOT_COMPARABLE}*: a side is below {CHANCE_FACTOR:g} times chance, or its rate was not searched. Intervals are not
 corrected for the number of claims: of twenty true null differences one interval excludes 0 by chance."""
 
@@ -90,14 +91,15 @@ class Verdict:
 
     @property
     def seeds(self) -> int:
-        """The smallest number of seeds of a comparison that counts, or of any if none does."""
-        return min((len(c.gains) for c in self.counted or self.comparable or self.comparisons), default=0)
+        """The smallest number of seeds of a comparison that counts, or of any without a verdict."""
+        counted = self.counted if self.estimate is not None else []
+        return min((len(c.gains) for c in counted or self.comparable or self.comparisons), default=0)
 
     @functools.cached_property  # a bootstrap of 10,000 resamples
     def estimate(self) -> tuple[float, tuple[float, float]] | None:
-        """The gain and its 95 % interval; None without enough seeds."""
+        """The gain and its 95 % interval; None without enough seeds in at least half of the comparisons."""
         gains = [list(comparison.gains.values()) for comparison in self.counted]
-        if not gains:
+        if not gains or 2 * len(gains) < len(self.comparable):
             return None
         if len(gains) > 1:
             return bootstrap_interval(gains)

@@ -87,6 +87,10 @@ def test_several_comparisons_have_one_interval_over_all():
         "holds: +3.00 points, 95 % interval [+3.00, +3.00], 5 seeds, 2 comparisons, P = 1.00 "
         "(1 of 3 comparisons left out)"
     )
+    only_x = [value for value in numbers if value.cell.column.name != "y"]
+    assert verdict(CLAIM, only_x).word == "holds"
+    w = [dataclasses.replace(v, cell=dataclasses.replace(v.cell, column=Variation("w"))) for v in numbers[-2:]]
+    assert str(verdict(CLAIM, [*only_x, *w])) == "too few seeds: -5.33 points, 1 seed"
 
 
 def test_rates_that_were_not_searched_decide_nothing():
