@@ -1,5 +1,7 @@
 """The flag --format of all subcommands that draw."""
 
+from typing import Any
+
 from absl import flags
 
 from ..figures import style
@@ -12,7 +14,7 @@ def define(flag_values: flags.FlagValues | None = None) -> list[str]:
     text = (
         "Format of the pictures; by default that of the file's suffix, or png. pdf and svg have their fonts embedded."
     )
-    where = {} if flag_values is None else {"flag_values": flag_values}
+    where: dict[str, Any] = {} if flag_values is None else {"flag_values": flag_values}
     flags.DEFINE_enum(NAME, None, style.FORMATS, text, **where)
     return [NAME]
 
