@@ -12,6 +12,7 @@ import shutil
 import urllib.parse
 from collections.abc import Callable, Iterator
 
+from ...reproduction.results_page import TITLES
 from . import diagrams, reference
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -138,7 +139,8 @@ def stage(folder: pathlib.Path) -> None:
         text = path.read_text()
         contents[place] = text if path.suffix == ".ipynb" else relinked(text, path, places, files)
         if place.startswith("results/"):
-            contents[place] = with_viewer(str(contents[place]), "" if path.name == "RESULTS.md" else path.stem)
+            paper = path.stem if path.stem in TITLES else ""
+            contents[place] = with_viewer(str(contents[place]), paper)
     contents["index.md"] = with_contents(
         str(contents["index.md"]), [place for path, place in places.items() if path.parent == GUIDE]
     )
