@@ -64,7 +64,8 @@ def exact_share(share):
     return np.where(share == np.round(share), share, share * (1 - 1e-6)).astype(np.float32)
 
 
-# Fewer places than this are sorted in less time than it takes to choose among programs.
+# Each length of a sort is four times the one before, the first above this. Not tuned. Vmapped over clients, all are
+# sorted.
 FEW_PLACES = 32
 
 
