@@ -65,7 +65,8 @@ def test_an_index_without_its_sections_is_refused():
 def test_the_index_of_the_guide_names_all_kinds_of_pages():
     titles = sizes((GUIDE / "index.md").read_text())
     assert list(titles) == ["Start", "How-to guides", "Notebooks", "Papers", "Reference", "Project"]
-    assert titles["How-to guides"] >= 10 and titles["Papers"] == 7
+    assert titles["How-to guides"] >= 10
+    assert titles["Papers"] >= len(list((ROOT / "experiments" / "results").glob("*.md")))
 
 
 def test_links_are_those_of_the_site():
