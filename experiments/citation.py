@@ -14,7 +14,7 @@ from fedwin.runs.config import Config
 from .cli import subcommand
 from .figures import sources
 
-TAKES_ARGUMENTS = True
+ARGUMENTS = "NAME|RUN ..."
 
 
 def subject(text: str) -> str | Config:

@@ -16,7 +16,7 @@ from fedwin.errors import UserError
 from .cli import picture_format, subcommand
 from .figures import curves, sources, stored, style
 
-TAKES_ARGUMENTS = True
+ARGUMENTS = "RUN ..."
 
 
 def define_flags() -> dict[str, list[str]]:
@@ -43,7 +43,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string("out", None, text)
     return {
         "curves": ["readouts", "labels", "metric", "x", "every"],
-        "execution": ["target", "start", "lowest", "highest", "log", "title", "out", *picture_format.define()],
+        "picture": ["target", "start", "lowest", "highest", "log", "title", "out", *picture_format.define()],
     }
 
 

@@ -15,7 +15,7 @@ from fedwin.runs.config import MOST
 from .cli import subcommand
 from .figures import models, sources
 
-TAKES_ARGUMENTS = True
+ARGUMENTS = "MODEL"
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:

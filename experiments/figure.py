@@ -25,7 +25,7 @@ from fedwin.runs.config import MOST
 from .cli import picture_format, subcommand, unused
 from .figures import requests, stored, style
 
-TAKES_ARGUMENTS = True
+ARGUMENTS = "KIND RUN ..."
 # Title -> names of flags, for --help.
 GROUPS = {
     "every kind": ["out", "format", "title", "labels", "data_dir", "seed", "clients"],

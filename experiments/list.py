@@ -34,7 +34,7 @@ from fedwin.wrappers import WRAPPERS
 from .cli import presets, subcommand
 from .tables.formats import plain_table
 
-TAKES_ARGUMENTS = True
+ARGUMENTS = "KIND"
 REGISTRIES = {
     "algorithms": ALGORITHMS,
     "models": MODELS,

@@ -29,7 +29,7 @@ from .reproduction import dry_run, process_commands, results_page, run_queue, ve
 from .reproduction.request import Request
 from .reproduction.store import IN_CHECKOUT
 
-TAKES_ARGUMENTS = True
+ARGUMENTS = "[ITEM ...]"
 FLAGS = flags.FLAGS
 
 _CELLS = ("scale", "rows", "columns", "variants")

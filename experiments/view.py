@@ -27,7 +27,7 @@ from fedwin.runs.config import MOST
 from .cli import subcommand, unused
 from .viewer import groups, page, runs
 
-TAKES_ARGUMENTS = True
+ARGUMENTS = "[FOLDER ...]"
 # The folder that is shown when none is named.
 FOLDER = "runs"
 SUFFIXES = (".html", ".htm")

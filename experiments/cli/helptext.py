@@ -30,7 +30,7 @@ def _entry(flag: flags.Flag) -> list[str]:
     left = "  " + _setting(flag)
     description = _REPEAT.sub("", flag.help or "")
     if flag.boolean and flag.default:
-        description = f"Do not: {description[:1].lower()}{description[1:]}"
+        description = f"Do not {description[:1].lower()}{description[1:]}"
     lines = textwrap.wrap(description, WIDTH - LEFT) or [""]
     if len(left) >= LEFT:
         return [left, *(" " * LEFT + line for line in lines)]
@@ -43,7 +43,7 @@ def text(
     """Returns the help of a subcommand.
 
     Args:
-      program: how it is called.
+      program: how it is called, with its arguments.
       doc: the docstring of its module.
       groups: title -> names of flags.
       flag_values: where the flags are defined.
@@ -58,7 +58,7 @@ def full(program: str, doc: str, flag_values: flags.FlagValues = flags.FLAGS) ->
     """Returns the help with every flag, in absl's layout.
 
     Args:
-      program: how the subcommand is called.
+      program: how the subcommand is called, with its arguments.
       doc: the docstring of its module.
       flag_values: where the flags are defined.
     """

@@ -35,7 +35,7 @@ def run(
 ) -> None:
     """Runs a subcommand and ends the process, with status 2 and one line on stderr for an error that the user can fix.
 
-    Its module may set `TAKES_ARGUMENTS = True`; without it any argument that is not a flag is an error.
+    Its module may set `ARGUMENTS`, how --help names them; without it any argument that is not a flag is an error.
 
     Args:
       main: what it does, called with the arguments that are not flags.
@@ -46,20 +46,21 @@ def run(
     define_import()
     command_line = list(sys.argv if argv is None else argv)
     module = sys.modules[main.__module__]
-    takes_arguments, doc = getattr(module, "TAKES_ARGUMENTS", False), module.__doc__ or ""
+    arguments_taken, doc = getattr(module, "ARGUMENTS", ""), module.__doc__ or ""
     if argv is None and module.__spec__:
         command_line[0] = f"python -m {module.__spec__.name}"
 
     def parse(arguments: Sequence[str]) -> list[str]:
         requested = [argument for argument in arguments[1:] if argument in HELP or argument == "--helpfull"]
         if requested:
-            full = helptext.full(arguments[0], doc) if requested[0] == "--helpfull" else None
-            print(full or helptext.text(arguments[0], doc, {**groups, **COMMON}))
+            usage = f"{arguments[0]} {arguments_taken}".rstrip()
+            full = helptext.full(usage, doc) if requested[0] == "--helpfull" else None
+            print(full or helptext.text(usage, doc, {**groups, **COMMON}))
             sys.exit(0)
         try:
             flag_errors.refuse_underscores()
             rest = flags.FLAGS(presets.resolve(arguments))
-            if len(rest) > 1 and not takes_arguments:
+            if len(rest) > 1 and not arguments_taken:
                 raise UserError(f"'{rest[1]}' is not a flag; flags begin with --, see --help.")
             return rest
         except flag_errors.ERRORS as error:

@@ -141,7 +141,7 @@ def test_help_shows_defaults_and_the_other_form_of_a_boolean():
     flags.DEFINE_bool("shuffle", True, "Shuffle.", flag_values=known)
     flags.DEFINE_multi_string("wrap", [], "Wrapper; repeats.", flag_values=known)
     shown = helptext.text("fedwin name", "Doc.", {"group": ["rounds", "shuffle", "wrap"]}, known)
-    assert "--rounds=7" in shown and "--noshuffle" in shown and "Do not: shuffle." in shown
+    assert "--rounds=7" in shown and "--noshuffle" in shown and "Do not shuffle." in shown
     assert "repeat this option" not in shown
 
 
