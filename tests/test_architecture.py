@@ -51,7 +51,12 @@ def sources() -> dict[str, pathlib.Path]:
 
 
 SOURCES = sources()
-TREES = {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
+
+
+# Parsed when the first test runs: every worker imports this file, and few run its tests.
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
 
 
 def package_of(module: str) -> str:
@@ -75,9 +80,9 @@ def imported(module: str, node: ast.AST) -> list[str]:
     return [name for name in names if name == "fedwin" or name.startswith("fedwin.")]
 
 
-def edges(module: str) -> list[tuple[str, int]]:
+def edges(trees: dict[str, ast.Module], module: str) -> list[tuple[str, int]]:
     """Returns (imported module, line) of every import anywhere in a module."""
-    return [(name, node.lineno) for node in ast.walk(TREES[module]) for name in imported(module, node)]
+    return [(name, node.lineno) for node in ast.walk(trees[module]) for name in imported(module, node)]
 
 
 def layer(module: str) -> str:
@@ -96,26 +101,26 @@ def test_every_layer_has_its_height():
     assert {layer(module) for module in SOURCES} - {""} == set(HEIGHT)
 
 
-def test_imports_go_downwards():
+def test_imports_go_downwards(trees):
     """A package imports from those below it; the root package, which only loads lazily, belongs to what lies on top."""
     upwards = [
         f"{place(module, line)}: {layer(module)} imports {name}"
         for module in SOURCES
         if layer(module)
-        for name, line in edges(module)
+        for name, line in edges(trees, module)
         if layer(name) != layer(module)
         and (HEIGHT[layer(name)] if layer(name) else HEIGHT["runs"]) >= HEIGHT[layer(module)]
     ]
     assert not upwards, "\n".join(upwards)
 
 
-def test_the_root_imports_nothing_of_its_own():
-    assert not [name for name, _ in edges("fedwin") if name != "fedwin"]
+def test_the_root_imports_nothing_of_its_own(trees):
+    assert not [name for name, _ in edges(trees, "fedwin") if name != "fedwin"]
 
 
-def test_modules_import_in_no_circle():
+def test_modules_import_in_no_circle(trees):
     """A package's __init__ gathers its modules; a module that needs another names it, not the package."""
-    needs = {module: {name for name, _ in edges(module) if name != module} for module in SOURCES}
+    needs = {module: {name for name, _ in edges(trees, module) if name != module} for module in SOURCES}
     done: set[str] = set()
     circles: list[str] = []
 
@@ -132,10 +137,10 @@ def test_modules_import_in_no_circle():
     assert not circles, "\n".join(circles)
 
 
-def test_no_import_of_the_package_inside_a_function():
+def test_no_import_of_the_package_inside_a_function(trees):
     inside = {
         f"{place(module, node.lineno)}: {name}"
-        for module, tree in TREES.items()
+        for module, tree in trees.items()
         for function in functions(tree)
         for node in ast.walk(function)
         for name in imported(module, node)
@@ -150,10 +155,10 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return function.end_lineno - function.lineno + 1 - documentation
 
 
-def test_functions_are_short():
+def test_functions_are_short(trees):
     long = [
         f"{place(module, f.lineno)}: {f.name} has {code_lines(f)} lines"
-        for module, tree in TREES.items()
+        for module, tree in trees.items()
         for f in functions(tree)
         if code_lines(f) > MOST_LINES_OF_A_FUNCTION
     ]
