@@ -10,6 +10,7 @@ from flax import linen as nn
 
 from fedwin.errors import UserError
 from fedwin.models import from_flax
+from fedwin.testing import compile_options
 
 
 def images(size=3, side=8, channels=1, seed=0):
@@ -30,11 +31,12 @@ def test_flax_module_without_cooperation():
     model = from_flax(Plain(), (8, 8, 1), 3)
     variables, x = model.init(jax.random.key(0)), images()
     assert model.classifier_path == ("Dense_1",) and model.num_classes == 3
-    out = model.apply(variables, {"x": x}, jax.random.key(1), False)
+    apply = jax.jit(model.apply, static_argnums=3, compiler_options=compile_options())
+    out = apply(variables, {"x": x}, jax.random.key(1), False)
     theirs = Plain().apply({"params": variables.params, "batch_stats": variables.stats}, x, False)
     np.testing.assert_allclose(out.logits, theirs, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(model.classifier(variables.params, out.features), out.logits, rtol=1e-5, atol=1e-6)
-    a, b = (model.apply(variables, {"x": x}, jax.random.key(k), True) for k in (1, 2))
+    a, b = (apply(variables, {"x": x}, jax.random.key(k), True) for k in (1, 2))
     assert (a.logits != b.logits).any()
     assert (jax.tree.leaves(a.stats)[0] != jax.tree.leaves(variables.stats)[0]).any()
     with pytest.raises(UserError, match="3 outputs, the data 5 classes"):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin.core import Variables
+from fedwin.testing import compile_options
 
 CIFAR, GREY, TEXT = (32, 32, 3), (28, 28, 1), (80,)
 
@@ -30,7 +31,8 @@ def batch_of(shape, size=3, seed=0, vocab=80):
 
 
 def run(model, variables, batch, seed=0, train=False):
-    return jax.jit(model.apply, static_argnums=3)(variables, batch, jax.random.key(seed), train)
+    apply = jax.jit(model.apply, static_argnums=3, compiler_options=compile_options())
+    return apply(variables, batch, jax.random.key(seed), train)
 
 
 def count(tree) -> int:

@@ -10,15 +10,16 @@ import pytest
 from fedwin.errors import UserError
 from fedwin.models import build
 from fedwin.models.networks import mobilenet
+from fedwin.testing import compile_options
 from tests.models.networks.common import abstract, batch_of
 
 
 def test_mobilenet_block_is_depthwise_and_keeps_examples_apart():
     block = mobilenet.InvertedResidual(2, 8, 1, 4)
     x = batch_of((5, 5, 8), 2)["x"]
-    variables = jax.jit(block.init)(jax.random.key(0), x)
+    variables = jax.jit(block.init, compiler_options=compile_options())(jax.random.key(0), x)
     assert variables["params"]["depthwise"]["kernel"].shape == (3, 3, 1, 16)
-    apply = jax.jit(block.apply)
+    apply = jax.jit(block.apply, compiler_options=compile_options())
     y = apply(variables, x)
     zeroed = {
         "params": {
