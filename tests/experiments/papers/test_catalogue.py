@@ -58,14 +58,15 @@ def plug_ins():
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_run_can_be_configured(scale, plug_ins):
-    for name in RUNNABLE:
-        for run in {run.key: run for run in runs_of(item(name), scale)}.values():
-            config = run.config()
-            config.check()
-            plug_ins(config.imports)
-            choices_of(config)
-            DATASETS.check(config.dataset)
-            assert config.clients_per_round <= (config.num_clients or config.clients_per_round), name
+    # Items share runs: each is checked once, and each plug-in loaded once.
+    runs = {run.key: (name, run) for name in RUNNABLE for run in runs_of(item(name), scale)}
+    configs = [(name, run.config()) for name, run in runs.values()]
+    plug_ins(sorted({text for _, config in configs for text in config.imports}))
+    for name, config in configs:
+        config.check()
+        choices_of(config)
+        DATASETS.check(config.dataset)
+        assert config.clients_per_round <= (config.num_clients or config.clients_per_round), name
 
 
 @pytest.mark.parametrize("name", RUNNABLE)
