@@ -38,7 +38,8 @@ def usage() -> str:
     """Returns the subcommands, one per line."""
     lines = lambda commands: [f"  fedwin {name:<12} {summary}" for name, (_, summary) in commands.items()]
     head = "Federated-learning simulation in JAX. `fedwin SUBCOMMAND --help` explains a subcommand."
-    return "\n".join([head, *lines(SUBCOMMANDS), "In a checkout:", *lines(TOOLS)])
+    middle = "In a checkout, there also as `python -m experiments.SUBCOMMAND`:"
+    return "\n".join([head, *lines(SUBCOMMANDS), middle, *lines(TOOLS)])
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "fedwin {}") -> None:
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "fedwin {}") -> 
         _fail(f"unknown command '{name}'.{hint} Available: {', '.join(ALL)}.")
     package = __package__.rpartition(".")[0]
     if name in TOOLS and importlib.util.find_spec(f"{package}.tools") is None:
-        _fail(f"`fedwin {name}` needs a checkout of the project's repository; the installed package leaves it out.")
+        _fail(f"`fedwin {name}` needs a checkout of the project's repository: `python -m experiments.{name}` in it.")
     # Importing jax takes seconds: only the modules of the chosen subcommand are imported.
     subcommand = importlib.import_module(".subcommand", __package__)
     module = importlib.import_module(f"{package}.{ALL[name][0]}")

@@ -29,7 +29,7 @@ PAGES = (
     "simulated_clock",
 )  # fmt: skip
 # Commands that need the user's files, another machine, a checkout or a network.
-NOT_RUN = re.compile(r"\bDIR\b|\.\.\.|^(python3|pip|gcloud|srun) |^fedwin bench |--distributed")
+NOT_RUN = re.compile(r"\bDIR\b|\.\.\.|^(python3|pip|gcloud|srun) |^python -m experiments\.bench\b|--distributed")
 BLOCK = re.compile(r"((?:<!-- .+? -->\n)?)```(python|bash)\n(.*?)```", re.DOTALL)
 
 
