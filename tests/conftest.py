@@ -1,5 +1,6 @@
 """Configuration of all tests: two CPU devices in every process, so that sharding is always exercised."""
 
+import gc
 import os
 import pathlib
 import tempfile
@@ -24,9 +25,19 @@ LONGEST = (
     "test_notebooks.py",
 )
 
-# Tests of what is drawn, printed and refused: unoptimized programs compile in two thirds of the time. Tests of numbers
-# keep the optimizations that users have.
-UNOPTIMIZED = ("callbacks", "experiments", "misuse")
+# Tests of what is drawn, printed, saved and refused: unoptimized programs compile in two thirds of the time. Tests of
+# numbers, and of the bits of different programs, keep the optimizations that users have.
+UNOPTIMIZED = (
+    "callbacks",
+    "experiments",
+    "misuse",
+    "runs/test_dry_run.py",
+    "runs/test_export.py",
+    "runs/test_faults.py",
+    "runs/test_kill_resume.py",
+    "runs/test_load.py",
+    "runs/test_lora.py",
+)
 
 
 def pytest_configure(config):
@@ -41,6 +52,14 @@ def pytest_configure(config):
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
+def pytest_collection_finish():
+    # Imported modules and collected tests live to the end: no later collection of garbage walks through them again, and
+    # there are fewer of those, since tracing makes many objects that live for a moment.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+
+
 def pytest_unconfigure(config):
     if hasattr(config, "fedwin_cache"):
         config.fedwin_cache.cleanup()
@@ -53,7 +72,8 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="module", autouse=True)
 def optimizations(request):
     """Compiles without most optimizations, here and in processes that are started, where UNOPTIMIZED says so."""
-    if request.path.relative_to(pathlib.Path(__file__).parent).parts[0] not in UNOPTIMIZED:
+    place = request.path.relative_to(pathlib.Path(__file__).parent)
+    if not any(place.is_relative_to(one) for one in UNOPTIMIZED):
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
