@@ -36,11 +36,11 @@ def watchers():
     return {"wima": observers.wima((observers.ReadOut("wima3", 3),)), "ema": observers.ema(core.Setting(1, 1, 20))}
 
 
-def go(name="scaffold", equal=True, strategy=Strategy(), rounds=6, calls=(6,), seen=None, width=None, **options):
+def go(name="scaffold", equal=True, strategy=Strategy(), rounds=6, calls=(6,), seen=None, width=None, compiling=None):
     fed = federations.federation(equal=equal)
-    algorithm = federations.build(name, fed, **options)
+    algorithm = federations.build(name, fed)
     watching = watchers() if seen is None else seen
-    dispatch = engine.Dispatch(algorithm, watching, strategy)
+    dispatch = engine.Dispatch(algorithm, watching, strategy, compiler_options=compiling)
     run, store = federations.start(algorithm, watching, fed, strategy)
     plan = federations.cohorts(fed, rounds, width=width or strategy.multiple(4))
     done = 0
@@ -82,18 +82,18 @@ QUICK = {(name, False) for name in ("vmapped", "chunked:k=2", MAPPINGS[3])}
 )
 def test_strategies_agree(name, equal):
     reference, metrics, _ = plain(equal)
-    other, other_metrics, _ = go(equal=equal, strategy=STRATEGIES.build(name))
+    other, other_metrics, _ = go(equal=equal, strategy=STRATEGIES.build(name), compiling=testing.compile_options())
     assert_close(reference, other)
     np.testing.assert_allclose(metrics["loss"].value, other_metrics["loss"].value, rtol=1e-5)
 
 
 def test_padding_and_order_of_a_cohort_change_nothing():
     reference, _, _ = plain(False)
-    padded, _, _ = go(equal=False, width=7)
+    padded, _, _ = go(equal=False, width=7, compiling=testing.compile_options())
     assert_close(reference, padded)
     fed = federations.federation(equal=False)
     algorithm = federations.build("scaffold", fed)
-    dispatch = engine.Dispatch(algorithm, watchers(), Strategy())
+    dispatch = engine.Dispatch(algorithm, watchers(), Strategy(), compiler_options=testing.compile_options())
     run, store = federations.start(algorithm, watchers(), fed)
     backwards = jax.tree.map(lambda x: x[:, ::-1].copy(), federations.cohorts(fed, 6))
     run, _, _ = dispatch(run, store, backwards, (), 6, NO_FLAGS, n_max=max(fed.sizes) + 5)
