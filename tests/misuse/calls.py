@@ -70,7 +70,7 @@ def called(*arguments: str) -> Ended:
 
 def tree_of(folder: pathlib.Path) -> set[str]:
     """Returns every path below a folder."""
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
 def no_run_begins(monkeypatch) -> None:
