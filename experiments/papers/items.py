@@ -287,7 +287,8 @@ class Analysis:
       options: of the picture's kind.
       trend_options: options at trend and smoke scale; None: the same.
       shows: which panels of its kind are drawn; empty: all.
-      seeds: at every scale.
+      seeds: at paper scale.
+      trend_seeds: at trend scale; the first one is drawn, and claims are decided over all.
       claims: statements of the paper about it.
       assumed: settings that the paper does not state, and those used instead.
       standin: data and networks at trend scale.
@@ -305,10 +306,16 @@ class Analysis:
     trend_options: Fields | None = None
     shows: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
+    trend_seeds: tuple[int, ...] = TREND_SEEDS
     claims: tuple[Claim, ...] = ()
     assumed: tuple[str, ...] = ()
     standin: str = ""
     cost: str = ""
+
+    def seeds_at(self, scale: str) -> tuple[int, ...]:
+        """Returns the seeds at a scale: a figure without claims needs only the one that is drawn."""
+        seeds = {"paper": self.seeds, "trend": self.trend_seeds}.get(scale, self.trend_seeds[:1])
+        return seeds if self.claims else seeds[:1]
 
     def trajectories(self, scale: str) -> dict[str, Run]:
         """Returns name -> run at a scale, without those that are absent there."""

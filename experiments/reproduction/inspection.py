@@ -1,5 +1,6 @@
 """Figures of trained models: computed once from checkpoints, stored as JSON, redrawn from that."""
 
+import functools
 import gzip
 import json
 import pathlib
@@ -9,18 +10,21 @@ from typing import Any
 from fedwin import data
 from fedwin.errors import UserError
 from fedwin.files import writing
+from fedwin.registry import parse
 from fedwin.runs.load import TrainedModel, client_models
 
 from ..figures import factors, forgetting, labels, line, models, plane, probing, stored
 from ..papers.items import Analysis
+from .pictures import DATA
 from .plan import RunDirectory
+from .readings import READINGS, readings
 
 # Seed of the partitions of a label histogram.
 SEED = 0
 
 
 def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], data_dir: str) -> dict[str, Any]:
-    """Returns the data of a figure, as JSON values.
+    """Returns the data of a figure of the first seed, and the numbers that claims compare of all seeds, as JSON values.
 
     Args:
       item: the figure.
@@ -31,14 +35,24 @@ def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], da
     Raises:
       UserError: the figure's kind is unknown, or a checkpoint is missing.
     """
+    if item.kind == labels.KIND:
+        return _labels(item, scale, data_dir)
+    seeds = _seeds(item, scale, directories)
+    figures = {str(seed): _of_seed(item, scale, directories, data_dir, seed) for seed in seeds}
+    found = {READINGS: {seed: readings(figure) for seed, figure in figures.items()}} if item.claims else {}
+    return {**next(iter(figures.values())), **found}
+
+
+def _of_seed(
+    item: Analysis, scale: str, directories: dict[str, RunDirectory], data_dir: str, seed: int
+) -> dict[str, Any]:
+    """Returns the data of a figure of one seed."""
     options = dict(item.options_at(scale))
     titles = {run.name: run.title for run in item.runs}
     paths = {titles[name]: directory.path for name, directory in directories.items()}
-    seed, rounds = _seed(item, directories), item.checkpoints(scale)
-    if item.kind == labels.KIND:
-        return _labels(item, scale, data_dir, options)
+    rounds = item.checkpoints(scale)
     if item.kind == factors.KIND:
-        return factors.compute(paths, rounds=rounds, seed=seed, data_dir=data_dir or None, **options)
+        return _factors(tuple(paths.items()), rounds, seed, data_dir, tuple(options.items()))
     if item.kind == forgetting.KIND:
         return forgetting.compute(paths, round=rounds[-1], seed=seed, data_dir=data_dir or None, **options)
     addresses = [models.Address(str(path), round) for path in paths.values() for round in rounds]
@@ -52,11 +66,22 @@ def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], da
     raise UserError(f"{item.name}: unknown kind of figure '{item.kind}'.")
 
 
-def _seed(item: Analysis, directories: dict[str, RunDirectory]) -> int:
-    """Returns the seed whose models are analyzed: the item's own, or the smallest one that all runs have trained."""
-    trained = [set(directory.seeds) for directory in directories.values()]
-    common = set.intersection(*trained) if trained else set(item.seeds)
-    return item.seeds[0] if item.seeds[0] in common or not common else min(common)
+@functools.cache  # several figures show panels of the same data
+def _factors(
+    paths: tuple[tuple[str, pathlib.Path], ...],
+    rounds: tuple[int, ...],
+    seed: int,
+    data_dir: str,
+    options: tuple[tuple[str, Any], ...],
+) -> dict[str, Any]:
+    """Returns the factors of runs, see `factors.compute`."""
+    return factors.compute(dict(paths), rounds=rounds, seed=seed, data_dir=data_dir or None, **dict(options))
+
+
+def _seeds(item: Analysis, scale: str, directories: dict[str, RunDirectory]) -> list[int]:
+    """Returns the seeds whose models are analyzed: the item's own that all runs have trained, or any that they have."""
+    common = set.intersection(*(set(directory.seeds) for directory in directories.values()))
+    return [seed for seed in item.seeds_at(scale) if seed in common] or sorted(common)
 
 
 def _named(titles: list[str], rounds: tuple[int, ...], loaded) -> dict[str, Any]:
@@ -81,7 +106,7 @@ def _plane(trained: TrainedModel, shown: list[tuple[str, Any]], clients: int = 0
     return plane.compute(trained, dict(shown[:3]), dict(shown[3:]), **options)
 
 
-def _labels(item: Analysis, scale: str, data_dir: str, options: dict[str, Any]) -> dict[str, Any]:
+def _labels(item: Analysis, scale: str, data_dir: str) -> dict[str, Any]:
     """Returns the histograms of the labels of every run's partition."""
     histograms = {}
     titles = {run.name: run.title for run in item.runs}
@@ -90,7 +115,7 @@ def _labels(item: Analysis, scale: str, data_dir: str, options: dict[str, Any]) 
         dataset = data.load(config.dataset, data_dir)
         by_partition = labels.of_partitions(dataset, [config.partition], config.num_clients or None, SEED)
         histograms[titles[name]] = by_partition[config.partition]
-    return labels.compute(histograms, **options)
+    return labels.compute(histograms, **item.options_at(scale))
 
 
 def write(item: Analysis, figure: dict[str, Any], path: pathlib.Path) -> None:
@@ -140,8 +165,16 @@ def redraw(item: Analysis, scale: str, text: str, path: pathlib.Path) -> None:
     try:
         figure = json.loads(text)
         figure.pop("title")
+        figure.pop(READINGS, None)
     except (ValueError, KeyError, AttributeError) as error:
         raise UserError(f"the data of {item.name} are damaged ({type(error).__name__}); compute it again.") from error
     if item.shows:
         figure["panels"] = list(item.shows)
-    stored.module_of(item.kind).draw(figure, path, f"{item.name} ({scale}): {item.title}")
+    stored.module_of(item.kind).draw(figure, path, f"{item.name} ({_setting(item, scale)}): {item.title}")
+
+
+def _setting(item: Analysis, scale: str) -> str:
+    """Returns the scale, and which data set stands in for which where it is not the paper's own."""
+    names = [run.config().dataset for each in (scale, "paper") for run in list(item.trajectories(each).values())[:1]]
+    used, wanted = (DATA.get(name, name) for name in (parse(text).name for text in names))
+    return scale if used == wanted else f"{scale}, {used} for {wanted}"

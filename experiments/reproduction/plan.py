@@ -13,7 +13,7 @@ from fedwin.runs.fingerprint import hash_of
 from fedwin.runs.metrics_log import read_lines
 
 from ..papers.catalogue import catalogue
-from ..papers.items import Analysis, AnyItem, Cell, Item
+from ..papers.items import Analysis, AnyItem, Cell, Item, Sketch
 from ..papers.trajectories import Checkpoint, Run
 from .store import ResultStore, StoredResults, record_to_store, scale_folder
 from .tune import best_point, search_run
@@ -113,9 +113,7 @@ def _add(tasks: dict[str, Task], run: Run, read: str, rounds: set[int]) -> None:
 
 def seeds_of(item: AnyItem, scale: str) -> tuple[int, ...]:
     """Returns an item's own seeds at a scale."""
-    if isinstance(item, Item):
-        return item.seeds_at(scale)
-    return item.seeds if isinstance(item, Analysis) else ()
+    return () if isinstance(item, Sketch) else item.seeds_at(scale)
 
 
 def plan(

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import json
 import pathlib
 from collections.abc import Iterable
 from typing import Any
@@ -50,8 +51,9 @@ Fashion-MNIST used here has a different split (the same 70,000 images, split dif
 Shakespeare's roles were prepared from the plays, not taken from LEAF's download."""
 
 LEGEND = """Above every table stands what its numbers are means over; n is the number of seeds, and the line says what
-+- is. At paper scale a cell reads *printed / ours*; **bold** agrees within one percentage point or two standard
-deviations."""
++- is. At paper scale a cell reads *printed / ours*. **Bold**: within one percentage point, and within two standard
+deviations over seeds. *Italic*: within one point, but further apart than the seeds explain, or of one seed where the
+paper prints no standard deviation."""
 
 
 def pages(folder: pathlib.Path = RESULTS) -> dict[pathlib.Path, str]:
@@ -182,7 +184,7 @@ def _verdicts(paper: str, scale: str) -> list[tuple[str, Verdict]]:
             found += [(item.name, verdict) for verdict in verdicts(item, _numbers(item.name, scale))]
         elif isinstance(item, Analysis) and item.claims:
             text = _stored(scale).text(f"{file_stem(item)}.json.gz")
-            found += [(item.name, verdict) for verdict in readings.verdicts(item, text)]
+            found += [(item.name, verdict) for verdict in readings.verdicts(item, scale, text)]
     return found
 
 
@@ -227,8 +229,9 @@ def _section(item: AnyItem, scale: str, folder: pathlib.Path) -> str:
         path = drawings / f"{file_stem(item)}.png"
         inspection.redraw(item, scale, text, path)
         standin = f"\n\nStand-in: {item.standin}" if scale != "paper" and item.standin else ""
+        shown = f"\n\n{_seeds_of_figure(text)}" if item.claims else ""
         picture = f"![{item.title}]({link(path)})"
-        return f"### {item.name} ({scale}): {item.title}{standin}\n\n{picture}\n\n{_command(item, scale)}"
+        return f"### {item.name} ({scale}): {item.title}{standin}{shown}\n\n{picture}\n\n{_command(item, scale)}"
     if isinstance(item, Sketch):
         return ""
     numbers = _numbers(item.name, scale)
@@ -239,6 +242,12 @@ def _section(item: AnyItem, scale: str, folder: pathlib.Path) -> str:
     write_tables.write_numbers(item, _stored(scale), numbers, table)
     text = write_tables.section(item, scale, _stored(scale), numbers, [link(path) for path in drawn])
     return f"{text}\n\n{_command(item, scale)}; numbers, and the commands of single runs: [{table.name}]({link(table)})"
+
+
+def _seeds_of_figure(text: str) -> str:
+    """Returns which seed a figure of trained models shows, and over which its claims are decided."""
+    seeds = list(json.loads(text)[readings.READINGS])
+    return f"Shown: seed {seeds[0]}. Claims: over {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}."
 
 
 def _command(item: AnyItem, scale: str) -> str:

@@ -42,9 +42,10 @@ class QueueStep(NamedTuple):
 QUEUE = (
     QueueStep("ima/table1", ("fedavg", "fedadam"), ("fmnist_shards",), (2023,), 1.0),
     QueueStep("ghb/table3", ("fedavg", "fedhbm"), ("shakespeare_noniid",), (0,), 1.0),
-    QueueStep("ima/table1", ("fedprox", "fednova", "fedyogi", "fedgma"), ("fmnist_shards",), (2023,), 2.0),
-    QueueStep("ima/table1", ("fedasam", "fedfa"), ("fmnist_shards",), (2023,), 2.0),
-    QueueStep("ima/table1", ("fedavg", "fedadam"), ("fmnist_dirichlet",), (2023,), 1.0),
+    QueueStep("ima/table1", ("fednova", "fedyogi", "fedgma"), ("fmnist_shards",), (2023,), 2.0),
+    QueueStep("ima/table1", ("fedavg", "fedadam", "fednova"), ("fmnist_dirichlet",), (2023,), 2.0),
+    QueueStep("ima/table1", ("fedprox", "fedasam", "fedfa"), ("fmnist_shards",), (2023,), 4.0),
+    QueueStep("ima/table1", ("fedprox", "fedasam", "fedfa", "fedyogi", "fedgma"), ("fmnist_dirichlet",), (2023,), 5.0),
     QueueStep("ghb/table3", ("scaffold", "fedavgm"), ("shakespeare_noniid",), (0,), 1.0),
     QueueStep("ghb/table3", ("fedavg", "fedhbm"), ("shakespeare_noniid",), (1, 2), 2.0),
     QueueStep("ima/table1", ("fedavg", "fedadam"), ("fmnist_shards",), (2024, 2025), 2.0),

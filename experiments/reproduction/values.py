@@ -10,8 +10,9 @@ from ..papers.trajectories import Run
 from .store import ResultStore, curves
 from .tune import best_point
 
-# A number is reproduced within so many percentage points, or standard deviations.
+# A number agrees with the printed one within so many percentage points and so many standard deviations.
 POINTS, DEVIATIONS = 1.0, 2.0
+AGREES, NEAR, DIFFERS = "agrees", "near", "differs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Value:
       scale: smoke, trend or paper; only numbers at paper scale are compared with printed ones.
       diverged: whether the loss of any seed became NaN or infinite.
       evaluations: how many evaluations at the end are averaged, of the seed with the fewest.
+      jump: standard deviation over those evaluations, mean over seeds; None for fewer than two.
     """
 
     cell: Cell
@@ -35,6 +37,7 @@ class Value:
     scale: str = "paper"
     diverged: bool = False
     evaluations: int = 0
+    jump: float | None = None
 
     @property
     def run(self) -> Run:
@@ -78,12 +81,17 @@ class Value:
         return None if self.difference is None or not stds else self.difference / float(np.hypot.reduce(stds))
 
     @property
-    def reproduced(self) -> bool | None:
-        """Whether an accuracy agrees within one percentage point or two standard deviations; None: not comparable."""
+    def agreement(self) -> str | None:
+        """How an accuracy compares with the printed one; None: it is not comparable.
+
+        Within one percentage point it agrees if it is within two standard deviations over seeds as well, and is near
+        if it is not, or if no standard deviation is known: one seed, and none printed. Otherwise it differs.
+        """
         if self.difference is None or not isinstance(self.cell.measure, MeanLast):
             return None
-        points = abs(self.difference) * 100 / self.cell.measure.factor
-        return points <= POINTS or (self.z is not None and abs(self.z) <= DEVIATIONS)
+        if abs(self.difference) * 100 / self.cell.measure.factor > POINTS:
+            return DIFFERS
+        return AGREES if self.z is not None and abs(self.z) <= DEVIATIONS else NEAR
 
 
 def value(store: ResultStore, cell: Cell, scale: str) -> Value:
@@ -113,8 +121,12 @@ def value(store: ResultStore, cell: Cell, scale: str) -> Value:
     }
     completed = min((int(curve.rounds[-1]) for curve in own.values() if len(curve.rounds)), default=0)
     diverged = any(curve.diverged for curve in own.values())
-    evaluations = min((int(curve.averaged.sum()) for curve in own.values() if curve.final is not None), default=0)
-    return Value(cell, by_seed, (completed, run.num_rounds), point, scale, diverged, evaluations)
+    ended = [curve for curve in own.values() if curve.final is not None]
+    evaluations = min((int(curve.averaged.sum()) for curve in ended), default=0)
+    jump = None
+    if evaluations > 1 and isinstance(cell.measure, MeanLast):
+        jump = float(np.mean([cell.measure.factor * curve.accuracy[curve.averaged].std(ddof=1) for curve in ended]))
+    return Value(cell, by_seed, (completed, run.num_rounds), point, scale, diverged, evaluations, jump)
 
 
 def values(store: ResultStore, item: Item, scale: str) -> list[Value]:

@@ -23,13 +23,15 @@ from ..tables.formats import (
 from . import tune
 from .commands import commands
 from .store import MODEL, ResultStore
-from .values import Value
+from .values import AGREES, NEAR, Value
 from .verdicts import verdicts
 
 # Decimals of numbers with these units; others have two.
 DIGITS = {SHARE: 3, "rounds": 0, NATS: 3}
 # Decimals in tables with paired differences; others have two.
 PAIRED_DIGITS = {NATS: 3}
+# Agreement with the printed number -> Markdown around ours.
+MARKS = {AGREES: "**", NEAR: "*"}
 MEGABYTE = 1e6
 # What a record of an earlier version does not say.
 UNRECORDED = "not recorded"
@@ -105,7 +107,11 @@ def _provenance(store: ResultStore, run: Run, scale: str) -> tuple[str, str, str
 
 
 def shown(value: Value) -> str:
-    """Returns a number for readers; at paper scale 'printed / ours', ours in bold if it is reproduced."""
+    """Returns a number for readers.
+
+    At paper scale 'printed / ours', ours in bold if it agrees, in italics if it is near, and of one seed with the
+    standard deviation over the averaged evaluations in brackets.
+    """
     digits = DIGITS.get(value.cell.measure.unit, 2)
     ended = value.rounds[0] == value.rounds[1]
     ours = "never" if value.by_seed and ended and value.mean is None else number(value.mean, digits)
@@ -114,8 +120,10 @@ def shown(value: Value) -> str:
         ours += f" +- {value.std:.{digits}f} (n = {len(value.numbers)})"
     if value.mean is not None and 0 < value.rounds[0] < value.rounds[1]:
         ours += f" (round {value.rounds[0]:,} of {value.rounds[1]:,})"
-    if value.reproduced:
-        ours = f"**{ours}**"
+    if value.scale == "paper" and len(value.numbers) == 1 and value.jump is not None:
+        ours += f" ({value.jump:.{digits}f})"
+    mark = MARKS.get(value.agreement, "")
+    ours = f"{mark}{ours}{mark}"
     beside = value.cell.printed is not None and value.scale == "paper"
     return f"{value.cell.printed} / {ours}" if beside else ours
 
@@ -131,12 +139,14 @@ def legend(item: Item, numbers: list[Value]) -> str:
     if not counts:
         return "No number yet: no run has finished."
     parts = [f"Of one seed: {_descriptions(item, numbers)}."]
+    jumps = any(value.scale == "paper" and value.jump is not None for value in numbers)
+    one = "one seed, in brackets the standard deviation over these evaluations" if jumps else "one seed"
     if counts == [1]:
-        return " ".join([*parts, "One seed."])
+        return " ".join([*parts, f"Shown: {one}."])
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     if item.draw == "curves":
         return " ".join([*parts, f"Lines: mean over n = {seeds} seeds; band: standard deviation over them."])
-    parts.append(f"Shown: mean over n seeds, +- their standard deviation{'; without +-: one seed' * (1 in counts)}.")
+    parts.append(f"Shown: mean over n seeds, +- their standard deviation{f'; without +-: {one}' * (1 in counts)}.")
     if any(value.scale == "paper" and value.cell.printed and value.cell.printed.std for value in numbers):
         parts.append("The printed +- is the paper's.")
     return " ".join(parts)

@@ -20,6 +20,7 @@ from experiments.papers.catalogue import item
 from experiments.papers.flag_files import flag_text
 from experiments.papers.items import Cell, Variation
 from experiments.papers.measures import MeanLast, RoundsTo
+from experiments.papers.printed_cells import Printed
 from experiments.papers.trajectories import Fields, Run
 from experiments.reproduction import (
     archive,
@@ -90,6 +91,29 @@ def test_tables_say_what_is_averaged_and_what_follows_plus_minus():
     text = write.section(figure, "trend", OneRecord(), numbers)
     assert "Of one seed: mean accuracy (%) of the 20 evaluations after rounds 101 to 120." in text
     assert "Shown: mean over n seeds, +- their standard deviation." in text and "91.00 +- 1.00 (n = 3)" in text
+
+
+@pytest.mark.parametrize(
+    "printed, std, by_seed, text",
+    [
+        (47.31, "0.10", {0: 47.4}, "**47.40 (5.00)**"),
+        (47.31, "0.10", {0: 48.22}, "*48.22 (5.00)*"),  # within a point, but 9 standard deviations apart
+        (47.31, "", {0: 47.4}, "*47.40 (5.00)*"),  # one seed, and none is printed: nothing says how much seeds differ
+        (47.31, "", {0: 47.6, 1: 47.62}, "*47.61 +- 0.01 (n = 2)*"),
+        (47.31, "", {0: 47.2, 1: 47.6}, "**47.40 +- 0.28 (n = 2)**"),
+        (47.31, "3.00", {0: 49.0}, "49.00 (5.00)"),  # seeds explain it, but it is more than a point
+    ],
+)
+def test_a_number_agrees_within_a_point_and_within_what_seeds_explain(printed, std, by_seed, text):
+    beside = dataclasses.replace(cell(MeanLast()), printed=Printed(str(printed), std))
+    number = values.Value(beside, by_seed, (20, 20), evaluations=10, jump=5.0)
+    assert write.shown(number).partition(" / ")[2] == text
+    assert write.shown(dataclasses.replace(number, scale="trend")) == text.strip("*").replace(" (5.00)", "")
+
+
+def test_the_spread_over_the_averaged_evaluations_is_that_of_one_seed():
+    run = Run(RUN.fields | {"final_evals": 3})
+    assert values.value(OneRecord(), cell(MeanLast(), run), "trend").jump == pytest.approx(5)  # 90, 95, 100
 
 
 # Data

@@ -116,13 +116,17 @@ def test_gains_of_two_columns_are_compared_seed_by_seed():
 def test_a_figure_of_models_has_numbers_that_claims_compare():
     mark = lambda role, loss: {"role": role, "label": role, "loss": loss, "error": loss / 10}
     points = [mark("corner", 0.4), mark("corner", 0.2), mark("mean", 0.3), mark("further", 0.1)]
-    one = item("ima/figure1d")
-    said = [str(each) for each in readings.verdicts(one, json.dumps({"kind": "plane", "points": points}))]
-    assert said == ["too few seeds: -0.100 nats less, 1 seed", "too few seeds: -1.00 points, 1 seed"]
-    assert [str(each) for each in readings.verdicts(one, None)] == ["not tested"] * 2
+    one, found = item("ima/figure1d"), readings.readings({"kind": "plane", "points": points})
+    said = lambda by_seed: [str(each) for each in readings.verdicts(one, "trend", json.dumps({"readings": by_seed}))]
+    assert said({"7": found}) == ["too few seeds: -0.100 nats less, 1 seed", "too few seeds: -1.00 points, 1 seed"]
+    assert said({str(seed): found for seed in range(5)}) == [
+        "contradicted: -0.100 nats less, 95 % interval [-0.100, -0.100], 5 seeds",
+        "contradicted: -1.00 points, 95 % interval [-1.00, -1.00], 5 seeds",
+    ]
+    assert [str(each) for each in readings.verdicts(one, "trend", None)] == ["not tested"] * 2
     s = {"kind": "line", "s": [0.0, 0.5, 1.0], "splits": {"test": {"loss": [2, 1, 3], "accuracy": [0.5, 0.4, 0.6]}}}
     found = readings.readings(s)
-    assert found["between", "loss"] == 1 and found["end", "loss"] == 2 and found["second", "error"] == 0.4
+    assert found["between"]["loss"] == 1 and found["end"]["loss"] == 2 and found["second"]["error"] == 0.4
 
 
 @pytest.mark.parametrize(
@@ -166,4 +170,4 @@ def test_every_claim_about_a_figure_of_models_names_what_its_data_have():
     for one in catalogue().values():
         text = StoredResults("trend").text(f"{file_stem(one)}.json.gz") if isinstance(one, Analysis) else None
         if text is not None:
-            assert all(each.comparisons for each in readings.verdicts(one, text)), one.name
+            assert all(each.comparisons for each in readings.verdicts(one, "trend", text)), one.name
