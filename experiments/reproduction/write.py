@@ -122,7 +122,7 @@ def shown(value: Value) -> str:
         ours += f" (round {value.rounds[0]:,} of {value.rounds[1]:,})"
     if value.scale == "paper" and len(value.numbers) == 1 and value.jump is not None:
         ours += f" ({value.jump:.{digits}f})"
-    mark = MARKS.get(value.agreement, "")
+    mark = MARKS.get(value.agreement or "", "")
     ours = f"{mark}{ours}{mark}"
     beside = value.cell.printed is not None and value.scale == "paper"
     return f"{value.cell.printed} / {ours}" if beside else ours
