@@ -59,7 +59,6 @@ class Variation:
       x: position on the axis of a sweep.
       group: the panel of a sweep that it belongs to.
       ours: whether it is an addition of ours to the printed ones.
-      unsearched: why its rate at trend scale is not a searched one, so that its numbers decide nothing; empty: it is.
     """
 
     name: str
@@ -80,7 +79,6 @@ class Variation:
     x: float | None = None
     group: str = ""
     ours: bool = False
-    unsearched: str = ""
 
     @property
     def title(self) -> str:
@@ -135,7 +133,6 @@ class Cell:
       reference: another run that the measure needs (for a speed-up); None: none.
       printed: the paper's number; None: none is printed.
       metric: which of the read-out's metrics counts.
-      unsearched: why its rate at trend scale is not a searched one; empty: it is.
     """
 
     row: Variation
@@ -147,7 +144,6 @@ class Cell:
     reference: Run | None
     printed: Printed | None
     metric: str = "accuracy"
-    unsearched: str = ""
 
     @property
     def position(self) -> tuple[str, str, str]:
@@ -242,8 +238,7 @@ class Item:
         metric = next((s.metric for s in reversed(variations) if s.metric and scale == "paper"), "accuracy")
         metric = measure.metric or metric
         reference = self._reference(scale, variations, measure)
-        unsearched = next((s.unsearched for s in reversed(variations) if s.unsearched), "")
-        return Cell(row, column, variant, runs, read, measure, reference, printed, metric, unsearched)
+        return Cell(row, column, variant, runs, read, measure, reference, printed, metric)
 
     @staticmethod
     def _reference(scale: str, variations: list[Variation], measure: Measure) -> Run | None:

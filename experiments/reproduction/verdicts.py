@@ -21,6 +21,9 @@ CHANCE_FACTOR = 1.5
 # Number of classes of the data sets whose tables compare methods.
 CLASSES = {"digits": 10, "fmnist": 10, "mnist": 10, "mnist_writers": 10, "cifar10": 10, "cifar100": 100}
 
+# Data sets of stand-ins on which no rates were searched: methods have those of the digits, or the paper's.
+UNSEARCHED = {"fmnist": "Fashion-MNIST", "mnist_writers": "MNIST by writers"}
+
 HOLDS, CONTRADICTED, OPEN = "holds", "contradicted", "open"
 NOT_COMPARABLE, FEW_SEEDS, NOT_TESTED = "not comparable", "too few seeds", "not tested"
 WORDS = (HOLDS, CONTRADICTED, OPEN, NOT_COMPARABLE, FEW_SEEDS, NOT_TESTED)
@@ -33,8 +36,9 @@ sets, methods, parameters) it is a stratified bootstrap of the interquartile mea
 the probability that a run of the better side beats a run of the other
 ([definitions](https://arxiv.org/abs/2108.13264)). *{FEW_SEEDS}*: fewer than {LEAST_SEEDS} seeds, no verdict; a claim
 about several comparisons leaves out those with fewer, and has no verdict if fewer than half of them are left.
-*{NOT_COMPARABLE}*: a side is below {CHANCE_FACTOR:g} times chance, or its rate was not searched. Intervals are not
-corrected for the number of claims: of twenty true null differences one interval excludes 0 by chance."""
+*{NOT_COMPARABLE}*: a side is below {CHANCE_FACTOR:g} times chance, or two methods are compared on data on which their
+rates were not searched. Intervals are not corrected for the number of claims: of twenty true null differences one
+interval excludes 0 by chance."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,7 +232,7 @@ def _compare(
     if not seeds:
         return None
     gains = {seed: own[seed] - others[seed] for seed in seeds}
-    reason = next(filter(None, map(_untrained, numbers)), "")
+    reason = _incomparable(*numbers)
     own, others = ({s: side[s] for s in seeds} for side in (own, others))
     return Comparison(better.cell.position, own, others, gains, _sources(*numbers), reason)
 
@@ -238,13 +242,16 @@ def _sources(*numbers: Value) -> tuple[Any, ...]:
     return tuple((number.run.key, number.cell.read, str(number.cell.measure)) for number in numbers)
 
 
-def _untrained(number: Value) -> str:
-    """Returns why a number says nothing about its method: it is near chance, or its rate was not searched; or ''."""
-    if number.scale != "paper" and number.cell.unsearched:
-        return f"{number.cell.row.title}: {number.cell.unsearched}"
-    if not near_chance(number):
-        return ""
-    return f"{number.cell.row.title} at {100 * share(number):.1f} %, near chance"
+def _incomparable(*numbers: Value) -> str:
+    """Returns why numbers say nothing about their methods: one is near chance, or no rates were searched; or ''."""
+    untrained = next(filter(near_chance, numbers), None)
+    if untrained is not None:
+        return f"{untrained.cell.row.title} at {100 * share(untrained):.1f} %, near chance"
+    # Read-outs, wrappers and parameters of one method have its rate in common.
+    methods = {parse(number.run.config().algorithm).name for number in numbers}
+    data = [parse(number.run.config().dataset).name for number in numbers if number.scale != "paper"]
+    unsearched = next((UNSEARCHED[name] for name in data if name in UNSEARCHED), "")
+    return f"rates were not searched on {unsearched}" if unsearched and len(methods) > 1 else ""
 
 
 def share(number: Value) -> float:
@@ -269,7 +276,7 @@ def _rounds(better: Value, worse: Value) -> Comparison | None:
         return None
     own, others = ({s: -float(number.by_seed[s] or number.rounds[1]) for s in seeds} for number in (better, worse))
     gains = {seed: 100 * (1 - own[seed] / others[seed]) for seed in seeds}
-    return Comparison(better.cell.position, own, others, gains, _sources(better, worse))
+    return Comparison(better.cell.position, own, others, gains, _sources(better, worse), _incomparable(better, worse))
 
 
 def _losses(better: Value, worse: Value) -> Comparison | None:
