@@ -34,7 +34,7 @@ from experiments.reproduction import (
     verdicts,
     write,
 )
-from experiments.reproduction.plan import all_tasks
+from experiments.reproduction.plan import all_tasks, lineage
 from experiments.reproduction.request import Request
 from fedwin import data
 from fedwin.errors import UserError
@@ -273,12 +273,20 @@ def test_flags_are_printed_at_the_scale_that_is_given():
 
 
 def test_hours_of_the_queue_are_those_of_the_stored_runs():
-    seconds = 0.0
-    for path in (store.RESULTS / "paper").glob("*-seed2023.jsonl.gz"):
-        seconds += store.load_record(path).header["seconds"]["2023"]
-    step = run_queue.QUEUE[0]
-    assert run_queue.duration(step) == f"{seconds / 3600:.1f} h"
-    assert run_queue.duration(run_queue.QUEUE[2]).startswith("about ")
+    done, *_ = run_queue.QUEUE
+    keys = {
+        run.key
+        for cell in item(done.item).cells("paper")
+        if cell.row.name in done.rows and cell.column.name in done.columns
+        for run in lineage(cell.runs[0])
+    }
+    paths = [
+        path for path in (store.RESULTS / "paper").glob("*-seed2023.jsonl.gz") if path.name.partition("-")[0] in keys
+    ]
+    seconds = sum(store.load_record(path).header["seconds"]["2023"] for path in paths)
+    assert len(paths) == len(keys) == 4 and run_queue.duration(done) == f"{seconds / 3600:.1f} h"
+    waiting = next(step for step in run_queue.QUEUE if run_queue.progress(step)[0] == 0)
+    assert run_queue.duration(waiting).startswith("about ")
     assert run_queue.duration(run_queue.QUEUE[-1]) == "GPU"
 
 
