@@ -210,7 +210,7 @@ class Item:
 
     def seeds_at(self, scale: str) -> tuple[int, ...]:
         """Returns the seeds at a scale."""
-        return {"paper": self.seeds, "trend": self.trend_seeds}.get(scale, self.trend_seeds[:1])
+        return _seeds_at(scale, self.seeds, self.trend_seeds)
 
     def printed_key(self, row: Variation, column: Variation, variant: Variation) -> tuple[str, ...]:
         """Returns the key of a printed number: its values of KEY."""
@@ -246,6 +246,11 @@ class Item:
             return None
         fields = _merged(scale, variations[:2]) | measure.reference
         return Run(shrunk(fields) if scale == "smoke" else fields)
+
+
+def _seeds_at(scale: str, paper: tuple[int, ...], trend: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the seeds at a scale; smoke has the first one of trend."""
+    return {"paper": paper, "trend": trend}.get(scale, trend[:1])
 
 
 def _warm_start(scale: str, variations: list[Variation]) -> Checkpoint | None:
@@ -309,7 +314,7 @@ class Analysis:
 
     def seeds_at(self, scale: str) -> tuple[int, ...]:
         """Returns the seeds at a scale: a figure without claims needs only the one that is drawn."""
-        seeds = {"paper": self.seeds, "trend": self.trend_seeds}.get(scale, self.trend_seeds[:1])
+        seeds = _seeds_at(scale, self.seeds, self.trend_seeds)
         return seeds if self.claims else seeds[:1]
 
     def trajectories(self, scale: str) -> dict[str, Run]:
