@@ -41,8 +41,9 @@ UNOPTIMIZED = (
 
 
 def pytest_configure(config):
-    # Many tests, workers and child processes compile the same small programs: one cache for the length of the session.
-    if not hasattr(config, "workerinput"):
+    # Many tests, workers and child processes compile the same small programs: one cache for the length of the session,
+    # or the directory that JAX_COMPILATION_CACHE_DIR names, for many sessions.
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         config.fedwin_cache = tempfile.TemporaryDirectory(prefix="fedwin-jit-")
         os.environ["JAX_COMPILATION_CACHE_DIR"] = config.fedwin_cache.name
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
