@@ -7,14 +7,10 @@ Subpackages (`fedwin.data`, `fedwin.models`, `fedwin.testing`, ...) are imported
 """
 
 import importlib
-import importlib.abc
-import importlib.util
 import pathlib
 import pkgutil
-import sys
-import warnings
 
-__version__ = "0.2.0"
+__version__ = "0.1.0"
 
 # Public name -> the module that defines it. Loaded on first use, so that `import fedwin` is quick and jax can still be
 # configured after it.
@@ -53,46 +49,9 @@ _EXPORTS = {
 }
 # Public names that are called differently where they are defined.
 _DEFINED_AS = {"load_plugins": "load"}
-# Modules that moved in version 0.2: old name -> new name. The old ones work until version 0.3.
-_MOVED_MODULES = {
-    "batches": "local",
-    "checks": "registry.checks",
-    "choices": "registry.choices",
-    "hosts": "multi_process",
-    "joining": "multi_process",
-    "keys": "core",
-    "listing": "registry.listing",
-    "means": "core",
-    "papers": "registry.papers",
-    "ring": "window",
-}
 # The binaries are run, not imported as a library.
 _SUBMODULES = {module.name for module in pkgutil.iter_modules([str(pathlib.Path(__file__).parent)])} - {"experiments"}
 __all__ = sorted(_EXPORTS)
-
-
-def _moved(name: str):
-    """Returns the module that was called `fedwin.{name}` before version 0.2, with a warning for the caller's caller."""
-    new = f"fedwin.{_MOVED_MODULES[name]}"
-    message = f"fedwin.{name} is now {new}; the old name ends with fedwin 0.3"
-    warnings.warn(message, DeprecationWarning, stacklevel=3)
-    return importlib.import_module(new)
-
-
-class _MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Makes `import fedwin.{old name}` work."""
-
-    def find_spec(self, fullname, path=None, target=None):
-        package, _, name = fullname.rpartition(".")
-        return (
-            importlib.util.spec_from_loader(fullname, self) if package == __name__ and name in _MOVED_MODULES else None
-        )
-
-    def exec_module(self, module):
-        sys.modules[module.__name__] = _moved(module.__name__.rpartition(".")[2])
-
-
-sys.meta_path.append(_MovedModules())
 
 
 def __getattr__(name: str):
@@ -100,8 +59,6 @@ def __getattr__(name: str):
         return getattr(importlib.import_module(_EXPORTS[name]), _DEFINED_AS.get(name, name))
     if name in _SUBMODULES:
         return importlib.import_module(f"fedwin.{name}")
-    if name in _MOVED_MODULES:
-        return _moved(name)
     raise AttributeError(f"module 'fedwin' has no attribute '{name}'")
 
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from fedwin import tree
-from fedwin.errors import UserError, deprecated
+from fedwin.errors import UserError
 
 __all__ = [
     "Algorithm",
@@ -265,12 +265,6 @@ class Algorithm(NamedTuple):
     client_model: Callable | None = None
     steps_without_clients: bool = False
 
-    @property
-    def fades(self) -> Callable[[Any], bool]:
-        """Deprecated name of `resettable`."""
-        deprecated("core.Algorithm.fades", "core.Algorithm.resettable")
-        return self.resettable
-
 
 class Observer(NamedTuple):
     """Follows the sequence of server models without changing it.
@@ -389,7 +383,6 @@ def algorithm(
     weighting="samples",
     wire=transmit_everything,
     resettable=nothing_resettable,
-    fades=None,
     client_model=None,
     aggregate=None,
 ) -> Algorithm:
@@ -415,7 +408,6 @@ def algorithm(
       weighting: weights of the mean over a cohort, 'samples' or 'uniform'.
       wire: (down, message) -> (down, up), the parts that the protocol transmits.
       resettable: node of the server state -> whether it holds decaying moments, which wrappers may reset.
-      fades: deprecated name of `resettable`.
       client_model: (Variables that are evaluated, row of the client table) -> the client's personal model, Variables;
         None if clients have none.
       aggregate: (messages [C, ...], present bool [C]) -> total (Phase.aggregate); None sums the messages.
@@ -423,9 +415,6 @@ def algorithm(
     Returns:
       An Algorithm whose `init` and `client_init` take a key.
     """
-    if fades is not None:
-        deprecated("core.algorithm(fades=...)", "core.algorithm(resettable=...)")
-        resettable = fades
     phase = Phase(broadcast, client, server, wire, aggregate)
     return Algorithm(
         init=with_key_argument(init, 2),
@@ -436,19 +425,3 @@ def algorithm(
         resettable=resettable,
         client_model=client_model,
     )
-
-
-# Old name -> new name of what was renamed in version 0.2.
-_RENAMED = {
-    "OfStep": "DerivedFromStep",
-    "all_on_the_wire": "transmit_everything",
-    "nothing_fades": "nothing_resettable",
-    "weight": "aggregation_weight",
-}
-
-
-def __getattr__(name: str):
-    if name in _RENAMED:
-        deprecated(f"core.{name}", f"core.{_RENAMED[name]}")
-        return globals()[_RENAMED[name]]
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

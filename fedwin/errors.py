@@ -1,10 +1,9 @@
-"""Errors that are reported in one line (UserError, StorageError), and deprecation warnings."""
+"""Errors that are reported in one line: UserError, StorageError."""
 
 import contextlib
 import pathlib
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
 
 
@@ -62,15 +61,3 @@ def user_code(function: Callable, failure: str) -> Iterator[None]:
         if function.__module__.startswith("fedwin."):
             raise
         raise UserError(f"{failure}: {describe(error)}") from error
-
-
-def deprecated(old: str, new: str, until: str = "0.3", stacklevel: int = 3) -> None:
-    """Warns with a DeprecationWarning that a public name has changed.
-
-    Args:
-      old: the old name.
-      new: the name to use instead.
-      until: version that no longer accepts the old name.
-      stacklevel: number of frames from this function to the user's line, as in warnings.warn.
-    """
-    warnings.warn(f"{old} is deprecated until fedwin {until}; use {new}.", DeprecationWarning, stacklevel=stacklevel)

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from fedwin import tree
-from fedwin.errors import deprecated
 
 PyTree = Any
 
@@ -77,21 +76,6 @@ class Rule(Protocol):
     """Signature of a rule: (grad, step) -> RuleOutput."""
 
     def __call__(self, grad: GradientFn, s: Step, /) -> RuleOutput: ...
-
-
-def as_output(result: RuleOutput | tuple[PyTree, PyTree | None, Gradient]) -> RuleOutput:
-    """Returns a rule's result as a RuleOutput; plain tuples of three are deprecated.
-
-    Args:
-      result: what a rule returned.
-
-    Returns:
-      The RuleOutput.
-    """
-    if isinstance(result, RuleOutput):
-        return result
-    deprecated("a local rule that returns a plain tuple", "rules.RuleOutput(direction, displacement, gradient)")
-    return RuleOutput(*result)
 
 
 def sgd(grad: GradientFn, s: Step) -> RuleOutput:

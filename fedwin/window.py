@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType, PartitionSpec
 
-from fedwin.errors import UserError, deprecated
+from fedwin.errors import UserError
 
 # Vectors are padded to a multiple of this, so that a ring buffer divides evenly over the devices of a mesh.
 ALIGNMENT = 1024
@@ -440,13 +440,3 @@ def _read(ring, count, number, age):
         return jnp.where(index < ring.rounds, row(ring.entered, index), earlier)
     # Slots not filled yet hold zeros.
     return lax.dynamic_index_in_dim(ring, (count - age) % ring.shape[0], 0, keepdims=False)
-
-
-_RENAMED = {"MOST": "MAX_ROUNDS"}
-
-
-def __getattr__(name: str):
-    if name in _RENAMED:
-        deprecated(f"window.{name}", f"window.{_RENAMED[name]}")
-        return globals()[_RENAMED[name]]
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

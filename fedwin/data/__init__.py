@@ -17,7 +17,7 @@ from fedwin.data.example_source import ExampleSource, Images
 from fedwin.data.partitions.pack import check_not_empty
 from fedwin.data.sources.arrays import from_arrays
 from fedwin.data.sources.fedjax_data import from_fedjax
-from fedwin.errors import UserError, deprecated
+from fedwin.errors import UserError
 from fedwin.registry.checks import integer as check_integer
 from fedwin.registry.choices import INT32_MAX
 
@@ -169,11 +169,3 @@ def make_partition(
     if not allow_empty:
         check_not_empty(result)
     return result
-
-
-def deal(
-    dataset: Dataset, partition: str | None, num_clients: int | None, seed: int, allow_empty: bool = False
-) -> Partition:
-    """Deprecated name of `make_partition`."""
-    deprecated("fedwin.data.deal", "fedwin.data.make_partition")
-    return make_partition(dataset, partition, num_clients, seed, allow_empty)

@@ -19,7 +19,7 @@ from fedwin import core, tree
 from fedwin.errors import UserError
 from fedwin.local.batches import Batches, share_of
 from fedwin.registry import checks
-from fedwin.rules import Gradient, Rule, Step, as_output, sgd
+from fedwin.rules import Gradient, Rule, Step, sgd
 
 
 class Local(NamedTuple):
@@ -220,7 +220,7 @@ class Solver:
             augment_key, key = jax.random.split(jax.random.fold_in(step_key, j))
             batch = self.prepare(batches.take(c, positions, j, batches.always_full), augment_key)
             s = Step(loop.params, params, batch, key, j, float_steps, lr, decay)
-            output = as_output(rule(self.gradient_at(loop.stats, batch, key, c.info), s))
+            output = rule(self.gradient_at(loop.stats, batch, key, c.info), s)
             new, optimizer = self.apply_step(s, output.direction, output.displacement, loop.optimizer)
             recorded = output.gradient
             total = tree.add(loop.total, recorded.value) if grad else ()

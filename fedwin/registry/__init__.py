@@ -18,7 +18,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fedwin.errors import UserError, deprecated, user_code
+from fedwin.errors import UserError, user_code
 from fedwin.registry import listing, papers
 from fedwin.registry.choices import Choice, as_choice, check_entry, check_size, literal, nearest, parse
 from fedwin.registry.papers import Paper
@@ -116,9 +116,6 @@ class Registry(dict):
         """
         if builder is None:
             return lambda function: self.register(name, function, paper=paper, instances=instances, **facts)
-        if "spans" in facts and "warmup_horizon" in self.facts:
-            deprecated("register(spans=...)", "register(warmup_horizon=...)")
-            facts["warmup_horizon"] = facts.pop("spans")
         check_entry(self.kind, name, builder)
         if name in self and not _same(self[name], builder):
             raise UserError(f"{self.kind} '{name}' is registered already, by {_place(self[name])}; take another name.")

@@ -73,7 +73,7 @@ SCHEDULES = ("", "cosine", "wsd")
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
 
 
-def option(default: Any, group: str, help: str, *, least=None, below=None, words=(), operational=False, implied=None):
+def option(default: Any, group: str, help: str, *, least=None, below=None, words=(), operational=False):
     """Returns a dataclass field of Config.
 
     Args:
@@ -84,7 +84,6 @@ def option(default: Any, group: str, help: str, *, least=None, below=None, words
       below: exclusive upper bound, or None.
       words: all valid values; (): any.
       operational: whether a resumed run may change it, because it does not affect results.
-      implied: value of the field where a directory does not have it, and which hashes omit; None: the default.
     """
     metadata = {
         "help": help,
@@ -93,7 +92,6 @@ def option(default: Any, group: str, help: str, *, least=None, below=None, words
         "below": below,
         "words": words,
         "operational": operational,
-        "implied": implied,
     }
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
@@ -231,7 +229,6 @@ class Config:
         "read-outs",
         "Evaluate after each of the last N rounds and report the mean; -1: a quarter of the rounds, from 1 to 100.",
         least=-1,
-        implied=100,  # the default before version 0.2
     )
     eval_examples: int = option(
         0, "read-outs", "Number of test examples for evaluation, a fixed random subset; 0: all.", least=0
@@ -418,8 +415,3 @@ def integer_if_whole(value: Any) -> Any:
 def default_of(field: dataclasses.Field) -> Any:
     """Returns the default of a field of Config."""
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-
-
-def implied_of(field: dataclasses.Field) -> Any:
-    """Returns the value of a field of Config in a directory that does not have it; hashes omit this value."""
-    return default_of(field) if field.metadata["implied"] is None else field.metadata["implied"]

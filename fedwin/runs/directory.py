@@ -19,7 +19,7 @@ from fedwin.callbacks import tracking
 from fedwin.errors import StorageError, UserError
 from fedwin.files import RECOVERABLE_ERRNOS, json_value, locked, read_bytes, sealed, write_json, writing
 from fedwin.runs.checkpoint_format import read_about
-from fedwin.runs.config import Config, default_of, implied_of
+from fedwin.runs.config import Config, default_of
 from fedwin.runs.fingerprint import Identity, hash_of, jsonable, set_fields, versions
 from fedwin.runs.metrics_log import Line, LinesHash, read_lines
 
@@ -173,7 +173,7 @@ def read_config(directory: pathlib.Path) -> ConfigFile:
             contents = MIGRATIONS[number](contents)
             number = contents["format"]
         fields = dataclasses.fields(Config)
-        config = {field.name: implied_of(field) for field in fields} | contents["config"]
+        config = {field.name: default_of(field) for field in fields} | contents["config"]
         decisive = {field.name: config[field.name] for field in fields if not field.metadata["operational"]}
         device = contents["device"].rpartition(" x")[0]
         jax_version, initial = contents["versions"]["jax"], contents.get("initial", {})
@@ -216,7 +216,7 @@ def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
         return None
     config_file = read_config(directory)
     previous = config_file.identity.config
-    for name, value in jsonable(with_old_default(config, config_file).decisive()).items():
+    for name, value in jsonable(config.decisive()).items():
         if previous[name] != value:
             remedy = "use the same flags to resume it, or another --out_dir"
             if name == "num_rounds" and value > previous[name]:
@@ -225,20 +225,6 @@ def load_config(config: Config, directory: pathlib.Path) -> ConfigFile | None:
                 f"out_dir={directory} holds a run with --{name}={_text(previous[name])}, not {_text(value)}; {remedy}."
             )
     return config_file
-
-
-def with_old_default(config: Config, config_file: ConfigFile | None) -> Config:
-    """Returns the config with the number of final evaluations of a directory from before version 0.2, if it sets none.
-
-    Args:
-      config: the run.
-      config_file: config.json of its directory, or None.
-    """
-    field = Config.__dataclass_fields__["final_evals"]
-    if config_file is None or config.final_evals != default_of(field):
-        return config
-    same = config_file.config["final_evals"] == implied_of(field)
-    return dataclasses.replace(config, final_evals=implied_of(field)) if same else config
 
 
 def _text(value: object) -> str:

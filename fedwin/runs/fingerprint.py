@@ -24,7 +24,7 @@ from fedwin.errors import UserError
 from fedwin.files import read_bytes
 from fedwin.models.convolution import onednn
 from fedwin.registry import parse
-from fedwin.runs.config import Config, implied_of
+from fedwin.runs.config import Config, default_of
 
 # Options of jax that change compiled programs, and that a user may set; those of random numbers are set by `prepare`.
 JAX_OPTIONS = (
@@ -72,9 +72,9 @@ def jsonable(value: Any) -> Any:
 
 
 def set_fields(decisive: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields that differ from their implied values, so that a new field does not change old hashes."""
-    implied = {field.name: implied_of(field) for field in dataclasses.fields(Config)}
-    return {name: value for name, value in decisive.items() if value != implied.get(name)}
+    """Returns the fields that hashes include: a new field at its default changes no hash."""
+    omitted = {field.name: default_of(field) for field in dataclasses.fields(Config)} | {"final_evals": 100}
+    return {name: value for name, value in decisive.items() if value != omitted.get(name)}
 
 
 def data_hashes(federations: dict[int, Federation]) -> dict[str, str]:

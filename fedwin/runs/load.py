@@ -14,7 +14,7 @@ from fedwin import __version__, augment, core, engine, local, plugins, tree
 from fedwin.core import Variables
 from fedwin.data import Dataset
 from fedwin.engine.strategy import Strategy
-from fedwin.errors import UserError, deprecated
+from fedwin.errors import UserError
 from fedwin.models import Model, interchange, merged
 from fedwin.residence.blockwise import placed
 from fedwin.residence.client_table import (
@@ -61,12 +61,6 @@ class TrainedModel:
     prepared: PreparedRun
     run: engine.RunState
     directory: pathlib.Path = pathlib.Path()
-
-    @property
-    def trial(self) -> PreparedRun:
-        """Deprecated name of `prepared`."""
-        deprecated("TrainedModel.trial", "TrainedModel.prepared")
-        return self.prepared
 
     def client_table(self) -> dict[str, np.ndarray]:
         """Returns the table of clients of this round (--eval_clients), as `fedwin.client_table`."""

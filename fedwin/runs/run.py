@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import os
 import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -65,7 +64,6 @@ def run(
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
     fingerprint.check_flags(config)
     callback = multi_process.run_on_all(lambda: as_callback(on_eval))
-    config = _with_old_default(config)
     prepared, directory, config_file, imports, bytes_per_client = multi_process.run_on_all(
         lambda: prepare_and_check(config, dataset, model)
     )
@@ -107,21 +105,6 @@ def _callbacks(prepared: PreparedRun, on_eval: Callback | None, trackers: Tracki
     rule = prepared.stopping_rule
     given = [*([] if rule is None else [EarlyStopping(rule)]), *([] if on_eval is None else [on_eval])]
     return RunCallbacks(given, prepared.config.num_rounds, trackers)
-
-
-def _with_old_default(config: Config) -> Config:
-    """Returns the config with a number of final evaluations from its directory (process 0's), if that is an old one."""
-    if not isinstance(config, Config) or not isinstance(config.out_dir, str) or not config.out_dir:
-        return config
-
-    def resolve() -> Config:
-        path = pathlib.Path(config.out_dir)
-        if not multi_process.is_first() or not os.path.exists(path / "config.json"):
-            return config
-        return directories.with_old_default(config, directories.read_config(path))
-
-    final_evals = multi_process.broadcast_object(multi_process.run_on_all(resolve).final_evals)
-    return dataclasses.replace(config, final_evals=final_evals)
 
 
 def _open(
@@ -169,7 +152,7 @@ def check(config: Config, *, dataset: Dataset | None = None, model: Model | None
     Raises:
       UserError: `run` would reject the config before it writes.
     """
-    prepare_and_check(_with_old_default(config), dataset, model)
+    prepare_and_check(config, dataset, model)
 
 
 class CheckedRun(NamedTuple):

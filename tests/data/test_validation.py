@@ -1,4 +1,4 @@
-"""Validation examples of clients, access to a partition by client, and deprecated names."""
+"""Validation examples of clients, and access to a partition by client."""
 
 import math
 import pickle
@@ -47,10 +47,3 @@ def test_a_partition_is_not_indexed_by_client():
     assert order is part.order and offset is part.offset and len(part) == 5
     for copy in (pickle.loads(pickle.dumps(part)), part._replace(report={}), jax.tree.map(lambda leaf: leaf, part)):
         assert copy.client(1).tolist() == [2]
-
-
-def test_the_old_name_of_make_partition_works_with_a_warning():
-    dataset = balanced(10, 100)
-    with pytest.warns(DeprecationWarning, match="make_partition"):
-        part = data.deal(dataset, "iid", 4, 0)
-    assert part.order.tolist() == data.make_partition(dataset, "iid", 4, 0).order.tolist()

@@ -220,14 +220,3 @@ def test_the_optimizer_receives_the_current_parameters():
         train({"w": jnp.float32(1)}, client(10)).params["w"] for train in (inside, solver(epochs=2, weight_decay=0.3))
     )
     np.testing.assert_allclose(y, expected, rtol=1e-6)
-
-
-def test_a_rule_that_returns_a_plain_tuple_still_works():
-    def plain(grad, s):
-        g = grad(s.params)
-        return g.value, None, g
-
-    params = {"w": jnp.float32(1)}
-    with pytest.warns(DeprecationWarning, match="RuleOutput"):
-        ours = solver()(params, client(10), plain)
-    np.testing.assert_array_equal(ours.params["w"], solver()(params, client(10)).params["w"])

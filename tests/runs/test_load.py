@@ -102,12 +102,6 @@ def test_what_is_not_there_is_one_line(finished, tmp_path):
         assert "\n" not in str(caught.value)
 
 
-def test_the_old_name_of_the_prepared_run_warns(finished):
-    trained = load(finished, seed=4)
-    with pytest.warns(DeprecationWarning, match=r"TrainedModel\.trial .* 0\.3; use TrainedModel\.prepared"):
-        assert trained.trial is trained.prepared
-
-
 def arrays(seed):
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(120, 8, 8, 1)).astype(np.float32), np.arange(120, dtype=np.int32) % 10
