@@ -1,8 +1,8 @@
 """Packages of the wheel and files of the source distribution, which setup.cfg can not describe.
 
 The folder `experiments` is installed as `fedwin.experiments`: FedJAX already installs a top-level package of that name.
-`find:` in setup.cfg would drop a package that is mapped to another folder. The wheel leaves out experiments/tools, and
-has the stored results of experiments/results in one compressed file.
+`find:` in setup.cfg would drop a package that is mapped to another folder. The wheel leaves out the commands of a
+checkout, and has the stored results of experiments/results in one compressed file.
 """
 
 import pathlib
@@ -25,8 +25,9 @@ ADDITIONAL = (
     "experiments/**/*",
 )
 
-# Commands of a checkout.
-TOOLS = ["experiments.tools", "experiments.tools.*"]
+# Commands of a checkout, and the package of their parts.
+TOOLS = ("bench", "check", "docs", "readme")
+PARTS = ["experiments.tools", "experiments.tools.*"]
 
 
 class Sdist(sdist):
@@ -42,7 +43,12 @@ class Sdist(sdist):
 
 
 class BuildPy(build_py):
-    """The packages, and an archive of the stored results."""
+    """The packages without the commands of a checkout, and an archive of the stored results."""
+
+    def find_package_modules(self, package, package_dir):
+        """Returns (package, module, file) of the modules of a package."""
+        found = super().find_package_modules(package, package_dir)
+        return [each for each in found if package != "fedwin.experiments" or each[1] not in TOOLS]
 
     def run(self):
         """Copies the packages, and writes the archive beside them."""
@@ -55,7 +61,7 @@ class BuildPy(build_py):
 
 setup(
     packages=find_packages(include=["fedwin", "fedwin.*"])
-    + [f"fedwin.{name}" for name in find_packages(include=["experiments", "experiments.*"], exclude=TOOLS)],
+    + [f"fedwin.{name}" for name in find_packages(include=["experiments", "experiments.*"], exclude=PARTS)],
     package_dir={"fedwin.experiments": "experiments"},
     cmdclass={"sdist": Sdist, "build_py": BuildPy},
 )

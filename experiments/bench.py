@@ -1,6 +1,352 @@
-"""`python -m experiments.bench` in a checkout is `fedwin bench`; the code is in `tools/bench.py`."""
+"""Times fedwin against FedJAX, PyTorch, pfl-research and Flower on the same work, in alternating turns.
 
-from .cli import run_tool
+  fedwin bench --install_peers
+  fedwin bench --cases=mlp,cifar_cnn --python_torch=/path/to/venv/bin/python
+  fedwin bench --cases=published
+  fedwin bench --cases=digits --peers= --methods=fedavg --methods=scaffold --methods='fedavg --window=host'
+  fedwin bench --cases=lenet5 --device=gpu --precision=tf32
+
+Every contestant is a process that trains some rounds per turn, A B C A B C ...; values are medians over turns, with
+quartiles, ratios medians of the turns' ratios. Close other programs first.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+from absl import flags
+
+import fedwin
+from fedwin import data
+from fedwin.algorithms import ALGORITHMS
+from fedwin.data.cache import cache_directory, require_cache_directory
+from fedwin.errors import UserError
+from fedwin.registry import checks, nearest
+from fedwin.runs.config import Config
+
+from .cli import subcommand, unused
+from .compare import parse_method
+from .tables.formats import plain_table
+from .tools import timer
+from .tools.peers.cases import CASES, OWN, PEERS, PUBLISHED, Case, scaled
+
+FOLDER = pathlib.Path(__file__).parent / "tools" / "peers"
+# Packages of the environment that --install_peers makes.
+REQUIREMENTS = ("torch==2.13.0", "pfl==0.6.0", "flwr[simulation]==1.41.0", "setuptools<81")
+# Maximum bytes of a case's examples; every contestant holds several copies.
+MOST_BYTES = 16 << 30
+# Cohort and effort of --quick.
+TINY, TINY_EFFORT = "2x2x5", timer.Effort(2, 0.05, 5)
+FEDWIN = "fedwin"
+# Examples and inputs of a case with unequal clients, those of MNIST.
+UNEQUAL = (60_000, 784)
+# Characters of a line of the report.
+TABLE_WIDTH = 200
+Record = dict[str, Any]
+
+
+def define_flags() -> dict[str, list[str]]:
+    """Defines the flags; returns title -> names."""
+    known = f"{', '.join(OWN)}; published: {', '.join(PUBLISHED)}"
+    flags.DEFINE_list("cases", list(OWN), f"Cases to compare: {known}.")
+    flags.DEFINE_multi_string("cohort", [], "Another cohort for a case: CASE=CLIENTSxSTEPSxBATCH, e.g. lenet5=2x2x32.")
+    flags.DEFINE_list("peers", list(PEERS), "Contestants besides fedwin; those that are not installed are left out.")
+    text = "Further contestants: an algorithm with flags of `fedwin train`, as in `fedwin compare`; may be repeated."
+    flags.DEFINE_multi_string("methods", [], text)
+    flags.DEFINE_enum("device", "cpu", ("cpu", "gpu"), "Device of all contestants; pfl and Flower have the CPU alone.")
+    flags.DEFINE_enum("precision", "float32", ("float32", "tf32", "bfloat16"), "Precision of all contestants.")
+    flags.DEFINE_string(
+        "python_torch", os.environ.get("FEDWIN_PYTHON_TORCH", ""),
+        "Interpreter that has torch, pfl and flwr; also the variable FEDWIN_PYTHON_TORCH; empty = the environment of "
+        "--install_peers, else this one.",
+    )  # fmt: skip
+    flags.DEFINE_bool("install_peers", False, "Make an environment with torch, pfl and flwr in the cache directory.")
+    flags.DEFINE_integer("turns", 7, "Number of turns of every contestant.")
+    flags.DEFINE_float("turn_seconds", 1.0, "Seconds of a turn (at least one round).")
+    flags.DEFINE_float("case_seconds", 150.0, "Most seconds of a case, which limits the number of turns (at least 3).")
+    flags.DEFINE_string("json", "", "File for all measurements as JSON.")
+    flags.DEFINE_bool("quick", False, "Short test with tiny cohorts.")
+    return {
+        "measurements": ["cases", "cohort", "peers", "methods", "device", "precision", "quick"],
+        "execution": ["install_peers", "python_torch", "turns", "turn_seconds", "case_seconds", "json"],
+    }
+
+
+def chosen(name: str, available: Iterable[str]) -> list[str]:
+    """Returns the values of a list flag.
+
+    Args:
+      name: of the flag.
+      available: its valid values.
+
+    Raises:
+      UserError: one is not in `available`.
+    """
+    values = [value for value in flags.FLAGS[name].value or () if value]
+    for value in values:
+        if value not in available:
+            hint = nearest(value, available)
+            raise UserError(f"{name}: there is no '{value}'.{hint} Available: {', '.join(available)}.")
+    return values
+
+
+def chosen_cases(options) -> list[Case]:
+    """Returns the cases of --cases with the cohorts of --cohort and --quick.
+
+    Raises:
+      UserError: an unknown case, or a cohort that cannot be read, is not measured or does not fit.
+    """
+    names = chosen("cases", (*CASES, "published"))
+    names = list(dict.fromkeys(each for name in names for each in (PUBLISHED if name == "published" else [name])))
+    cases = {name: scaled(CASES[name], TINY) if options.quick else CASES[name] for name in names}
+    for text in options.cohort:
+        name, _, size = text.partition("=")
+        if name in CASES and name not in cases:
+            raise UserError(f"cohort={text} has no effect: {name} is not measured; add it to --cases, or omit it.")
+        try:
+            cases[name] = scaled(CASES[name], size)
+        except (KeyError, ValueError) as error:
+            raise UserError(f"cohort={text}: write CASE=CLIENTSxSTEPSxBATCH, e.g. lenet5=2x2x32.") from error
+        needed = 4 * cases[name].total * cases[name].examples * math.prod(cases[name].shape)
+        if needed > MOST_BYTES:
+            raise UserError(
+                f"cohort={text}: its examples fill {needed / 2**30:,.0f} GiB, more than {MOST_BYTES >> 30} GiB; set a "
+                f"smaller cohort."
+            )
+    return list(cases.values())
+
+
+def check(options) -> None:
+    """Checks the flags before anything is started.
+
+    Raises:
+      UserError: a number out of range, a missing interpreter, or a file that can't be written.
+    """
+    if options.quick:
+        unused.refuse(["turns", "turn_seconds", "case_seconds"], "with --quick, which has its own")
+    checks.number("bench", 1, 100_000, turns=options.turns)
+    checks.number("bench", 0, open_least=True, turn_seconds=options.turn_seconds, case_seconds=options.case_seconds)
+    if set(PEERS[1:]) & set(chosen("peers", PEERS)) and not shutil.which(options.python_torch or sys.executable):
+        raise UserError(
+            f"python_torch={options.python_torch}: no such program; name the interpreter that has torch, pfl "
+            f"and flwr, or omit them, --peers=fedjax."
+        )
+    path = pathlib.Path(options.json)
+    if options.json and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
+        raise UserError(f"json={path} can't be written; name a file in a folder that you can write to.")
+
+
+def peers_environment() -> pathlib.Path:
+    """Returns the folder of the environment that --install_peers makes."""
+    key = hashlib.blake2b(" ".join((sys.version, *REQUIREMENTS)).encode(), digest_size=6).hexdigest()
+    return require_cache_directory() / f"peers-{key}"
+
+
+def installed_peers() -> str | None:
+    """Returns the interpreter of the peers' environment, or None before --install_peers."""
+    if cache_directory() is None or not (peers_environment() / "made").exists():
+        return None
+    return str(peers_environment() / "bin" / "python")
+
+
+def install_peers(say: Callable[[str], None]) -> str:
+    """Creates the peers' environment, unless it exists; returns its interpreter.
+
+    Args:
+      say: called with each line of progress.
+
+    Raises:
+      UserError: the packages can't be installed.
+    """
+    if (python := installed_peers()) is not None:
+        return python
+    folder = peers_environment()
+    say(f"installing {', '.join(REQUIREMENTS)} in {folder}")
+    try:
+        shutil.rmtree(folder, ignore_errors=True)  # rests of an attempt
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True, text=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *REQUIREMENTS]
+        subprocess.run(pip, check=True, capture_output=True, text=True)
+        (folder / "made").touch()
+    except (OSError, subprocess.CalledProcessError) as error:
+        lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+        raise UserError(
+            f"install_peers: {lines[-1] if lines else error}; make an environment by hand and name it with "
+            f"--python_torch, or leave these peers out, --peers=fedjax."
+        ) from error
+    return str(folder / "bin" / "python")
+
+
+def config_of(case: Case, options) -> Config:
+    """Returns the Config that trains a case."""
+    return Config(
+        algorithm=case.algorithm,
+        model=case.model,
+        partition="natural",
+        num_clients=case.total,
+        clients_per_round=case.clients,
+        batch_size=case.batch,
+        local_epochs=case.epochs,
+        # Full batches, as the peers take them; unequal clients end with a partial one.
+        batching="epoch" if case.file else "repeat",
+        client_lr=case.lr,
+        num_rounds=10**6,
+        final_evals=1,
+        checkpoint_every=0,
+        precision=options.precision,
+        imports=list(options["import"].value or ()),
+    )
+
+
+def contestants(case: Case, options, python_torch: str) -> list[timer.Contestant]:
+    """Returns every way to train a case; fedwin's default comes first.
+
+    Args:
+      case: the workload.
+      options: the flags.
+      python_torch: interpreter that has torch.
+    """
+    request = {"case": dataclasses.asdict(case), "device": "cuda" if options.device == "gpu" else "cpu"}
+    request |= {"precision": options.precision}
+    variables = {"PYTHONPATH": str(pathlib.Path(fedwin.__file__).parents[1])}
+    variables |= {"JAX_PLATFORMS": "cpu"} if options.device == "cpu" else {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    if cache := jax.config.values["jax_compilation_cache_dir"]:
+        variables["JAX_COMPILATION_CACHE_DIR"] = cache
+
+    def own(label: str, config: Config) -> timer.Contestant:
+        command = [sys.executable, str(FOLDER / "fedwin_peer.py")]
+        return timer.Contestant(label, command, request | {"config": dataclasses.asdict(config)}, variables)
+
+    base = config_of(case, options)
+    found = [own(FEDWIN, base), *(own(f"{FEDWIN} {text}", parse_method(text, base)) for text in options.methods)]
+    for name in chosen("peers", PEERS):
+        if name not in case.peers or (options.device == "gpu" and name in ("pfl", "flower")):
+            continue
+        python, more = (sys.executable, variables) if name == "fedjax" else (python_torch, {})
+        command = [python, str(FOLDER / f"{name}_peer.py")]
+        found.append(timer.Contestant(name, command, request, more))
+        if name == "torch" and len(case.shape) == 3:
+            found.append(timer.Contestant("torch channels-last", command, request | {"channels_last": True}, more))
+    return found
+
+
+def with_file(case: Case, folder: pathlib.Path) -> Case:
+    """Returns a case of unequal clients with its examples in a file; other cases as they are.
+
+    Args:
+      case: the workload.
+      folder: of the file.
+    """
+    if not case.partition:
+        return case
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal(UNEQUAL, np.float32)
+    y = generator.integers(0, case.classes, len(x)).astype(np.int32)
+    parts = data.make_partition(data.from_arrays(x, y, x[:1], y[:1]), case.partition, case.total, 0)
+    path = folder / f"{case.name}.npz"
+    np.savez(path, x=x[parts.order], y=y[parts.order], sizes=parts.sizes)
+    return dataclasses.replace(case, file=str(path))
+
+
+def measure(case: Case, options, python_torch: str, effort: timer.Effort, say: Callable[[str], None]) -> list[Record]:
+    """Times a case; returns a record per contestant.
+
+    Args:
+      case: the workload.
+      options: the flags.
+      python_torch: interpreter that has torch.
+      effort: how long to measure.
+      say: called with each line of progress.
+
+    Raises:
+      UserError: fedwin itself could not train it.
+    """
+    say(f"{case.name}: {case}")
+    with tempfile.TemporaryDirectory() as folder:
+        runners = contestants(with_file(case, pathlib.Path(folder)), options, python_torch)
+        timings, failed = timer.take_turns(runners, effort, say)
+    if FEDWIN not in timings:
+        raise UserError(f"case {case.name}: fedwin itself could not run it ({failed[FEDWIN]}).")
+    records: list[Record] = [
+        {"case": case.name, "cohort": str(case), "who": label} | timing.summary(timings[FEDWIN])
+        for label, timing in timings.items()
+    ]
+    return records + [{"case": case.name, "cohort": str(case), "who": who, "absent": failed[who]} for who in failed]
+
+
+def main(argv: list[str]) -> None:
+    """Measures, prints the tables and writes the records to --json."""
+    options, started = flags.FLAGS, time.monotonic()
+    cases = chosen_cases(options)
+    check(options)
+    for text in options.methods:
+        ALGORITHMS.check(parse_method(text, Config()).algorithm)
+    say = lambda line: print(f"[{time.monotonic() - started:5.0f} s] {line}", file=sys.stderr, flush=True)
+    peers = install_peers(say) if options.install_peers else installed_peers()
+    python_torch = options.python_torch or peers or sys.executable
+    effort = timer.Effort(options.turns, options.turn_seconds, options.case_seconds)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, {options.device}, {options.precision}"
+    report: Record = {"machine": machine, "load_before": os.getloadavg(), "records": []}
+    for case in cases:
+        report["records"] += measure(case, options, python_torch, TINY_EFFORT if options.quick else effort, say)
+        report["load_after"] = os.getloadavg()
+        if options.json:  # an interrupted benchmark leaves its records
+            pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+    print(report_text(report))
+
+
+def report_text(report: Record) -> str:
+    """Returns machine, a row per case and contestant, and the published figures of the cases that have some."""
+    parts = [f"{report['machine']}; load average {report['load_before'][0]:.1f} before"]
+    head = ["case", "cohort", "who", "ms per round", "quartiles", "fedwin is faster"]
+    rows, whole = [], []
+    for r in report["records"]:
+        cells = [r["case"], r["cohort"], r["who"]]
+        if "absent" in r:
+            rows.append([*cells, "absent", r["absent"], ""])
+            continue
+        faster = "" if r["who"] == FEDWIN else f"{r['times_first']:.2f} x"
+        rows.append([*cells, f"{r['ms_per_round']:.2f}", "{:.2f} .. {:.2f}".format(*r["quartiles_ms"]), faster])
+        known = CASES[r["case"]].published
+        if r["who"] == FEDWIN and known is not None and r["cohort"] == str(CASES[r["case"]]):
+            seconds = r["ms_per_round"] / 1e3 * known.share * known.rounds
+            whole.append([r["case"], known.work, f"{known.rounds:,}", duration(seconds), known.figures])
+    parts.append(plain_table([head, *rows], width=TABLE_WIDTH))
+    if whole:
+        parts.append("Whole work: a round's time x rounds, without start and tests, which published times include.")
+        titles = ["case", "work", "rounds", "fedwin, extrapolated", "published"]
+        parts.append(plain_table([titles, *whole], width=TABLE_WIDTH))
+    return "\n\n".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Returns a time as the sources write it.
+
+    >>> duration(2.5), duration(100), duration(20000)
+    ('2.5 s', '1:40 min', '5:33:20 h')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.2g} s"
+    return (
+        f"{whole // 60}:{whole % 60:02} min"
+        if whole < 3600
+        else f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
+    )
+
 
 if __name__ == "__main__":
-    run_tool("bench")
+    subcommand.run(main, define_flags)

@@ -1,1 +1,1 @@
-"""Commands of a checkout that are not part of the wheel: checks, documentation, benchmarks, fault injection."""
+"""Parts of `bench` and `docs`, the subcommands that need a checkout."""

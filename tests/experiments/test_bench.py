@@ -1,4 +1,4 @@
-"""Parts of the benchmark, and one short complete run."""
+"""The benchmark: its timer, its cases, and one short complete run."""
 
 import json
 import os
@@ -8,187 +8,91 @@ import sys
 import numpy as np
 import pytest
 
-from experiments.tools import bench
-from experiments.tools.peers import cases, measure, studies, worker
-from tests.misuse.calls import called
+from experiments import bench
+from experiments.tools import timer
+from experiments.tools.peers import cases
 
-PEER = """
-import time
-from experiments.tools.peers import worker
-
-def prepare(request):
-    if request.get("broken"):
-        raise ValueError("broken on purpose")
-    print("noise on stdout")
-    facts = {"rounds": 0, "flops": 5e6, "parameters": 3, "strategy": "toy", "start_seconds": 1.5, "peak_bytes": 7e6}
-    request = {"seconds": 0.01} | request  # the product of matrices brings none
-
-    def run(n):
-        facts["rounds"] += n
-        time.sleep(request["seconds"] * n)
-        return request["seconds"] * n
-
-    return run, facts
-
-worker.serve(prepare, {"version": "toy 1"})
+TOY = """
+import json, sys, time
+request = json.loads(sys.stdin.readline())
+if "missing" in request:
+    import no_such_library
+print(json.dumps({"version": "toy 1"}), flush=True)
+for turn, line in enumerate(sys.stdin):
+    if turn == request.get("dies"):
+        raise MemoryError("on purpose")
+    print(json.dumps({"seconds": request["seconds"] * int(line)}), flush=True)
 """
 
 
-@pytest.fixture
-def toy_worker():
-    started = worker.Worker([sys.executable, "-c", PEER])
-    yield started
-    started.close()
+def toy(label, **request):
+    return timer.Contestant(label, [sys.executable, "-c", TOY], {"seconds": 0.01} | request)
 
 
-def test_interleaved_runs_and_ratios(toy_worker):
-    assert toy_worker.ask() == {"version": "toy 1"}
+def test_contestants_take_turns_and_absent_ones_are_named():
+    some = [toy("fedwin"), toy("slow", seconds=0.02), toy("absent", missing=1), toy("dying", dies=4)]
     lines = []
-    tasks = [measure.TimedTask(name, toy_worker, {"seconds": s}) for name, s in (("slow", 0.02), ("fast", 0.01))]
-    tasks.append(measure.TimedTask("broken", toy_worker, {"broken": True}))
-    timings = measure.interleaved(tasks, measure.Effort(3, 0.02, 10), lines.append)
-    assert list(timings) == ["slow", "fast"]
-    assert any("broken on purpose" in line for line in lines)
-    assert timings["slow"].ratio(timings["fast"]) == pytest.approx(2)
-    assert timings["slow"].facts["rounds"] == 2 + 3 and timings["fast"].facts["rounds"] == 2 + 3 * 2
-    low, high = timings["fast"].quartiles
-    assert low <= timings["fast"].median <= high
-    assert timings["fast"].summary()["rounds_per_second"] == pytest.approx(100)
+    timings, failed = timer.take_turns(some, timer.Effort(3, 0.05, 10), lines.append)
+    assert list(timings) == ["fedwin", "slow"]
+    assert "no_such_library" in failed["absent"] and "on purpose" in failed["dying"]
+    summary = timings["slow"].summary(timings["fedwin"])
+    assert summary["times_first"] == pytest.approx(2) and summary["ms_per_round"] == pytest.approx(20)
+    assert summary["turns"] == 3 and summary["quartiles_ms"] == pytest.approx([20, 20])
+    assert sum("turn " in line for line in lines) == 3
 
 
-def test_a_dead_peer_says_why():
-    gone = worker.Worker([sys.executable, "-c", "raise ImportError('no such library')"])
-    with pytest.raises(worker.PeerFailed, match="no such library"):
-        gone.ask()
-    gone.close()
-
-
-def test_all_peers_get_the_same_work():
+def test_all_contestants_get_the_same_work():
+    generator = np.random.default_rng(0)
     for case in cases.CASES.values():
-        rows = cases.order(case, np.random.default_rng(0))
-        assert rows.shape == (case.steps, case.batch)
-        assert rows.max() < case.examples
-        first = rows.reshape(-1)[: case.examples]
+        rows = cases.batches(case, case.examples, generator)
+        assert len(rows) == case.steps and all(len(each) == case.batch for each in rows)
+        first = np.concatenate(rows)[: case.examples]
         assert len(set(first)) == len(first)  # a pass is a permutation
+        whole = case.epochs * case.examples % case.batch == 0
+        assert whole or not {"pfl", "flower"} & set(case.peers)
     small = cases.scaled(cases.CASES["lenet5"], "2x3x4")
-    assert (small.clients, small.steps, small.batch) == (2, 3, 4)
     x, y = cases.examples(small)
-    assert x.shape == (10, 12, 32, 32, 3) and y.shape == (10, 12)
-    assert cases.CASES["digits"].steps == 5 and not cases.CASES["digits"].even
+    assert len(x) == 10 and x[0].shape == (12, 32, 32, 3) and y[0].shape == (12,)
 
 
-def run(*arguments):
-    # Unoptimised programs compile in half the time, and this is not about speed.
-    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    command = [sys.executable, "-m", "experiments.bench", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"XLA_FLAGS": flags})
+def test_published_cases_name_their_sources():
+    for name in cases.PUBLISHED:
+        case = cases.CASES[name]
+        assert "https://" in case.published.source and case.published.rounds >= 100
+        cohort = next(int(word) for word in case.published.work.split() if word.isdecimal())
+        assert case.published.share * case.clients == cohort or name == "pfl_cifar10"
 
 
-class Pair:
-    """A crew of one worker, in which the second contestant takes twice as long as fedwin."""
-
-    def __init__(self, worker):
-        self.worker = worker
-
-    def fedwin(self, devices=0):
-        return self.worker
-
-    def contestants(self, case):
-        pace = ((studies.DEFAULT, 0.01), ("fedjax", 0.02))
-        return [measure.TimedTask(name, self.worker, {"seconds": seconds}) for name, seconds in pace]
+def test_unequal_clients_reach_every_contestant(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "UNEQUAL", (2000, 4))
+    case = cases.Case("few", "logistic", (4,), 10, 50, 2, 25, 10, epochs=2, partition="power_law")
+    x, y = cases.examples(bench.with_file(case, tmp_path))
+    assert len(x) == len(y) == 50 and min(map(len, y)) >= 10 and set(y[3]) == {3, 4}
+    rows = cases.batches(bench.with_file(case, tmp_path), 25, np.random.default_rng(0))
+    assert [len(each) for each in rows] == [10, 10, 5] * 2
 
 
-def test_a_case_becomes_records_and_a_table(toy_worker):
-    records = studies.case(Pair(toy_worker), cases.CASES["digits"], measure.Effort(3, 0.02, 10), 256, print)
-    assert [record["who"] for record in records] == ["fedwin default", "fedjax"]
-    assert [record["times_default"] for record in records] == pytest.approx([1, 2])
-    # 5e6 operations in a round of 10 ms and in one of 20 ms; the product does as many in 10 ms.
-    assert [record["of_gemm_peak"] for record in records] == pytest.approx([1, 0.5])
-    assert {record["parameters"] for record in records} == {3}
-    text = bench.case_table(records)
-    assert "fedwin is faster" in text and "2.00 x" in text and "(toy)" in text
-
-
-class Fedjax:
-    """A crew of FedJAX alone, or of nobody."""
-
-    def __init__(self, worker):
-        self.worker = worker
-
-    def peer(self, name):
-        return self.worker
-
-
-@pytest.mark.slow
-def test_a_fedjax_program_is_timed_against_fedjax(toy_worker):
-    case = cases.CASES["emnist_cnn"]
-    records = studies.fedjax_program(Fedjax(toy_worker), case, measure.Effort(3, 5.0, 10), lambda line: None)
-    assert [record["algorithm"] for record in records] == [studies.OWN, *(f"as_fedjax {n}" for n in studies.BRIDGED)]
-    assert all(record["times_faster"] == pytest.approx(1) and record["turns"] == 3 for record in records)
-    columns = bench.SMALL["fedjax_program"]
-    assert "times faster" in bench.small_table(records, *columns)
-    assert studies.fedjax_program(Fedjax(None), case, measure.Effort(3, 5.0, 10), lambda line: None) == []
-
-
-class Alone:
-    """A crew of a worker for each task."""
-
-    def __init__(self):
-        self.named = []
-
-    def fedwin(self, devices, alone):
-        self.named.append(alone)
-        return worker.Worker([sys.executable, "-c", PEER])
-
-
-@pytest.mark.slow
-def test_scale_is_measured_in_processes_of_their_own():
-    crew = Alone()
-    records = studies.scale(crew, measure.Effort(2, 0.02, 10), [100, 1000], [10, 200], lambda line: None)
-    assert len(set(crew.named)) == len(crew.named) - 1 == 7  # the smallest cohort is that of the first half, too
-    assert [record["clients"] for record in records] == [100, 1000] * 3 + [1000, 1000]
-    assert [record["cohort"] for record in records] == [10] * 7 + [200]
-    assert all(record["times_first"] == pytest.approx(1) for record in records)
-    assert "1.50" in bench.small_table(records, *bench.SMALL["scale"])
-
-
-def dispatches_of(report):
-    found = report["dispatches"]
-    assert found["dispatches_per_round"] < 0.1 and found["compiled_later"] == 0 and found["traces"] == 1
-
-
-@pytest.mark.slow
-def test_quick_run(tmp_path):
-    path = tmp_path / "bench.json"
-    done = run("--quick", "--cases=", "--studies=dispatches", f"--json={path}")
-    assert done.returncode == 0, done.stderr[-2000:]
-    report = json.loads(path.read_text())
-    dispatches_of(report)
-    assert report["cases"] == [] and "1 trace(s)" in done.stdout
+def test_the_report_has_ratios_and_published_figures():
+    common = {"case": "mnist_lr", "cohort": str(cases.CASES["mnist_lr"])}
+    own = {"ms_per_round": 4.0, "quartiles_ms": [3.0, 5.0], "times_first": 1.0}
+    records = [
+        common | {"who": "fedwin"} | own,
+        common | {"who": "fedjax"} | own | {"times_first": 1.5},
+        common | {"who": "torch", "absent": "No module named 'torch'"},
+    ]
+    text = bench.report_text({"machine": "a toy", "load_before": [0.5], "records": records})
+    assert "1.50 x" in text and "absent" in text and "0.4 s" in text and "FLUTE 1:26 min" in text
 
 
 @pytest.mark.slow
 def test_quick_run_against_fedjax(tmp_path):
     path = tmp_path / "bench.json"
-    done = run("--quick", "--cases=digits", "--peers=fedjax", "--studies=dispatches", f"--json={path}")
+    # Unoptimized programs compile in half the time, and this is not about speed.
+    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    command = [sys.executable, "-m", "experiments.bench", "--quick", "--cases=digits,mnist_lr,fedjax_apfl"]
+    command += ["--peers=fedjax", "--methods=scaffold --window=host", f"--json={path}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"XLA_FLAGS": flags})
     assert done.returncode == 0, done.stderr[-2000:]
-    report = json.loads(path.read_text())
-    who = [record["who"] for record in report["cases"]]
-    assert who[:4] == ["fedwin default", "fedwin chunked:k=1", "fedwin vmapped", "fedjax"]
-    assert len({record["parameters"] for record in report["cases"]}) == 1
-    for record in report["cases"]:
-        assert record["ms_per_round"] > 0 and record["of_gemm_peak"] > 0
-        assert record["compiled_later"] in (0, None) and record["traces"] in (1, None)
-    dispatches_of(report)
-    assert "fedjax" in done.stdout and "fedwin is faster" in done.stdout
-
-
-def test_bad_flags_are_one_line():
-    for arguments, culprit in (
-        (["--cases=digit"], "digits"),
-        (["--cohort=mlp=2x2"], "cohort"),
-        (["--peers=tensorflow"], "Available"),
-    ):
-        ended = called("bench", *arguments)
-        assert ended.status == 2
-        assert len(ended.lines) == 1 and culprit in ended.lines[0]
+    records = json.loads(path.read_text())["records"]
+    assert [record["who"] for record in records] == ["fedwin", "fedwin scaffold --window=host", "fedjax"] * 3
+    assert all(record["ms_per_round"] > 0 for record in records) and "fedwin is faster" in done.stdout

@@ -13,11 +13,10 @@ import sys
 import pytest
 from absl import flags
 
+from experiments import bench, cli, compare, curves, figure, partition, prepare, sweep, train
 from experiments import citation as citation_command
-from experiments import cli, compare, curves, figure, partition, prepare, sweep, train
 from experiments import list as list_command
 from experiments.cli import helptext, presets
-from experiments.tools import bench, scaling, stream_demo
 from fedwin.algorithms import ALGORITHMS
 from fedwin.citations import citation
 from fedwin.errors import UserError
@@ -115,7 +114,7 @@ def test_the_module_of_a_subcommand_is_the_subcommand(name):
 
 @pytest.mark.parametrize(
     "module",
-    [bench, compare, curves, figure, partition, prepare, scaling, stream_demo, sweep, train],
+    [bench, compare, curves, figure, partition, prepare, sweep, train],
     ids=lambda module: module.__name__,
 )
 def test_help_fits_three_screens(module, own):

@@ -11,9 +11,8 @@ import pytest
 from absl import flags
 
 import fedwin
-from experiments import cli, compare, export, sweep
+from experiments import cli, compare, export, readme, sweep
 from experiments.cli import config_flags, subcommand
-from experiments.tools import readme
 from fedwin.callbacks import stopping
 from fedwin.callbacks.trackers import TRACKERS
 from fedwin.runs.choices import choices_of

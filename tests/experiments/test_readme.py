@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import fedwin
-from experiments.tools import readme
+from experiments import readme
 from fedwin import testing
 from fedwin.algorithms import ALGORITHMS
 

@@ -13,8 +13,8 @@ import pytest
 
 import experiments
 import fedwin
+from experiments import docs, readme
 from experiments.reproduction import results_page
-from experiments.tools import docs, readme
 from experiments.tools.site import reference, staging
 from experiments.viewer import page as viewer_page
 from tests.experiments import test_guide

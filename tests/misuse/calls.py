@@ -12,8 +12,7 @@ import jax
 from absl import app, flags, logging
 from absl.testing import flagsaver
 
-from experiments import cli
-from experiments.tools import bench, stream_demo
+from experiments import bench, cli
 from fedwin.data import download
 from fedwin.runs import run as runner
 
@@ -79,7 +78,7 @@ def no_run_begins(monkeypatch) -> None:
     def begun(*args, **kwargs):
         raise AssertionError("the run was started")
 
-    for place, name in ((runner, "Program"), (bench, "measure"), (stream_demo, "measure"), (download, "fetch")):
+    for place, name in ((runner, "Program"), (bench, "measure"), (download, "fetch")):
         monkeypatch.setattr(place, name, begun)
 
 

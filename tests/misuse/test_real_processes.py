@@ -9,7 +9,7 @@ import pytest
 
 from experiments import cli
 from tests.misuse import calls, odd_files
-from tests.misuse.test_subcommands import BENCH, COMPARE, LISTS, PARTITION, PREPARE, STREAM
+from tests.misuse.test_subcommands import BENCH, COMPARE, LISTS, PARTITION, PREPARE
 from tests.misuse.test_train_choices import CHOICES
 from tests.misuse.test_train_files import CODE, FLAGFILES
 from tests.misuse.test_train_numbers import BASE, NUMBERS, SIZES
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(cli.__file__).parents[2]
 TRAIN = [*NUMBERS, *SIZES, *CHOICES, *FLAGFILES, *CODE]
 # Every twelfth command line of `train` and every sixth of the others.
 SOME = [(" ".join(BASE) + " " + line, said) for line, said in TRAIN[::12]] + [
-    case for cases in (COMPARE, PARTITION, PREPARE, BENCH, LISTS, STREAM) for case in cases[::6]
+    case for cases in (COMPARE, PARTITION, PREPARE, BENCH, LISTS) for case in cases[::6]
 ]
 FEW = [
     ("train fedavg", "'fedavg' is not a flag"),
@@ -30,7 +30,6 @@ FEW = [
     ("partition --out=", "out="),
     ("bench --json=gone/x.json", "json=gone/x.json"),
     ("list nosuch", "'nosuch'"),
-    ("stream_demo --dir=afile", "afile"),
 ]
 
 

@@ -16,8 +16,6 @@ import pytest
 import fedwin
 from experiments import list as list_command
 from experiments.tables import scores
-from experiments.tools.soak import outcome
-from experiments.tools.soak_faults import Disk
 from fedwin.errors import StorageError, UserError
 from fedwin.files import locked
 from fedwin.runs import run as runner
@@ -25,6 +23,7 @@ from fedwin.runs import summary as summaries
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
 from fedwin.runs.train import Result
+from tests.runs.disturbance import Disk, outcome
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = Config(

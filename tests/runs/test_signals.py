@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from experiments.tools.soak_faults import hears
 from fedwin.runs.progress import DispatchLength
+from tests.runs.disturbance import hears
 
 ROOT = pathlib.Path(__file__).parents[2]
 FLAGS = (

@@ -1,1 +1,1 @@
-"""The simulators of the benchmark: each trains rounds on request, in a separate process."""
+"""The benchmark's contestants: scripts that train a case and print the seconds of each turn as a JSON line."""

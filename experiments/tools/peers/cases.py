@@ -1,17 +1,39 @@
-"""Workloads of the benchmark: model, cohort and batches of every case, and synthetic examples.
+"""Cases of the benchmark: network, cohort and batches of each, published figures of some, and synthetic examples.
 
-Imports nothing but NumPy, so that it can be imported in the environments of all contestants.
+Imports nothing but NumPy, so that every contestant can import it.
 """
 
 import dataclasses
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+
+PEERS = ("fedjax", "torch", "pfl", "flower")
+FLUTE = "https://github.com/microsoft/msrflute (README)"
+FEDJAX = "https://arxiv.org/abs/2108.02117 (abstract)"
+
+
+class Published(NamedTuple):
+    """A published benchmark.
+
+    Attributes:
+      work: what is trained.
+      rounds: of the whole work.
+      figures: time, tool and hardware as the source names them.
+      source: address of the figures.
+      share: clients of the work's cohort per client of the case's.
+    """
+
+    work: str
+    rounds: int
+    figures: str
+    source: str
+    share: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One workload: every client takes `steps` full batches of its examples, shuffled per epoch.
+    """One workload. Every client takes full batches of its examples, shuffled per epoch.
 
     Attributes:
       name: of the case.
@@ -20,16 +42,17 @@ class Case:
       classes: C.
       total: clients of the federation.
       clients: those of a round.
-      examples: per client.
+      examples: per client; of published cases the mean over the work's clients, in whole batches.
       batch: B.
       epochs: passes over the examples.
       lr: local learning rate.
-      targets: (contestant, speed-up that fedwin should reach on two CPU cores).
       vocabulary: number of token ids; 0: examples are numbers.
       every: whether every token has a label, as the next token's prediction has.
-      file: an .npz file with examples x [N, *shape], labels y [N] and sizes [total] of the clients, which follow each
-        other in it; '': the examples are drawn. With a file, `examples` is the largest client's number, and a pass
-        ends with a partial batch.
+      algorithm: as fedwin names it.
+      peers: contestants that train it.
+      partition: unequal clients: the partition of 60,000 examples that fedwin makes; '': equal clients.
+      file: an .npz file with the unequal clients: x [N, *shape], y [N], sizes [total]; passes end with a partial batch.
+      published: the benchmark that the case stands for, or None.
     """
 
     name: str
@@ -42,111 +65,152 @@ class Case:
     batch: int
     epochs: int = 1
     lr: float = 0.01
-    targets: tuple[tuple[str, float], ...] = ()
     vocabulary: int = 0
     every: bool = False
+    algorithm: str = "fedavg"
+    peers: tuple[str, ...] = PEERS
+    partition: str = ""
     file: str = ""
+    published: Published | None = None
 
     @property
     def steps(self) -> int:
         """Local steps per client and round: epochs x examples / batch, rounded up to full batches."""
         return -(-self.epochs * self.examples // self.batch)
 
-    @property
-    def even(self) -> bool:
-        """Whether an epoch is a whole number of batches, so that all batching conventions agree."""
-        return self.examples % self.batch == 0
-
     def __str__(self) -> str:
-        return f"{self.clients} clients x {self.steps} steps x {self.batch}"
+        return (
+            f"{self.clients} clients"
+            if self.partition
+            else f"{self.clients} clients x {self.steps} steps x {self.batch}"
+        )
 
 
-_PYTORCH = (("torch", 1.5), ("pfl", 1.5), ("flower", 1.5))
-_all = (
-    Case("digits", "digits_cnn", (8, 8, 1), 10, 100, 3, 14, 10, epochs=3, targets=(("fedjax", 5.0),)),
-    Case("mlp", "mlp", (784,), 10, 100, 100, 60, 10, targets=(("fedjax", 4.0), ("pfl", 10.0))),
-    Case("cifar_cnn", "pfl_cnn", (32, 32, 3), 10, 50, 50, 50, 10, targets=(("fedjax", 1.9), *_PYTORCH)),
-    Case("emnist_cnn", "emnist_cnn", (28, 28, 1), 62, 10, 10, 200, 10, targets=(("fedjax", 1.5),)),
-    Case("lenet5", "lenet5", (32, 32, 3), 10, 10, 10, 512, 64, targets=(("fedjax", 1.5), ("torch", 1.0))),
-    Case("resnet20", "resnet20", (32, 32, 3), 10, 2, 2, 64, 32, targets=(("fedjax", 1.2), ("torch", 1.1))),
-    Case("leaf_lstm", "leaf_lstm", (80,), 80, 4, 4, 200, 100, lr=0.5, targets=(("torch", 1.2),), vocabulary=80),
+_own = (
+    # pfl and Flower end an epoch with a partial batch, so their work would be another.
+    Case("digits", "digits_cnn", (8, 8, 1), 10, 100, 3, 14, 10, epochs=3, peers=("fedjax", "torch")),
+    Case("mlp", "mlp", (784,), 10, 100, 100, 60, 10),
+    Case("cifar_cnn", "pfl_cnn", (32, 32, 3), 10, 50, 50, 50, 10),
+    Case("emnist_cnn", "emnist_cnn", (28, 28, 1), 62, 10, 10, 200, 10),
+    Case("lenet5", "lenet5", (32, 32, 3), 10, 10, 10, 512, 64),
+    Case("resnet20", "resnet20", (32, 32, 3), 10, 2, 2, 64, 32),
+    Case("leaf_lstm", "leaf_lstm", (80,), 80, 4, 4, 200, 100, lr=0.5, vocabulary=80),
 )
-CASES = {case.name: case for case in _all}
+_published = (
+    Case(
+        "mnist_lr", "logistic", (784,), 10, 1000, 10, 60, 10, lr=0.03, partition="power_law",
+        published=Published(
+            "MNIST, logistic regression, 10 of 1,000 clients by power law", 100,
+            "Flower 30:14 min, FLUTE 3:20 min (CPU); FedML 3:09 min, FLUTE 1:26 min (GPUs)", FLUTE,
+        ),
+    ),
+    Case(
+        "femnist_cnn", "emnist_cnn", (28, 28, 1), 62, 100, 10, 200, 20, lr=0.1,
+        published=Published(
+            "FEMNIST, CNN, 10 of 3,400 clients", 1500, "FedML 5:49:52 h, FLUTE 8:22 min (GPUs)", FLUTE
+        ),
+    ),
+    Case(
+        "fed_cifar100", "resnet18:variant=imagenet", (32, 32, 3), 100, 50, 10, 100, 20, lr=0.1,
+        peers=("torch", "pfl", "flower"),
+        published=Published(
+            "CIFAR-100, ResNet-18 with GroupNorm, 10 of 500 clients", 4000,
+            "FedML 15:55:36 h, FLUTE 1:42:01 h (GPUs)", FLUTE,
+        ),
+    ),
+    Case(
+        "fed_shakespeare", "leaf_lstm:hidden=256,predict=all", (80,), 90, 50, 10, 24, 4, lr=0.8, vocabulary=90,
+        every=True,
+        published=Published(
+            "Shakespeare, two LSTMs of 256, 10 of 715 clients", 1200, "FedML 6:46:21 h, FLUTE 21:50 min (GPUs)", FLUTE
+        ),
+    ),
+    Case(
+        "fedjax_emnist", "emnist_cnn", (28, 28, 1), 62, 100, 10, 200, 10, lr=0.001,
+        algorithm="fedopt:optimizer=adam,server_lr=0.01",
+        published=Published(
+            "EMNIST, CNN, Adam on the server, 10 of 3,400 clients", 1500, "FedJAX a few minutes (TPUs)", FEDJAX
+        ),
+    ),
+    Case(
+        "fedjax_stackoverflow", "stackoverflow_lstm:predict=all", (20,), 10_004, 10, 2, 400, 16, lr=0.5,
+        vocabulary=10_004, every=True, algorithm="fedopt:optimizer=adam,server_lr=0.02",
+        published=Published(
+            "Stack Overflow, LSTM of 670, Adam on the server, 50 clients", 1500,
+            "FedJAX roughly an hour (TPUs)", FEDJAX, share=25.0,
+        ),
+    ),
+    Case(
+        "fedjax_apfl", "emnist_dense", (28, 28, 1), 62, 340, 340, 200, 20, lr=0.001, algorithm="apfl",
+        peers=("fedjax",),
+        published=Published(
+            "EMNIST, APFL, dense network, 340 of 3,400 clients", 500, "FedJAX 4.99 s a round (laptop, 4 cores)",
+            "https://github.com/google/fedjax (experiments/apfl)",
+        ),
+    ),
+    Case(
+        "pfl_cifar10", "pfl_cnn", (32, 32, 3), 10, 100, 50, 50, 10, lr=0.1,
+        published=Published(
+            "CIFAR-10, CNN, 50 of 1,000 clients", 1500, "pfl-research 7 to 72 times as fast as others (A100)",
+            "https://arxiv.org/abs/2404.06430 (abstract)",
+        ),
+    ),
+)  # fmt: skip
+OWN = tuple(case.name for case in _own)
+PUBLISHED = tuple(case.name for case in _published)
+CASES = {case.name: case for case in (*_own, *_published)}
 
 
 def scaled(case: Case, text: str) -> Case:
-    """Returns the case with the cohort 'CLIENTSxSTEPSxBATCH', in one local epoch.
+    """Returns the case with equal clients and the cohort 'CLIENTSxSTEPSxBATCH', in one local epoch.
 
     Args:
       case: the workload.
       text: the cohort.
+
+    Raises:
+      ValueError: the text has another form.
     """
     clients, steps, batch = (int(part) for part in text.split("x"))
     if min(clients, steps, batch) < 1:
         raise ValueError(f"{text}: clients, steps and batch must be at least 1")
-    total = max(case.total, clients)
-    return dataclasses.replace(case, total=total, clients=clients, examples=steps * batch, batch=batch, epochs=1)
+    cohort = {"clients": clients, "examples": steps * batch, "batch": batch, "epochs": 1}
+    return dataclasses.replace(case, total=max(case.total, clients), partition="", **cohort)
 
 
-def from_fields(fields: dict) -> Case:
-    """Returns the case of dataclasses.asdict, which may come from JSON."""
-    return Case(**fields | {"shape": tuple(fields["shape"]), "targets": ()})
+def of_request(request: dict) -> Case:
+    """Returns the case of a request of the timer."""
+    fields = request["case"]
+    return Case(**fields | {"shape": tuple(fields["shape"]), "published": None})
 
 
-def examples(case: Case) -> tuple[Any, Any]:
-    """Returns x float32, or ids int32, [total, examples, *shape] and y int32 [total, examples], equal in every peer.
-
-    With a file: lists of [examples of the client, *shape] and [examples of the client].
-    """
+def examples(case: Case) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Returns, per client, x float32 or ids int32 [examples, *shape] and y int32 [examples], equal in every peer."""
     if case.file:
         with np.load(case.file) as arrays:
             cuts = np.cumsum(arrays["sizes"])[:-1]
             return np.split(arrays["x"], cuts), np.split(arrays["y"], cuts)
     generator = np.random.default_rng(0)
     shape = (case.total, case.examples, *case.shape)
-    ids = lambda: generator.integers(0, case.vocabulary, shape).astype(np.int32)
-    x: np.ndarray = ids() if case.vocabulary else generator.standard_normal(shape, np.float32)
     labels = (case.total, case.examples, *(case.shape if case.every else ()))
-    return x, generator.integers(0, case.classes, labels).astype(np.int32)
-
-
-def test_examples(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the examples of all clients, x [N, *shape] and y [N]."""
-    x, y = examples(case)
-    return x.reshape(-1, *case.shape), y.reshape(-1)
-
-
-def cohort(case: Case, generator: np.random.Generator) -> np.ndarray:
-    """Returns the cohort of a round, for contestants without a sampler.
-
-    Args:
-      case: the workload.
-      generator: of random numbers.
-    """
-    return generator.choice(case.total, case.clients, replace=False)
-
-
-def order(case: Case, generator: np.random.Generator) -> np.ndarray:
-    """Returns the rows of a client's batches, int64 [steps, batch]: a new permutation per epoch, concatenated.
-
-    Args:
-      case: the workload.
-      generator: of random numbers.
-    """
-    passes = -(-case.steps * case.batch // case.examples)
-    rows = np.concatenate([generator.permutation(case.examples) for _ in range(passes)])
-    return rows[: case.steps * case.batch].reshape(case.steps, case.batch)
+    if case.vocabulary:
+        x = generator.integers(0, case.vocabulary, shape).astype(np.int32)
+    else:
+        x = generator.standard_normal(shape, np.float32)
+    return list(x), list(generator.integers(0, case.classes, labels).astype(np.int32))
 
 
 def batches(case: Case, size: int, generator: np.random.Generator) -> list[np.ndarray]:
-    """Returns the rows of a client's batches, int64 [at most batch] each; with a file, passes end with a partial batch.
+    """Returns the rows of a client's batches in one round: full ones, or of a file passes that end with a partial one.
 
     Args:
       case: the workload.
       size: examples of the client.
       generator: of random numbers.
     """
-    if not case.file:
-        return list(order(case, generator))
-    cuts = range(case.batch, size, case.batch)
-    return [rows for _ in range(case.epochs) for rows in np.split(generator.permutation(size), cuts)]
+    passes = [generator.permutation(size) for _ in range(case.epochs)]
+    if case.file:
+        return [rows for each in passes for rows in np.split(each, range(case.batch, size, case.batch))]
+    short = case.steps * case.batch - case.epochs * size
+    rows = np.concatenate([*passes, generator.permutation(size)[:short]])
+    return list(rows.reshape(case.steps, case.batch))

@@ -3,27 +3,28 @@
 import functools
 import json
 
+import cases
 import torch
+import torch_nets
 from flwr.client import NumPyClient
-from peers import cases, torch_nets
 
 
 @functools.cache
 def _examples(fields: str):
-    return torch_nets.tensors(*cases.examples(cases.from_fields(json.loads(fields))))
+    return torch_nets.tensors(*cases.examples(cases.of_request(json.loads(fields))))
 
 
 class Client(NumPyClient):
     """One client of a case.
 
     Args:
-      fields: the case's, as JSON.
+      fields: the request, as JSON.
       number: which client.
     """
 
     def __init__(self, fields: str, number: int):
         torch.set_num_threads(1)
-        self.case = cases.from_fields(json.loads(fields))
+        self.case = cases.of_request(json.loads(fields))
         self.x, self.y = (t[number] for t in _examples(fields))
 
     def fit(self, parameters, config):

@@ -7,16 +7,18 @@ import pathlib
 import time
 
 # Ray's processes find this folder by it; must be set before they start.
-os.environ["PYTHONPATH"] = str(pathlib.Path(__file__).resolve().parents[1])
+os.environ["PYTHONPATH"] = str(pathlib.Path(__file__).resolve().parent)
 os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 
+import cases
+import serve
+import torch_nets
+from flower_client import Client
 from flwr.client import ClientApp
 from flwr.common import Context, ndarrays_to_parameters
 from flwr.server import ServerApp, ServerAppComponents, ServerConfig
 from flwr.server.strategy import FedAvg
 from flwr.simulation import run_simulation
-
-from . import cases, torch_nets, worker
 
 
 class Timed(FedAvg):
@@ -41,15 +43,13 @@ class Timed(FedAvg):
 
 
 def prepare(request):
-    """Returns (run, facts) for FedAvg on one case; what comes before the second round is not counted."""
-    case = cases.from_fields(request["case"])
-    fields = json.dumps(request["case"])
+    """Returns the function that trains n rounds of FedAvg; what comes before the second round is not counted."""
+    case = cases.of_request(request)
+    fields = json.dumps(request)
     network = torch_nets.build(case.model, case.shape, case.classes)
     initial = ndarrays_to_parameters([value.numpy() for value in network.state_dict().values()])
 
     def client(context: Context):
-        from peers.flower_client import Client
-
         return Client(fields, int(context.node_config["partition-id"])).to_client()
 
     def run(rounds):
@@ -71,8 +71,8 @@ def prepare(request):
             raise RuntimeError(f"{len(strategy.seconds)} of {rounds + 1} rounds ended")
         return sum(strategy.seconds[1:])
 
-    return run, {"parameters": sum(p.numel() for p in network.parameters())}
+    return run
 
 
 if __name__ == "__main__":
-    worker.serve(prepare, {"version": f"flower {importlib.metadata.version('flwr')}"})
+    serve.serve(f"flower {importlib.metadata.version('flwr')}", prepare)

@@ -3,8 +3,11 @@
 import importlib.metadata
 import time
 
+import cases
 import numpy as np
+import serve
 import torch
+import torch_nets
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -16,11 +19,9 @@ from pfl.hyperparam.base import NNEvalHyperParams, NNTrainHyperParams
 from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 
-from . import cases, torch_nets, worker
-
 
 class Network(torch.nn.Module):
-    """What pfl asks of a model: forward, loss, metrics."""
+    """A network with the loss and metrics that pfl calls."""
 
     def __init__(self, inner):
         super().__init__()
@@ -55,8 +56,8 @@ class IterationTimer(TrainingProcessCallback):
 
 
 def prepare(request):
-    """Returns (run, facts) for FedAvg on one case; its batches run through the examples in stored order."""
-    case = cases.from_fields(request["case"])
+    """Returns the function that trains n rounds of FedAvg; batches run through the examples in stored order."""
+    case = cases.of_request(request)
     torch.manual_seed(0)
     np.random.seed(0)
     x, y = torch_nets.tensors(*cases.examples(case))
@@ -85,8 +86,8 @@ def prepare(request):
         )
         return sum(clock.seconds)
 
-    return run, {"parameters": sum(p.numel() for p in network.parameters())}
+    return run
 
 
 if __name__ == "__main__":
-    worker.serve(prepare, {"version": f"pfl {importlib.metadata.version('pfl')}"})
+    serve.serve(f"pfl {importlib.metadata.version('pfl')}", prepare)

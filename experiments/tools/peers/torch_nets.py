@@ -150,9 +150,13 @@ def build(model: str, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def tensors(x, y):
-    """Returns examples as PyTorch wants them: images with channels first, ids and labels int64; lists remain lists."""
-    if isinstance(x, list):
-        return [torch.from_numpy(part) for part in x], [torch.from_numpy(part).long() for part in y]
-    x = torch.from_numpy(x)
-    x = x if x.is_floating_point() else x.long()
-    return (x.movedim(-1, 2).contiguous() if x.ndim == 5 else x), torch.from_numpy(y).long()
+    """Returns each client's examples as tensors: images with channels first, ids and labels int64.
+
+    Args:
+      x: per client, examples.
+      y: per client, labels.
+    """
+    images = [torch.from_numpy(each) for each in x]
+    images = [each if each.is_floating_point() else each.long() for each in images]
+    images = [each.movedim(-1, 1).contiguous() if each.ndim == 4 else each for each in images]
+    return images, [torch.from_numpy(each).long() for each in y]

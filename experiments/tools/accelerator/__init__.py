@@ -1,1 +1,0 @@
-"""Resumable measurements on a machine with a GPU or TPU: `fedwin bench --suite=accelerator`."""

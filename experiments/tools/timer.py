@@ -1,0 +1,193 @@
+"""Times processes in turns (A B C A B C ...), so that other load on the machine affects all of them equally."""
+
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import IO, NamedTuple
+
+# The thread pool of the previous turn may spin for a moment.
+PAUSE = 0.25
+MOST_ROUNDS = 400
+
+
+class Effort(NamedTuple):
+    """How long to measure.
+
+    Attributes:
+      turns: number of turns of every contestant.
+      turn_seconds: of a turn, which has at least one round.
+      case_seconds: turns are cut to about this much per case, but never below 3.
+    """
+
+    turns: int
+    turn_seconds: float
+    case_seconds: float
+
+
+class Contestant(NamedTuple):
+    """A process to time.
+
+    Attributes:
+      label: its name in tables.
+      command: that starts it, a script of `peers`.
+      request: its first line of input.
+      variables: of its environment.
+    """
+
+    label: str
+    command: list[str]
+    request: Mapping[str, object]
+    variables: Mapping[str, str] = {}
+
+
+class PeerFailed(RuntimeError):
+    """A contestant ended; the text is the last line of its errors."""
+
+
+class Process:
+    """A running contestant.
+
+    Args:
+      contestant: to start.
+
+    Attributes:
+      version: of the contestant, after `ready`.
+    """
+
+    def __init__(self, contestant: Contestant):
+        self.version = ""
+        self._errors = tempfile.TemporaryFile("w+", errors="replace")
+        self._process = subprocess.Popen(
+            contestant.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+            env=os.environ | contestant.variables,
+        )  # fmt: skip
+        self._write(json.dumps(contestant.request))
+
+    def _write(self, line: str) -> None:
+        try:
+            print(line, file=self._pipe(self._process.stdin), flush=True)
+        except BrokenPipeError:  # the answer says why
+            pass
+
+    def _pipe(self, pipe: IO[str] | None) -> IO[str]:
+        assert pipe is not None
+        return pipe
+
+    def _answer(self) -> dict:
+        line = self._pipe(self._process.stdout).readline()
+        if line:
+            return json.loads(line)
+        self._process.wait()
+        self._errors.seek(0)
+        lines = [line for line in self._errors.read().splitlines() if line.strip()]
+        raise PeerFailed(lines[-1] if lines else f"ended with status {self._process.returncode}")
+
+    def ready(self) -> None:
+        """Waits until the contestant is ready; raises PeerFailed."""
+        self.version = self._answer()["version"]
+
+    def train(self, rounds: int) -> float:
+        """Trains some rounds and returns the seconds of each; raises PeerFailed."""
+        self._write(str(rounds))
+        return self._answer()["seconds"] / rounds
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.wait()
+        self._pipe(self._process.stdout).close()
+        try:
+            self._pipe(self._process.stdin).close()
+        except BrokenPipeError:
+            pass
+        self._errors.close()
+
+
+@dataclasses.dataclass
+class Timing:
+    """Measurements of a contestant.
+
+    Attributes:
+      version: of the contestant.
+      seconds: per round, one value per turn.
+    """
+
+    version: str
+    seconds: list[float] = dataclasses.field(default_factory=list)
+
+    def summary(self, first: "Timing") -> dict[str, object]:
+        """Returns the numbers for a table: milliseconds of a round, and how many times the first contestant's time.
+
+        Args:
+          first: timing of the first contestant; the ratio is the median over turns.
+        """
+        quartiles = self.seconds * 2 if len(self.seconds) < 2 else self.seconds
+        low, median, high = statistics.quantiles(quartiles, n=4, method="inclusive")
+        ratio = statistics.median(a / b for a, b in zip(self.seconds, first.seconds))
+        return {
+            "ms_per_round": 1e3 * median, "quartiles_ms": [1e3 * low, 1e3 * high], "turns": len(self.seconds),
+            "times_first": ratio, "version": self.version,
+        }  # fmt: skip
+
+
+def take_turns(
+    contestants: Iterable[Contestant], effort: Effort, say: Callable[[str], None]
+) -> tuple[dict[str, Timing], dict[str, str]]:
+    """Starts contestants, lets each compile, and times them in turns.
+
+    Args:
+      contestants: to time; one that fails is left out.
+      effort: how long to measure.
+      say: called with each line of progress.
+
+    Returns:
+      (label -> Timing, label -> reason of those that were left out).
+    """
+    running: dict[str, Process] = {}
+    rounds: dict[str, int] = {}
+    timings: dict[str, Timing] = {}
+    failed: dict[str, str] = {}
+    lap = 0.0
+
+    def leave_out(label: str, error: PeerFailed) -> None:
+        failed[label] = str(error)
+        timings.pop(label, None)
+        running.pop(label).close()
+        say(f"  {label}: absent ({error})")
+
+    try:
+        for contestant in contestants:
+            label = contestant.label
+            process = running[label] = Process(contestant)
+            try:
+                process.ready()
+                process.train(1)  # compiles
+                pace = process.train(1)
+                rounds[label] = max(1, min(MOST_ROUNDS, int(effort.turn_seconds / max(pace, 1e-9))))
+                if rounds[label] > 1:
+                    process.train(rounds[label])
+            except PeerFailed as error:
+                leave_out(label, error)
+                continue
+            timings[label] = Timing(process.version)
+            lap += rounds[label] * pace + PAUSE
+            say(f"  {label}: {process.version}, {pace * 1e3:.1f} ms")
+        turns = max(min(3, effort.turns), min(effort.turns, int(effort.case_seconds / max(lap, 1e-9))))
+        for turn in range(turns):
+            for label in list(timings):
+                time.sleep(PAUSE)
+                try:
+                    timings[label].seconds.append(running[label].train(rounds[label]))
+                except PeerFailed as error:
+                    leave_out(label, error)
+            done = "  ".join(f"{label} {timing.seconds[-1] * 1e3:.1f}" for label, timing in timings.items())
+            say(f"  turn {turn + 1}/{turns}, ms per round: {done}")
+    finally:
+        for process in running.values():
+            process.close()
+    return timings, failed

@@ -1,1 +1,0 @@
-"""Published benchmarks of other simulators, measured here: `fedwin bench --suite=wellknown`."""

@@ -1,0 +1,93 @@
+"""Disturbances of runs: signals, full disks, altered files; and the outcome that they must not change."""
+
+import contextlib
+import json
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fedwin.runs.checkpoint import Checkpoints
+from tests.run_lines import lines
+
+TIMES = ("wall_seconds", "compile_seconds", "rounds_per_second")
+
+
+def outcome(directory: pathlib.Path) -> tuple[dict[str, np.ndarray], list, dict]:
+    """Returns leaves of the last checkpoints, evaluations and summary, without times."""
+    leaves: dict[str, np.ndarray] = {}
+    for place in sorted((directory / "checkpoints").iterdir()):
+        store = Checkpoints(place)
+        arrays = store.load(store.rounds()[-1])[0]
+        leaves |= {f"{place.name} {name}": np.asarray(value) for name, value in arrays.items()}  # large ones are lazy
+    summary: dict[str, Any] = json.loads((directory / "summary.json").read_text())
+    for name in ("traces", "metrics", "seal"):  # the hashes cover the times, too
+        summary.pop(name, None)
+    for seed in summary["seeds"].values():
+        for name in TIMES:
+            del seed[name]
+    return leaves, lines(directory), summary
+
+
+def hears(process: subprocess.Popen) -> bool:
+    """Whether a process has installed its signal handlers."""
+    try:
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")), "0")
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def alter(directory: pathlib.Path, rng: random.Random) -> bool:
+    """Flips, cuts or removes a random file of a run; returns False if it has none."""
+    saved = [path for path in directory.glob("checkpoints/seed_*/[0-9]*/**/*") if path.is_file()]
+    kinds = [[path] for name in ("metrics.jsonl", "config.json") if (path := directory / name).is_file()]
+    kinds += [sorted(saved)] if saved else []
+    if not kinds:
+        return False
+    path = rng.choice(rng.choice(kinds))
+    content = bytearray(path.read_bytes())
+    how = rng.choice(("flipped", "cut", "removed"))
+    if how == "removed" or not content:
+        path.unlink()
+        return True
+    at = rng.randrange(len(content))
+    if how == "cut":
+        del content[at:]
+    else:
+        content[at] ^= rng.randint(1, 255)
+    path.write_bytes(content)
+    return True
+
+
+class Disk:
+    """A small disk in memory, which the superuser can mount.
+
+    Args:
+      place: mount point.
+    """
+
+    def __init__(self, place: pathlib.Path):
+        self.place = place
+
+    def mount(self, options: str) -> bool:
+        """Mounts the disk, or changes it with `remount,size=...`; returns whether that was permitted."""
+        self.place.mkdir(exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", options, "none", str(self.place)]
+        return shutil.which("mount") is not None and not subprocess.run(command, capture_output=True).returncode
+
+    @contextlib.contextmanager
+    def mounted(self) -> Iterator[bool]:
+        """Mounts the disk with enough space; yields whether that was permitted."""
+        allowed = self.mount("size=64m")
+        try:
+            yield allowed
+        finally:
+            if allowed:
+                subprocess.run(["umount", "--lazy", str(self.place)], capture_output=True)
