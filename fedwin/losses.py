@@ -1,11 +1,13 @@
 """Losses: (params, stats, batch, key, info) -> (mean over the real examples of the batch, stats)."""
 
+from typing import Literal
+
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.registry import Registry, checks
+from fedwin.registry import Registry
 
 LOSSES = Registry("loss")
 
@@ -222,7 +224,7 @@ def weighted_softmax_nll(logits, labels, shares):
 
 
 @LOSSES.register("wsm", paper="legate2023reweighted")
-def wsm(model, *, proportions="train+val", mask=False):
+def wsm(model, *, proportions: Literal["train", "train+val"] = "train+val", mask: bool = False):
     """WSM: softmax cross-entropy whose softmax is weighted by the client's class proportions.
 
         L = -f_y + log sum_c a_c exp(f_c),   dL/df_c = a_c exp(f_c) / sum_j a_j exp(f_j) - [c = y]
@@ -246,7 +248,6 @@ def wsm(model, *, proportions="train+val", mask=False):
       >>> testing.run_rounds("fedavg", problem=testing.classification(loss=wsm))  # may be below 0: a_c <= 1
       {'model': [-0.094, -0.199, -0.277]}
     """
-    checks.one_of("wsm", "proportions", proportions, ("train", "train+val"))
 
     def per_example(logits, batch, info):
         return weighted_softmax_nll(logits, batch["y"], class_proportions(info, proportions, mask))

@@ -1,10 +1,12 @@
 """Schedules: functions of the 0-based round (int32 [], traced), and the meaning of `start=` as round or fraction."""
 
 from collections.abc import Callable
+from typing import Annotated
 
 import jax.numpy as jnp
 
 from fedwin.errors import UserError
+from fedwin.registry.ranges import NonNegativeInt, Range
 
 
 def as_schedule(value) -> Callable:
@@ -91,7 +93,11 @@ def warmup_stable_decay(lr0: float, num_rounds: int, share: float = 0.2):
     return lambda round: lr0 * jnp.minimum(1.0, jnp.asarray(num_rounds - round, float) / (share * num_rounds))
 
 
-def first_round(start, num_rounds: int, name: str) -> int:
+# A fraction of the rounds, or a 0-based round.
+Start = Annotated[float, Range(0, 1)] | NonNegativeInt
+
+
+def first_round(start: float, num_rounds: int, name: str) -> int:
     """Returns the 0-based round that a `start` parameter means.
 
     Args:

@@ -2,6 +2,7 @@
 
 import fractions
 import math
+from typing import Annotated
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from fedwin import core
 from fedwin.aggregation.aggregator import AGGREGATORS, Aggregator, uniform_mean
 from fedwin.errors import UserError
-from fedwin.registry import checks
+from fedwin.registry.ranges import Range
 
 
 def ascending(x):
@@ -86,7 +87,7 @@ def median(setting: core.Setting) -> Aggregator:
 
 
 @AGGREGATORS.register("trimmed_mean", paper="yin2018byzantine")
-def trimmed_mean(setting: core.Setting, *, share: float = 0.1) -> Aggregator:
+def trimmed_mean(setting: core.Setting, *, share: Annotated[float, Range(0, 0.5, open_most=True)] = 0.1) -> Aggregator:
     """Mean of every coordinate without its b smallest and b largest values, b = floor(share n) of n clients.
 
         v_k = 1 / (n - 2 b) sum of the (b + 1)-th to (n - b)-th smallest (y_i - x)_k,   b = floor(share n)
@@ -113,7 +114,6 @@ def trimmed_mean(setting: core.Setting, *, share: float = 0.1) -> Aggregator:
       >>> trimmed == testing.run_rounds("fedavg", aggregate="median", problem=p)  # one of three clients remains
       True
     """
-    checks.number("trimmed_mean", 0, 0.5, open_most=True, share=share)
     exact, cohort = fractions.Fraction(str(share)), setting.clients_per_round
     if share and math.floor(exact * cohort) < 1:
         raise UserError(

@@ -5,11 +5,11 @@ from jax import lax
 
 from fedwin import core
 from fedwin.aggregation.aggregator import AGGREGATORS, Aggregator
-from fedwin.registry import checks
+from fedwin.registry.ranges import Positive, PositiveInt
 
 
 @AGGREGATORS.register("geometric_median", paper="pillutla2022robust")
-def geometric_median(setting: core.Setting, *, iterations: int = 10, smoothing: float = 1e-6) -> Aggregator:
+def geometric_median(setting: core.Setting, *, iterations: PositiveInt = 10, smoothing: Positive = 1e-6) -> Aggregator:
     """Geometric median: the v that minimizes sum_i p_i ||v - (y_i - x)||, by Weiszfeld iterations from v = 0.
 
         b_i = p_i / max(smoothing, ||v - d_i||),   v <- sum_i b_i d_i / sum_i b_i,   d_i = y_i - x
@@ -36,8 +36,6 @@ def geometric_median(setting: core.Setting, *, iterations: int = 10, smoothing: 
       >>> testing.run_rounds("fedavg", aggregate="geometric_median", problem=p)  # in one dimension, the median
       {'model': [391.06, 394.815, 397.06]}
     """
-    checks.integer("geometric_median", 1, iterations=iterations)
-    checks.number("geometric_median", 0, open_least=True, smoothing=smoothing)
 
     def combine(steps, weights, present):
         counted = present & jnp.all(jnp.isfinite(steps), 1)

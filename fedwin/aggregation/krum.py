@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from fedwin import core
 from fedwin.aggregation.aggregator import AGGREGATORS, Aggregator, uniform_mean
 from fedwin.errors import UserError
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 
 def squared_distances(steps):
@@ -30,7 +30,7 @@ def squared_distances(steps):
 
 
 @AGGREGATORS.register("krum", paper="blanchard2017machine", instances=("krum:f=1", "krum:f=0,m=2"))
-def krum(setting: core.Setting, *, f: int, m: int = 1) -> Aggregator:
+def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Aggregator:
     """Krum: the mean of the m steps with the smallest sums of squared distances to their n - f - 2 nearest neighbours.
 
         score_i = sum of ||d_i - d_j||^2 over the n - f - 2 steps d_j nearest to d_i,   d_i = y_i - x
@@ -60,8 +60,6 @@ def krum(setting: core.Setting, *, f: int, m: int = 1) -> Aggregator:
       >>> testing.run_rounds("fedavg", aggregate="krum:f=1", problem=p)  # towards one of the two clients at 1
       {'model': [234.688, 236.944, 238.303]}
     """
-    checks.integer("krum", 0, f=f)
-    checks.integer("krum", 1, m=m)
     cohort = setting.clients_per_round
     if cohort < 2 * f + 3:
         raise UserError(

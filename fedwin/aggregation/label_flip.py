@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from fedwin import core, tree
-from fedwin.aggregation.attack import ATTACKS, Attack, number_of_attackers
+from fedwin.aggregation.attack import ATTACKS, Attack, Attackers, number_of_attackers
 from fedwin.errors import UserError
 
 # Label counts of a client, which are those of the labels that it trains on.
@@ -58,7 +58,7 @@ class FlippedLabels:
 
 
 @ATTACKS.register("label_flip", paper="fung2020limitations")
-def label_flip(setting: core.Setting, *, clients: int | float = 0.2) -> Attack:
+def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
     """Attackers train on labels C - 1 - y in place of y, of C classes, and are otherwise honest.
 
         y <- C - 1 - y

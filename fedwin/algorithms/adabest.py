@@ -9,15 +9,15 @@ Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptiv
 https://arxiv.org/abs/2204.13170.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 
 from fedwin import core, local, tree
-from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive, Share
 
 
 class AdaBestState(NamedTuple):
@@ -57,11 +57,11 @@ def adabest(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    mu=0.02,
-    beta=0.8,
-    server_lr=1.0,
-    weighting="samples",
-    eval_model="server",
+    mu: NonNegative = 0.02,
+    beta: Share = 0.8,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
+    eval_model: Literal["server", "average"] = "server",
 ) -> core.Algorithm:
     """AdaBest: direction g(y) - h_i, x = a^t + beta (a^t - a^{t-1}).
 
@@ -90,10 +90,6 @@ def adabest(
       >>> testing.run_rounds("adabest:mu=0.2,eval_model=average")
       {'model': [3.916, 3.088, 3.019]}
     """
-    common.check("adabest", server_lr, weighting)
-    checks.number("adabest", 0, mu=mu)
-    checks.number("adabest", 0, 1, beta=beta)
-    checks.one_of("adabest", "eval_model", eval_model, ("server", "average"))
 
     def client(params, c):
         h, last = c.state

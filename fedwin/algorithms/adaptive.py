@@ -18,8 +18,9 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Decay, NonNegative, Positive
 
 
 class Moments(NamedTuple):
@@ -111,10 +112,7 @@ def adaptive_server(second_moment, server_lr, b1, tau, v0=0.0):
     return init, server
 
 
-def _adaptive(name, second_moment, solve, server_lr, b1, tau, v0, weighting, resettable=is_moments):
-    common.check(name, server_lr, weighting)
-    checks.number(name, 0, 1, open_most=True, b1=b1)
-    checks.number(name, 0, tau=tau, v0=v0)
+def _adaptive(second_moment, solve, server_lr, b1, tau, v0, weighting, resettable=is_moments):
     init, server = adaptive_server(second_moment, server_lr, b1, tau, v0)
     return core.algorithm(
         common.fedavg_client(solve, weighting), server, init=init, weighting=weighting, resettable=resettable
@@ -134,12 +132,12 @@ def fedadam(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    server_lr=0.01,
-    b1=0.9,
-    b2=0.99,
-    tau=1e-3,
-    v0=0.0,
-    weighting="samples",
+    server_lr: Positive = 0.01,
+    b1: Decay = 0.9,
+    b2: Decay = 0.99,
+    tau: NonNegative = 1e-3,
+    v0: NonNegative = 0.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedAdam: v <- b2 v + (1 - b2) d^2, x <- x + server_lr m / (sqrt(v) + tau).
 
@@ -169,8 +167,7 @@ def fedadam(
       >>> testing.run_rounds("fedadam:server_lr=0.4")
       {'model': [5.572, 4.16, 3.244]}
     """
-    checks.number("fedadam", 0, 1, open_most=True, b2=b2)
-    return _adaptive("fedadam", adam_moment(b2), solve, server_lr, b1, tau, v0, weighting)
+    return _adaptive(adam_moment(b2), solve, server_lr, b1, tau, v0, weighting)
 
 
 @ALGORITHMS.register(
@@ -186,12 +183,12 @@ def fedyogi(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    server_lr=0.01,
-    b1=0.9,
-    b2=0.99,
-    tau=1e-3,
-    v0=0.0,
-    weighting="samples",
+    server_lr: Positive = 0.01,
+    b1: Decay = 0.9,
+    b2: Decay = 0.99,
+    tau: NonNegative = 1e-3,
+    v0: NonNegative = 0.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedYogi: v <- v - (1 - b2) d^2 sign(v - d^2), x <- x + server_lr m / (sqrt(v) + tau).
 
@@ -221,8 +218,7 @@ def fedyogi(
       >>> testing.run_rounds("fedyogi:server_lr=0.5")
       {'model': [5.264, 3.729, 3.026]}
     """
-    checks.number("fedyogi", 0, 1, open_most=True, b2=b2)
-    return _adaptive("fedyogi", yogi_moment(b2), solve, server_lr, b1, tau, v0, weighting)
+    return _adaptive(yogi_moment(b2), solve, server_lr, b1, tau, v0, weighting)
 
 
 @ALGORITHMS.register(
@@ -234,7 +230,14 @@ def fedyogi(
     client="0",
 )
 def fedadagrad(
-    setting: core.Setting, solve: local.Solver, *, server_lr=0.1, b1=0.0, tau=1e-9, v0=0.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    server_lr: Positive = 0.1,
+    b1: Decay = 0.0,
+    tau: NonNegative = 1e-9,
+    v0: NonNegative = 0.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedAdagrad: v <- v + d^2, x <- x + server_lr m / (sqrt(v) + tau).
 
@@ -263,6 +266,4 @@ def fedadagrad(
       >>> testing.run_rounds("fedadagrad:server_lr=0.5")
       {'model': [5.25, 4.47, 4.027]}
     """
-    return _adaptive(
-        "fedadagrad", adagrad_moment, solve, server_lr, b1, tau, v0, weighting, resettable=core.nothing_resettable
-    )
+    return _adaptive(adagrad_moment, solve, server_lr, b1, tau, v0, weighting, resettable=core.nothing_resettable)

@@ -19,16 +19,17 @@ Ro et al., Communication-Efficient Agnostic Federated Averaging, 2021, https://a
 Agnostic Federated Learning, 2019, https://arxiv.org/abs/1902.00146.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive, PositiveInt
 
 
 class AgnosticState(NamedTuple):
@@ -93,12 +94,12 @@ def agnostic(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    lr=0.1,
-    domains="client",
-    window=1,
-    batch_loss="mean",
-    server_lr=1.0,
-    weighting="samples",
+    lr: NonNegative = 0.1,
+    domains: Literal["client", "info"] = "client",
+    window: PositiveInt = 1,
+    batch_loss: Literal["mean", "sum"] = "mean",
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """Agnostic FedAvg: steps weighted by lambda_d of the client's domain, lambda_d <- lambda_d exp(lr F_d), normalized.
 
@@ -128,11 +129,6 @@ def agnostic(
       >>> testing.run_rounds("agnostic:lr=0.5")
       {'model': [3.916, 3.445, 3.891]}
     """
-    common.check("agnostic", server_lr, weighting)
-    checks.number("agnostic", 0, lr=lr)
-    checks.one_of("agnostic", "domains", domains, ("client", "info"))
-    checks.one_of("agnostic", "batch_loss", batch_loss, ("mean", "sum"))
-    checks.integer("agnostic", window=window)
     counts = domains == "info" and weighting == "uniform"
 
     def weight(c, domain, state):

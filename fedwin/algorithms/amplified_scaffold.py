@@ -27,8 +27,9 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Positive, PositiveInt
 
 
 class AmplifiedState(NamedTuple):
@@ -74,10 +75,10 @@ def amplified_scaffold(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    period: int | None = None,
-    gamma=1.5,
-    server_lr=1.0,
-    weighting="samples",
+    period: PositiveInt | None = None,
+    gamma: Positive = 1.5,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """Amplified SCAFFOLD: direction g(y) - c_i + c, x = z + gamma (x - z) after each period, z the model at its start.
 
@@ -107,10 +108,7 @@ def amplified_scaffold(
       >>> testing.run_rounds("amplified_scaffold:period=2,gamma=1.5", rounds=4)["model"]
       [3.916, 3.025, 3.002, 3.008]
     """
-    common.check("amplified_scaffold", server_lr, weighting)
-    checks.number("amplified_scaffold", 0, open_least=True, gamma=gamma)
     period = -(-setting.num_clients // setting.clients_per_round) if period is None else period
-    checks.integer("amplified_scaffold", period=period)
 
     def client(down, c):
         params, control = down

@@ -17,19 +17,18 @@ client optimizer, and starts v_i at the received model.
 Deng et al., Adaptive Personalized Federated Learning, 2020, https://arxiv.org/abs/2003.13461.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common, personal
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.personal import PersonalModel
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
-from fedwin.registry import checks
-
-ADAPTIVE = ("none", "round", "step")
+from fedwin.registry.ranges import Positive, Share
 
 
 class APFLRow(NamedTuple):
@@ -68,11 +67,11 @@ def apfl(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    alpha=0.5,
-    adaptive="none",
-    first="initial",
-    server_lr=1.0,
-    weighting="samples",
+    alpha: Share = 0.5,
+    adaptive: Literal["none", "round", "step"] = "none",
+    first: personal.First = "initial",
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """APFL: FedAvg, and a local model v_i trained through the mixture u = alpha v_i + (1 - alpha) y.
 
@@ -105,10 +104,6 @@ def apfl(
       >>> testing.run_rounds("apfl:alpha=0.25") == testing.run_rounds("fedavg")  # the server model is FedAvg's
       True
     """
-    common.check("apfl", server_lr, weighting)
-    checks.number("apfl", 0, 1, alpha=alpha)
-    checks.one_of("apfl", "adaptive", adaptive, ADAPTIVE)
-    checks.one_of("apfl", "first", first, personal.FIRST)
 
     def on_step(info):
         def mixed_step(carry, params, s: local.Step, last):

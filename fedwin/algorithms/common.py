@@ -1,24 +1,12 @@
-"""Pieces that most algorithms share: checks of common hyper-parameters, and FedAvg's client and server functions."""
+"""Pieces that most algorithms share: FedAvg's client and server functions."""
 
 from collections.abc import Callable
+from typing import Literal
 
 from fedwin import core, local, tree
-from fedwin.registry import checks
 
-
-def check(owner: str, server_lr, weighting) -> None:
-    """Checks the two hyper-parameters that every algorithm has.
-
-    Args:
-      owner: name of the algorithm, for error messages.
-      server_lr: must be > 0.
-      weighting: must be 'samples' or 'uniform'.
-
-    Raises:
-      UserError: when one of them is out of range.
-    """
-    checks.number(owner, 0, open_least=True, server_lr=server_lr)
-    checks.one_of(owner, "weighting", weighting, ("samples", "uniform"))
+# Weights p_i of the clients: their share of the cohort's examples, or equal ones.
+Weighting = Literal["samples", "uniform"]
 
 
 def weighted_delta(y: local.Local, params, c: core.Client, weighting: str) -> core.MeanStep:

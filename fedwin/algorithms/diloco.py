@@ -22,7 +22,7 @@ https://arxiv.org/abs/2501.18512.
 
 import dataclasses
 import re
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,15 +31,15 @@ from jax import lax
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
-from fedwin.algorithms.fedopt import named_server
+from fedwin.algorithms.common import Weighting
+from fedwin.algorithms.fedopt import Optimizer, named_server
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
-from fedwin.registry import checks
+from fedwin.registry.ranges import Decay, NonNegative, Positive, PositiveInt
 
 # Around a name in a path of leaves.
 BRACKETS = "[]'."
-INNER = ("adamw", "client_optimizer")
-PATTERNS = ("strided", "sequential")
+Pattern = Literal["strided", "sequential"]
 
 
 class Worker(NamedTuple):
@@ -127,20 +127,20 @@ def diloco(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    inner="adamw",
-    b1=0.9,
-    b2=0.999,
-    eps=1e-8,
-    optimizer="momentum",
-    server_lr=0.7,
-    momentum=0.9,
-    nesterov=True,
-    server_b1=0.9,
-    server_b2=0.99,
-    server_eps=None,
-    fragments=1,
-    pattern="strided",
-    weighting="uniform",
+    inner: Literal["adamw", "client_optimizer"] = "adamw",
+    b1: Decay = 0.9,
+    b2: Decay = 0.999,
+    eps: NonNegative = 1e-8,
+    optimizer: Optimizer | optax.GradientTransformation = "momentum",
+    server_lr: Positive = 0.7,
+    momentum: Decay = 0.9,
+    nesterov: bool = True,
+    server_b1: Decay = 0.9,
+    server_b2: Decay = 0.99,
+    server_eps: NonNegative | None = None,
+    fragments: PositiveInt = 1,
+    pattern: Literal["strided", "sequential"] = "strided",
+    weighting: Weighting = "uniform",
 ) -> core.Algorithm:
     """DiLoCo: workers that keep AdamW's state; x <- x - OUTEROPT(Delta), Nesterov's momentum by default.
 
@@ -185,14 +185,8 @@ def diloco(
       >>> testing.run_rounds("diloco")
       {'model': [6.984, 6.951, 6.912]}
     """
-    common.check("diloco", server_lr, weighting)
-    checks.one_of("diloco", "inner", inner, INNER)
-    checks.one_of("diloco", "pattern", pattern, PATTERNS)
-    checks.number("diloco", 0, 1, open_most=True, b1=b1, b2=b2, server_b1=server_b1, server_b2=server_b2)
-    checks.number("diloco", 0, eps=eps, **({} if server_eps is None else {"server_eps": server_eps}))
-    checks.integer("diloco", fragments=fragments)
     (init, server), resettable = named_server(
-        "diloco", optimizer, server_lr, momentum, nesterov, server_b1, server_b2, server_eps
+        optimizer, server_lr, momentum, nesterov, server_b1, server_b2, server_eps
     )
     solve = with_adamw(solve, b1, b2, eps) if inner == "adamw" else solve
     if fragments > 1:

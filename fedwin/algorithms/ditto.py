@@ -18,8 +18,9 @@ import dataclasses
 
 from fedwin import core, local
 from fedwin.algorithms import common, personal
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive
 
 
 @ALGORITHMS.register(
@@ -32,7 +33,13 @@ from fedwin.registry import checks
     client="1",
 )
 def ditto(
-    setting: core.Setting, solve: local.Solver, *, lam=1.0, first="initial", server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    lam: NonNegative = 1.0,
+    first: personal.First = "initial",
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """Ditto: FedAvg, and a personal model v_i with direction g(v) + lam (v - x).
 
@@ -64,9 +71,6 @@ def ditto(
       >>> testing.run_rounds("ditto:lam=0.5") == testing.run_rounds("fedavg")  # the server model is FedAvg's
       True
     """
-    common.check("ditto", server_lr, weighting)
-    checks.number("ditto", 0, lam=lam)
-    checks.one_of("ditto", "first", first, personal.FIRST)
 
     def client(params, c):
         y = solve(params, c)

@@ -12,9 +12,9 @@ https://arxiv.org/abs/2201.03172.
 """
 
 from fedwin import core, local, tree
-from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Decay, NonNegative, Positive
 
 
 @ALGORITHMS.register(
@@ -28,7 +28,13 @@ from fedwin.registry import checks
     client="0",
 )
 def fedacg(
-    setting: core.Setting, solve: local.Solver, *, lam=0.85, beta=0.01, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    lam: Decay = 0.85,
+    beta: NonNegative = 0.01,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedACG: direction g(y) + beta (y - z) from z = x + lam m.
 
@@ -56,9 +62,6 @@ def fedacg(
       >>> testing.run_rounds("fedacg:lam=0.5")
       {'model': [3.919, 3.133, 3.05]}
     """
-    common.check("fedacg", server_lr, weighting)
-    checks.number("fedacg", 0, 1, open_most=True, lam=lam)
-    checks.number("fedacg", 0, beta=beta)
 
     def client(z, c):
         y = solve(z, c, local.proximal(beta))

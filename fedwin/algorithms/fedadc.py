@@ -14,8 +14,9 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Positive, Share
 
 
 @ALGORITHMS.register(
@@ -30,7 +31,13 @@ from fedwin.registry import checks
     client="0",
 )
 def fedadc(
-    setting: core.Setting, solve: local.Solver, *, beta_global=0.9, beta_local=None, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta_global: Share = 0.9,
+    beta_local: Share | None = None,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedADC: direction g(y) + (beta_local / J_i) m.
 
@@ -59,8 +66,6 @@ def fedadc(
       {'model': [3.916, 3.041, 3.0]}
     """
     beta_local = beta_global if beta_local is None else beta_local
-    common.check("fedadc", server_lr, weighting)
-    checks.number("fedadc", 0, 1, beta_global=beta_global, beta_local=beta_local)
 
     def client(down, c):
         params, m = down

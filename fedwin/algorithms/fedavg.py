@@ -9,7 +9,9 @@ https://arxiv.org/abs/1602.05629.
 
 from fedwin import core, local
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
+from fedwin.registry.ranges import Positive
 
 
 @ALGORITHMS.register(
@@ -22,7 +24,9 @@ from fedwin.algorithms.registry import ALGORITHMS
     server="1",
     client="0",
 )
-def fedavg(setting: core.Setting, solve: local.Solver, *, server_lr=1.0, weighting="samples") -> core.Algorithm:
+def fedavg(
+    setting: core.Setting, solve: local.Solver, *, server_lr: Positive = 1.0, weighting: Weighting = "samples"
+) -> core.Algorithm:
     """FedAvg: x <- x + server_lr sum_i p_i (y_i - x).
 
         y_i <- J_i steps of SGD from x
@@ -47,5 +51,4 @@ def fedavg(setting: core.Setting, solve: local.Solver, *, server_lr=1.0, weighti
       >>> testing.run_rounds("fedavg")
       {'model': [3.916, 3.315, 3.169]}
     """
-    common.check("fedavg", server_lr, weighting)
     return core.algorithm(common.fedavg_client(solve, weighting), common.fedavg_server(server_lr), weighting=weighting)

@@ -23,8 +23,9 @@ import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Positive, PositiveShare
 
 
 def step_with_length(y: local.Local, params, c: core.Client, weighting: str) -> dict:
@@ -74,7 +75,12 @@ def mean_gradient(total, before):
     client="0",
 )
 def fedavg_m(
-    setting: core.Setting, solve: local.Solver, *, beta=0.1, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta: PositiveShare = 0.1,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedAvg-M: direction beta g(y) + (1 - beta) m, m the last round's mean gradient.
 
@@ -101,8 +107,6 @@ def fedavg_m(
       >>> testing.run_rounds("fedavg_m:beta=0.5")  # fedcm:alpha=0.5, as both clients take five steps
       {'model': [4.635, 3.294, 3.008]}
     """
-    common.check("fedavg_m", server_lr, weighting)
-    checks.number("fedavg_m", 0, 1, open_least=True, beta=beta)
 
     def client(down, c):
         params, m = down
@@ -160,7 +164,12 @@ def corrected(beta, control, shift) -> local.Rule:
     client="1",
 )
 def scaffold_m(
-    setting: core.Setting, solve: local.Solver, *, beta=0.1, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta: PositiveShare = 0.1,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """SCAFFOLD-M: direction beta (g(y) - c_i + c) + (1 - beta) m, m the last round's mean gradient.
 
@@ -188,8 +197,6 @@ def scaffold_m(
       >>> testing.run_rounds("scaffold_m:beta=0.5")["model"]
       [4.635, 3.217, 3.005]
     """
-    common.check("scaffold_m", server_lr, weighting)
-    checks.number("scaffold_m", 0, 1, open_least=True, beta=beta)
 
     def client(down, c):
         params, shift = down

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Positive, PositiveShare
 
 
 def client_momentum(alpha, d):
@@ -52,7 +53,12 @@ def client_momentum(alpha, d):
     client="0",
 )
 def fedcm(
-    setting: core.Setting, solve: local.Solver, *, alpha=0.1, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    alpha: PositiveShare = 0.1,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedCM: direction alpha g(y) + (1 - alpha) D / (lr J_i).
 
@@ -79,8 +85,6 @@ def fedcm(
       >>> testing.run_rounds("fedcm:alpha=0.5")
       {'model': [4.635, 3.294, 3.008]}
     """
-    common.check("fedcm", server_lr, weighting)
-    checks.number("fedcm", 0, 1, open_least=True, alpha=alpha)
 
     def client(down, c):
         params, d = down

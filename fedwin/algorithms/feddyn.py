@@ -11,13 +11,13 @@ is over the clients that take part, however many: it needs no |S|, and Client.im
 Acar et al., Federated Learning Based on Dynamic Regularization, 2021, https://arxiv.org/abs/2111.04263.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fedwin import core, local, tree
-from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive
 
 
 class FedDynState(NamedTuple):
@@ -46,11 +46,11 @@ def feddyn(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    alpha=0.01,
-    server_lr=1.0,
-    weighting="samples",
-    eval_model="server",
-    client_alpha="common",
+    alpha: NonNegative = 0.01,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
+    eval_model: Literal["server", "average"] = "server",
+    client_alpha: Literal["common", "by_size"] = "common",
 ) -> core.Algorithm:
     """FedDyn: direction g(y) + alpha (y - x) + alpha q_i, x = mean + s.
 
@@ -79,10 +79,6 @@ def feddyn(
       >>> testing.run_rounds("feddyn:alpha=0.4")
       {'model': [3.004, 3.188, 3.05]}
     """
-    common.check("feddyn", server_lr, weighting)
-    checks.number("feddyn", 0, alpha=alpha)
-    checks.one_of("feddyn", "eval_model", eval_model, ("server", "average"))
-    checks.one_of("feddyn", "client_alpha", client_alpha, ("common", "by_size"))
     evaluates_average = eval_model == "average"
 
     def client(params, c):

@@ -16,9 +16,9 @@ Jhunjhunwala et al., FedExP: Speeding Up Federated Averaging via Extrapolation, 
 import jax.numpy as jnp
 
 from fedwin import core, local, tree
-from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Positive
 
 
 @ALGORITHMS.register(
@@ -31,7 +31,12 @@ from fedwin.registry import checks
     client="0",
 )
 def fedexp(
-    setting: core.Setting, solve: local.Solver, *, eps=1e-3, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    eps: Positive = 1e-3,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedExP: x <- x + server_lr max(1, sum_i p_i ||d_i||^2 / (2 ||d||^2 + 2 eps)) d, d = sum_i p_i (y_i - x).
 
@@ -58,8 +63,6 @@ def fedexp(
       >>> testing.run_rounds("fedexp:eps=0.5")
       {'model': [3.902, 3.203, 3.121]}
     """
-    common.check("fedexp", server_lr, weighting)
-    checks.number("fedexp", 0, open_least=True, eps=eps)
 
     def client(params, c):
         y = solve(params, c)

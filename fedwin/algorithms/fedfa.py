@@ -15,15 +15,17 @@ Zhou et al., FedFA: Federated Learning with Feature Anchors to Align Features an
 """
 
 import dataclasses
+from typing import Literal
 
 import optax
 
 from fedwin import core, local
 from fedwin.algorithms import common
 from fedwin.algorithms.anchors import Anchoring
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive, Share
 from fedwin.schedules import first_round
 
 
@@ -41,14 +43,14 @@ def fedfa(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    lam=0.1,
-    beta=0.5,
-    anchor_from=1,
-    calibrate_from=None,
-    calibrate_lr=1e-3,
-    divide="all",
-    server_lr=1.0,
-    weighting="samples",
+    lam: NonNegative = 0.1,
+    beta: Share = 0.5,
+    anchor_from: NonNegative = 1,
+    calibrate_from: NonNegative | None = None,
+    calibrate_lr: NonNegative = 1e-3,
+    divide: Literal["all", "present"] = "all",
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedFA: loss + lam anchor loss, classifier calibrated on the anchors, anchors averaged like the model.
 
@@ -80,12 +82,6 @@ def fedfa(
       >>> testing.run_rounds("fedfa:lam=0.1", problem=testing.classification())
       {'model': [0.777, 0.507, 0.365]}
     """
-    common.check("fedfa", server_lr, weighting)
-    checks.number("fedfa", 0, lam=lam, calibrate_lr=calibrate_lr, anchor_from=anchor_from)
-    if calibrate_from is not None:
-        checks.number("fedfa", 0, calibrate_from=calibrate_from)
-    checks.number("fedfa", 0, 1, beta=beta)
-    checks.one_of("fedfa", "divide", divide, ("all", "present"))
     anchors_start = first_round(anchor_from, setting.num_rounds, "fedfa")
     quarter = setting.num_rounds // 4 + 1
     calibration_start = quarter if calibrate_from is None else first_round(calibrate_from, setting.num_rounds, "fedfa")

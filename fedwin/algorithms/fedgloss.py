@@ -23,15 +23,15 @@ Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpne
 Learning, 2025, https://arxiv.org/abs/2412.03752.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
-from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fedsam import sharpness_aware
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, NonNegativeInt, Positive
 
 
 class FedGloSSState(NamedTuple):
@@ -81,14 +81,14 @@ def fedgloss(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    rho=0.15,
-    local_rho=0.15,
-    beta=10.0,
-    ramp=0,
-    rho0=0.001,
-    dual="clients",
-    server_lr=1.0,
-    weighting="samples",
+    rho: NonNegative = 0.15,
+    local_rho: NonNegative = 0.15,
+    beta: Positive = 10.0,
+    ramp: NonNegativeInt = 0,
+    rho0: NonNegative = 0.001,
+    dual: Literal["clients", "cohort"] = "clients",
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedGloSS: direction g(y + eps) + (y - z + q_i) / beta from z = x + rho D / ||D||, D the last pseudo-gradient.
 
@@ -122,11 +122,6 @@ def fedgloss(
       >>> testing.run_rounds("fedgloss:rho=0.1,local_rho=0,beta=2.5")
       {'model': [3.004, 3.301, 3.018]}
     """
-    common.check("fedgloss", server_lr, weighting)
-    checks.number("fedgloss", 0, rho=rho, local_rho=local_rho, rho0=rho0)
-    checks.number("fedgloss", 0, open_least=True, beta=beta)
-    checks.integer("fedgloss", 0, ramp=ramp)
-    checks.one_of("fedgloss", "dual", dual, ("clients", "cohort"))
 
     def radius(final, round):
         return rho0 + (final - rho0) * jnp.minimum(jnp.asarray(round, float) / ramp, 1) if ramp else final

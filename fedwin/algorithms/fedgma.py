@@ -12,12 +12,14 @@ released code visits the clients one after another, which differs by eta_x^2.)
 Tenison et al., Gradient Masked Averaging for Federated Learning, 2022, https://arxiv.org/abs/2201.11986.
 """
 
+from typing import Literal
+
 import jax.numpy as jnp
 
 from fedwin import core, local, tree
-from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive, Share
 
 # The default threshold of every mode.
 THRESHOLDS = {"soft": 0.4, "hard": 0.4, "extra_step": 0.8}
@@ -57,11 +59,11 @@ def fedgma(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    threshold=None,
-    mode="soft",
-    extra_lr=1e-4,
-    server_lr=1.0,
-    weighting="samples",
+    threshold: Share | None = None,
+    mode: Literal["soft", "hard", "extra_step"] = "soft",
+    extra_lr: NonNegative = 1e-4,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedGMA: x <- x + server_lr M sum_i p_i (y_i - x).
 
@@ -92,11 +94,7 @@ def fedgma(
       >>> testing.run_rounds("fedgma:threshold=0") == testing.run_rounds("fedavg")
       True
     """
-    common.check("fedgma", server_lr, weighting)
-    checks.one_of("fedgma", "mode", mode, tuple(THRESHOLDS))
     threshold = THRESHOLDS[mode] if threshold is None else threshold
-    checks.number("fedgma", 0, 1, threshold=threshold)
-    checks.number("fedgma", 0, extra_lr=extra_lr)
 
     def client(params, c):
         y = solve(params, c, local.sgd)

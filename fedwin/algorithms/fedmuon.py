@@ -28,11 +28,12 @@ from optax.contrib import MuonDimensionNumbers, MuonState, muon
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fedavg_m import mean_gradient, step_with_length
 from fedwin.algorithms.fednova import has_memory, is_sgd
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
-from fedwin.registry import checks
+from fedwin.registry.ranges import Decay, Positive
 
 
 class FedMuonState(NamedTuple):
@@ -122,11 +123,11 @@ def fedmuon(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    alpha=0.5,
-    beta=0.98,
-    matrix_lr=1.0,
-    server_lr=1.0,
-    weighting="samples",
+    alpha: Decay = 0.5,
+    beta: Decay = 0.98,
+    matrix_lr: Positive = 1.0,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedMuon: step -lr ((1 - alpha) U V^T + alpha m) with U S V^T = M, the momentum; m the last round's mean step.
 
@@ -157,9 +158,6 @@ def fedmuon(
       >>> testing.run_rounds("fedmuon", problem=testing.classification())
       {'model': [0.658, 0.289, 0.138]}
     """
-    common.check("fedmuon", server_lr, weighting)
-    checks.number("fedmuon", 0, 1, open_most=True, alpha=alpha, beta=beta)
-    checks.number("fedmuon", 0, open_least=True, matrix_lr=matrix_lr)
     if not is_sgd(solve.optimizer) or has_memory(solve.optimizer):
         raise UserError("fedmuon: clients use Muon; leave client_optimizer=sgd and client_momentum=0.")
     decoupled = 0.0 if solve.wd_in_loss else solve.weight_decay

@@ -14,13 +14,15 @@ Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Feder
 https://arxiv.org/abs/2007.07481.
 """
 
+from typing import Literal
+
 import jax.numpy as jnp
 
 from fedwin import core, local, tree
-from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive
 
 
 def is_sgd(optimizer) -> bool:
@@ -89,7 +91,13 @@ def counter(optimizer, mu=0.0):
     client="0",
 )
 def fednova(
-    setting: core.Setting, solve: local.Solver, *, mu=0.0, tau_eff="a", server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    mu: NonNegative = 0.0,
+    tau_eff: Literal["a", "steps"] = "a",
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedNova: x <- x + server_lr tau_eff sum_i p_i (y_i - x) / a_i.
 
@@ -116,9 +124,6 @@ def fednova(
       >>> testing.run_rounds("fednova") == testing.run_rounds("fedavg")  # all clients take five steps
       True
     """
-    common.check("fednova", server_lr, weighting)
-    checks.number("fednova", 0, mu=mu)
-    checks.one_of("fednova", "tau_eff", tau_eff, ("a", "steps"))
     if not is_sgd(solve.optimizer):
         raise UserError("fednova: clients must use SGD, with or without momentum; set client_optimizer=sgd.")
     if mu and has_memory(solve.optimizer):

@@ -10,15 +10,18 @@ Hsu et al., Measuring the Effects of Non-Identical Data Distribution for Federat
 https://arxiv.org/abs/1909.06335.
 """
 
+from typing import Literal
+
 import optax
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
 from fedwin.algorithms.adaptive import adagrad_moment, adam_moment, adaptive_server, is_moments, yogi_moment
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Decay, NonNegative, Positive
 
-OPTIMIZERS = ("sgd", "momentum", "adam", "yogi", "adagrad")
+Optimizer = Literal["sgd", "momentum", "adam", "yogi", "adagrad"]
 
 
 def server_optimizer(optimizer: optax.GradientTransformation):
@@ -39,12 +42,11 @@ def server_optimizer(optimizer: optax.GradientTransformation):
     return optimizer.init, server
 
 
-def named_server(owner: str, optimizer, server_lr, momentum, nesterov, b1, b2, eps=None, bias_correction=True):
+def named_server(optimizer, server_lr, momentum, nesterov, b1, b2, eps=None, bias_correction=True):
     """Returns a server by the name of its optimizer.
 
     Args:
-      owner: name of the algorithm, for error messages.
-      optimizer: one of OPTIMIZERS, or an optax transformation (with its own learning rate).
+      optimizer: one of Optimizer, or an optax transformation (with its own learning rate).
       server_lr: learning rate.
       momentum: beta of 'momentum'.
       nesterov: Nesterov's form of 'momentum'.
@@ -55,17 +57,9 @@ def named_server(owner: str, optimizer, server_lr, momentum, nesterov, b1, b2, e
 
     Returns:
       ((init, server) as `server_optimizer`, node of the server state -> whether it is resettable).
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
     """
-    checks.number(owner, 0, 1, open_most=True, momentum=momentum, b1=b1, b2=b2)
-    checks.flag(owner, nesterov=nesterov, bias_correction=bias_correction)
-    if eps is not None:
-        checks.number(owner, 0, eps=eps)
     if isinstance(optimizer, optax.GradientTransformation):
         return server_optimizer(optimizer), is_adam_state
-    checks.one_of(owner, "optimizer", optimizer, OPTIMIZERS)
     eps = {"adagrad": 0.01}.get(optimizer, 0.1) if eps is None else eps
     if optimizer == "adagrad":
         # optax's Adagrad adds eps inside the root and starts v at 0.1.
@@ -109,15 +103,15 @@ def fedopt(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    optimizer="sgd",
-    server_lr=1.0,
-    momentum=0.9,
-    nesterov=False,
-    b1=0.9,
-    b2=0.99,
-    eps=None,
-    bias_correction=True,
-    weighting="samples",
+    optimizer: Optimizer | optax.GradientTransformation = "sgd",
+    server_lr: Positive = 1.0,
+    momentum: Decay = 0.9,
+    nesterov: bool = False,
+    b1: Decay = 0.9,
+    b2: Decay = 0.99,
+    eps: NonNegative | None = None,
+    bias_correction: bool = True,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedOpt: x <- x - SERVEROPT(Delta), with optax's rules but for Adagrad.
 
@@ -152,7 +146,6 @@ def fedopt(
       >>> testing.run_rounds("fedopt:optimizer=sgd") == testing.run_rounds("fedavg")
       True
     """
-    common.check("fedopt", server_lr, weighting)
     (init, server), resettable = named_server(
         "fedopt", optimizer, server_lr, momentum, nesterov, b1, b2, eps, bias_correction
     )
@@ -173,7 +166,13 @@ def fedopt(
     client="0",
 )
 def fedavgm(
-    setting: core.Setting, solve: local.Solver, *, beta=0.9, server_lr=1.0, nesterov=False, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta: Decay = 0.9,
+    server_lr: Positive = 1.0,
+    nesterov: bool = False,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedAvgM: v <- beta v + Delta, x <- x - server_lr v.
 
@@ -200,9 +199,6 @@ def fedavgm(
       >>> testing.run_rounds("fedavgm:beta=0.5")
       {'model': [3.916, 3.002, 3.06]}
     """
-    common.check("fedavgm", server_lr, weighting)
-    checks.number("fedavgm", 0, 1, open_most=True, beta=beta)
-    checks.flag("fedavgm", nesterov=nesterov)
 
     def server(params, v, total, round):
         delta = total["delta"].value  # = -Delta

@@ -10,8 +10,9 @@ Li et al., Federated Optimization in Heterogeneous Networks, 2020, https://arxiv
 
 from fedwin import core, local
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive
 
 
 @ALGORITHMS.register(
@@ -26,7 +27,12 @@ from fedwin.registry import checks
     client="0",
 )
 def fedprox(
-    setting: core.Setting, solve: local.Solver, *, mu=0.01, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    mu: NonNegative = 0.01,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedProx: direction g(y) + mu (y - x).
 
@@ -53,7 +59,5 @@ def fedprox(
       >>> testing.run_rounds("fedprox:mu=0.5")
       {'model': [4.1, 3.403, 3.206]}
     """
-    common.check("fedprox", server_lr, weighting)
-    checks.number("fedprox", 0, mu=mu)
     client = common.fedavg_client(solve, weighting, local.proximal(mu))
     return core.algorithm(client, common.fedavg_server(server_lr), weighting=weighting)

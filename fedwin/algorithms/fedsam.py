@@ -17,8 +17,9 @@ import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive
 
 # Names of bias parameters in flax and haiku.
 BIASES = ("bias", "b", "offset")
@@ -80,7 +81,12 @@ def sharpness_aware(rho, eta=None):
     client="0",
 )
 def fedsam(
-    setting: core.Setting, solve: local.Solver, *, rho=0.1, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    rho: NonNegative = 0.1,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedSAM: direction g(y + rho g(y) / ||g(y)||).
 
@@ -107,8 +113,6 @@ def fedsam(
       >>> testing.run_rounds("fedsam:rho=0.1")
       {'model': [3.876, 3.283, 3.144]}
     """
-    common.check("fedsam", server_lr, weighting)
-    checks.number("fedsam", 0, rho=rho)
     client = common.fedavg_client(solve, weighting, sharpness_aware(rho))
     return core.algorithm(client, common.fedavg_server(server_lr), weighting=weighting)
 
@@ -123,7 +127,13 @@ def fedsam(
     client="0",
 )
 def fedasam(
-    setting: core.Setting, solve: local.Solver, *, rho=0.7, eta=0.2, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    rho: NonNegative = 0.7,
+    eta: NonNegative = 0.2,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedASAM: direction g(y + rho T^2 g(y) / ||T g(y)||), T = |y| + eta.
 
@@ -151,7 +161,5 @@ def fedasam(
       >>> testing.run_rounds("fedasam:rho=0.1")
       {'model': [3.724, 3.169, 3.059]}
     """
-    common.check("fedasam", server_lr, weighting)
-    checks.number("fedasam", 0, rho=rho, eta=eta)
     client = common.fedavg_client(solve, weighting, sharpness_aware(rho, eta))
     return core.algorithm(client, common.fedavg_server(server_lr), weighting=weighting)

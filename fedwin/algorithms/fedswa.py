@@ -20,12 +20,15 @@ Liu et al., FedSWA: Improving Generalization in Federated Learning with Highly H
 Stochastic Controlled Weight Averaging, 2025, https://arxiv.org/abs/2507.20016.
 """
 
+from typing import Literal
+
 import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Positive, Share
 
 # Default values of every form: of both methods, and of one of them.
 FORMS = {
@@ -34,32 +37,31 @@ FORMS = {
 }
 
 
-def _with_defaults(owner: str, form, **given) -> dict:
-    """Returns the given hyper-parameters, those that are None replaced by the form's, checked."""
-    checks.one_of(owner, "form", form, tuple(FORMS))
-    values = {name: FORMS[form][name] if value is None else value for name, value in given.items()}
-    checks.number(owner, 0, 1, rho=values["rho"])
-    return values
+def _with_defaults(form: str, **given: float | None) -> dict[str, float]:
+    """Returns the given hyper-parameters, those that are None replaced by the form's."""
+    return {name: FORMS[form][name] if value is None else value for name, value in given.items()}
 
 
 def rate_factor(s: rules.Step, rho, peak=1.0):
     """Computes the learning rate of a local step in units of the round's.
 
-        peak (1 - (1 - rho) j / J)
+            peak (1 - (1 - rho) j / J)
 
-    Args:
-      s: the step.
-      rho: rate that the round would end at, in units of its first.
-      peak: rate of the first step.
+        Args:
+          s: the step.
+          rho: rate that the round would end at, in units of its first.
+          peak: rate of the first step.
 
-    Returns:
-      The factor, float [].
+        Returns:
+          The factor, float [].
 
-    Example:
-      >>> import jax.numpy as jnp
-      >>> step = rules.Step(None, None, None, None, j=2, steps=jnp.float32(4), lr=0.1, weight_decay=0.0)
-      >>> round(float(rate_factor(step, 0.1)), 3)
-      0.55
+        Example:
+          >>> from typing import Literal
+
+    import jax.numpy as jnp
+          >>> step = rules.Step(None, None, None, None, j=2, steps=jnp.float32(4), lr=0.1, weight_decay=0.0)
+          >>> round(float(rate_factor(step, 0.1)), 3)
+          0.55
     """
     return peak * (1 - (1 - rho) * s.j / s.steps)
 
@@ -112,11 +114,11 @@ def fedswa(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    form="paper",
-    rho=None,
-    peak=None,
-    server_lr=None,
-    weighting="samples",
+    form: Literal["paper", "code"] = "paper",
+    rho: Share | None = None,
+    peak: Positive | None = None,
+    server_lr: Positive | None = None,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedSWA: step j at the rate lr (1 - (1 - rho) j / J_i), x <- x + server_lr sum_i p_i (y_i - x).
 
@@ -147,9 +149,7 @@ def fedswa(
       >>> testing.run_rounds("fedswa:rho=1,server_lr=1") == testing.run_rounds("fedavg")
       True
     """
-    used = _with_defaults("fedswa", form, rho=rho, peak=peak, server_lr=server_lr)
-    common.check("fedswa", used["server_lr"], weighting)
-    checks.number("fedswa", 0, open_least=True, peak=used["peak"])
+    used = _with_defaults(form, rho=rho, peak=peak, server_lr=server_lr)
     on_step = falling_rate(used["rho"], used["peak"])
 
     def client(params, c):
@@ -172,11 +172,11 @@ def fedmoswa(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    form="paper",
-    rho=None,
-    gamma=None,
-    server_lr=None,
-    weighting="samples",
+    form: Literal["paper", "code"] = "paper",
+    rho: Share | None = None,
+    gamma: Share | None = None,
+    server_lr: Positive | None = None,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedMoSWA: FedSWA with direction g(y) - c_i + m, m <- m + gamma sum_i p_i (c_i - m).
 
@@ -206,9 +206,7 @@ def fedmoswa(
       >>> testing.run_rounds("fedmoswa")
       {'model': [3.518, 3.98, 3.321]}
     """
-    used = _with_defaults("fedmoswa", form, rho=rho, gamma=gamma, server_lr=server_lr)
-    common.check("fedmoswa", used["server_lr"], weighting)
-    checks.number("fedmoswa", 0, 1, gamma=used["gamma"])
+    used = _with_defaults(form, rho=rho, gamma=gamma, server_lr=server_lr)
     rho, is_code = used["rho"], form == "code"
     on_step = falling_rate(rho)
 

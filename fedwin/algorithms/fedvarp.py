@@ -19,9 +19,9 @@ https://arxiv.org/abs/2207.14130. Rodio and Neglia, FedStale: Leveraging Stale C
 """
 
 from fedwin import core, local, tree
-from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Positive, Share
 
 
 def _with_stale_steps(setting, solve, beta, server_lr, weighting) -> core.Algorithm:
@@ -60,7 +60,9 @@ def _with_stale_steps(setting, solve, beta, server_lr, weighting) -> core.Algori
     server="2 + 1 per client",
     client="0",
 )
-def fedvarp(setting: core.Setting, solve: local.Solver, *, server_lr=1.0, weighting="samples") -> core.Algorithm:
+def fedvarp(
+    setting: core.Setting, solve: local.Solver, *, server_lr: Positive = 1.0, weighting: Weighting = "samples"
+) -> core.Algorithm:
     """FedVARP: x <- x + server_lr (m + sum_i p_i (d_i - m_i)), m_i the step d_i = y_i - x of the client's last round.
 
         x <- x + server_lr (m + sum_{i in S} p_i (d_i - m_i)),   d_i = y_i - x
@@ -85,7 +87,6 @@ def fedvarp(setting: core.Setting, solve: local.Solver, *, server_lr=1.0, weight
       >>> testing.run_rounds("fedvarp") == testing.run_rounds("fedavg")  # every client takes part
       True
     """
-    common.check("fedvarp", server_lr, weighting)
     return _with_stale_steps(setting, solve, 1.0, server_lr, weighting)
 
 
@@ -100,7 +101,12 @@ def fedvarp(setting: core.Setting, solve: local.Solver, *, server_lr=1.0, weight
     client="0",
 )
 def fedstale(
-    setting: core.Setting, solve: local.Solver, *, beta=0.5, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta: Share = 0.5,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedStale: x <- x + server_lr (sum_i p_i d_i + beta (m - sum_i p_i m_i)), between FedAvg and FedVARP.
 
@@ -127,6 +133,4 @@ def fedstale(
       >>> testing.run_rounds("fedstale:beta=0.5") == testing.run_rounds("fedavg")  # every client takes part
       True
     """
-    common.check("fedstale", server_lr, weighting)
-    checks.number("fedstale", 0, 1, beta=beta)
     return _with_stale_steps(setting, solve, beta, server_lr, weighting)

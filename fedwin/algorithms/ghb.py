@@ -18,18 +18,19 @@ Communication-Efficient Heterogeneous Federated Learning with Generalized Heavy-
 https://arxiv.org/abs/2311.18578.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedwin import core, local, rules, tree, window
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive, PositiveInt
 
-FIRST = ("unset", "shared", "random", "pretrained")
+First = Literal["unset", "shared", "random", "pretrained"]
 
 
 @ALGORITHMS.register(
@@ -48,11 +49,11 @@ def ghb(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    tau=None,
-    beta=0.9,
-    nesterov=False,
-    server_lr=1.0,
-    weighting="samples",
+    tau: PositiveInt | None = None,
+    beta: NonNegative = 0.9,
+    nesterov: bool = False,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """GHB: step -lr g(y) + (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau.
 
@@ -86,9 +87,6 @@ def ghb(
         tau = max(1, round(1 / setting.participation))
         # A delay line longer than the run would never be read.
         tau = min(tau, setting.most_rounds or tau)
-    common.check("ghb", server_lr, weighting)
-    checks.number("ghb", 0, beta=beta)
-    checks.flag("ghb", nesterov=nesterov)
     window.check_size("ghb: tau", tau)
 
     def init(params):
@@ -130,7 +128,7 @@ def anchor_init(setting, first):
 
     Args:
       setting: the run's core.Setting.
-      first: one of FIRST.
+      first: one of First.
 
     Returns:
       (params, id, key) -> HeavyBallRow.
@@ -151,13 +149,6 @@ def anchor_init(setting, first):
     return client_init
 
 
-def _check(name, beta, first, nesterov, server_lr, weighting):
-    common.check(name, server_lr, weighting)
-    checks.number(name, 0, beta=beta)
-    checks.flag(name, nesterov=nesterov)
-    checks.one_of(name, "first", first, FIRST)
-
-
 @ALGORITHMS.register(
     "local_ghb",
     paper="zaccone2023communication",
@@ -173,12 +164,12 @@ def local_ghb(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    beta=0.9,
-    first="unset",
-    scale="C",
-    nesterov=False,
-    server_lr=1.0,
-    weighting="samples",
+    beta: NonNegative = 0.9,
+    first: First = "unset",
+    scale: Literal["C", "tau_i"] = "C",
+    nesterov: bool = False,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """LOCAL-GHB: step -lr g(y) + (beta C / J_i) (x^{t-1} - a_i), a_i the model received last time.
 
@@ -209,8 +200,6 @@ def local_ghb(
       >>> testing.run_rounds("local_ghb:beta=0.5")
       {'model': [3.916, 3.041, 3.0]}
     """
-    _check("local_ghb", beta, first, nesterov, server_lr, weighting)
-    checks.one_of("local_ghb", "scale", scale, ("C", "tau_i"))
 
     def client(params, c):
         anchor, last = c.state
@@ -243,11 +232,11 @@ def fedhbm(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    beta=1.0,
-    first="unset",
-    nesterov=False,
-    server_lr=1.0,
-    weighting="samples",
+    beta: NonNegative = 1.0,
+    first: First = "unset",
+    nesterov: bool = False,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedHBM: step -lr g(y) + (beta C / J_i) (y - a_i), a_i the model trained last time.
 
@@ -276,7 +265,6 @@ def fedhbm(
       >>> testing.run_rounds("fedhbm:beta=0.5")
       {'model': [3.916, 3.131, 3.069]}
     """
-    _check("fedhbm", beta, first, nesterov, server_lr, weighting)
 
     def client(params, c):
         anchor, last = c.state

@@ -15,8 +15,9 @@ import optax
 
 from fedwin import core, local
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Decay, Positive
 
 
 @ALGORITHMS.register(
@@ -30,7 +31,12 @@ from fedwin.registry import checks
     client="1",
 )
 def local_momentum(
-    setting: core.Setting, solve: local.Solver, *, momentum=0.9, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    momentum: Decay = 0.9,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """FedAvg with v_i <- momentum v_i + g(y), y <- y - lr v_i, and v_i stored by the client between its rounds.
 
@@ -60,8 +66,6 @@ def local_momentum(
       >>> testing.run_rounds("local_momentum:momentum=0.5")
       {'model': [3.352, 3.22, 3.254]}
     """
-    common.check("local_momentum", server_lr, weighting)
-    checks.number("local_momentum", 0, 1, open_most=True, momentum=momentum)
     optimizer = optax.chain(optax.trace(momentum), solve.optimizer) if momentum else solve.optimizer
     solve = dataclasses.replace(solve, optimizer=optimizer)
 

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Decay, Positive
 
 
 class MimeState(NamedTuple):
@@ -43,7 +44,14 @@ class MimeState(NamedTuple):
     server="1 (2)",
     client="0",
 )
-def mime(setting: core.Setting, solve: local.Solver, *, beta=0.0, server_lr=1.0, weighting="samples") -> core.Algorithm:
+def mime(
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta: Decay = 0.0,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
+) -> core.Algorithm:
     """MIME: direction g(y) - g(x) + c + beta m.
 
         c = sum_i p_i grad f_i(x)
@@ -69,8 +77,6 @@ def mime(setting: core.Setting, solve: local.Solver, *, beta=0.0, server_lr=1.0,
       >>> testing.run_rounds("mime:beta=0.1")["model"]  # the minimum is 3
       [3.392, 3.003, 3.001]
     """
-    common.check("mime", server_lr, weighting)
-    checks.number("mime", 0, 1, open_most=True, beta=beta)
 
     def gradient(params, c):
         return core.Update({"gradient": core.mean(solve.gradient(params, c), core.aggregation_weight(c, weighting))})
@@ -119,7 +125,12 @@ def mime(setting: core.Setting, solve: local.Solver, *, beta=0.0, server_lr=1.0,
     client="0",
 )
 def mimelite(
-    setting: core.Setting, solve: local.Solver, *, beta=0.9, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    beta: Decay = 0.9,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """MIMELite: direction g(y) + beta m, the full gradient grad f_i(x) sent along with y_i.
 
@@ -146,8 +157,6 @@ def mimelite(
       >>> testing.run_rounds("mimelite:beta=0.5")
       {'model': [3.916, 3.016, 3.272]}
     """
-    common.check("mimelite", server_lr, weighting)
-    checks.number("mimelite", 0, 1, open_most=True, beta=beta)
 
     def client(down, c):
         params, state = down

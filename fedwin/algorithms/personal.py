@@ -1,6 +1,6 @@
 """Personal models: rows of clients that keep a model of their own, as Ditto and APFL do."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from fedwin import core, tree
 from fedwin.core import Variables
 
 # The personal model before a client's first participation: x^0, or the server model that it receives there.
-FIRST = ("initial", "received")
+First = Literal["initial", "received"]
 
 
 class PersonalModel(NamedTuple):

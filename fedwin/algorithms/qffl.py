@@ -20,8 +20,9 @@ import jax.numpy as jnp
 
 from fedwin import core, local, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive
 
 
 @ALGORITHMS.register(
@@ -35,7 +36,13 @@ from fedwin.registry import checks
     client="0",
 )
 def qffl(
-    setting: core.Setting, solve: local.Solver, *, q=1.0, lipschitz=None, server_lr=1.0, weighting="samples"
+    setting: core.Setting,
+    solve: local.Solver,
+    *,
+    q: NonNegative = 1.0,
+    lipschitz: Positive | None = None,
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
 ) -> core.Algorithm:
     """q-FFL (q-FedAvg): steps weighted by F_i^q, where F_i is the client's loss of the received model.
 
@@ -63,10 +70,6 @@ def qffl(
       >>> testing.run_rounds("qffl:q=1")
       {'model': [5.466, 4.507, 3.936]}
     """
-    common.check("qffl", server_lr, weighting)
-    checks.number("qffl", 0, q=q)
-    if lipschitz is not None:
-        checks.number("qffl", 0, open_least=True, lipschitz=lipschitz)
     if q == 0:
         return core.algorithm(
             common.fedavg_client(solve, weighting), common.fedavg_server(server_lr), weighting=weighting

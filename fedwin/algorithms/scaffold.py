@@ -15,10 +15,13 @@ Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Lear
 https://arxiv.org/abs/1910.06378.
 """
 
+from typing import Literal
+
 from fedwin import core, local, tree
 from fedwin.algorithms import common
+from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
-from fedwin.registry import checks
+from fedwin.registry.ranges import Positive
 
 
 @ALGORITHMS.register(
@@ -35,10 +38,10 @@ def scaffold(
     setting: core.Setting,
     solve: local.Solver,
     *,
-    option="II",
-    server_lr=1.0,
-    weighting="samples",
-    control_weighting="uniform",
+    option: Literal["I", "II"] = "II",
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "samples",
+    control_weighting: Literal["uniform", "samples"] = "uniform",
 ) -> core.Algorithm:
     """SCAFFOLD: direction g(y) - c_i + c.
 
@@ -66,9 +69,6 @@ def scaffold(
       >>> testing.run_rounds("scaffold")["model"]  # the minimum is 3; FedAvg's drift keeps it above
       [3.916, 3.136, 3.013]
     """
-    common.check("scaffold", server_lr, weighting)
-    checks.one_of("scaffold", "option", option, ("I", "II"))
-    checks.one_of("scaffold", "control_weighting", control_weighting, ("uniform", "samples"))
 
     def client(down, c):
         params, control = down

@@ -14,7 +14,8 @@ import numpy as np
 from fedwin.errors import UserError
 from fedwin.files import read_bytes
 from fedwin.local.batches import exact_share
-from fedwin.registry import Registry, checks
+from fedwin.registry import Registry
+from fedwin.registry.ranges import Share
 
 # Builders have the signature builder(*, option=...) -> LocalWork.
 LOCAL_WORK = Registry("local work")
@@ -44,7 +45,7 @@ def draws(ids: np.ndarray, *numbers: int) -> np.ndarray:
 
 
 @LOCAL_WORK.register("uniform", paper="wang2020tackling")
-def uniform(*, low: float = 0.2, high: float = 1.0, constant: bool = False) -> LocalWork:
+def uniform(*, low: Share = 0.2, high: Share = 1.0, constant: bool = False) -> LocalWork:
     """Uniform: w_i from [low, high], drawn in every round.
 
     With five local epochs, low=0.4 is FedNova's setting of two to five epochs per client and round.
@@ -68,7 +69,6 @@ def uniform(*, low: float = 0.2, high: float = 1.0, constant: bool = False) -> L
       [0.5, 0.5]
     """
     _check("uniform", low, high)
-    checks.flag("uniform", constant=constant)
 
     def work(seed: int, round: int, ids: np.ndarray) -> np.ndarray:
         drawn = draws(ids, seed, _OF_RUN) if constant else draws(ids, seed, _OF_ROUND, round)
@@ -78,7 +78,7 @@ def uniform(*, low: float = 0.2, high: float = 1.0, constant: bool = False) -> L
 
 
 @LOCAL_WORK.register("stragglers", paper="li2020federated")
-def stragglers(*, share: float = 0.5, low: float = 0.0, high: float = 1.0) -> LocalWork:
+def stragglers(*, share: Share = 0.5, low: Share = 0.0, high: Share = 1.0) -> LocalWork:
     """Stragglers: w_i from [low, high] for a share of the clients, 1 for the others, drawn in every round.
 
     FedProx's setting: a straggler takes a uniform number of its local steps, at least one. A client is a straggler with
@@ -102,7 +102,6 @@ def stragglers(*, share: float = 0.5, low: float = 0.0, high: float = 1.0) -> Lo
       >>> sorted(set(work.tolist())), 450 < len(work[work < 1]) < 550
       ([0.1, 1.0], True)
     """
-    checks.number("stragglers", 0, 1, share=share)
     _check("stragglers", low, high)
 
     def work(seed: int, round: int, ids: np.ndarray) -> np.ndarray:
@@ -178,7 +177,6 @@ def read_columns(path: str, *columns: str) -> dict[int, tuple[float, ...]]:
 
 
 def _check(owner: str, low: float, high: float) -> None:
-    checks.number(owner, 0, 1, low=low, high=high)
     if low > high:
         raise UserError(f"{owner}: low={low} is above high={high}; exchange them.")
 

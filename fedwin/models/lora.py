@@ -2,7 +2,7 @@
 
 import dataclasses
 import zlib
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,8 @@ from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.layers import torch_kernel
 from fedwin.models.model import Model, Output
-from fedwin.registry import Registry, checks
+from fedwin.registry import Registry
+from fedwin.registry.ranges import Positive, PositiveInt
 
 # What --lora names: its parameters are those of its one entry, `lora`.
 ADAPTATIONS = Registry("adaptation")
@@ -98,7 +99,15 @@ class LowRank:
 
 
 @ADAPTATIONS.register("lora", paper="hu2022lora")
-def lora(model: Model, base: Variables, *, rank: int = 8, alpha: float = 8.0, part: str = "features", full="none"):
+def lora(
+    model: Model,
+    base: Variables,
+    *,
+    rank: PositiveInt = 8,
+    alpha: Positive = 8.0,
+    part: str = "features",
+    full: Literal["none", "classifier"] = "none",
+):
     """Low-rank adaptation: dense layers of a frozen network get corrections of rank r, which alone are trained.
 
         W x  ->  W x + (alpha / r) B A x,     A in R^(r x in) ~ U(-1/sqrt(in), 1/sqrt(in)),  B = 0 in R^(out x r)
@@ -136,9 +145,6 @@ def lora(model: Model, base: Variables, *, rank: int = 8, alpha: float = 8.0, pa
       >>> jax.tree.map(jax.numpy.shape, adapted.init(jax.random.key(1)).params)
       {'dense1': {'kernel': {'a': (64, 4), 'b': (4, 64)}}}
     """
-    checks.integer("lora", rank=rank)
-    checks.number("lora", 0, open_least=True, alpha=alpha)
-    checks.one_of("lora", "full", full, ("none", "classifier"))
     classifier = tuple(model.classifier_path)
     if not classifier and "classifier" in (part, full):
         raise UserError(f"lora: the network '{model.name}' has no known classifier layer; name the layers in part=.")

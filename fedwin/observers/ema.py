@@ -5,11 +5,11 @@ import jax.numpy as jnp
 from fedwin import tree
 from fedwin.core import Observer, Setting
 from fedwin.observers.registry import OBSERVERS, Average
-from fedwin.registry import checks
+from fedwin.registry.ranges import Decay
 
 
 @OBSERVERS.register("ema", paper="polyak1992acceleration")
-def ema(setting: Setting, *, decay: float = 0.99) -> Observer:
+def ema(setting: Setting, *, decay: Decay = 0.99) -> Observer:
     """EMA: e <- decay e + (1 - decay) w, of the evaluated model; e_0 is the first round's.
 
         e <- decay e + (1 - decay) w
@@ -32,7 +32,6 @@ def ema(setting: Setting, *, decay: float = 0.99) -> Observer:
       >>> testing.run_rounds("fedavg", observers=["ema:decay=0.5"])
       {'model': [3.916, 3.315, 3.169], 'ema': [3.916, 3.576, 3.342]}
     """
-    checks.number("ema", 0, 1, open_most=True, decay=decay)
 
     def init(model):
         return Average(model, jnp.zeros((), jnp.int32))

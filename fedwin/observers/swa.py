@@ -1,17 +1,20 @@
 """Stochastic weight averaging (SWA) as a read-out, at any client learning rate."""
 
+from typing import Literal
+
 import jax.numpy as jnp
 
 from fedwin import tree
 from fedwin.core import Observer, Setting
-from fedwin.errors import UserError
 from fedwin.observers.registry import OBSERVERS, Average
-from fedwin.registry import checks
-from fedwin.schedules import first_round
+from fedwin.registry.ranges import PositiveInt
+from fedwin.schedules import Start, first_round
 
 
 @OBSERVERS.register("swa", paper=("caldarola2022improving", "izmailov2018averaging"))
-def swa(setting: Setting, *, start=0.75, cycle: int = 10, phase: str = "code") -> Observer:
+def swa(
+    setting: Setting, *, start: Start = 0.75, cycle: PositiveInt = 10, phase: Literal["code", "swa"] = "code"
+) -> Observer:
     """SWA: theta_SWA <- (n theta_SWA + theta) / (n + 1) on the server, at any client learning rate.
 
         theta_SWA <- (n theta_SWA + theta) / (n + 1),   n <- n + 1,   every `cycle` rounds from `start` on
@@ -40,9 +43,6 @@ def swa(setting: Setting, *, start=0.75, cycle: int = 10, phase: str = "code") -
       {'model': [3.916, 3.315, 3.169], 'swa': [7.0, 3.315, 3.236]}
     """
     first = first_round(start, setting.num_rounds, "swa")
-    if not isinstance(cycle, int) or cycle < 1:
-        raise UserError(f"swa: cycle={cycle} must be an integer >= 1.")
-    checks.one_of("swa", "phase", phase, ("code", "swa"))
 
     def init(model):
         return Average(model, jnp.zeros((), jnp.int32))

@@ -1,6 +1,6 @@
 """Window-based model averaging (WIMA): any number of windows over one trajectory."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,9 @@ from fedwin.core import Observer, Setting, Variables
 from fedwin.errors import UserError
 from fedwin.observers.registry import OBSERVERS, SharedObserver
 from fedwin.observers.weights import Weights, age_weights, parse_weights, weights_name
-from fedwin.registry import checks
+from fedwin.registry.ranges import PositiveInt
 
-PARTS = ("all", "classifier", "features")
+Part = Literal["all", "classifier", "features"]
 
 
 class ReadOut(NamedTuple):
@@ -128,8 +128,6 @@ def wima(
     if not isinstance(readings, (tuple, list)) or not readings or not all(isinstance(r, ReadOut) for r in readings):
         raise UserError(f"wima: readings={readings!r} must be a tuple of one or more observers.ReadOut(name, window).")
     for r in readings:
-        checks.one_of("wima", "part", r.part, PARTS)
-        checks.one_of("wima", "warmup", r.warmup, ("partial", "raw"))
         windows.check_size("window", r.window)
     readings = tuple(r._replace(weights=parse_weights(r.weights, r.window)) for r in readings)
     # No model ever leaves a window that is longer than the run.
@@ -173,7 +171,12 @@ def wima(
 
 @OBSERVERS.register("wima", paper="caldarola2023window")
 def wima_reading(
-    setting: Setting, *, window: int, part: str = "all", warmup: str = "partial", weights: str = "uniform"
+    setting: Setting,
+    *,
+    window: PositiveInt,
+    part: Part = "all",
+    warmup: Literal["partial", "raw"] = "partial",
+    weights: str = "uniform",
 ) -> SharedObserver:
     """WIMA: w_WIMA^t = (1/W) sum_{k=0}^{W-1} w^{t-k}; all windows of a run share one ring buffer.
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +11,19 @@ import optax
 from fedwin.core import Client, Setting, Variables
 from fedwin.errors import UserError
 from fedwin.local import Solver
-from fedwin.observers.wima import PARTS, classifier_mask
+from fedwin.observers.wima import classifier_mask
 from fedwin.personalization.registry import PERSONALIZERS, Personalizer
-from fedwin.registry import checks
+from fedwin.registry.ranges import NonNegative, Positive
 
 
 @PERSONALIZERS.register("finetune", instances=("finetune", "finetune:part=classifier"))
 def finetune(
-    setting: Setting, solve: Solver, *, epochs: float = 1, part: str = "all", lr: float | None = None
+    setting: Setting,
+    solve: Solver,
+    *,
+    epochs: Positive = 1,
+    part: Literal["all", "classifier", "features"] = "all",
+    lr: NonNegative | None = None,
 ) -> Personalizer:
     """Local steps from the evaluated model: y <- y - lr g_i(y), on client i's training examples.
 
@@ -48,10 +54,6 @@ def finetune(
       >>> round(float(own.params["x"][0]), 3)
       0.59
     """
-    checks.number("finetune", 0, open_least=True, epochs=epochs)
-    checks.one_of("finetune", "part", part, PARTS)
-    if lr is not None:
-        checks.number("finetune", 0, lr=lr)
 
     def adapt(model: Variables, client: Client) -> Variables:
         trained = _mask(model, part, setting)

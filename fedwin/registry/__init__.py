@@ -14,7 +14,6 @@ import inspect
 import pkgutil
 import re
 import types
-import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,10 +21,10 @@ from fedwin.errors import UserError, user_code
 from fedwin.registry import listing, papers
 from fedwin.registry.choices import Choice, as_choice, check_entry, check_size, literal, nearest, parse
 from fedwin.registry.papers import Paper
+from fedwin.registry.ranges import Range, Values, values_of
 
 __all__ = ["Choice", "Entry", "Hyperparameter", "Paper", "Registry", "import_all", "literal", "nearest", "parse"]
 
-_KINDS = {int: "an integer", float: "a number", str: "text", bool: "true or false", type(None): "none"}
 _ARGUMENT = re.compile(r"^(\s+)(\w+): (.*)$")
 
 
@@ -36,11 +35,24 @@ class Hyperparameter(NamedTuple):
       name: name of the parameter.
       default: its default; `inspect.Parameter.empty` if it is required.
       meaning: its description in the builder's docstring, or ''.
+      values: the values that it accepts, by its annotation or its default.
     """
 
     name: str
     default: Any
     meaning: str
+    values: Values
+
+    @property
+    def range(self) -> Range | None:
+        """Interval of its numbers; None for a parameter that accepts every number, or none."""
+        return self.values.ranges[0] if self.values.ranges else None
+
+    @property
+    def description(self) -> str:
+        """Its meaning and range, such as 'decay of the mean, in [0, 1).'."""
+        limits = str(self.values)
+        return f"{self.meaning.rstrip('.')}{', ' if self.meaning else ''}{limits}." if limits else self.meaning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +176,7 @@ class Registry(dict):
           choice: a Choice or its text.
 
         Raises:
-          UserError: for an unknown name, an unknown or missing parameter or a value of the wrong type.
+          UserError: for an unknown name, an unknown or missing parameter, or a value of another type or out of range.
         """
         choice = as_choice(choice, self.kind)
         if choice.name not in self:
@@ -180,25 +192,22 @@ class Registry(dict):
         for key, default in options.items():
             if default is inspect.Parameter.empty and key not in choice.params:
                 raise UserError(f"{self.kind} '{choice.name}' needs {key}=...; write {choice.name}:{key}=VALUE.")
-        return Choice(choice.name, {key: self._typed(choice.name, key, value) for key, value in choice.params.items()})
+        return Choice(choice.name, {h.name: self._accepted(choice, h) for h in self._chosen(choice)})
 
-    def _typed(self, name: str, key: str, value: Any) -> Any:
-        """Returns a value with the type of its parameter's annotation or default; raises UserError for another type."""
-        parameter = inspect.signature(self[name], eval_str=True).parameters[key]
-        kinds = parameter.annotation
-        if kinds is parameter.empty:
-            kinds = parameter.empty if parameter.default in (None, parameter.empty) else type(parameter.default)
-        kinds = typing.get_args(kinds) or (kinds,)
-        if str not in kinds:
-            check_size(f"{self.kind} '{name}': {key}", value)
-        if typing.get_origin(parameter.annotation) not in (None, typing.Union, types.UnionType):
-            return value
-        if not set(kinds) <= _KINDS.keys() or type(value) in kinds or (float in kinds and type(value) is int):
-            return value
-        if str in kinds:
-            return "none" if value is None else str(value)
-        wanted = " or ".join(_KINDS[kind] for kind in kinds)
-        raise UserError(f"{self.kind} '{name}': {key}={value} must be {wanted}.")
+    def _chosen(self, choice: Choice) -> list[Hyperparameter]:
+        """Returns the parameters that a choice sets, in its order."""
+        known = {h.name: h for h in self._entries[choice.name].hyperparameters}
+        return [known[key] for key in choice.params]
+
+    def _accepted(self, choice: Choice, parameter: Hyperparameter) -> Any:
+        """Returns the value of a parameter as the builder receives it; raises UserError if it is not accepted."""
+        value, owner = choice.params[parameter.name], f"{self.kind} '{choice.name}': {parameter.name}"
+        if str not in [kind.type for kind in parameter.values.kinds]:
+            check_size(owner, value)
+        try:
+            return parameter.values.accept(value)
+        except ValueError as error:
+            raise UserError(f"{owner}={value} {error}") from None
 
     def options(self, name: str) -> dict[str, Any]:
         """Returns the keyword-only parameters of a builder, name -> default.
@@ -224,11 +233,18 @@ class Registry(dict):
 
     def _hyperparameters(self, builder: Callable) -> tuple[Hyperparameter, ...]:
         meanings = self.common | documented_arguments(builder)
-        return tuple(Hyperparameter(p.name, p.default, meanings.get(p.name, "")) for p in _keywords(builder))
+        return tuple(
+            Hyperparameter(p.name, p.default, meanings.get(p.name, ""), values_of(p)) for p in _keywords(builder)
+        )
 
 
 def _keywords(builder: Callable) -> list[inspect.Parameter]:
-    return [p for p in inspect.signature(builder).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    """Returns a builder's keyword-only parameters; annotations that name what cannot be found stay text."""
+    try:
+        signature = inspect.signature(builder, eval_str=True)
+    except NameError:
+        signature = inspect.signature(builder)
+    return [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
 
 
 def _place(builder: Callable) -> str:

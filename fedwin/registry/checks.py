@@ -6,9 +6,7 @@ import numpy as np
 
 from fedwin.errors import UserError
 from fedwin.registry.choices import INT32_MAX, format_value, nearest
-
-# The smallest normal float32: smaller numbers are flushed to 0 on the device.
-SMALLEST = 2.0**-126
+from fedwin.registry.ranges import SMALLEST, Range
 
 
 def number(
@@ -27,13 +25,13 @@ def number(
     Raises:
       UserError: when a value is not.
     """
+    interval = Range(least, most, open_least, open_most)
     for name, value in values.items():
-        if _is_number(value) and 0 < abs(value) < SMALLEST:
+        number = not isinstance(value, bool) and isinstance(value, (int, float))
+        if number and 0 < abs(value) < SMALLEST:
             raise UserError(f"{owner}: {name}={value} is 0 in 32-bit arithmetic; set 0, or at least {SMALLEST:.1e}.")
-        fits = _is_number(value) and least <= value <= most
-        if not fits or (open_least and value == least) or (open_most and value == most):
+        if not number or not interval.holds(value):
             kind = "a finite number" if isinstance(value, float) and not math.isfinite(value) else "a number"
-            interval = _interval(least, most, open_least, open_most)
             raise UserError(f"{owner}: {name}={value} must be {kind} {interval}.")
 
 
@@ -53,16 +51,6 @@ def integer(owner: str, least: int = 1, **values) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= INT32_MAX:
             raise UserError(f"{owner}: {name}={value!r} must be an integer in {least}..{INT32_MAX}.")
-
-
-def _is_number(value) -> bool:
-    return not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
-
-
-def _interval(least, most, open_least, open_most) -> str:
-    if most == math.inf:
-        return f"{'>' if open_least else '>='} {least:g}" if least > -math.inf else "that is finite"
-    return f"in {'(' if open_least else '['}{least:g}, {most:g}{')' if open_most else ']'}"
 
 
 def one_of(owner: str, name: str, value, allowed) -> None:

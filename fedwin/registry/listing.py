@@ -43,7 +43,7 @@ def plain(entries, columns: dict[str, str], rule: str) -> str:
         left = "".join(cell.ljust(width) + "  " for cell, width in zip(row, widths))
         lines.append(_wrapped(row[-1], left, len(left)))
         for h in entry.hyperparameters if entry else ():
-            lines.append(_wrapped(h.meaning, f"    {_option(h):<26} ", 31))
+            lines.append(_wrapped(h.description, f"    {_option(h):<26} ", 31))
         for paper in entry.papers if entry else ():
             lines.append(_wrapped(f"{paper.title} {paper.link}".rstrip(), "    ", 4))
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import numpy as np
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models import ADAPTATIONS, Model, interchange
-from fedwin.observers.wima import PARTS, classifier_mask
+from fedwin.observers.wima import Part, classifier_mask
 from fedwin.registry import parse
 from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import Checkpoints, checksum, leaf_name
@@ -120,8 +120,8 @@ def init_source(text: str) -> Source | FileSource:
             f"init_from='{text}' is neither DIR@ROUND:part=PART nor FILE:map=names.json; name a run's directory and a "
             f"round, e.g. runs/a@100:part=features, or a file *.npz, *.safetensors, *.pt or *.pth."
         )
-    if source.part not in PARTS:
-        raise UserError(f"init_from={text}: part={source.part} must be one of {', '.join(PARTS)}.")
+    if source.part not in get_args(Part):
+        raise UserError(f"init_from={text}: part={source.part} must be one of {', '.join(get_args(Part))}.")
     return source
 
 

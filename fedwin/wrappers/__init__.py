@@ -11,12 +11,12 @@ from fedwin.local import Solver
 from fedwin.registry import Choice, import_all
 from fedwin.wrappers.accounting import Privacy
 from fedwin.wrappers.base import WRAPPERS, Wrapped, Wrapper, after, before, unchanged, unwrapped_names
-from fedwin.wrappers.ima_rate import SCHEDULES, ima_rate
+from fedwin.wrappers.ima_rate import Schedule, ima_rate
 
 import_all(__name__, __path__)
 
 __all__ = [
-    "SCHEDULES",
+    "Schedule",
     "WRAPPERS",
     "Wrapped",
     "Wrapper",

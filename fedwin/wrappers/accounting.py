@@ -13,12 +13,12 @@ import dataclasses
 import functools
 import logging
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 from fedwin.errors import UserError
 
-ACCOUNTANTS = ("rdp", "pld")
-NEIGHBORS = ("add_remove", "replace_one")
+Accountant = Literal["rdp", "pld"]
+Neighbors = Literal["add_remove", "replace_one"]
 
 
 @functools.cache
@@ -76,7 +76,7 @@ class Privacy:
 
     def report(self, rounds: int) -> dict[str, Any]:
         """Returns the guarantee after a number of rounds, for the summary of a run."""
-        by_accountant = {name: _epsilon(self, name, rounds) for name in ACCOUNTANTS if _computes(self, name)}
+        by_accountant = {name: _epsilon(self, name, rounds) for name in get_args(Accountant) if _computes(self, name)}
         return {
             "epsilon": by_accountant,
             "delta": self.delta,

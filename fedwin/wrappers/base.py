@@ -6,7 +6,7 @@ Averages that only read a trajectory (WIMA, EMA, SWA at a constant rate) are obs
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from fedwin import core, tree
 from fedwin.core import Algorithm, Phase, Variables
 from fedwin.errors import UserError
-from fedwin.registry import Registry, checks
+from fedwin.registry import Registry
 from fedwin.schedules import as_schedule
 from fedwin.wrappers.accounting import Privacy
 from fedwin.wrappers.messages import check_not_private
@@ -24,7 +24,7 @@ from fedwin.wrappers.messages import check_not_private
 WRAPPERS = Registry("wrapper", rule="rule", warmup_horizon="")
 
 # What happens to the server's resettable moments when averaging before the server starts.
-RESETS = ("none", "at_start", "one_round_only")
+Reset = Literal["none", "at_start", "one_round_only"]
 
 
 def unchanged(x):
@@ -203,7 +203,7 @@ def with_moments_of(flag, state, source, resettable: Callable[[Any], bool]):
     return jax.tree.map(lambda x, y: tree.where(flag, y, x) if resettable(x) else x, state, source, is_leaf=resettable)
 
 
-def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none", start: int = 0) -> Algorithm:
+def before(algorithm: Algorithm, init: Callable, update: Callable, reset: Reset = "none", start: int = 0) -> Algorithm:
     """Returns an algorithm with a step between the sum over the cohort and the server.
 
     It requires that the server receives the clients' mean step y_i - x and nothing else.
@@ -222,7 +222,6 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset="none",
     Raises:
       UserError: when clients send anything else, or take part more than once per round.
     """
-    checks.one_of("", "reset", reset, RESETS)
     phase = single_round_trip(algorithm, "placement=pre")
 
     def server(params, state, total, round):

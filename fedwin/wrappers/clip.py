@@ -2,7 +2,7 @@
 
 from fedwin import core, tree
 from fedwin.errors import UserError
-from fedwin.registry import checks
+from fedwin.registry.ranges import Positive
 from fedwin.wrappers.base import WRAPPERS, Wrapper, single_round_trip
 from fedwin.wrappers.messages import check_not_private, is_bounded_with_the_step, parts_that
 
@@ -30,7 +30,7 @@ def _checked_phase(phase: core.Phase) -> core.Phase:
 
 
 @WRAPPERS.register("clip")
-def clip(setting: core.Setting, *, norm) -> Wrapper:
+def clip(setting: core.Setting, *, norm: Positive) -> Wrapper:
     """Bounds every client's step d_i = y_i - x: y_i <- x + d_i min(1, norm / ||d_i||), one norm over all parameters.
 
         y_i <- x + d_i min(1, norm / ||d_i||),   d_i = y_i - x
@@ -56,7 +56,6 @@ def clip(setting: core.Setting, *, norm) -> Wrapper:
       >>> testing.run_rounds("fedavg", wrappers=["clip:norm=0.5"])
       {'model': [6.821, 6.682, 6.573]}
     """
-    checks.number("clip", 0, open_least=True, norm=norm)
 
     def bound(start, y):
         step = tree.sub(y, start)

@@ -1,6 +1,6 @@
 """Differentially private federated averaging: clipped steps, and Gaussian noise on their sum."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from fedwin import core, tree
 from fedwin.errors import UserError
 from fedwin.registry import checks
-from fedwin.wrappers.accounting import ACCOUNTANTS, NEIGHBORS, Privacy
+from fedwin.registry.ranges import NonNegative, Positive, Range, Share
+from fedwin.wrappers.accounting import Accountant, Neighbors, Privacy
 from fedwin.wrappers.base import WRAPPERS, Wrapped, Wrapper, on_inner_state, single_round_trip
 from fedwin.wrappers.messages import ClippedStep, check_not_private, parts_that
 
@@ -229,14 +230,14 @@ def _check_cohorts(setting: core.Setting, neighbors: str) -> float:
 def dp(
     setting: core.Setting,
     *,
-    clip,
-    noise,
-    delta=1e-5,
-    quantile=None,
-    clip_lr=0.2,
-    bit_noise=None,
-    neighbors="add_remove",
-    accountant="rdp",
+    clip: Positive,
+    noise: NonNegative,
+    delta: Annotated[float, Range(0, 1, open_least=True, open_most=True)] = 1e-5,
+    quantile: Share | None = None,
+    clip_lr: NonNegative = 0.2,
+    bit_noise: Positive | None = None,
+    neighbors: Neighbors = "add_remove",
+    accountant: Accountant = "rdp",
 ) -> Wrapper:
     """Differentially private FedAvg: clips every client's step, and adds Gaussian noise to their sum.
 
@@ -280,18 +281,13 @@ def dp(
       >>> testing.run_rounds("fedavg:weighting=uniform", wrappers=[private])
       {'model': [6.099, 5.341, 4.755]}
     """
-    checks.number("dp", 0, open_least=True, clip=clip)
-    checks.number("dp", 0, noise=noise, clip_lr=clip_lr)
-    checks.number("dp", 0, 1 / setting.num_clients, open_least=True, open_most=True, delta=delta)
-    checks.one_of("dp", "neighbors", neighbors, NEIGHBORS)
-    checks.one_of("dp", "accountant", accountant, ACCOUNTANTS)
+    checks.number("dp", 0, 1 / setting.num_clients, open_most=True, delta=delta)
     if accountant == "pld" and neighbors == "replace_one":
         raise UserError("dp: accountant=pld knows Poisson cohorts only; set accountant=rdp with neighbors=replace_one.")
     drawn = _check_cohorts(setting, neighbors)
     expected = setting.participation * setting.num_clients
     multiplier = noise
     if quantile is not None:
-        checks.number("dp", 0, 1, quantile=quantile)
         bit_noise = max(expected / 20, noise) if bit_noise is None else bit_noise
         checks.number("dp", noise / 2, open_least=True, bit_noise=bit_noise)
         multiplier = noise_of_the_sum(noise, bit_noise)

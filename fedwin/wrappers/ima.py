@@ -6,7 +6,7 @@ optimizer steps towards the window's average, and its output is broadcast. 'post
 different method.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from fedwin import tree
 from fedwin import window as windows
 from fedwin.core import Setting, Variables
-from fedwin.registry import checks
-from fedwin.schedules import as_schedule, first_round
-from fedwin.wrappers.base import RESETS, WRAPPERS, Wrapper, after, before, initial_stats, unchanged
-from fedwin.wrappers.ima_rate import SCHEDULES, dropped_epochs, ima_rate
+from fedwin.registry.ranges import Decay, Positive, PositiveInt
+from fedwin.schedules import Start, as_schedule, first_round
+from fedwin.wrappers.base import WRAPPERS, Reset, Wrapper, after, before, initial_stats, unchanged
+from fedwin.wrappers.ima_rate import Schedule, dropped_epochs, ima_rate
 
 
 class Averaging(NamedTuple):
@@ -89,29 +89,19 @@ def _before_the_server(algorithm, mean: _WindowMean, stats, reset: str):
     return after(algorithm, lambda params, inner, key: mean.empty(stats), smooth)
 
 
-def _check(window, period, placement, schedule, reset, decay, low):
-    windows.check_size("ima: window", window)
-    windows.check_size("ima: period", period)
-    checks.one_of("ima", "placement", placement, ("post", "pre"))
-    checks.one_of("ima", "schedule", schedule, SCHEDULES)
-    checks.one_of("ima", "reset", reset, RESETS)
-    checks.number("ima", 0, 1, open_most=True, decay=decay)
-    checks.number("ima", 0, open_least=True, low=low)
-
-
 @WRAPPERS.register("ima", paper="zhou2023understanding", warmup_horizon="window")
 def ima(
     setting: Setting,
     *,
-    window=5,
-    start=0.75,
-    placement="post",
-    reset="at_start",
-    schedule="exp",
-    decay=0.03,
-    low=5e-5,
-    period=20,
-    lr_restart=False,
+    window: PositiveInt = 5,
+    start: Start = 0.75,
+    placement: Literal["post", "pre"] = "post",
+    reset: Reset = "at_start",
+    schedule: Schedule = "exp",
+    decay: Decay = 0.03,
+    low: Positive = 5e-5,
+    period: PositiveInt = 20,
+    lr_restart: bool = False,
 ) -> Wrapper:
     """Iterative moving averaging: x_{t+1} = (1/P) sum_{tau = t-P+1 .. t} a_tau from round `start` on, a_t before.
 
@@ -149,7 +139,7 @@ def ima(
       {'model': [3.916, 3.576, 3.274]}
     """
     first = first_round(start, setting.num_rounds, "ima")
-    _check(window, period, placement, schedule, reset, decay, low)
+    windows.check_size("ima: window", window)
     # Averaging starts once the window is full.
     mean = _WindowMean(window, max(first, window - 1))
 

@@ -1,10 +1,12 @@
 """IMA's schedules: the clients' learning rate and epochs while models are averaged (mild exploration)."""
 
+from typing import Literal
+
 import jax.numpy as jnp
 
 from fedwin.schedules import as_schedule
 
-SCHEDULES = ("exp", "exp_compound", "const", "cyclic", "epoch", "none")
+Schedule = Literal["exp", "exp_compound", "const", "cyclic", "epoch", "none"]
 
 
 def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, lr_restart=False):
@@ -22,7 +24,7 @@ def ima_rate(base, first: int, schedule="exp", decay=0.03, low=5e-5, period=20, 
     Args:
       base: the schedule without IMA.
       first: 0-based round at which averaging starts.
-      schedule: one of SCHEDULES.
+      schedule: one of Schedule.
       decay: per round, in [0, 1).
       low: the lowest rate.
       period: of the sawtooth, in rounds.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,9 @@ from fedwin import core, tree
 from fedwin.core import Setting
 from fedwin.errors import UserError
 from fedwin.observers.wima import classifier_mask, select
-from fedwin.registry import checks
 from fedwin.wrappers.base import WRAPPERS, Wrapper, single_round_trip
 
-PARTS = ("classifier", "features", "norm")
+Part = Literal["classifier", "features", "norm"]
 
 
 class LocalPart(NamedTuple):
@@ -36,7 +35,7 @@ def part_mask(params, part: str, setting: Setting):
 
     Args:
       params: of the model.
-      part: one of PARTS.
+      part: one of Part.
       setting: the run's core.Setting.
 
     Raises:
@@ -122,7 +121,7 @@ def _local_phase(phase: core.Phase, mask_of: Callable) -> core.Phase:
 
 
 @WRAPPERS.register("local", paper=("arivazhagan2019federated", "li2021fedbn"))
-def local(setting: Setting, *, part="classifier") -> Wrapper:
+def local(setting: Setting, *, part: Literal["classifier", "features", "norm"] = "classifier") -> Wrapper:
     """Part of the model is never sent: every client trains its own, together with the shared rest.
 
         (u, w_i) <- local training from (u, w_i);   u <- server's step on u;   w_i stays with client i
@@ -152,7 +151,6 @@ def local(setting: Setting, *, part="classifier") -> Wrapper:
       >>> testing.run_rounds("fedavg", wrappers=["local:part=classifier"], problem=testing.classification())
       {'model': [0.988, 0.918, 0.89]}
     """
-    checks.one_of("local", "part", part, PARTS)
 
     mask_of = lambda params: part_mask(params, part, setting)
 

@@ -2,13 +2,14 @@
 
 import itertools
 import math
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 
 from fedwin import core
 from fedwin.errors import UserError
-from fedwin.registry import checks
+from fedwin.registry.ranges import Range
 from fedwin.wrappers.base import WRAPPERS, Wrapper
 from fedwin.wrappers.messages import check_nothing_derived, map_values
 
@@ -63,7 +64,7 @@ def sent_bytes(leaf, bits: int) -> int:
 
 
 @WRAPPERS.register("quantize", paper="alistarh2017qsgd")
-def quantize(setting: core.Setting, *, bits=8) -> Wrapper:
+def quantize(setting: core.Setting, *, bits: Annotated[int, Range(2)] = 8) -> Wrapper:
     """Rounds what clients send to 2^bits - 1 levels per array, at random and without bias.
 
         Q(x) = (s / L) floor(L x / s + u),   s = max |x|,   L = 2^(bits - 1) - 1,   u uniform in [0, 1)
@@ -92,7 +93,6 @@ def quantize(setting: core.Setting, *, bits=8) -> Wrapper:
       >>> testing.run_rounds("fedavg", wrappers=["quantize:bits=2"])  # steps of one entry are sent as they are
       {'model': [3.916, 3.315, 3.169]}
     """
-    checks.integer("quantize", 2, bits=bits)
     if bits > MOST_BITS and bits != 32:
         raise UserError(f"quantize: bits={bits} must be an integer in 2..{MOST_BITS}, or 32 to quantize nothing.")
 

@@ -1,16 +1,26 @@
 """Stochastic weight averaging (SWA) on the server, with its cyclic learning rate."""
 
+from typing import Literal
+
 import jax.numpy as jnp
 
 from fedwin.core import Setting, Variables
 from fedwin.observers.swa import swa as swa_observer
-from fedwin.registry import checks
-from fedwin.schedules import as_schedule, first_round
+from fedwin.registry.ranges import NonNegative, PositiveInt
+from fedwin.schedules import Start, as_schedule, first_round
 from fedwin.wrappers.base import WRAPPERS, Wrapper, after, initial_stats, unchanged
 
 
 @WRAPPERS.register("swa", paper=("caldarola2022improving", "izmailov2018averaging"))
-def swa(setting: Setting, *, start=0.75, cycle=10, phase="code", second_lr=None, evaluate="average") -> Wrapper:
+def swa(
+    setting: Setting,
+    *,
+    start: Start = 0.75,
+    cycle: PositiveInt = 10,
+    phase: Literal["code", "swa"] = "code",
+    second_lr: NonNegative | None = None,
+    evaluate: Literal["average", "model"] = "average",
+) -> Wrapper:
     """SWA on the server with its learning-rate cycle: theta_SWA <- (n theta_SWA + theta) / (n + 1).
 
         lr_i = (1 - u) eta_1 + u eta_2,   u = ((i mod c) + 1) / c,   in rounds i >= start
@@ -44,9 +54,6 @@ def swa(setting: Setting, *, start=0.75, cycle=10, phase="code", second_lr=None,
     """
     first = first_round(start, setting.num_rounds, "swa")
     average = swa_observer(setting, start=start, cycle=cycle, phase=phase)
-    if second_lr is not None:
-        checks.number("swa", 0, second_lr=second_lr)
-    checks.one_of("swa", "evaluate", evaluate, ("average", "model"))
 
     def rate(base):
         def cycled(i):

@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 from fedwin import core, tree
 from fedwin.errors import UserError
-from fedwin.registry import checks
+from fedwin.registry.ranges import PositiveShare
 from fedwin.wrappers.base import WRAPPERS, Wrapper, personal_model_of_inner_row, single_round_trip
 from fedwin.wrappers.messages import check_nothing_derived
 
@@ -70,7 +70,7 @@ def _sparse(step: core.Mean, share: float):
 
 
 @WRAPPERS.register("topk", paper=("stich2018sparsified", "seide2014bit"))
-def topk(setting: core.Setting, *, share=0.01) -> Wrapper:
+def topk(setting: core.Setting, *, share: PositiveShare = 0.01) -> Wrapper:
     """Sends the largest entries of every client's step; the others wait in the client's state (error feedback).
 
         p_i = e_i + y_i - x,   sent_i = the k entries of p_i of largest magnitude,   e_i <- p_i - sent_i
@@ -100,7 +100,6 @@ def topk(setting: core.Setting, *, share=0.01) -> Wrapper:
       >>> testing.run_rounds("fedavg", wrappers=["topk:share=0.5"], problem=p)
       {'model': [7.166, 5.086, 3.204]}
     """
-    checks.number("topk", 0, 1, open_least=True, share=share)
 
     def sparse_phase(phase: core.Phase) -> core.Phase:
         def client(down, c):

@@ -1,6 +1,7 @@
 """IMA: windows, steps and schedules."""
 
 import functools
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -86,7 +87,7 @@ def test_rounds_before_imas_start_do_not_depend_on_the_window():
     differ(short[6:], long[6:])
 
 
-@pytest.mark.parametrize("schedule", wrappers.SCHEDULES)
+@pytest.mark.parametrize("schedule", get_args(wrappers.Schedule))
 def test_imas_schedules_agree_before_the_start(schedule):
     base = local.exponential(0.01, 0.01)
     ima = wrappers.WRAPPERS.build(f"ima:schedule={schedule},start=300", core.Setting(100, 10, 400))

@@ -1,6 +1,6 @@
 """A decoder-only transformer, a language model for characters or words."""
 
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -10,7 +10,6 @@ from fedwin.errors import UserError
 from fedwin.models.attention import SCALE, apply_blocks, check_blocks
 from fedwin.models.model import MODELS, Model, compute_dtype
 from fedwin.models.network_builder import build_network
-from fedwin.registry import checks
 
 
 class TiedDense(nn.Dense):
@@ -84,9 +83,9 @@ def transformer(
     layers: int = 2,
     width: int = 64,
     heads: int = 4,
-    positions: str = "learned",
+    positions: Literal["learned", "rotary"] = "learned",
     tie: bool = True,
-    predict: str = "all",
+    predict: Literal["all", "last"] = "all",
     dtype: str = "float32",
 ) -> Model:
     """A small GPT-2, causal and pre-norm: 12 layers width^2 + ... = 110,976 parameters for 90 ids and 80 positions.
@@ -124,8 +123,6 @@ def transformer(
       >>> model.name, model.num_classes
       ('transformer', 90)
     """
-    checks.one_of("transformer", "positions", positions, ("learned", "rotary"))
-    checks.one_of("transformer", "predict", predict, ("all", "last"))
     check_blocks("transformer", layers, width, heads)
     rotary = positions == "rotary"
     if rotary and width // heads % 2:

@@ -1,6 +1,6 @@
 """A small vision transformer."""
 
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -10,7 +10,6 @@ from fedwin.errors import UserError
 from fedwin.models.attention import SCALE, apply_blocks, check_blocks
 from fedwin.models.model import MODELS, Model, compute_dtype
 from fedwin.models.network_builder import build_network, check_size
-from fedwin.registry import checks
 
 
 def patches_of(images, size: int):
@@ -69,7 +68,7 @@ def vit(
     layers: int = 4,
     width: int = 64,
     heads: int = 4,
-    pool: str = "token",
+    pool: Literal["token", "mean"] = "token",
     dtype: str = "float32",
 ) -> Model:
     """A small vision transformer on patches: 208,074 parameters for 32x32x3 images and 10 classes.
@@ -103,7 +102,6 @@ def vit(
       >>> model.name, model.num_classes
       ('vit', 10)
     """
-    checks.one_of("vit", "pool", pool, ("token", "mean"))
     check_blocks("vit", layers, width, heads)
     check_size("vit", "patch", patch)
     if len(input_shape) == 3 and any(side % patch for side in input_shape[:2]):

@@ -1,0 +1,172 @@
+"""Ranges of hyper-parameters, in the annotations of a builder's keyword-only parameters.
+
+    def builder(setting, solve, *, mu: NonNegative = 0.01, option: Literal["I", "II"] = "II")
+
+The registry checks them before it builds, and lists them. An interval without a name is
+`Annotated[float, Range(1, 2, open_most=True)]`; a parameter without annotation accepts the type of its default.
+"""
+
+import inspect
+import math
+import types
+import typing
+from typing import Annotated, Any, Literal, NamedTuple
+
+from fedwin.registry.choices import INT32_MAX, format_value, nearest
+
+# The smallest normal float32: smaller numbers are flushed to 0 on the device.
+SMALLEST = 2.0**-126
+
+_KINDS = {float: "a number", int: "an integer", str: "text", bool: "true or false", type(None): "none"}
+
+
+class Range(NamedTuple):
+    """An interval of numbers; an infinite end asks for finite numbers.
+
+    >>> str(Range(0, 1, open_most=True)), str(Range(0)), str(Range())
+    ('in [0, 1)', '>= 0', 'that is finite')
+
+    Attributes:
+      least: lower end.
+      most: upper end.
+      open_least: whether the lower end is excluded.
+      open_most: whether the upper end is excluded.
+    """
+
+    least: float = -math.inf
+    most: float = math.inf
+    open_least: bool = False
+    open_most: bool = False
+
+    def holds(self, value: float) -> bool:
+        """Returns whether a number is finite and in the interval, where smaller numbers than SMALLEST are not."""
+        if not math.isfinite(value) or 0 < abs(value) < SMALLEST:
+            return False
+        above = value > self.least if self.open_least else value >= self.least
+        return above and (value < self.most if self.open_most else value <= self.most)
+
+    def __str__(self) -> str:
+        if self.most == math.inf:
+            return f"{'>' if self.open_least else '>='} {self.least:g}" if self.least > -math.inf else "that is finite"
+        return f"in {'(' if self.open_least else '['}{self.least:g}, {self.most:g}{')' if self.open_most else ']'}"
+
+
+Finite = Annotated[float, Range()]
+NonNegative = Annotated[float, Range(0)]
+Positive = Annotated[float, Range(0, open_least=True)]
+Share = Annotated[float, Range(0, 1)]
+PositiveShare = Annotated[float, Range(0, 1, open_least=True)]
+Decay = Annotated[float, Range(0, 1, open_most=True)]
+NonNegativeInt = Annotated[int, Range(0)]
+PositiveInt = Annotated[int, Range(1)]
+
+
+class Kind(NamedTuple):
+    """One alternative of an annotation.
+
+    Attributes:
+      type: its type.
+      range: interval of its numbers; None for all.
+      values: of a Literal, its values.
+    """
+
+    type: type
+    range: Range | None = None
+    values: tuple = ()
+
+    def holds(self, value: Any) -> bool:
+        """Returns whether a value has the type, exactly for the types that texts can spell, and is in the range."""
+        if self.values:
+            return any(value == other and type(value) is type(other) for other in self.values)
+        if self.type not in _KINDS:
+            return isinstance(value, self.type)
+        if type(value) is not self.type and not (self.type is float and type(value) is int):
+            return False
+        if self.type is int and self.range and value > INT32_MAX:
+            return False
+        return self.range is None or self.range.holds(value)
+
+    def __str__(self) -> str:
+        if self.values:
+            return ", ".join(map(format_value, self.values))
+        name = _KINDS.get(self.type, self.type.__name__)
+        if self.type is int and self.range:
+            return f"{name} in {self.range.least:g}..{min(self.range.most, INT32_MAX):.0f}"
+        return f"{name} {self.range}" if self.range else name
+
+
+class Values(NamedTuple):
+    """The values that a parameter accepts.
+
+    Attributes:
+      kinds: alternatives; () accepts every value.
+    """
+
+    kinds: tuple[Kind, ...] = ()
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """Intervals of the numbers among them."""
+        return tuple(kind.range for kind in self.kinds if kind.range)
+
+    def accept(self, value: Any) -> Any:
+        """Returns a value as the parameter receives it: text that a choice spells like a number stays text.
+
+        Args:
+          value: the value.
+
+        Raises:
+          ValueError: when it is not accepted, with the end of a message: 'must be a number >= 0.'
+        """
+        if not self.kinds or any(kind.holds(value) for kind in self.kinds):
+            return value
+        spelled = "none" if value is None else str(value)
+        for kind in self.kinds:
+            if (kind.type is str and not kind.values) or spelled in kind.values:
+                return spelled
+        raise ValueError(self._refusal(value))
+
+    def _refusal(self, value: Any) -> str:
+        if isinstance(value, float) and 0 < abs(value) < SMALLEST and self.ranges:
+            return f"is 0 in 32-bit arithmetic; set 0, or at least {SMALLEST:.1e}."
+        literals = [other for kind in self.kinds for other in kind.values]
+        wanted = " or ".join(map(str, self.kinds))
+        if isinstance(value, float) and not math.isfinite(value):
+            wanted = wanted.replace("a number", "a finite number")
+        suggestion = nearest(value, [text for text in literals if isinstance(text, str)]) if _text(value) else ""
+        return f"must be {'one of ' if self.kinds[0].values else ''}{wanted}.{suggestion}"
+
+    def __str__(self) -> str:
+        """The restriction in a list of parameters, such as '>= 0'; '' for types and values that have names."""
+        numbers = [f"{'an integer ' if k.type is int else ''}{k.range}" for k in self.kinds if k.range]
+        return " or ".join([*numbers, *("none" for kind in self.kinds if numbers and kind.type is type(None))])
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def values_of(parameter: inspect.Parameter) -> Values:
+    """Returns the values that a parameter accepts, by its annotation or else by the type of its default.
+
+    Args:
+      parameter: a builder's parameter, its annotation evaluated.
+    """
+    if parameter.annotation is not parameter.empty:
+        return Values(tuple(_kinds(parameter.annotation) or ()))
+    if parameter.default in (None, parameter.empty) or type(parameter.default) not in _KINDS:
+        return Values()
+    return Values((Kind(type(parameter.default)),))
+
+
+def _kinds(annotation: Any) -> list[Kind] | None:
+    """Returns the alternatives of an annotation; None if one of them accepts every value."""
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        return [Kind(args[0], next((note for note in args[1:] if isinstance(note, Range)), None))]
+    if origin is Literal:
+        return [Kind(type(args[0]), None, args)]
+    if origin in (typing.Union, types.UnionType):
+        kinds = [_kinds(arg) for arg in args]
+        return None if None in kinds else [kind for some in kinds if some for kind in some]
+    return [Kind(annotation)] if isinstance(annotation, type) and origin is None else None
