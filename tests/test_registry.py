@@ -1,9 +1,15 @@
-"""Registries and choices: parsing, formatting, errors, papers."""
+"""Registries and choices: parsing, formatting, errors, ranges, papers."""
+
+import inspect
+import math
+import re
+from typing import Literal
 
 import pytest
 
 from fedwin.errors import UserError
-from fedwin.registry import Registry
+from fedwin.plugins import REGISTRIES
+from fedwin.registry import Registry, ranges
 from fedwin.registry.choices import Choice, literal, parse
 from fedwin.registry.papers import Paper
 
@@ -151,3 +157,96 @@ def test_tables():
         "cup   ? kg",
         "    full=false",
     ]
+
+
+def ranged():
+    """(registry, entry, parameter) of every parameter with a range or a list of values, in all registries."""
+    return [
+        pytest.param(registry, entry, h, id=f"{registry.kind}-{name}-{h.name}")
+        for registry in REGISTRIES
+        for name, entry in registry.entries.items()
+        for h in entry.hyperparameters
+        if entry.builder.__module__.startswith("fedwin.") and any(k.range or k.values for k in h.values.kinds)
+    ]
+
+
+def outside(values):
+    """Values just outside of a parameter's, by its ranges and types."""
+    candidates = [math.nan, -math.inf, [], "no such value"]
+    for least, most, open_least, open_most in values.ranges:
+        below = least if open_least else math.nextafter(least, -math.inf)
+        above = most if open_most else math.nextafter(most, math.inf)
+        candidates += [below if below else -ranges.SMALLEST, 0 if open_least and not least else least - 1, above]
+    kinds = {kind.type for kind in values.kinds if not kind.values}
+    if float not in kinds and str not in kinds:
+        candidates += [1.5, *([] if bool in kinds else [True]), 2**31]
+    return candidates
+
+
+@pytest.mark.parametrize("registry, entry, h", ranged())
+def test_defaults_are_inside_and_what_is_outside_is_one_line_that_names_the_parameter(registry, entry, h):
+    others = {o.name: _inside(o) for o in entry.hyperparameters if o.default is inspect.Parameter.empty}
+    for value in outside(h.values):
+        with pytest.raises(UserError, match=rf"{re.escape(entry.name)}': {h.name}=.* (must|is 0)") as caught:
+            registry.check(Choice(entry.name, others | {h.name: value}))
+        assert "\n" not in str(caught.value)
+    inside = _inside(h) if h.default is inspect.Parameter.empty else h.default
+    assert registry.check(Choice(entry.name, others | {h.name: inside})).params[h.name] == inside
+
+
+def _inside(h):
+    """A value of a required parameter: its range's middle, or a number or text of its type."""
+    kind = h.values.kinds[0] if h.values.kinds else None
+    if kind is None or kind.type is str:
+        return "text"
+    least, most = (kind.range.least, kind.range.most) if kind.range else (1, 1)
+    return kind.type(least + 1 if math.isinf(most) else (least + most) / 2)
+
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
+def test_instances_are_inside(registry):
+    for entry in registry.entries.values():
+        required = {o.name: _inside(o) for o in entry.hyperparameters if o.default is inspect.Parameter.empty}
+        for choice in map(parse, entry.instances):
+            registry.check(choice._replace(params=required | choice.params))
+
+
+@pytest.mark.parametrize(
+    "annotation, inside, refused",
+    [
+        (ranges.Positive, (1, 1e-3), {0: "a number > 0", -1.0: "a number > 0", math.inf: "a finite number > 0"}),
+        (ranges.NonNegative | None, (0, None), {-1: "a number >= 0 or none", 1e-40: "is 0 in 32-bit arithmetic"}),
+        (ranges.Decay, (0, 0.999), {1: "a number in [0, 1)", "x": "a number in [0, 1)"}),
+        (ranges.PositiveInt, (1, 2**31 - 1), {0: "an integer >= 1", 1.0: "an integer >= 1", 2**31: "32 bits"}),
+        (ranges.Share | ranges.NonNegativeInt, (0.5, 3), {1.5: "or an integer >= 0", -1: "in [0, 1]"}),
+        (Literal["I", "none"], ("I", "none"), {"i": "one of I, none", 1: "one of I, none"}),
+        (bool, (True, False), {0: "true or false", "maybe": "true or false"}),
+    ],
+)
+def test_annotations_are_ranges(annotation, inside, refused):
+    registry = Registry("thing")
+    registry.register("ball", lambda *, size: size)
+    registry["ball"].__annotations__["size"] = annotation
+    registry.register("ball", registry["ball"])
+    for value in inside:
+        assert registry.build(Choice("ball", {"size": value})) is value
+    for value, message in refused.items():
+        with pytest.raises(UserError, match=re.escape(message)):
+            registry.check(Choice("ball", {"size": value}))
+
+
+def test_the_range_of_a_parameter_is_listed():
+    registry = Registry("thing")
+
+    @registry.register("ball")
+    def ball(*, radius: ranges.Positive = 1.0, spin: ranges.Share | None = None):
+        """Ball.
+
+        Args:
+          radius: in metres.
+          spin: share of the mass.
+        """
+
+    radius, spin = registry.entries["ball"].hyperparameters
+    assert radius.range == ranges.Range(0, open_least=True) and radius.description == "in metres, > 0."
+    assert spin.description == "share of the mass, in [0, 1] or none."

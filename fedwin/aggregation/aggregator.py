@@ -160,12 +160,6 @@ def mean(setting: core.Setting) -> Aggregator:
 
     Messages are summed and never stacked.
 
-    Args:
-      setting: the run's core.Setting.
-
-    Returns:
-      The Aggregator.
-
     Example:
       >>> from fedwin import testing
       >>> testing.run_rounds("fedavg", aggregate="mean") == testing.run_rounds("fedavg")

@@ -60,7 +60,7 @@ def number_of_attackers(owner: str, clients: float, num_clients: int) -> int:
       num_clients: K, number of all clients.
 
     Raises:
-      UserError: for a fraction or number that is out of range.
+      UserError: when there are not so many clients.
 
     Example:
       >>> number_of_attackers("sign_flip", 0.2, 100), number_of_attackers("sign_flip", 3, 100)
@@ -147,12 +147,6 @@ def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
 def none(setting: core.Setting) -> Attack:
     """No client attacks; the default.
 
-    Args:
-      setting: the run's core.Setting.
-
-    Returns:
-      The Attack.
-
     Example:
       >>> from fedwin import testing
       >>> testing.run_rounds("fedavg", attack="none") == testing.run_rounds("fedavg")
@@ -168,15 +162,8 @@ def sign_flip(setting: core.Setting, *, clients: Attackers = 0.2, scale: Positiv
         d_i = -scale (y_i - x)
 
     Args:
-      setting: the run's core.Setting.
       clients: the attackers: a fraction of all clients (0.2), or their number (3).
-      scale: factor of the step, > 0.
-
-    Returns:
-      The Attack.
-
-    Raises:
-      UserError: when a parameter is out of range.
+      scale: factor of the step.
 
     Source: Li et al., RSA: Byzantine-Robust Stochastic Aggregation Methods for Distributed Learning from Heterogeneous
     Datasets, 2019, https://arxiv.org/abs/1811.03761.
@@ -200,15 +187,8 @@ def gaussian(setting: core.Setting, *, clients: Attackers = 0.2, std: Positive =
         d_i ~ N(0, std^2 I),   drawn anew in every round
 
     Args:
-      setting: the run's core.Setting.
       clients: the attackers: a fraction of all clients (0.2), or their number (3).
-      std: standard deviation of every coordinate, > 0.
-
-    Returns:
-      The Attack.
-
-    Raises:
-      UserError: when a parameter is out of range.
+      std: standard deviation of every coordinate.
 
     Source: Blanchard et al., Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent, 2017,
     https://arxiv.org/abs/1703.02757.

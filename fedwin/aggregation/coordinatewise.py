@@ -63,12 +63,6 @@ def median(setting: core.Setting) -> Aggregator:
 
     Every client counts equally, whatever the algorithm's weights are.
 
-    Args:
-      setting: the run's core.Setting.
-
-    Returns:
-      The Aggregator.
-
     Source: Yin et al., Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates, 2018,
     https://arxiv.org/abs/1803.01498.
 
@@ -95,14 +89,10 @@ def trimmed_mean(setting: core.Setting, *, share: Annotated[float, Range(0, 0.5,
     Every client counts equally, whatever the algorithm's weights are; share=0 is the uniform mean.
 
     Args:
-      setting: the run's core.Setting.
-      share: of the clients that is removed at either end, in [0, 0.5).
-
-    Returns:
-      The Aggregator.
+      share: of the clients that is removed at either end.
 
     Raises:
-      UserError: when `share` is out of range, or removes no client of a cohort although it is positive.
+      UserError: when `share` removes no client of a cohort although it is positive.
 
     Source: Yin et al., Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates, 2018,
     https://arxiv.org/abs/1803.01498.

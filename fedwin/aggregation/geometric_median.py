@@ -18,15 +18,8 @@ def geometric_median(setting: core.Setting, *, iterations: PositiveInt = 10, smo
     which an attacker moves anywhere. A step that is not finite does not count.
 
     Args:
-      setting: the run's core.Setting.
-      iterations: number of Weiszfeld iterations, >= 1.
-      smoothing: nu, smallest distance that is divided by, > 0.
-
-    Returns:
-      The Aggregator.
-
-    Raises:
-      UserError: when a parameter is out of range.
+      iterations: number of Weiszfeld iterations.
+      smoothing: nu, smallest distance that is divided by.
 
     Source: Pillutla et al., Robust Aggregation for Federated Learning, 2022, https://arxiv.org/abs/1912.13445.
 

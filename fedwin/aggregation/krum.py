@@ -41,15 +41,11 @@ def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Agg
     less than f + 3, one neighbour counts, and where it is less than m, all clients are chosen.
 
     Args:
-      setting: the run's core.Setting.
-      f: attackers of a cohort that are tolerated, >= 0; a cohort needs 2 f + 3 clients.
+      f: attackers of a cohort that are tolerated; a cohort needs 2 f + 3 clients.
       m: number of steps that are averaged, from 1 to clients_per_round - f.
 
-    Returns:
-      The Aggregator.
-
     Raises:
-      UserError: when cohorts are smaller than 2 f + 3, or m is out of range.
+      UserError: when cohorts are smaller than 2 f + 3, or m is larger than clients_per_round - f.
 
     Source: Blanchard et al., Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent, 2017,
     https://arxiv.org/abs/1703.02757.

@@ -67,14 +67,10 @@ def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
     for validation keep their labels.
 
     Args:
-      setting: the run's core.Setting, whose model names the number of classes.
       clients: the attackers: a fraction of all clients (0.2), or their number (3).
 
-    Returns:
-      The Attack.
-
     Raises:
-      UserError: when `clients` is out of range, the number of classes is unknown, or examples have several labels.
+      UserError: when the number of classes is unknown, or examples have several labels.
 
     Source: Fung et al., The Limitations of Federated Learning in Sybil Settings, 2020,
     https://arxiv.org/abs/1808.04866.

@@ -69,19 +69,9 @@ def adabest(
         x <- x + server_lr (a^t + beta (a^t - a^{t-1}) - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      mu: weight of the client's last step in its estimate, >= 0.
-      beta: extrapolation of the server, in [0, 1] (1 is for tests only).
+      mu: weight of the client's last step in its estimate.
+      beta: extrapolation of the server (1 is for tests only).
       eval_model: 'server' evaluates x, 'average' evaluates a^t.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2204.13170.
 

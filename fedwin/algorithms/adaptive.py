@@ -145,20 +145,10 @@ def fedadam(
         x <- x + server_lr m / (sqrt(v) + tau)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      b1: first-moment decay, in [0, 1).
-      b2: second-moment decay, in [0, 1).
-      tau: degree of adaptivity, added outside the root, >= 0.
-      v0: initial second moment, >= 0 (the paper starts at tau^2 or above).
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      b1: first-moment decay.
+      b2: second-moment decay.
+      tau: degree of adaptivity, added outside the root.
+      v0: initial second moment (the paper starts at tau^2 or above).
 
     Source: https://arxiv.org/abs/2003.00295.
 
@@ -196,20 +186,10 @@ def fedyogi(
         x <- x + server_lr m / (sqrt(v) + tau)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      b1: first-moment decay, in [0, 1).
-      b2: second-moment decay, in [0, 1).
-      tau: degree of adaptivity, added outside the root, >= 0.
-      v0: initial second moment, >= 0.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      b1: first-moment decay.
+      b2: second-moment decay.
+      tau: degree of adaptivity, added outside the root.
+      v0: initial second moment.
 
     Source: https://arxiv.org/abs/2003.00295.
 
@@ -245,19 +225,9 @@ def fedadagrad(
         x <- x + server_lr m / (sqrt(v) + tau)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      b1: first-moment decay, in [0, 1).
-      tau: degree of adaptivity, added outside the root, >= 0.
-      v0: initial second moment, >= 0.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      b1: first-moment decay.
+      tau: degree of adaptivity, added outside the root.
+      v0: initial second moment.
 
     Source: https://arxiv.org/abs/2003.00295.
 

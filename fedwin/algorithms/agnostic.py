@@ -107,20 +107,14 @@ def agnostic(
         lambda_d <- lambda_d exp(lr F_d) / sum_e lambda_e exp(lr F_e)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      lr: learning rate of the domains' weights, >= 0; 0 keeps them equal.
+      lr: learning rate of the domains' weights; 0 keeps them equal.
       domains: 'client', every client is a domain, or 'info', the domains of the partition (--partition=domain).
-      window: rounds over which a domain's examples per cohort are averaged, >= 1 (for 'info' and 'uniform').
+      window: rounds over which a domain's examples per cohort are averaged (for 'info' and 'uniform').
       batch_loss: local steps on the 'mean' loss of a mini-batch, or on its 'sum' divided by N_i, as in FedJAX.
-      server_lr: server learning rate eta, > 0.
       weighting: prior of the domains, their share of the examples ('samples') or equal ('uniform', as in FedJAX).
 
-    Returns:
-      The core.Algorithm.
-
     Raises:
-      UserError: when a hyper-parameter is out of range, or clients have no domains.
+      UserError: when clients have no domains.
 
     Source: https://arxiv.org/abs/2104.02748, https://arxiv.org/abs/1902.00146.
 

@@ -88,18 +88,8 @@ def amplified_scaffold(
         x <- z + gamma (x - z),   c <- (1/K) sum_i c_i             after every P rounds
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      period: P, >= 1; none = ceil(K / |S|), the cycle of --sampling=cyclic.
-      gamma: length of the step of a period, > 0; 1 is plain.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      period: P; none = ceil(K / |S|), the cycle of --sampling=cyclic.
+      gamma: length of the step of a period; 1 is plain.
 
     Source: https://arxiv.org/abs/2410.23131.
 

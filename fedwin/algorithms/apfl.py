@@ -82,20 +82,10 @@ def apfl(
     that has not taken part has the server model.
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      alpha: weight of the local model in the mixture (its first value, if adaptive), in [0, 1].
+      alpha: weight of the local model in the mixture (its first value, if adaptive).
       adaptive: when alpha is learned: 'none', 'round' (in the first local step of a round) or 'step' (in every step).
       first: v_i before the first participation, 'initial' (x^0, as in the paper) or 'received' (the server model of
         that round).
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2003.13461.
 

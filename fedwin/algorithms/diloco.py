@@ -153,29 +153,24 @@ def diloco(
     all take part in every round. Without all of them, up to the whole model is received, which is what is counted.
 
     Args:
-      setting: the run's sizes and model (core.Setting).
       solve: the workers' local solver (local.Solver).
       inner: 'adamw', or 'client_optimizer' for that of --client_optimizer; its state lasts between rounds.
-      b1: first-moment decay of the inner AdamW, in [0, 1).
-      b2: second-moment decay of the inner AdamW, in [0, 1).
-      eps: added to the root by the inner AdamW, >= 0.
+      b1: first-moment decay of the inner AdamW.
+      b2: second-moment decay of the inner AdamW.
+      eps: added to the root by the inner AdamW.
       optimizer: outer optimizer, one of fedopt's: 'sgd', 'momentum', 'adam', 'yogi', 'adagrad', or an optax
         transformation (with its own learning rate).
-      server_lr: learning rate of the outer optimizer, > 0.
-      momentum: beta of the outer 'momentum', in [0, 1).
+      server_lr: learning rate of the outer optimizer.
+      momentum: beta of the outer 'momentum'.
       nesterov: Nesterov's form of the outer 'momentum'.
-      server_b1: first-moment decay of the outer 'adam' and 'yogi', in [0, 1).
-      server_b2: second-moment decay of the outer 'adam' and 'yogi', in [0, 1).
-      server_eps: added to their root, >= 0; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
+      server_b1: first-moment decay of the outer 'adam' and 'yogi'.
+      server_b2: second-moment decay of the outer 'adam' and 'yogi'.
+      server_eps: added to their root; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
       fragments: F, of which one is synchronized in each round, in turn; 1: the whole model.
       pattern: layer j of L belongs to fragment j mod F ('strided') or floor(j F / L) ('sequential').
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
 
     Raises:
-      UserError: when a hyper-parameter is out of range, the model has fewer layers than fragments, or inner=adamw would
+      UserError: when the model has fewer layers than fragments, or inner=adamw would
         replace another local optimizer.
 
     Source: https://arxiv.org/abs/2311.08105, fragments https://arxiv.org/abs/2501.18512.

@@ -50,19 +50,9 @@ def ditto(
     that has not taken part has the server's.
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      lam: strength of the pull towards the server model, >= 0.
+      lam: strength of the pull towards the server model.
       first: v_i before the first participation, 'initial' (x^0, as in the released code) or 'received' (the server
         model of that round).
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2012.04221.
 

@@ -42,18 +42,8 @@ def fedacg(
         m <- lam m + server_lr sum_i p_i (y_i - z),   x <- x + m
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      lam: momentum of the server and length of the look-ahead, in [0, 1).
-      beta: strength of the pull towards z, on f_i + beta/2 ||y - z||^2, >= 0.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      lam: momentum of the server and length of the look-ahead.
+      beta: strength of the pull towards z, on f_i + beta/2 ||y - z||^2.
 
     Source: https://arxiv.org/abs/2201.03172.
 

@@ -45,18 +45,8 @@ def fedadc(
         m <- Delta / lr + (beta_global - beta_local) m,   x <- x - server_lr lr m,   Delta = sum_i p_i (x - y_i)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      beta_global: momentum of the server, in [0, 1].
-      beta_local: momentum in the clients' steps, in [0, 1]; none = beta_global, 1 = the form of the original paper.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      beta_global: momentum of the server.
+      beta_local: momentum in the clients' steps; none = beta_global, 1 = the form of the original paper.
 
     Source: https://arxiv.org/abs/2012.09102.
 

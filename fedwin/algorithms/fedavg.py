@@ -32,18 +32,6 @@ def fedavg(
         y_i <- J_i steps of SGD from x
         x   <- x + server_lr sum_i p_i (y_i - x)
 
-    Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
-
     Source: https://arxiv.org/abs/1602.05629.
 
     Example:

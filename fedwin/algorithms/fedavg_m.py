@@ -88,17 +88,8 @@ def fedavg_m(
         m <- sum_i p_i (x - y_i) / sum_i p_i lr J_i,   x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      beta: weight of the client's own gradient, in (0, 1].
-      server_lr: server learning rate eta, > 0; the paper's gamma is eta lr J.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      beta: weight of the client's own gradient.
+      server_lr: server learning rate eta; the paper's gamma is eta lr J.
 
     Source: https://arxiv.org/abs/2306.16504.
 
@@ -178,17 +169,8 @@ def scaffold_m(
         c <- c + (1/K) sum_{i in S} (c_i+ - c_i)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      beta: weight of the client's own gradient, in (0, 1]; 1 is SCAFFOLD.
-      server_lr: server learning rate eta, > 0; the paper's gamma is eta lr J.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      beta: weight of the client's own gradient; 1 is SCAFFOLD.
+      server_lr: server learning rate eta; the paper's gamma is eta lr J.
 
     Source: https://arxiv.org/abs/2306.16504.
 

@@ -66,17 +66,7 @@ def fedcm(
         D <- sum_i p_i (x - y_i),   x <- x - server_lr D
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      alpha: weight of the client's own gradient, in (0, 1].
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      alpha: weight of the client's own gradient.
 
     Source: https://arxiv.org/abs/2106.10874.
 

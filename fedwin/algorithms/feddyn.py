@@ -58,19 +58,9 @@ def feddyn(
         s <- s + (1/K) sum_{i in S} (y_i - x),   x <- x + server_lr (sum_i p_i y_i + s - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      alpha: strength of the regularizer, >= 0.
+      alpha: strength of the regularizer.
       eval_model: 'server' evaluates x, 'average' evaluates sum_i p_i y_i.
       client_alpha: 'common', or 'by_size' for the official code's alpha (mean N) / N_i.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2111.04263.
 

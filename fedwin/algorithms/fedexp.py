@@ -44,17 +44,7 @@ def fedexp(
         x <- x + server_lr max(1, sum_i p_i ||d_i||^2 / (2 (||d||^2 + eps))) d
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      eps: bounds the extrapolation where the steps cancel, in units of ||d||^2, > 0.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      eps: bounds the extrapolation where the steps cancel, in units of ||d||^2.
 
     Source: https://arxiv.org/abs/2301.09604.
 

@@ -58,22 +58,15 @@ def fedfa(
         x <- x + server_lr sum_i p_i (y_i - x),   A <- sum_i p_i A_i
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      lam: weight of the anchor loss, >= 0.
-      beta: memory of the anchors, in [0, 1]; 1 keeps them constant.
+      lam: weight of the anchor loss.
+      beta: memory of the anchors; 1 keeps them constant.
       anchor_from: first round (0-based, or a fraction of the rounds) with the anchor loss; 0 in FedFA's repository.
       calibrate_from: first round with calibration; none = the first round after a quarter of the run.
-      calibrate_lr: learning rate of the classifier's Adam, >= 0.
+      calibrate_lr: learning rate of the classifier's Adam.
       divide: divisor of an epoch's class means: 'all' batches, or those in which the class is 'present'.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
 
     Raises:
-      UserError: when a hyper-parameter is out of range, or the model's last layer is unknown.
+      UserError: when the model's last layer is unknown.
 
     Source: https://arxiv.org/abs/2211.09299.
 

@@ -96,22 +96,12 @@ def fedgloss(
         D <- sum_i p_i (z - y_i),   s <- s + (1/K) sum_{i in S} (y_i - z),   x <- x - server_lr D + s
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      rho: radius of the server's perturbation, >= 0.
-      local_rho: radius of the clients' perturbations, >= 0; 0 takes one gradient per local step.
-      beta: divisor of the pull to z and of the dual variables, > 0.
-      ramp: rounds in which both radii grow from rho0, >= 0.
-      rho0: radius of the first round if ramp > 0, >= 0.
+      rho: radius of the server's perturbation.
+      local_rho: radius of the clients' perturbations; 0 takes one gradient per local step.
+      beta: divisor of the pull to z and of the dual variables.
+      ramp: rounds in which both radii grow from rho0.
+      rho0: radius of the first round if ramp > 0.
       dual: the sum in s is divided by K ('clients'), or by K |S| as in the authors' code ('cohort').
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2412.03752.
 

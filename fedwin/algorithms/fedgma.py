@@ -71,19 +71,9 @@ def fedgma(
         x <- x + server_lr M sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      threshold: agreement from which a coordinate is taken in full, in [0, 1]; none = 0.4, or 0.8 for 'extra_step'.
+      threshold: agreement from which a coordinate is taken in full; none = 0.4, or 0.8 for 'extra_step'.
       mode: 'soft', 'hard', or 'extra_step'.
-      extra_lr: eta_x of 'extra_step', >= 0.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      extra_lr: eta_x of 'extra_step'.
 
     Source: https://arxiv.org/abs/2201.11986.
 

@@ -137,19 +137,12 @@ def fedmuon(
         m <- sum_i p_i (x - y_i) / sum_i p_i lr J_i,   x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      alpha: share of the last round's mean step in a local step, in [0, 1).
-      beta: of the momentum, in [0, 1).
-      matrix_lr: learning rate of matrices divided by that of other parameters, > 0; 10 in the authors' code.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
+      alpha: share of the last round's mean step in a local step.
+      beta: of the momentum.
+      matrix_lr: learning rate of matrices divided by that of other parameters; 10 in the authors' code.
 
     Raises:
-      UserError: when a hyper-parameter is out of range, or clients have another optimizer.
+      UserError: when clients have another optimizer.
 
     Source: https://arxiv.org/abs/2510.27403.
 

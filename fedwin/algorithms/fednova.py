@@ -104,18 +104,11 @@ def fednova(
         x <- x + server_lr tau_eff sum_i p_i (y_i - x) / a_i,   tau_eff = sum_i p_i a_i
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      mu: proximal term of the clients, >= 0 (not with client momentum).
+      mu: proximal term of the clients (not with client momentum).
       tau_eff: 'a' = sum_i p_i a_i, or 'steps' = sum_i p_i J_i.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
 
     Raises:
-      UserError: when a hyper-parameter is out of range, clients do not use SGD, or mu > 0 meets client momentum.
+      UserError: when clients do not use SGD, or mu > 0 meets client momentum.
 
     Source: https://arxiv.org/abs/2007.07481.
 

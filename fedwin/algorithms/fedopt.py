@@ -118,24 +118,15 @@ def fedopt(
         Delta = sum_i p_i (x - y_i),   x <- x - SERVEROPT(Delta)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
       optimizer: 'sgd', 'momentum', 'adam', 'yogi', 'adagrad' (v <- v + Delta^2, step Delta / (sqrt(v) + eps)), or an
         optax transformation (with its own learning rate).
-      server_lr: learning rate of the server optimizer, > 0.
-      momentum: beta of 'momentum', in [0, 1).
+      server_lr: learning rate of the server optimizer.
+      momentum: beta of 'momentum'.
       nesterov: Nesterov's form of 'momentum'.
-      b1: first-moment decay of 'adam' and 'yogi', in [0, 1).
-      b2: second-moment decay of 'adam' and 'yogi', in [0, 1).
-      eps: added to the root, not inside it, >= 0; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
+      b1: first-moment decay of 'adam' and 'yogi'.
+      b2: second-moment decay of 'adam' and 'yogi'.
+      eps: added to the root, not inside it; none = 0.1 ('adam', 'yogi') or 0.01 ('adagrad').
       bias_correction: false replaces 'adam' and 'yogi' by the uncorrected rules of Adaptive Federated Optimization.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2003.00295.
 
@@ -146,9 +137,7 @@ def fedopt(
       >>> testing.run_rounds("fedopt:optimizer=sgd") == testing.run_rounds("fedavg")
       True
     """
-    (init, server), resettable = named_server(
-        "fedopt", optimizer, server_lr, momentum, nesterov, b1, b2, eps, bias_correction
-    )
+    (init, server), resettable = named_server(optimizer, server_lr, momentum, nesterov, b1, b2, eps, bias_correction)
     return core.algorithm(
         common.fedavg_client(solve, weighting), server, init=init, weighting=weighting, resettable=resettable
     )
@@ -179,18 +168,8 @@ def fedavgm(
         Delta = sum_i p_i (x - y_i),   v <- beta v + Delta,   x <- x - server_lr v
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      beta: server momentum, in [0, 1).
+      beta: server momentum.
       nesterov: step by Delta + beta v instead of v.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/1909.06335.
 

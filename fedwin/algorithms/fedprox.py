@@ -40,17 +40,7 @@ def fedprox(
         x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      mu: strength of the pull towards the received model, >= 0.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      mu: strength of the pull towards the received model.
 
     Source: https://arxiv.org/abs/1812.06127.
 

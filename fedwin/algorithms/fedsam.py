@@ -94,17 +94,8 @@ def fedsam(
         x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      rho: radius of the perturbation, >= 0.
-      server_lr: server learning rate eta_s, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      rho: radius of the perturbation.
+      server_lr: server learning rate eta_s.
 
     Source: https://arxiv.org/abs/2203.11834.
 
@@ -141,18 +132,9 @@ def fedasam(
         x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      rho: radius of the perturbation, >= 0.
-      eta: added to |y|, >= 0.
-      server_lr: server learning rate eta_s, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      rho: radius of the perturbation.
+      eta: added to |y|.
+      server_lr: server learning rate eta_s.
 
     Source: https://arxiv.org/abs/2203.11834.
 

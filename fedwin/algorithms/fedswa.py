@@ -126,19 +126,10 @@ def fedswa(
         x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
       form: default values as in the 'paper' or in its released 'code'.
-      rho: rate that a round ends at, in units of its first one, in [0, 1]; none = 0.1 ('paper') or 0 ('code').
-      peak: rate of a round's first step, in units of the client learning rate, > 0; none = 1 ('paper') or 2 ('code').
-      server_lr: alpha, > 0; none = 1.5 ('paper') or 1 ('code').
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      rho: rate that a round ends at, in units of its first one; none = 0.1 ('paper') or 0 ('code').
+      peak: rate of a round's first step, in units of the client learning rate; none = 1 ('paper') or 2 ('code').
+      server_lr: alpha; none = 1.5 ('paper') or 1 ('code').
 
     Source: https://arxiv.org/abs/2507.20016.
 
@@ -185,19 +176,10 @@ def fedmoswa(
         m   <- m + gamma sum_i p_i (c_i - m),   x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
       form: the rule and the default values of the 'paper' or of its released 'code'.
-      rho: rate that a round ends at, in units of its first one, in [0, 1]; none = 0.1 ('paper') or 0 ('code').
-      gamma: weight of the cohort's controls in m, in [0, 1]; none = 0.2 ('paper') or 0.4 ('code').
-      server_lr: alpha, > 0; none = 1.5 ('paper') or 1 ('code').
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      rho: rate that a round ends at, in units of its first one; none = 0.1 ('paper') or 0 ('code').
+      gamma: weight of the cohort's controls in m; none = 0.2 ('paper') or 0.4 ('code').
+      server_lr: alpha; none = 1.5 ('paper') or 1 ('code').
 
     Source: https://arxiv.org/abs/2507.20016.
 

@@ -69,16 +69,7 @@ def fedvarp(
         m <- m + sum_{i in S} v_i (d_i - m_i),   m_i <- d_i for i in S       m = sum_i v_i m_i over all clients
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      server_lr: server learning rate eta, > 0.
       weighting: p_i and v_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2207.14130.
 
@@ -114,17 +105,8 @@ def fedstale(
         m <- m + sum_{i in S} v_i (d_i - m_i),   m_i <- d_i for i in S       m = sum_i v_i m_i over all clients
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
       beta: weight of the remembered steps, in [0, 1]: 0 is FedAvg, 1 is FedVARP.
-      server_lr: server learning rate eta, > 0.
       weighting: p_i and v_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2405.04171.
 

@@ -61,20 +61,10 @@ def ghb(
         x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      tau: rounds that the momentum covers, >= 1; none = 1 / C rounded, the paper's best value. In a run of no more
-        rounds than that there is no momentum.
-      beta: momentum, >= 0.
+      tau: rounds that the momentum covers; none = 1 / C rounded, the paper's best value. In a run of no more rounds
+        than that there is no momentum.
+      beta: momentum.
       nesterov: take gradients at the look-ahead y + move.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2311.18578.
 
@@ -177,21 +167,11 @@ def local_ghb(
         x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      beta: momentum, >= 0.
+      beta: momentum.
       first: anchor before the first participation: unset, shared, random, pretrained (= shared).
       scale: 'C', the participation ratio, or 'tau_i', 1 / rounds since the client's last participation (C at the
         first one).
       nesterov: take gradients at the look-ahead y + move.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2311.18578.
 
@@ -244,19 +224,9 @@ def fedhbm(
         x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      beta: momentum, >= 0.
+      beta: momentum.
       first: anchor before the first participation: unset, shared, random, pretrained (= shared).
       nesterov: take gradients at the look-ahead y + move.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2311.18578.
 

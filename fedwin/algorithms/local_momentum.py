@@ -47,17 +47,7 @@ def local_momentum(
         x   <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      momentum: of the local steps, in [0, 1).
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      momentum: of the local steps.
 
     Source: https://doi.org/10.1016/0041-5553(64)90137-5.
 

@@ -58,17 +58,8 @@ def mime(
         y <- y - lr (g(y) - g(x) + c + beta m),   m <- beta m + c,   x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      beta: momentum, in [0, 1); 0 is MIME-SGD, 0.9 the usual MIME-Momentum.
-      server_lr: server learning rate eta, > 0.
+      beta: momentum; 0 is MIME-SGD, 0.9 the usual MIME-Momentum.
       weighting: p_i proportional to N_i ('samples') or equal ('uniform'), for models and full gradients.
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2008.03606.
 
@@ -138,17 +129,8 @@ def mimelite(
         m <- beta m + sum_i p_i grad f_i(x),   x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      beta: momentum, in [0, 1).
-      server_lr: server learning rate eta, > 0.
+      beta: momentum.
       weighting: p_i proportional to N_i ('samples') or equal ('uniform'), for models and full gradients.
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/2008.03606.
 

@@ -50,18 +50,8 @@ def qffl(
         x   <- x + server_lr sum_i p_i F_i^q (y_i - x) / sum_i p_i h_i
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
-      q: exponent of the loss, >= 0; larger values favor clients with large losses, 0 is FedAvg.
-      lipschitz: L, > 0; none = 1 / lr, the client learning rate of the round, as in the paper.
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
+      q: exponent of the loss; larger values favor clients with large losses, 0 is FedAvg.
+      lipschitz: L; none = 1 / lr, the client learning rate of the round, as in the paper.
 
     Source: https://arxiv.org/abs/1905.10497.
 

@@ -14,7 +14,7 @@ ALGORITHMS = Registry(
     columns={"down / up": "{down} / {up}", "reported": "{reported}", "server / client keep": "{server} / {client}"},
     rule="rule",
     common={
-        "server_lr": "server learning rate eta, > 0.",
+        "server_lr": "server learning rate eta.",
         "weighting": "p_i proportional to N_i ('samples') or equal ('uniform').",
     },
     down="?",

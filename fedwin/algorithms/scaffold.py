@@ -49,18 +49,8 @@ def scaffold(
         x <- x + server_lr sum_i p_i (y_i - x),     c <- c + sum_{i in S} v_i (c_i+ - c_i)
 
     Args:
-      setting: the run's sizes and model (core.Setting).
-      solve: the clients' local solver (local.Solver).
       option: how a client updates its control: 'II' (mean gradient along the path) or 'I' (full gradient at x).
       control_weighting: c = sum_i v_i c_i over all clients, v_i = 1/K ('uniform') or N_i / sum N ('samples').
-      server_lr: server learning rate eta, > 0.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform').
-
-    Returns:
-      The core.Algorithm.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: https://arxiv.org/abs/1910.06378.
 

@@ -51,15 +51,12 @@ def uniform(*, low: Share = 0.2, high: Share = 1.0, constant: bool = False) -> L
     With five local epochs, low=0.4 is FedNova's setting of two to five epochs per client and round.
 
     Args:
-      low: smallest work, in [0, high].
-      high: largest work, in [low, 1].
+      low: smallest work, at most `high`.
+      high: largest work.
       constant: draw each client's work once per run, for devices that are always as slow.
 
-    Returns:
-      LocalWork.
-
     Raises:
-      UserError: low and high are not in this order within [0, 1].
+      UserError: when low > high.
 
     Source: Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, 2020,
     https://arxiv.org/abs/2007.07481.
@@ -85,15 +82,12 @@ def stragglers(*, share: Share = 0.5, low: Share = 0.0, high: Share = 1.0) -> Lo
     this probability, independently of the others of its cohort.
 
     Args:
-      share: probability that a client is a straggler, in [0, 1].
-      low: smallest work of a straggler, in [0, high].
-      high: largest work of a straggler, in [low, 1].
-
-    Returns:
-      LocalWork.
+      share: probability that a client is a straggler.
+      low: smallest work of a straggler, at most `high`.
+      high: largest work of a straggler.
 
     Raises:
-      UserError: share is not in [0, 1], or low and high are not in this order within it.
+      UserError: when low > high.
 
     Source: Li et al., Federated Optimization in Heterogeneous Networks, 2020, https://arxiv.org/abs/1812.06127.
 
@@ -117,9 +111,6 @@ def file(*, path: str) -> LocalWork:
 
     Args:
       path: file with the header client,work and a line per client: its number and w_i in [0, 1].
-
-    Returns:
-      LocalWork.
 
     Raises:
       UserError: the file cannot be read, or a line is not a client and a number in [0, 1].

@@ -15,14 +15,10 @@ def ema(setting: Setting, *, decay: Decay = 0.99) -> Observer:
         e <- decay e + (1 - decay) w
 
     Args:
-      setting: the run's core.Setting.
-      decay: memory of the average, in [0, 1).
+      decay: memory of the average.
 
     Returns:
       The core.Observer, with the read-out 'ema'.
-
-    Raises:
-      UserError: when decay is out of range.
 
     Source: Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992,
     https://doi.org/10.1137/0330046.

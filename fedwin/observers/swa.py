@@ -22,17 +22,13 @@ def swa(
     Between `start` and the first collection it returns the model that round `start` began with.
 
     Args:
-      setting: the run's core.Setting.
       start: fraction of the rounds (0.75) or 0-based round (300).
-      cycle: rounds between collections, >= 1.
+      cycle: rounds between collections.
       phase: 'code' collects after round i > start with (i - start) mod cycle = 0, 'swa' with (i - start + 1) mod cycle
         = 0.
 
     Returns:
       The core.Observer, with the read-out 'swa'.
-
-    Raises:
-      UserError: when a parameter is out of range.
 
     Source: Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
     https://arxiv.org/abs/2203.11834.

@@ -120,7 +120,7 @@ def wima(
       The core.Observer, with one read-out per reading.
 
     Raises:
-      UserError: when there is no reading, or one is out of range.
+      UserError: when there is no reading, or one is invalid.
 
     Source: Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning,
     2023, https://arxiv.org/abs/2310.01366.
@@ -187,8 +187,7 @@ def wima_reading(
     f(1) = 0, end in the mean with c_k = f((W-1-k)/W) - f((W-k)/W).
 
     Args:
-      setting: the run's core.Setting.
-      window: W, models in the mean, >= 1.
+      window: W, models in the mean.
       part: 'all', or the part that is taken from the average: 'classifier' or 'features'.
       warmup: before round W, 'partial' returns the mean of the models so far, 'raw' the model itself.
       weights: c_k by the decay that they stand for: 'uniform' or 'linear', f(s) = 1 - s, equal weights; 'cosine', (1 +
@@ -197,9 +196,6 @@ def wima_reading(
 
     Returns:
       The SharedObserver, with the read-out 'wimaW' ('wimaW_classifier', 'wimaW_features', 'wimaW_cosine' ...).
-
-    Raises:
-      UserError: when a parameter is out of range.
 
     Source: Caldarola et al., Window-based Model Averaging Improves Generalization in Heterogeneous Federated Learning,
     2023, https://arxiv.org/abs/2310.01366.

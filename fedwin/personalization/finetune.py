@@ -33,17 +33,15 @@ def finetune(
     as it is; the statistics (BatchNorm's) belong to the features.
 
     Args:
-      setting: the run's core.Setting.
-      solve: the run's local solver.
-      epochs: local epochs, > 0, which need not be whole.
+      epochs: local epochs, which need not be whole.
       part: 'all', 'classifier' or 'features', as in --init_from.
-      lr: learning rate, >= 0; none: that of the first round (--client_lr).
+      lr: learning rate; none: that of the first round (--client_lr).
 
     Returns:
       The Personalizer 'finetune', or 'finetune_<part>'.
 
     Raises:
-      UserError: when a value is out of range, or the model has no known classifier and part needs one.
+      UserError: when the model has no known classifier and part needs one.
 
     Source: Yu et al., Salvaging Federated Learning by Local Adaptation, 2020, https://arxiv.org/abs/2002.04758.
 

@@ -12,7 +12,7 @@ import types
 import typing
 from typing import Annotated, Any, Literal, NamedTuple
 
-from fedwin.registry.choices import INT32_MAX, format_value, nearest
+from fedwin.registry.choices import nearest
 
 # The smallest normal float32: smaller numbers are flushed to 0 on the device.
 SMALLEST = 2.0**-126
@@ -82,16 +82,12 @@ class Kind(NamedTuple):
             return isinstance(value, self.type)
         if type(value) is not self.type and not (self.type is float and type(value) is int):
             return False
-        if self.type is int and self.range and value > INT32_MAX:
-            return False
         return self.range is None or self.range.holds(value)
 
     def __str__(self) -> str:
         if self.values:
-            return ", ".join(map(format_value, self.values))
+            return ", ".join(map(str, self.values))
         name = _KINDS.get(self.type, self.type.__name__)
-        if self.type is int and self.range:
-            return f"{name} in {self.range.least:g}..{min(self.range.most, INT32_MAX):.0f}"
         return f"{name} {self.range}" if self.range else name
 
 

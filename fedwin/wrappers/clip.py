@@ -42,14 +42,10 @@ def clip(setting: core.Setting, *, norm: Positive) -> Wrapper:
     gradients, and FedFA's anchors are features.
 
     Args:
-      setting: the run's core.Setting.
-      norm: the bound, > 0.
-
-    Returns:
-      The Wrapper.
+      norm: the bound.
 
     Raises:
-      UserError: when norm <= 0, or when clients send no mean step, or something that is not derived from it.
+      UserError: when clients send no mean step, or something that is not derived from it.
 
     Example:
       >>> from fedwin import testing

@@ -253,23 +253,19 @@ def dp(
     that change steps are given before dp. The noise is that of a simulation: float32, and a function of the seed.
 
     Args:
-      setting: the run's core.Setting.
-      clip: norm that steps are clipped to, > 0; the first one if it is adapted.
-      noise: noise multiplier, the standard deviation of the noise on the sum over clip, >= 0.
-      delta: of (epsilon, delta), in (0, 1/K).
-      quantile: of the norms that clip follows, in [0, 1]; none = clip is constant.
-      clip_lr: learning rate of clip, >= 0.
+      clip: norm that steps are clipped to; the first one if it is adapted.
+      noise: noise multiplier, the standard deviation of the noise on the sum over clip.
+      delta: of (epsilon, delta), below 1/K.
+      quantile: of the norms that clip follows; none = clip is constant.
+      clip_lr: learning rate of clip.
       bit_noise: standard deviation of the noise on the number of steps within clip, > noise / 2; none = n / 20, or
         noise if that is more.
       neighbors: 'add_remove' compares federations with and without a client, and needs Poisson cohorts; 'replace_one'
         replaces a client by another, and needs cohorts of a fixed size.
       accountant: of the epsilon in metrics.jsonl, 'rdp' or 'pld'; the summary has both.
 
-    Returns:
-      The Wrapper.
-
     Raises:
-      UserError: when a hyper-parameter is out of range, or the privacy of the run can not be accounted.
+      UserError: when the privacy of the run can not be accounted.
 
     Source: McMahan et al., Learning Differentially Private Recurrent Language Models, 2018,
     https://arxiv.org/abs/1710.06963. Andrew et al., Differentially Private Learning with Adaptive Clipping, 2021,

@@ -111,24 +111,17 @@ def ima(
     is broadcast and evaluated in place of the base method's model. Model statistics are averaged likewise.
 
     Args:
-      setting: the run's core.Setting.
-      window: P, models in the average, >= 1.
+      window: P, models in the average.
       start: fraction of the rounds (0.75) or 0-based round (300).
       placement: 'post' averages the new server models; 'pre' averages the clients' means before the server optimizer,
         whose output is broadcast, as the paper does around FedAdam, FedYogi and FedAdagrad.
       reset: of Adam's and Yogi's moments on the server in round `start`, for 'pre': 'none', 'at_start',
         'one_round_only' (the released code).
       schedule: clients' learning rate from `start` on: exp, exp_compound, const, cyclic, epoch, none.
-      decay: of exp and exp_compound, per round, in [0, 1).
-      low: rate of const, lowest rate of cyclic, > 0.
-      period: rounds of a cycle (cyclic), or per epoch dropped (epoch), >= 1.
+      decay: of exp and exp_compound, per round.
+      low: rate of const, lowest rate of cyclic.
+      period: rounds of a cycle (cyclic), or per epoch dropped (epoch).
       lr_restart: 'epoch' restarts the base schedule at `start`, as the released code does.
-
-    Returns:
-      The Wrapper.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: Zhou et al., Understanding and Improving Model Averaging in Federated Learning on Heterogeneous Data, 2023,
     https://arxiv.org/abs/2305.07845.

@@ -36,12 +36,6 @@ def local_bn(setting: Setting) -> Wrapper:
     local, as in SiloBN: scales and offsets, which FedBN also keeps local, are parameters here and are trained and
     averaged as without the wrapper.
 
-    Args:
-      setting: the run's core.Setting, whose model has BatchNorm statistics.
-
-    Returns:
-      The Wrapper.
-
     Raises:
       UserError: when the model has no statistics.
 

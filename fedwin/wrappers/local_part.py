@@ -133,11 +133,7 @@ def local(setting: Setting, *, part: Literal["classifier", "features", "norm"] =
     wrapper before those that change messages (topk, quantize), from which w_i would be read changed.
 
     Args:
-      setting: the run's core.Setting.
       part: 'classifier', 'features' (everything else) or 'norm' (parameters of normalization layers).
-
-    Returns:
-      The Wrapper.
 
     Raises:
       UserError: when the model has no such part, or clients send anything but their mean step.

@@ -76,14 +76,10 @@ def quantize(setting: core.Setting, *, bits: Annotated[int, Range(2)] = 8) -> Wr
     sums from exact steps.
 
     Args:
-      setting: the run's core.Setting.
       bits: of an entry, from 2 to 16; 32 quantizes nothing.
 
-    Returns:
-      The Wrapper.
-
     Raises:
-      UserError: when bits is out of range, or the server needs exact steps.
+      UserError: when the server needs exact steps.
 
     Source: Alistarh et al., QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding, 2017,
     https://arxiv.org/abs/1610.02132.

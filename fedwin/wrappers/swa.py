@@ -30,19 +30,12 @@ def swa(
     and phase.
 
     Args:
-      setting: the run's core.Setting.
       start: fraction of the rounds (0.75) or 0-based round (300).
-      cycle: c, rounds of a learning-rate cycle, >= 1; 1 keeps eta_1.
+      cycle: c, rounds of a learning-rate cycle; 1 keeps eta_1.
       phase: 'code' counts cycles from round 0 and collects where (i - start) mod c = 0, i > start; 'swa' counts them
         from `start` and collects at the lowest rate of each.
-      second_lr: eta_2, >= 0; none = eta_1 / 100.
+      second_lr: eta_2; none = eta_1 / 100.
       evaluate: 'average' evaluates theta_SWA; 'model' evaluates the trained model: only the rate changes.
-
-    Returns:
-      The Wrapper.
-
-    Raises:
-      UserError: when a hyper-parameter is out of range.
 
     Source: Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
     https://arxiv.org/abs/2203.11834.

@@ -82,14 +82,10 @@ def topk(setting: core.Setting, *, share: PositiveShare = 0.01) -> Wrapper:
     compute further sums from exact steps (FedDyn, FedGMA) are refused.
 
     Args:
-      setting: the run's core.Setting.
-      share: of the parameters, in (0, 1]; 1 sends everything and keeps no state.
-
-    Returns:
-      The Wrapper.
+      share: of the parameters; 1 sends everything and keeps no state.
 
     Raises:
-      UserError: when share is out of range, clients send no mean step, or the server needs exact steps.
+      UserError: when clients send no mean step, or the server needs exact steps.
 
     Source: Stich et al., Sparsified SGD with Memory, 2018, https://arxiv.org/abs/1809.07599. Seide et al., 1-Bit
     Stochastic Gradient Descent, 2014, https://www.isca-archive.org/interspeech_2014/seide14_interspeech.html.

@@ -129,10 +129,6 @@ def test_flipped_labels_are_an_array_to_jax():
     "choice, words",
     [
         ("sign_flip:clients=6", "sign_flip: clients=6, but the federation has 5"),
-        ("sign_flip:clients=1.5", "clients=1.5 must be a number in"),
-        ("sign_flip:scale=0", "scale=0 must be a number > 0"),
-        ("gaussian:std=-1", "std=-1 must be a number > 0"),
-        ("label_flip:clients=-1", "clients=-1 must be an integer in 0"),
         ("label_flip", "label_flip: the model does not say how many classes there are"),
         ("sign_flop", "unknown attack 'sign_flop'. Did you mean 'sign_flip'?"),
     ],

@@ -260,12 +260,8 @@ def test_wrappers_work_around_a_rule():
     [
         ("krum:f=2", "krum: f=2 needs cohorts of at least 2 f [+] 3 = 7 clients; raise --clients_per_round=5"),
         ("krum:f=1,m=5", "krum: m=5 must be at most clients_per_round - f = 4"),
-        ("krum:f=-1", "f=-1 must be an integer in 0"),
         ("krum", "needs f=..."),
-        ("trimmed_mean:share=0.5", r"share=0.5 must be a number in \[0, 0.5\)"),
         ("trimmed_mean:share=0.1", "share=0.1 of clients_per_round=5 removes no client; set share to at least 0.2"),
-        ("geometric_median:smoothing=0", "smoothing=0 must be a number > 0"),
-        ("medain", "unknown aggregator 'medain'. Did you mean 'median'?"),
     ],
 )
 def test_what_a_rule_can_not_do_is_refused(choice, words):

@@ -78,7 +78,7 @@ def test_the_plain_table_explains_every_hyperparameter_below_its_row():
     for block in blocks:
         entry, said = ALGORITHMS.entries[block.split()[0]], " ".join(block.split())
         for h in entry.hyperparameters:
-            assert h.meaning and f" {h.name}=" in said and h.meaning in said
+            assert h.meaning and f" {h.name}=" in said and h.description in said
         for paper in entry.papers:
             assert paper.title in said and paper.link in said
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from fedwin import core, testing
-from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS
 from tests.algorithms import numpy_clients as plain
 
@@ -99,17 +98,3 @@ def test_a_bound_on_the_step_does_not_bound_the_personal_model():
     run = testing.trajectory(p, p.build("ditto:lam=0", WRAPPERS.build("clip:norm=0.01", p.setting)), 1)[-1]
     np.testing.assert_allclose(run.params["x"], 0.01, rtol=1e-5)
     np.testing.assert_allclose(run.table.params["x"][0], 9 * (1 - 0.9**5), rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "choice,reason",
-    [
-        ("ditto:lam=-1", "lam"),
-        ("ditto:first=random", "initial"),
-        ("apfl:alpha=1.5", "alpha"),
-        ("apfl:adaptive=true", "none"),
-    ],
-)
-def test_hyperparameters_out_of_range_are_refused(choice, reason):
-    with pytest.raises(UserError, match=reason):
-        plain.problem().build(choice)

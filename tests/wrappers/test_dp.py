@@ -203,12 +203,8 @@ def test_steps_may_change_before_they_are_clipped(texts):
     "text,reason",
     [
         ("dp:clip=1,noise=1", "poisson"),
-        (f"dp:clip=0,noise=1,{FIXED}", "clip=0"),
-        (f"dp:clip=1,noise=-1,{FIXED}", "noise=-1"),
         (f"dp:clip=1,noise=1,delta=0.3,{FIXED}", "delta=0.3"),
-        (f"dp:clip=1,noise=1,quantile=2,{FIXED}", "quantile=2"),
         (f"dp:clip=1,noise=1,quantile=0.5,bit_noise=0.5,{FIXED}", "bit_noise=0.5"),
-        ("dp:clip=1,noise=1,neighbors=none", "neighbors=none"),
         (f"dp:clip=1,noise=1,accountant=pld,{FIXED}", "accountant=pld"),
     ],
 )

@@ -103,12 +103,6 @@ def test_servers_that_need_exact_steps_are_refused(choice):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["quantize:bits=1", "quantize:bits=17", "quantize:bits=8.5", "quantize:bits=33"])
-def test_bits_out_of_range_are_refused(text):
-    with pytest.raises(UserError, match="bits="):
-        WRAPPERS.build(text, testing.classification().setting)
-
-
 def test_leaves_that_would_not_shrink_are_sent_as_they_are():
     p = testing.quadratic([1, 3], [0, 4], [1.0], steps=5, lr=0.1, schedule=((0, 1),))
     ours, plain = (testing.trajectory(p, built(p, "fedavg", *t), 3)[-1] for t in (["quantize:bits=8"], []))

@@ -108,12 +108,6 @@ def test_what_can_not_be_sparsified_is_refused(choice, reason):
     assert "topk" in str(refused.value) and "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["topk:share=0", "topk:share=1.5", "topk:share=-0.1"])
-def test_shares_out_of_range_are_refused(text):
-    with pytest.raises(UserError, match="share="):
-        WRAPPERS.build(text, problem().setting)
-
-
 def test_ties_keep_the_number_of_entries():
     p = testing.quadratic([1.0], [[1.0, 1.0, 1.0, 1.0]], np.zeros(4), steps=1, lr=1.0, schedule=[(0,)])
     run = testing.trajectory(p, built(p, "fedavg", "topk:share=0.5"), 1)[0]
