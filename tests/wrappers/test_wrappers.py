@@ -23,33 +23,6 @@ def leaves(tree):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "ima:window=0",
-        "ima:window=2.5",
-        "ima:start=1.5",
-        "ima:start=-1",
-        "ima:placement=middle",
-        "ima:reset=always",
-        "ima:schedule=linear",
-        "ima:decay=1.0",
-        "ima:low=0",
-        "ima:period=0",
-        "swa:cycle=0",
-        "swa:phase=late",
-        "swa:second_lr=-0.1",
-        "swa:evaluate=raw",
-        "clip:norm=0",
-        "clip",
-        "imo",
-    ],
-)
-def test_bad_parameters_are_refused_at_once(text):
-    with pytest.raises(UserError):
-        WRAPPERS.build(text, SETTING)
-
-
-@pytest.mark.parametrize(
     "choice,reason", [("mime", "one round trip"), ("scaffold", "one mean step"), ("fedacg", "one mean step")]
 )
 def test_averaging_before_the_server_needs_one_mean_step(choice, reason):
