@@ -3,7 +3,7 @@
 fedwin list algorithms|models|datasets|partitions|observers|wrappers|personalizers|aggregators|attacks|losses
 fedwin list augmentations|samplers|local_work|clocks|strategies
 fedwin list stopping|trackers    rules of --early_stopping, choices of --track
-fedwin list presets           shipped flagfiles, for --flagfile=NAME
+fedwin list presets [NAME]    shipped flagfiles, for --flagfile=NAME; with a name its comments and flags
 fedwin list runs [FOLDER]     runs below a folder (runs/) with their progress
 """
 
@@ -31,7 +31,8 @@ from fedwin.runs.metrics_log import read_lines
 from fedwin.sampling import SAMPLERS
 from fedwin.wrappers import WRAPPERS
 
-from .cli import presets, subcommand
+from . import presets
+from .cli import subcommand
 from .tables.formats import plain_table
 
 ARGUMENTS = "KIND"
@@ -118,12 +119,12 @@ def listing(kind: str, arguments: list[str]) -> str:
     """
     if kind not in LISTS:
         raise UserError(f"there is no list of '{kind}'.{nearest(kind, LISTS)} Available: {', '.join(LISTS)}.")
-    if len(arguments) > (kind == "runs"):
+    if len(arguments) > (kind in ("runs", "presets")):
         raise UserError(f"unexpected argument '{arguments[-1]}'; write `fedwin list {kind}`.")
     if kind == "runs":
         return runs_table(*arguments)
     if kind == "presets":
-        return presets.table()
+        return presets.text(presets.checked(*arguments)).rstrip() if arguments else presets.table()
     return REGISTRIES[kind].table("plain")
 
 

@@ -22,7 +22,7 @@ from fedwin.registry import nearest
 
 from .cli import picture_format, processes, subcommand
 from .papers.catalogue import catalogue, item
-from .papers.flag_files import flag_text
+from .papers.cell_flags import flag_text
 from .papers.items import AnyItem, Cell, Item
 from .papers.scales import SCALES
 from .reproduction import dry_run, process_commands, results_page, run_queue, verify

@@ -1,5 +1,6 @@
 """Runs a subcommand: flags, presets, user code, help, and errors as one line."""
 
+import importlib
 import os
 import pathlib
 import sys
@@ -16,7 +17,7 @@ from fedwin.errors import StorageError, UserError
 from fedwin.files import RECOVERABLE_ERRNOS
 from fedwin.runs import signals
 
-from . import flag_errors, helptext, jit_cache, presets, processes
+from . import flag_errors, helptext, jit_cache, processes
 
 # What `define_flags` of a subcommand returns: title -> names of its flags, for --help.
 Groups = Mapping[str, Sequence[str]]
@@ -59,7 +60,7 @@ def run(
             sys.exit(0)
         try:
             flag_errors.refuse_underscores()
-            rest = flags.FLAGS(presets.resolve(arguments))
+            rest = flags.FLAGS(_with_presets(arguments))
             if len(rest) > 1 and not arguments_taken:
                 raise UserError(f"'{rest[1]}' is not a flag; flags begin with --, see --help.")
             return rest
@@ -70,6 +71,13 @@ def run(
         app.run(guarded(main), command_line, flags_parser=parse)
     except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
         _mute_output()
+
+
+def _with_presets(arguments: Sequence[str]) -> Sequence[str]:
+    """Returns the command line with presets replaced by their flags; those of the papers are loaded only if needed."""
+    if not any(argument.lstrip("-").partition("=")[0] == "flagfile" for argument in arguments):
+        return arguments
+    return importlib.import_module("..presets", __package__).resolve(arguments)
 
 
 def _mute_output() -> None:

@@ -2,12 +2,15 @@
 
 import dataclasses
 import itertools
+from typing import Any
 
 from .measures import MeanLast, Measure
 from .printed_cells import KEY, Printed, of_table
 from .scales import shrunk, shrunk_read, shrunk_wrap
 from .trajectories import Checkpoint, Fields, Run
 
+# (axis, name) of cells; axes that are not named are free.
+Names = tuple[tuple[str, str], ...]
 # Seeds of a stand-in: as many as a verdict needs.
 TREND_SEEDS = (0, 1, 2, 3, 4)
 # Tolerance of a claim that something is at least as good, in percentage points.
@@ -20,20 +23,35 @@ class Claim:
 
     Attributes:
       text: the statement.
-      better: (axis, name) of the cells that should be better; axes are 'row', 'column' and 'variant', those that are
-        not named are free. Of a figure of trained models 'reading' and 'metric' name a number, lower is better.
-      worse: (axis, name) of the cells that they are compared with; other axes as in `better`.
+      better: the cells that should be better; axes are 'row', 'column' and 'variant'. Of a figure of trained models
+        'reading' and 'metric' name a number, lower is better.
+      worse: the cells that they are compared with; other axes as in `better`.
       by: required difference in percentage points.
       section: where the paper says so.
-      over: (axis, name) of the cells that both sides' accuracies are gains over; empty: the accuracies are compared.
+      over: the cells that both sides' accuracies are gains over; empty: the accuracies are compared.
     """
 
     text: str
-    better: tuple[tuple[str, str], ...]
-    worse: tuple[tuple[str, str], ...]
+    better: Names
+    worse: Names
     by: float = 0.0
     section: str = ""
-    over: tuple[tuple[str, str], ...] = ()
+    over: Names = ()
+
+
+def claim(text: str, *, by: float = 0.0, section: str = "", over: Names = (), **axes: str | tuple[str, str]) -> Claim:
+    """Returns a claim; `row=("fedhbm", "fedavg"), column="iid"` compares two rows in one column.
+
+    Args:
+      text: the statement.
+      by: required difference in percentage points.
+      section: where the paper says so.
+      over: as in Claim.
+      **axes: axis -> name on both sides, or (better, worse).
+    """
+    pairs = {axis: (name, name) if isinstance(name, str) else name for axis, name in axes.items()}
+    better, worse = (tuple((axis, names[side]) for axis, names in pairs.items()) for side in (0, 1))
+    return Claim(text, better, worse, by, section, over)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +102,11 @@ class Variation:
     def title(self) -> str:
         """Its name in tables and legends."""
         return self.label or self.name
+
+    def merged(self, **fields: Any) -> "Variation":
+        """Returns the variation with further fields at every scale."""
+        trend = None if self.trend is None else self.trend | fields
+        return dataclasses.replace(self, paper=self.paper | fields, trend=trend)
 
     def fields(self, scale: str) -> Fields:
         """Returns the fields of Config at a scale; smoke scale is that of the trend, or else of the paper."""

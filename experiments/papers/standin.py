@@ -4,8 +4,9 @@ A rate is searched per federation and method; a cell without one is absent. To a
 """
 
 from collections.abc import Iterable
+from typing import Any
 
-from .items import Override, Variation
+from .items import Item, Override, Variation
 from .trajectories import Fields
 
 # 100 images per client; with 10 clients a round a client takes part 100 times on average.
@@ -22,7 +23,7 @@ CIFAR16 = Fields(
 # Accuracy (%) of this network trained centrally on these images, mean of five seeds (`ghb/table6`, cifar10_lenet5):
 # targets of 'rounds to a target' are shares of it. And the rate of these runs: the best of 0.005, 0.01, 0.02 and 0.05
 # by accuracy on a fifth of the images, seed 100 (53.5, 52.9, 51.6 and 51.0 %).
-CENTRALISED, CENTRAL_RATE = 54.1, 0.005
+CENTRALIZED, CENTRAL_RATE = 54.1, 0.005
 
 ALPHAS = ("0", "0.05", "0.1", "0.2", "0.4", "0.6")
 PARTITIONS = {f"alpha{alpha}".replace(".", ""): f"dirichlet:alpha={alpha}" for alpha in ALPHAS} | {
@@ -117,12 +118,6 @@ TEXT = (
     "convolutions of 16 and 32 channels and one hidden layer of 64; batches of 20, one local epoch, 1,000 rounds; "
     "accuracies of 5,000 test images. Rates: one search per method and column, on examples that clients hold out."
 )
-# Next to tables with its cells.
-SCAFFOLD = (
-    "SCAFFOLD trains at small rates only on this stand-in, and stays below FedAvg, against the papers; BUILD_NOTES.md, "
-    "'SCAFFOLD with one class per client', says what was tried. Its cells are those of its best rate, 0.005, the "
-    "smallest one tried, and claims about it are decided for this stand-in alone."
-)
 
 
 def fields(federation: str) -> Fields:
@@ -141,18 +136,13 @@ def federation_of(column: Variation) -> str | None:
     return next((name for name in FEDERATIONS if column.trend == fields(name)), None)
 
 
-def overrides(
-    columns: Iterable[Variation], rows: Iterable[Variation], variants: Iterable[Variation] = ()
+def _overrides(
+    columns: Iterable[Variation], rows: Iterable[Variation], variants: Iterable[Variation]
 ) -> tuple[Override, ...]:
     """Returns the overrides of a table's cells of the stand-in; columns with other data at trend scale are left alone.
 
     Every cell has its searched algorithm and rate, and is absent without one. Read-outs have the windows of paper
     scale, for which the stand-in has the rounds.
-
-    Args:
-      columns: of the table.
-      rows: of the table, methods.
-      variants: of the table.
     """
     own = {column.name: name for column in columns if (name := federation_of(column)) is not None}
     if not own:
@@ -169,6 +159,26 @@ def overrides(
         if variant.read
     ]
     return (*rates, *windows)
+
+
+def item(
+    rows: tuple[Variation, ...],
+    columns: tuple[Variation, ...],
+    variants: tuple[Variation, ...] = (Variation("base"),),
+    overrides: tuple[Override, ...] = (),
+    **about: Any,
+) -> Item:
+    """Returns an Item whose cells of the stand-in have their searched algorithms and rates.
+
+    Args:
+      rows: methods.
+      columns: data and clients.
+      variants: read-outs and the like.
+      overrides: changes that precede those of the stand-in.
+      **about: further attributes of the Item.
+    """
+    own = (*overrides, *_overrides(columns, rows, variants))
+    return Item(rows=rows, columns=columns, variants=variants, overrides=own, **about)
 
 
 def _rate(federation: str, row: Variation) -> Variation:

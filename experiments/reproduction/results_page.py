@@ -11,8 +11,8 @@ from fedwin.errors import UserError
 from fedwin.files import replace_text
 
 from ..papers.catalogue import catalogue
-from ..papers.errata import ERRATA
 from ..papers.items import Analysis, AnyItem, Item, Sketch, file_stem
+from ..papers.remarks import errata
 from ..papers.scales import SCALES
 from ..tables.formats import markdown_table
 from . import inspection, pictures, readings, scaffold_page
@@ -156,7 +156,7 @@ def _paper_page(paper: str, folder: pathlib.Path) -> str:
     """Returns the page of a paper: its verdicts first, then tables and figures."""
     title, errata_name = TITLES[paper]
     sections = {scale: list(_sections(paper, scale, folder)) for scale in reversed(SCALES) if scale != "smoke"}
-    errata = [erratum for erratum in ERRATA if erratum.where.partition(",")[0] == errata_name]
+    misprints = [erratum for erratum in errata() if erratum.where.partition(",")[0] == errata_name]
     blocks = [f"# {title}", f"One page of the [results](../{PAGE}), which state the rule of verdicts."]
     if claims := _claims(paper):
         blocks += ["## Claims", claims]
@@ -166,8 +166,8 @@ def _paper_page(paper: str, folder: pathlib.Path) -> str:
     blocks += ["## Trend scale", *(sections["trend"] or ["Nothing yet."])]
     if absent := _absent(paper):
         blocks += ["## Not run", absent]
-    if errata:
-        blocks += ["## Errata", markdown_table(("where", "printed", "what shows it", "here"), errata)]
+    if misprints:
+        blocks += ["## Errata", markdown_table(("where", "printed", "what shows it", "here"), misprints)]
     return "\n\n".join(blocks)
 
 

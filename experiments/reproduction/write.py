@@ -7,9 +7,9 @@ from typing import Any
 
 from fedwin.analysis import Interval, mean_interval, paired_interval
 
-from ..papers.explanations import EXPLANATIONS
 from ..papers.items import Cell, Item, file_stem
 from ..papers.measures import NATS, SHARE
+from ..papers.remarks import explanations
 from ..papers.trajectories import Run
 from ..tables.formats import (
     HALF_WIDTH,
@@ -219,8 +219,8 @@ def section(
     blocks += [f"![{item.title}]({path})" for path in pictures]
     claims = [f"- {v.claim.text} **{v}**" for v in verdicts(item, numbers)]
     blocks += ["\n".join(claims)] if claims else []
-    if (item.name, scale) in EXPLANATIONS:
-        blocks.append(EXPLANATIONS[item.name, scale])
+    if (item.name, scale) in explanations():
+        blocks.append(explanations()[item.name, scale])
     notes = [f"- {line}" for line in item.assumed]
     blocks += ["Not stated in the paper, and taken here:\n\n" + "\n".join(notes)] if notes and scale == "paper" else []
     return "\n\n".join(blocks)

@@ -16,7 +16,7 @@ from absl import flags
 from experiments import bench, cli, compare, curves, figure, partition, prepare, sweep, train
 from experiments import citation as citation_command
 from experiments import list as list_command
-from experiments.cli import helptext, presets
+from experiments.cli import helptext
 from fedwin.algorithms import ALGORITHMS
 from fedwin.citations import citation
 from fedwin.errors import UserError
@@ -142,15 +142,6 @@ def test_help_shows_defaults_and_the_other_form_of_a_boolean():
     shown = helptext.text("fedwin name", "Doc.", {"group": ["rounds", "shuffle", "wrap"]}, known)
     assert "--rounds=7" in shown and "--noshuffle" in shown and "Do not shuffle." in shown
     assert "repeat this option" not in shown
-
-
-def test_a_preset_is_found_by_name():
-    assert presets.resolve(["train", "--flagfile=wima_femnist"]) == [
-        "train", f"--flagfile={presets.FOLDER / 'wima_femnist.flags'}"
-    ]  # fmt: skip
-    assert presets.resolve(["train", "--flagfile", "wima_femnist"])[2] == str(presets.FOLDER / "wima_femnist.flags")
-    with pytest.raises(UserError, match="Did you mean 'wima_femnist'"):
-        presets.path_of("wima_femnits")
 
 
 @pytest.mark.parametrize("kind", list_command.LISTS)

@@ -3,154 +3,134 @@
 import dataclasses
 
 from .. import standin
-from ..items import AT_LEAST, Claim, Item, Override, Variation
+from ..items import AT_LEAST, Claim, Override, Variation, claim
 from ..measures import Overhead, RoundsTo, Speedup
 from ..trajectories import Fields
 from ..wima.tables import LANDMARKS as WIMA_LANDMARKS
-from . import methods
-from .methods import METHODS, MIME, NESTEROV, method, more_accurate, most_accurate, picked
-from .settings import (
-    ACCURACY,
-    ASSUMED,
-    BASE,
-    CROSS_DEVICE,
-    CROSS_SILO,
-    DATA,
-    DIGITS,
-    LENET,
-    LENET_DEVICE,
-    LENET_SILO,
-    RESNET,
-    RESNET_SILO,
-    SEEDS,
-    SHAKESPEARE,
-    STACKOVERFLOW,
-    standin_text,
-)
+from . import settings
 
 # Tables 3, 4, 10 and 11: accuracies.
-TABLE3_COLUMNS = (*LENET_SILO, *SHAKESPEARE)
-TABLE3 = Item(
+TABLE3_COLUMNS = (*settings.LENET_SILO, *settings.SHAKESPEARE)
+TABLE3 = settings.item(
     name="ghb/table3",
     title="Cross-silo: accuracy of the last 100 rounds of twelve methods, LeNet-5 and an LSTM",
-    base=dataclasses.replace(BASE, printed=(CROSS_SILO, ACCURACY)),
-    rows=METHODS,
+    base=dataclasses.replace(settings.BASE, printed=(settings.CROSS_SILO, settings.ACCURACY)),
+    rows=settings.METHODS,
     columns=TABLE3_COLUMNS,
-    overrides=(*methods.SHAKESPEARE, *standin.overrides(TABLE3_COLUMNS, METHODS)),
+    overrides=settings.OF_SHAKESPEARE,
     table=("ghb", "3"),
-    seeds=SEEDS,
     claims=(
-        *most_accurate(METHODS, TABLE3_COLUMNS),
-        more_accurate("feddyn", "fedavg", LENET_SILO[0], "Section 4.2"),
-        more_accurate("mime_momentum", "scaffold", LENET_SILO[0], "Section 4.2"),
-        more_accurate("mime_momentum", "feddyn", LENET_SILO[0], "Section 4.2"),
+        *settings.most_accurate(settings.METHODS, TABLE3_COLUMNS),
+        settings.more_accurate("feddyn", "fedavg", settings.LENET_SILO[0], "Section 4.2"),
+        settings.more_accurate("mime_momentum", "scaffold", settings.LENET_SILO[0], "Section 4.2"),
+        settings.more_accurate("mime_momentum", "feddyn", settings.LENET_SILO[0], "Section 4.2"),
     ),
-    assumed=ASSUMED,
-    standin=standin_text(TABLE3_COLUMNS, METHODS),
+    assumed=settings.ASSUMED,
+    standin=settings.standin_text(TABLE3_COLUMNS, settings.METHODS),
     cost="Shakespeare: half an hour a seed on two cores; 5 seeds x 10,000 or 20,000 rounds of LeNet-5: for a GPU",
 )
-TABLE4 = Item(
+TABLE4 = settings.item(
     name="ghb/table4",
     title="Cross-device: accuracy of the last 100 rounds of twelve methods, LeNet-5 and an LSTM",
-    base=dataclasses.replace(BASE, printed=(CROSS_DEVICE, ACCURACY)),
-    rows=METHODS,
-    columns=(*LENET_DEVICE, STACKOVERFLOW),
-    overrides=(*methods.STACKOVERFLOW, *standin.overrides(LENET_DEVICE, METHODS)),
+    base=dataclasses.replace(settings.BASE, printed=(settings.CROSS_DEVICE, settings.ACCURACY)),
+    rows=settings.METHODS,
+    columns=(*settings.LENET_DEVICE, settings.STACKOVERFLOW),
+    overrides=settings.OF_STACKOVERFLOW,
     table=("ghb", "4"),
-    seeds=SEEDS,
-    claims=most_accurate(METHODS, LENET_DEVICE),
+    claims=settings.most_accurate(settings.METHODS, settings.LENET_DEVICE),
     assumed=(
-        *ASSUMED,
+        *settings.ASSUMED,
         "Of Stack Overflow 40,000 users are drawn by seed, and 10,000 test sentences once; the word after the last "
         "position counts. 50 clients of them are 0.125 % a round, not 0.12.",
         "FedCM on Stack Overflow has no entry in Table 7: eta 1, local rate 0.3, alpha 0.1.",
     ),
-    standin=f"{standin.described(LENET_DEVICE, METHODS)} 3 of 100 clients in each round. The others: nothing.",
-    cost="CIFAR-10: 2 hours a run on two cores, 7 with an evaluation every five rounds; the others for a GPU",
+    standin=f"{standin.described(settings.LENET_DEVICE, settings.METHODS)} 3 of 100 clients in each round. The others: "
+    "nothing.",
+    cost="CIFAR-10: 2 hours a run on two cores; the others for a GPU",
 )
 
-TABLE10_ROWS = picked(
+TABLE10_ROWS = settings.picked(
     "fedavg", "scaffold", "feddyn", "mime", "fedavgm", "mime_momentum", "mimelite", "local_ghb", "fedhbm"
 )
-ONE_CLASS_COLUMNS = (RESNET_SILO[0], RESNET_SILO[2])
-TABLE10 = Item(
+ONE_CLASS_COLUMNS = (settings.RESNET_SILO[0], settings.RESNET_SILO[2])
+TABLE10 = settings.item(
     name="ghb/table10",
     title="Cross-silo: accuracy of the last 100 rounds of nine methods, ResNet-20",
-    base=dataclasses.replace(BASE, printed=(CROSS_SILO, ACCURACY)),
+    base=dataclasses.replace(settings.BASE, printed=(settings.CROSS_SILO, settings.ACCURACY)),
     rows=TABLE10_ROWS,
-    columns=RESNET_SILO,
-    overrides=(*methods.RESNET, *standin.overrides(RESNET_SILO, TABLE10_ROWS)),
+    columns=settings.RESNET_SILO,
+    overrides=settings.OF_RESNET,
     table=("ghb", "10"),
-    seeds=SEEDS,
     claims=(
-        *most_accurate(TABLE10_ROWS, RESNET_SILO, section="Appendix B.3"),
-        more_accurate("fedavg", "feddyn", RESNET_SILO[0], "Section 4.2", AT_LEAST),
-        more_accurate("fedavg", "mime_momentum", RESNET_SILO[0], "Section 4.2", AT_LEAST),
-        *most_accurate(tuple(row for row in TABLE10_ROWS if row.name != "fedhbm"), ONE_CLASS_COLUMNS[:1], "local_ghb"),
+        *settings.most_accurate(TABLE10_ROWS, settings.RESNET_SILO, section="Appendix B.3"),
+        settings.more_accurate("fedavg", "feddyn", settings.RESNET_SILO[0], "Section 4.2", AT_LEAST),
+        settings.more_accurate("fedavg", "mime_momentum", settings.RESNET_SILO[0], "Section 4.2", AT_LEAST),
+        *settings.most_accurate(
+            tuple(row for row in TABLE10_ROWS if row.name != "fedhbm"), ONE_CLASS_COLUMNS[:1], "local_ghb"
+        ),
     ),
-    assumed=(*ASSUMED, "Local-GHB's momentum is the released configuration's, 0.9."),
-    standin=f"{standin_text(RESNET_SILO, TABLE10_ROWS)} The same runs as in Table 3, and Local-GHB.",
+    assumed=(*settings.ASSUMED, "Local-GHB's momentum is the released configuration's, 0.9."),
+    standin=f"{settings.standin_text(settings.RESNET_SILO, TABLE10_ROWS)} The same runs as in Table 3, and Local-GHB.",
     cost="5 seeds x 10,000 or 20,000 rounds of ResNet-20 per cell: for a GPU",
 )
 
 # Tables 9 and 11 do not show these.
 NOT_SHOWN = ("fedcm", "fedadc")
 WITH_NESTEROV = dataclasses.replace(
-    method("nesterov", "FedHBM", NESTEROV, Fields(algorithm=NESTEROV)),
+    settings.method("nesterov", "FedHBM", settings.NESTEROV, Fields(algorithm=settings.NESTEROV)),
     label="FedHBM, Nesterov",
     printed=(("algorithm", "FedHBM"), ("variant", "cross_silo+nesterov")),
 )
 TABLE11_ROWS = (
-    *(dataclasses.replace(row, printed=(*row.printed, CROSS_SILO)) for row in METHODS if row.name not in NOT_SHOWN),
+    *(
+        dataclasses.replace(row, printed=(*row.printed, settings.CROSS_SILO))
+        for row in settings.METHODS
+        if row.name not in NOT_SHOWN
+    ),
     WITH_NESTEROV,
 )
-TABLE11 = Item(
+TABLE11 = settings.item(
     name="ghb/table11",
     title="Table 3's methods and FedHBM with Nesterov's gradients",
-    base=dataclasses.replace(BASE, printed=(ACCURACY,)),
+    base=dataclasses.replace(settings.BASE, printed=(settings.ACCURACY,)),
     rows=TABLE11_ROWS,
     columns=TABLE3_COLUMNS,
-    overrides=(*methods.SHAKESPEARE, *standin.overrides(TABLE3_COLUMNS, TABLE11_ROWS)),
+    overrides=settings.OF_SHAKESPEARE,
     table=("ghb", "11"),
-    seeds=SEEDS,
     claims=(
-        Claim(
+        claim(
             "FedHBM with Nesterov's gradients is more accurate than FedAvg, CIFAR-10, one class per client.",
-            (("row", "nesterov"), ("column", "cifar10_noniid")),
-            (("row", "fedavg"), ("column", "cifar10_noniid")),
+            row=("nesterov", "fedavg"),
+            column="cifar10_noniid",
         ),
-        Claim(
+        claim(
             "FedHBM is within a point of its form with Nesterov's gradients, CIFAR-10, one class per client.",
-            (("row", "fedhbm"), ("column", "cifar10_noniid")),
-            (("row", "nesterov"), ("column", "cifar10_noniid")),
+            row=("fedhbm", "nesterov"),
+            column="cifar10_noniid",
             by=-1.0,
         ),
     ),
-    assumed=ASSUMED,
-    standin=standin_text(TABLE3_COLUMNS, TABLE11_ROWS),
+    assumed=settings.ASSUMED,
+    standin=settings.standin_text(TABLE3_COLUMNS, TABLE11_ROWS),
     cost="Table 3's runs and five of FedHBM with Nesterov's gradients per column",
 )
 
 # Tables 2 and 9: rounds to a target, a share of the centralized accuracy; of Fashion-MNIST, Table 6 has it.
-FASHION_CENTRALISED = 89.0
+FASHION_CENTRALIZED = 89.0
 FEDAVG = Fields(algorithm="fedavg")
 OVERHEAD = Variation("overhead", "communication", printed=(("metric", "comm_overhead_factor"),), measure=Overhead())
 TARGETS_ASSUMED = (
-    *ASSUMED,
-    "A target is reached in the first evaluated round at or above it, without smoothing; there is one in five rounds.",
+    *settings.ASSUMED,
+    "A target is reached in the first evaluated round at or above it, without smoothing; there is one in five rounds, "
+    "cross-device one in 50.",
 )
 
 
-def _target_variants(targets: dict[int, float], centralised: float) -> tuple[Variation, ...]:
-    """Returns rounds to every target, FedAvg's rounds over them, and the communication.
-
-    Args:
-      targets: percent of the centralized accuracy -> accuracy in percent, at paper scale.
-      centralised: the centralized accuracy at trend scale, in percent.
-    """
+def _target_variants(targets: dict[int, float], centralized: float) -> tuple[Variation, ...]:
+    """Returns rounds to every target, FedAvg's rounds over them, and the communication."""
     variants = []
     for share, percent in targets.items():
-        metric, trend = f"rounds_to_{share}pct_of_centralized", round(centralised * share / 100, 2)
+        metric, trend = f"rounds_to_{share}pct_of_centralized", round(centralized * share / 100, 2)
         rounds, speed = (("metric", metric),), (("metric", f"{metric}_speedup"),)
         rounds_to = RoundsTo(percent=percent, trend=trend)
         speedup = Speedup(reference=FEDAVG, percent=percent, trend=trend)
@@ -160,34 +140,25 @@ def _target_variants(targets: dict[int, float], centralised: float) -> tuple[Var
 
 
 def _target_columns(silo: Variation, device: Variation, dataset: str) -> tuple[Variation, ...]:
-    """Returns the columns: cross-silo, cross-device, and that of the communication, which depends on the method alone.
-
-    Args:
-      silo: column of an accuracy table.
-      device: likewise.
-      dataset: as the printed cells call it.
-    """
+    """Returns the columns: cross-silo, cross-device and communication, which depends on the method alone."""
     keys = (("dataset", dataset), ("model", "LeNet-5"))
     return (
-        dataclasses.replace(silo, name="silo", label="cross-silo", printed=(*silo.printed, CROSS_SILO)),
-        dataclasses.replace(device, name="device", label="cross-device", printed=(*device.printed, CROSS_DEVICE)),
+        dataclasses.replace(silo, name="silo", label="cross-silo", printed=(*silo.printed, settings.CROSS_SILO)),
+        dataclasses.replace(
+            device, name="device", label="cross-device", printed=(*device.printed, settings.CROSS_DEVICE)
+        ),
         dataclasses.replace(silo, name="overhead", label="communication", printed=keys),
     )
 
 
 def _faster(rows: tuple[Variation, ...], share: int, columns: tuple[Variation, ...]) -> tuple[Claim, ...]:
-    """Returns the claims that FedHBM needs fewer rounds than any other method.
-
-    Args:
-      rows: of the table.
-      share: percent of the centralized accuracy that is reached.
-      columns: in which this is claimed.
-    """
+    """Returns the claims that FedHBM needs fewer rounds than any other method."""
     return tuple(
-        Claim(
-            f"FedHBM reaches {share} % of the centralised accuracy sooner than {row.title}: {column.title}.",
-            (("row", "fedhbm"), ("column", column.name), ("variant", f"rounds{share}")),
-            (("row", row.name), ("column", column.name), ("variant", f"rounds{share}")),
+        claim(
+            f"FedHBM reaches {share} % of the centralized accuracy sooner than {row.title}: {column.title}.",
+            row=("fedhbm", row.name),
+            column=column.name,
+            variant=f"rounds{share}",
             section="Section 4.2",
         )
         for column in columns
@@ -196,36 +167,31 @@ def _faster(rows: tuple[Variation, ...], share: int, columns: tuple[Variation, .
     )
 
 
-TABLE2_COLUMNS = _target_columns(LENET_SILO[0], LENET_DEVICE[0], "CIFAR-10")
-TABLE2 = Item(
+TABLE2_COLUMNS = _target_columns(settings.LENET_SILO[0], settings.LENET_DEVICE[0], "CIFAR-10")
+TABLE2 = settings.item(
     name="ghb/table2",
-    title="Rounds to 70, 80 and 90 % of the centralised accuracy, CIFAR-10, one class per client, LeNet-5",
-    base=BASE,
-    rows=METHODS,
+    title="Rounds to 70, 80 and 90 % of the centralized accuracy, CIFAR-10, one class per client, LeNet-5",
+    rows=settings.METHODS,
     columns=TABLE2_COLUMNS,
-    variants=_target_variants({70: 60.5, 80: 69.2, 90: 77.8}, standin.CENTRALISED),
-    overrides=standin.overrides(TABLE2_COLUMNS, METHODS),
+    variants=_target_variants({70: 60.5, 80: 69.2, 90: 77.8}, standin.CENTRALIZED),
     table=("ghb", "2"),
-    seeds=SEEDS,
-    claims=tuple(claim for share in (70, 80, 90) for claim in _faster(METHODS, share, TABLE2_COLUMNS[:2])),
+    claims=tuple(claim for share in (70, 80, 90) for claim in _faster(settings.METHODS, share, TABLE2_COLUMNS[:2])),
     assumed=TARGETS_ASSUMED,
-    standin=f"{standin.described(TABLE2_COLUMNS[:2], METHODS)} Cross-device: 3 of 100 clients in each round. Targets "
-    f"are shares of {standin.CENTRALISED:g} %, the accuracy of the stand-in's network trained centrally; there is an "
-    "evaluation in 20 rounds, and one in each of the last 50.",
+    standin=f"{standin.described(TABLE2_COLUMNS[:2], settings.METHODS)} Cross-device: 3 of 100 clients in each round. "
+    f"Targets are shares of {standin.CENTRALIZED:g} %, the accuracy of the stand-in's network trained centrally; there "
+    "is an evaluation in 20 rounds, and one in each of the last 50.",
     cost="read off the runs of Tables 3 and 4",
 )
 
-TABLE9_ROWS = tuple(row for row in METHODS if row.name not in NOT_SHOWN)
-TABLE9_COLUMNS = _target_columns(LENET_SILO[2], LENET_DEVICE[2], "CIFAR-100")
-TABLE9 = Item(
+TABLE9_ROWS = tuple(row for row in settings.METHODS if row.name not in NOT_SHOWN)
+TABLE9_COLUMNS = _target_columns(settings.LENET_SILO[2], settings.LENET_DEVICE[2], "CIFAR-100")
+TABLE9 = settings.item(
     name="ghb/table9",
-    title="Rounds to 60, 70 and 80 % of the centralised accuracy, CIFAR-100, one class per client, LeNet-5",
-    base=BASE,
+    title="Rounds to 60, 70 and 80 % of the centralized accuracy, CIFAR-100, one class per client, LeNet-5",
     rows=TABLE9_ROWS,
     columns=TABLE9_COLUMNS,
-    variants=_target_variants({60: 34.2, 70: 39.9, 80: 45.6}, FASHION_CENTRALISED),
+    variants=_target_variants({60: 34.2, 70: 39.9, 80: 45.6}, FASHION_CENTRALIZED),
     table=("ghb", "9"),
-    seeds=SEEDS,
     # FedDyn diverges there: no speed-up of it is printed.
     claims=tuple(
         claim
@@ -233,8 +199,8 @@ TABLE9 = Item(
         for claim in _faster(tuple(row for row in TABLE9_ROWS if row.name != "feddyn"), share, TABLE9_COLUMNS[:2])
     ),
     assumed=TARGETS_ASSUMED,
-    standin=f"Fashion-MNIST, two layers of 200, 100 rounds; targets are shares of {FASHION_CENTRALISED:g} %, the "
-    "centralised accuracy; cross-device: nothing.",
+    standin=f"Fashion-MNIST, two layers of 200, 100 rounds; targets are shares of {FASHION_CENTRALIZED:g} %, the "
+    "centralized accuracy; cross-device: nothing.",
     cost="read off the runs of Tables 3 and 4",
 )
 
@@ -264,7 +230,7 @@ def _inaturalist(clients: int) -> Variation:
         f"inaturalist_m{clients}",
         f"iNaturalist, m = {clients}",
         WIMA_LANDMARKS.paper | {"dataset": "inaturalist", "clients_per_round": clients},
-        DIGITS | {"partition": "dirichlet:alpha=0", "clients_per_round": trend_clients},
+        settings.DIGITS | {"partition": "dirichlet:alpha=0", "clients_per_round": trend_clients},
         trend_replaces=True,
         printed=(
             ("dataset", "iNaturalist-User-120k"),
@@ -276,20 +242,19 @@ def _inaturalist(clients: int) -> Variation:
 
 
 INATURALIST = tuple(_inaturalist(clients) for clients in COHORTS)
-TABLE5_ROWS = picked("fedavg", "scaffold", "fedavgm", "mime_momentum", "fedhbm")
+TABLE5_ROWS = settings.picked("fedavg", "scaffold", "fedavgm", "mime_momentum", "fedhbm")
 # The text: server rate 0.1 for FedAvgM, 1 for the rest.
-MOMENTUM = tuple(Fields(algorithm=f"mime:beta={beta},server_lr=1{MIME}") for beta in ("0.99", "0.9"))
-TABLE5 = Item(
+MOMENTUM = tuple(Fields(algorithm=f"mime:beta={beta},server_lr=1{settings.MIME}") for beta in ("0.99", "0.9"))
+TABLE5 = settings.item(
     name="ghb/table5",
     title="Large scale: Landmarks and iNaturalist, MobileNetV2",
-    base=BASE,
     rows=TABLE5_ROWS,
     columns=(
         LANDMARKS,
         *INATURALIST,
         dataclasses.replace(LANDMARKS, name="overhead", label="communication", printed=(NETWORK,)),
     ),
-    variants=(Variation("accuracy", printed=(ACCURACY,)), OVERHEAD),
+    variants=(Variation("accuracy", printed=(settings.ACCURACY,)), OVERHEAD),
     overrides=(
         Override(
             Variation("mime_rate1", paper=MOMENTUM[0], trend=Fields(), trend_replaces=True, grid=MOMENTUM),
@@ -297,15 +262,14 @@ TABLE5 = Item(
         ),
     ),
     table=("ghb", "5"),
-    seeds=SEEDS,
     claims=tuple(
         dataclasses.replace(
             claim, better=(*claim.better, ("variant", "accuracy")), worse=(*claim.worse, ("variant", "accuracy"))
         )
-        for claim in most_accurate(TABLE5_ROWS, (LANDMARKS, *INATURALIST), section="Section 4.4")
+        for claim in settings.most_accurate(TABLE5_ROWS, (LANDMARKS, *INATURALIST), section="Section 4.4")
     ),
     assumed=(
-        *ASSUMED[1:2],
+        *settings.ASSUMED[1:2],
         "Rounds, batches and weight decay are not stated: 3,000, 50 and 4e-5 as for WIMA's Landmarks, for both sets.",
         "ImageNet's weights have to be given (--model=mobilenetv2:weights=FILE); without them training starts from "
         "random parameters.",
@@ -320,7 +284,7 @@ TABLE5 = Item(
 WITH_MOMENTUM, WITHOUT_MOMENTUM = Fields(algorithm="local_momentum:momentum=0.9"), Fields(algorithm="fedavg")
 ONE_CLIENT = Fields(num_clients=1, clients_per_round=1, partition="iid", lr_schedule="cosine")
 CENTRAL_BASE = Variation(
-    "centralised",
+    "centralized",
     paper=ONE_CLIENT | {"eval_every": 10, "final_evals": 10, "num_rounds": 150},
     trend=Fields(final_evals=1, num_rounds=30, eval_every=1),
 )
@@ -338,12 +302,12 @@ CENTRAL_FASHION = WITH_MOMENTUM | {
     "client_lr": 0.01,
     "num_rounds": 10,
 }
-CENTRAL = (("partition", "centralized"), ("variant", "centralized"), ACCURACY)
+CENTRAL = (("partition", "centralized"), ("variant", "centralized"), settings.ACCURACY)
 
 
 def _images(classes: int, network: Fields, model: str, rate: float, trend: Fields | None, why: str = "") -> Variation:
     """Returns the column of a CIFAR set; `why` says why nothing stands in for it."""
-    fields = network | WITH_MOMENTUM | {"dataset": DATA[classes], "client_lr": rate}
+    fields = network | WITH_MOMENTUM | {"dataset": settings.DATA[classes], "client_lr": rate}
     keys = (("dataset", f"CIFAR-{classes}"), ("model", model), *CENTRAL)
     name = f"cifar{classes}_{network['model']}"
     return Variation(name, f"CIFAR-{classes}, {model}", fields, trend, absent=why, printed=keys)
@@ -362,35 +326,32 @@ def _text(like: Variation, dataset: str, model: str, fields: Fields) -> Variatio
     )
 
 
-LENET_10 = _images(10, LENET, "LeNet-5", 0.01, CENTRAL_CIFAR16)
-LENET_100 = _images(100, LENET, "LeNet-5", 0.01, CENTRAL_FASHION | {"augment": "none"})
-TABLE6 = Item(
+LENET_10 = _images(10, settings.LENET, "LeNet-5", 0.01, CENTRAL_CIFAR16)
+LENET_100 = _images(100, settings.LENET, "LeNet-5", 0.01, CENTRAL_FASHION | {"augment": "none"})
+TABLE6 = settings.item(
     name="ghb/table6",
-    title="Centralised training: accuracy of the last 10 epochs",
+    title="Centralized training: accuracy of the last 10 epochs",
     base=CENTRAL_BASE,
     rows=(Variation("sgd", "SGD", printed=(("algorithm", "SGD"),)),),
     columns=(
         LENET_10,
-        _images(10, RESNET, "ResNet-20-GN", 0.1, None, "its residual networks take two cores too long"),
+        _images(10, settings.RESNET, "ResNet-20-GN", 0.1, None, "its residual networks take two cores too long"),
         LENET_100,
-        _images(100, RESNET, "ResNet-20-GN", 0.1, None, "there is no small network better than the perceptron's"),
+        _images(
+            100, settings.RESNET, "ResNet-20-GN", 0.1, None, "there is no small network better than the perceptron's"
+        ),
         _text(
-            SHAKESPEARE[0],
+            settings.SHAKESPEARE[0],
             "Shakespeare-100x2000",
             "LSTM-2x100",
             Fields(client_lr=1.0, weight_decay=1e-4, num_rounds=75),
         ),
         # The rate is the square root of a tenth.
-        _text(STACKOVERFLOW, "StackOverflow-40k", "LSTM-670", Fields(client_lr=10**-0.5, num_rounds=50)),
+        _text(settings.STACKOVERFLOW, "StackOverflow-40k", "LSTM-670", Fields(client_lr=10**-0.5, num_rounds=50)),
     ),
     table=("ghb", "6"),
-    seeds=SEEDS,
     claims=(
-        Claim(
-            "ResNet-20 is more accurate than LeNet-5, CIFAR-10.",
-            (("column", "cifar10_resnet20"),),
-            (("column", "cifar10_lenet5"),),
-        ),
+        claim("ResNet-20 is more accurate than LeNet-5, CIFAR-10.", column=("cifar10_resnet20", "cifar10_lenet5")),
     ),
     assumed=("Weight decay of the image networks is that of their federated runs.",),
     standin="CIFAR-10, LeNet-5: the images and the network that stand in for it in Table 3, 30 epochs; CIFAR-100, "

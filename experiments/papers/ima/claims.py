@@ -1,27 +1,22 @@
-"""What the IMA paper says about its tables and figures, as claims that can be tested; written down from its text."""
+"""Statements of the IMA paper about its tables and figures, as claims that can be tested; from its text."""
 
-from ..items import AT_LEAST, Claim
-
-
-def _variants(text: str, better: str, worse: str, section: str, **more) -> Claim:
-    """Returns a claim that compares two variants, in all rows and columns."""
-    return Claim(text, (("variant", better),), (("variant", worse),), section=section, **more)
+from ..items import AT_LEAST, Claim, claim
 
 
 def _gain(text: str, better: str, worse: str, section: str, by: float = 0.0) -> Claim:
     """Returns the claim that IMA gains more in one column than in another."""
-    more, less = ((("column", name), ("variant", "ima")) for name in (better, worse))
-    return Claim(text, more, less, by=by, section=section, over=(("variant", "base"),))
+    return claim(text, column=(better, worse), variant="ima", by=by, section=section, over=(("variant", "base"),))
 
 
 # Table I
 _OTHERS = ("fedavg", "fedprox", "fedasam", "fednova", "fedadam", "fedyogi", "fedgma")
 TABLE1 = (
     *(
-        Claim(
+        claim(
             f"On Fashion-MNIST's shards FedFA with IMA is the most accurate, above {name} with IMA.",
-            (("row", "fedfa"), ("column", "fmnist_shards"), ("variant", "ima")),
-            (("row", name), ("column", "fmnist_shards"), ("variant", "ima")),
+            row=("fedfa", name),
+            column="fmnist_shards",
+            variant="ima",
             section="Section 7.2.1",
         )
         for name in _OTHERS
@@ -45,19 +40,18 @@ _STARTS = (150, 200, 250, 300)
 _HALF = 45.0  # percent of the rounds: "saves communication by nearly half"
 TABLE2 = (
     *(
-        _variants(
+        claim(
             f"Averaging from round {early} on reaches the target sooner than from round {late} on.",
-            f"start{early}_rounds",
-            f"start{late}_rounds",
-            "Sections 7.2.3 and 7.3.1",
+            variant=(f"start{early}_rounds", f"start{late}_rounds"),
+            section="Sections 7.2.3 and 7.3.1",
         )
         for early, late in zip(_STARTS, _STARTS[1:], strict=False)
     ),
     *(
-        Claim(
+        claim(
             f"Averaging from round 150 on saves nearly half of the rounds of {title}.",
-            (("row", row), ("variant", "start150_rounds")),
-            (("row", row), ("variant", "base_rounds")),
+            row=row,
+            variant=("start150_rounds", "base_rounds"),
             by=_HALF,
             section="Section 7.2.3",
         )
@@ -67,10 +61,10 @@ TABLE2 = (
 
 # Figures 6 and 7
 FIGURE6A = (
-    Claim(
+    claim(
         "With the smallest alpha IMA gains more than 5 points.",
-        (("column", "alpha0.05"), ("variant", "ima")),
-        (("column", "alpha0.05"), ("variant", "base")),
+        column="alpha0.05",
+        variant=("ima", "base"),
         by=5.0,
         section="Section 7.2.2",
     ),
@@ -91,25 +85,16 @@ FIGURE6C = (
     ),
 )
 FIGURE7A = tuple(
-    Claim(
+    claim(
         f"Averaging from round 300 of 400 on ends more accurate than from round {start} on.",
-        (("column", "start300"),),
-        (("column", f"start{start}"),),
+        column=("start300", f"start{start}"),
         section="Section 7.3.1",
     )
     for start in _STARTS[:-1]
 )
 
 
-# Figures of trained models
-def _reading(text: str, metric: str, better: str, worse: str, section: str, other_metric: str = "") -> Claim:
-    """Returns a claim about two numbers that are read off a figure of trained models."""
-    lower, higher = (
-        (("reading", name), ("metric", key)) for name, key in ((better, metric), (worse, other_metric or metric))
-    )
-    return Claim(text, lower, higher, section=section)
-
-
+# Figures of trained models: of two readings the first is lower.
 def mean_of_models(models: str, section: str) -> tuple[Claim, ...]:
     """Returns the claims about the plane through three models.
 
@@ -117,39 +102,42 @@ def mean_of_models(models: str, section: str) -> tuple[Claim, ...]:
       models: the three, in words.
       section: where the paper says so.
     """
+    return _both(f"The mean of {models} has a lower test {{}} than each of them.", ("mean", "corner"), section)
+
+
+def _both(text: str, reading: tuple[str, str], section: str) -> tuple[Claim, ...]:
+    """Returns a claim about the loss and one about the error, which stand for the braces of a text."""
     return tuple(
-        _reading(
-            f"The mean of {models} has a lower test {metric} than each of them.", metric, "mean", "corner", section
-        )
-        for metric in ("loss", "error")
+        claim(text.format(metric), reading=reading, metric=metric, section=section) for metric in ("loss", "error")
     )
 
 
 _DECAY, _NONE = "decay 0.01", "without decay"
 FIGURE2 = (
-    _reading(
+    claim(
         "Without decay, the bias on a client's own data is smaller than that on others' data.",
-        "train_bias",
-        _NONE,
-        _NONE,
-        "Section 5.3.1",
-        other_metric="heter_bias",
+        reading=_NONE,
+        metric=("train_bias", "heter_bias"),
+        section="Section 5.3.1",
     ),
-    _reading("The bias on others' data is smaller with decay.", "heter_bias", _DECAY, _NONE, "Section 5.3.1"),
+    claim(
+        "The bias on others' data is smaller with decay.",
+        reading=(_DECAY, _NONE),
+        metric="heter_bias",
+        section="Section 5.3.1",
+    ),
 )
-FIGURE3 = (
-    _reading("Clients' models stay closer to the global one with decay.", "locality", _DECAY, _NONE, "Section 5.3.2"),
-    _reading("The test error is lower with decay.", "test_error", _DECAY, _NONE, "Section 5.3.2"),
-)
-# The lower one is the first.
-FIGURE4 = (_reading("Clients' models are less alike without decay.", "cka", _NONE, _DECAY, "Section 5.3.4"),)
-FIGURE5B = tuple(
-    _reading(
-        f"Between the global models of two rounds the test {metric} is lower.", metric, "between", "end", "Section 6.1"
+FIGURE3 = tuple(
+    claim(text, reading=(_DECAY, _NONE), metric=metric, section="Section 5.3.2")
+    for text, metric in (
+        ("Clients' models stay closer to the global one with decay.", "locality"),
+        ("The test error is lower with decay.", "test_error"),
     )
-    for metric in ("loss", "error")
 )
-FIGURE7C = tuple(
-    _reading(f"The test {metric} is lower with IMA.", metric, "second", "first", "Section 7.3.3")
-    for metric in ("loss", "error")
+FIGURE4 = (
+    claim(
+        "Clients' models are less alike without decay.", reading=(_NONE, _DECAY), metric="cka", section="Section 5.3.4"
+    ),
 )
+FIGURE5B = _both("Between the global models of two rounds the test {} is lower.", ("between", "end"), "Section 6.1")
+FIGURE7C = _both("The test {} is lower with IMA.", ("second", "first"), "Section 7.3.3")

@@ -5,31 +5,11 @@ from typing import Any
 
 from ..items import Analysis, Claim, Variation
 from ..trajectories import Fields
-from . import claims
-from .settings import (
-    BASE,
-    CNN_DIRICHLET,
-    CNN_SHARDS,
-    DIGITS,
-    DIRICHLET,
-    FEDAVG,
-    FEW,
-    FMNIST_DIRICHLET,
-    FMNIST_SHARDS,
-    PLAIN,
-    RESNET_DIRICHLET,
-    RESNET_SHARDS,
-    SEEDS,
-    SHARDS,
-    SMALL_FASHION,
-    STANDIN,
-    SWEPT,
-    averaging,
-)
+from . import claims, settings
 
 # Every one of 10 clients in every round.
 ALL_OF_TEN = Fields(num_clients=10, clients_per_round=10)
-CROSS_SILO = Variation("cross_silo", paper=PLAIN.paper | ALL_OF_TEN, trend=(PLAIN.trend or Fields()) | ALL_OF_TEN)
+CROSS_SILO = settings.PLAIN.merged(**ALL_OF_TEN)
 # Figure 8 has half as many rounds.
 CROSS_SILO_HALF = Variation(
     "cross_silo_half",
@@ -43,34 +23,23 @@ CHECKPOINTS = Fields(split="test", points=21, margin=0.2)
 CLIENTS = CHECKPOINTS | {"clients": 3}
 COARSE = {"points": 15}
 POINTS = "15 points along an axis."
-PLANE_STANDIN = f"{STANDIN}; {POINTS}"
+PLANE_STANDIN = f"{settings.STANDIN}; {POINTS}"
 EVALUATED = "441 evaluations of 10,000 images"
 
 
 def _through_clients(
     panel: str, base: Variation, stage: str, federation: str, standin: str, cost: str, section: str = "Appendix B"
 ) -> Analysis:
-    """Returns the plane through three clients' models of one round.
-
-    Args:
-      panel: figure and panel, such as '1a'.
-      base: fields of the run.
-      stage: a key of STAGES.
-      federation: data and clients, in words.
-      standin: what takes their place at trend scale.
-      cost: at paper scale.
-      section: where the paper describes it.
-    """
-    return Analysis(
+    """Returns the plane through three clients' models of one round."""
+    return settings.analysis(
         name=f"ima/figure{panel}",
         title=f"Loss and error on the plane through three clients' models, {stage}; {federation}",
         kind="plane",
         base=base,
-        runs=(FEDAVG,),
+        runs=(settings.FEDAVG,),
         at=(STAGES[stage],),
         options=CLIENTS,
         trend_options=CLIENTS | COARSE,
-        seeds=SEEDS,
         claims=claims.mean_of_models("three clients' models", section),
         assumed=(
             "Which rounds are early, middle and late is not stated: 5 %, 50 % and 100 % of them.",
@@ -82,22 +51,14 @@ def _through_clients(
 
 
 def _through_checkpoints(panel: str, title: str, base: Variation, **more: Any) -> Analysis:
-    """Returns the plane through three global models of one run.
-
-    Args:
-      panel: figure and panel, such as '1d'.
-      title: what it shows.
-      base: fields of the run.
-      **more: further fields of the Analysis.
-    """
-    return Analysis(
+    """Returns the plane through three global models of one run."""
+    return settings.analysis(
         name=f"ima/figure{panel}",
         title=title,
         kind="plane",
         base=base,
         options=CHECKPOINTS,
         trend_options=CHECKPOINTS | COARSE,
-        seeds=SEEDS,
         standin=PLANE_STANDIN,
         **more,
     )
@@ -107,7 +68,7 @@ def _through_checkpoints(panel: str, title: str, base: Variation, **more: Any) -
 FIGURE1 = tuple(
     _through_clients(
         f"1{panel}",
-        PLAIN,
+        settings.PLAIN,
         stage,
         "CIFAR-10, two shards per client",
         PLANE_STANDIN,
@@ -130,7 +91,7 @@ FIGURE8 = tuple(
 FIGURE1D = _through_checkpoints(
     "1d",
     "Loss and error on the plane through the global models of the last three rounds",
-    PLAIN,
+    settings.PLAIN,
     # Forked, so that the run that other figures need keeps checkpoints of few rounds.
     runs=(Variation("fedavg", "FedAvg", fork=0.7),),
     ends=(2, 1),
@@ -140,8 +101,8 @@ FIGURE1D = _through_checkpoints(
 FIGURE9 = _through_checkpoints(
     "9",
     "Loss and error on the plane through the global models of an early, a middle and a late round",
-    PLAIN,
-    runs=(FEDAVG,),
+    settings.PLAIN,
+    runs=(settings.FEDAVG,),
     at=tuple(STAGES.values()),
     assumed=(
         "It shows the error where Figure 1 shows the loss; both are drawn there, so here the plane through the global "
@@ -153,39 +114,36 @@ FIGURE9 = _through_checkpoints(
 # Figure 10: the same plane on six columns of Table I.
 ON_FASHION = f"Fashion-MNIST itself, two layers of 200, 100 rounds; {POINTS}"
 # A residual network with GroupNorm that two cores can train.
-RESIDUAL = DIGITS | {"model": "resnet20"}
+RESIDUAL = settings.DIGITS | {"model": "resnet20"}
 RESIDUAL_STANDIN = f"Digits, ResNet-20 with GroupNorm, 4 of 40 clients, 120 rounds; {POINTS}"
 
 
 def _of_column(column: Variation, standin: Fields | None = None) -> Variation:
-    """Returns a base of Figure 10: a column of Table I without decay of the rate, 400 rounds.
-
-    Args:
-      column: of Table I.
-      standin: fields at trend scale; None: those of Table I.
-    """
+    """Returns a base of Figure 10: a column of Table I without decay of the rate, 400 rounds."""
     constant = {"lr_decay": 0.0}
-    trend = BASE.fields("trend") | (standin or column.trend or Fields()) | constant
-    return Variation(column.name, paper=BASE.paper | column.paper | constant | {"num_rounds": 400}, trend=trend)
+    trend = settings.BASE.fields("trend") | (standin or column.trend or Fields()) | constant
+    return Variation(
+        column.name, paper=settings.BASE.paper | column.paper | constant | {"num_rounds": 400}, trend=trend
+    )
 
 
 # Panel -> (run, description of data and clients, substitutes).
 PANELS = {
-    "a": (_of_column(FMNIST_SHARDS), "Fashion-MNIST, CNN, two shards per client", ON_FASHION),
+    "a": (_of_column(settings.FMNIST_SHARDS), "Fashion-MNIST, CNN, two shards per client", ON_FASHION),
     "b": (
-        _of_column(FMNIST_DIRICHLET, SMALL_FASHION | {"partition": DIRICHLET}),
+        _of_column(settings.FMNIST_DIRICHLET, settings.SMALL_FASHION | {"partition": settings.DIRICHLET}),
         "Fashion-MNIST, CNN, Dirichlet shares",
         ON_FASHION,
     ),
-    "c": (_of_column(CNN_SHARDS), "CIFAR-10, CNN, two shards per client", PLANE_STANDIN),
-    "d": (_of_column(CNN_DIRICHLET), "CIFAR-10, CNN, Dirichlet shares", PLANE_STANDIN),
+    "c": (_of_column(settings.CNN_SHARDS), "CIFAR-10, CNN, two shards per client", PLANE_STANDIN),
+    "d": (_of_column(settings.CNN_DIRICHLET), "CIFAR-10, CNN, Dirichlet shares", PLANE_STANDIN),
     "e": (
-        _of_column(RESNET_SHARDS, RESIDUAL | {"partition": SHARDS}),
+        _of_column(settings.RESNET_SHARDS, RESIDUAL | {"partition": settings.SHARDS}),
         "CIFAR-10, ResNet-18, two shards per client",
         RESIDUAL_STANDIN,
     ),
     "f": (
-        _of_column(RESNET_DIRICHLET, RESIDUAL | {"partition": DIRICHLET + FEW}),
+        _of_column(settings.RESNET_DIRICHLET, RESIDUAL | {"partition": settings.DIRICHLET + settings.FEW}),
         "CIFAR-10, ResNet-18, Dirichlet shares",
         RESIDUAL_STANDIN,
     ),
@@ -198,15 +156,8 @@ FIGURE10 = tuple(
 
 # Figures 2 to 4: five factors of the loss, with and without decay of the rate.
 def _factors(number: int, title: str, stated: tuple[Claim, ...], *panels: str) -> Analysis:
-    """Returns one of the three figures, which show different factors of the same runs.
-
-    Args:
-      number: of the figure.
-      title: what it shows.
-      stated: what the paper says about it.
-      *panels: which factors are drawn.
-    """
-    return Analysis(
+    """Returns one of the three figures, which show different factors of the same runs."""
+    return settings.analysis(
         name=f"ima/figure{number}",
         title=f"{title}, with and without decay of the rate",
         kind="factors",
@@ -219,7 +170,6 @@ def _factors(number: int, title: str, stated: tuple[Claim, ...], *panels: str) -
         options=Fields(replicas=2, count=2000),
         trend_options=Fields(replicas=2, count=300),
         shows=panels,
-        seeds=SEEDS,
         claims=stated,
         assumed=(
             "Factors are measured on softmax outputs against one-hot labels; only distance and CKA are defined.",
@@ -256,35 +206,31 @@ FACTORS = (
 
 # Figures 5 (b) and 7 (c): all test images, and as many training images, one fixed draw.
 LINE = Fields(count=10_000)
-FIGURE5B = Analysis(
+FIGURE5B = settings.analysis(
     name="ima/figure5b",
     title="Loss and accuracy between the global models of two rounds",
     kind="line",
-    base=PLAIN,
-    runs=(FEDAVG,),
+    base=settings.PLAIN,
+    runs=(settings.FEDAVG,),
     at=(0.75, 1.0),
     options=LINE,
     trend_options=Fields(),
-    seeds=SEEDS,
     claims=claims.FIGURE5B,
     assumed=("Which two rounds is not stated: 300 and 400 of 400; s runs from -0.5 to 1.5 at 41 points.",),
     standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
     cost="Figure 1's run; 41 evaluations",
 )
-FIGURE7C = Analysis(
+FIGURE7C = settings.analysis(
     name="ima/figure7c",
     title="Loss and accuracy between the final models of FedAvg without and with IMA",
     kind="line",
-    base=dataclasses.replace(
-        SWEPT, paper=SWEPT.paper | FEDAVG.paper, trend=SWEPT.trend | FEDAVG.paper if SWEPT.trend else None
-    ),
-    runs=(dataclasses.replace(FEDAVG, label="without IMA"), averaging("ima", "with IMA")),
+    base=settings.SWEPT.merged(**settings.FEDAVG.paper),
+    runs=(dataclasses.replace(settings.FEDAVG, label="without IMA"), settings.averaging("ima", "with IMA")),
     options=LINE,
     trend_options=Fields(),
-    seeds=SEEDS,
     claims=claims.FIGURE7C,
     assumed=("The end without IMA is the final model of a separate run with the same seed.",),
-    standin=f"{STANDIN}.",
+    standin=f"{settings.STANDIN}.",
     cost="Table I's two runs of FedAvg; 41 evaluations",
 )
 

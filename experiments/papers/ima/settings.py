@@ -1,9 +1,10 @@
 """Settings shared by the IMA paper's tables and figures: data sets, networks, methods, IMA itself."""
 
 import dataclasses
+import functools
 
 from .. import standin
-from ..items import Override, Variation
+from ..items import Analysis, Override, Variation
 from ..trajectories import Fields
 from ..wima.settings import FASHION
 
@@ -24,6 +25,9 @@ BASE = Variation(
     ),
     trend=Fields(final_evals=20),
 )
+# All tables and figures have these unless they name others.
+item = functools.partial(standin.item, base=BASE, seeds=SEEDS)
+analysis = functools.partial(Analysis, seeds=SEEDS)
 # The handwritten digits: 4 of 40 clients, five local epochs as in the paper, 120 rounds.
 DIGITS = Fields(
     dataset="digits",

@@ -1,68 +1,44 @@
 """IMA, Tables I to III: eight methods with and without IMA, rounds to a target, learning-rate schedules."""
 
-import dataclasses
-
 from .. import standin
-from ..items import Claim, Item, Override, Variation
+from ..items import Override, Variation, claim
 from ..measures import RoundsTo, Speedup
-from ..trajectories import Fields
-from . import claims
-from .settings import (
-    ASSUMED,
-    BASE,
-    CNN_DIRICHLET,
-    COLUMNS,
-    FMNIST_SHARDS,
-    METHODS,
-    SEEDS,
-    SPECIAL,
-    averaging,
-    before_adaptive_servers,
-    standin_text,
-)
+from . import claims, settings
 
 ACCURACY = ("metric", "mean_test_accuracy_last10_pct")
 
 # Table I
 WITH_AND_WITHOUT = (
     Variation("base", printed=(("variant", "base"), ACCURACY)),
-    averaging("ima", "+ IMA", printed=(("variant", "+ima_P5"), ACCURACY)),
+    settings.averaging("ima", "+ IMA", printed=(("variant", "+ima_P5"), ACCURACY)),
     # Read off the base run: an average that the clients never see.
     Variation("wima", "WIMA read-out", read="wima:window=50", trend_read="wima:window=20", ours=True),
 )
 ON_FASHION = ("fedavg", "fedadam")
 FEWER_METHODS = Override(
     Variation("fewer", absent="on Fashion-MNIST only FedAvg and FedAdam fit into five minutes on two cores"),
-    rows=tuple(row.name for row in METHODS if row.name not in ON_FASHION),
-    columns=(FMNIST_SHARDS.name,),
+    rows=tuple(row.name for row in settings.METHODS if row.name not in ON_FASHION),
+    columns=(settings.FMNIST_SHARDS.name,),
 )
 
-TABLE1 = Item(
+TABLE1 = settings.item(
     name="ima/table1",
     title="IMA on top of eight methods: accuracy of the last 10 rounds",
-    base=BASE,
-    rows=METHODS,
-    columns=COLUMNS,
+    rows=settings.METHODS,
+    columns=settings.COLUMNS,
     variants=WITH_AND_WITHOUT,
     overrides=(
-        *SPECIAL,
-        *before_adaptive_servers(WITH_AND_WITHOUT),
+        *settings.SPECIAL,
+        *settings.before_adaptive_servers(WITH_AND_WITHOUT),
         FEWER_METHODS,
-        *standin.overrides(COLUMNS, METHODS, WITH_AND_WITHOUT),
     ),
     table=("ima", "I"),
-    seeds=SEEDS,
     claims=(
-        Claim(
-            "IMA is more accurate than every method without it.",
-            (("variant", "ima"),),
-            (("variant", "base"),),
-            section="Section 7.2.1",
-        ),
+        claim("IMA is more accurate than every method without it.", variant=("ima", "base"), section="Section 7.2.1"),
         *claims.TABLE1,
     ),
     assumed=(
-        *ASSUMED,
+        *settings.ASSUMED,
         "FedASAM is rho = 0.7, eta = 0.2 for the CNNs and 0.2, 0.05 for other networks, without SWA, as in the code.",
         "FedGMA is the code's: FedAvg with an extra step of 1e-4, which is FedAvg within noise.",
         "FedFA's beta is 0.5, and 0.9 where domains differ, as in the code.",
@@ -70,8 +46,8 @@ TABLE1 = Item(
         "Two classes per client of Digit Five are two shards each; the code gives out classes of unequal size.",
         "AlexNet and the CNN of Digit Five are those that have the features that the paper states.",
     ),
-    standin=f"CIFAR-10 with the CNN: {standin_text(COLUMNS, METHODS)} Fashion-MNIST's shards: itself, two layers of "
-    "200, one local epoch, 100 rounds, FedAvg and FedAdam. Other columns: nothing.",
+    standin=f"CIFAR-10 with the CNN: {settings.standin_text(settings.COLUMNS, settings.METHODS)} Fashion-MNIST's "
+    "shards: itself, two layers of 200, one local epoch, 100 rounds, FedAvg and FedAdam. Other columns: nothing.",
     cost="Fashion-MNIST: 20 minutes a run on two cores; CIFAR-10's CNN some hours; the others for a GPU",
 )
 
@@ -79,7 +55,7 @@ TABLE1 = Item(
 # First averaged round of 400 -> its share of the rounds.
 STARTS = {150: 0.375, 200: 0.5, 250: 0.625, 300: 0.75}
 # The paper's target is lost; FedAvg without IMA reaches both of these in the last rounds, as in the printed table.
-TARGET, TREND_TARGET = 61.5, 50.0 if standin.federation_of(CNN_DIRICHLET) else 96.0
+TARGET, TREND_TARGET = 61.5, 50.0 if standin.federation_of(settings.CNN_DIRICHLET) else 96.0
 MEASURES = (
     ("rounds", "rounds_to_target", RoundsTo(percent=TARGET, trend=TREND_TARGET)),
     ("speedup", "speedup_vs_base", Speedup(percent=TARGET, trend=TREND_TARGET, same_method=True)),
@@ -92,33 +68,29 @@ def _start_variants():
         for start, share in STARTS.items():
             keys = (("variant", f"+ima_start{start}"), ("metric", metric))
             name = f"start{start}_{short}"
-            yield averaging(name, f"from {start}, {short}", start=share, printed=keys, measure=measure)
+            yield settings.averaging(name, f"from {start}, {short}", start=share, printed=keys, measure=measure)
         keys = (("variant", "base"), ("metric", metric))
         yield Variation(f"base_{short}", f"without IMA, {short}", printed=keys, measure=measure)
 
 
 START_VARIANTS = tuple(_start_variants())
 SHOWN = ("fedavg", "fedprox", "fedfa", "fedadam", "fedyogi", "fedgma")
-TABLE2_ROWS = tuple(row for row in METHODS if row.name in SHOWN)
+TABLE2_ROWS = tuple(row for row in settings.METHODS if row.name in SHOWN)
 
-TABLE2 = Item(
+TABLE2 = settings.item(
     name="ima/table2",
     title="Rounds to the target, and speed-up, when IMA begins at different rounds",
-    base=dataclasses.replace(
-        BASE, paper=BASE.paper | {"eval_every": 1}, trend=(BASE.trend or Fields()) | {"eval_every": 1}
-    ),
+    base=settings.BASE.merged(eval_every=1),
     rows=TABLE2_ROWS,
-    columns=(CNN_DIRICHLET,),
+    columns=(settings.CNN_DIRICHLET,),
     variants=START_VARIANTS,
-    overrides=(*before_adaptive_servers(START_VARIANTS), *standin.overrides((CNN_DIRICHLET,), TABLE2_ROWS)),
+    overrides=settings.before_adaptive_servers(START_VARIANTS),
     table=("ima", "II"),
-    seeds=SEEDS,
     claims=(
         *(
-            Claim(
+            claim(
                 f"Averaging from round {start} of 400 on reaches the target sooner than no averaging.",
-                (("variant", f"start{start}_rounds"),),
-                (("variant", "base_rounds"),),
+                variant=(f"start{start}_rounds", "base_rounds"),
                 section="Section 7.2.3",
             )
             for start in STARTS
@@ -126,11 +98,11 @@ TABLE2 = Item(
         *claims.TABLE2,
     ),
     assumed=(
-        *ASSUMED,
+        *settings.ASSUMED,
         f"The target is lost; {TARGET} % lies above what FedNova with IMA ends at, and FedAvg reaches it late.",
     ),
-    standin=f"{standin_text((CNN_DIRICHLET,), TABLE2_ROWS)} Averaging from the same shares of the rounds, target "
-    f"{TREND_TARGET} %.",
+    standin=f"{settings.standin_text((settings.CNN_DIRICHLET,), TABLE2_ROWS)} Averaging from the same shares of the "
+    f"rounds, target {TREND_TARGET} %.",
     cost="Table I's runs, and three more forks of each: CIFAR-10, CNN, 400 rounds",
 )
 
@@ -145,7 +117,7 @@ SCHEDULES = {
     "none": ("none", "+ima_P5_no_extra_decay*"),
 }
 SCHEDULE_VARIANTS = tuple(
-    averaging(
+    settings.averaging(
         name,
         label,
         more="" if name == "exp" else f",schedule={name}",
@@ -158,45 +130,39 @@ WITHOUT_GMA = Override(
     Variation("fewer", absent="FedGMA, as run here, is FedAvg, and seven methods fill five minutes"), ("fedgma",)
 )
 
-TABLE3 = Item(
+TABLE3 = settings.item(
     name="ima/table3",
     title="IMA with five treatments of the learning rate while it averages",
-    base=BASE,
-    rows=METHODS,
-    columns=(CNN_DIRICHLET,),
+    rows=settings.METHODS,
+    columns=(settings.CNN_DIRICHLET,),
     variants=SCHEDULE_VARIANTS,
     overrides=(
-        *before_adaptive_servers(SCHEDULE_VARIANTS),
+        *settings.before_adaptive_servers(SCHEDULE_VARIANTS),
         WITHOUT_GMA,
-        *standin.overrides((CNN_DIRICHLET,), METHODS),
     ),
     table=("ima", "III"),
-    seeds=SEEDS,
     claims=(
         *(
-            Claim(
-                f"{title} is better than {other}.", (("variant", name),), (("variant", than),), section="Section 7.3.2"
-            )
+            claim(f"{title} is better than {other}.", variant=(name, than), section="Section 7.3.2")
             for name, title in (("exp", "Exponential decay"), ("const", "A small constant rate"))
             for than, other in (("none", "no extra decay"), ("epoch", "fewer epochs"), ("cyclic", "cyclic decay"))
         ),
-        Claim(
+        claim(
             "A small constant rate is within a point of exponential decay.",
-            (("variant", "const"),),
-            (("variant", "exp"),),
+            variant=("const", "exp"),
             by=-1.0,
             section="Section 6.3",
         ),
     ),
     assumed=(
-        *ASSUMED,
+        *settings.ASSUMED,
         "The columns' order is that of the text: exponential, constant, cyclic, epoch, none.",
         "The constant rate is 5e-5, the code's; the cyclic one falls from the rate at the start to 5e-5 in 20 rounds, "
         "while the code's rises above it.",
         "With fewer epochs the rate still falls; the code restarts it for all methods but FedFA (lr_restart=true), "
         "which is why that column is the lowest there.",
     ),
-    standin=standin_text((CNN_DIRICHLET,), METHODS),
+    standin=settings.standin_text((settings.CNN_DIRICHLET,), settings.METHODS),
     cost="Table I's runs, and four more forks of each: CIFAR-10, CNN, the last 100 of 400 rounds",
 )
 

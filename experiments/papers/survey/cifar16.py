@@ -2,7 +2,7 @@
 
 from .. import standin
 from ..ima.settings import averaging, before_adaptive_servers
-from ..items import Claim, Item, Variation
+from ..items import Claim, Item, Variation, claim
 from ..trajectories import Fields
 from ..wima.settings import BASE
 
@@ -44,38 +44,30 @@ TABLE3 = Item(
         _more("ghb", "fedhbm"),
         _more("ghb", "fedavgm"),
         *(
-            Claim(
+            claim(
                 f"{window.title} is more accurate than the model of FedAvg.",
-                (("row", "fedavg"), ("variant", window.name)),
-                (("row", "fedavg"), ("variant", "base")),
+                row="fedavg",
+                variant=(window.name, "base"),
             )
             for window in WINDOWS[1:]
         ),
         *(
-            Claim(
+            claim(
                 f"A window of 100 is more accurate than the model of {row.title}.",
-                (("row", row.name), ("variant", "wima100")),
-                (("row", row.name), ("variant", "base")),
+                row=row.name,
+                variant=("wima100", "base"),
             )
             for row in METHODS[1:]
         ),
         *(
-            Claim(
-                f"{row.title} with IMA is more accurate than without.",
-                (("row", row.name), ("variant", "ima")),
-                (("row", row.name), ("variant", "base")),
-            )
+            claim(f"{row.title} with IMA is more accurate than without.", row=row.name, variant=("ima", "base"))
             for row in METHODS
         ),
-        Claim(
-            "A window of 100 is more accurate than IMA.",
-            (("variant", "wima100"),),
-            (("variant", "ima"),),
-        ),
-        Claim(
+        claim("A window of 100 is more accurate than IMA.", variant=("wima100", "ima")),
+        claim(
             "FedAvg read through a window of 100 is at least as accurate as SCAFFOLD's model.",
-            (("row", "fedavg"), ("variant", "wima100")),
-            (("row", "scaffold"), ("variant", "base")),
+            row=("fedavg", "scaffold"),
+            variant=("wima100", "base"),
             by=-0.5,
         ),
     ),

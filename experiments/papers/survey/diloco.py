@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..ima.settings import averaging
-from ..items import Claim, Item, Variation
+from ..items import Claim, Item, Variation, claim
 from ..measures import MeanLoss
 from ..trajectories import Fields
 
@@ -105,7 +105,7 @@ TABLE4 = Item(
                 ),
             )
         ),
-        Claim("Weights of a cosine make a window of 20 better.", (("row", "cosine20"),), (("row", "wima20"),)),
+        claim("Weights of a cosine make a window of 20 better.", row=("cosine20", "wima20")),
     ),
     **COMMON,
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..items import Claim, Item, Override, Variation
+from ..items import Item, Override, Variation, claim
 from ..trajectories import Fields
 
 DELTA = 1e-4
@@ -90,7 +90,7 @@ TABLE2 = Item(
     title="Averages of private runs and their last models at four epsilons",
     paired=True,
     claims=tuple(
-        Claim(f"A private run's {name} is more accurate than its last model.", (("row", row),), (("row", "model"),))
+        claim(f"A private run's {name} is more accurate than its last model.", row=(row, "model"))
         for name, row in (("WIMA", "wima"), ("EMA", "ema"), ("SWA", "swa"), ("IMA", "ima"))
     ),
     **COMMON,

@@ -1,5 +1,7 @@
 """Settings shared by the WIMA paper's tables and figures: data sets, networks, methods and their grids."""
 
+import functools
+
 from .. import standin
 from ..items import Variation
 from ..trajectories import Fields
@@ -10,6 +12,8 @@ BASE = Variation(
     paper=Fields(local_epochs=1, eval_every=100, final_evals=100),
     trend=Fields(eval_every=10, final_evals=30),
 )
+# All tables and figures have these unless they name others.
+item = functools.partial(standin.item, base=BASE)
 
 CIFAR = Fields(
     num_clients=100,

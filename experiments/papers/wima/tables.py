@@ -1,66 +1,51 @@
 """WIMA, Tables 2 to 5: eleven methods read through a window, Landmarks, window sizes, parts of the window."""
 
 from .. import standin
-from ..items import Claim, Item, Variation
+from ..items import Variation, claim
 from ..measures import Gain
 from ..trajectories import Fields
-from .settings import (
-    BASE,
-    CIFAR10_0,
-    CIFAR10_005,
-    CIFAR100_0,
-    CIFAR100_05,
-    FASHION,
-    FEMNIST,
-    METHODS,
-    PAM,
-    SHAKESPEARE,
-    TREND_WINDOW,
-    WINDOW,
-)
+from . import settings
 
 ACCURACY = ("metric", "test_accuracy_pct")
-WIMA_BETTER = Claim(
-    "WIMA is more accurate than the model that it averages.", (("variant", "wima"),), (("variant", "base"),)
-)
+WIMA_BETTER = claim("WIMA is more accurate than the model that it averages.", variant=("wima", "base"))
 
 # Table 2
 WITH_WINDOW = ("variant", "+wima_W100")
-TABLE2_COLUMNS = (CIFAR10_0, CIFAR10_005, CIFAR100_0, CIFAR100_05, PAM, FEMNIST, SHAKESPEARE)
+TABLE2_COLUMNS = (
+    settings.CIFAR10_0,
+    settings.CIFAR10_005,
+    settings.CIFAR100_0,
+    settings.CIFAR100_05,
+    settings.PAM,
+    settings.FEMNIST,
+    settings.SHAKESPEARE,
+)
 TABLE2_VARIANTS = (
     Variation("base", "base", printed=(("variant", "base"), ACCURACY)),
-    Variation("wima", "+ WIMA", printed=(WITH_WINDOW, ACCURACY), read=WINDOW, trend_read=TREND_WINDOW),
+    Variation(
+        "wima", "+ WIMA", printed=(WITH_WINDOW, ACCURACY), read=settings.WINDOW, trend_read=settings.TREND_WINDOW
+    ),
     Variation(
         "gain",
         "gain",
         printed=(WITH_WINDOW, ("metric", "printed_gain_pp")),
-        read=WINDOW,
-        trend_read=TREND_WINDOW,
+        read=settings.WINDOW,
+        trend_read=settings.TREND_WINDOW,
         measure=Gain(),
     ),
 )
 
-TABLE2 = Item(
+TABLE2 = settings.item(
     name="wima/table2",
     title="WIMA on top of eleven methods: accuracy of the last 100 rounds",
-    base=BASE,
-    rows=METHODS,
+    rows=settings.METHODS,
     columns=TABLE2_COLUMNS,
     variants=TABLE2_VARIANTS,
-    overrides=standin.overrides(TABLE2_COLUMNS, METHODS, TABLE2_VARIANTS),
     table=("wima", "2"),
     claims=(
         WIMA_BETTER,
-        Claim(
-            "SCAFFOLD is more accurate than FedAvg.",
-            (("row", "scaffold"), ("variant", "base")),
-            (("row", "fedavg"), ("variant", "base")),
-        ),
-        Claim(
-            "FedAvg read through WIMA stays below SCAFFOLD.",
-            (("row", "scaffold"), ("variant", "base")),
-            (("row", "fedavg"), ("variant", "wima")),
-        ),
+        claim("SCAFFOLD is more accurate than FedAvg.", row=("scaffold", "fedavg"), variant="base"),
+        claim("FedAvg read through WIMA stays below SCAFFOLD.", row=("scaffold", "fedavg"), variant=("base", "wima")),
     ),
     assumed=(
         "Which value of a grid won is not printed: it is chosen per column on data held out by the clients.",
@@ -69,8 +54,9 @@ TABLE2 = Item(
         "FedAvgM's 55.96; methods with their own server step run without it here.",
         "Pachinko: 20 % of 500 clients a round, as stated; other work takes 10 clients.",
     ),
-    standin=f"{standin.described(TABLE2_COLUMNS, METHODS)} CIFAR-100: Fashion-MNIST, two layers of 200; FEMNIST: MNIST "
-    "by writer; both 100 rounds, W = 20, rates from a coarse search on the digits. Pachinko and Shakespeare: nothing.",
+    standin=f"{standin.described(TABLE2_COLUMNS, settings.METHODS)} CIFAR-100: Fashion-MNIST, two layers of 200; "
+    "FEMNIST: MNIST by writer; both 100 rounds, W = 20, rates from a coarse search on the digits. Pachinko and "
+    "Shakespeare: nothing.",
     cost="3 seeds x 10,000 rounds of ResNet-20 per cell: for a GPU",
 )
 
@@ -90,7 +76,7 @@ LANDMARKS = Variation(
         client_lr=0.1,
         weight_decay=4e-5,
     ),
-    FASHION | {"partition": "dirichlet:alpha=0.05"},
+    settings.FASHION | {"partition": "dirichlet:alpha=0.05"},
     trend_replaces=True,
     printed=(
         ("dataset", "Landmarks-User-160k"),
@@ -99,11 +85,10 @@ LANDMARKS = Variation(
     ),
 )
 
-TABLE3 = Item(
+TABLE3 = settings.item(
     name="wima/table3",
     title="WIMA on Landmarks: FedAvg and SCAFFOLD read through a window of 370",
-    base=BASE,
-    rows=tuple(row for row in METHODS if row.name in ("fedavg", "scaffold")),
+    rows=tuple(row for row in settings.METHODS if row.name in ("fedavg", "scaffold")),
     columns=(LANDMARKS,),
     variants=(
         Variation("base", printed=(("variant", "base"), ACCURACY)),
@@ -118,7 +103,7 @@ TABLE3 = Item(
     table=("wima", "3"),
     claims=(
         WIMA_BETTER,
-        Claim("SCAFFOLD is more accurate than FedAvg.", (("row", "scaffold"),), (("row", "fedavg"),)),
+        claim("SCAFFOLD is more accurate than FedAvg.", row=("scaffold", "fedavg")),
     ),
     assumed=("Rate 0.1, five local epochs (both from the GHB paper) and weight decay 4e-5 are not stated.",),
     standin="Fashion-MNIST with alpha = 0.05 and two layers of 200; 100 rounds, W = 20.",
@@ -128,7 +113,7 @@ TABLE3 = Item(
 # Table 4
 # Window sizes of the paper, and those that fit a run of 100 rounds.
 WINDOWS = {5: 2, 10: 5, 50: 10, 100: 20, 200: 40}
-TABLE4_COLUMNS = (CIFAR10_0, CIFAR100_0)
+TABLE4_COLUMNS = (settings.CIFAR10_0, settings.CIFAR100_0)
 TABLE4_VARIANTS = tuple(
     Variation(
         f"w{size}",
@@ -140,18 +125,16 @@ TABLE4_VARIANTS = tuple(
     for size, small in WINDOWS.items()
 )
 
-TABLE4 = Item(
+TABLE4 = settings.item(
     name="wima/table4",
     title="FedAvg read through windows of five sizes, one class per client",
-    base=BASE,
-    rows=METHODS[:1],
+    rows=settings.METHODS[:1],
     columns=TABLE4_COLUMNS,
     variants=TABLE4_VARIANTS,
-    overrides=standin.overrides(TABLE4_COLUMNS, METHODS[:1], TABLE4_VARIANTS),
     table=("wima", "4"),
     claims=(
-        Claim("A window of 100 is better than one of 5.", (("variant", "w100"),), (("variant", "w5"),)),
-        Claim("A window of 100 is better than one of 10.", (("variant", "w100"),), (("variant", "w10"),)),
+        claim("A window of 100 is better than one of 5.", variant=("w100", "w5")),
+        claim("A window of 100 is better than one of 10.", variant=("w100", "w10")),
     ),
     assumed=("The model itself is the FedAvg row of Table 2.",),
     standin="As in Table 2; on Fashion-MNIST windows of "
@@ -178,29 +161,19 @@ TABLE5_ROWS = (
         "fedavg", "FedAvg", Fields(algorithm="fedavg", batch_size=20), Fields(), printed=(("algorithm", "FedAvg"),)
     ),
 )
-TABLE5_COLUMNS = (CIFAR10_0, CIFAR10_005, CIFAR100_0, CIFAR100_05)
+TABLE5_COLUMNS = (settings.CIFAR10_0, settings.CIFAR10_005, settings.CIFAR100_0, settings.CIFAR100_05)
 TABLE5_VARIANTS = (_part("classifier", "clf_only"), _part("features", "feat_only"), _part("all", "all"))
-TABLE5 = Item(
+TABLE5 = settings.item(
     name="wima/table5",
     title="FedAvg with the window's classifier, its features, or both",
-    base=BASE,
     rows=TABLE5_ROWS,
     columns=TABLE5_COLUMNS,
     variants=TABLE5_VARIANTS,
-    overrides=standin.overrides(TABLE5_COLUMNS, TABLE5_ROWS, TABLE5_VARIANTS),
     table=("wima", "5"),
     claims=(
-        Claim(
-            "Averaging everything is best: better than the classifier alone.",
-            (("variant", "all"),),
-            (("variant", "classifier"),),
-        ),
-        Claim(
-            "Averaging everything is better than the features alone.", (("variant", "all"),), (("variant", "features"),)
-        ),
-        Claim(
-            "The features matter more than the classifier.", (("variant", "features"),), (("variant", "classifier"),)
-        ),
+        claim("Averaging everything is best: better than the classifier alone.", variant=("all", "classifier")),
+        claim("Averaging everything is better than the features alone.", variant=("all", "features")),
+        claim("The features matter more than the classifier.", variant=("features", "classifier")),
     ),
     assumed=("CIFAR-100 with alpha = 0 prints 27.91 both here (B = 20) and in Table 2 (B = 100).",),
     standin="As in Table 2, batches of 20.",

@@ -6,13 +6,7 @@ from .settings import BASE, CIFAR10, STANDIN, at_alpha
 
 
 def _forgetting(number: str, round: int, rounds: int = 4000) -> Analysis:
-    """Returns what clients forget of each other's data after a round, with and without WSM.
-
-    Args:
-      number: of the figure.
-      round: after which.
-      rounds: of the run.
-    """
+    """Returns what clients forget of each other's data after a round, with and without WSM."""
     short = {"num_rounds": rounds} if rounds != BASE.paper["num_rounds"] else {}
     trend = (BASE.trend or Fields()) | (CIFAR10.trend or Fields()) | ({"num_rounds": round} if short else {})
     return Analysis(

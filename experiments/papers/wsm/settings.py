@@ -1,6 +1,8 @@
 """Settings shared by the tables and figures of the re-weighted softmax (WSM): data sets, networks, losses."""
 
-from ..items import Variation
+import functools
+
+from ..items import Item, Variation
 from ..measures import MeanLast
 from ..trajectories import Fields
 from ..wima.settings import FASHION as WIMA_FASHION
@@ -27,6 +29,8 @@ BASE = Variation(
     printed=(("algorithm", "FedAvg"), ("metric", "test_accuracy_fraction")),
     measure=MeanLast(unit="fraction"),
 )
+# All tables and figures have these unless they name others.
+item = functools.partial(Item, base=BASE, seeds=SEEDS)
 # Fashion-MNIST stands in for CIFAR-10: two hidden layers of 200, 60 rounds of 10 of 100 clients.
 FASHION = WIMA_FASHION | {"num_rounds": 60, "batch_size": 64, "client_lr": 0.1, "augment": "none"}
 # The handwritten digits stand in for FEMNIST: 4 of 40 clients, each with a tenth held out.

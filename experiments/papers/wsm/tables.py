@@ -2,47 +2,26 @@
 
 import dataclasses
 
-from ..items import Claim, Item, Variation
+from ..items import Variation, claim
 from ..trajectories import Fields
-from .settings import (
-    ASSUMED,
-    BASE,
-    CIFAR10,
-    CIFAR100,
-    FEMNIST,
-    NORM_COLUMNS,
-    NORM_RATE,
-    NORM_STANDIN,
-    SEEDS,
-    STANDIN,
-    VARIANTS,
-    at_rate,
-)
+from . import settings
 
 # Table 3.1
 RATES = ("0.7", "0.5", "0.3", "0.1", "0.07", "0.05", "0.03", "0.01", "0.007")
-TABLE3_1 = Item(
+TABLE3_1 = settings.item(
     name="wsm/table3_1",
     title="FedAvg with and without WSM at nine learning rates, ResNet-18 with BatchNorm and GroupNorm",
-    base=BASE,
-    rows=tuple(at_rate(rate) for rate in RATES),
-    columns=(CIFAR10, CIFAR100, FEMNIST),
-    variants=VARIANTS,
+    rows=tuple(settings.at_rate(rate) for rate in RATES),
+    columns=(settings.CIFAR10, settings.CIFAR100, settings.FEMNIST),
+    variants=settings.VARIANTS,
     table=("wsm", "3.1"),
-    seeds=SEEDS,
-    claims=(
-        Claim(
-            "WSM is more accurate than cross-entropy.",
-            (("variant", "wsm"),),
-            (("variant", "base"),),
-            section="Table 3.1, caption",
-        ),
-    ),
+    claims=(claim("WSM is more accurate than cross-entropy.", variant=("wsm", "base"), section="Table 3.1, caption"),),
     assumed=(
-        *ASSUMED,
+        *settings.ASSUMED,
         "FEMNIST has its 62 classes, one channel, 100 clients by Dirichlet shares, and 2,000 rounds.",
     ),
-    standin=f"CIFAR-10: {STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 rounds; five rates.",
+    standin=f"CIFAR-10: {settings.STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 "
+    "rounds; five rates.",
     cost="54 runs of 4,000 rounds (FEMNIST 2,000) of ResNet-18: for a GPU",
 )
 
@@ -64,12 +43,12 @@ def _method(name: str, label: str, algorithm: str, rate: float) -> Variation:
     return Variation(name, label, Fields(algorithm=algorithm, client_lr=rate), Fields(client_lr=0.1), printed=keys)
 
 
-TABLE3_2 = Item(
+TABLE3_2 = settings.item(
     name="wsm/table3_2",
     title="Three methods with and without WSM, 2 of 20 clients",
     base=dataclasses.replace(
-        BASE,
-        paper=BASE.paper | {"num_rounds": 1500, "final_evals": 1},
+        settings.BASE,
+        paper=settings.BASE.paper | {"num_rounds": 1500, "final_evals": 1},
         printed=(("metric", "test_accuracy_fraction"),),
     ),
     rows=(
@@ -77,85 +56,79 @@ TABLE3_2 = Item(
         _method("scaffold", "SCAFFOLD", "scaffold", 0.01),
         _method("fedprox", "FedProx", "fedprox:mu=1.1", 0.01),
     ),
-    columns=(_of_twenty(CIFAR10), _of_twenty(CIFAR100)),
-    variants=VARIANTS,
+    columns=(_of_twenty(settings.CIFAR10), _of_twenty(settings.CIFAR100)),
+    variants=settings.VARIANTS,
     table=("wsm", "3.2"),
-    seeds=SEEDS,
     claims=(
-        Claim(
-            "Every method is more accurate with WSM.",
-            (("variant", "wsm"),),
-            (("variant", "base"),),
-            section="Section 3.5",
-        ),
+        claim("Every method is more accurate with WSM.", variant=("wsm", "base"), section="Section 3.5"),
         *(
-            Claim(
+            claim(
                 f"Without WSM, {title} is more accurate than FedAvg.",
-                (("row", name), ("variant", "base")),
-                (("row", "fedavg"), ("variant", "base")),
+                row=(name, "fedavg"),
+                variant="base",
                 section="Section 3.5",
             )
             for name, title in RIVALS
         ),
         *(
-            Claim(
+            claim(
                 f"With WSM, FedAvg is more accurate than {title}.",
-                (("row", "fedavg"), ("variant", "wsm")),
-                (("row", name), ("variant", "wsm")),
+                row=("fedavg", name),
+                variant="wsm",
                 section="Table 3.2, caption",
             )
             for name, title in RIVALS
         ),
-        Claim(
+        claim(
             "FedAvg with WSM is more accurate than SCAFFOLD without.",
-            (("row", "fedavg"), ("variant", "wsm")),
-            (("row", "scaffold"), ("variant", "base")),
+            row=("fedavg", "scaffold"),
+            variant=("wsm", "base"),
             section="Table 3.2",
         ),
     ),
     assumed=(
-        *ASSUMED,
+        *settings.ASSUMED,
         "Weight decay is the text's 1e-4; the code has 1e-5 for SCAFFOLD and FedProx. FedProx's row is printed as "
         "FedProx+TCE, WSM's old name.",
     ),
-    standin=f"{STANDIN.replace('10 of 100', '2 of 20')}, rate 0.1; CIFAR-100: nothing.",
+    standin=f"{settings.STANDIN.replace('10 of 100', '2 of 20')}, rate 0.1; CIFAR-100: nothing.",
     cost="12 runs of 1,500 rounds of ResNet-18: for a GPU",
 )
 
 # Table 3.3: GroupNorm or BatchNorm alone.
 NORM_RATES = ("0.3", "0.1", "0.07", "0.05", "0.03", "0.01", "0.007", "0.005")
 FEWER_RATES = "one of the eight rates fits into five minutes on two cores"
-TABLE3_3 = Item(
+TABLE3_3 = settings.item(
     name="wsm/table3_3",
     title="FedAvg with and without WSM, ResNet-18 with one kind of norm, CIFAR-10",
-    base=dataclasses.replace(BASE, paper=BASE.paper | {"num_rounds": 8000}),
+    base=dataclasses.replace(settings.BASE, paper=settings.BASE.paper | {"num_rounds": 8000}),
     rows=tuple(
-        dataclasses.replace(at_rate(rate), absent="" if rate == NORM_RATE else FEWER_RATES) for rate in NORM_RATES
+        dataclasses.replace(settings.at_rate(rate), absent="" if rate == settings.NORM_RATE else FEWER_RATES)
+        for rate in NORM_RATES
     ),
-    columns=NORM_COLUMNS,
-    variants=VARIANTS,
+    columns=settings.NORM_COLUMNS,
+    variants=settings.VARIANTS,
     table=("wsm", "3.3"),
-    seeds=SEEDS,
     claims=(
-        Claim(
+        claim(
             "With BatchNorm WSM is more accurate than cross-entropy.",
-            (("column", "bn"), ("variant", "wsm")),
-            (("column", "bn"), ("variant", "base")),
+            column="bn",
+            variant=("wsm", "base"),
             section="Section 3.7",
         ),
-        Claim(
+        claim(
             "With GroupNorm cross-entropy is more accurate than WSM.",
-            (("column", "gn"), ("variant", "base")),
-            (("column", "gn"), ("variant", "wsm")),
+            column="gn",
+            variant=("base", "wsm"),
             section="Section 3.7",
         ),
     ),
     assumed=(
-        *ASSUMED,
+        *settings.ASSUMED,
         "GroupNorm has two groups, as in the mixed network. At rate 0.3 the cells of BatchNorm, at 0.007 those of "
         "GroupNorm are likely to be swapped in print.",
     ),
-    standin=NORM_STANDIN,
+    standin=settings.NORM_STANDIN,
     cost="32 runs of 8,000 rounds of ResNet-18: for a GPU",
 )
 

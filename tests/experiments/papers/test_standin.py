@@ -64,18 +64,19 @@ def test_the_stand_in_has_the_papers_windows_and_other_columns_keep_theirs():
 
 def test_a_cell_without_a_rate_is_absent_and_the_text_says_so(monkeypatch):
     monkeypatch.setattr(standin, "RATES", {"alpha0": {"fedavg": ("fedavg", 0.3)}})
-    columns = [Variation(name, name.upper(), trend=standin.fields(name)) for name in ("alpha0", "iid")]
-    rows = [Variation("fedavg", "FedAvg"), Variation("mime", "MIME")]
-    changes = {(o.columns[0], o.rows[0]): o.variation for o in standin.overrides(columns, rows)}
+    columns = tuple(Variation(name, name.upper(), trend=standin.fields(name)) for name in ("alpha0", "iid"))
+    rows = (Variation("fedavg", "FedAvg"), Variation("mime", "MIME"))
+    table = standin.item(rows, columns, name="", title="", base=Variation("base"))
+    changes = {(o.columns[0], o.rows[0]): o.variation for o in table.overrides}
     known = changes.pop(("alpha0", "fedavg"))
     assert known.fields("trend") == {"algorithm": "fedavg", "client_lr": 0.3} and not known.fields("paper")
     assert len(changes) == 3 and all(change.absent for change in changes.values())
     assert standin.described(columns, rows).endswith(": ALPHA0: MIME; IID: all.")
 
 
-def test_targets_are_shares_of_the_stored_centralised_accuracy():
+def test_targets_are_shares_of_the_stored_centralized_accuracy():
     central = values.value(store.StoredResults("trend"), cells("ghb/table6")["sgd", "cifar10_lenet5", "base"], "trend")
-    assert len(central.numbers) == 5 and central.mean == pytest.approx(standin.CENTRALISED, abs=0.05)
+    assert len(central.numbers) == 5 and central.mean == pytest.approx(standin.CENTRALIZED, abs=0.05)
 
 
 def test_every_rate_is_of_a_federation_and_has_a_label():

@@ -17,7 +17,7 @@ import pytest
 
 from experiments import reproduce
 from experiments.papers.catalogue import item
-from experiments.papers.flag_files import flag_text
+from experiments.papers.cell_flags import flag_text
 from experiments.papers.items import Cell, Variation
 from experiments.papers.measures import MeanLast, RoundsTo
 from experiments.papers.printed_cells import Printed

@@ -3,24 +3,26 @@
 import dataclasses
 
 from .. import standin
-from ..items import AT_LEAST, Claim, Item, Variation
+from ..items import AT_LEAST, Variation, claim
 from ..trajectories import Fields
-from .settings import BASE, CIFAR10_0, CIFAR10_005, CIFAR100_0, METHODS, TREND_WINDOW, WINDOW
+from . import settings
 
-WITH_AND_WITHOUT = (Variation("base", "model"), Variation("wima", "WIMA", read=WINDOW, trend_read=TREND_WINDOW))
+WITH_AND_WITHOUT = (
+    Variation("base", "model"),
+    Variation("wima", "WIMA", read=settings.WINDOW, trend_read=settings.TREND_WINDOW),
+)
 ON_FASHION = "Fashion-MNIST, two layers of 200, 100 rounds, W = 20."
 
 # Figure 1
 SHOWN = ("fedavg", "mime", "scaffold")
-FIGURE1 = Item(
+FIGURE1 = settings.item(
     name="wima/figure1",
     title="Accuracy over rounds with and without WIMA, CIFAR-100, one class per client",
-    base=BASE,
-    rows=tuple(row for row in METHODS if row.name in SHOWN),
-    columns=(CIFAR100_0,),
+    rows=tuple(row for row in settings.METHODS if row.name in SHOWN),
+    columns=(settings.CIFAR100_0,),
     variants=WITH_AND_WITHOUT,
     draw="curves",
-    claims=(Claim("WIMA ends above the model that it averages.", (("variant", "wima"),), (("variant", "base"),)),),
+    claims=(claim("WIMA ends above the model that it averages.", variant=("wima", "base")),),
     assumed=("Which methods are drawn is known of FedAvg, MIME SGD and SCAFFOLD only.",),
     standin=ON_FASHION,
     cost="read off Table 2's runs",
@@ -37,30 +39,23 @@ def _swa(start: float, cycle: int) -> Variation:
     return Variation(name, label, wrap, fork=start, lead_rounds=1)
 
 
-FIGURE2 = Item(
+FIGURE2 = settings.item(
     name="wima/figure2",
     title="WIMA and SWA from different rounds on, CIFAR-100, one class per client",
-    base=BASE,
-    rows=METHODS[:1],
-    columns=(CIFAR100_0,),
+    rows=settings.METHODS[:1],
+    columns=(settings.CIFAR100_0,),
     variants=(*WITH_AND_WITHOUT, *(_swa(start, 10) for start in STARTS), _swa(0.75, 20)),
     draw="curves",
     claims=(
         *(
-            Claim(
+            claim(
                 f"WIMA ends above SWA from {start:.0%} on.",
-                (("variant", "wima"),),
-                (("variant", f"swa{round(100 * start)}_c10"),),
+                variant=("wima", f"swa{round(100 * start)}_c10"),
                 section="Section 4, WIMA vs SWA",
             )
             for start in STARTS
         ),
-        Claim(
-            "SWA from 25% on ends below FedAvg.",
-            (("variant", "base"),),
-            (("variant", "swa25_c10"),),
-            section="Section 4, WIMA vs SWA",
-        ),
+        claim("SWA from 25% on ends below FedAvg.", variant=("base", "swa25_c10"), section="Section 4, WIMA vs SWA"),
     ),
     assumed=(f"SWA's starts are not stated: {', '.join(f'{start:.0%}' for start in STARTS)}; its second rate is 1 %.",),
     standin=ON_FASHION,
@@ -88,36 +83,34 @@ def _column(alpha: Variation, federation: str, clients: int) -> Variation:
 FIGURE3_ROWS = (Variation("fedavg", "FedAvg", Fields(algorithm="fedavg", batch_size=20), Fields()),)
 FIGURE3_COLUMNS = tuple(
     _column(alpha, federation, clients)
-    for alpha, federation in ((CIFAR10_0, "alpha0"), (CIFAR10_005, "alpha005"))
+    for alpha, federation in ((settings.CIFAR10_0, "alpha0"), (settings.CIFAR10_005, "alpha005"))
     for clients in CLIENTS
 )
-FIGURE3 = Item(
+FIGURE3 = settings.item(
     name="wima/figure3",
     title="FedAvg with more clients a round against WIMA with fewer",
-    base=BASE,
     rows=FIGURE3_ROWS,
     columns=FIGURE3_COLUMNS,
     variants=WITH_AND_WITHOUT,
-    overrides=standin.overrides(FIGURE3_COLUMNS, FIGURE3_ROWS, WITH_AND_WITHOUT),
     draw="sweep",
     axis="clients per round",
     claims=(
-        Claim(
+        claim(
             "alpha = 0: WIMA with 10 clients is at least as good as FedAvg with 15.",
-            (("column", "cifar10_alpha0_m10"), ("variant", "wima")),
-            (("column", "cifar10_alpha0_m15"), ("variant", "base")),
+            column=("cifar10_alpha0_m10", "cifar10_alpha0_m15"),
+            variant=("wima", "base"),
             by=AT_LEAST,
         ),
-        Claim(
+        claim(
             "alpha = 0.05: WIMA with 10 clients is at least as good as FedAvg with 20.",
-            (("column", "cifar10_alpha005_m10"), ("variant", "wima")),
-            (("column", "cifar10_alpha005_m20"), ("variant", "base")),
+            column=("cifar10_alpha005_m10", "cifar10_alpha005_m20"),
+            variant=("wima", "base"),
             by=AT_LEAST,
         ),
-        Claim(
+        claim(
             "alpha = 0.05: WIMA with 20 clients is better than FedAvg with 50.",
-            (("column", "cifar10_alpha005_m20"), ("variant", "wima")),
-            (("column", "cifar10_alpha005_m50"), ("variant", "base")),
+            column=("cifar10_alpha005_m20", "cifar10_alpha005_m50"),
+            variant=("wima", "base"),
         ),
     ),
     standin=standin.described(FIGURE3_COLUMNS, FIGURE3_ROWS),

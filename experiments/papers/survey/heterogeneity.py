@@ -1,6 +1,6 @@
 """Survey: every method on the digits and on Fashion-MNIST, with and without a window."""
 
-from ..items import Claim, Item, Variation
+from ..items import Item, Variation, claim
 from ..trajectories import Fields
 from ..wima.settings import BASE, DIGITS, FASHION
 
@@ -65,10 +65,10 @@ TABLE1 = Item(
     variants=(Variation("base", "model"), Variation("wima", "WIMA", read=WINDOW)),
     paired=True,
     claims=(
-        Claim("A window of 20 is more accurate than the model.", (("variant", "wima"),), (("variant", "base"),)),
-        Claim("SCAFFOLD is more accurate than FedAvg.", (("row", "scaffold"),), (("row", "fedavg"),)),
-        Claim("FedHBM is more accurate than FedAvg.", (("row", "fedhbm"),), (("row", "fedavg"),)),
-        Claim("GHB with tau = 1 / C is more accurate than FedAvg.", (("row", "ghb"),), (("row", "fedavg"),)),
+        claim("A window of 20 is more accurate than the model.", variant=("wima", "base")),
+        claim("SCAFFOLD is more accurate than FedAvg.", row=("scaffold", "fedavg")),
+        claim("FedHBM is more accurate than FedAvg.", row=("fedhbm", "fedavg")),
+        claim("GHB with tau = 1 / C is more accurate than FedAvg.", row=("ghb", "fedavg")),
     ),
     standin="100 clients; digits: a hidden layer of 64, 150 rounds of three epochs, batches of 7; Fashion-MNIST: two "
     "layers of 200, 100 rounds of one epoch, batches of 50. Rates come from one coarse search on the digits with one "

@@ -4,38 +4,22 @@ import dataclasses
 
 from ... import main_job
 from .. import standin
-from ..items import AT_LEAST, Claim, Item, Sketch, Variation
+from ..items import AT_LEAST, Claim, Item, Sketch, Variation, claim
 from ..measures import MeanLast, Measure, RoundsTo
 from ..trajectories import Fields
-from . import methods, tables
-from .methods import BY_NAME, more_accurate, most_accurate, picked
-from .settings import (
-    ASSUMED,
-    BASE,
-    DIGITS,
-    FASHION,
-    FEWER_CLIENTS,
-    LENET,
-    LENET_SILO,
-    RESNET_SILO,
-    SEEDS,
-    SILO,
-    STACKOVERFLOW,
-    cifar,
-    standin_text,
-)
+from . import settings, tables
 
 FEDAVG = Variation("fedavg", "FedAvg", Fields(algorithm="fedavg"))
 FEDHBM = Variation("fedhbm", "FedHBM", Fields(algorithm="fedhbm:beta=1"))
 
 # Figures 1 and 7: six methods against the Dirichlet parameter.
 ALPHAS = (0, 0.05, 0.1, 0.2, 0.4, 0.6)
-ALPHA_ROWS = picked("fedavg", "scaffold", "feddyn", "fedavgm", "mime_momentum", "fedhbm")
+ALPHA_ROWS = settings.picked("fedavg", "scaffold", "feddyn", "fedavgm", "mime_momentum", "fedhbm")
 
 
 def _at_alpha(alpha: float) -> Variation:
     """Returns the column of a Dirichlet parameter."""
-    like = cifar(10, alpha, LENET, SILO, standin.fields(f"alpha{alpha:g}".replace(".", "")))
+    like = settings.cifar(10, alpha, settings.LENET, settings.SILO, standin.fields(f"alpha{alpha:g}".replace(".", "")))
     return Variation(like.name, like.label, like.paper, like.trend, trend_replaces=True, x=float(alpha))
 
 
@@ -43,28 +27,18 @@ ALPHA_COLUMNS = tuple(_at_alpha(alpha) for alpha in ALPHAS)
 
 
 def _over_alpha(name: str, title: str, measure: Measure, claims: tuple[Claim, ...] = ()) -> Item:
-    """Returns a sweep over the Dirichlet parameter.
-
-    Args:
-      name: of the figure.
-      title: what it shows.
-      measure: number computed from the curves.
-      claims: the paper's claims about it.
-    """
-    return Item(
+    """Returns a sweep over the Dirichlet parameter."""
+    return settings.item(
         name=name,
         title=title,
-        base=BASE,
         rows=ALPHA_ROWS,
         columns=ALPHA_COLUMNS,
-        overrides=standin.overrides(ALPHA_COLUMNS, ALPHA_ROWS),
         variants=(Variation("measured", "", measure=measure),),
         draw="sweep",
         axis="Dirichlet alpha",
-        seeds=SEEDS,
         claims=claims,
         assumed=(
-            *ASSUMED[1:4],
+            *settings.ASSUMED[1:4],
             f"The values of alpha are not stated: {', '.join(f'{alpha:g}' for alpha in ALPHAS)}.",
             "Which methods are drawn is not stated, nor that the setting is cross-silo; the numeric tables under "
             "Figure 7 are not in the text.",
@@ -79,35 +53,33 @@ FIGURE1 = _over_alpha(
     "Accuracy of the last 100 rounds by the Dirichlet parameter, CIFAR-10, LeNet-5",
     MeanLast(),
     (
-        *most_accurate(ALPHA_ROWS, ALPHA_COLUMNS, section="Appendix B.4"),
-        more_accurate("mime_momentum", "scaffold", ALPHA_COLUMNS[0], "Appendix B.4"),
+        *settings.most_accurate(ALPHA_ROWS, ALPHA_COLUMNS, section="Appendix B.4"),
+        settings.more_accurate("mime_momentum", "scaffold", ALPHA_COLUMNS[0], "Appendix B.4"),
     ),
 )
 # Absolute in the paper, 81 % of its centralized accuracy (86.48 in Table 6): the same share at trend scale.
 TARGET = 70.0
-TREND_TARGET = round(0.81 * standin.CENTRALISED, 2)
+TREND_TARGET = round(0.81 * standin.CENTRALIZED, 2)
 FIGURE7 = _over_alpha(
     "ghb/figure7",
     f"Rounds to {TARGET:g} % by the Dirichlet parameter, CIFAR-10, LeNet-5",
     RoundsTo(percent=TARGET, trend=TREND_TARGET),
     tuple(
         dataclasses.replace(claim, text=claim.text.replace("is more accurate", "reaches the target sooner"))
-        for claim in most_accurate(ALPHA_ROWS, ALPHA_COLUMNS, section="Appendix B.4")
+        for claim in settings.most_accurate(ALPHA_ROWS, ALPHA_COLUMNS, section="Appendix B.4")
     ),
 )
 
 # Figure 2
-FIGURE2 = Item(
+FIGURE2 = settings.item(
     name="ghb/figure2",
     title="Accuracy over rounds, ResNet-20, one class per client",
-    base=BASE,
     rows=tables.TABLE10_ROWS,
     columns=tables.ONE_CLASS_COLUMNS,
-    overrides=(*methods.RESNET, *standin.overrides(tables.ONE_CLASS_COLUMNS, tables.TABLE10_ROWS)),
+    overrides=settings.OF_RESNET,
     draw="curves",
-    seeds=SEEDS,
     assumed=("The methods are those of Table 10.",),
-    standin=standin_text(tables.ONE_CLASS_COLUMNS, tables.TABLE10_ROWS),
+    standin=settings.standin_text(tables.ONE_CLASS_COLUMNS, tables.TABLE10_ROWS),
     cost="read off Table 10's runs",
 )
 
@@ -137,40 +109,57 @@ def _at_tau(column: Variation, tau: int) -> Variation:
 
 
 # The flat lines are the same runs at every tau.
-FLAT = tuple(dataclasses.replace(BY_NAME[name], printed=()) for name in ("fedavg", "local_ghb", "fedhbm"))
+FLAT = tuple(dataclasses.replace(settings.BY_NAME[name], printed=()) for name in ("fedavg", "local_ghb", "fedhbm"))
 ABLATION = "Section 4.3"
 _GHB, _FEDAVG, _FEDHBM = ("row", "ghb"), ("row", "fedavg"), ("row", "fedhbm")
 _TAU1, _TAU10 = ("column", "cifar10_noniid_tau1"), ("column", "cifar10_noniid_tau10")
-FIGURE3 = Item(
+FIGURE3 = settings.item(
     name="ghb/figure3",
-    title="Generalised heavy-ball momentum over different spans, one class per client, ResNet-20",
-    base=BASE,
+    title="Generalized heavy-ball momentum over different spans, one class per client, ResNet-20",
     rows=(Variation("ghb", "GHB"), *FLAT),
     columns=tuple(_at_tau(column, tau) for column in tables.ONE_CLASS_COLUMNS for tau in TAUS),
-    overrides=methods.RESNET,
+    overrides=settings.OF_RESNET,
     draw="sweep",
     axis="tau",
-    seeds=SEEDS,
     claims=(
-        Claim("tau = 10 is better than tau = 1.", (_GHB, _TAU10), (_GHB, _TAU1), section=ABLATION),
-        Claim("tau = 10 is better than FedAvg.", (_GHB, _TAU10), (_FEDAVG, _TAU10), section=ABLATION),
-        Claim(
+        claim(
+            "tau = 10 is better than tau = 1.",
+            row="ghb",
+            column=("cifar10_noniid_tau10", "cifar10_noniid_tau1"),
+            section=ABLATION,
+        ),
+        claim(
+            "tau = 10 is better than FedAvg.", row=("ghb", "fedavg"), column="cifar10_noniid_tau10", section=ABLATION
+        ),
+        claim(
             "tau = 1 is no better than FedAvg, by a point at most.",
-            (_FEDAVG, _TAU1),
-            (_GHB, _TAU1),
+            row=("fedavg", "ghb"),
+            column="cifar10_noniid_tau1",
             by=-1.0,
             section=ABLATION,
         ),
-        Claim(
+        claim(
             "Local-GHB is within a point of GHB with tau = 10.",
-            (("row", "local_ghb"), _TAU10),
-            (_GHB, _TAU10),
+            row=("local_ghb", "ghb"),
+            column="cifar10_noniid_tau10",
             by=-1.0,
             section=ABLATION,
         ),
-        Claim("FedHBM is better than GHB with tau = 10.", (_FEDHBM, _TAU10), (_GHB, _TAU10), section=ABLATION),
-        Claim("FedHBM is better than Local-GHB.", (_FEDHBM, _TAU10), (("row", "local_ghb"), _TAU10), section=ABLATION),
-        Claim("FedHBM is better than FedAvg.", (_FEDHBM, _TAU10), (_FEDAVG, _TAU10), section=ABLATION),
+        claim(
+            "FedHBM is better than GHB with tau = 10.",
+            row=("fedhbm", "ghb"),
+            column="cifar10_noniid_tau10",
+            section=ABLATION,
+        ),
+        claim(
+            "FedHBM is better than Local-GHB.",
+            row=("fedhbm", "local_ghb"),
+            column="cifar10_noniid_tau10",
+            section=ABLATION,
+        ),
+        claim(
+            "FedHBM is better than FedAvg.", row=("fedhbm", "fedavg"), column="cifar10_noniid_tau10", section=ABLATION
+        ),
     ),
     assumed=(
         f"The spans are not stated: {', '.join(map(str, TAUS))}; neither is the network.",
@@ -182,10 +171,9 @@ FIGURE3 = Item(
 )
 
 # Figure 4, Stack Overflow: FedHBM's anchor at a client's first participation.
-FIGURE4A = Item(
+FIGURE4A = settings.item(
     name="ghb/figure4a",
     title="FedHBM with different anchors at the first participation, Stack Overflow",
-    base=BASE,
     rows=(
         FEDAVG,
         FEDHBM,
@@ -196,16 +184,15 @@ FIGURE4A = Item(
         Variation(
             "stackoverflow",
             "Stack Overflow",
-            STACKOVERFLOW.paper,
-            FEWER_CLIENTS | {"partition": "dirichlet:alpha=0"},
+            settings.STACKOVERFLOW.paper,
+            settings.FEWER_CLIENTS | {"partition": "dirichlet:alpha=0"},
             trend_replaces=True,
         ),
     ),
     draw="curves",
-    seeds=SEEDS,
     claims=(
-        Claim("A shared first anchor is better than none.", (("row", "shared"),), (_FEDHBM,), section=ABLATION),
-        Claim("A random first anchor is better than none.", (("row", "random"),), (_FEDHBM,), section=ABLATION),
+        claim("A shared first anchor is better than none.", row=("shared", "fedhbm"), section=ABLATION),
+        claim("A random first anchor is better than none.", row=("random", "fedhbm"), section=ABLATION),
     ),
     assumed=("Whether FedAvg is drawn with them is not stated.",),
     standin="Digits with one class per client, 3 of 100 clients, a hidden layer of 64, 150 rounds.",
@@ -237,13 +224,12 @@ def _pretrained(column: Variation, backbone: Fields) -> Variation:
 
 
 SCRATCH = (
-    _scratch(LENET_SILO[0], None),
-    _scratch(LENET_SILO[2], FASHION | {"partition": LENET_SILO[2].paper["partition"]}),
+    _scratch(settings.LENET_SILO[0], None),
+    _scratch(settings.LENET_SILO[2], settings.FASHION | {"partition": settings.LENET_SILO[2].paper["partition"]}),
 )
-FIGURE4B = Item(
+FIGURE4B = settings.item(
     name="ghb/figure4b",
     title="FedAvg and FedHBM from scratch and from a backbone of the other CIFAR set, one class per client",
-    base=BASE,
     rows=(
         FEDAVG,
         FEDHBM,
@@ -255,7 +241,6 @@ FIGURE4B = Item(
         _pretrained(SCRATCH[1], tables.LENET_10.paper),
     ),
     draw="curves",
-    seeds=SEEDS,
     assumed=(
         "How the backbone was trained is not stated: centrally, as in Table 6, without its classifier; LeNet-5.",
         "Clients' first anchor is the model that all begin with (first=pretrained).",
@@ -272,33 +257,26 @@ FIGURE5 = Sketch(
 
 # Figure 6
 BETAS = ("0", "0.9", "0.99", "1")
-FIGURE6 = Item(
+FIGURE6 = settings.item(
     name="ghb/figure6",
     title="FedHBM with beta = 0, 0.9, 0.99 and 1, one class per client",
-    base=BASE,
     rows=tuple(
         Variation(f"beta{beta}".replace(".", ""), f"beta = {beta}", Fields(algorithm=f"fedhbm:beta={beta}"))
         for beta in BETAS
     ),
     columns=(
         # On the stand-in of CIFAR-10 no rate was searched for beta below 1.
-        dataclasses.replace(LENET_SILO[0], trend=DIGITS | {"partition": LENET_SILO[0].paper["partition"]}),
-        LENET_SILO[2],
+        dataclasses.replace(
+            settings.LENET_SILO[0], trend=settings.DIGITS | {"partition": settings.LENET_SILO[0].paper["partition"]}
+        ),
+        settings.LENET_SILO[2],
     ),
     draw="curves",
-    seeds=SEEDS,
     claims=(
-        Claim(
-            "beta = 1 is at least as good as beta = 0.9.",
-            (("row", "beta1"), ("column", "cifar10_noniid")),
-            (("row", "beta09"), ("column", "cifar10_noniid")),
-            by=AT_LEAST,
+        claim(
+            "beta = 1 is at least as good as beta = 0.9.", row=("beta1", "beta09"), column="cifar10_noniid", by=AT_LEAST
         ),
-        Claim(
-            "Momentum is better than none.",
-            (("row", "beta1"), ("column", "cifar10_noniid")),
-            (("row", "beta0"), ("column", "cifar10_noniid")),
-        ),
+        claim("Momentum is better than none.", row=("beta1", "beta0"), column="cifar10_noniid"),
     ),
     assumed=("The network is not stated: LeNet-5, cross-silo.",),
     standin="Digits, a hidden layer of 64, and Fashion-MNIST, two layers of 200, in place of the CIFAR sets.",
@@ -319,17 +297,15 @@ def _decay(factor: str) -> Variation:
     return Variation(name, label, fields, Fields(lr_decay=round(STRONGER * decay, 6)))
 
 
-FIGURE8 = Item(
+FIGURE8 = settings.item(
     name="ghb/figure8",
     title="FedHBM with rates that fall by a factor per round, CIFAR-100, ResNet-20",
-    base=BASE,
     rows=tuple(_decay(factor) for factor in DECAYS),
-    columns=(RESNET_SILO[2], RESNET_SILO[3]),
+    columns=(settings.RESNET_SILO[2], settings.RESNET_SILO[3]),
     draw="curves",
-    seeds=SEEDS,
     claims=(
-        Claim("No decay is at least as good as 0.9999.", (("row", "x1"),), (("row", "x09999"),), by=-1.0),
-        Claim("0.9999 is better than 0.999.", (("row", "x09999"),), (("row", "x0999"),)),
+        claim("No decay is at least as good as 0.9999.", row=("x1", "x09999"), by=-1.0),
+        claim("0.9999 is better than 0.999.", row=("x09999", "x0999")),
     ),
     assumed=("Which method is shown is not stated: FedHBM.",),
     standin=f"Fashion-MNIST with one class per client, two layers of 200, 100 rounds, decays {STRONGER} times as "

@@ -2,22 +2,9 @@
 
 import dataclasses
 
-from ..items import Claim, Item, Override, Variation
+from ..items import Item, Override, Variation, claim
 from ..trajectories import Fields
-from .settings import (
-    ASSUMED,
-    BASE,
-    CIFAR10,
-    CIFAR100,
-    FEMNIST,
-    NORM_COLUMNS,
-    NORM_RATE,
-    NORM_STANDIN,
-    SEEDS,
-    STANDIN,
-    VARIANTS,
-    at_alpha,
-)
+from . import settings
 
 # Figure 3.2: column and loss -> the best rate as printed in Table 3.1, and that at trend scale.
 BEST = {
@@ -28,13 +15,12 @@ BEST = {
     ("femnist", "base"): (0.01, 0.3),
     ("femnist", "wsm"): (0.03, 0.3),
 }
-FIGURE3_2 = Item(
+FIGURE3_2 = settings.item(
     name="wsm/figure3_2",
     title="Accuracy over rounds with and without WSM, each at its best learning rate",
-    base=BASE,
     rows=(Variation("fedavg", "FedAvg"),),
-    columns=(CIFAR10, CIFAR100, FEMNIST),
-    variants=VARIANTS,
+    columns=(settings.CIFAR10, settings.CIFAR100, settings.FEMNIST),
+    variants=settings.VARIANTS,
     overrides=tuple(
         Override(
             Variation(f"best_{column}_{variant}", paper=Fields(client_lr=rate), trend=Fields(client_lr=trend)),
@@ -44,17 +30,9 @@ FIGURE3_2 = Item(
         for (column, variant), (rate, trend) in BEST.items()
     ),
     draw="curves",
-    seeds=SEEDS,
-    claims=(
-        Claim(
-            "WSM ends above cross-entropy.",
-            (("variant", "wsm"),),
-            (("variant", "base"),),
-            section="Figure 3.2, caption",
-        ),
-    ),
-    assumed=ASSUMED,
-    standin=f"CIFAR-10: {STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 rounds.",
+    claims=(claim("WSM ends above cross-entropy.", variant=("wsm", "base"), section="Figure 3.2, caption"),),
+    assumed=settings.ASSUMED,
+    standin=f"CIFAR-10: {settings.STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 rounds.",
     cost="read off Table 3.1's runs",
 )
 
@@ -62,42 +40,26 @@ FIGURE3_2 = Item(
 FEWER = "fewer values fit into five minutes on two cores"
 SWEPT = Variation(
     "swept",
-    paper=BASE.paper | CIFAR10.paper,
-    trend=(BASE.trend or Fields()) | (CIFAR10.trend or Fields()),
-    measure=BASE.measure,
+    paper=settings.BASE.paper | settings.CIFAR10.paper,
+    trend=(settings.BASE.trend or Fields()) | (settings.CIFAR10.trend or Fields()),
+    measure=settings.BASE.measure,
 )
 
 
 def _sweep(panel: str, title: str, axis: str, columns: tuple[Variation, ...], assumed: tuple[str, ...] = ()) -> Item:
-    """Returns a panel of Figure 3.3.
-
-    Args:
-      panel: its letter.
-      title: what it shows.
-      axis: the parameter, in words.
-      columns: its values.
-      assumed: what the thesis does not state of it.
-    """
-    return Item(
+    """Returns a panel of Figure 3.3."""
+    return settings.item(
         name=f"wsm/figure3_3{panel}",
         title=f"FedAvg with and without WSM, by {title}, CIFAR-10",
         base=SWEPT,
         rows=(Variation("fedavg", "FedAvg"),),
         columns=columns,
-        variants=VARIANTS,
+        variants=settings.VARIANTS,
         draw="sweep",
         axis=axis,
-        seeds=SEEDS,
-        claims=(
-            Claim(
-                "WSM is more accurate throughout.",
-                (("variant", "wsm"),),
-                (("variant", "base"),),
-                section="Figure 3.3, caption",
-            ),
-        ),
-        assumed=(*ASSUMED, *assumed, "The rate is 0.1."),
-        standin=f"{STANDIN}.",
+        claims=(claim("WSM is more accurate throughout.", variant=("wsm", "base"), section="Figure 3.3, caption"),),
+        assumed=(*settings.ASSUMED, *assumed, "The rate is 0.1."),
+        standin=f"{settings.STANDIN}.",
         cost=f"{2 * len(columns)} runs of 4,000 rounds of ResNet-18: for a GPU",
     )
 
@@ -112,7 +74,7 @@ SWEEPS = (
         "the Dirichlet parameter",
         "Dirichlet alpha",
         tuple(
-            dataclasses.replace(at_alpha(alpha), absent="" if alpha in TREND_ALPHAS else FEWER, x=float(alpha))
+            dataclasses.replace(settings.at_alpha(alpha), absent="" if alpha in TREND_ALPHAS else FEWER, x=float(alpha))
             for alpha in ALPHAS
         ),
     ),
@@ -143,22 +105,21 @@ SWEEPS = (
 
 # Figures 3.4 and 3.5: Table 3.3's networks. The rate is the best one of GroupNorm with cross-entropy, and of BatchNorm
 # with WSM.
-RATE = float(NORM_RATE)
+RATE = float(settings.NORM_RATE)
 
 
 def _over_rounds(number: int, rounds: int, absent: str = "") -> Item:
     """Returns Figure 3.4 or 3.5, which differ in their number of rounds; `absent`: why one is not drawn below that."""
-    return Item(
+    return settings.item(
         name=f"wsm/figure3_{number}",
         title=f"Accuracy over {rounds:,} rounds with GroupNorm and BatchNorm, with and without WSM",
-        base=dataclasses.replace(BASE, paper=BASE.paper | {"num_rounds": rounds}),
+        base=dataclasses.replace(settings.BASE, paper=settings.BASE.paper | {"num_rounds": rounds}),
         rows=(Variation("fedavg", "FedAvg", Fields(client_lr=RATE), absent=absent),),
-        columns=NORM_COLUMNS,
-        variants=VARIANTS,
+        columns=settings.NORM_COLUMNS,
+        variants=settings.VARIANTS,
         draw="curves",
-        seeds=SEEDS,
-        assumed=(*ASSUMED, f"The rate of the curves is not stated: {RATE}."),
-        standin=NORM_STANDIN,
+        assumed=(*settings.ASSUMED, f"The rate of the curves is not stated: {RATE}."),
+        standin=settings.NORM_STANDIN,
         cost=f"four runs of {rounds:,} rounds of ResNet-18: for a GPU",
     )
 

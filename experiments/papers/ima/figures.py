@@ -2,39 +2,21 @@
 
 from typing import Any
 
-from ..items import Claim, Item, Variation
+from ..items import Claim, Item, Variation, claim
 from ..trajectories import Fields
-from . import claims
-from .settings import (
-    EARLIER,
-    FEDAVG,
-    FEW,
-    PLAIN,
-    SEEDS,
-    STANDIN,
-    SWEPT,
-    averaging,
-)
+from . import claims, settings
 from .tables import STARTS
 
 # Figure 5 (c)
-FIGURE5 = Item(
+FIGURE5 = settings.item(
     name="ima/figure5",
     title="Accuracy over rounds with and without IMA, two shards per client, without decay of the rate",
-    base=PLAIN,
-    rows=(FEDAVG,),
+    base=settings.PLAIN,
+    rows=(settings.FEDAVG,),
     columns=(Variation("shards", "two shards per client"),),
-    variants=(Variation("base", "model"), averaging("ima", "IMA")),
+    variants=(Variation("base", "model"), settings.averaging("ima", "IMA")),
     draw="curves",
-    seeds=SEEDS,
-    claims=(
-        Claim(
-            "IMA is above the method without it at the end.",
-            (("variant", "ima"),),
-            (("variant", "base"),),
-            section="Section 6.2",
-        ),
-    ),
+    claims=(claim("IMA is above the method without it at the end.", variant=("ima", "base"), section="Section 6.2"),),
     assumed=("Panel (a) is a sketch; panel (b) is ima/figure5b.", "Averaging begins at 75 % of the rounds."),
     standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
     cost="Figure 1's run, and a fork of its last quarter",
@@ -45,44 +27,28 @@ METHOD_NOT_STATED = "Which methods the figure shows is not stated: FedAvg."
 
 
 def _sweep(name: str, title: str, axis: str, columns: tuple[Variation, ...], assumed: str, **more: Any) -> Item:
-    """Returns a sweep of FedAvg on CIFAR-10 with Dirichlet shares.
-
-    Args:
-      name: of the item.
-      title: what it shows.
-      axis: the parameter, in words.
-      columns: its values.
-      assumed: what the paper does not state of it.
-      **more: further fields of the Item.
-    """
-    return Item(
+    """Returns a sweep of FedAvg on CIFAR-10 with Dirichlet shares."""
+    return settings.item(
         name=name,
         title=title,
-        base=SWEPT,
-        rows=(FEDAVG,),
+        base=settings.SWEPT,
+        rows=(settings.FEDAVG,),
         columns=columns,
         draw="sweep",
         axis=axis,
-        seeds=SEEDS,
         assumed=(METHOD_NOT_STATED, assumed),
         **more,
     )
 
 
 def _compared(section: str, further: tuple[Claim, ...]) -> dict[str, Any]:
-    """Returns the two lines of a panel of Figure 6, and what the paper says about them.
-
-    Args:
-      section: of the paper.
-      further: claims besides that IMA is better.
-    """
-    first = Claim(
+    """Returns the two lines of a panel of Figure 6, and what the paper says about them."""
+    first = claim(
         "IMA is more accurate than the method without it, wherever the parameter is.",
-        (("variant", "ima"),),
-        (("variant", "base"),),
+        variant=("ima", "base"),
         section=section,
     )
-    variants = (Variation("base", "without IMA"), averaging("ima", "with IMA"))
+    variants = (Variation("base", "without IMA"), settings.averaging("ima", "with IMA"))
     return {"variants": variants, "claims": (first, *further)}
 
 
@@ -93,7 +59,7 @@ TREND_ALPHAS = {0.05: 0.08}
 
 def _at_alpha(alpha: float) -> Variation:
     """Returns the column of a Dirichlet parameter."""
-    trend = Fields(partition=f"yurochkin:alpha={TREND_ALPHAS.get(alpha, alpha)}{FEW}")
+    trend = Fields(partition=f"yurochkin:alpha={TREND_ALPHAS.get(alpha, alpha)}{settings.FEW}")
     paper = Fields(partition=f"yurochkin:alpha={alpha}")
     return Variation(f"alpha{alpha:g}", f"alpha = {alpha:g}", paper, trend, x=alpha)
 
@@ -104,7 +70,7 @@ FIGURE6A = _sweep(
     "Dirichlet alpha",
     tuple(_at_alpha(alpha) for alpha in ALPHAS),
     f"The values of alpha are not stated: {', '.join(f'{alpha:g}' for alpha in ALPHAS)}.",
-    standin=f"{STANDIN}; alpha = 0.08 in place of 0.05, with which so few images can't be split.",
+    standin=f"{settings.STANDIN}; alpha = 0.08 in place of 0.05, with which so few images can't be split.",
     cost="five runs of CIFAR-10, CNN, 400 rounds, and a fork of each",
     **_compared("Section 7.2.2", claims.FIGURE6A),
 )
@@ -127,7 +93,7 @@ FIGURE6B = _sweep(
     "share of clients per round",
     tuple(_at_share(share) for share in SHARES),
     f"The shares are not stated: {', '.join(f'{share:g}' for share in SHARES)}.",
-    standin=f"{STANDIN}.",
+    standin=f"{settings.STANDIN}.",
     cost="five runs of CIFAR-10, CNN, 400 rounds of 10 to 50 clients, and a fork of each",
     **_compared("Section 7.2.4", claims.FIGURE6B),
 )
@@ -139,7 +105,7 @@ FIGURE6C = _sweep(
     "local epochs",
     tuple(Variation(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
     "Local epochs go from 3 to 17; every second number is taken.",
-    standin=f"{STANDIN}.",
+    standin=f"{settings.STANDIN}.",
     cost="eight runs of CIFAR-10, CNN, 400 rounds of 3 to 17 local epochs, and a fork of each",
     **_compared("Section 7.2.5", claims.FIGURE6C),
 )
@@ -148,10 +114,13 @@ FIGURE7A = _sweep(
     "ima/figure7a",
     "FedAvg with IMA, by the round that averaging begins at",
     "first averaged round of 400",
-    tuple(averaging(f"start{start}", f"from {start}", start=share, x=float(start)) for start, share in STARTS.items()),
+    tuple(
+        settings.averaging(f"start{start}", f"from {start}", start=share, x=float(start))
+        for start, share in STARTS.items()
+    ),
     "The rounds are those of Table II.",
     claims=claims.FIGURE7A,
-    standin=f"{STANDIN}; averaging from the same shares of the rounds.",
+    standin=f"{settings.STANDIN}; averaging from the same shares of the rounds.",
     cost="Table II's runs of FedAvg",
 )
 
@@ -163,19 +132,14 @@ FIGURE7B = _sweep(
     "FedAvg with IMA, by the size of its window",
     "window P",
     tuple(
-        averaging(f"w{size}", f"P = {size}", window=size, earlier=FILLING.get(size, EARLIER), x=float(size))
+        settings.averaging(
+            f"w{size}", f"P = {size}", window=size, earlier=FILLING.get(size, settings.EARLIER), x=float(size)
+        )
         for size in WINDOWS
     ),
     f"The windows are lost: {', '.join(map(str, WINDOWS))}; the rate decays alike with all of them.",
-    claims=(
-        Claim(
-            "A window of 5 is better than none (P = 1).",
-            (("column", "w5"),),
-            (("column", "w1"),),
-            section="Figure 7 (b)",
-        ),
-    ),
-    standin=f"{STANDIN}.",
+    claims=(claim("A window of 5 is better than none (P = 1).", column=("w5", "w1"), section="Figure 7 (b)"),),
+    standin=f"{settings.STANDIN}.",
     cost="Table I's run of FedAvg, and five forks of its last third",
 )
 

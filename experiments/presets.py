@@ -1,0 +1,166 @@
+"""Presets: flagfiles by name (`--flagfile=wima_cifar10_alpha0`).
+
+Some are files of the folder `flags`; those of the papers are generated from cells of the catalogue.
+"""
+
+import functools
+import pathlib
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fedwin.errors import UserError
+from fedwin.registry import nearest
+
+from .cli.command_line import flags_of
+from .cli.flag_errors import check_file
+from .papers.catalogue import item
+from .papers.cell_flags import cell_of, config_of, table_of
+from .papers.items import Cell, Item
+
+FOLDER = pathlib.Path(__file__).parent / "flags"
+WIDTH = 118
+
+
+class Place(NamedTuple):
+    """The cell that a paper's preset trains.
+
+    Attributes:
+      item: name of the table.
+      row: name of the row.
+      column: name of the column.
+      variant: name of the variant; empty: the first.
+      remark: a further line of its header.
+    """
+
+    item: str
+    row: str
+    column: str
+    variant: str = ""
+    remark: str = ""
+
+
+BASE, PLAIN = "Without the --wrap line it is the base method.", "Without the --loss line it is FedAvg."
+CELLS = {
+    "wima_cifar10_alpha0": Place("wima/table2", "fedavg", "cifar10_alpha0", "wima"),
+    "wima_cifar10_alpha005": Place("wima/table2", "fedavg", "cifar10_alpha005", "wima"),
+    "wima_cifar100_alpha0": Place("wima/table2", "fedavg", "cifar100_alpha0", "wima"),
+    "wima_cifar100_alpha05": Place("wima/table2", "fedavg", "cifar100_alpha05", "wima"),
+    "wima_cifar100_pam": Place("wima/table2", "fedavg", "cifar100_pam", "wima"),
+    "wima_femnist": Place("wima/table2", "fedavg", "femnist", "wima"),
+    "wima_shakespeare": Place("wima/table2", "fedavg", "shakespeare", "wima", "The paper's metric is accuracy_fedjax."),
+    "ima_fmnist_shards": Place("ima/table1", "fedavg", "fmnist_shards", "ima", BASE),
+    "ima_cifar10_shards": Place("ima/table1", "fedavg", "cifar10_cnn_shards", "ima", BASE),
+    "ima_cifar10_dirichlet": Place("ima/table1", "fedavg", "cifar10_cnn_dirichlet", "ima", BASE),
+    "ima_cifar100_pachinko": Place("ima/table1", "fedavg", "cifar100_vgg", "ima", BASE),
+    "ima_digit5_shards": Place("ima/table1", "fedavg", "digit5_shards", "ima", BASE),
+    "ima_pacs_shards": Place("ima/table1", "fedavg", "pacs_shards", "ima", BASE),
+    "ghb_cifar10_lenet_cross_silo": Place("ghb/table3", "fedhbm", "cifar10_noniid"),
+    "ghb_cifar100_lenet_cross_silo": Place("ghb/table3", "fedhbm", "cifar100_noniid"),
+    "ghb_shakespeare": Place("ghb/table3", "fedhbm", "shakespeare_noniid"),
+    "ghb_cifar10_lenet_cross_device": Place("ghb/table4", "fedhbm", "cifar10_noniid"),
+    "ghb_cifar10_resnet20": Place("ghb/table10", "fedhbm", "cifar10_noniid"),
+    "wsm_cifar10": Place("wsm/table3_1", "lr01", "cifar10", "wsm", PLAIN),
+    "wsm_cifar100": Place("wsm/table3_1", "lr01", "cifar100", "wsm", PLAIN),
+}
+
+
+def names() -> list[str]:
+    """Returns the names of all presets, sorted."""
+    return sorted([*CELLS, *(path.stem for path in FOLDER.glob("*.flags"))])
+
+
+@functools.cache
+def text(name: str) -> str:
+    """Returns a preset as a flagfile: comments with its subject, command, expected time and accuracy, then its flags.
+
+    Args:
+      name: of `names`.
+    """
+    if name not in CELLS:
+        return (FOLDER / f"{name}.flags").read_text(encoding="utf-8")
+    place = CELLS[name]
+    table = table_of(item(place.item))
+    cell = cell_of(table, place.row, place.column, place.variant)
+    paper, number = table.table or ("", "")
+    shown = [cell.column.title, cell.row.title, *([cell.variant.title] if len(table.variants) > 1 else [])]
+    remarks = (
+        f"{paper.upper()}, Table {number}: {'; '.join(shown)}.",
+        f"fedwin train --flagfile={name} --data_dir=DIR",
+        f"Another cell: fedwin reproduce {place.item} --row=... --column={cell.column.name} --print_flags",
+        *([place.remark] if place.remark else []),
+        f"Expected time: {table.cost}.",
+        *_expected(table, cell),
+    )
+    wrapped = (textwrap.wrap(remark, WIDTH, break_long_words=False, break_on_hyphens=False) for remark in remarks)
+    return "\n".join([*(f"# {line}" for lines in wrapped for line in lines), *flags_of(config_of(table, cell))]) + "\n"
+
+
+def _expected(table: Item, cell: Cell) -> list[str]:
+    """Returns the printed cells of this column; rows with another wrapper are on separate lines."""
+    adaptive = {name for o in table.overrides if o.variation.fork is not None for name in o.rows}
+    others = [row for row in table.rows if row.name in adaptive]
+    remarks = [f"Expected: paper: {'; '.join(_printed(table, cell, {row.name for row in table.rows} - adaptive))}."]
+    if others:
+        algorithms = " or ".join(f"--algorithm={row.paper['algorithm']}" for row in others)
+        shown = ", ".join(_printed(table, cell, adaptive))
+        remarks.append(f"{shown}, with {algorithms} and placement=pre in the --wrap line.")
+    return remarks
+
+
+def _printed(table: Item, cell: Cell, rows: set[str]) -> list[str]:
+    """Returns 'FedAvg 64.37 -> 69.95' for every row that has numbers in a cell's column."""
+    metric = lambda variant: dict(variant.printed).get("metric", "")
+    numbers: dict[str, list[str]] = {}
+    for other in table.cells("paper"):
+        alike = other.column.name == cell.column.name and metric(other.variant) == metric(cell.variant)
+        if alike and other.row.name in rows:
+            numbers.setdefault(other.row.title, []).append(str(other.printed).partition(" ")[0])
+    return [f"{title} {' -> '.join(found)}" for title, found in numbers.items()]
+
+
+def checked(name: str) -> str:
+    """Returns the name of a preset, given with or without the suffix of a file.
+
+    Raises:
+      UserError: there is none.
+    """
+    known = names()
+    if name.removesuffix(".flags") not in known:
+        hint = nearest(pathlib.Path(name).stem, known)
+        raise UserError(f"flagfile={name}: neither a file nor a preset.{hint} `fedwin list presets` names all.")
+    return name.removesuffix(".flags")
+
+
+def expanded(flagfile: str) -> list[str]:
+    """Returns the arguments that stand for `--flagfile=...`: the flag itself, or the flags of the preset of that name.
+
+    Raises:
+      UserError: there is neither a file nor a preset, or the file can't be read.
+    """
+    if pathlib.Path(flagfile).expanduser().is_file():
+        check_file(flagfile)
+        return [f"--flagfile={flagfile}"]
+    return [line for line in text(checked(flagfile)).splitlines() if line.startswith("--")]
+
+
+def resolve(arguments: Sequence[str]) -> list[str]:
+    """Returns the command line with the flags of presets in place of their names."""
+    resolved: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        flag, equals, value = argument.partition("=")
+        if flag not in ("--flagfile", "-flagfile"):
+            resolved.append(argument)
+        elif equals or (value := next(rest, "")):
+            resolved += expanded(value)
+        else:
+            resolved.append(argument)
+    return resolved
+
+
+def table() -> str:
+    """Returns a line per preset: its name and its subject."""
+    width = max(map(len, names()))
+    lines = (f"{name:<{width}}  {text(name).splitlines()[0].removeprefix('# ')}" for name in names())
+    return "\n".join(line[:120].rstrip() for line in lines)

@@ -1,0 +1,93 @@
+"""Presets: each parses, passes all checks and names registered choices; cells of tables by their names."""
+
+import pathlib
+import shlex
+
+import pytest
+from absl import flags
+
+from experiments import presets, train
+from experiments.cli import config_flags
+from experiments.papers.catalogue import item
+from experiments.papers.cell_flags import cell_of, config_of, flag_text
+from fedwin import data
+from fedwin.algorithms import ALGORITHMS
+from fedwin.errors import UserError
+from fedwin.models import MODELS
+from fedwin.runs.choices import choices_of
+from fedwin.wrappers import WRAPPERS
+
+# Examples of data sets that WIMA's clients share equally.
+SHARED = {"cifar10": 50_000, "cifar100": 50_000, "cifar100_pam": 50_000}
+
+
+def test_presets_are_files_and_cells_of_papers():
+    assert len(presets.names()) == 25 and len(presets.CELLS) == 20
+    assert presets.resolve(["train", "--flagfile=wima_femnist", "--x"])[1:-1] == [
+        line for line in presets.text("wima_femnist").splitlines() if line.startswith("--")
+    ]
+    assert "--batching=repeat" in presets.resolve(["train", "--flagfile", "wima_femnist"])
+    with pytest.raises(UserError, match="Did you mean 'wima_femnist'"):
+        presets.expanded("wima_femnits")
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_a_preset_is_runnable_and_names_command_time_and_numbers(name):
+    text = presets.text(name)
+    known = flags.FlagValues()
+    train.define_flags(known)
+    known(presets.resolve(["train", f"--flagfile={name}"]))
+    config = config_flags.config_from_flags(known)
+    config.check()
+    choices_of(config)
+    MODELS.check(config.model)
+    data.DATASETS.check(config.dataset)
+    partition = data.PARTITIONS.check(config.partition)
+    if partition.name == "domain":
+        data.PARTITIONS.check(str(partition.params["inner"]).replace(";", ","))
+    assert config.final_evals <= config.num_rounds
+    comments = [line[2:] for line in text.splitlines() if line.startswith("# ")]
+    command = next(line for line in comments if line.startswith("fedwin train "))
+    folder = [] if config.dataset == "digits" else ["--data_dir=DIR"]
+    assert shlex.split(command)[2:] == [f"--flagfile={name}", *folder] and text.startswith("# ")
+    assert any(line.startswith("Expected time: ") for line in comments)
+    assert any(line.startswith("Expected: ") and any(c.isdigit() for c in line) for line in comments)
+    if name.startswith("wima_"):
+        # FedJAX's batches: by name, or because clients hold whole batches, for which both ways take the same steps.
+        held = SHARED.get(config.dataset)
+        assert config.batching == "repeat" if held is None else held // config.num_clients % config.batch_size == 0
+    if name.startswith("ima_"):
+        assert [WRAPPERS.check(wrap).params.get("placement", "post") for wrap in config.wrap] == ["post"]
+        (remark,) = [line for line in comments if line.startswith("FedAdam ")]
+        assert ALGORITHMS.check(config.algorithm).name == "fedavg" and "->" in remark
+        assert "--algorithm=fedadam" in text and "placement=pre" in text
+
+
+def test_files_of_the_folder_are_as_written():
+    for path in presets.FOLDER.glob("*.flags"):
+        assert presets.text(path.stem) == path.read_text() and path.stem not in presets.CELLS
+        assert presets.expanded(str(path)) == [f"--flagfile={path}"]
+    assert pathlib.Path(train.__file__).parent / "flags" == presets.FOLDER
+
+
+def test_the_flags_of_a_cell():
+    lines = flag_text(item("wima/table2"), "scaffold", "cifar10_alpha0").splitlines()
+    assert "--algorithm=scaffold" in lines and "--partition=dirichlet:alpha=0" in lines and "--seeds=0,1,2" in lines
+    one = item("ima/table1")
+    forked = config_of(one, cell_of(one, "fedadam", "fmnist_shards", "ima"))
+    assert forked.wrap == ["ima:window=5,start=0.75,placement=pre"]
+    assert forked.num_rounds == 300 and not forked.fork_from
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "column", "message"),
+    [
+        ("wima/table2", "scafold", "femnist", "Did you mean 'scaffold'"),
+        ("wima/table2", "scaffold", "imagenet", "has no such column"),
+        ("ghb/table2", "fedavg", "nowhere", "It has: silo, device, overhead"),
+        ("ghb/figure5", "fedavg", "", "no rows and columns"),
+    ],
+)
+def test_a_cell_that_is_not_there(name, row, column, message):
+    with pytest.raises(UserError, match=message):
+        flag_text(item(name), row, column)
