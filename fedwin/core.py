@@ -1,4 +1,4 @@
-"""Interfaces of federated algorithms: Algorithm, Phase, Client, Update, Observer, and weighted means.
+"""Interfaces of federated algorithms: Algorithm, Phase, Client, Cohort, Update, Observer, and weighted means.
 
 An algorithm is a NamedTuple of pure functions. In a round the engine computes for every phase
 
@@ -16,13 +16,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedwin import tree
 from fedwin.errors import UserError
+from fedwin.tree import PyTree
 
 __all__ = [
     "Algorithm",
     "Client",
+    "Cohort",
     "DerivedFromStep",
     "Mean",
     "MeanStep",
@@ -44,7 +47,8 @@ __all__ = [
     "with_mean_step",
 ]
 
-PyTree = Any
+# One array of a client, or those of a cohort.
+Array = jax.Array | np.ndarray
 
 
 class Variables(NamedTuple):
@@ -75,8 +79,8 @@ class Client(NamedTuple):
       state: its row of the client table, a pytree; () for stateless clients.
       stats: the broadcast model statistics, a pytree.
       examples: feature -> array [N, ...], one store shared by all clients; vmap does not map over it.
-      importance: factor of its aggregation weight, float [], that corrects unequal inclusion probabilities; () for 1.
-      work: share of the round's local steps that the client takes, float32 []; () for all of them.
+      importance: factor of its aggregation weight, float [], that corrects unequal inclusion probabilities; None for 1.
+      work: share of the round's local steps that the client takes, float32 []; None for all of them.
     """
 
     id: jax.Array
@@ -90,8 +94,49 @@ class Client(NamedTuple):
     state: PyTree
     stats: PyTree
     examples: PyTree
-    importance: Any = ()
-    work: PyTree = ()
+    importance: jax.Array | None = None
+    work: jax.Array | None = None
+
+
+class Cohort(NamedTuple):
+    """The clients of a round, arrays [C]; those of R rounds are [R, C], of vmapped seeds [R, seeds, C].
+
+    Attributes:
+      ids: number of each client, int32; 0 in a place without one.
+      present: which places have a client that takes part, bool; False for padding and for clients that drop out.
+      rows: of the store, int32.
+      slots: rows of the client table, int32; beyond its end in places without a client.
+      importance: factors of the aggregation weights, float; None for 1.
+      work: shares of the local steps that clients take, float32; None for all of them.
+      size: number of clients that take part, int32 []; None if all cohorts have the same. Only with it may a cohort
+        be empty.
+    """
+
+    ids: Array
+    present: Array
+    rows: Array
+    slots: Array
+    importance: Array | None = None
+    work: Array | None = None
+    size: Array | None = None
+
+    @classmethod
+    def of(cls, ids, present=None, **fields) -> "Cohort":
+        """Returns a cohort of clients that are rows of store and table under their own numbers.
+
+        Args:
+          ids: their numbers.
+          present: which places have a client; None: all.
+          **fields: importance, work, size; rows and slots where these differ.
+
+        Example:
+          >>> Cohort.of([3, 7, 0], [True, True, False]).slots.tolist()[:2]
+          [3, 7]
+        """
+        present = np.ones(np.shape(ids), bool) if present is None else np.asarray(present)
+        ids = np.where(present, ids, 0).astype(np.int32)
+        slots = np.where(present, ids, np.iinfo(np.int32).max).astype(np.int32)
+        return cls(**({"ids": ids, "present": present, "rows": ids, "slots": slots} | fields))
 
 
 class Mean(NamedTuple):
@@ -334,10 +379,10 @@ def aggregation_weight(c: Client, weighting: str) -> jax.Array:
       weighting: 'samples' (N_i) or 'uniform' (1; 0 for padding).
     """
     if weighting == "samples":
-        return c.size if isinstance(c.importance, tuple) else c.size * c.importance
+        return c.size if c.importance is None else c.size * c.importance
     if weighting == "uniform":
         present = (c.size > 0).astype(jnp.int32)
-        return present if isinstance(c.importance, tuple) else present * c.importance
+        return present if c.importance is None else present * c.importance
     raise ValueError(f"weighting must be 'samples' or 'uniform', not {weighting!r}")
 
 

@@ -1,7 +1,12 @@
 """Arithmetic on pytrees of the same structure, and predicates on their leaves."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+
+# A tree of arrays, or of their shapes: nested tuples, lists, dicts and NamedTuples. An empty one has no leaves.
+PyTree = Any
 
 map = jax.tree.map
 

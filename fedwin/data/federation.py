@@ -35,7 +35,7 @@ class Store(NamedTuple):
     info: Any
     weight: jax.Array
 
-    def client(self, *, id, row, slot, key, round, state, stats, n_max: int, present=True, work=()) -> core.Client:
+    def client(self, *, id, row, slot, key, round, state, stats, n_max: int, present=True) -> core.Client:
         """Builds the view of one client that algorithms get; may be traced.
 
         Args:
@@ -48,27 +48,27 @@ class Store(NamedTuple):
           stats: the broadcast model statistics.
           n_max: length of the padded index, at least the client's number of examples.
           present: False for padding, which gets size 0.
-          work: share of the round's local steps that it takes; () for all of them.
 
         Returns:
           The core.Client. Its index has n_max entries; the first `size` are valid.
         """
-        begin = self.offset[row]
-        size = jnp.where(present, self.offset[row + 1] - begin, 0)
+        # Rows exist: without a test of their sign.
+        at = lambda leaf, k: jnp.asarray(leaf).at[k].get(mode="promise_in_bounds", wrap_negative_indices=False)
+        begin = at(self.offset, row)
+        size = jnp.where(present, at(self.offset, row + 1) - begin, 0)
         positions = jnp.minimum(begin + jnp.arange(n_max, dtype=jnp.int32), self.order.shape[0] - 1)
         return core.Client(
             id=id,
             slot=slot,
             size=size,
-            weight=self.weight[row],
+            weight=at(self.weight, row),
             key=key,
             round=round,
-            index=self.order[positions],
-            info=tree.map(lambda leaf: leaf[row], self.info),
+            index=at(self.order, positions),
+            info=tree.map(lambda leaf: at(leaf, row), self.info),
             state=state,
             stats=stats,
             examples=self.examples,
-            work=work,
         )
 
 
@@ -180,12 +180,11 @@ class Federation:
         return buckets_below(largest)
 
     def most(self, ids) -> int:
-        """Returns the number of examples of the largest client in a cohort, int [n] with -1 for padding."""
-        ids = np.asarray(ids)
-        return int(self.sizes[ids[ids >= 0]].max(initial=1))
+        """Returns the number of examples of the largest of some clients, int [n]."""
+        return int(self.sizes[np.asarray(ids)].max(initial=1))
 
     def bucket(self, ids) -> int:
-        """Returns the smallest bucket that fits every client of a cohort, int [n] with -1 for padding."""
+        """Returns the smallest bucket that fits each of some clients, int [n]."""
         most = self.most(ids)
         return next(bucket for bucket in self.buckets if bucket >= most)
 

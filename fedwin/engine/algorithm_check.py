@@ -101,15 +101,16 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
         _check_client_model(algorithm, evaluated, row)
 
 
-def message_weights(algorithm: core.Algorithm, run: RunState, store: Store, ids, rows, n_max: int) -> list[jax.Array]:
+def message_weights(
+    algorithm: core.Algorithm, run: RunState, store: Store, cohort: core.Cohort, n_max: int
+) -> list[jax.Array]:
     """Returns the summed weights of all means that the clients of a cohort send in one round; may be traced.
 
     Args:
       algorithm: the algorithm.
       run: the state before the round, whose table has one row per client of the cohort.
       store: the clients' data.
-      ids: the cohort's global numbers, int32 [C].
-      rows: their rows of the store, int32 [C].
+      cohort: its clients, arrays [C].
       n_max: examples of the largest client.
     """
     weights: list[jax.Array] = []
@@ -124,7 +125,7 @@ def message_weights(algorithm: core.Algorithm, run: RunState, store: Store, ids,
         return phase if phase.client is None else phase._replace(server=server)
 
     algorithm = algorithm._replace(phases=tuple(map(watched, algorithm.phases)))
-    one_round(algorithm, {}, Strategy(), n_max, run, store, ids, rows, jnp.arange(len(ids)))
+    one_round(algorithm, {}, Strategy(), n_max, run, store, cohort)
     return weights
 
 

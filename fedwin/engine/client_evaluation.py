@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from fedwin import tree
-from fedwin.core import Mean, Variables
+from fedwin.core import Cohort, Mean, Variables
 from fedwin.data.dataset import Partition, offsets
 from fedwin.data.federation import Federation, ShardedStore, Store
 from fedwin.data.partitions.natural import subset
@@ -22,6 +22,7 @@ from fedwin.errors import UserError
 from fedwin.local import Batches
 from fedwin.personalization import Personalizer
 from fedwin.residence.examples import example_bytes
+from fedwin.tree import PyTree
 
 # Kinds of results besides the names of personalizers: a model as it is, and the clients' own models.
 PLAIN, PERSONAL = "client", "personal"
@@ -150,38 +151,36 @@ def batch_length(sizes: np.ndarray, most: int) -> int:
     return min(candidates, key=lambda b: int(np.ceil(sizes / b).sum()) * (b + STEP_COST))
 
 
-class ClientInputs(NamedTuple):
-    """Inputs that differ by client, with a leading axis C.
+class ProbedClient(NamedTuple):
+    """Inputs of the pass that differ by client, with a leading axis C.
 
     Attributes:
-      id: number of the client, -1 = padding.
-      row: of the store of evaluation examples.
-      training_row: of the store of training examples.
-      state: row of the client table; () where no model depends on it.
+      place: the cohort; its rows are those of the evaluation examples.
+      training_row: of the store of training examples, int32.
+      state: row of the client table; empty where no model depends on it.
     """
 
-    id: Any
-    row: Any
-    training_row: Any
-    state: Any
+    place: Cohort
+    training_row: jax.Array
+    state: PyTree
 
 
-class SharedInputs(NamedTuple):
-    """Inputs that all clients share.
+class ProbeInputs(NamedTuple):
+    """Inputs of the pass that all clients share.
 
     Attributes:
       models: the evaluated models, leaves [M, ...]; the first is that of the algorithm.
       round: completed rounds, int32 [].
       key: of the run.
       examples: to evaluate on.
-      training: training examples; () where no client trains.
+      training: training examples; None where no client trains.
     """
 
     models: Variables
-    round: Any
-    key: Any
+    round: jax.Array
+    key: jax.Array
     examples: Store | ShardedStore
-    training: Any
+    training: Store | ShardedStore | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -210,30 +209,28 @@ class ClientProbe:
     personalizers: Sequence[Personalizer]
     strategy: Strategy
 
-    def __call__(self, models: dict[str, Variables], run, examples, training, ids, rows, training_rows):
+    def __call__(self, models: dict[str, Variables], run, examples, training, cohort: Cohort, training_rows):
         """Evaluates a block of clients; may be traced.
 
         Args:
           models: name -> model.
           run: the state that they were read from.
           examples: store of the evaluation examples.
-          training: store of the training examples; () without personalizers.
-          ids: the clients, -1 = padding, int32 [C].
-          rows: their rows of `examples`, int32 [C].
+          training: store of the training examples; None without personalizers.
+          cohort: the clients, arrays [C]; its rows are those of `examples`.
           training_rows: their rows of `training`, int32 [C].
         """
-        state: Any = ()
+        state: PyTree = ()
         if self.client_model is not None:
-            slots = jnp.maximum(ids, 0)
-            state = self.strategy.everywhere(tree.map(lambda leaf: leaf.at[slots].get(mode="clip"), run.table))
+            state = self.strategy.everywhere(tree.map(lambda leaf: leaf.at[cohort.ids].get(mode="clip"), run.table))
         stacked = tree.map(lambda *leaves: jnp.stack(leaves), *models.values())
         key = jax.random.key_data(jax.random.fold_in(run.key, PERSONALIZATION_TAG))
-        shared = SharedInputs(stacked, run.round, key, examples, training)
-        return map_cohort(self._client, shared, ClientInputs(ids, rows, training_rows, state), self.strategy)[1]
+        shared = ProbeInputs(stacked, run.round, key, examples, training)
+        return map_cohort(self._client, shared, ProbedClient(cohort, training_rows, state), self.strategy)[1]
 
-    def _client(self, shared: SharedInputs, own: ClientInputs):
+    def _client(self, shared: ProbeInputs, own: ProbedClient):
         """Returns ((), kind -> metric -> Mean [M]) of one client."""
-        client = self._view(shared, shared.examples, own, own.row, self.n_max)
+        client = self._view(shared, shared.examples, own, own.place.rows, self.n_max)
         results = {PLAIN: lax.map(lambda model: self._measured(model, client), shared.models)}
         if self.client_model is not None:
             model = self.client_model(tree.map(lambda leaf: leaf[0], shared.models), own.state)
@@ -244,19 +241,19 @@ class ClientProbe:
             results[personalizer.name] = lax.map(adapted, shared.models)
         return (), results
 
-    def _view(self, shared: SharedInputs, store: Any, own: ClientInputs, row, n_max: int):
-        number = jnp.maximum(own.id, 0)
+    def _view(self, shared: ProbeInputs, store: Store, own: ProbedClient, row, n_max: int):
+        number = own.place.ids
         key = jax.random.fold_in(jax.random.wrap_key_data(shared.key), shared.round)
         return store.client(
-            id=own.id,
-            row=jnp.maximum(row, 0),
+            id=number,
+            row=row,
             slot=number,
             key=jax.random.fold_in(key, number),
             round=shared.round,
             state=own.state,
             stats=(),
             n_max=n_max,
-            present=own.id >= 0,
+            present=own.place.present,
         )
 
     def _measured(self, model: Variables, client) -> dict[str, Mean]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec
 from fedwin import core, tree
 from fedwin.data.federation import ShardedStore, Store
 from fedwin.engine.strategy import AXIS, Strategy
+from fedwin.tree import PyTree
 
 # Leaves of clients' rows up to this size travel between devices in one packet.
 PACKED_BYTES = 1 << 20
@@ -28,9 +29,9 @@ class SharedInputs(NamedTuple):
       store: the clients' data; a ShardedStore if it is split over a mesh.
     """
 
-    down: Any
-    stats: Any
-    round: Any
+    down: PyTree
+    stats: PyTree
+    round: jax.Array
     store: Store | ShardedStore
 
 
@@ -38,34 +39,26 @@ class ClientInputs(NamedTuple):
     """Inputs that differ by client, with a leading axis C.
 
     Attributes:
-      id: global number, -1 = padding.
-      row: of the store.
-      slot: row of the client table.
+      place: the cohort, without its size.
       key: PRNG key of this phase.
       state: row of the client table before this phase.
-      importance: factor of the aggregation weight; () for 1.
-      work: share of the local steps that the client takes; () for all of them.
     """
 
-    id: Any
-    row: Any
-    slot: Any
-    key: Any
-    state: Any
-    importance: Any = ()
-    work: Any = ()
+    place: core.Cohort
+    key: jax.Array
+    state: PyTree
 
 
 class StackedRow(NamedTuple):
-    """What is kept of every client, with a leading axis C, where messages are not summed.
+    """Row and message of every client, with a leading axis C, where messages are not summed.
 
     Attributes:
       state: row of the client table; () leaves it as it is.
       message: of the client; zeros for padding.
     """
 
-    state: Any
-    message: Any
+    state: PyTree
+    message: PyTree
 
 
 def client_function(client_part: Callable, weighting: str, n_max: int, stacked: bool = False) -> Callable:
@@ -80,29 +73,28 @@ def client_function(client_part: Callable, weighting: str, n_max: int, stacked: 
 
     def one(shared: SharedInputs, own: ClientInputs):
         assert isinstance(shared.store, Store)
-        present = own.id >= 0
+        place = own.place
         client = shared.store.client(
-            id=own.id,
-            row=jnp.maximum(own.row, 0),
-            slot=own.slot,
+            id=place.ids,
+            row=place.rows,
+            slot=place.slots,
             key=own.key,
             round=shared.round,
             state=own.state,
             stats=shared.stats,
             n_max=n_max,
-            present=present,
-            work=own.work,
-        )._replace(importance=own.importance)
+            present=place.present,
+        )._replace(importance=place.importance, work=place.work)
         update = client_part(shared.down, client)
-        stats = (
-            () if tree.is_empty(update.stats) else core.mean(update.stats, core.aggregation_weight(client, weighting))
-        )
+        stats = None
+        if not tree.is_empty(update.stats):
+            stats = core.mean(update.stats, core.aggregation_weight(client, weighting))
         summed = (update.message, stats, update.metrics)
         # where, not multiply: values of padding may be NaN.
-        summed = tree.map(lambda x: jnp.where(present, x, jnp.zeros_like(x)), summed)
+        summed = tree.map(lambda x: jnp.where(place.present, x, jnp.zeros_like(x)), summed)
         if stacked:
             message, *others = summed
-            return ((), *others), StackedRow(update.state, message)
+            return (None, *others), StackedRow(update.state, message)
         return summed, update.state
 
     return one
@@ -122,7 +114,7 @@ def skip_absent(function: Callable) -> Callable:
         if any(jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended) for leaf in jax.tree.leaves(shapes)):
             return function(shared, own)  # there is no zero of PRNG keys
         zeros = lambda: tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        return lax.cond(own.id >= 0, lambda: function(shared, own), zeros)
+        return lax.cond(own.place.present, lambda: function(shared, own), zeros)
 
     return one
 

@@ -9,10 +9,10 @@ import numpy as np
 from jax import lax
 
 from fedwin import tree
-from fedwin.core import Algorithm, Observer
+from fedwin.core import Algorithm, Cohort, Observer
 from fedwin.data.federation import ShardedStore, Store
 from fedwin.engine.placement import replicated
-from fedwin.engine.rounds import Cohorts, RunState, one_round, read_out
+from fedwin.engine.rounds import RunState, one_round, read_out
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.offloaded_windows import windows_of
 from fedwin.sampling import check_cohort
@@ -66,12 +66,12 @@ class Dispatch:
     def _measure(self, run: RunState, test):
         return self.probe(read_out(self.algorithm, self.observers, run), test) if self.probe else ()
 
-    def rounds(self, run: RunState, store: Store | ShardedStore, cohorts: Cohorts, test, n, flags, n_max: int):
+    def rounds(self, run: RunState, store: Store | ShardedStore, cohorts: Cohort, test, n, flags, n_max: int):
         """The traced function, for lowering it by other means (jax.export); arguments as in a call."""
         self.traces.append(n_max)  # runs once per trace, so that recompilations can be counted
         # Needed more than once, for shapes and in the loop; jit traces it once, and inline leaves no trace of the jit.
         step = jax.jit(
-            lambda run, store, c: one_round(self.algorithm, self.observers, self.strategy, n_max, run, store, *c),
+            lambda run, store, c: one_round(self.algorithm, self.observers, self.strategy, n_max, run, store, c),
             inline=True,
         )
         with self.strategy.mesh_context():
@@ -101,7 +101,7 @@ class Dispatch:
         return lax.fori_loop(0, n, body, start)
 
     def __call__(
-        self, run: RunState, store: Store | ShardedStore, cohorts: Cohorts, test: Any, n: int, flags: Any, n_max: int
+        self, run: RunState, store: Store | ShardedStore, cohorts: Cohort, test: Any, n: int, flags: Any, n_max: int
     ) -> tuple[RunState, Any, Any]:
         """Runs n rounds.
 
@@ -118,10 +118,10 @@ class Dispatch:
           UserError: a client occurs twice in one round.
         """
         if isinstance(cohorts.ids, np.ndarray):
-            check_cohort(cohorts.ids.reshape(-1, cohorts.ids.shape[-1]))
+            check_cohort(*(each.reshape(-1, each.shape[-1]) for each in (cohorts.ids, cohorts.present)))
         return self._jitted(run)(run, store, cohorts, test, n, flags, n_max=n_max)
 
-    def compiled(self, run, store, cohorts: Cohorts, test, n: int, flags, n_max: int) -> Any:
+    def compiled(self, run, store, cohorts: Cohort, test, n: int, flags, n_max: int) -> Any:
         """Returns the compiled program, for its memory analysis; arguments as in a call, or their shapes."""
         return self._jitted(run).lower(run, store, cohorts, test, n, flags, n_max=n_max).compile()
 

@@ -1,37 +1,18 @@
 """The state of a run, its initial value, one round, and read-outs."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from fedwin import tree, window
-from fedwin.core import Algorithm, Observer, Variables
+from fedwin.core import Algorithm, Cohort, Mean, Observer, Variables
 from fedwin.data.federation import ShardedStore, Store
 from fedwin.engine.cohort import ClientInputs, SharedInputs, client_function, map_cohort, skip_absent
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.client_table import init_rows
-
-
-class Cohorts(NamedTuple):
-    """The clients of the next rounds, int32 [R_max, C] each.
-
-    Attributes:
-      ids: global numbers; -1 pads a cohort, and stands for a client that does not answer; an empty one starts with -2.
-      rows: rows of the Store.
-      slots: rows of the client table; padding is beyond its end.
-      importance: factors of the aggregation weights, float [R_max, C]; () for 1.
-      size: number of clients of each cohort, int32 [R_max], where it varies; () where it does not.
-      work: shares of the local steps that clients take, float32 [R_max, C]; () for all steps.
-    """
-
-    ids: Any
-    rows: Any
-    slots: Any
-    importance: Any = ()
-    size: Any = ()
-    work: Any = ()
+from fedwin.tree import PyTree
 
 
 class RunState(NamedTuple):
@@ -47,11 +28,11 @@ class RunState(NamedTuple):
       key: the run's base key.
     """
 
-    params: Any
-    stats: Any
-    state: Any
-    table: Any
-    observers: dict[str, Any]
+    params: PyTree
+    stats: PyTree
+    state: PyTree
+    table: PyTree
+    observers: dict[str, PyTree]
     round: jax.Array
     key: jax.Array
 
@@ -104,13 +85,8 @@ def one_round(
     n_max: int,
     run: RunState,
     store: Store | ShardedStore,
-    ids,
-    rows,
-    slots,
-    importance=(),
-    size=(),
-    work=(),
-) -> tuple[RunState, dict[str, Any]]:
+    cohort: Cohort,
+) -> tuple[RunState, dict[str, Mean]]:
     """Runs one round on a cohort.
 
     An empty cohort leaves the model, the server's state and the clients' rows as they are, unless the algorithm steps
@@ -123,24 +99,19 @@ def one_round(
       n_max: length of a client's index of examples.
       run: the state before the round.
       store: the clients' data.
-      ids: the cohort's global numbers, int32 [C], -1 = padding.
-      rows: their rows of the store, int32 [C].
-      slots: their rows of the client table, int32 [C].
-      importance: factors of their aggregation weights, float [C]; () for 1.
-      size: number of clients of the cohort, int32 []; () if it does not vary.
-      work: shares of the local steps that they take, float32 [C]; () for all steps.
+      cohort: its clients, arrays [C].
 
     Returns:
       The state after the round, and metrics: name -> Mean over the cohort.
     """
     params, stats, state = run.params, run.stats, run.state
     # The function for a chunk of one client is not vmapped.
-    skips = not isinstance(size, tuple) and strategy.chunk == 1
-    server_size = () if algorithm.steps_without_clients else size
-    own_state = strategy.everywhere(_gather(run.table, slots))
+    skips = cohort.size is not None and strategy.chunk == 1
+    server_size = None if algorithm.steps_without_clients else cohort.size
+    own_state = strategy.everywhere(_gather(run.table, cohort.slots))
     round_key = jax.random.fold_in(run.key, run.round)
-    client_keys = jax.vmap(lambda id: jax.random.fold_in(round_key, id))(jnp.maximum(ids, 0))
-    metrics: dict[str, Any] = {}
+    client_keys = jax.vmap(lambda id: jax.random.fold_in(round_key, id))(cohort.ids)
+    places, metrics = cohort._replace(size=None), {}
     for number, phase in enumerate(algorithm.phases):
         if phase.client is None:
             params, state, stats = _unless_empty(
@@ -149,23 +120,23 @@ def one_round(
             continue
         keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(client_keys)
         shared = SharedInputs(phase.broadcast(params, state), stats, run.round, store)
-        own = ClientInputs(ids, rows, slots, keys, own_state, importance, work)
+        own = ClientInputs(places, keys, own_state)
         stacked = phase.aggregate is not None
         function = client_function(phase.client, algorithm.weighting, n_max, stacked)
         summed, new_state = map_cohort(skip_absent(function) if skips else function, shared, own, strategy)
         message, mean_stats, phase_metrics = summed
         if phase.aggregate is not None:
             new_state, messages = new_state
-            message = phase.aggregate(messages, ids >= 0)
+            message = phase.aggregate(messages, cohort.present)
         if not tree.is_empty(new_state):
             own_state = new_state
-        if mean_stats:
-            stats = _unless_empty(size, lambda _: mean_stats.value, stats)
+        if mean_stats is not None:
+            stats = _unless_empty(cohort.size, lambda _: mean_stats.value, stats)
         metrics |= phase_metrics
         params, state = _unless_empty(
             server_size, lambda model: phase.server(*model, message, run.round), (params, state)
         )
-    table = _scatter(run.table, slots, own_state)
+    table = _scatter(run.table, cohort.slots, own_state)
     # Without the barrier, XLA may fuse observers into training and round its last operations differently.
     params, stats, state = lax.optimization_barrier((params, stats, state))
     watched = algorithm.eval_model(Variables(params, stats), state)
@@ -175,7 +146,7 @@ def one_round(
 
 def _unless_empty(size, function, values):
     """Returns function(values), or for an empty cohort the values as they are."""
-    if isinstance(size, tuple):
+    if size is None:
         return function(values)
 
     # lax.cond does not copy large states, such as windows, as jnp.where would.

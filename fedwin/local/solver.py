@@ -149,7 +149,7 @@ class Solver:
           (positions, steps) as `Batches.plan`.
         """
         steps = self._steps(c.size if self.equal_size is None else self.equal_size, c.round)
-        if not tree.is_empty(c.work):
+        if c.work is not None:
             steps = jnp.clip(share_of(c.work, steps), jnp.minimum(steps, 1), steps)
         return self.batches.order(c, steps, self.places(c.index.shape[0])), steps
 
@@ -163,19 +163,19 @@ class Solver:
             return self.batches.places_of_steps(n_max, self.steps)
         return self.batches.places(n_max, self.max_epochs or self.epochs)
 
-    def count_steps(self, sizes: np.ndarray, round: int, work: Any = ()) -> np.ndarray:
+    def count_steps(self, sizes: np.ndarray, round: int, work: np.ndarray | None = None) -> np.ndarray:
         """Counts the local steps of clients on the host; the result equals that of training.
 
         Args:
           sizes: their numbers of examples, int [n].
           round: 0-based.
-          work: the share of their steps that they take, float32 [n] (Client.work); () for all.
+          work: the share of their steps that they take, float32 [n] (Client.work); None for all.
 
         Returns:
           J_i, int [n]; 0 for clients without examples.
         """
         steps = np.broadcast_to(np.asarray(self._steps(np.asarray(sizes), round)), np.shape(sizes))
-        return steps if isinstance(work, tuple) else np.clip(share_of(work, steps), np.minimum(steps, 1), steps)
+        return steps if work is None else np.clip(share_of(work, steps), np.minimum(steps, 1), steps)
 
     def _steps(self, size, round):
         """Returns the number of local steps in a round of a client that takes all of them."""

@@ -172,43 +172,45 @@ def _check(owner: str, low: float, high: float) -> None:
         raise UserError(f"{owner}: low={low} is above high={high}; exchange them.")
 
 
-def work_of_rounds(work: LocalWork | None, seed: int, first: int, ids: np.ndarray) -> np.ndarray | tuple[()]:
+def work_of_rounds(
+    work: LocalWork | None, seed: int, first: int, ids: np.ndarray, present: np.ndarray | bool = True
+) -> np.ndarray | None:
     """Returns the work of the cohorts of some rounds, as Client.work takes it.
 
     Args:
       work: the local work; None: all clients take all steps.
       seed: of the run.
       first: the first round, 0-based.
-      ids: the cohorts, int [R, C]; -1 is padding.
+      ids: the cohorts, int [R, C].
+      present: which places have a client, bool [R, C].
 
     Returns:
-      float32 [R, C], 1 for padding; () without local work.
+      float32 [R, C], 1 for padding; None without local work.
 
     Raises:
       UserError: the work of a user's function is not in [0, 1].
     """
     if work is None:
-        return ()
+        return None
     shares = np.ones(ids.shape, np.float64)
-    for round, row in enumerate(ids):
-        present = row >= 0
-        shares[round, present] = work(seed, first + round, row[present])
+    for round, (row, there) in enumerate(zip(ids, np.broadcast_to(present, ids.shape), strict=True)):
+        shares[round, there] = work(seed, first + round, row[there])
     if not ((shares >= 0) & (shares <= 1)).all():
         raise UserError("local_work: its function returns a work outside of [0, 1]; return shares of the local steps.")
     return exact_share(shares)
 
 
-def work_of_cohort(work: LocalWork | None, seed: int, round: int, ids: np.ndarray) -> np.ndarray | tuple[()]:
-    """Returns the work of one cohort, float32 [C]; () without local work.
+def work_of_cohort(work: LocalWork | None, seed: int, round: int, ids: np.ndarray) -> np.ndarray | None:
+    """Returns the work of one cohort, float32 [C]; None without local work.
 
     Args:
       work: the local work; None: all clients take all steps.
       seed: of the run.
       round: 0-based round.
-      ids: the cohort, int [C]; -1 is padding.
+      ids: the cohort, int [C].
 
     Raises:
       UserError: the work of a user's function is not in [0, 1].
     """
     works = work_of_rounds(work, seed, round, ids[None])
-    return () if isinstance(works, tuple) else works[0]
+    return None if works is None else works[0]

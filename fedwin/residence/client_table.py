@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import multi_process, tree
-from fedwin.core import Algorithm
+from fedwin.core import Algorithm, Cohort
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import Picked, copy_rows, set_rows
 
@@ -39,18 +39,19 @@ class ClientTable(Protocol):
     @property
     def slots(self) -> int: ...
 
-    def load(self, run: Any, ids: np.ndarray) -> tuple[Any, np.ndarray]:
+    def load(self, run: Any, cohort: Cohort, rounds: int) -> tuple[Any, np.ndarray]:
         """Puts the rows of a dispatch's clients into the state.
 
         Args:
           run: the state before the dispatch.
-          ids: the clients [R, C], -1 = padding.
+          cohort: the clients, arrays [R, C]; their slots are not read.
+          rounds: of the dispatch, at most R.
 
         Returns:
           (state, every client's row of its table, int32 [R, C]; padding is beyond the end).
         """
 
-    def prefetch(self, ids: np.ndarray) -> None:
+    def prefetch(self, cohort: Cohort, rounds: int) -> None:
         """Starts to read the rows of the next dispatch's clients; to be called after `load`, while that one trains."""
 
     def write_back(self, run: Any) -> None:
@@ -106,7 +107,7 @@ class _TableInMemory:
 
     num_clients: int
 
-    def prefetch(self, ids: np.ndarray) -> None:
+    def prefetch(self, cohort: Cohort, rounds: int) -> None:
         """Does nothing."""
 
     def checkpoint(self, run):
@@ -138,9 +139,9 @@ class DeviceTable(_TableInMemory):
     def __init__(self, num_clients: int):
         self.num_clients = self.slots = num_clients
 
-    def load(self, run, ids: np.ndarray):
+    def load(self, run, cohort: Cohort, rounds: int):
         """Returns the state as it is, and every client's row of its table."""
-        return run, np.where(ids >= 0, ids, self.num_clients).astype(np.int32)
+        return run, np.where(cohort.present, cohort.ids, self.num_clients).astype(np.int32)
 
     def write_back(self, run) -> None:
         """Does nothing."""
@@ -189,11 +190,11 @@ class HostTable(_TableInMemory):
         self.initialized = np.zeros(num_clients, bool)
         self._loaded = np.zeros(0, np.int64)
 
-    def load(self, run, ids: np.ndarray):
+    def load(self, run, cohort: Cohort, rounds: int):
         """Returns the state with the rows of these clients, and every client's row of its table."""
-        self._loaded = distinct_clients(ids)
+        self._loaded = distinct_clients(cohort)
         table = self.place(self._gather(self._loaded), run)
-        return run._replace(table=table), slots_of(ids, self._loaded, self.slots)
+        return run._replace(table=table), slots_of(cohort, self._loaded, self.slots)
 
     def write_back(self, run) -> None:
         """Stores the rows after a dispatch."""
@@ -237,9 +238,9 @@ class RemoteTable(_TableInMemory):
         self.num_clients, self.slots, self.place = num_clients, slots, place
         self._blank = jax.tree.map(lambda leaf: np.zeros((slots, *leaf.shape), leaf.dtype), shapes)
 
-    def load(self, run, ids: np.ndarray):
+    def load(self, run, cohort: Cohort, rounds: int):
         """Returns the state with the rows of these clients, and every client's row of its table."""
-        slots = slots_of(ids, distinct_clients(ids), self.slots)
+        slots = slots_of(cohort, distinct_clients(cohort), self.slots)
         return run._replace(table=self.place(self._blank, run)), slots
 
     def write_back(self, run) -> None:
@@ -339,20 +340,20 @@ class InitialRows:
         return table
 
 
-def distinct_clients(ids: np.ndarray) -> np.ndarray:
-    """Returns the distinct clients of `ids` (-1 = padding), ascending."""
-    return np.unique(ids[ids >= 0])
+def distinct_clients(cohort: Cohort) -> np.ndarray:
+    """Returns the distinct clients of cohorts, ascending."""
+    return np.unique(cohort.ids[cohort.present])
 
 
-def slots_of(ids: np.ndarray, loaded: np.ndarray, padding: int) -> np.ndarray:
-    """Returns the place of every client among the loaded ones, int32 in the shape of `ids`.
+def slots_of(cohort: Cohort, loaded: np.ndarray, padding: int) -> np.ndarray:
+    """Returns the place of every client among the loaded ones, int32 [..., C].
 
     Args:
-      ids: clients, -1 = padding.
-      loaded: distinct clients, ascending, all of `ids` among them.
+      cohort: clients.
+      loaded: distinct clients, ascending, all of the cohort's among them.
       padding: the place of padding.
     """
-    return np.where(ids >= 0, np.searchsorted(loaded, np.maximum(ids, 0)), padding).astype(np.int32)
+    return np.where(cohort.present, np.searchsorted(loaded, cohort.ids), padding).astype(np.int32)
 
 
 def table_template(run, leaves: dict[str, Any]):

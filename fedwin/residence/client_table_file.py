@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from fedwin import multi_process
+from fedwin.core import Cohort
 from fedwin.residence.client_table import (
     InitialRows,
     SavedTable,
@@ -42,19 +43,19 @@ class FileTable:
     def _tree(self, fields: list[np.ndarray]):
         return jax.tree.unflatten(jax.tree.structure(self.initial.shapes), fields)
 
-    def prefetch(self, ids: np.ndarray) -> None:
+    def prefetch(self, cohort: Cohort, rounds: int) -> None:
         """Starts to read the rows of the next dispatch's clients, except those that the present one changes."""
-        self._prefetcher.prefetch(distinct_clients(ids))
+        self._prefetcher.prefetch(distinct_clients(cohort))
 
-    def load(self, run, ids: np.ndarray):
+    def load(self, run, cohort: Cohort, rounds: int):
         """Returns the state with the rows of these clients, and every client's row of its table."""
-        self._loaded = clients = distinct_clients(ids)
+        self._loaded = clients = distinct_clients(cohort)
         rows, stored = self._prefetcher.load(clients, clients)
         new = np.flatnonzero(~stored)
         self.initial.write(clients[new], rows, new)
         for leaf in rows:  # padding reads the last slot
             leaf[len(clients) :][-1:] = leaf[:1]
-        return run._replace(table=self.place(self._tree(rows), run)), slots_of(ids, clients, self.slots)
+        return run._replace(table=self.place(self._tree(rows), run)), slots_of(cohort, clients, self.slots)
 
     def write_back(self, run) -> None:
         """Starts to write the rows after a dispatch."""

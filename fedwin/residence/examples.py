@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from fedwin import tree
+from fedwin.core import Cohort
 from fedwin.data.example_source import ExampleSource, Images
 from fedwin.data.federation import Federation, ShardedStore, Store, client_weights, make_store
 from fedwin.data.integrity import check_arrays
@@ -36,11 +37,11 @@ class TrainingExamples(Protocol):
     def nbytes(self) -> int:
         """Bytes of the examples on one device."""
 
-    def load(self, ids: np.ndarray) -> tuple[Store | ShardedStore, np.ndarray]:
+    def load(self, cohort: Cohort) -> tuple[Store | ShardedStore, np.ndarray]:
         """Returns the examples of a dispatch; waits for them.
 
         Args:
-          ids: its clients [R, C], -1 = padding.
+          cohort: its clients, arrays [R, C]; their rows are not read.
 
         Returns:
           (the placed Store, every client's row of it, int32 [R, C]).
@@ -49,7 +50,7 @@ class TrainingExamples(Protocol):
           UserError: an example can't be read, or a packed cache is damaged.
         """
 
-    def prefetch(self, ids: np.ndarray) -> None:
+    def prefetch(self, cohort: Cohort) -> None:
         """Starts to read and place the examples of the next dispatch's clients."""
 
     def close(self) -> None:
@@ -95,11 +96,11 @@ class ResidentExamples:
         """Bytes of the examples on one device."""
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self.store.examples))
 
-    def load(self, ids: np.ndarray) -> tuple[Store, np.ndarray]:
-        """Returns the Store and every client's row of it, int32 in the shape of `ids`."""
-        return self.store, np.maximum(ids, 0)
+    def load(self, cohort: Cohort) -> tuple[Store, np.ndarray]:
+        """Returns the Store and every client's row of it, int32 [R, C]."""
+        return self.store, cohort.ids
 
-    def prefetch(self, ids: np.ndarray) -> None:
+    def prefetch(self, cohort: Cohort) -> None:
         """Does nothing."""
 
     def close(self) -> None:
@@ -186,20 +187,20 @@ class StreamedExamples:
         # One dispatch after the other: the source reads each on all cores.
         self._reader = concurrent.futures.ThreadPoolExecutor(1)
         self.waited = 0.0
-        self._prefetched: dict[bytes, concurrent.futures.Future] = {}
+        self._prefetched: dict[tuple[bytes, bytes], concurrent.futures.Future] = {}
 
     @property
     def nbytes(self) -> int:
         """Bytes of the examples on one device: the dispatch that is trained on, and the next one."""
         return 2 * self.capacity * self.example_bytes
 
-    def prefetch(self, ids: np.ndarray) -> None:
+    def prefetch(self, cohort: Cohort) -> None:
         """Starts to read and place the examples of these clients."""
-        if ids.tobytes() not in self._prefetched:
-            self._prefetched[ids.tobytes()] = self._reader.submit(self._pack, ids)
+        if _name(cohort) not in self._prefetched:
+            self._prefetched[_name(cohort)] = self._reader.submit(self._pack, cohort)
 
-    def load(self, ids: np.ndarray) -> tuple[Store | ShardedStore, np.ndarray]:
-        """Returns the placed Store and every client's row of it, int32 in the shape of `ids`; waits for it.
+    def load(self, cohort: Cohort) -> tuple[Store | ShardedStore, np.ndarray]:
+        """Returns the placed Store and every client's row of it, int32 [R, C]; waits for it.
 
         Raises:
           UserError: an example can't be read, or the packed cache is damaged.
@@ -207,14 +208,15 @@ class StreamedExamples:
         if self._checked.done():
             self._checked.result()
         start = time.monotonic()
-        self.prefetch(ids)
-        loaded = self._prefetched.pop(ids.tobytes()).result()
+        self.prefetch(cohort)
+        loaded = self._prefetched.pop(_name(cohort)).result()
         self.waited += time.monotonic() - start
         return loaded
 
-    def _pack(self, ids: np.ndarray) -> tuple[Store | ShardedStore, np.ndarray]:
+    def _pack(self, cohort: Cohort) -> tuple[Store | ShardedStore, np.ndarray]:
         """Reads the examples of clients [R, C]; each device has its part of the C."""
-        parts = np.split(ids, self.devices, axis=-1)
+        split = lambda values: np.split(values, self.devices, axis=-1)
+        parts = [Cohort.of(*part) for part in zip(split(cohort.ids), split(cohort.present), strict=True)]
         clients = [distinct_clients(part) for part in parts]
         # The same capacity everywhere: the devices run one program.
         need = max(int(self.sizes[some].sum()) for some in clients)
@@ -243,6 +245,10 @@ class StreamedExamples:
         """Stops the threads."""
         self._reader.shutdown(cancel_futures=True)
         self.source.close()
+
+
+def _name(cohort: Cohort) -> tuple[bytes, bytes]:
+    return cohort.ids.tobytes(), cohort.present.tobytes()
 
 
 def example_memory(

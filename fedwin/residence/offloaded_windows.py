@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import multi_process, window
+from fedwin.core import Cohort
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import Lazy
 from fedwin.residence.client_table import ClientTable
@@ -50,12 +51,12 @@ class OffloadedWindows:
         """K."""
         return self.table.num_clients
 
-    def load(self, run, ids: np.ndarray):
+    def load(self, run, cohort: Cohort, rounds: int):
         """Returns the state with what a dispatch of these clients needs, and every client's row of its table."""
-        run, slots = self.table.load(run, ids)
+        run, slots = self.table.load(run, cohort, rounds)
         if not self.rings:
             return run, slots
-        self._count, before = _rounds_of(ids), {name: node.ring for name, node in windows_of(run).items()}
+        self._count, before = rounds, {name: node.ring for name, node in windows_of(run).items()}
 
         def loaded(name, node):
             return self.rings[name].load(int(node.count), self._count) if name in self.rings else node.ring
@@ -75,11 +76,11 @@ class OffloadedWindows:
 
         return with_rings(run, on_devices), slots
 
-    def prefetch(self, ids: np.ndarray) -> None:
+    def prefetch(self, cohort: Cohort, rounds: int) -> None:
         """Starts to read what the next dispatch needs."""
-        self.table.prefetch(ids)
+        self.table.prefetch(cohort, rounds)
         for ring in self.rings.values():
-            ring.prefetch(self._count, _rounds_of(ids))
+            ring.prefetch(self._count, rounds)
 
     def write_back(self, run) -> None:
         """Starts to write what a dispatch changed."""
@@ -129,11 +130,6 @@ class OffloadedWindows:
 def client_table_of(table: ClientTable) -> ClientTable:
     """Returns the client table without offloaded windows."""
     return table.table if isinstance(table, OffloadedWindows) else table
-
-
-def _rounds_of(ids: np.ndarray) -> int:
-    """Returns the rounds of a dispatch [R, C]; the rows of those that are not used are -1."""
-    return int((ids != -1).any(axis=-1).sum())
 
 
 class RemoteRing:

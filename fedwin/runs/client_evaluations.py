@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from fedwin import engine
+from fedwin.core import Cohort
 from fedwin.engine import client_evaluation, evaluate
 from fedwin.engine.client_evaluation import PERSONAL, PLAIN, ClientProbe, EvaluatedClients
 from fedwin.engine.strategy import Strategy
@@ -66,11 +67,11 @@ class Block(NamedTuple):
     """Clients that one call of the compiled pass evaluates.
 
     Attributes:
-      ids: the clients, -1 = padding [R, C], as examples are loaded.
+      cohort: the clients, arrays [R, C].
       order: their order in the call, int [R C]: each device's clients are consecutive.
     """
 
-    ids: np.ndarray
+    cohort: Cohort
     order: np.ndarray
 
 
@@ -87,10 +88,12 @@ def blocks(ids: np.ndarray, sizes: np.ndarray, width: int, rounds: int, devices:
     by_size = ids[np.argsort(sizes, kind="stable")]
     groups = -(-len(ids) // width)
     rounds = min(rounds, groups)
-    padded = np.full(-(-groups // rounds) * rounds * width, -1, np.int32)
+    padded = np.zeros(-(-groups // rounds) * rounds * width, np.int32)
     padded[: len(ids)] = by_size
+    present = np.arange(len(padded)) < len(ids)
     order = np.arange(rounds * width).reshape(rounds, devices, -1).swapaxes(0, 1).reshape(-1)
-    return [Block(part, order) for part in padded.reshape(-1, rounds, width)]
+    parts = zip(*(values.reshape(-1, rounds, width) for values in (padded, present)), strict=True)
+    return [Block(Cohort.of(*part), order) for part in parts]
 
 
 class ClientEvaluations:
@@ -186,19 +189,19 @@ class ClientEvaluations:
         rounds = min([self.program.prepared.config.rounds_per_dispatch, *bounds])
         parts = blocks(clients.ids, sizes, self.width, rounds, self.program.strategy.num_devices)
         computed = []
-        for number, (ids, order) in enumerate(parts):
-            following = parts[number + 1].ids if number + 1 < len(parts) else None
-            store, rows = examples.load(ids)
-            learning, learning_rows = ((), np.zeros_like(rows)) if training is None else training.load(ids)
+        for number, (cohort, order) in enumerate(parts):
+            following = parts[number + 1].cohort if number + 1 < len(parts) else None
+            store, rows = examples.load(cohort)
+            learning, learning_rows = (None, np.zeros_like(rows)) if training is None else training.load(cohort)
             if following is not None:
                 for source in (examples, training):
                     if source is not None:
                         source.prefetch(following)
-            flat = lambda values: np.asarray(values).reshape(-1)[order].astype(np.int32)
-            found = compiled(models, run, store, learning, flat(ids), flat(rows), flat(learning_rows))
-            computed.append((flat(ids), jax.device_get(found)))
-        ids = np.concatenate([part for part, _ in computed])
-        order = np.argsort(ids, kind="stable")[np.sum(ids < 0) :]
+            flat = lambda values, order=order: np.asarray(values).reshape(-1)[order]
+            cohort = jax.tree.map(flat, cohort._replace(rows=rows))
+            found = jax.device_get(compiled(models, run, store, learning, cohort, flat(learning_rows)))
+            computed.append((cohort.ids[cohort.present], jax.tree.map(lambda x, of=cohort.present: x[of], found)))
+        order = np.argsort(np.concatenate([ids for ids, _ in computed]), kind="stable")
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *[found for _, found in computed])
 
 

@@ -366,10 +366,10 @@ def activation_bytes(program: Program, examples: TrainingExamples) -> int:
         inputs = VmappedInputs(program, seed_groups(prepared.config)[0])
         run, examples, drawn = jax.eval_shape(inputs.broadcast_state, run), inputs.examples, inputs.cohorts
         test = inputs.test
-    ids, n_max = drawn.ids(0, 1)
-    store, rows = examples.load(ids)
-    cohorts = engine.Cohorts(ids, rows, np.zeros_like(rows), **drawn.extras(0, 1))
-    compiled = program.dispatch.compiled(run, store, cohorts, test, 1, np.zeros(len(ids), bool), n_max)
+    cohorts, n_max = drawn.cohorts(0, 1)
+    store, rows = examples.load(cohorts)
+    cohorts = cohorts._replace(rows=rows)
+    compiled = program.dispatch.compiled(run, store, cohorts, test, 1, np.zeros(len(rows), bool), n_max)
     return compiled.memory_analysis().temp_size_in_bytes
 
 

@@ -330,9 +330,10 @@ def client_models(
     phases = (_recorded(p, n == last) if p.client else p for n, p in enumerate(algorithm.phases))
     algorithm = algorithm._replace(phases=tuple(phases))
     examples = make_examples(federation, prepared.config.examples, Strategy(), len(ids), 1)
-    store, rows = examples.load(ids[None])
+    store, rows = examples.load(core.Cohort.of(ids[None]))
     slots = np.arange(len(ids), dtype=np.int32)
     work = local.work_of_cohort(prepared.local_work, trained.seed, int(trained.run.round), ids)
+    cohort = core.Cohort.of(ids, rows=rows[0], slots=slots, work=work)
 
     client_rows = _rows_of(trained, ids)
 
@@ -341,7 +342,7 @@ def client_models(
         blank = tree.map(lambda leaf: jnp.zeros((len(ids), *leaf.shape), leaf.dtype), model)
         state = run._replace(table=_Row(client_rows, blank), observers={})
         n_max = federation.bucket(ids)
-        after, _ = engine.one_round(algorithm, {}, Strategy(), n_max, state, store, ids, rows[0], slots, work=work)
+        after, _ = engine.one_round(algorithm, {}, Strategy(), n_max, state, store, cohort)
         return after.table.model
 
     models = jax.device_get(jax.jit(trained_models)(traceable(trained.run._replace(table=())), client_rows, store))

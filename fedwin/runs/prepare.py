@@ -242,7 +242,8 @@ class PreparedRun:
 
         def rehearse(store, who):
             run = self.start(seed, 1)
-            run, _ = engine.one_round(self.algorithm, self.observers, Strategy(), n_max, run, store, who, who, who)
+            cohort = engine.Cohort(who, who >= 0, who, who)
+            run, _ = engine.one_round(self.algorithm, self.observers, Strategy(), n_max, run, store, cohort)
             models = engine.read_out(self.algorithm, self.observers, run)
             learner = store.client(
                 id=who[0], row=who[0], slot=who[0], key=run.key, round=run.round, state=(), stats=(), n_max=n_max

@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from fedwin import engine, multi_process, tree
+from fedwin import core, engine, multi_process, tree
 from fedwin.engine import evaluate
 from fedwin.engine.algorithm_check import message_weights
 from fedwin.engine.communication import Bytes
@@ -136,11 +137,10 @@ class Program:
         if not len(ids):
             return []
         with contextlib.closing(make_examples(federation, config.examples, Strategy(), len(ids), 1)) as examples:
-            store, rows = examples.load(ids[None])
+            store, rows = examples.load(core.Cohort.of(ids[None]))
+            cohort = core.Cohort.of(ids, rows=rows[0], slots=np.arange(len(ids), dtype=np.int32))
             weights = jax.jit(
-                lambda run, store: message_weights(
-                    self.prepared.algorithm, run, store, ids, rows[0], federation.bucket(ids)
-                )
+                lambda run, store: message_weights(self.prepared.algorithm, run, store, cohort, federation.bucket(ids))
             )
             run = self.prepared.start(seed, len(ids), window_rounds=1)
             return [float(weight) for weight in weights(run._replace(round=jnp.int32(round), observers={}), store)]

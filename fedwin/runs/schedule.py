@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedwin.core import Cohort
 from fedwin.data.federation import Federation
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
@@ -17,8 +19,6 @@ from fedwin.sampling import Draw, Sampler, uniform_sampler
 
 # Blocks of cohorts in memory: the one in training and the one that is prefetched.
 LATEST_BLOCKS = 2
-# First entry of an empty cohort, which differs from a row that no round uses.
-EMPTY = -2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,28 +137,39 @@ class CohortSource(Protocol):
     def schedule(self) -> Schedule:
         """The rounds of a run."""
 
-    def ids(self, completed: int, end: int) -> tuple[np.ndarray, int]:
-        """Returns (client ids [R_max, ...], n_max) of rounds `completed` .. `end` - 1; unused entries are -1."""
+    def cohorts(self, completed: int, end: int) -> tuple[Cohort, int]:
+        """Returns (cohorts [R_max, ...], n_max) of rounds `completed` .. `end` - 1; other rounds have no clients.
 
-    def extras(self, completed: int, end: int) -> dict[str, Any]:
-        """Returns the optional fields of engine.Cohorts for these rounds; {} for uniform cohorts of one size."""
+        Rows and slots of the cohorts are the clients' numbers; examples and client table replace them.
+        """
 
 
 class Block(NamedTuple):
     """The cohorts of the rounds between two multiples of rounds_per_dispatch.
 
     Attributes:
-      ids: clients that take part, int32 [R_max, width]; -1 is padding, or a client that does not answer; an
-        empty cohort starts with EMPTY.
+      ids: clients that the server drew, int32 [R_max, width].
+      present: which of them take part, bool [R_max, width]; False for padding.
       first: the first round.
       importance: factors of aggregation weights, float [R_max, width].
       drawn: number of clients that the server drew, int [R_max].
     """
 
     ids: np.ndarray
+    present: np.ndarray
     first: int
     importance: np.ndarray
     drawn: np.ndarray
+
+    @property
+    def answering(self) -> np.ndarray:
+        """Number of clients that take part in each round, int [R_max]."""
+        return self.present.sum(-1)
+
+    @property
+    def participants(self) -> np.ndarray:
+        """The clients that take part in any of the rounds, int [n]; once per round."""
+        return self.ids[self.present]
 
 
 class CohortSchedule:
@@ -195,18 +206,17 @@ class CohortSchedule:
     def _draw_block(self, number: int) -> Block:
         length = self.schedule.rounds_per_dispatch
         first = number * length
-        ids = np.full((length, self.width), -1, np.int32)
+        ids, present = np.zeros((length, self.width), np.int32), np.zeros((length, self.width), bool)
         importance = np.ones((length, self.width))
         drawn = np.zeros(length, np.int64)
         for row in range(min(length, self.schedule.num_rounds - first)):
             draw = self._checked(first + row)
             drawn[row] = len(draw.ids)
-            ids[row, : drawn[row]] = draw.ids if draw.answers is None else np.where(draw.answers, draw.ids, -1)
-            if not (ids[row] >= 0).any():
-                ids[row, 0] = EMPTY
+            ids[row, : drawn[row]] = draw.ids
+            present[row, : drawn[row]] = True if draw.answers is None else draw.answers
             if draw.importance is not None:
                 importance[row, : drawn[row]] = draw.importance
-        return Block(ids, first, importance, drawn)
+        return Block(ids, present, first, importance, drawn)
 
     def _checked(self, round: int) -> Draw:
         draw, sampler = self.sampler.cohort(self.seed, round), self.sampler
@@ -224,39 +234,29 @@ class CohortSchedule:
         for round in range(first, end):
             block = self.block(round)
             drawn[round - first] = block.drawn[round - block.first]
-            answering[round - first] = (block.ids[round - block.first] >= 0).sum()
+            answering[round - first] = block.answering[round - block.first]
         return drawn, answering
 
     def answering(self, round: int) -> tuple[np.ndarray, int]:
         """Returns the clients of a 0-based round that answer, int32 [n], and the number of those that do not."""
         block = self.block(round)
-        ids = block.ids[round - block.first]
-        ids = ids[ids >= 0]
+        ids = block.ids[round - block.first][block.present[round - block.first]]
         return ids, int(block.drawn[round - block.first]) - len(ids)
 
-    def extras(self, completed: int, end: int) -> dict[str, Any]:
-        """Returns the optional fields of engine.Cohorts for rounds `completed` .. `end` - 1: importance, size, work."""
+    def cohorts(self, completed: int, end: int) -> tuple[Cohort, int]:
+        """Returns (cohorts [R_max, width], n_max) of rounds `completed` .. `end` - 1; other rounds have no clients."""
         block = self.block(completed)
-        found: dict[str, Any] = {}
-        if self.sampler.weighted:
-            factors = _cut(block.importance, block.first, completed, end, 1)
-            found["importance"] = factors.astype(jnp.result_type(float))
-        if self.sampler.varies:
-            answering = (block.ids >= 0).sum(-1).astype(np.int32)
-            found["size"] = _cut(answering, block.first, completed, end, 0)
-        if self.local_work is not None:
-            ids = _cut(block.ids, block.first, completed, end)
-            found["work"] = work_of_rounds(self.local_work, self.seed, completed, ids)
-        return found
-
-    def ids(self, completed: int, end: int) -> tuple[np.ndarray, int]:
-        """Returns (ids int32 [R_max, width], n_max) of rounds `completed` .. `end` - 1; unused rows are -1."""
-        block = self.block(completed)
+        cut = lambda values, filling: _cut(values, block.first, completed, end, filling)
+        ids, present = cut(block.ids, 0), cut(block.present, False)
+        factors = cut(block.importance, 1).astype(jnp.result_type(float)) if self.sampler.weighted else None
+        work = work_of_rounds(self.local_work, self.seed, completed, ids, present)
+        size = cut(block.answering.astype(np.int32), 0) if self.sampler.varies else None
         # The bucket is that of the whole block, so that it does not depend on where a dispatch was cut.
-        return _cut(block.ids, block.first, completed, end), self.federation.bucket(block.ids)
+        bucket = self.federation.bucket(block.participants)
+        return Cohort.of(ids, present, importance=factors, work=work, size=size), bucket
 
 
-def _cut(values: np.ndarray, first: int, completed: int, end: int, filling: float = -1) -> np.ndarray:
+def _cut(values: np.ndarray, first: int, completed: int, end: int, filling: float) -> np.ndarray:
     """Returns a block's cohorts with rounds `completed` .. `end` - 1 in front, the remaining rows filled."""
     cut = np.full_like(values, filling)
     cut[: end - completed] = values[completed - first : end - first]
@@ -336,17 +336,15 @@ class VmappedCohorts:
         """Rounds and cohort size, the same for all seeds."""
         return self.members[0].schedule
 
-    def ids(self, completed: int, end: int) -> tuple[np.ndarray, int]:
-        """Returns (ids int32 [R_max, seeds, width], n_max) of rounds `completed` .. `end` - 1; unused rows are -1.
+    def cohorts(self, completed: int, end: int) -> tuple[Cohort, int]:
+        """Returns (cohorts [R_max, seeds, width], n_max) of rounds `completed` .. `end` - 1.
 
         Seeds that have ended count, too, so that a seed always trains in the same compiled program.
         """
         blocks = [member.block(completed) for member in self.members]
-        largest = max(member.federation.most(block.ids) for member, block in zip(self.members, blocks, strict=True))
-        ids = np.stack([_cut(block.ids, block.first, completed, end) for block in blocks], 1)
-        return ids, next(bucket for bucket in self.buckets if bucket >= largest)
-
-    def extras(self, completed: int, end: int) -> dict[str, Any]:
-        """Returns the optional fields of engine.Cohorts, stacked along axis 1."""
-        members = [member.extras(completed, end) for member in self.members]
-        return {name: np.stack([extras[name] for extras in members], 1) for name in members[0]}
+        largest = max(
+            member.federation.most(block.participants) for member, block in zip(self.members, blocks, strict=True)
+        )
+        drawn = [member.cohorts(completed, end)[0] for member in self.members]
+        together = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *drawn)
+        return together, next(bucket for bucket in self.buckets if bucket >= largest)

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from fedwin import engine, multi_process
+from fedwin.core import Cohort
 from fedwin.engine.strategy import STRATEGIES, Strategy, default_name
 from fedwin.errors import UserError
 from fedwin.registry import nearest, parse
@@ -142,9 +143,9 @@ class _CohortTable(DeviceTable):
         super().__init__(len(clients))
         self.clients = clients
 
-    def load(self, run, ids: np.ndarray):
+    def load(self, run, cohort: Cohort, rounds: int):
         """Returns the state as it is, and every client's row of its table."""
-        return run, slots_of(ids, self.clients, len(self.clients))
+        return run, slots_of(cohort, self.clients, len(self.clients))
 
 
 def _seconds_per_round(prepared: PreparedRun, strategy: Strategy) -> float:
@@ -152,7 +153,7 @@ def _seconds_per_round(prepared: PreparedRun, strategy: Strategy) -> float:
     federation = prepared.federations[seed]
     schedule = Schedule(ROUNDS, prepared.setting.sampling.largest, ROUNDS, 0, 0, ROUNDS)
     cohorts = prepared.cohorts(seed, schedule, strategy)
-    table = _CohortTable(distinct_clients(cohorts.ids(0, ROUNDS)[0]))
+    table = _CohortTable(distinct_clients(cohorts.cohorts(0, ROUNDS)[0]))
     run = prepared.start(seed, table.slots, window_rounds=ROUNDS)._replace(observers={})
     run = strategy.place(run, strategy.placement(run))
     dispatch = engine.Dispatch(prepared.algorithm, {}, strategy)

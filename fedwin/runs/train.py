@@ -62,7 +62,7 @@ class DispatchFunction(Protocol):
         self,
         run: engine.RunState,
         store: Any,
-        cohorts: engine.Cohorts,
+        cohorts: engine.Cohort,
         test: Any,
         rounds: int,
         flags: np.ndarray,
@@ -154,7 +154,7 @@ class Driver:
 
     def __init__(self, run: engine.RunState, parts: Parts):
         self.run, self.parts = run, parts
-        self._loaded: tuple[Any, engine.Cohorts, np.ndarray, int, int] | None = None
+        self._loaded: tuple[Any, engine.Cohort, np.ndarray, int, int] | None = None
         self._started, self._compiled = 0.0, 0.0
 
     def load(self, completed: int, end: int, evaluated: Callable[[int], bool]) -> None:
@@ -165,20 +165,19 @@ class Driver:
           end: rounds after it.
           evaluated: completed rounds -> whether the model is evaluated then.
         """
-        ids, n_max = self.parts.cohorts.ids(completed, end)
-        flags = np.zeros(len(ids), bool)
+        cohorts, n_max = self.parts.cohorts.cohorts(completed, end)
+        flags = np.zeros(len(cohorts.ids), bool)
         flags[: end - completed] = [evaluated(after + 1) for after in range(completed, end)]
         self._started, self._compiled = time.monotonic(), compile_seconds()
-        store, addresses = self.parts.examples.load(ids)
-        self.run, slots = self.parts.rows.load(self.run, ids)
-        cohorts = engine.Cohorts(ids, addresses, slots, **self.parts.cohorts.extras(completed, end))
-        self._loaded = store, cohorts, flags, end - completed, n_max
+        store, addresses = self.parts.examples.load(cohorts)
+        self.run, slots = self.parts.rows.load(self.run, cohorts, end - completed)
+        self._loaded = store, cohorts._replace(rows=addresses, slots=slots), flags, end - completed, n_max
 
     def prefetch(self, completed: int, end: int) -> None:
         """Starts to read examples and rows of rounds `completed` .. `end` - 1, while an earlier dispatch runs."""
-        ids, _ = self.parts.cohorts.ids(completed, end)
-        self.parts.examples.prefetch(ids)
-        self.parts.rows.prefetch(ids)
+        cohorts, _ = self.parts.cohorts.cohorts(completed, end)
+        self.parts.examples.prefetch(cohorts)
+        self.parts.rows.prefetch(cohorts, end - completed)
 
     def execute(self) -> DispatchOutcome:
         """Runs the dispatch that was loaded, waits for it, and writes client rows back."""

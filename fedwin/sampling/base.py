@@ -186,16 +186,17 @@ def _mixed(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-def check_cohort(ids: np.ndarray) -> None:
+def check_cohort(ids: np.ndarray, present: np.ndarray) -> None:
     """Checks that no round has a client twice.
 
     Args:
-      ids: of the clients, int32 [R, C]; -1 is padding.
+      ids: of the clients, int32 [R, C].
+      present: which places have a client, bool [R, C].
 
     Raises:
       UserError: naming the first duplicate client.
     """
-    ordered = np.sort(ids, axis=-1)
+    ordered = np.sort(np.where(present, ids, -1), axis=-1)
     again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     if again.any():
         round, position = np.argwhere(again)[0]

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import engine, observers
+from fedwin import core, engine, observers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Variables
 from fedwin.engine.algorithm_check import check_built, check_round
@@ -118,29 +118,19 @@ class Bench:
         self.dispatch = self.compiled({}, Strategy(1))
         self.final, _ = self.go(self.dispatch, self.initial, self.cohorts, rounds)
 
-    def cohort_table(self, empty: int, order=None) -> np.ndarray:
-        """Returns the cohorts of all rounds.
+    def cohort_table(self, empty: int) -> core.Cohort:
+        """Returns the cohorts of all rounds, arrays [rounds, C + empty] with `empty` places of padding."""
+        cohorts = [self.problem.cohort(r, empty) for r in range(self.rounds)]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *cohorts)
 
-        Args:
-          empty: number of padding places per round.
-          order: permutation of the places, or None.
-
-        Returns:
-          int32 [rounds, C + empty]; -1 is padding.
-        """
-        ids = np.stack([self.problem.cohort(r) for r in range(self.rounds)])
-        ids = np.pad(ids, ((0, 0), (0, empty)), constant_values=-1)
-        return ids if order is None else ids[:, order]
-
-    def arguments(self, ids, n):
+    def arguments(self, cohorts, n):
         """Returns the arguments of the loop that follow the RunState.
 
         Args:
-          ids: cohorts [rounds, C + empty].
+          cohorts: of all rounds [rounds, C + empty].
           n: number of rounds to run.
         """
-        slots = np.where(ids < 0, self.problem.setting.num_clients, ids).astype(np.int32)
-        return self.problem.store, engine.Cohorts(ids, ids, slots), (), np.int32(n), np.zeros(self.rounds, bool)
+        return self.problem.store, cohorts, (), np.int32(n), np.zeros(self.rounds, bool)
 
     def compiled(self, watch, strategy):
         """Returns the loop; it is compiled in its first call.
@@ -155,13 +145,13 @@ class Bench:
         exact.traces = rounds.traces
         return exact
 
-    def go(self, dispatch, host, ids, n, strategy=Strategy(1)):
+    def go(self, dispatch, host, cohorts, n, strategy=Strategy(1)):
         """Runs some rounds from a host copy.
 
         Args:
           dispatch: the loop, as `compiled` returns it.
           host: host copy of a RunState.
-          ids: cohorts [rounds, C + empty].
+          cohorts: of all rounds [rounds, C + empty]; the first n are run.
           n: number of rounds.
           strategy: how cohorts are mapped.
 
@@ -170,7 +160,7 @@ class Bench:
         """
         run = restore(host)
         run = strategy.place(run, strategy.placement(run))
-        store, *rest = strategy.place(self.arguments(ids, n))
+        store, *rest = strategy.place(self.arguments(cohorts, n))
         after, metrics, _ = dispatch(run, store, *rest, n_max=self.problem.n_max)
         assert len(dispatch.traces) == 1, f"{len(dispatch.traces)} programs were compiled instead of one"
         return snapshot(after), metrics
@@ -223,22 +213,22 @@ def check_loop(bench: Bench) -> None:
     )
     for leaf in jax.tree.leaves((bench.final.params, bench.final.stats)):
         assert np.isfinite(leaf).all(), "the model is not finite"
-    run, ids = bench.initial, bench.cohorts
+    # Rolled so that the cohort of round r comes first.
+    from_round = lambda r: jax.tree.map(lambda leaf: np.roll(leaf, -r, axis=0), bench.cohorts)
+    run = bench.initial
     for r in range(bench.rounds):
         before = run
-        # Rolled so that the cohort of round r comes first.
-        run, _ = bench.go(bench.dispatch, run, np.roll(ids, -r, axis=0), 1)
-        absent = np.setdiff1d(np.arange(bench.problem.setting.num_clients), ids[r])
+        run, _ = bench.go(bench.dispatch, run, from_round(r), 1)
+        absent = np.setdiff1d(np.arange(bench.problem.setting.num_clients), bench.problem.ids(r))
         rows = lambda table: jax.tree.map(lambda leaf: leaf[absent], table)
         _assert_equal(rows(before.table), rows(run.table), "the state of a client that did not take part")
     _assert_equal(run, bench.final, "single rounds instead of a loop")
-    half, _ = bench.go(bench.dispatch, bench.initial, ids, bench.rounds // 2)
-    rest, _ = bench.go(
-        bench.dispatch, half, np.roll(ids, -(bench.rounds // 2), axis=0), bench.rounds - bench.rounds // 2
-    )
+    begin = bench.rounds // 2
+    half, _ = bench.go(bench.dispatch, bench.initial, bench.cohorts, begin)
+    rest, _ = bench.go(bench.dispatch, half, from_round(begin), bench.rounds - begin)
     _assert_equal(rest, bench.final, "resuming from host copies")
     donated = restore(bench.initial)
-    bench.dispatch(donated, *bench.arguments(ids, 1), n_max=bench.problem.n_max)
+    bench.dispatch(donated, *bench.arguments(bench.cohorts, 1), n_max=bench.problem.n_max)
     copied = [leaf for leaf in jax.tree.leaves((donated.params, donated.state, donated.table)) if not leaf.is_deleted()]
     assert not copied, f"{len(copied)} buffers were copied instead of updated in place"
     first, last = (_evaluated_loss(bench, run) for run in (bench.initial, bench.final))
@@ -257,8 +247,8 @@ def check_padding(bench: Bench) -> None:
     Args:
       bench: the method.
     """
-    width = bench.cohorts.shape[1]
-    shuffled = bench.cohort_table(2, np.roll(np.arange(width)[::-1], 1))
+    order = np.roll(np.arange(bench.cohorts.ids.shape[1])[::-1], 1)
+    shuffled = jax.tree.map(lambda leaf: leaf[:, order], bench.cohorts)
     run, _ = bench.go(bench.dispatch, bench.initial, shuffled, bench.rounds)
     _assert_close(run, bench.final, "another order of the cohort, padding in between")
 
@@ -292,10 +282,10 @@ def check_strategy(bench: Bench, strategy: Strategy, watched: bool = False) -> N
       strategy: the mapping.
       watched: whether observers take part.
     """
-    clients = len(bench.problem.cohort(0))
-    ids = bench.cohort_table(strategy.multiple(clients) - clients)
+    clients = len(bench.problem.cohort(0).ids)
+    cohorts = bench.cohort_table(strategy.multiple(clients) - clients)
     readings = (observers.ReadOut("wima2", 2),)
     watch = {"wima": observers.wima(readings), "ema": observers.ema(bench.problem.setting)} if watched else {}
     initial = snapshot(bench.problem.start(bench.algorithm, watch)) if watched else bench.initial
-    run, _ = bench.go(bench.compiled(watch, strategy), initial, ids, bench.rounds, strategy)
+    run, _ = bench.go(bench.compiled(watch, strategy), initial, cohorts, bench.rounds, strategy)
     _assert_close(run._replace(observers={}), bench.final, f"cohort {strategy}{', with observers' * watched}")

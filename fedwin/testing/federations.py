@@ -183,7 +183,7 @@ def start(algorithm: core.Algorithm, observers, fed: Federation, strategy: Strat
     return strategy.place(run, strategy.placement(run)), strategy.place(fed.store())
 
 
-def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: int = 0, rows=None) -> engine.Cohorts:
+def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: int = 0, rows=None) -> core.Cohort:
     """Draws the cohorts of some rounds.
 
     Args:
@@ -195,11 +195,15 @@ def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: in
       rows: rounds of the tables, at least `rounds` (default); the rest is padding.
 
     Returns:
-      engine.Cohorts of tables [rows, width].
+      core.Cohort of arrays [rows, width].
     """
-    ids = np.full((rows or rounds, width or clients), -1, np.int32)
+    ids, present = (
+        np.zeros((rows or rounds, width or clients), np.int32),
+        np.zeros((rows or rounds, width or clients), bool),
+    )
     ids[:rounds, :clients] = sampling.cohorts(seed, 0, rounds, fed.num_clients, clients)
-    return engine.Cohorts(ids, np.maximum(ids, 0), np.where(ids >= 0, ids, fed.num_clients).astype(np.int32))
+    present[:rounds, :clients] = True
+    return core.Cohort.of(ids, present)
 
 
 def probe(strategy: Strategy = Strategy()):

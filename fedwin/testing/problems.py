@@ -78,11 +78,15 @@ class Problem(NamedTuple):
         """
         return build(builder, self.setting, self.solve, wrappers, params)
 
-    def cohort(self, round: int) -> np.ndarray:
-        """Returns the client ids of a 0-based round, int32 [C], padded with -1."""
-        width = max(len(ids) for ids in self.schedule)
-        ids = self.schedule[round % len(self.schedule)]
-        return np.array([*ids, *[-1] * (width - len(ids))], np.int32)
+    def ids(self, round: int) -> tuple[int, ...]:
+        """Returns the client ids of a 0-based round."""
+        return self.schedule[round % len(self.schedule)]
+
+    def cohort(self, round: int, empty: int = 0) -> core.Cohort:
+        """Returns the cohort of a 0-based round, padded to the largest one and by `empty` more places."""
+        ids = self.ids(round)
+        padding = max(map(len, self.schedule)) - len(ids) + empty
+        return core.Cohort.of([*ids, *[0] * padding], np.arange(len(ids) + padding) < len(ids))
 
     def client(self, id: int, state=(), round: int = 0) -> core.Client:
         """Returns a client as an algorithm's client function sees it.
@@ -213,9 +217,7 @@ def trajectory(p: Problem, algorithm, rounds: int, observers=None, run=None) -> 
     run = p.start(algorithm, observers) if run is None else run
     runs = []
     for _ in range(rounds):
-        ids = p.cohort(int(run.round))
-        slots = np.where(ids < 0, p.setting.num_clients, ids)
-        run, _ = step(run, p.store, ids, ids, slots)
+        run, _ = step(run, p.store, p.cohort(int(run.round)))
         runs.append(run)
     return runs
 

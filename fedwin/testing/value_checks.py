@@ -35,7 +35,7 @@ def check_values(p: Problem, algorithm: Algorithm, rounds: int) -> None:
     rows = {id: tree.map(lambda leaf: leaf[id], run.table) for id in range(p.setting.num_clients)}
     clients = [phase.client and jax.jit(phase.client, compiler_options=compile_options()) for phase in algorithm.phases]
     for round in range(rounds):
-        ids = [int(id) for id in p.cohort(round) if id >= 0]
+        ids = p.ids(round)
         for phase, client in zip(algorithm.phases, clients):
             if client is None:
                 params, state, stats = phase.server(params, state, stats, jnp.int32(round))

@@ -179,7 +179,7 @@ def test_the_server_steps_by_the_median_on_every_strategy(strategy):
     one = functools.partial(engine.one_round, method, {}, strategy, p.n_max)
     step = jax.jit(one, compiler_options=testing.compile_options())
     run = strategy.place(p.start(method))
-    run, _ = step(run, strategy.place(p.store), ids, np.maximum(ids, 0), np.where(ids < 0, 5, ids))
+    run, _ = step(run, strategy.place(p.store), core.Cohort.of(ids, ids >= 0))
     np.testing.assert_allclose(run.params["x"], 0.5 * median(STEPS, SIZES), rtol=1e-12)
 
 

@@ -36,10 +36,9 @@ def recorded_rounds(choice, variant):
     one = jax.jit(functools.partial(engine.one_round, algorithm, {}, Strategy(1), p.n_max))
     before = p.start(algorithm)
     for t in range(T):
-        ids = p.cohort(t)
-        run, metrics = one(before, p.store, ids, ids, ids)
+        run, metrics = one(before, p.store, p.cohort(t))
         paths = np.asarray(metrics["path"].total)
-        yield before, run, {i: paths[i, : META["J"][i] + 1] for i in ids.tolist()}
+        yield before, run, {i: paths[i, : META["J"][i] + 1] for i in p.ids(t)}
         before = run
 
 

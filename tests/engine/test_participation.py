@@ -39,9 +39,8 @@ def program(choice, strategy, seen):
 
 
 def one_round(choice, run, ids, strategy=Strategy(1), seen=False, **extras):
-    p, ids = bench(choice)[0], np.asarray(ids, np.int32)
-    slots = np.where(ids < 0, p.setting.num_clients, ids)
-    return program(choice, strategy, seen)(run, p.store, ids, np.maximum(ids, 0), slots, **extras)
+    ids = np.asarray(ids, np.int32)
+    return program(choice, strategy, seen)(run, bench(choice)[0].store, core.Cohort.of(ids, ids >= 0, **extras))
 
 
 def equal(a, b):
@@ -65,7 +64,7 @@ def test_an_empty_cohort_leaves_everything_but_the_observers(choice):
     p, algorithm = bench(choice)
     go = functools.partial(one_round, choice, seen=True)
     run, _ = go(p.start(algorithm, watcher()), SCHEDULE[0], size=np.int32(3))
-    after, metrics = go(run, [-2, -1, -1], size=np.int32(0))
+    after, metrics = go(run, [-1, -1, -1], size=np.int32(0))
     for part in ("params", "stats", "state", "table"):
         equal(getattr(after, part), getattr(run, part))
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(getattr(after, part)))
@@ -136,10 +135,10 @@ def test_factors_multiply_the_weights_of_the_mean(weighting, strategy):
 
 def test_programs_without_samplers_have_neither_guard_nor_factors():
     p, algorithm = bench("scaffold")
-    run, ids = p.start(algorithm), jnp.arange(3, dtype=jnp.int32)
+    run = p.start(algorithm)
 
     def primitives(**extras):
         step = functools.partial(engine.one_round, algorithm, {}, Strategy(1), p.n_max)
-        return str(jax.make_jaxpr(lambda run: step(run, p.store, ids, ids, ids, **extras)[0])(run))
+        return str(jax.make_jaxpr(lambda run: step(run, p.store, core.Cohort.of(range(3), **extras))[0])(run))
 
     assert " cond[" not in primitives() and " cond[" in primitives(size=jnp.int32(3))

@@ -192,7 +192,7 @@ def keys_of_clients(ids, rounds):
     step = jax.jit(one, compiler_options=testing.compile_options())
     found = []
     for _ in range(rounds):
-        run, _ = step(run, store, ids, ids, ids)
+        run, _ = step(run, store, core.Cohort.of(ids))
         found.append(np.asarray(run.table)[ids])
     return np.stack(found), run.key
 

@@ -36,7 +36,7 @@ def stacked(runs):
 def inputs(algorithm, seen, seeds):
     """Returns the states, the store, the cohorts and the flags of these seeds."""
     plans = [federations.cohorts(FED, ROUNDS, seed=seed) for seed in seeds]
-    cohorts = engine.Cohorts(*(np.stack(tables, 1) for tables in zip(*(plan[:3] for plan in plans), strict=True)))
+    cohorts = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *plans)
     store = federations.start(algorithm, seen, FED)[1]
     return stacked([state(algorithm, seen, seed) for seed in seeds]), store, cohorts, np.array([0, 1, 0, 1], bool)
 

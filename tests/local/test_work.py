@@ -57,7 +57,7 @@ def test_the_host_counts_the_steps_of_the_device(options):
     steps = jax.jit(jax.vmap(lambda c: train.plan(c)[1], in_axes=0))
     stacked = clients(jnp.asarray(sizes, jnp.int32), jnp.asarray(shares))
     assert steps(stacked).tolist() == train.count_steps(sizes, 0, shares).tolist()
-    assert steps(stacked._replace(work=())).tolist() == train.count_steps(sizes, 0).tolist()
+    assert steps(stacked._replace(work=None)).tolist() == train.count_steps(sizes, 0).tolist()
     assert train.count_steps(sizes, 0, shares)[:2].tolist() == [0, 1]  # none without examples, else at least one
 
 
@@ -130,14 +130,14 @@ def federated_rounds(method, batching, epochs, work):
     p = testing.problem({"w": jnp.float32(0.5)}, rows, loss, ((0, 1, 2, 3),), **options)
     algorithm = p.build(method)
     step = jax.jit(
-        lambda run, ids, work: engine.one_round(
-            algorithm, {}, Strategy(), p.n_max, run, p.store, ids, ids, ids, work=work
+        lambda run, work: engine.one_round(
+            algorithm, {}, Strategy(), p.n_max, run, p.store, core.Cohort.of(ids, work=work)
         )[0],
         compiler_options=testing.problems.compile_options(),
     )
-    run, ids, models = p.start(algorithm), np.arange(4, dtype=np.int32), []
+    run, ids, models = p.start(algorithm), range(4), []
     for shares in work:
-        run = step(run, ids, shares)
+        run = step(run, shares)
         models.append(float(run.params["w"]))
     return models
 
@@ -160,7 +160,7 @@ def test_methods_use_the_steps_that_clients_took(method, batching):
 
 def test_full_work_is_no_work():
     found = federated_rounds("fednova", "epoch", 2, np.ones_like(WORK, np.float32))
-    assert found == federated_rounds("fednova", "epoch", 2, [()] * len(WORK))
+    assert found == federated_rounds("fednova", "epoch", 2, [None] * len(WORK))
 
 
 def test_heavy_ball_momentum_moves_by_as_much_in_fewer_steps():
@@ -179,8 +179,8 @@ def test_heavy_ball_momentum_moves_by_as_much_in_fewer_steps():
 @pytest.mark.parametrize("text", ["uniform", "uniform:constant=true", "stragglers:share=0.7"])
 def test_the_work_depends_on_seed_round_and_client_alone(text):
     work = LOCAL_WORK.build(text)
-    ids = np.array([[7, 3, -1], [3, 9, 0]])
-    found = work_of_rounds(work, 5, 10, ids)
+    present = np.array([[True, True, False], [True] * 3])
+    found = work_of_rounds(work, 5, 10, np.array([[7, 3, 0], [3, 9, 0]]), present)
     assert found.dtype == np.float32 and found[0, 2] == 1
     later = work_of_rounds(work, 5, 11, np.array([[0, 3]]))
     assert found[1, [2, 0]].tolist() == later[0].tolist()

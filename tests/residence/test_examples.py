@@ -11,6 +11,7 @@ import pytest
 
 import fedwin
 from fedwin import data, engine, losses
+from fedwin.core import Cohort
 from fedwin.data import cache, federation, integrity
 from fedwin.data.dataset import Dataset, Partition, offsets
 from fedwin.data.federation import federate
@@ -70,7 +71,7 @@ def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
     fed = ragged()
     found = examples.StreamedExamples(fed, 3, 2)
     ids = np.array([[4, 0, 7], [0, 8, -1]], np.int32)
-    store, rows = found.load(ids)
+    store, rows = found.load(Cohort.of(ids, ids >= 0))
     assert store.examples["x"].shape[0] == store.order.shape[0] in found.capacities
     for k, row in zip(ids.reshape(-1), rows.reshape(-1)):
         if k >= 0:
@@ -78,7 +79,7 @@ def test_a_store_holds_the_clients_examples_at_the_addresses_it_says():
             np.testing.assert_array_equal(held, fed.partition.client(k))
             assert store.weight[row] == pytest.approx(fed.sizes[k] / fed.sizes.sum())
             np.testing.assert_array_equal(store.info["train"][row], fed.info["train"][k])
-    empty, _ = found.load(np.full((2, 3), -1, np.int32))
+    empty, _ = found.load(Cohort.of(ids, np.zeros((2, 3), bool)))
     assert empty.examples["x"].shape == store.examples["x"].shape
     found.close()
 
@@ -88,7 +89,7 @@ def test_the_clients_weights_have_the_precision_of_the_run(dtype):
     fed, ids = ragged(), np.arange(9, dtype=np.int32)[None]
     with jax.enable_x64(dtype == np.float64):
         found = examples.StreamedExamples(fed, 9, 1)
-        streamed, rows = found.load(ids)
+        streamed, rows = found.load(Cohort.of(ids))
         weights = fed.store().weight, streamed.weight[rows[0]], fed.shapes().weight
         found.close()
     for weight in weights:
@@ -109,7 +110,7 @@ def test_one_large_client_does_not_make_every_dispatch_large():
     fed = skewed([1000] + [10] * 199)
     found = examples.StreamedExamples(fed, 5, 2, dispatch_bytes=10 * 20 * 20)
     assert found.rounds == 2  # as many as the usual client allows, independent of the largest one
-    seen = {found.load(np.arange(k, k + 10, dtype=np.int32).reshape(2, 5))[0].order.shape[0] for k in range(0, 200, 10)}
+    seen = {found.load(Cohort.of(np.arange(k, k + 10).reshape(2, 5)))[0].order.shape[0] for k in range(0, 200, 10)}
     assert seen == {found.capacities[0], found.capacities[-1]} and found.capacity == found.capacities[0]
     assert len(found.capacities) == 3 and found.capacities[0] < 400 and found.capacities[-1] == 1090
     found.close()
@@ -182,7 +183,7 @@ def test_an_unreadable_example_ends_the_run_with_its_error(tmp_path):
     test = {"x": np.zeros((1, 4, 4, 3), np.uint8), "y": y[:1]}
     source = examples.StreamedExamples(federate(Dataset("gone", {"x": images, "y": y}, test, 2), part), 2, 1)
     with pytest.raises(UserError, match="0.png: No such file"):
-        source.load(np.array([[0, 1]], np.int32))
+        source.load(Cohort.of([[0, 1]]))
     source.close()
 
 
@@ -197,7 +198,7 @@ def test_a_damaged_cache_is_found_while_its_examples_are_streamed(tmp_path, monk
     ids = np.array([[0, 1, 2]], np.int32)
     with pytest.raises(UserError, match="train.x.npy: damaged.*--force") as error:
         for _ in range(1000):  # it is compared while reading
-            source.load(ids)
+            source.load(Cohort.of(ids))
             time.sleep(0.01)
     assert "\n" not in str(error.value)
     source.close()

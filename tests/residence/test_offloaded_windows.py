@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedwin import engine, window
+from fedwin.core import Cohort
 from fedwin.errors import UserError
 from fedwin.residence.client_table import DeviceTable
 from fedwin.residence.file_store import FileStore
@@ -51,9 +52,8 @@ def offloaded(kind: str, root, rounds: list[int]) -> tuple[OffloadedWindows, eng
     ), run
 
 
-def clients(count: int) -> np.ndarray:
-    """Returns the clients of a dispatch of so many rounds."""
-    return np.where(np.arange(ROUNDS)[:, None] < count, 0, -1)
+# The clients of every dispatch: rings do not depend on them.
+CLIENTS = Cohort.of(np.zeros((ROUNDS, 1), int))
 
 
 def assert_equal(mine: engine.RunState, theirs: engine.RunState) -> None:
@@ -69,9 +69,9 @@ def test_any_dispatches_give_the_bits_of_the_device(kind, expected, tmp_path):
     residence, run = offloaded(kind, tmp_path, [])
     whole, counts = begin(), [int(n) for n in rng.integers(1, ROUNDS + 1, 20)]
     for now, following in zip(counts, counts[1:]):
-        run, _ = residence.load(run, clients(now))
+        run, _ = residence.load(run, CLIENTS, now)
         if expected:
-            residence.prefetch(clients(following))
+            residence.prefetch(CLIENTS, following)
         # Not every round pushes: the next dispatch then needs more than was prefetched.
         for _ in range(now if rng.random() < 0.7 else now - 1):
             vector = jnp.asarray(rng.standard_normal(LENGTH), jnp.float32)
@@ -87,7 +87,7 @@ def test_any_dispatches_give_the_bits_of_the_device(kind, expected, tmp_path):
 
 def test_a_window_that_is_pushed_to_twice_a_round_is_refused(tmp_path):
     residence, run = offloaded("host", tmp_path, [])
-    run, _ = residence.load(run, clients(ROUNDS))
+    run, _ = residence.load(run, CLIENTS, ROUNDS)
     for _ in range(ROUNDS + 1):
         run = pushed(run, jnp.ones(LENGTH))
     with pytest.raises(UserError, match="more than once a round; keep it on the device, --window=device"):

@@ -218,12 +218,12 @@ def test_figures_are_numpys():
 def test_blocks_hold_every_client_once_and_each_devices_part_is_consecutive():
     ids, sizes = np.arange(10, 21), np.array([5, 1, 9, 2, 7, 3, 8, 4, 6, 11, 10])
     parts = client_evaluations.blocks(ids, sizes, width=4, rounds=2, devices=2)
-    assert [part.ids.shape for part in parts] == [(2, 4), (2, 4)]
-    together = np.concatenate([part.ids.reshape(-1) for part in parts])
-    assert sorted(together[together >= 0]) == ids.tolist()
+    assert [part.cohort.ids.shape for part in parts] == [(2, 4), (2, 4)]
+    together = np.concatenate([part.cohort.ids[part.cohort.present] for part in parts])
+    assert sorted(together) == ids.tolist()
     assert together[:4].tolist() == [11, 13, 15, 17]  # those with the fewest examples
-    flat = parts[0].ids.reshape(-1)[parts[0].order]
-    assert flat.tolist() == [*parts[0].ids[:, :2].reshape(-1), *parts[0].ids[:, 2:].reshape(-1)]
+    first = parts[0].cohort.ids
+    assert first.reshape(-1)[parts[0].order].tolist() == [*first[:, :2].reshape(-1), *first[:, 2:].reshape(-1)]
 
 
 DIGITS = Config(

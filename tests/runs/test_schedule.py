@@ -24,18 +24,19 @@ def test_a_block_is_drawn_once_and_dispatches_are_cut_from_it():
     sampler = dataclasses.replace(uniform, draw=noted)
     cohorts = CohortSchedule(federation(30), Schedule(17, 3, 10, 0, 0, 5), Strategy(), 7, sampler)
     for begin, end in ((0, 2), (2, 5), (5, 6), (2, 5), (15, 17)):
-        ids, n_max = cohorts.ids(begin, end)
-        assert ids.shape == (5, 3) and n_max == 2 and (ids[end - begin :] == -1).all()
-        np.testing.assert_array_equal(ids[: end - begin], sampling.cohorts(7, begin, end - begin, 30, 3))
+        found, n_max = cohorts.cohorts(begin, end)
+        assert found.ids.shape == (5, 3) and n_max == 2
+        assert found.present[: end - begin].all() and not found.present[end - begin :].any()
+        np.testing.assert_array_equal(found.ids[: end - begin], sampling.cohorts(7, begin, end - begin, 30, 3))
     assert drawn == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16]
 
 
 def test_no_dispatch_goes_through_all_clients(monkeypatch):
     fed = federation(1000)
     cohorts = CohortSchedule(fed, Schedule(100, 3, 10, 0, 0, 5), Strategy(), 0)
-    cohorts.ids(0, 5)
+    cohorts.cohorts(0, 5)
     monkeypatch.setattr(type(fed.partition), "sizes", property(lambda self: 1 / 0))
-    cohorts.ids(5, 10)
+    cohorts.cohorts(5, 10)
 
 
 def test_iid_gives_the_first_clients_one_more():

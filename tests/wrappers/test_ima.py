@@ -46,8 +46,7 @@ def test_ima_moves_by_the_change_of_its_window():
     for t in range(T):
         # The aggregate of a round is what the base method makes of the same start.
         begin = p.start(p.build("fedavg")) if t == 0 else x[t - 1]._replace(state=())
-        ids = p.cohort(t)
-        aggregates.append(golden.vector(plain(begin, p.store, ids, ids, ids)[0].params))
+        aggregates.append(golden.vector(plain(begin, p.store, p.cohort(t))[0].params))
     for t in range(T):
         now = golden.vector(x[t].params)
         if t < start:
