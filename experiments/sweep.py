@@ -9,7 +9,6 @@ same command resumes where it was interrupted, and may be started several times 
 """
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Collection
 
@@ -23,8 +22,7 @@ from fedwin.runs import directory as directories
 from fedwin.runs.config import Config, default_of
 
 from .cli import config_flags, picture_format, processes, requirements, subcommand, unused
-from .search import optuna_search, picture, spaces
-from .tables import formats, grid, sweeps
+from .tables import formats, grid, search, sweeps
 from .tables.comparison import PLAIN
 from .tables.sweeps import METRICS, Sweep
 
@@ -101,31 +99,18 @@ def _folder(base: Config) -> pathlib.Path:
     Raises:
       UserError: it is the directory of a run.
     """
-    folder = pathlib.Path(base.out_dir) if base.out_dir else _default_folder(base)
+    # The default is independent of the grid's values: a larger grid reuses the runs in the same folder.
+    run = directories.default_directory(base)
+    folder = pathlib.Path(base.out_dir or run.with_name(f"sweep_{run.name}"))
     formats.check_folder(folder)
     return folder
 
 
-def _default_folder(base: Config) -> pathlib.Path:
-    # Independent of the grid's values: a larger grid reuses the runs in the same folder.
-    run = directories.default_directory(base)
-    return run.with_name(f"sweep_{run.name}")
-
-
-def search(settings: optuna_search.OptunaSearch, texts: list[str], select: str, readout: str) -> None:
-    """Runs a search, writes its files, prints its table and names the winner.
-
-    Args:
-      settings: of the search.
-      texts: the axes of --grid.
-      select: the value of --select.
-      readout: whose metric decides.
-
-    Raises:
-      UserError: an axis is wrong, a run would be rejected, or several processes are to compute one run together.
-    """
-    space = spaces.parse(texts)
-    _refuse_replaced([name for name, axis in space.items() if not isinstance(default_of(axis.field), list)])
+def _search(settings: search.OptunaSearch, texts: list[str]) -> None:
+    """Runs a search, writes its files, prints its table and names the winner."""
+    given = flags.FLAGS
+    space = search.parse(texts)
+    _refuse_replaced([name for name, (field, _) in space.items() if not isinstance(default_of(field), list)])
     if multi_process.count() > 1:
         raise UserError(
             "search=optuna: several processes can't compute its runs together; start the same command several times "
@@ -133,24 +118,11 @@ def search(settings: optuna_search.OptunaSearch, texts: list[str], select: str, 
         )
     if requirements.requested():
         raise UserError("search=optuna draws its runs one by one; for --dry_run leave out --search and name values.")
-    select, base = select_metric(select, config_flags.config_from_flags(), space)
+    select, base = select_metric(given.select, config_flags.config_from_flags(), space)
     folder = _folder(base)
     formats.make_folder(folder)
-    base = dataclasses.replace(base, out_dir=str(folder))
-    study = optuna_search.Search(settings, space, base, select, readout)
-    study.check()
-    trials = study.run()
-    axes = {name: axis.texts for name, axis in space.items()}
-    points = {label: trial.point for label, trial in trials.items()}
-    pruned = {label: trial.pruned for label, trial in trials.items() if trial.pruned is not None}
-    configs = {label: trial.config for label, trial in trials.items()}
-    summaries = {label: trial.summary for label, trial in trials.items()}
-    sweep = Sweep(axes, configs, summaries, select, readout, points, pruned)
-    best = next(iter(sweep.ranked), None)
-    drawn = {label: trial.drawn for label, trial in trials.items()}
-    draw = functools.partial(picture.draw, space, drawn, sweep.intervals, pruned, best, sweep.scale)
-    sweeps.write(folder, sweep, draw, picture_format.chosen())
-    _print(sweep, folder)
+    study = search.Search(settings, space, dataclasses.replace(base, out_dir=str(folder)), select, given.readout)
+    _report(study.run(), folder)
 
 
 def _refuse_replaced(fields: Collection[str]) -> None:
@@ -158,19 +130,22 @@ def _refuse_replaced(fields: Collection[str]) -> None:
     unused.refuse([config_flags.flag_of(name) for name in fields], "beside an axis of the grid for it")
 
 
-def _print(sweep: Sweep, folder: pathlib.Path) -> None:
+def _report(sweep: Sweep, folder: pathlib.Path) -> None:
+    """Writes the files of a sweep, prints its table and names the winner."""
+    form = picture_format.chosen()
+    sweeps.write(folder, sweep, form)
     print("\n" + sweeps.text(sweep))
     print("\n".join(sweeps.best_lines(sweep)))
-    print(f"table and picture: {folder}/sweep.csv, sweep.md, sweep.{picture_format.chosen()}")
+    print(f"table and picture: {folder}/sweep.csv, sweep.md, sweep.{form}")
 
 
 def main(argv: list[str]) -> None:
     """Runs the grid or the search, writes its files, prints its table and names the winner."""
     devices.use_every_core()
     given = flags.FLAGS
-    if (settings := optuna_search.SEARCHES.build(given.search)) is not None:
+    if (settings := search.SEARCHES.build(given.search)) is not None:
         unused.refuse(["max_runs"], "with a search, which has --search=optuna:trials=")
-        search(settings, given.grid, given.select, given.readout)
+        _search(settings, given.grid)
         return
     axes = grid.parse(given.grid)
     _refuse_replaced([name for name, values in axes.items() if not isinstance(values[0], list)])
@@ -180,12 +155,11 @@ def main(argv: list[str]) -> None:
     if requirements.requested():
         requirements.show_all(configs)
         return
-    sweep = Sweep(axes, configs, sweeps.run_all(configs), select, given.readout)
-    if not multi_process.is_first():
-        return
-    formats.make_folder(folder)
-    sweeps.write(folder, sweep, form=picture_format.chosen())
-    _print(sweep, folder)
+    points = {grid.label(point): point for point in grid.points(axes)}
+    sweep = Sweep(axes, points, configs, sweeps.run_all(configs), select, given.readout)
+    if multi_process.is_first():
+        formats.make_folder(folder)
+        _report(sweep, folder)
 
 
 if __name__ == "__main__":

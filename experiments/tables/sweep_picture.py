@@ -1,6 +1,7 @@
-"""Picture of a sweep: a line for one axis, a heat map for two, ranked bars for more."""
+"""Picture of a sweep: a line for one axis, a heat map for two, ranked bars for more; a search by parameter."""
 
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -181,3 +182,76 @@ def _bars(axes: grid.Axes, results: Results, order: Sequence[tuple[str, ...]], s
     some = f"; {len(shown)} of {len(results)} runs" if len(shown) < len(results) else ""
     _title(figure, results, order, scale, bars=True, more=some)
     return figure
+
+
+# Panels of a search beside each other.
+COLUMNS = 3
+
+
+def draw_search(
+    trials: Mapping[str, Any],
+    intervals: Mapping[str, Interval],
+    ranked: Sequence[str],
+    scale: Scale,
+    path: pathlib.Path,
+) -> None:
+    """Draws the metric of every trial of a finished search against each parameter that was drawn.
+
+    Args:
+      trials: label -> optuna.trial.FrozenTrial.
+      intervals: label -> the metric that its run is ranked by.
+      ranked: labels from best to worst, without diverged and pruned runs.
+      scale: how that metric is written.
+      path: of the picture.
+    """
+    distributions = {name: d for trial in trials.values() for name, d in trial.distributions.items()}
+    columns = min(len(distributions), COLUMNS)
+    rows = -(-len(distributions) // columns)
+    figure, axes = style.subplots(rows, columns, figsize=(4.2 * columns + 1, 3.6 * rows + 0.8), squeeze=False)
+    means = {label: scale.factor * each.mean for label, each in intervals.items() if each.mean is not None}
+    pruned = [label for label in means if label not in ranked]
+    looks: tuple[tuple[str, Sequence[str], dict[str, Any]], ...] = (
+        ("finished", ranked, dict(color=style.NEUTRAL, marker="o")),
+        ("pruned", pruned, dict(color=style.NEUTRAL, marker="o", fillstyle="none", alpha=0.6)),
+        ("best", ranked[:1], dict(color=style.BEST, marker="*", markersize=15, zorder=3)),
+    )
+    for panel, (name, distribution) in zip(axes.flat, distributions.items()):
+        place = {label: trial.params[name] for label, trial in trials.items() if name in trial.params}
+        for kind, labels, look in looks:
+            shown = [label for label in labels if label in place]
+            panel.plot([place[l] for l in shown], [means[l] for l in shown], linestyle="", label=kind, **look)
+        # Invisible points extend the axis to the values of diverged runs.
+        panel.plot(list(place.values()), [min(means.values(), default=0)] * len(place), alpha=0)
+        if hasattr(distribution, "choices"):
+            panel.set_xticks(panel.get_xticks(), [style.short(tick.get_text()) for tick in panel.get_xticklabels()])
+            panel.margins(x=0.25)
+            style.slant(panel)
+        elif distribution.log:
+            panel.set_xscale("log")
+        panel.grid(alpha=0.3)
+        panel.set(xlabel=_parameter(name), ylabel=scale.name)
+        if scale.percent:
+            style.within_percent(panel, "y")
+    for panel in axes.flat[len(distributions) :]:
+        panel.set_visible(False)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    diverged = len(intervals) - len(means)
+    title = f"{scale.name}; {len(trials)} trials, {len(pruned)} pruned" + (f", {diverged} diverged" if diverged else "")
+    if ranked:
+        title += f"\nbest: {style.short(ranked[0])}: {formats.number(means[ranked[0]], scale.digits)}"
+    figure.suptitle(title, fontsize="medium")
+    style.save(figure, path)
+
+
+def _parameter(name: str) -> str:
+    """Returns the label of a search's parameter.
+
+    >>> _parameter("algorithm=fedprox:mu={log:0.01..1}#1"), _parameter("client_lr")
+    ('mu of fedprox', 'client_lr')
+    """
+    match = re.fullmatch(r"[^=]*=([^#]*)#(\d+)", name)
+    if not match:
+        return name
+    before = match[1].split("{")[int(match[2]) - 1]
+    return f"{re.split('[:,]', before)[-1].rstrip('=')} of {match[1].partition(':')[0]}"

@@ -1,9 +1,10 @@
 """Sweeps: runs the points of a grid, ranks them, and writes sweep.csv, sweep.md and sweep.png."""
 
+import dataclasses
 import pathlib
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import fedwin
 from fedwin import multi_process
@@ -125,7 +126,7 @@ def ranking(summaries: Mapping[str, dict[str, Any]], select: str, readout: str =
     A run with a larger fraction of diverged seeds ranks lower, independent of its mean; ties keep their order.
 
     Args:
-      summaries: label -> what `fedwin.run` returned.
+      summaries: label -> summary that `fedwin.run` returned.
       select: a metric; of losses the lowest is best, of all others the highest.
       readout: whose metric.
     """
@@ -135,54 +136,38 @@ def ranking(summaries: Mapping[str, dict[str, Any]], select: str, readout: str =
     return sorted(left, key=lambda label: (-left[label].seeds / left[label].of_seeds, sign * (left[label].mean or 0)))
 
 
-def best(summaries: Mapping[str, dict[str, Any]], select: str = "accuracy", readout: str = PLAIN) -> str | None:
-    """Returns the label of the best run; None if every run diverged.
-
-    Args:
-      summaries: label -> what `fedwin.run` returned.
-      select: a metric.
-      readout: whose metric.
-    """
-    return next(iter(ranking(summaries, select, readout)), None)
-
-
 # Metrics in the tables, where a run has them.
 METRICS = ("accuracy", "loss", "val_accuracy", "val_loss")
 
 
-class Sweep(NamedTuple):
-    """A finished grid.
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A finished grid or search.
 
     Attributes:
-      axes: field -> values.
+      axes: field -> values, or the texts of a search's ranges.
+      points: label of a run -> field -> value.
       configs: label -> Config of the run.
-      summaries: label -> what `fedwin.run` returned.
+      summaries: label -> Summary that `fedwin.run` returned.
       select: the metric that selects the best run.
       readout: whose metric.
-      searched: label -> field -> value of the trials of a search; None: all points of the grid.
+      trials: label -> optuna.trial.FrozenTrial of a search; empty: a grid.
       pruned: label of a pruned trial -> the round; such trials are not ranked.
     """
 
-    axes: grid.Axes
-    configs: Mapping[str, Config]
-    summaries: Mapping[str, dict[str, Any]]
+    axes: Mapping[str, Sequence[Any]]
+    points: dict[str, grid.Point]
+    configs: dict[str, Config]
+    summaries: dict[str, dict[str, Any]]
     select: str
     readout: str = PLAIN
-    searched: Mapping[str, grid.Point] | None = None
-    pruned: Mapping[str, int] = {}
-
-    @property
-    def points(self) -> Mapping[str, grid.Point]:
-        """Label -> field -> value of all runs."""
-        if self.searched is not None:
-            return self.searched
-        return {grid.label(point): point for point in grid.points(self.axes)}
+    trials: dict[str, Any] = dataclasses.field(default_factory=dict)
+    pruned: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def complete(self) -> dict[str, dict[str, Any]]:
-        """Label -> summary of the runs that were not pruned; of all, if every one was."""
-        left = {label: summary for label, summary in self.summaries.items() if label not in self.pruned}
-        return left or dict(self.summaries)
+        """Label -> summary of the runs that were not pruned."""
+        return {label: summary for label, summary in self.summaries.items() if label not in self.pruned}
 
     @property
     def intervals(self) -> dict[str, Interval]:
@@ -192,8 +177,7 @@ class Sweep(NamedTuple):
     @property
     def ranked(self) -> list[str]:
         """Labels from best to worst, without pruned runs and those all of whose seeds diverged."""
-        left = {label: summary for label, summary in self.summaries.items() if label not in self.pruned}
-        return ranking(left, self.select, self.readout)
+        return ranking(self.complete, self.select, self.readout)
 
     @property
     def scale(self) -> sweep_picture.Scale:
@@ -229,80 +213,43 @@ def _metrics(sweep: Sweep) -> list[str]:
     return [sweep.select, *(name for name in METRICS if name in common and name != sweep.select)]
 
 
-def write(
-    folder: pathlib.Path, sweep: Sweep, draw: Callable[[pathlib.Path], None] | None = None, form: str = "png"
-) -> None:
+def write(folder: pathlib.Path, sweep: Sweep, form: str = "png") -> None:
     """Writes sweep.csv, sweep.md and sweep.png to an existing folder.
 
     Args:
       folder: an existing one.
       sweep: the finished grid or search.
-      draw: draws the picture of a search; None: that of a grid.
       form: format of the picture.
     """
-    picture = folder / f"sweep.{form}"
     _write_csv(folder / "sweep.csv", sweep)
     _write_markdown(folder / "sweep.md", sweep)
-    if draw is not None:
-        draw(picture)
-    else:
-        sweep_picture.draw(sweep.axes, sweep.intervals, sweep.ranked, sweep.scale, picture)
+    draw = sweep_picture.draw_search if sweep.trials else sweep_picture.draw
+    draw(sweep.trials or sweep.axes, sweep.intervals, sweep.ranked, sweep.scale, folder / f"sweep.{form}")
 
 
 def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:
     ranks = {label: number + 1 for number, label in enumerate(sweep.ranked)}
-    metrics, flags = _metrics(sweep), [config_flags.flag_of(field) for field in sweep.axes]
-    head = [
-        "rank",
-        "winner",
-        *flags,
-        "readout",
-        *(f"{name}{end}" for name in metrics for end in ("", "_half_width_95", "_final")),
-    ]
-    head += [
-        *(["pruned_in_round"] if sweep.pruned else []),
-        "seeds",
-        "of_seeds",
-        "last_rounds",
-        "of_rounds",
-        "evaluations",
-        "megabytes_sent",
-        "rounds_per_second",
-        "command",
-        "fingerprint",
-    ]
+    metrics = _metrics(sweep)
     rows = []
     for label, point in sweep.points.items():
         summary, config = sweep.summaries[label], sweep.configs[label]
-        intervals = {name: score(summary, name, sweep.readout) for name in metrics}
-        rows.append(
-            [
-                ranks.get(label),
-                int(ranks.get(label) == 1),
-                *(grid.format_value(value) for value in point.values()),
-                sweep.readout,
-                *(
-                    value
-                    for name, interval in intervals.items()
-                    for value in (
-                        interval.mean,
-                        formats.shown(interval).half_width,
-                        scores.final(summary, sweep.readout, name),
-                    )
-                ),
-                *([sweep.pruned.get(label)] if sweep.pruned else []),
-                intervals[sweep.select].seeds,
-                intervals[sweep.select].of_seeds,
-                summary["last_rounds"],
-                summary["num_rounds"],
-                scores.evaluations(summary),
-                scores.megabytes_of(config, summary),
-                scores.rounds_per_second(summary),
-                command_line.train_command(config),
-                summary["fingerprint"],
-            ]
-        )
-    formats.write_csv(path, head, rows)
+        row: dict[str, Any] = {"rank": ranks.get(label), "winner": int(ranks.get(label) == 1)}
+        row |= {config_flags.flag_of(field): grid.format_value(value) for field, value in point.items()}
+        row["readout"] = sweep.readout
+        for name in metrics:
+            interval = score(summary, name, sweep.readout)
+            row[name], row[f"{name}_half_width_95"] = interval.mean, formats.shown(interval).half_width
+            row[f"{name}_final"] = scores.final(summary, sweep.readout, name)
+        if sweep.pruned:
+            row["pruned_in_round"] = sweep.pruned.get(label)
+        decisive = score(summary, sweep.select, sweep.readout)
+        row |= {"seeds": decisive.seeds, "of_seeds": decisive.of_seeds, "last_rounds": summary["last_rounds"]}
+        row |= {"of_rounds": summary["num_rounds"], "evaluations": scores.evaluations(summary)}
+        row["megabytes_sent"] = scores.megabytes_of(config, summary)
+        row["rounds_per_second"] = scores.rounds_per_second(summary)
+        row |= {"command": command_line.train_command(config), "fingerprint": summary["fingerprint"]}
+        rows.append(row)
+    formats.write_csv(path, list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _cells(sweep: Sweep, label: str) -> list[str]:
@@ -333,12 +280,13 @@ def _has_intervals(sweep: Sweep) -> bool:
 
 
 def averaging_note(sweep: Sweep) -> str:
-    """Returns the line below the tables: the means taken, and the meaning of `+-` and `final`."""
+    """Returns the line below the tables: rounds and seeds of the means, and the meaning of `+-` and `final`."""
     seeds = len(next(iter(sweep.summaries.values()))["seeds"])
-    stopped = len({run for run, entry in sweep.complete.items() if scores.stop_notes({run: entry})} - set(sweep.pruned))
+    complete = sweep.complete or sweep.summaries
+    stopped = sum(bool(scores.stop_notes({run: entry})) for run, entry in sweep.complete.items())
     interval = f", +- {formats.HALF_WIDTH}" if _has_intervals(sweep) else ""
     return (
-        f"{sweep.readout}: mean over {scores.averaged_rounds(sweep.complete)}"
+        f"{sweep.readout}: mean over {scores.averaged_rounds(complete)}"
         f"{f' and {seeds} seeds' if seeds > 1 else ' of one seed'}{interval}; final: the last evaluation"
         + (f"; of {stopped} runs seeds stopped early, and have means of as many rounds before" if stopped else "")
         + ("; pruned runs, which are not ranked: means before that round" if sweep.pruned else "")
@@ -356,7 +304,7 @@ def _values(sweep: Sweep) -> dict[str, list[str]]:
 
 
 def text(sweep: Sweep) -> str:
-    """Returns the table for the terminal, the best run first, and what its numbers are means over."""
+    """Returns the table for the terminal, the best run first, and the rounds and seeds of its means."""
     values = _values(sweep)
     rows = [[*values[label], *_cells(sweep, label)] for label in _in_order(sweep)]
     return f"{formats.plain_table([_head(sweep), *rows])}\n{averaging_note(sweep)}"
@@ -389,5 +337,5 @@ def _write_markdown(path: pathlib.Path, sweep: Sweep) -> None:
     table = formats.markdown_table([*_head(sweep), "MB sent", "rounds/s", "command", "fingerprint"], rows)
     title = f"Sweep over {', '.join(map(config_flags.flag_of, sweep.axes))}"
     formats.write_markdown(
-        path, title, [*best_run, "Grid:" if sweep.searched is None else "Search space:", "\n".join(axes), table, note]
+        path, title, [*best_run, "Search space:" if sweep.trials else "Grid:", "\n".join(axes), table, note]
     )

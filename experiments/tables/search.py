@@ -1,0 +1,327 @@
+"""Optuna's search (`fedwin sweep --search=optuna:trials=50`): ranges, sampling, pruning, and a study that resumes."""
+
+import dataclasses
+import importlib
+import importlib.util
+import itertools
+import json
+import math
+import pathlib
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import fedwin
+from fedwin.callbacks import Callback
+from fedwin.errors import UserError
+from fedwin.files import InUse, check_unlocked
+from fedwin.registry import Registry
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt
+from fedwin.runs.config import Config, default_of
+from fedwin.runs.directory import finished_summary
+from fedwin.runs.fingerprint import hash_of, set_fields
+
+from ..cli import config_flags
+from . import grid, sweeps
+
+# Builders have the signature builder(*, option=...) -> OptunaSearch, or None for the grid.
+SEARCHES = Registry("search", rule="which runs are trained")
+# The file of the study in the sweep's folder.
+STUDY = "study.db"
+# Attributes of trials: where pruning stopped it ([position of the seed, round]), and the label of its run.
+PRUNED_AT, LABEL = "pruned_at", "label"
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_RANGE = re.compile(rf"(log:)?({_NUMBER})\.\.({_NUMBER})")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+# Drawn numbers are rounded to so many significant digits, so that commands and directories are readable.
+DIGITS = 4
+# Field of Config and the texts of its values: one range, or values that may contain ranges in braces.
+Space = Mapping[str, tuple[dataclasses.Field, Sequence[str]]]
+
+
+class OptunaSearch(NamedTuple):
+    """Settings of a search: number of trials, seed and random trials of the sampler, and the pruner's name."""
+
+    trials: int
+    seed: int
+    pruner: str
+    startup: int
+
+
+@SEARCHES.register("grid")
+def every_point() -> None:
+    """Grid: every combination of the axes' values.
+
+    Example:
+      >>> SEARCHES.build("grid")
+    """
+
+
+@SEARCHES.register("optuna")
+def optuna(
+    *,
+    trials: PositiveInt = 50,
+    seed: NonNegativeInt = 0,
+    pruner: Literal["median", "none"] = "median",
+    startup: PositiveInt = 10,
+) -> OptunaSearch:
+    """Optuna: points drawn by the TPE sampler; runs worse than the median of the earlier ones are pruned.
+
+    Args:
+      trials: number of trials, those of an interrupted search included.
+      seed: of the sampler.
+      pruner: median, or none.
+      startup: trials that are drawn at random before TPE, and before any is pruned.
+
+    Raises:
+      UserError: optuna is not installed.
+
+    Source: Akiba et al., Optuna: A Next-generation Hyperparameter Optimization Framework, 2019,
+    https://arxiv.org/abs/1907.10902.
+
+    Example:
+      >>> SEARCHES.options("optuna")["trials"]
+      50
+    """
+    if importlib.util.find_spec("optuna") is None:
+        raise UserError("search=optuna: the package 'optuna' is not installed; pip install 'fedwin[optuna]'.")
+    return OptunaSearch(trials, seed, pruner, startup)
+
+
+def parse(texts: Sequence[str]) -> Space:
+    """Returns the space of the values of --grid.
+
+    Args:
+      texts: an axis each, of values as in a grid, or a range.
+
+    Raises:
+      UserError: an invalid axis, or one that is given twice.
+    """
+    space: dict[str, tuple[dataclasses.Field, Sequence[str]]] = {}
+    for text in texts:
+        field, pieces = grid.split_axis(text)
+        if field.name in space:
+            raise UserError(f"grid={text}: {config_flags.flag_of(field.name)} is given twice; put all into one axis.")
+        space[field.name] = field, pieces
+        # The lower ends of all ranges of each value.
+        for piece in pieces:
+            _value(field, [piece], _Lowest())
+    if not space:
+        raise UserError("grid: give at least one axis, e.g. --grid=client_lr=log:0.001..1.")
+    return space
+
+
+class _Lowest:
+    """Draws the lower end of each range and the first of several values."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        return low
+
+    suggest_int = suggest_float
+
+    def suggest_categorical(self, name: str, choices: Sequence[str]) -> str:
+        return choices[0]
+
+
+def point_of(space: Space, trial: Any) -> grid.Point:
+    """Returns field -> value, drawn axis by axis.
+
+    Args:
+      space: of the search.
+      trial: an optuna.Trial or FixedTrial, which draws the values.
+    """
+    return {name: _value(field, pieces, trial) for name, (field, pieces) in space.items()}
+
+
+def _value(field: dataclasses.Field, pieces: Sequence[str], trial: Any) -> Any:
+    """Returns a value of a field: one of several, with numbers in place of its ranges."""
+    flag, kind = config_flags.flag_of(field.name), type(default_of(field))
+    if len(pieces) == 1 and kind in (int, float) and ".." in pieces[0]:
+        return _number(pieces[0], flag, kind is int, trial, f"{flag}={pieces[0]}")
+    piece = pieces[0] if len(pieces) == 1 else trial.suggest_categorical(flag, pieces)
+    where, numbers = f"{flag}={piece}", itertools.count(1)
+    drawn = lambda match: repr(_number(match[1], f"{where}#{next(numbers)}", None, trial, where))
+    return grid.value_of(field, _PLACEHOLDER.sub(drawn, piece), where)
+
+
+def _number(text: str, name: str, integer: bool | None, trial: Any, where: str) -> float:
+    """Returns a number of a range, rounded to DIGITS; `integer` None: integers if both ends are."""
+    match = _RANGE.fullmatch(text.strip())
+    if not match:
+        raise UserError(f"grid={where}: '{text}' is not LOW..HIGH or log:LOW..HIGH; write e.g. client_lr=log:0.001..1.")
+    whole = all(re.fullmatch(r"[-+]?\d+", end) for end in (match[2], match[3]))
+    if integer and not whole:
+        raise UserError(f"grid={where}: the ends of '{text}' must be integers.")
+    low, high, log = float(match[2]), float(match[3]), bool(match[1])
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise UserError(f"grid={where}: the range '{text}' is empty; write the lower end first.")
+    if log and low <= 0:
+        raise UserError(f"grid={where}: a logarithmic range starts above 0; write e.g. log:0.001..{match[3]}.")
+    if whole if integer is None else integer:
+        return int(trial.suggest_int(name, int(low), int(high), log=log))
+    value = float(f"{trial.suggest_float(name, low, high, log=log):.{DIGITS}g}")
+    return min(max(value, low), high)
+
+
+class Pruning(Callback):
+    """Reports the metric after each evaluation, and stops all seeds of a trial that the pruner ends.
+
+    Seeds that train one after the other are consecutive parts of a trial: the step of an evaluation is its round plus
+    T for every earlier seed, so that a seed is compared with the same seed of other trials.
+
+    Args:
+      trial: the optuna.Trial.
+      config: of its run.
+      select: the metric.
+      readout: whose metric.
+      reported: the largest step that an ended process has reported, -1 for none: it did not prune before.
+    """
+
+    def __init__(self, trial: Any, config: Config, select: str, readout: str, reported: int = -1):
+        self.trial, self.config, self.select, self.readout = trial, config, select, readout
+        self.reported = reported
+        self.pruned_at = trial.user_attrs.get(PRUNED_AT)
+
+    def __call__(self, round, seed, read_outs):
+        """Returns whether the trial has been pruned."""
+        place = [self.config.seeds.index(seed), round]
+        if self.pruned_at is None and round > 0:
+            value = read_outs[self.readout][self.select]
+            step = place[0] * self.config.num_rounds + round
+            if math.isfinite(value) and step >= self.reported:
+                if step > self.reported:
+                    self.trial.report(value, step)
+                if round < self.config.num_rounds and self.trial.should_prune():
+                    self.pruned_at = place
+                    # Before the seed's checkpoint: a run that is killed between both stops there again.
+                    self.trial.set_user_attr(PRUNED_AT, place)
+        return self.pruned_at is not None and place >= self.pruned_at
+
+
+class Search:
+    """A study in a sweep's folder, which processes with the same command share.
+
+    Args:
+      settings: of the search.
+      space: field -> texts of its values.
+      base: flags of all runs, whose out_dir is the folder.
+      select: the metric of the objective.
+      readout: whose metric.
+
+    Raises:
+      UserError: the folder holds a study of another search, or the runs of the lowest values would be rejected.
+    """
+
+    def __init__(self, settings: OptunaSearch, space: Space, base: Config, select: str, readout: str):
+        self.settings, self.space, self.base, self.select, self.readout = settings, space, base, select, readout
+        lowest = point_of(space, _Lowest())
+        sweeps.check_runs({grid.label(lowest): grid.config_of(base, lowest)}, readout)
+        self.optuna = importlib.import_module("optuna")
+        self.optuna.logging.set_verbosity(self.optuna.logging.WARNING)
+        median = self.optuna.pruners.MedianPruner(settings.startup, base.num_rounds // 4)
+        self.study = self.optuna.create_study(
+            storage=f"sqlite:///{(pathlib.Path(base.out_dir) / STUDY).absolute()}",
+            study_name="fedwin",
+            load_if_exists=True,
+            direction="minimize" if select.endswith(sweeps.SMALLER) else "maximize",
+            pruner=median if settings.pruner == "median" else self.optuna.pruners.NopPruner(),
+        )
+        definition = {
+            "grid": {name: list(pieces) for name, (_, pieces) in space.items()},
+            "select": [select, readout],
+            "search": list(settings._replace(trials=0)),
+            "flags": hash_of(set_fields(base.decisive())),
+        }
+        recorded = json.loads(self.study.user_attrs.get("definition", "null")) or definition
+        if changed := [name for name, value in recorded.items() if value != definition[name]]:
+            raise UserError(
+                f"out_dir={base.out_dir} holds a search with another {' and '.join(changed)}; use the same flags to "
+                "resume it, or another --out_dir."
+            )
+        self.study.set_user_attr("definition", json.dumps(definition))
+
+    def run(self, say: Callable[[str], None] = print, pause: float = sweeps.PAUSE) -> sweeps.Sweep:
+        """Runs the trials that are left; returns all with a finished run, in their order.
+
+        Args:
+          say: called with each line of progress.
+          pause: seconds between two checks of trials that other processes run.
+
+        Raises:
+          UserError: a run is rejected.
+        """
+        while (trial := self._next()) is not None:
+            try:
+                if trial is False:
+                    time.sleep(pause)
+                else:
+                    self._run(trial, say)
+            except InUse:  # another process was quicker
+                time.sleep(pause)
+        return self._recorded()
+
+    def _next(self) -> Any:
+        """Returns a trial to run, one that an ended process left behind or a new one; None at the end.
+
+        False: other processes run the last ones.
+        """
+        running, busy = self.optuna.trial.TrialState.RUNNING, False
+        for left in self.study.get_trials(deepcopy=False, states=(running,)):
+            self._seed_sampler(left.number)
+            trial = self.optuna.trial.Trial(self.study, left._trial_id)
+            try:
+                check_unlocked(grid.config_of(self.base, point_of(self.space, trial)).out_dir)
+                return trial
+            except InUse:
+                busy = True
+        number = len(self.study.get_trials(deepcopy=False))
+        if number >= self.settings.trials:
+            return False if busy else None
+        self._seed_sampler(number)
+        return self.study.ask()
+
+    def _seed_sampler(self, number: int) -> None:
+        """Gives the study a sampler of a trial: its draws do not depend on when this process began."""
+        seed = int(hash_of([self.settings.seed, number], size=4), 16)
+        self.study.sampler = self.optuna.samplers.TPESampler(seed=seed, n_startup_trials=self.settings.startup)
+
+    def _run(self, trial: Any, say: Callable[[str], None]) -> None:
+        point = point_of(self.space, trial)
+        config, label = grid.config_of(self.base, point), grid.label(point)
+        say(f"[{trial.number + 1}/{self.settings.trials}] {label}")
+        trial.set_user_attr(LABEL, label)
+        known = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
+        pruning = Pruning(trial, config, self.select, self.readout, max(known, default=-1))
+        state = self.optuna.trial.TrialState
+        try:
+            summary = fedwin.run(config, on_eval=pruning)
+        except InUse:
+            raise
+        except UserError as error:
+            self.study.tell(trial, state=state.FAIL, skip_if_finished=True)
+            raise UserError(f"run '{label}': {error}") from error
+        score = sweeps.score(summary, self.select, self.readout)
+        # A trial of which a seed diverged ranks below all others, as a pruned one without a value does in TPE.
+        if pruning.pruned_at is not None or score.mean is None or score.seeds < score.of_seeds:
+            self.study.tell(trial, state=state.PRUNED, skip_if_finished=True)
+        else:
+            self.study.tell(trial, score.mean, skip_if_finished=True)
+
+    def _recorded(self) -> sweeps.Sweep:
+        """Returns all trials with a finished run."""
+        sweep = sweeps.Sweep(
+            {name: pieces for name, (_, pieces) in self.space.items()}, {}, {}, {}, self.select, self.readout
+        )
+        for trial in self.study.get_trials(deepcopy=False):
+            if LABEL not in trial.user_attrs:
+                continue
+            point = point_of(self.space, self.optuna.trial.FixedTrial(trial.params))
+            label, config = grid.label(point), grid.config_of(self.base, point)
+            if (summary := finished_summary(config)) is None:
+                continue
+            sweep.points[label], sweep.configs[label], sweep.summaries[label] = point, config, summary
+            sweep.trials[label] = trial
+            if PRUNED_AT in trial.user_attrs:
+                sweep.pruned[label] = trial.user_attrs[PRUNED_AT][1]
+        return sweep

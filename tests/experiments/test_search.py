@@ -1,0 +1,147 @@
+"""Search with Optuna: ranges and the values drawn from them, ranking, pruning, and a killed search that resumes."""
+
+import csv
+import importlib.util
+import shlex
+
+import pytest
+
+from experiments.tables import grid, search, sweep_picture
+from fedwin.errors import UserError
+from tests.misuse import calls
+
+FLAGS = (
+    "--dataset=digits --num_clients=20 --clients_per_round=2 --model=digits_mlp:hidden=8 --num_rounds=8 --eval_every=2 "
+    "--final_evals=2 --checkpoint_every=4 --val_fraction=0.2 --seeds=0,1 --strategy=vmapped "
+    "--grid=client_lr=log:0.001..10 --grid=batch_size=8..16 --search=optuna:trials=6,startup=2"
+)
+
+
+class Drawn:
+    """Draws a fixed fraction of every range, and records the ranges."""
+
+    def __init__(self, fraction=0.5, choice=0):
+        self.fraction, self.choice, self.asked = fraction, choice, {}
+
+    def suggest_float(self, name, low, high, *, log=False):
+        self.asked[name] = (low, high, log)
+        return low * (high / low) ** self.fraction if log else low + self.fraction * (high - low)
+
+    def suggest_int(self, name, low, high, *, log=False):
+        return round(self.suggest_float(name, low, high))
+
+    def suggest_categorical(self, name, choices):
+        self.asked[name] = choices
+        return choices[self.choice]
+
+
+def test_values_are_drawn_from_ranges_and_lists():
+    texts = ["client_lr=log:0.001..1", "batch_size=1..9", "weight_decay=0..0.3", "model=mlp,cnn", "shuffle=true"]
+    suggest = Drawn()
+    point = search.point_of(search.parse(texts), suggest)
+    # sqrt(0.001) = 0.0316227766, to four digits.
+    assert point == {"client_lr": 0.03162, "batch_size": 5, "weight_decay": 0.15, "model": "mlp", "shuffle": True}
+    assert isinstance(point["batch_size"], int) and "shuffle" not in suggest.asked  # one value is no choice
+    assert suggest.asked["client_lr"] == (0.001, 1.0, True) and suggest.asked["model"] == ["mlp", "cnn"]
+    inside = search.parse(["client_lr=0.12341..0.9"])
+    assert search.point_of(inside, Drawn(fraction=0.0)) == {"client_lr": 0.12341}  # rounding stays inside
+
+
+def test_ranges_inside_of_values():
+    space = search.parse(["algorithm=fedavg;fedprox:mu={log:0.01..1};ghb:tau={1..9}", "observe=wima:window={2..4}"])
+    assert search.point_of(space, Drawn(choice=0)) == {"algorithm": "fedavg", "observe": ["wima:window=3"]}
+    assert search.point_of(space, Drawn(choice=1))["algorithm"] == "fedprox:mu=0.1"
+    suggest = Drawn(choice=2)
+    assert search.point_of(space, suggest)["algorithm"] == "ghb:tau=5"
+    assert list(map(sweep_picture._parameter, suggest.asked)) == ["algorithm", "tau of ghb", "window of wima"]
+
+
+@pytest.mark.parametrize(
+    "texts, message",
+    [
+        ([], "grid: give at least one axis"),
+        (["client_lr=1..0.1"], "the range '1..0.1' is empty"),
+        (["client_lr=log:0..1"], "a logarithmic range starts above 0"),
+        (["client_lr=lg:0.1..1"], "'lg:0.1..1' is not LOW..HIGH or log:LOW..HIGH"),
+        (["batch_size=0.5..2"], "the ends of '0.5..2' must be integers"),
+        (["client_lr=0.1..1", "client_lr=2..3"], "client_lr is given twice"),
+        (["algorithm=fedprox:mu={0.1-1}"], "'0.1-1' is not LOW..HIGH"),
+        (["client_lr=0.1,high"], "high"),
+    ],
+)
+def test_an_invalid_axis_is_one_line(texts, message):
+    with pytest.raises(UserError, match=message) as refused:
+        search.parse(texts)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_grid_has_no_ranges_and_a_search_needs_its_package(monkeypatch):
+    with pytest.raises(UserError, match="is a range; list the values of a grid, or draw from it with --search=optuna"):
+        grid.parse(["client_lr=log:0.01..1"])
+    assert search.SEARCHES.build("grid") is None
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"search=optuna: the package 'optuna' is not installed; pip install"):
+        search.SEARCHES.build("optuna")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="pip install 'fedwin[optuna]'")
+def test_a_killed_search_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
+    """Killed in the second seed of one trial, and between the decision to prune and the end of another one's run."""
+
+    class Killed(BaseException):
+        pass
+
+    def rows(folder):
+        with open(folder / "sweep.csv", newline="") as file:
+            left_out = "rounds_per_second"
+            return [
+                {k: v.replace(str(folder), "") for k, v in row.items() if k != left_out} for row in csv.DictReader(file)
+            ]
+
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    flags = shlex.split(FLAGS)
+    ended = calls.called("sweep", *flags, f"--out_dir={whole}")
+    assert ended.status == 0, ended.lines
+    table = rows(whole)
+    pruned = [row for row in table if row["pruned_in_round"]]
+    assert len(table) == 6 and pruned and all(row["rank"] == "" for row in pruned)
+    assert {int(row["batch_size"]) for row in table} <= set(range(8, 17))
+    best = max((row for row in table if row["rank"]), key=lambda row: float(row["val_accuracy"]))
+    assert best["winner"] == "1" and f"client_lr={best['client_lr']}" in ended.out
+    text = (whole / "sweep.md").read_text()
+    assert "- `client_lr`: `log:0.001..10`" in text and "pruned runs, which are not ranked" in text
+    assert (whole / "sweep.png").stat().st_size > 5000
+
+    report, kills = search.Pruning.__call__, {"seed": 1, "pruned": 1}
+
+    def killed(self, round, seed, read_outs):
+        stop = report(self, round, seed, read_outs)
+        cause = "pruned" if stop else "seed" if (self.trial.number, seed, round) == (1, 1, 6) else None
+        if kills.get(cause):
+            kills[cause] -= 1
+            raise Killed
+        return stop
+
+    with monkeypatch.context() as patched:
+        patched.setattr(search.Pruning, "__call__", killed)
+        for _ in range(2):
+            with pytest.raises(Killed):
+                calls.called("sweep", *flags, f"--out_dir={cut}")
+    assert kills == {"seed": 0, "pruned": 0} and calls.called("sweep", *flags, f"--out_dir={cut}").status == 0
+    assert rows(cut) == table
+
+    with monkeypatch.context() as patched:
+        calls.no_run_begins(patched)
+        again = calls.called("sweep", *flags, f"--out_dir={whole}")
+    assert again.status == 0 and again.out.splitlines()[-5:] == ended.out.splitlines()[-5:]
+    for more, message in (
+        ("--weight_decay=0.1", "holds a search with another flags; use the same flags to resume it"),
+        ("--dry_run", "search=optuna draws its runs one by one"),
+    ):
+        other = calls.called("sweep", *flags, f"--out_dir={whole}", more)
+        assert other.status == 2 and message in other.lines[0]
+    calls.called("sweep", *flags, f"--out_dir={whole}", "--search=optuna:trials=7,startup=2")
+    assert len(rows(whole)) == 7 and [row["client_lr"] for row in rows(whole)[:6]] == [
+        row["client_lr"] for row in table
+    ]
