@@ -1,10 +1,11 @@
-"""Crash-safe file writing, JSON with non-finite numbers, and locks of directories.
+"""Crash-safe file writing, checksums of finished files, JSON with non-finite numbers, and locks of directories.
 
 A failed write raises a StorageError that names the file, and leaves the previous contents intact.
 """
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import math
@@ -15,16 +16,10 @@ import stat
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fedwin.errors import StorageError, UserError
-
-try:
-    import fcntl
-except ImportError:  # Windows has byte-range locks instead
-    fcntl = None  # type: ignore[assignment]
-    import msvcrt
 
 # Errors after which a write can succeed once there is room or the disk is repaired.
 RECOVERABLE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -37,6 +32,8 @@ LOCK_NAME = ".lock"
 _HELD_ERRNOS = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 # Attempts to take a lock, 20 ms apart: the holder may be checking the lock, or ending.
 _LOCK_ATTEMPTS = 5
+# The file of checksums, in the format of coreutils: `sha256sum -c SHA256SUMS` checks them.
+SUMS = "SHA256SUMS"
 
 
 class InUse(UserError):
@@ -44,14 +41,14 @@ class InUse(UserError):
 
 
 @contextlib.contextmanager
-def writing(path) -> Iterator[None]:
+def writing(path: str | os.PathLike) -> Iterator[None]:
     """Converts an OSError in the body to a StorageError that names `path`.
 
     Args:
       path: the file that is written.
 
     Raises:
-      StorageError: when the body raises an OSError.
+      StorageError: the body raises an OSError.
     """
     try:
         yield
@@ -82,49 +79,49 @@ class AppendFile:
       path: path of the file.
 
     Raises:
-      StorageError: when the file cannot be opened; the methods raise it when a write fails.
+      StorageError: the file can't be opened; the methods raise it when a write fails.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | os.PathLike):
         self.path = pathlib.Path(path)
         with writing(self.path):
             self._file = open(self.path, "ab")
 
     def write(self, data: bytes) -> None:
         """Appends bytes to the buffer, which `flush` writes to disk."""
-        self._close_on_failure(lambda: self._file.write(data))
+        with self._closed_on_failure():
+            self._file.write(data)
 
     def flush(self) -> None:
         """Writes the buffer to disk."""
-        self._close_on_failure(self._sync)
-
-    def _sync(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with self._closed_on_failure():
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Closes the file."""
         with writing(self.path):
             self._file.close()  # closes the descriptor even if the buffer cannot be written
 
-    def _close_on_failure(self, action: Callable[[], Any]) -> None:
+    @contextlib.contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
         try:
             with writing(self.path):
-                action()
+                yield
         except StorageError:
             with contextlib.suppress(OSError):
                 self._file.close()
             raise
 
 
-def read_bytes(path) -> bytes:
+def read_bytes(path: str | os.PathLike) -> bytes:
     """Returns the contents of a regular file; a pipe or device, which could be read forever, is rejected.
 
     Args:
       path: path of the file.
 
     Raises:
-      OSError: when it is not a regular file, is missing, or cannot be read.
+      OSError: it is not a regular file, is missing, or can't be read.
     """
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a directory fails with its own message
@@ -137,20 +134,56 @@ def digest_of(contents: bytes) -> str:
     return hashlib.blake2b(contents, digest_size=16).hexdigest()
 
 
-def replace_text(path, text: str) -> None:
+def write_sums(directory: pathlib.Path, paths: Iterable[pathlib.Path]) -> None:
+    """Writes the checksums of files of a directory to its SHA256SUMS.
+
+    Args:
+      directory: where SHA256SUMS is written.
+      paths: the files, in it or below.
+    """
+    sums = ((hashlib.sha256(read_bytes(path)).hexdigest(), path.relative_to(directory)) for path in paths)
+    replace_text(directory / SUMS, "".join(f"{digest}  {name.as_posix()}\n" for digest, name in sums))
+
+
+def read_verified(directory: pathlib.Path, name: str) -> bytes:
+    """Returns the contents of a file, compared with the directory's SHA256SUMS if that names it.
+
+    Args:
+      directory: the directory.
+      name: of the file, relative to it.
+
+    Raises:
+      OSError: the file can't be read.
+      UserError: it has changed since its checksum was written.
+    """
+    contents = read_bytes(directory / name)  # first: a writer removes SHA256SUMS before it changes a file
+    try:
+        lines = read_bytes(directory / SUMS).decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return contents
+    expected = {path: digest for digest, _, path in (line.partition("  ") for line in lines)}
+    if expected.get(name, digest := hashlib.sha256(contents).hexdigest()) != digest:
+        raise UserError(
+            f"{directory / name} has been altered (its checksum in {SUMS} differs); restore it, or run again in "
+            f"another --out_dir."
+        )
+    return contents
+
+
+def replace_text(path: str | os.PathLike, text: str) -> None:
     """Writes a text file atomically, as `replace_bytes`."""
     replace_bytes(path, text.encode())
 
 
-def replace_bytes(path, contents: bytes) -> None:
+def replace_bytes(path: str | os.PathLike, contents: bytes) -> None:
     """Writes a file atomically: to a temporary file in the same directory, which is then renamed.
 
     Args:
       path: path of the file.
-      contents: what it is to contain.
+      contents: its new contents.
 
     Raises:
-      StorageError: when the file cannot be written; the previous contents remain.
+      StorageError: the file can't be written; the previous contents remain.
     """
     path = pathlib.Path(path)
     with writing(path):
@@ -168,16 +201,8 @@ def replace_bytes(path, contents: bytes) -> None:
             raise
 
 
-def write_json(path, value: Any) -> None:
-    """Writes a JSON file atomically.
-
-    Args:
-      path: path of the file.
-      value: what `json_value` accepts.
-
-    Raises:
-      StorageError: when the file cannot be written; the previous contents remain.
-    """
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    """Writes a value that `json_value` accepts to a JSON file, atomically; raises StorageError as `replace_bytes`."""
     replace_text(path, json.dumps(json_value(value), indent=2) + "\n")
 
 
@@ -202,21 +227,17 @@ def json_value(value: Any) -> Any:
 
 
 def sealed(fields: dict[str, Any]) -> dict[str, Any]:
-    """Returns JSON data with a hash of all its fields in the field `seal`, which detects later edits.
-
-    Args:
-      fields: name -> JSON value; an existing seal is replaced.
-    """
+    """Returns JSON data with a hash of all its fields in the field `seal`; an existing seal is replaced."""
     unsealed = {name: value for name, value in fields.items() if name != "seal"}
     text = json.dumps(unsealed, sort_keys=True)
     return unsealed | {"seal": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
 
 
 @contextlib.contextmanager
-def locked(directory) -> Iterator[None]:
+def locked(directory: str | os.PathLike) -> Iterator[None]:
     """Holds the exclusive lock of an existing directory.
 
-    Writers take the lock, readers do not. The system frees it when the process ends, even by SIGKILL.
+    Writers take the lock, readers do not. The system frees it when the process ends, even by SIGKILL; its file stays.
 
     Args:
       directory: the directory.
@@ -232,20 +253,11 @@ def locked(directory) -> Iterator[None]:
             os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
-        with contextlib.suppress(OSError):  # Windows cannot remove an open file
-            path.unlink()
         os.close(handle)
 
 
-def check_unlocked(directory) -> None:
-    """Checks that no other process holds the lock of a directory, to reject early, before data are loaded.
-
-    Args:
-      directory: the directory; need not exist.
-
-    Raises:
-      InUse: another process holds the lock.
-    """
+def check_unlocked(directory: str | os.PathLike) -> None:
+    """Raises InUse if another process holds the lock of a directory, which need not exist; before data are loaded."""
     path = pathlib.Path(directory) / LOCK_NAME
     if os.path.isfile(path) and os.access(path, os.W_OK):
         os.close(_open_locked(path))
@@ -257,7 +269,7 @@ def _open_locked(path: pathlib.Path) -> int:
         with writing(path):
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            if _try_lock(handle) and _is_same_file(handle, path):
+            if _try_lock(handle):
                 return handle
             holder = os.read(handle, 200).decode(errors="replace").strip() or "another process"
         except BaseException:
@@ -272,11 +284,8 @@ def _open_locked(path: pathlib.Path) -> int:
 def _try_lock(handle: int) -> bool:
     """Tries to lock an open file without waiting and returns whether it is locked."""
     try:
-        if fcntl is not None:
-            # On NFS, Linux turns this into a lock of the entire file on the server, which other hosts see.
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        # On NFS, Linux turns this into a lock of the entire file on the server, which other hosts see.
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _HELD_ERRNOS:
             return False
@@ -285,11 +294,3 @@ def _try_lock(handle: int) -> bool:
             stacklevel=2,
         )
     return True
-
-
-def _is_same_file(handle: int, path: pathlib.Path) -> bool:
-    """Whether an open file is still the one at a path; the previous holder of the lock may have removed it."""
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except FileNotFoundError:
-        return False

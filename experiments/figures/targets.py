@@ -10,6 +10,7 @@ from fedwin import analysis
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
+from ..tables.formats import plain_table
 from . import curves, style
 from .sources import Series
 
@@ -68,15 +69,12 @@ def _mean(rounds: Sequence[int | None]) -> float | None:
     return float(np.mean(reached)) if len(reached) == len(rounds) else None
 
 
-def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Returns the cells of a table, its head first.
-
-    A row per curve: rounds, speed-up and MB for every target, and the time of a simulated clock.
-    """
+def table(result: dict[str, Any]) -> str:
+    """Returns a row per curve: rounds, speed-up and MB for every target, and the time of a simulated clock."""
     head, timed = ["run"], _timed(result)
     for target in result["targets"]:
         head += [f"rounds to {style.level(result['metric'], target)}", "speed-up", "MB", *["simulated s"] * timed]
-    table = [tuple(head)]
+    rows = [tuple(head)]
     for method in result["methods"]:
         cells = [method["label"]]
         for seeds, mean, speedup in zip(method["rounds"], method["mean"], method["speedup"]):
@@ -89,8 +87,8 @@ def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
             ]
             if timed:
                 cells.append("-" if mean is None else f"{_seconds(method, mean):.1f}")
-        table.append(tuple(cells))
-    return table
+        rows.append(tuple(cells))
+    return plain_table(rows)
 
 
 def _megabytes(method: dict[str, Any], rounds: float) -> float:
@@ -119,7 +117,16 @@ def _short(number: float) -> str:
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws bars of rounds and, if all curves have them, of MB and simulated seconds."""
+    """Draws bars of rounds and, if all curves have them, of MB and simulated seconds.
+
+    Args:
+      result: what `compute` returned.
+      path: of the picture; None: it is not saved.
+      title: of the figure.
+
+    Returns:
+      The matplotlib figure.
+    """
     methods, targets = result["methods"], result["targets"]
     has_traffic = all(method["bytes_per_round"] for method in methods)
     further = [("sent and received until then (MB)", _megabytes)] if has_traffic else []
@@ -147,7 +154,7 @@ def _reaching(result: dict[str, Any], target: float) -> str:
 
 
 def _texture(number: int) -> dict[str, Any]:
-    """Returns opacity and hatch of the bars of the n-th target, which have the color of their method."""
+    """Returns how the bars of the n-th target are filled, in the color of their method."""
     return {"alpha": (1.0, 0.65, 0.35)[number % 3], "hatch": ("", "//", "..")[number // 3 % 3], "edgecolor": "white"}
 
 

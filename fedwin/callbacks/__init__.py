@@ -1,10 +1,8 @@
 """Callbacks: functions that are called after each evaluation, early stopping, experiment trackers."""
 
-from fedwin.callbacks.protocol import STOP, Callback, as_callback
-from fedwin.callbacks.run_callbacks import RunCallbacks
+from fedwin.callbacks.protocol import STOP, Callback, RunCallbacks, as_callback
 from fedwin.callbacks.stopping import STOPPING_RULES, EarlyStopping, StoppingRule
-from fedwin.callbacks.trackers import TRACKERS, TrackedSeed, Tracker
-from fedwin.callbacks.tracking import Tracking
+from fedwin.callbacks.trackers import TRACKERS, TrackedRun, TrackedSeed, Tracker, Tracking
 
 __all__ = [
     "STOP",
@@ -14,6 +12,7 @@ __all__ = [
     "EarlyStopping",
     "RunCallbacks",
     "StoppingRule",
+    "TrackedRun",
     "TrackedSeed",
     "Tracker",
     "Tracking",

@@ -1,10 +1,11 @@
-"""The protocol of callbacks: what is called after an evaluation, and what it returns to stop a seed."""
+"""Callbacks: called after each evaluation in process 0; all processes learn whether the seed stops."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from fedwin import multi_process
 from fedwin.errors import UserError, describe
 
 # Returned by a callback, ends the training of the seed that was evaluated.
@@ -64,18 +65,15 @@ class FunctionCallback(Callback):
       function: the function.
     """
 
-    def __init__(self, function: Callable[[int, int, ReadOuts], Any]):
+    def __init__(self, function: Callable[[int, int, ReadOuts], bool | None]):
         self.function = function
 
     def __call__(self, round: int, seed: int, read_outs: ReadOuts) -> bool | None:
         return self.function(round, seed, read_outs)
 
 
-def as_callback(on_eval: Any) -> Callback | None:
-    """Returns the argument `on_eval` of fedwin.run as a Callback; None stays None.
-
-    Args:
-      on_eval: a Callback or a function.
+def as_callback(on_eval: object) -> Callback | None:
+    """Returns the argument `on_eval` of fedwin.run, a Callback or a function, as a Callback; None stays None.
 
     Raises:
       UserError: it is neither.
@@ -90,25 +88,88 @@ def as_callback(on_eval: Any) -> Callback | None:
     return FunctionCallback(on_eval)
 
 
-def called(callback: Callback, line: Line) -> bool:
-    """Calls a callback with an evaluation; returns whether the seed stops.
+def read_outs_of(line: Line) -> dict[str, dict[str, float]]:
+    """Returns read-out -> metric -> value of a line of metrics.jsonl, with numbers for the file's 'nan' and 'inf'."""
+    return {
+        name: {metric: float(value) for metric, value in metrics.items()}
+        for name, metrics in line.items()
+        if isinstance(metrics, dict)
+    }
+
+
+class RunCallbacks:
+    """Calls the callbacks of a run after each evaluation.
+
+    All processes of a run call the methods with the same seeds and rounds; process 0 alone calls the callbacks.
 
     Args:
-      callback: the callback.
-      line: the evaluation.
+      callbacks: in the order in which they are called; those of process 0 count.
+      num_rounds: number of rounds T.
+      listeners: called in process 0 with each new line of metrics.jsonl, such as trackers.
 
-    Raises:
-      UserError: it raises an exception, or returns neither a bool nor None.
+    Attributes:
+      may_stop: whether any callback may stop a seed; the same in all processes.
     """
-    try:
-        answer = callback(line["round"], line["seed"], read_outs_of(line))
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(
-            f"on_eval failed after round {line['round']} of seed {line['seed']}: {describe(error)} The run resumes "
-            f"from its last checkpoint."
-        ) from error
+
+    def __init__(
+        self,
+        callbacks: Iterable[Callback] = (),
+        num_rounds: int = 0,
+        listeners: Iterable[Callable[[Line], None]] = (),
+    ):
+        first = multi_process.is_first()
+        self.callbacks, self.listeners = (tuple(callbacks), tuple(listeners)) if first else ((), ())
+        self.num_rounds = num_rounds
+        self._active, self.may_stop = multi_process.broadcast_object(
+            [bool(self.callbacks), any(callback.may_stop for callback in self.callbacks)]
+        )
+
+    def resume(self, seed: int, read: Callable[[], Sequence[Line]]) -> None:
+        """Gives the callbacks the earlier evaluations of a seed.
+
+        Args:
+          seed: the seed.
+          read: reads its evaluations; called in process 0, if anything needs them.
+
+        Raises:
+          UserError: a callback raises an exception.
+        """
+        if not self._active:
+            return
+
+        def resume() -> None:
+            evaluations = [(line["round"], read_outs_of(line)) for line in read()] if self.callbacks else []
+            for callback in self.callbacks:
+                _guarded(f"on_eval failed while seed {seed} resumes:", lambda: callback.resume(seed, evaluations))
+
+        multi_process.run_on_all(resume)
+
+    def evaluated(self, line: Line) -> bool:
+        """Sends an evaluation to listeners and callbacks; returns whether the seed stops.
+
+        A seed can't stop early in its last round.
+
+        Args:
+          line: the evaluation.
+
+        Raises:
+          UserError: a callback raises an exception, or returns neither a bool nor None.
+        """
+        for listener in self.listeners:
+            listener(line)
+        if not self._active:
+            return False
+        # All of them, also after one that stops the seed.
+        call = lambda: any([_called(callback, line) and callback.may_stop for callback in self.callbacks])
+        stop = multi_process.run_on_all(call)
+        return bool(multi_process.broadcast_object(stop)) and line["round"] < self.num_rounds
+
+
+def _called(callback: Callback, line: Line) -> bool:
+    """Calls a callback with an evaluation; returns whether the seed stops."""
+    round, seed = line["round"], line["seed"]
+    failed = f"on_eval failed after round {round} of seed {seed}:"
+    answer = _guarded(failed, lambda: callback(round, seed, read_outs_of(line)), "The run resumes from its checkpoint.")
     if answer is not None and not isinstance(answer, (bool, np.bool_)):
         raise UserError(
             f"on_eval returned {answer!r}; return fedwin.STOP (True) to end the seed, None or False to continue."
@@ -116,30 +177,11 @@ def called(callback: Callback, line: Line) -> bool:
     return bool(answer)
 
 
-def resumed(callback: Callback, seed: int, lines: Sequence[Line]) -> None:
-    """Gives a callback the earlier evaluations of a seed.
-
-    Args:
-      callback: the callback.
-      seed: the seed.
-      lines: its evaluations.
-
-    Raises:
-      UserError: the callback raises an exception.
-    """
+def _guarded(failed: str, call: Callable[[], object], more: str = "") -> object:
+    """Returns the result of a call of the user's code, whose exceptions become UserErrors that begin with `failed`."""
     try:
-        callback.resume(seed, [(line["round"], read_outs_of(line)) for line in lines])
+        return call()
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"on_eval failed while seed {seed} resumes: {describe(error)}") from error
-
-
-def read_outs_of(line: Line) -> dict[str, dict[str, float]]:
-    """Returns read-out -> metric -> value of a line of metrics.jsonl; NaN and infinities, which are texts in the file,
-    as numbers."""
-    return {
-        name: {metric: float(value) for metric, value in metrics.items()}
-        for name, metrics in line.items()
-        if isinstance(metrics, dict)
-    }
+        raise UserError(f"{failed} {describe(error)} {more}".rstrip()) from error

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from fedwin.callbacks.protocol import Callback, ReadOuts
 from fedwin.errors import UserError
-from fedwin.registry import Registry, checks, nearest
+from fedwin.registry import Registry, nearest
+from fedwin.registry.ranges import Finite, NonNegative, PositiveInt
 
 # Builders have the signature builder(*, option=...) -> StoppingRule.
 STOPPING_RULES = Registry("stopping rule", rule="a seed ends when")
@@ -42,24 +43,18 @@ class StoppingRule(NamedTuple):
 
 @STOPPING_RULES.register("patience", instances=("patience:rounds=20",))
 def patience(
-    *, rounds: int, metric: str = "val_accuracy", read_out: str = "model", min_delta: float = 0.0
+    *, rounds: PositiveInt, metric: str = "val_accuracy", read_out: str = "model", min_delta: NonNegative = 0.0
 ) -> StoppingRule:
     """Patience: no evaluation of the last `rounds` rounds is better than the best one before by more than min_delta.
 
         t - t_best >= rounds,   t_best <- t where v_t > v_best + min_delta (of losses, v_t < v_best - min_delta)
 
     Args:
-      rounds: rounds without an improvement after which the seed ends, >= 1.
+      rounds: rounds without an improvement after which the seed ends.
       metric: that decides; of losses lower values are better. The default needs --val_fraction and --eval_val; a
         metric of the test examples (accuracy, loss) decides only if it is named.
       read_out: whose metric.
-      min_delta: smallest improvement that counts, >= 0.
-
-    Returns:
-      The StoppingRule.
-
-    Raises:
-      UserError: rounds or min_delta are out of range.
+      min_delta: smallest improvement that counts.
 
     Source: Prechelt, Early Stopping - But When?, 1998, https://doi.org/10.1007/3-540-49430-8_3.
 
@@ -74,8 +69,6 @@ def patience(
       30 False
       40 True
     """
-    checks.integer("patience", 1, rounds=rounds)
-    checks.number("patience", 0, min_delta=min_delta)
     sign = -1.0 if metric.endswith(SMALLER) else 1.0
 
     def update(state, round, value):
@@ -89,7 +82,7 @@ def patience(
 
 
 @STOPPING_RULES.register("target", instances=("target:value=0.9",))
-def target(*, value: float, metric: str = "val_accuracy", read_out: str = "model") -> StoppingRule:
+def target(*, value: Finite, metric: str = "val_accuracy", read_out: str = "model") -> StoppingRule:
     """Target: the metric has reached a value.
 
         v_t >= value (of losses, v_t <= value)
@@ -99,18 +92,11 @@ def target(*, value: float, metric: str = "val_accuracy", read_out: str = "model
       metric: that decides, as in `patience`.
       read_out: whose metric.
 
-    Returns:
-      The StoppingRule.
-
-    Raises:
-      UserError: value is not a finite number.
-
     Example:
       >>> rule = target(value=0.6)
       >>> rule.update(rule.init(), 10, 0.5)[1], rule.update(rule.init(), 20, 0.7)[1]
       (False, True)
     """
-    checks.number("target", value=value)
     sign = -1.0 if metric.endswith(SMALLER) else 1.0
     return StoppingRule(metric, read_out, lambda: None, lambda state, round, now: (state, sign * now >= sign * value))
 

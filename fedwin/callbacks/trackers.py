@@ -1,121 +1,74 @@
-"""Experiment trackers (--track): their registry, and the adapters of W&B, trackio and MLflow."""
+"""Experiment trackers (--track): W&B, trackio and MLflow, and how a run sends its evaluations to them."""
 
 import contextvars
+import dataclasses
 import importlib
 import importlib.util
-import inspect
+import math
 import os
+import pathlib
 import time
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from fedwin.errors import UserError
+from fedwin.callbacks.protocol import Line
+from fedwin.errors import UserError, describe
 from fedwin.registry import Registry
 
 # Builders have the signature builder(*, option=...) -> Tracker.
 TRACKERS = Registry("tracker", rule="where evaluations are sent")
 
-# Most parameters and metrics of one request to MLflow.
-MLFLOW_BATCH = 100
-# Most characters of a parameter's value in MLflow.
-MLFLOW_LENGTH = 6000
+# Most parameters and metrics of one request to MLflow, and most characters of a parameter's value.
+MLFLOW_BATCH, MLFLOW_LENGTH = 100, 6000
+# Fields of an evaluation that are no numbers to draw.
+NOT_SCALARS = ("seed", "round", "cohort_sizes", "clients")
+# Fields of a seed's summary that trackers receive, besides the means of its last evaluations.
+OF_SUMMARY = (
+    "final_round",
+    "diverged_at",
+    "stopped_at",
+    "wall_seconds",
+    "simulated_seconds",
+    "rounds_per_second",
+    "evaluations",
+)
 
 
 class TrackedSeed(NamedTuple):
-    """What a tracker is told about a seed of a run.
+    """Identity of one seed's run, passed to a Tracker.
 
     Attributes:
-      seed: the seed.
+      name: of the tracker's run, the same when the seed resumes: directory, seed and start of the fingerprint.
       group: name that the seeds of a run share, that of its directory.
-      key: a text that identifies the seed of this run, the same when it resumes.
       config: name -> value of all flags, the fingerprint and the seed.
-      known_as: what `Tracker.start` returned when the seed was first tracked; None: it has not been.
     """
 
-    seed: int
+    name: str
     group: str
-    key: str
     config: Mapping[str, Any]
-    known_as: str | None
-
-    @property
-    def name(self) -> str:
-        """The name of the tracker's run."""
-        return f"{self.group}-seed{self.seed}-{self.key}"
 
 
-class Tracker(Protocol):
-    """Sends evaluations to a service. Its methods are called in one thread of their own, and may raise or block."""
+class TrackedRun(NamedTuple):
+    """A tracker's run of one seed; its functions may raise.
 
-    def start(self, seed: TrackedSeed) -> str:
-        """Opens the tracker's run of a seed, or continues it; returns a text by which a later process continues it."""
-
-    def log(self, seed: int, round: int, metrics: Mapping[str, float]) -> None:
-        """Sends an evaluation: completed rounds, and name -> value such as `model/accuracy`."""
-
-    def finish(self, seed: int, summary: Mapping[str, Any]) -> None:
-        """Sends the summary of a seed, name -> value ({}: it has not finished), and closes the tracker's run."""
-
-
-def check_installed(tracker: str, module: str) -> None:
-    """Raises UserError unless the package of a tracker is installed; imports nothing.
-
-    Args:
-      tracker: name of the tracker and of the extra.
-      module: that it imports.
-    """
-    if importlib.util.find_spec(module) is None:
-        raise UserError(f"track={tracker}: the package '{module}' is not installed; pip install 'fedwin[{tracker}]'.")
-
-
-class InitLogFinish:
-    """Tracker of a module with the functions of W&B: `init` returns a run with `log` and `finish`.
-
-    Args:
-      module: name of the module.
-      arguments: of `init`; those that its signature does not name are left out.
+    Attributes:
+      log: (completed rounds, name -> value such as `model/accuracy`) -> None, sends an evaluation.
+      finish: (name -> value of the seed's summary; {}: it has not finished) -> None, sends it and closes the run.
     """
 
-    def __init__(self, module: str, **arguments: Any):
-        self.module, self.arguments = module, {name: value for name, value in arguments.items() if value != ""}
-        self._runs: dict[int, tuple[contextvars.Context, Any]] = {}
+    log: Callable[[int, Mapping[str, float]], object]
+    finish: Callable[[Mapping[str, float]], object]
 
-    def start(self, seed):
-        """Opens the run of a seed, identified by its name (trackio) and id (W&B)."""
-        identity = seed.known_as or seed.name
-        arguments = self.arguments | {
-            "name": identity,
-            "id": identity,
-            "group": seed.group,
-            "config": dict(seed.config),
-            "resume": "allow",
-            "reinit": "create_new",  # the seeds of a run are open at the same time
-            "auto_log_gpu": False,
-            "auto_log_cpu": False,
-        }
-        init = importlib.import_module(self.module).init
-        known = inspect.signature(init).parameters
-        # trackio ends the run of the context that it is called in.
-        context = contextvars.copy_context()
-        run = context.run(init, **{name: value for name, value in arguments.items() if name in known})
-        self._runs[seed.seed] = context, run
-        return identity
 
-    def log(self, seed, round, metrics):
-        """Logs at the step of the round."""
-        context, run = self._runs[seed]
-        context.run(run.log, dict(metrics), step=round)
+# Opens the tracker's run of a seed, or continues it if the service has one of this name.
+Tracker = Callable[[TrackedSeed], TrackedRun]
 
-    def finish(self, seed, summary):
-        """Writes the summary to `run.summary` where there is one, else into the last step, and ends the run."""
-        context, run = self._runs.pop(seed)
-        if summary:
-            if hasattr(run, "summary"):
-                context.run(run.summary.update, dict(summary))
-            else:
-                step = int(summary["summary/final_round"])
-                context.run(run.log, dict(summary), step=step)
-        context.run(run.finish)
+
+def _check_installed(tracker: str) -> None:
+    """Raises UserError unless the package of a tracker is installed; imports nothing."""
+    if importlib.util.find_spec(tracker) is None:
+        raise UserError(f"track={tracker}: the package '{tracker}' is not installed; pip install 'fedwin[{tracker}]'.")
 
 
 @TRACKERS.register("wandb")
@@ -125,13 +78,7 @@ def wandb(*, project: str = "fedwin", entity: str = "", mode: str = "") -> Track
     Args:
       project: name of the project.
       entity: user or team; empty: the default of the account.
-      mode: online, offline or disabled; empty: as WANDB_MODE says.
-
-    Returns:
-      The Tracker.
-
-    Raises:
-      UserError: the package wandb is not installed.
+      mode: online, offline or disabled; empty: that of WANDB_MODE.
 
     Source: https://docs.wandb.ai.
 
@@ -139,8 +86,28 @@ def wandb(*, project: str = "fedwin", entity: str = "", mode: str = "") -> Track
       >>> TRACKERS.options("wandb")["project"]
       'fedwin'
     """
-    check_installed("wandb", "wandb")
-    return InitLogFinish("wandb", project=project, entity=entity, mode=mode)
+    _check_installed("wandb")
+
+    def start(seed: TrackedSeed) -> TrackedRun:
+        run = importlib.import_module("wandb").init(
+            project=project,
+            entity=entity or None,
+            mode=mode or None,
+            name=seed.name,
+            id=seed.name,
+            group=seed.group,
+            config=dict(seed.config),
+            resume="allow",
+            reinit="create_new",  # vmapped seeds are open at the same time
+        )
+
+        def finish(summary: Mapping[str, float]) -> None:
+            run.summary.update(dict(summary))
+            run.finish()
+
+        return TrackedRun(lambda round, metrics: run.log(dict(metrics), step=round), finish)
+
+    return start
 
 
 @TRACKERS.register("trackio")
@@ -151,73 +118,30 @@ def trackio(*, project: str = "fedwin", space: str = "") -> Tracker:
       project: name of the project.
       space: USER/NAME of the Space; empty: local, without network.
 
-    Returns:
-      The Tracker.
-
-    Raises:
-      UserError: the package trackio is not installed.
-
     Source: https://huggingface.co/docs/trackio.
 
     Example:
       >>> TRACKERS.options("trackio")["project"]
       'fedwin'
     """
-    check_installed("trackio", "trackio")
-    return InitLogFinish("trackio", project=project, space_id=space)
+    _check_installed("trackio")
 
+    def start(seed: TrackedSeed) -> TrackedRun:
+        # trackio ends the open run of the context that it is called in: every seed has its own.
+        context, init = contextvars.copy_context(), importlib.import_module("trackio").init
+        arguments = {"space_id": space} if space else {}
+        named = {"name": seed.name, "group": seed.group, "config": dict(seed.config), "resume": "allow"}
+        run = context.run(init, project=project, **named, **arguments)
+        log = lambda round, metrics: context.run(run.log, dict(metrics), step=round)
 
-class MlflowTracker:
-    """Tracker of MLflow, by its client, which has no global state.
+        def finish(summary: Mapping[str, float]) -> None:
+            if summary:  # trackio has no summaries
+                log(int(summary["summary/final_round"]), summary)
+            context.run(run.finish)
 
-    Args:
-      experiment: name of the experiment.
-      uri: of the tracking server; '': MLflow's own default.
-    """
+        return TrackedRun(log, finish)
 
-    def __init__(self, experiment: str, uri: str):
-        self.experiment, self.uri = experiment, uri
-        self._client: Any = None
-        self._runs: dict[int, str] = {}
-
-    def start(self, seed):
-        """Creates the run of a seed, or reopens it by its id."""
-        client, entities = self._connected(), importlib.import_module("mlflow.entities")
-        if seed.known_as is not None:
-            client.update_run(seed.known_as, status="RUNNING")
-            self._runs[seed.seed] = seed.known_as
-            return seed.known_as
-        known = client.get_experiment_by_name(self.experiment)
-        number = client.create_experiment(self.experiment) if known is None else known.experiment_id
-        run = client.create_run(number, run_name=seed.name, tags={"group": seed.group}).info.run_id
-        self._runs[seed.seed] = run
-        params = [entities.Param(name, str(value)[:MLFLOW_LENGTH]) for name, value in seed.config.items()]
-        for at in range(0, len(params), MLFLOW_BATCH):
-            client.log_batch(run, params=params[at : at + MLFLOW_BATCH])
-        return run
-
-    def _connected(self) -> Any:
-        if self._client is None:
-            if self.uri and "://" not in self.uri:  # a folder; MLflow asks for this consent
-                os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-            self._client = importlib.import_module("mlflow").MlflowClient(tracking_uri=self.uri or None)
-        return self._client
-
-    def log(self, seed, round, metrics):
-        """Logs at the step of the round."""
-        entities, now = importlib.import_module("mlflow.entities"), int(1000 * time.time())
-        values = [entities.Metric(name, value, now, round) for name, value in metrics.items()]
-        for at in range(0, len(values), MLFLOW_BATCH):
-            self._client.log_batch(self._runs[seed], metrics=values[at : at + MLFLOW_BATCH])
-
-    def finish(self, seed, summary):
-        """Writes the summary as metrics and ends the run."""
-        run = self._runs.pop(seed)
-        if summary:
-            self._runs[seed] = run
-            self.log(seed, int(summary["summary/final_round"]), summary)
-            del self._runs[seed]
-        self._client.set_terminated(run, "FINISHED" if summary else "KILLED")
+    return start
 
 
 @TRACKERS.register("mlflow")
@@ -226,13 +150,7 @@ def mlflow(*, experiment: str = "fedwin", uri: str = "") -> Tracker:
 
     Args:
       experiment: name of the experiment.
-      uri: of the tracking server, sqlite:///FILE or a folder; empty: as MLFLOW_TRACKING_URI says, or MLflow's default.
-
-    Returns:
-      The Tracker.
-
-    Raises:
-      UserError: the package mlflow (or mlflow-skinny) is not installed.
+      uri: of the tracking server, sqlite:///FILE or a folder; empty: that of MLFLOW_TRACKING_URI, or MLflow's default.
 
     Source: https://mlflow.org/docs/latest/ml/tracking.
 
@@ -240,5 +158,130 @@ def mlflow(*, experiment: str = "fedwin", uri: str = "") -> Tracker:
       >>> TRACKERS.options("mlflow")["experiment"]
       'fedwin'
     """
-    check_installed("mlflow", "mlflow")
-    return MlflowTracker(experiment, uri)
+    _check_installed("mlflow")
+
+    def start(seed: TrackedSeed) -> TrackedRun:
+        if uri and "://" not in uri:  # a folder; MLflow asks for this consent
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        entities = importlib.import_module("mlflow.entities")
+        client = importlib.import_module("mlflow").MlflowClient(tracking_uri=uri or None)
+        known = client.get_experiment_by_name(experiment)
+        number = client.create_experiment(experiment) if known is None else known.experiment_id
+        if found := client.search_runs([number], f"attributes.run_name = '{seed.name}'"):
+            run = found[0].info.run_id
+            client.update_run(run, status="RUNNING")
+        else:
+            run = client.create_run(number, run_name=seed.name, tags={"group": seed.group}).info.run_id
+            params = [entities.Param(name, str(value)[:MLFLOW_LENGTH]) for name, value in seed.config.items()]
+            for at in range(0, len(params), MLFLOW_BATCH):
+                client.log_batch(run, params=params[at : at + MLFLOW_BATCH])
+
+        def log(round: int, metrics: Mapping[str, float]) -> None:
+            values = [entities.Metric(name, value, int(1000 * time.time()), round) for name, value in metrics.items()]
+            for at in range(0, len(values), MLFLOW_BATCH):
+                client.log_batch(run, metrics=values[at : at + MLFLOW_BATCH])
+
+        def finish(summary: Mapping[str, float]) -> None:
+            if summary:
+                log(int(summary["summary/final_round"]), summary)
+            client.set_terminated(run, "FINISHED" if summary else "KILLED")
+
+        return TrackedRun(log, finish)
+
+    return start
+
+
+def scalars(line: Line) -> Iterator[tuple[str, float]]:
+    """Yields (name, number) of an evaluation, such as `model/accuracy`, without NaN and inf: these can't be drawn."""
+    for key, value in line.items():
+        numbers = ((f"{key}/{m}", v) for m, v in value.items()) if isinstance(value, dict) else ((key, value),)
+        for name, number in numbers if key not in NOT_SCALARS else ():
+            if number is not None and math.isfinite(float(number)):
+                yield name, float(number)
+
+
+def summary_values(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Returns name -> number of a seed's summary, as in summary.json: means, rounds, seconds."""
+    last = {f"summary/{name}": value for name, value in scalars(summary["last"] or {})}
+    return last | {f"summary/{name}": float(summary[name]) for name in OF_SUMMARY if summary.get(name) is not None}
+
+
+def build_all(choices: Sequence[str]) -> dict[str, Tracker]:
+    """Builds the trackers of --track: choice -> Tracker; sends nothing.
+
+    Args:
+      choices: such as 'trackio:project=mine'.
+
+    Raises:
+      UserError: a choice is wrong or given twice, or its package is not installed.
+    """
+    trackers: dict[str, Tracker] = {}
+    for text in choices:
+        name = str(TRACKERS.check(text))
+        if name in trackers:
+            raise UserError(f"track={text} is given twice; keep one.")
+        trackers[name] = TRACKERS.build(text)
+    return trackers
+
+
+@dataclasses.dataclass
+class Tracking:
+    """Sends the evaluations and summaries of a run's seeds to trackers.
+
+    A tracker that raises is left out from then on, with a warning: it changes and ends nothing.
+
+    Attributes:
+      trackers: choice -> Tracker.
+      directory: of the run.
+      config: name -> value that the trackers' runs receive.
+    """
+
+    trackers: dict[str, Tracker]
+    directory: pathlib.Path
+    config: Mapping[str, Any]
+    _runs: dict[str, dict[int, TrackedRun]] = dataclasses.field(default_factory=dict)
+
+    def line(self, line: Line) -> None:
+        """Sends an evaluation."""
+        seed, numbers = line["seed"], dict(scalars(line))
+        self._with_all(lambda choice: self._run(choice, seed).log(line["round"], numbers))
+
+    def summary(self, summary: Mapping[str, Any]) -> None:
+        """Sends the summaries of the seeds that have been tracked in this process, and closes their runs.
+
+        Args:
+          summary: of the run, as in summary.json.
+        """
+        for seed, of_seed in summary["seeds"].items():
+            self._finish(seed, summary_values(of_seed))
+
+    def close(self) -> None:
+        """Closes the runs that are still open, as not finished."""
+        for seed in {seed for runs in self._runs.values() for seed in runs}:
+            self._finish(seed, {})
+
+    def _run(self, choice: str, seed: int) -> TrackedRun:
+        """Returns the tracker's run of a seed, opened with the first evaluation."""
+        runs = self._runs.setdefault(choice, {})
+        if seed not in runs:
+            group = self.directory.absolute().name
+            name = f"{group}-seed{seed}-{self.config['fingerprint'][:8]}"
+            runs[seed] = self.trackers[choice](TrackedSeed(name, group, dict(self.config) | {"seed": seed}))
+        return runs[seed]
+
+    def _finish(self, seed: int, values: Mapping[str, float]) -> None:
+        def finish(choice: str) -> None:
+            if (run := self._runs.get(choice, {}).pop(seed, None)) is not None:
+                run.finish(values)
+
+        self._with_all(finish)
+
+    def _with_all(self, action: Callable[[str], None]) -> None:
+        for choice in list(self.trackers):
+            try:
+                action(choice)
+            except (Exception, SystemExit) as error:
+                del self.trackers[choice]
+                self._runs.pop(choice, None)
+                reason = describe(error).rstrip(".")
+                warnings.warn(f"track={choice}: {reason}. The run continues without this tracker.", stacklevel=2)

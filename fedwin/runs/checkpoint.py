@@ -1,15 +1,20 @@
-"""Saves and loads the states of one seed, with orbax and with one file per large array."""
+"""Checkpoints: the states of a run on disk, written by orbax, with a checksum.
+
+A checkpoint has the items `run` (small arrays by name), `about` (JSON data: round, shapes of large arrays, references
+to records that are in files already, checksum) and `large` (bytes of large arrays, one file each, read on access).
+"""
 
 import contextlib
 import dataclasses
+import gc
 import hashlib
+import json
 import logging
-import math
 import os
 import pathlib
+import re
 import shutil
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,34 +23,29 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
-from fedwin import multi_process, tree
+from fedwin import multi_process, tree, window
 from fedwin.errors import UserError
-from fedwin.files import failure_reason, sealed, writing
+from fedwin.files import failure_reason, json_value, writing
 from fedwin.residence.blockwise import Stored, blocks, nbytes, write
-from fedwin.runs.checkpoint_format import Leaves, has_rings, has_rows, migrate, read_on_access, resize_rings
+from fedwin.residence.file_store import Manifest, Snapshot
+from fedwin.residence.offloaded_windows import SnapshotRing
 
+# Name -> array of a state, or a Lazy array that is read on access.
+Leaves = dict[str, Any]
 # Small JSON data that a checkpoint stores next to the leaves.
 Extra = dict[str, Any]
 
-# Formats of a checkpoint. 1: no format number. 2: with the number. 3: windows record non-finite vectors. 4: client rows
-# may be in a file. 5: large arrays may be in separate files. 6: windows may be in a file. A checkpoint is written in
-# the lowest format that has what it needs, so that older versions can read it.
-FORMAT = 6
-WITH_LARGE = 5
-WITH_ROWS = 4
-WITHOUT_FILES = 3
-
+FORMAT = 1
 # Larger arrays are stored in separate files: orbax would hold up to three copies of each in memory.
 LARGE_BYTES = 4 << 20
 # The folder of these files in a checkpoint.
 LARGE = "large"
-
-# Loggers that orbax's threads and asyncio's tasks write to.
-LOGGERS = ("absl", "asyncio")
+# Folders of client rows and of windows, inside the folder of a seed's checkpoints.
+ROWS, WINDOWS = "rows", "windows"
 
 
 class Checkpoints:
-    """The checkpoints of one seed in one directory.
+    """The checkpoints of one seed, or of a group of vmapped seeds, in one directory.
 
     Args:
       directory: created on the first save; reading does not change it.
@@ -55,13 +55,20 @@ class Checkpoints:
     Attributes:
       path: the directory as given, for messages.
       directory: its absolute path.
+      keep_rounds: rounds whose checkpoints are also kept; rounds may be added.
     """
 
     def __init__(self, directory: str | os.PathLike, keep: int = 3, rounds: Sequence[int] = ()):
         self.path = pathlib.Path(directory)
-        self.directory = self.path.absolute()  # orbax requires it
-        self.keep, self.keep_rounds = keep, tuple(rounds)
+        self.directory = self.path.absolute()
+        self.keep, self.keep_rounds = keep, set(rounds)
         self._manager: ocp.CheckpointManager | None = None
+
+    def rounds(self) -> list[int]:
+        """Returns the rounds that have a checkpoint, in ascending order, without opening any."""
+        if not self.directory.is_dir():
+            return []
+        return sorted(int(p.name) for p in self.directory.iterdir() if p.name.isdecimal())
 
     def _writer(self) -> ocp.CheckpointManager:
         if self._manager is None:
@@ -78,36 +85,35 @@ class Checkpoints:
             self._manager = ocp.CheckpointManager(self.directory, options=options)
         return self._manager
 
-    def rounds(self) -> list[int]:
-        """Returns the rounds that have a checkpoint, in ascending order, without opening any."""
-        if not self.directory.is_dir():
-            return []
-        return sorted(int(p.name) for p in self.directory.iterdir() if p.name.isdigit())
-
-    def save(self, round: int, run: Any, extra: Extra) -> None:
-        """Saves a state.
+    def save(self, round: int, state: Any, extra: Extra) -> None:
+        """Saves a state, and removes the checkpoints that are not to be kept.
 
         Args:
           round: completed rounds.
-          run: the state, a pytree.
+          state: a pytree.
           extra: small JSON data to store with it.
 
         Raises:
           StorageError: the disk is full or can't be written.
         """
-        leaves = named_leaves(run)
-        large = {name: value for name, value in leaves.items() if is_large(value)}
-        small = {name: np.array(value, copy=True) for name, value in leaves.items() if name not in large}
+        leaves = named_leaves(state)
+        references = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, Manifest)}
+        arrays = {name: leaf for name, leaf in leaves.items() if name not in references}
+        large = {name: value for name, value in arrays.items() if is_large(value)}
         # orbax rejects arrays without elements; their shapes are enough.
-        empty = {name: [list(value.shape), value.dtype.str] for name, value in small.items() if not value.size}
-        number = WITH_LARGE if large else WITH_ROWS if has_rows(leaves) else WITHOUT_FILES
-        number = FORMAT if has_rings(leaves) else number
-        about = {"format": number, "round": round, "digest": checksum(leaves), "empty": empty, **extra}
-        about |= {"large": describe_large(large)} if large else {}
-        nonempty = {name: value for name, value in small.items() if name not in empty}
-        items = {"run": ocp.args.StandardSave(nonempty), "about": ocp.args.JsonSave(sealed(about))}
-        items |= {LARGE: LargeSave(large)} if large else {}
-        with writing(self.path), silence_logging(), silence_background_errors():
+        empty = {name: value for name, value in arrays.items() if name not in large and not nbytes(value)}
+        small = {name: np.array(value) for name, value in arrays.items() if name not in large and name not in empty}
+        about = {
+            "format": FORMAT,
+            "round": round,
+            "empty": _shapes(empty),
+            "large": _shapes(large),
+            "references": {name: _reference(manifest) for name, manifest in references.items()},
+            **json_value(extra),
+        }
+        about["checksum"] = checksum(arrays, about)
+        items = {"run": ocp.args.StandardSave(small), "about": ocp.args.JsonSave(about), LARGE: LargeSave(large)}
+        with writing(self.path), quiet_orbax():
             try:
                 self._writer().save(round, args=ocp.args.Composite(**items), force=True)
                 self._writer().wait_until_finished()
@@ -124,36 +130,35 @@ class Checkpoints:
           round: the checkpoint's round.
 
         Raises:
-          UserError: it can't be read, is damaged, or was written by a later version.
+          UserError: it can't be read, is damaged, or has another format.
         """
-        where = self.path / str(round)
+        where, folder = self.path / str(round), self.directory / str(round)
         wanted = ocp.args.Composite(run=ocp.args.StandardRestore(), about=ocp.args.JsonRestore())
+        single = _multiprocessing_options()
         try:
             handler = ocp.CompositeCheckpointHandler(
-                composite_options=ocp.CompositeOptions(multiprocessing_options=_multiprocessing_options())
+                composite_options=ocp.CompositeOptions(multiprocessing_options=single)
             )
-            with (
-                silence_logging(),
-                silence_background_errors(),
-                ocp.Checkpointer(handler, multiprocessing_options=_multiprocessing_options()) as reader,
-            ):
-                items = reader.restore(self.directory / str(round), args=wanted)
-            leaves: Leaves = {name: np.array(value, copy=True) for name, value in items["run"].items()}
+            with quiet_orbax(), ocp.Checkpointer(handler, multiprocessing_options=single) as reader:
+                items = reader.restore(folder, args=wanted)
             about = dict(items["about"])
+            leaves: Leaves = {name: np.array(value) for name, value in items["run"].items()}
             leaves |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in about["empty"].items()}
-            leaves |= open_large(self.directory / str(round), about.get("large", {}))
+            for number, (name, (shape, dtype)) in enumerate(about[LARGE].items()):
+                leaves[name] = Stored(folder / LARGE / f"{number}.bin", tuple(shape), np.dtype(dtype))
+                if leaves[name].path.stat().st_size != nbytes(leaves[name]):
+                    raise OSError("a file has a wrong length")
+            intact = checksum(leaves, about) == about["checksum"] and about["format"] == FORMAT
         except Exception as error:  # orbax and tensorstore raise many types, all for the same reason
             raise UserError(f"checkpoint {where} can't be read ({type(error).__name__}); delete it.") from error
-        if about.get("format", 1) > FORMAT:
-            raise UserError(
-                f"checkpoint {where} was written by a later version (format {about['format']}); update fedwin."
-            )
-        if about.get("digest") != checksum(leaves) or ("seal" in about and about != sealed(about)):
+        if not intact:
             raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
         try:
-            return read_on_access(migrate(leaves, about.get("format", 1), FORMAT), self.directory), about
+            for name, reference in about["references"].items():
+                leaves |= _resolved(name, reference, self.directory)
         except UserError as error:
             raise UserError(f"checkpoint {where} can't be used: {str(error).rstrip('.')}; delete it.") from error
+        return leaves, about
 
     def latest(self, check: Callable[[int, Extra], None] = lambda round, extra: None) -> tuple[Leaves, Extra] | None:
         """Returns (name -> leaf, extra) of the newest usable checkpoint, or None if there are no checkpoints.
@@ -175,7 +180,8 @@ class Checkpoints:
                 skipped[round] = error
                 continue
             for damaged, reason in skipped.items():
-                _warn(f"{reason} Falling back to the checkpoint of round {round}.")
+                line = f"warning: {reason} Falling back to the checkpoint of round {round}."
+                print(line, file=sys.stderr, flush=True)
                 self._set_aside(damaged)
             return leaves, extra
         if skipped:
@@ -184,13 +190,9 @@ class Checkpoints:
 
     def _set_aside(self, round: int) -> None:
         """Renames a checkpoint; it is not deleted, so that no data of the user is lost silently."""
-        damaged = self.directory / str(round)
-        target = self.directory / f"damaged_{round}"
-        number = 1
-        while target.exists():
-            target = self.directory / f"damaged_{round}_{number}"
-            number += 1
-        damaged.rename(target)
+        names = (f"damaged_{round}{suffix}" for suffix in ("", *(f"_{number}" for number in range(1, 1000))))
+        target = next(path for name in names if not (path := self.directory / name).exists())
+        (self.directory / str(round)).rename(target)
         self.close()
 
     def close(self) -> None:
@@ -207,16 +209,106 @@ class NoCheckpoints(Checkpoints):
         """Returns an empty list."""
         return []
 
-    def save(self, round: int, run: Any, extra: Extra) -> None:
+    def save(self, round: int, state: Any, extra: Extra) -> None:
         """Does nothing."""
 
 
+class MemberCheckpoints(Checkpoints):
+    """The checkpoints of one seed of a vmapped group; for reading.
+
+    Args:
+      directory: of the group, whose states have a leading axis of seeds.
+      seed: the seed.
+    """
+
+    def __init__(self, directory: str | os.PathLike, seed: int):
+        super().__init__(directory)
+        self.seed = seed
+
+    def load(self, round: int) -> tuple[Leaves, Extra]:
+        """Returns (name -> leaf, extra) of the seed; see Checkpoints.load, also raises UserError if it has diverged."""
+        leaves, group = super().load(round)
+        extra = group | group["of_seed"][str(self.seed)]
+        diverged = extra.get("diverged_at")
+        if diverged is not None and diverged <= round:
+            raise UserError(f"seed {self.seed} diverged in round {diverged}; name a checkpoint of an earlier round.")
+        at, shared = group["seeds"].index(self.seed), ("table.ids", "table.total")
+        return {name: leaf if name in shared else np.array(leaf[at]) for name, leaf in leaves.items()}, extra
+
+
+def seed_checkpoints(directory: str | os.PathLike, seed: int) -> Checkpoints:
+    """Returns the checkpoints of one seed of a run, alone or in a group of vmapped seeds.
+
+    Args:
+      directory: of the run.
+      seed: the seed.
+    """
+    folder = pathlib.Path(directory) / "checkpoints"
+    own = Checkpoints(folder / f"seed_{seed}")
+    if own.directory.is_dir():
+        return own
+    groups = (path for path in folder.glob("seeds_*") if str(seed) in path.name.removeprefix("seeds_").split(","))
+    return next((MemberCheckpoints(path, seed) for path in groups), own)
+
+
+def saved_seeds(directory: pathlib.Path) -> list[int]:
+    """Returns the seeds of a run that have checkpoints, ascending; raises OSError if their folder can't be read."""
+    names = (path.name for path in (directory / "checkpoints").iterdir())
+    found = (match[1].split(",") for name in names if (match := re.fullmatch(r"seeds?_([0-9]+(?:,[0-9]+)*)", name)))
+    return sorted({int(seed) for seeds in found for seed in seeds})
+
+
 def _multiprocessing_options() -> ocp.options.MultiprocessingOptions:
-    """Returns options with which orbax reads and writes in this process alone, also in a multi-process run."""
+    """Options with which orbax reads and writes in this process alone, also in a multi-process run."""
     if multi_process.count() == 1:
         return ocp.options.MultiprocessingOptions()
     process = jax.process_index()
     return ocp.options.MultiprocessingOptions(primary_host=process, active_processes={process})
+
+
+@contextlib.contextmanager
+def quiet_orbax() -> Iterator[None]:
+    """Silences orbax's threads, and the tasks that they leave after a failure, which is reported in one line."""
+    previous, hook = logging.root.manager.disable, sys.unraisablehook
+    logging.disable(logging.CRITICAL)
+    sys.unraisablehook = lambda unraisable: None
+    try:
+        yield
+    except Exception:
+        gc.collect()  # tasks that failed report so when they are collected
+        raise
+    finally:
+        sys.unraisablehook = hook
+        logging.disable(previous)
+
+
+class LargeHandler(ocp.CheckpointHandler):
+    """Writes large arrays into a folder of a checkpoint, block by block; `Checkpoints.load` opens the files."""
+
+    def save(self, directory, args: "LargeSave") -> None:  # type: ignore[override]
+        """Writes the arrays of `args` into an empty folder."""
+        for number, array in enumerate(args.item.values()):
+            write(directory / f"{number}.bin", array)
+
+    def restore(self, directory, args: Any = None) -> None:  # type: ignore[override]
+        """Reads nothing."""
+
+
+@ocp.args.register_with_handler(LargeHandler, for_save=True, for_restore=True)
+@dataclasses.dataclass
+class LargeSave(ocp.args.CheckpointArgs):
+    """Arguments of LargeHandler.save.
+
+    Attributes:
+      item: name -> array.
+    """
+
+    item: Leaves
+
+
+def _shapes(arrays: Leaves) -> Extra:
+    """Returns name -> [shape, dtype] of arrays as JSON data."""
+    return {name: [list(value.shape), np.dtype(value.dtype).name] for name, value in arrays.items()}
 
 
 def leaf_name(path: tuple[Any, ...]) -> str:
@@ -224,18 +316,19 @@ def leaf_name(path: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
 
 
-def named_leaves(run: Any) -> Leaves:
+def named_leaves(state: Any) -> Leaves:
     """Returns name -> leaf of a state, without copying; PRNG keys as their integer data."""
     plain = lambda leaf: jax.random.key_data(leaf) if isinstance(leaf, jax.Array) and tree.is_key(leaf) else leaf
-    return {leaf_name(path): plain(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)}
+    nodes = jax.tree_util.tree_leaves_with_path(state, is_leaf=lambda node: isinstance(node, Manifest))
+    return {leaf_name(path): plain(leaf) for path, leaf in nodes}
 
 
-def leaves_of(run: Any) -> dict[str, np.ndarray]:
+def leaves_of(state: Any) -> dict[str, np.ndarray]:
     """Returns name -> copy of the leaf of a state.
 
     Copies, because a NumPy view of a device buffer prevents its donation, which doubles the memory of the next rounds.
     """
-    return {name: np.array(leaf, copy=True) for name, leaf in named_leaves(run).items()}
+    return {name: np.array(leaf, copy=True) for name, leaf in named_leaves(state).items()}
 
 
 def from_leaves(leaves: Leaves, template: Any) -> Any:
@@ -257,7 +350,7 @@ def from_leaves(leaves: Leaves, template: Any) -> Any:
         name = sorted(set(wanted) ^ set(leaves))[0]
         problem = "lacks" if name in wanted else "has an unexpected"
         raise UserError(f"the checkpoint {problem} '{name}': it belongs to another model or algorithm.")
-    leaves = resize_rings(leaves, {name: like.shape for name, like in wanted.items()})
+    leaves = with_resized_rings(leaves, template)
     values = []
     for name, like in wanted.items():
         value = leaves[name]
@@ -271,14 +364,52 @@ def from_leaves(leaves: Leaves, template: Any) -> Any:
     return jax.tree.unflatten(treedef, values)
 
 
-def checksum(leaves: Leaves) -> str:
-    """Returns a hash of names, shapes, dtypes and contents of arrays."""
+def with_resized_rings(leaves: Leaves, template: Any) -> Leaves:
+    """Resizes ring buffers restored from a run with another number of rounds, where that loses nothing.
+
+    A window or a delay that is longer than its run has slots for that run's models only. While none has left it, vector
+    number n is in slot n - 1 for every length.
+
+    Args:
+      leaves: leaves of a checkpoint.
+      template: the run's own state, or a part of it with the same names.
+    """
+    changed: Leaves = {}
+    for path, node in jax.tree_util.tree_leaves_with_path(template, is_leaf=window.is_window):
+        name = f"{leaf_name(path)}.ring"
+        if not window.is_window(node) or name not in leaves:
+            continue
+        ring, wanted = leaves[name], tuple(node.ring.shape)
+        if wanted == ring.shape or wanted[1:] != ring.shape[1:]:
+            continue
+        common = min(len(ring), wanted[0])
+        # A delay line has one slot per round of delay; a window has one more, for the vector that leaves it.
+        capacity = common if isinstance(node, window.Delay) else common - 1
+        if np.any(leaves[f"{leaf_name(path)}.count"] > capacity):
+            continue
+        if isinstance(ring, SnapshotRing):
+            changed[name] = ring.with_length(wanted[0])
+        else:
+            changed[name] = np.zeros(wanted, ring.dtype)
+            changed[name][:common] = ring[:common]
+    return leaves | changed
+
+
+def checksum(leaves: Leaves, about: Extra | None = None) -> str:
+    """Returns a hash of names, shapes, dtypes and contents of arrays.
+
+    Args:
+      leaves: name -> array.
+      about: JSON data that the hash includes, if any.
+    """
     h = hashlib.blake2b(digest_size=16)
     for name in sorted(leaves):
         value = leaves[name]
         h.update(f"{name}{value.dtype}{value.shape or (1,)}".encode())
         for block in blocks(value):
             h.update(block.reshape(-1).view(np.uint8).data)
+    if about is not None:
+        h.update(json.dumps({**about, "checksum": ""}, sort_keys=True).encode())
     return h.hexdigest()
 
 
@@ -287,103 +418,32 @@ def is_large(array: Any) -> bool:
     return nbytes(array) > LARGE_BYTES
 
 
-def _large_file(directory: str | os.PathLike, number: int) -> pathlib.Path:
-    return pathlib.Path(directory) / f"{number}.bin"
+def ring_folder(ring: str) -> str:
+    """Returns the folder of a ring buffer, relative to the seed's checkpoints; `ring` is its name in checkpoints."""
+    return f"{WINDOWS}/{re.sub('[^A-Za-z0-9_.-]', '_', ring)}"
 
 
-def describe_large(arrays: Leaves) -> Extra:
-    """Returns name -> [shape, dtype] of arrays as JSON data, in the order of their files."""
-    return {name: [list(arrays[name].shape), np.dtype(arrays[name].dtype).name] for name in sorted(arrays)}
+def _reference(manifest: Manifest) -> Extra:
+    """Returns a manifest as JSON data."""
+    total, folder, entries, digest = manifest
+    return {"total": int(total), "folder": int(folder), "entries": int(entries), "digest": digest.tobytes().hex()}
 
 
-def open_large(checkpoint: str | os.PathLike, description: Extra) -> dict[str, Stored]:
-    """Returns name -> large array of a checkpoint; arrays are read on access.
+def _resolved(name: str, reference: Extra, directory: pathlib.Path) -> Leaves:
+    """Returns the leaves that a reference stands for, which are read from files on access.
 
     Args:
-      checkpoint: directory of the checkpoint.
-      description: the result of `describe_large` when it was saved.
+      name: of the reference in the state: the client table or a ring buffer.
+      reference: the result of `_reference`.
+      directory: the folder of the seed's checkpoints.
 
     Raises:
-      OSError: a file is missing or has another length.
+      UserError: files are missing or have changed.
     """
-    arrays = {}
-    for number, name in enumerate(sorted(description)):
-        shape, dtype = tuple(description[name][0]), np.dtype(description[name][1])
-        path = _large_file(pathlib.Path(checkpoint) / LARGE, number)
-        if path.stat().st_size != math.prod(shape) * dtype.itemsize:
-            raise OSError(f"{path} has a wrong length")
-        arrays[name] = Stored(path, shape, dtype)
-    return arrays
-
-
-class LargeHandler(ocp.CheckpointHandler):
-    """Writes large arrays into a folder of a checkpoint; orbax renames the checkpoint once everything is written."""
-
-    def save(self, directory, args: "LargeSave") -> None:  # type: ignore[override]
-        """Writes the arrays.
-
-        Args:
-          directory: an empty folder.
-          args: what to write.
-        """
-        for number, name in enumerate(sorted(args.item)):
-            write(_large_file(directory, number), args.item[name])
-
-    def restore(self, directory, args: Any = None) -> None:  # type: ignore[override]
-        """Reads nothing: `open_large` opens the files."""
-
-
-@ocp.args.register_with_handler(LargeHandler, for_save=True, for_restore=True)
-@dataclasses.dataclass
-class LargeSave(ocp.args.CheckpointArgs):
-    """Arguments of LargeHandler.save.
-
-    Attributes:
-      item: name -> array.
-    """
-
-    item: Leaves
-
-
-@contextlib.contextmanager
-def silence_logging() -> Iterator[None]:
-    """Silences orbax's logs of errors that are already reported in one line."""
-    previous = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(previous)
-
-
-@contextlib.contextmanager
-def silence_background_errors() -> Iterator[None]:
-    """Silences the errors that a failed save or load causes in background threads: it is already reported.
-
-    tensorstore's threads report to a closed event loop, and orbax's remaining threads and tasks end with the same
-    error. Both may happen later: after a failure the hook and the filters remain installed.
-    """
-    show = sys.unraisablehook
-
-    def filtered(unraisable):
-        error = unraisable.exc_value
-        if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed"):
-            show(unraisable)
-
-    sys.unraisablehook = filtered
-    for name in LOGGERS:
-        logging.getLogger(name).addFilter(is_not_from_orbax)
-    yield
-    sys.unraisablehook = show
-    for name in LOGGERS:
-        logging.getLogger(name).removeFilter(is_not_from_orbax)
-
-
-def is_not_from_orbax(record: logging.LogRecord) -> bool:
-    """Returns whether a logged error was raised by code other than orbax's."""
-    trace = record.exc_info[2] if record.exc_info else None
-    return not any("orbax" in frame.f_code.co_filename for frame, _ in traceback.walk_tb(trace))
-
-
-def _warn(line: str) -> None:
-    print(f"warning: {line}", file=sys.stderr, flush=True)
+    digest = np.frombuffer(bytes.fromhex(reference["digest"]), np.uint8)
+    manifest = Manifest(reference["total"], reference["folder"], reference["entries"], digest)
+    if name == "table":
+        return Snapshot(directory / ROWS, manifest).leaves() | {"table.total": np.int32(manifest.total)}
+    snapshot = Snapshot(directory / ring_folder(name), manifest)
+    (vector,) = snapshot.layout.fields
+    return {name: SnapshotRing((int(manifest.total), vector.shape[0]), vector.dtype, snapshot)}

@@ -1,9 +1,8 @@
-"""The directory of a run: its default path, lock, config.json, and its evaluations and summary, verified."""
+"""The directory of a run: its default path, lock, config.json, summary.json and the checksums of a finished run."""
 
 import contextlib
 import dataclasses
 import json
-import math
 import os
 import pathlib
 import shutil
@@ -15,46 +14,38 @@ from typing import Any
 import jax
 
 from fedwin import plugins
-from fedwin.callbacks import tracking
 from fedwin.errors import StorageError, UserError
-from fedwin.files import RECOVERABLE_ERRNOS, json_value, locked, read_bytes, sealed, write_json, writing
-from fedwin.runs.checkpoint_format import read_about
-from fedwin.runs.config import Config, default_of
+from fedwin.files import (
+    LOCK_NAME,
+    RECOVERABLE_ERRNOS,
+    SUMS,
+    locked,
+    read_verified,
+    write_json,
+    write_sums,
+    writing,
+)
+from fedwin.runs.config import Config
 from fedwin.runs.fingerprint import Identity, hash_of, jsonable, set_fields, versions
-from fedwin.runs.metrics_log import Line, LinesHash, read_lines
+from fedwin.runs.metrics_log import Line, read_lines
 
 # JSON data.
 Json = dict[str, Any]
 
-# Format of config.json. 1: no format number. 3: with a seal, a hash of its contents.
-FORMAT = 3
+# Format of config.json.
+FORMAT = 1
 
 # The files and folders that a run writes into its directory.
 FILES = (
     "config.json",
     "metrics.jsonl",
     "summary.json",
+    SUMS,
     "tensorboard",
     "clients",
     "checkpoints",
-    tracking.FOLDER,
-    ".lock",
+    LOCK_NAME,
 )
-
-
-def _from_1(contents: Json) -> Json:
-    """Format 1 had seeds as text and no imports."""
-    config = contents["config"] | {"seeds": [int(seed) for seed in contents["config"]["seeds"]]}
-    return contents | {"format": 2, "config": config, "imports": {}}
-
-
-def _from_2(contents: Json) -> Json:
-    """Format 2 had no seal."""
-    return contents | {"format": 3}
-
-
-# Format -> function that converts the contents of config.json to the next format.
-MIGRATIONS = {1: _from_1, 2: _from_2}
 
 
 def default_directory(config: Config) -> pathlib.Path:
@@ -96,9 +87,8 @@ def open_directory(directory: pathlib.Path) -> Iterator[None]:
     with locked(directory):
         new = not (directory / "config.json").exists()
         with _writable(directory):
-            for pattern in (".config.json.*", ".metrics.jsonl.*", ".metrics.*", ".summary.json.*", ".writable.*"):
-                for path in directory.glob(pattern):
-                    path.unlink(missing_ok=True)
+            for path in [path for name in (*FILES[:4], "writable") for path in directory.glob(f".{name}.*")]:
+                path.unlink(missing_ok=True)
         _check_folders(directory)
         try:
             yield
@@ -139,7 +129,7 @@ def _remove(directory: pathlib.Path, itself: bool) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class ConfigFile:
-    """The contents of config.json, in the current format.
+    """The contents of config.json.
 
     Attributes:
       config: all flags.
@@ -153,33 +143,31 @@ class ConfigFile:
 
 
 def read_config(directory: pathlib.Path) -> ConfigFile:
-    """Reads config.json of any format so far.
+    """Reads config.json.
 
     Args:
       directory: the run's directory.
 
     Raises:
-      UserError: the file is missing, can't be read, is damaged, or was written by a later version.
+      UserError: the file is missing, can't be read, has been altered, or has another format.
     """
     path = directory / "config.json"
     try:
-        contents = json.loads(read_bytes(path))
-        number = contents.get("format", 1)
-        if number > FORMAT:
-            raise UserError(f"{path} was written by a later version (format {number}, not {FORMAT}); update fedwin.")
-        if ("seal" in contents or number >= 3) and contents != sealed(contents):
-            raise UserError(f"{path} is damaged (its checksum differs); restore it, or choose another --out_dir.")
-        while number < FORMAT:
-            contents = MIGRATIONS[number](contents)
-            number = contents["format"]
-        fields = dataclasses.fields(Config)
-        config = {field.name: default_of(field) for field in fields} | contents["config"]
-        decisive = {field.name: config[field.name] for field in fields if not field.metadata["operational"]}
-        device = contents["device"].rpartition(" x")[0]
-        jax_version, initial = contents["versions"]["jax"], contents.get("initial", {})
-        data, strategy, imports = contents["data"], contents["strategy"], contents["imports"]
-        environment = contents.get("environment", {})
-        identity = Identity(decisive, data, jax_version, device, strategy, imports, initial, environment)
+        contents = json.loads(read_verified(directory, path.name))
+        if (number := contents["format"]) != FORMAT:
+            raise UserError(f"{path} has format {number}, not {FORMAT}; use the version of fedwin that wrote it.")
+        config = dataclasses.asdict(Config()) | contents["config"]
+        fields = [field for field in dataclasses.fields(Config) if not field.metadata["operational"]]
+        identity = Identity(
+            config={field.name: config[field.name] for field in fields},
+            data=contents["data"],
+            jax=contents["versions"]["jax"],
+            device=contents["device"].rpartition(" x")[0],
+            strategy=contents["strategy"],
+            imports=contents["imports"],
+            initial=contents["initial"],
+            environment=contents["environment"],
+        )
         return ConfigFile(config, identity, contents["fingerprint"])
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror}); choose another --out_dir.") from error
@@ -257,37 +245,34 @@ def write_config(
         "verified_data": verified,
         "model": model,
         "imports": identity.imports,
-        **({"initial": identity.initial} if identity.initial else {}),
+        "initial": identity.initial,
         **({"attackers": attackers} if attackers else {}),
         "environment": identity.environment,
         "fingerprint": identity.fingerprint,
         "versions": versions(),
         "device": f"{identity.device} x{jax.device_count()}",
     }
-    write_json(directory / "config.json", sealed(json_value(contents)))
+    write_json(directory / "config.json", contents)
 
 
-def write_summary(directory: pathlib.Path, summary: Json, lines: list[Line]) -> None:
-    """Writes summary.json, sealed, with a hash of each seed's evaluations.
+def write_summary(directory: pathlib.Path, summary: Json) -> None:
+    """Writes summary.json, and the checksums of the finished run.
 
     Args:
       directory: the run's directory.
       summary: of the run.
-      lines: all evaluations (metrics.jsonl).
     """
-    digests = {str(seed): _digest(lines, seed) for seed in summary["seeds"]}
-    write_json(directory / "summary.json", sealed(json_value(summary | {"metrics": digests})))
-
-
-def _digest(lines: list[Line], seed: int, round: float = math.inf) -> str:
-    """Returns the hash of a seed's evaluations up to a round."""
-    return LinesHash(line for line in lines if line["seed"] == seed and line["round"] <= round).value
+    with writing(directory / SUMS):
+        (directory / SUMS).unlink(missing_ok=True)
+    write_json(directory / "summary.json", summary)
+    names = ("config.json", "metrics.jsonl", "summary.json")
+    write_sums(directory, [*(directory / name for name in names), *sorted(directory.glob("clients/*/*.npz"))])
 
 
 def finished_summary(config: Config) -> Json | None:
     """Returns the summary of a finished run, as `run` returned it; None if the run is not finished.
 
-    Reads two small files. A run whose imported code has changed counts as unfinished, so that `run` reports it.
+    Reads small files only. A run whose imported code has changed counts as unfinished, so that `run` reports it.
 
     Args:
       config: the run; without an out_dir its directory is the default one.
@@ -306,8 +291,6 @@ def finished_summary(config: Config) -> Json | None:
 def verified_summary(directory: str | os.PathLike) -> Json:
     """Returns the summary of a finished run, as `run` returned it, from its directory alone.
 
-    Summaries written before version 0.2 have no seal and are not verified.
-
     Args:
       directory: the run's directory.
 
@@ -315,80 +298,36 @@ def verified_summary(directory: str | os.PathLike) -> Json:
       UserError: the run is not finished, or config.json or summary.json has been altered.
     """
     directory = pathlib.Path(directory)
-    config = read_config(directory).config
+    seeds = read_config(directory).config["seeds"]
     if not (directory / "summary.json").exists():
         raise UserError(f"{directory} has no summary.json: the run is not finished; the same command resumes it.")
-    return _read_summary(directory, config["seeds"])
+    return _read_summary(directory, seeds)
 
 
 def verified_lines(directory: str | os.PathLike) -> list[Line]:
-    """Returns all evaluations of a run, compared with the hashes in its checkpoints and its summary.
-
-    Evaluations after the newest checkpoint of an unfinished run have no hash yet; those written before version 0.2 have
-    none where checkpoints have no seal.
+    """Returns all evaluations of a run.
 
     Args:
       directory: the run's directory.
 
     Raises:
-      UserError: metrics.jsonl or summary.json has been altered, or can't be read.
+      UserError: metrics.jsonl has been altered, or can't be read.
     """
-    directory = pathlib.Path(directory)
-    # Before the lines: a running process appends lines first and saves checkpoints later.
-    hashes = [*_checkpoint_hashes(directory), *_summary_hashes(directory)]
-    path = directory / "metrics.jsonl"
-    lines = read_lines(path)
-    for seed, round, expected in hashes:
-        if _digest(lines, seed, round) != expected:
-            raise UserError(
-                f"{path} has been altered: seed {seed}'s evaluations are not those of the run; restore the file, or "
-                f"run again in another --out_dir."
-            )
-    return lines
-
-
-def _checkpoint_hashes(directory: pathlib.Path) -> Iterator[tuple[int, float, str]]:
-    """Yields (seed, round, hash of its evaluations up to the round) of each seed's newest intact checkpoint."""
-    for folder in sorted((directory / "checkpoints").glob("seed_*")):
-        rounds = sorted((int(path.name) for path in folder.glob("*") if path.name.isdecimal()), reverse=True)
-        abouts = (read_about(folder / str(round)) for round in rounds)
-        about = next((about for about in abouts if about is not None), None)
-        if about is not None and "evaluations" in about:
-            yield about["seed"], about["round"], about["evaluations"]
-
-
-def _summary_hashes(directory: pathlib.Path) -> Iterator[tuple[int, float, str]]:
-    """Yields (seed, infinity, hash of all its evaluations) of a finished run."""
-    if (directory / "summary.json").exists():
-        for seed, expected in _summary_contents(directory / "summary.json").get("metrics", {}).items():
-            yield int(seed), math.inf, expected
-
-
-def _summary_contents(path: pathlib.Path) -> Json:
-    """Returns the contents of summary.json."""
-    try:
-        contents = json.loads(read_bytes(path))
-        if not isinstance(contents, dict):
-            raise ValueError
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is not a run's summary; remove it, the same command writes it again.") from error
-    if "seal" in contents and contents != sealed(contents):
-        raise UserError(f"{path} has been altered (its checksum differs); remove it, the same command writes it again.")
-    return contents
+    return read_lines(pathlib.Path(directory) / "metrics.jsonl")
 
 
 def _read_summary(directory: pathlib.Path, seeds: list[int]) -> Json:
     """Returns the summary of a run with these seeds, as `run` returned it."""
     path = directory / "summary.json"
     try:
-        summary = summary_from_json(_summary_contents(path))
+        summary = summary_from_json(json.loads(read_verified(directory, path.name)))
         if list(summary["seeds"]) != seeds or not isinstance(summary["over_seeds"], dict):
             raise ValueError
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, UserError):
-            raise
+        return summary
+    except UserError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is not this run's summary; remove it, the same command writes it again.") from error
-    return {name: value for name, value in summary.items() if name not in ("metrics", "seal")}
 
 
 def summary_from_json(summary: Json) -> Json:

@@ -121,8 +121,7 @@ class Identity:
       strategy: how cohorts are executed.
       imports: imported file or module -> hash of its content.
       initial: seed -> hash of the parameters from another run (--init_from).
-      environment: name -> value of what else decides numbers, from `environment`; {} for directories from before
-        version 0.2.
+      environment: environment that affects results, from `environment`.
     """
 
     config: dict[str, Any]
@@ -131,25 +130,14 @@ class Identity:
     device: str
     strategy: str
     imports: dict[str, str]
-    initial: dict[str, str] = dataclasses.field(default_factory=dict)
-    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    initial: dict[str, str]
+    environment: dict[str, str]
 
     @property
     def fingerprint(self) -> str:
         """A hash of the identity: runs with the same fingerprint have the same results."""
         parts = [set_fields(self.config), self.data, self.jax, self.device, self.strategy, self.imports]
-        if self.environment:
-            return hash_of([*parts, self.initial, self.environment])
-        return hash_of([*parts, self.initial] if self.initial else parts)
-
-    def equals(self, previous: "Identity") -> bool:
-        """Whether everything that both identities record is equal."""
-        common = self.environment.keys() & previous.environment.keys()
-        own, other = (
-            dataclasses.replace(each, environment={name: each.environment[name] for name in common})
-            for each in (self, previous)
-        )
-        return own.fingerprint == other.fingerprint
+        return hash_of([*parts, self.initial, self.environment])
 
     def differences(self, previous: "Identity") -> str:
         """Returns a message that names the differences from a previous identity."""
@@ -158,14 +146,14 @@ class Identity:
             then, now = getattr(previous, name), getattr(self, name)
             if then != now:
                 changed.append(f"{name} was {then} and is {now}")
-        for name in sorted(previous.environment.keys() & self.environment.keys()):
-            then, now = previous.environment[name], self.environment[name]
+        for name in sorted(previous.environment.keys() | self.environment.keys()):
+            then, now = previous.environment.get(name), self.environment.get(name)
             if then != now:
                 changed.append(f"{name} was {then or 'not set'} and is {now or 'not set'}")
         for name in sorted(previous.imports.keys() | self.imports.keys()):
             if previous.imports.get(name) != self.imports.get(name):
                 changed.append(f"the code of {name} has changed")
-        return "; ".join(changed) or "its configuration was written by another version"
+        return "; ".join(changed)
 
 
 def identity(
@@ -198,7 +186,7 @@ def _numbers(values: Any) -> str:
 
 
 def environment(platform_name: str) -> dict[str, str]:
-    """Returns what decides numbers besides a run's settings and is not set by fedwin: versions, processor, variables.
+    """Returns the environment that affects results: library versions, processor, variables.
 
     On a CPU the number of cores counts: sums are split among them, and the parts are rounded.
 

@@ -1,24 +1,31 @@
-"""Journal: records the evaluations, checkpoints, training time and divergence of one seed."""
+"""Journal: records evaluations, checkpoints, times and divergence of a seed; the summary of a run's seeds."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedwin import engine, multi_process
 from fedwin.callbacks import RunCallbacks
+from fedwin.callbacks.protocol import read_outs_of
 from fedwin.clock import SimulatedTime
+from fedwin.core import Mean
+from fedwin.errors import UserError
 from fedwin.files import digest_of
 from fedwin.residence.client_table import ClientTable
 from fedwin.runs import signals
-from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.metrics_log import Line, LinesHash, MetricsLog
+from fedwin.runs.checkpoint import Checkpoints, Extra
+from fedwin.runs.config import Config
+from fedwin.runs.metrics_log import Line, MetricsLog
 from fedwin.runs.schedule import Attendance
 from fedwin.wrappers.accounting import Privacy
 
 # Metric name -> Mean, and read-out -> metric -> values; the leading axis of leaves is the rounds of a dispatch [R_max].
-Metrics = Mapping[str, Any]
+Metrics = Mapping[str, Mean]
 Evaluations = Mapping[str, Mapping[str, np.ndarray]]
+# JSON data: the contents of summary.json.
+Summary = dict[str, Any]
 
 
 class ClientEvaluation(NamedTuple):
@@ -33,6 +40,33 @@ class ClientEvaluation(NamedTuple):
     table: bytes
 
 
+@dataclasses.dataclass
+class Result:
+    """The outcome of training one seed.
+
+    Attributes:
+      run: the final state, or None where it was dropped.
+      lines: the evaluations of this process.
+      diverged_at: the round whose loss was not finite, or None.
+      seconds: training time over all processes, compilation included.
+      compile_seconds: how much of it was compilation.
+      steady: rounds and seconds of the dispatches that compiled nothing.
+      dispatches: number of dispatches in this process.
+      stopped_at: the round after which a callback stopped the seed, or None.
+      empty_rounds: number of rounds without a participant; None where cohorts do not vary.
+    """
+
+    run: engine.RunState | None
+    lines: list[Line]
+    diverged_at: int | None
+    seconds: float
+    compile_seconds: float
+    steady: tuple[int, float]
+    dispatches: int
+    stopped_at: int | None = None
+    empty_rounds: int | None = None
+
+
 class Journal:
     """Writes evaluations to a MetricsLog and states to checkpoints; without them, it only keeps track.
 
@@ -43,16 +77,17 @@ class Journal:
       rows: the seed's client table; needed with `checkpoints`.
       bytes_per_round: (down, up) of one round.
       attendance: counts clients and bytes where the size of cohorts varies, or None.
-      seconds: training time so far, compilation included.
-      compile_seconds: how much of it was compilation.
-      steady: rounds and seconds of the dispatches that compiled nothing.
-      diverged_at: the round whose loss was not finite, or None.
-      stopped_at: the round after which a callback stopped the seed, or None.
+      saved: `saved_extra` of the checkpoint that the seed resumes from, or None.
       callbacks: called after each evaluation, or None.
       privacy: the guarantee of a private run, or None.
       simulated: the simulated time, or None.
 
     Attributes:
+      seconds: training time so far, compilation included.
+      compile_seconds: how much of it was compilation.
+      steady: rounds and seconds of the dispatches that compiled nothing.
+      diverged_at: the round whose loss was not finite, or None.
+      stopped_at: the round after which a callback stopped the seed, or None.
       lines: the evaluations of this process.
       saved_round: round of the newest checkpoint that this process saved, or None.
     """
@@ -66,24 +101,21 @@ class Journal:
         *,
         bytes_per_round: tuple[int, int] = (0, 0),
         attendance: Attendance | None = None,
-        seconds: float = 0.0,
-        compile_seconds: float = 0.0,
-        steady: tuple[int, float] = (0, 0.0),
-        diverged_at: int | None = None,
-        stopped_at: int | None = None,
+        saved: Extra | None = None,
         callbacks: RunCallbacks | None = None,
         privacy: Privacy | None = None,
         simulated: SimulatedTime | None = None,
     ):
+        saved = saved or {}
         self.seed, self.metrics_log, self.checkpoints, self.rows = seed, metrics_log, checkpoints, rows
         self.down, self.up = bytes_per_round
         self.attendance, self._loss = attendance, np.nan
-        self.seconds, self.compile_seconds, self.diverged_at = seconds, compile_seconds, diverged_at
-        self.steady = (steady[0], steady[1])
-        self.stopped_at, self.callbacks, self.privacy = stopped_at, callbacks, privacy
-        self.simulated = simulated
+        self.seconds, self.compile_seconds = saved.get("seconds", 0.0), saved.get("compile_seconds", 0.0)
+        self.steady: tuple[int, float] = tuple(saved.get("steady", (0, 0.0)))
+        self.diverged_at: int | None = saved.get("diverged_at")
+        self.stopped_at: int | None = saved.get("stopped_at")
+        self.callbacks, self.privacy, self.simulated = callbacks, privacy, simulated
         self.lines: list[Line] = []
-        self._hash = LinesHash(metrics_log.lines(seed) if metrics_log is not None else ())
         self.saved_round: int | None = None
 
     def add_time(self, rounds: int, seconds: float, compiling: float) -> None:
@@ -132,7 +164,6 @@ class Journal:
         if self.privacy is not None:
             line["epsilon"] = self.privacy.epsilon(after)
         self.lines.append(line)
-        self._hash.add(line)
         if self.metrics_log is not None:
             self.metrics_log.write(line)
         return self.callbacks is not None and self.callbacks.evaluated(line)
@@ -215,22 +246,26 @@ class Journal:
         """Saves a checkpoint without marking everything as saved: the states of other vmapped seeds may not be."""
         assert self.checkpoints is not None and self.rows is not None
         self.flush()
-        extra = {
+        state = self.rows.checkpoint(multi_process.all_gather(run))
+        self.checkpoints.save(completed, state, self.saved_extra(completed))
+        self.rows.reclaim()
+        self.saved_round = completed
+
+    def saved_extra(self, completed: int) -> Extra:
+        """Returns the JSON data that a checkpoint after `completed` rounds holds of the seed."""
+        extra: Extra = {
+            "seed": self.seed,
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
             "steady": list(self.steady),
-            "seed": self.seed,
             "diverged_at": self.diverged_at,
-            "evaluations": self._hash.value,
+            "stopped_at": self.stopped_at,
         }
         if self.attendance is not None:
             extra["attendance"] = self.attendance.state(completed)
         if self.simulated is not None:
             extra["simulated"] = self.simulated.state(completed)
-        extra |= {} if self.stopped_at is None else {"stopped_at": self.stopped_at}
-        self.checkpoints.save(completed, self.rows.checkpoint(multi_process.all_gather(run)), extra)
-        self.rows.reclaim()
-        self.saved_round = completed
+        return extra
 
     def mark_unsaved(self) -> None:
         """Notes that rounds have been computed since the last checkpoint."""
@@ -267,6 +302,17 @@ class Journal:
         if (watch := signals.active()) is not None:
             watch.mark_saved()
 
+    def result(self, run: engine.RunState | None, dispatches: int) -> Result:
+        """Returns the outcome of the seed.
+
+        Args:
+          run: its final state, or None to drop it.
+          dispatches: number of dispatches in this process.
+        """
+        times = (self.seconds, self.compile_seconds, self.steady)
+        empty = None if self.attendance is None else self.attendance.empty
+        return Result(run, self.lines, self.diverged_at, *times, dispatches, self.stopped_at, empty)
+
     def flush(self) -> None:
         """Flushes written evaluations to disk."""
         if self.metrics_log is not None:
@@ -277,7 +323,7 @@ class Journal:
         return progress_note(loss, self.lines[-1:])
 
 
-def progress_note(loss: float, latest: list[Line]) -> str:
+def progress_note(loss: float, latest: Sequence[Line]) -> str:
     """Returns loss and accuracies for the progress line.
 
     Args:
@@ -287,3 +333,116 @@ def progress_note(loss: float, latest: list[Line]) -> str:
     names = [name for name, value in latest[0].items() if isinstance(value, dict)] if latest else []
     means = (f"  {name} {np.mean([line[name]['accuracy'] for line in latest]):.4f}" for name in names)
     return f"loss {loss:.4f}" + "".join(means)
+
+
+def _means(lines: list[Line]) -> dict[str, dict[str, float]]:
+    """Returns read-out -> metric -> mean over evaluations; not every one has the figures of clients."""
+    evaluations = [read_outs_of(line) for line in lines]
+    return {
+        name: {
+            metric: float(np.mean([line[name][metric] for line in evaluations if metric in line[name]]))
+            for metric in dict.fromkeys(metric for line in evaluations for metric in line[name])
+        }
+        for name in evaluations[0]
+    }
+
+
+def _seed_summary(config: Config, seed: int, result: Result, lines: list[Line], cause: str | None) -> Summary:
+    own = [line for line in lines if line["seed"] == seed]
+    if not own:
+        raise UserError(f"metrics.jsonl has no line of seed {seed}; run again in another --out_dir.")
+    first, end = own[0]["round"], own[-1]["round"]
+    counted = max(config.final_evals, 1)
+    # The untrained model of round 0 counts in no mean, however short the run.
+    ended = config.num_rounds if result.stopped_at is None else end
+    last = [line for line in own if line["round"] > max(ended - counted, 0)]
+    # A seed that was stopped early was evaluated every --eval_every rounds; the mean covers those of as many rounds.
+    complete = result.stopped_at is not None or (
+        len({line["round"] for line in last}) >= min(counted, config.num_rounds - first)
+    )
+    if result.diverged_at is None and not complete:
+        raise UserError(
+            f"metrics.jsonl has {len(last)} of the last {counted} evaluations of seed {seed}; run again in another "
+            f"--out_dir."
+        )
+    rounds, seconds = result.steady
+    return {
+        "seed": seed,  # an integer also in summary.json, whose keys are texts
+        "final_round": end,
+        "diverged_at": result.diverged_at,
+        "divergence": cause,
+        **({} if result.stopped_at is None else {"stopped_at": result.stopped_at}),
+        **({} if result.empty_rounds is None else {"empty_rounds": result.empty_rounds}),
+        "wall_seconds": result.seconds,
+        **{name: own[-1][name] for name in ("simulated_seconds",) if name in own[-1]},
+        "compile_seconds": result.compile_seconds,
+        # Without dispatches that compiled; a run of one dispatch has no rate.
+        "rounds_per_second": rounds / seconds if seconds else None,
+        "evaluations": len(last),
+        # A diverged seed has no mean of its last rounds: the last finite evaluation would be too favorable.
+        "last": _means(last) if result.diverged_at is None else None,
+        "final": read_outs_of(own[-1]),
+    }
+
+
+def _over_seeds(seeds: dict[int, Summary]) -> Summary:
+    """Returns read-out -> metric -> mean, standard deviation and final value over the seeds that did not diverge."""
+    converged = [seed for seed in seeds.values() if seed["last"] is not None]
+    # Not every seed has the figures of clients: one that was stopped early may have ended between their evaluations.
+    found = [seed["last"] for seed in converged] or [next(iter(seeds.values()))["final"]]
+    shape = {name: dict.fromkeys(metric for means in found for metric in means[name]) for name in found[0]}
+
+    def spread(name, metric):
+        values, final = (
+            [seed[kind][name][metric] for seed in converged if metric in seed[kind][name]] for kind in ("last", "final")
+        )
+        return {
+            "mean": float(np.mean(values)) if values else None,
+            "std": float(np.std(values, ddof=1)) if len(values) > 1 else None,
+            "final": float(np.mean(final)) if final else None,
+            "seeds": len(values),
+            "of_seeds": len(seeds),
+        }
+
+    return {name: {metric: spread(name, metric) for metric in metrics} for name, metrics in shape.items()}
+
+
+def summarize(
+    config: Config,
+    results: dict[int, Result],
+    lines: list[Line],
+    fingerprint: str,
+    traces: int,
+    causes: Mapping[int, str] | None = None,
+) -> Summary:
+    """Returns the summary of a run.
+
+    Args:
+      config: the configuration.
+      results: seed -> outcome of its training.
+      lines: all evaluations (metrics.jsonl).
+      fingerprint: of the run.
+      traces: number of dispatch programs that were compiled.
+      causes: seed -> why it diverged.
+
+    Returns:
+      Per seed and over seeds: the mean of the evaluations of the last rounds of every read-out, without round 0; their
+      number; the final evaluation; times. `last_rounds` and `evaluations` say what a mean covers; that of a seed that
+      was stopped early covers the evaluations of as many rounds before `stopped_at`. Diverged seeds have no mean and
+      are left out of those over seeds, which give the number of seeds that they cover.
+
+    Raises:
+      UserError: evaluations are missing.
+    """
+    causes = causes or {}
+    seeds = {seed: _seed_summary(config, seed, result, lines, causes.get(seed)) for seed, result in results.items()}
+    return {
+        "algorithm": config.algorithm,
+        "num_rounds": config.num_rounds,
+        "last_rounds": min(max(config.final_evals, 1), config.num_rounds),
+        "evaluations": max((seed["evaluations"] for seed in seeds.values() if seed["last"] is not None), default=0),
+        "fingerprint": fingerprint,
+        "traces": traces,
+        "over_seeds": _over_seeds(seeds),
+        "seeds": seeds,
+    }

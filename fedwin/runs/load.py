@@ -30,8 +30,7 @@ from fedwin.residence.examples import make_examples
 from fedwin.residence.file_store import SnapshotLeaf
 from fedwin.residence.offloaded_windows import SnapshotRing, traceable, windows_of, with_rings, without_vectors
 from fedwin.runs import directory as directories
-from fedwin.runs.checkpoint import Checkpoints, from_leaves, leaves_of
-from fedwin.runs.checkpoint_format import Leaves
+from fedwin.runs.checkpoint import Leaves, from_leaves, leaves_of, seed_checkpoints
 from fedwin.runs.client_evaluations import client_table
 from fedwin.runs.config import Config
 from fedwin.runs.fingerprint import data_hashes
@@ -101,7 +100,7 @@ def load(
         raise UserError(f"load: directory is a {type(directory).__name__}; give the path of a run's directory.")
     directory = pathlib.Path(directory)
     prepared = prepared_run(directory, [seed], data_dir=data_dir, dataset=dataset, model=model, imports=imports)
-    checkpoints = Checkpoints(directory / "checkpoints" / f"seed_{seed}")
+    checkpoints = seed_checkpoints(directory, seed)
     rounds = checkpoints.rounds()
     if not rounds or (round is not None and round not in rounds):
         available = ", ".join(map(str, rounds)) or "none"
@@ -202,8 +201,7 @@ def prepared_run(
     """
     directory = pathlib.Path(directory)
     config_file = directories.read_config(directory)
-    fields = {field.name for field in dataclasses.fields(Config)}
-    config = Config(**{name: value for name, value in config_file.config.items() if name in fields})
+    config = Config(**config_file.config)
     for seed in seeds or ():
         if seed not in config.seeds:
             raise UserError(f"seed={seed}: {directory} has the seeds {', '.join(map(str, config.seeds))}.")
@@ -267,29 +265,35 @@ class _Row(NamedTuple):
     model: Variables
 
 
-class _Recording(local.Solver):
-    """A local solver whose metrics include the trained model."""
+@dataclasses.dataclass(frozen=True)
+class _RecordingSolver(local.Solver):
+    """A local solver that keeps the results of its calls while an algorithm is traced.
 
-    def __call__(self, *args, **kwargs):
-        y = super().__call__(*args, **kwargs)
-        return y._replace(metrics=y.metrics | {"model": core.Mean(Variables(y.params, y.stats), jnp.ones((), float))})
+    Attributes:
+      results: one per call.
+    """
+
+    results: list[local.Local] = dataclasses.field(default_factory=list, compare=False)
+
+    def __call__(self, *args, **kwargs) -> local.Local:
+        self.results.append(super().__call__(*args, **kwargs))
+        return self.results[-1]
 
 
-def _recorded(phase: core.Phase, is_last: bool) -> core.Phase:
+def _recorded(phase: core.Phase, solver: _RecordingSolver, is_last: bool) -> core.Phase:
     """Returns a phase whose client rows are _Row, with the model that the client trained."""
 
     def client(down, c):
+        solver.results.clear()
         update = phase.client(down, c._replace(state=c.state.inner))
-        if is_last and "model" not in update.metrics:
-            raise UserError(
-                "client_models: this algorithm drops the metrics of its local solver; "
-                "return core.Update(..., metrics=y.metrics)."
-            )
+        if is_last and not solver.results:
+            raise UserError("client_models: this algorithm's clients do not call its local solver.")
         # The first phase of MIME trains nothing and returns no row.
-        trained = update.metrics.get("model", core.Mean(c.state.model, jnp.ones((), float))).value
-        metrics = {name: value for name, value in update.metrics.items() if name != "model"}
+        model = c.state.model
+        if solver.results:
+            model = Variables(solver.results[-1].params, solver.results[-1].stats)
         inner = c.state.inner if tree.is_empty(update.state) else update.state
-        return update._replace(state=_Row(inner, trained), metrics=metrics)
+        return update._replace(state=_Row(inner, model))
 
     return phase._replace(client=client)
 
@@ -324,10 +328,10 @@ def client_models(
     ids = np.asarray(list(clients), np.int32)
     if not len(ids) or len(set(ids.tolist())) < len(ids) or ids.min() < 0 or ids.max() >= federation.num_clients:
         raise UserError(f"clients={list(clients)}: give each once, of 0..{federation.num_clients - 1}.")
-    settings = {field.name: getattr(prepared.solver, field.name) for field in dataclasses.fields(prepared.solver)}
-    algorithm = prepared.algorithm_of(_Recording(**settings))
+    solver = _RecordingSolver(**vars(prepared.solver))
+    algorithm = prepared.algorithm_of(solver)
     last = max(number for number, phase in enumerate(algorithm.phases) if phase.client)
-    phases = (_recorded(p, n == last) if p.client else p for n, p in enumerate(algorithm.phases))
+    phases = (_recorded(p, solver, n == last) if p.client else p for n, p in enumerate(algorithm.phases))
     algorithm = algorithm._replace(phases=tuple(phases))
     examples = make_examples(federation, prepared.config.examples, Strategy(), len(ids), 1)
     store, rows = examples.load(core.Cohort.of(ids[None]))

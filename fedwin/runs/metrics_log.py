@@ -1,41 +1,50 @@
 """Writes and reads metrics.jsonl, and writes the same evaluations as TensorBoard events."""
 
 import contextlib
-import hashlib
 import json
+import os
 import pathlib
 import shutil
 import socket
 import struct
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.summary import scalar
 
-from fedwin.callbacks.tracking import scalars
+from fedwin.callbacks.trackers import scalars
 from fedwin.errors import UserError
-from fedwin.files import AppendFile, digest_of, json_value, read_bytes, replace_bytes, replace_text, writing
+from fedwin.files import (
+    SUMS,
+    AppendFile,
+    digest_of,
+    json_value,
+    read_bytes,
+    read_verified,
+    replace_bytes,
+    replace_text,
+    writing,
+)
 
 # One evaluation: seed, round, read-out -> metric -> value, train_loss, bytes_down, bytes_up, seconds; where
 # cohorts vary, also empty_rounds and cohort_sizes (of the rounds since the line before).
 Line = dict[str, Any]
 
 
-def read_lines(path) -> list[Line]:
+def read_lines(path: str | os.PathLike) -> list[Line]:
     """Returns the lines of metrics.jsonl, without an incomplete last one; none if there is no such file.
 
     Args:
       path: the file.
 
     Raises:
-      UserError: it can't be read, or a line is not an evaluation.
+      UserError: it can't be read, has been altered (SHA256SUMS), or a line is not an evaluation.
     """
     path = pathlib.Path(path)
     try:
-        texts = read_bytes(path).split(b"\n")
+        texts = read_verified(path.parent, path.name).split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -63,28 +72,6 @@ def client_file(directory: pathlib.Path, seed: int, round: int) -> pathlib.Path:
     return directory / "clients" / f"seed_{seed}" / f"round_{round}.npz"
 
 
-class LinesHash:
-    """A running hash of a seed's evaluations, which its checkpoints store to detect changes.
-
-    Args:
-      lines: evaluations to start with.
-    """
-
-    def __init__(self, lines: Iterable[Line] = ()):
-        self._hash = hashlib.blake2b(digest_size=16)
-        for line in lines:
-            self.add(line)
-
-    def add(self, line: Line) -> None:
-        """Adds the next evaluation."""
-        self._hash.update(json.dumps(json_value(line)).encode() + b"\n")
-
-    @property
-    def value(self) -> str:
-        """The hash of all evaluations added so far."""
-        return self._hash.hexdigest()
-
-
 class MetricsLog:
     """Appends the evaluations of all seeds to metrics.jsonl, one line each, and to tensorboard/seed_<s>/ as events.
 
@@ -92,17 +79,17 @@ class MetricsLog:
       directory: the run's directory.
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory: str | os.PathLike):
         self.directory = pathlib.Path(directory)
         self.path = self.directory / "metrics.jsonl"
         self._file: AppendFile | None = None
         self._events: dict[int, EventFile] = {}
 
     def _remove_summary(self) -> None:
-        """Removes summary.json, which describes other evaluations once these change; the run writes it at its end."""
-        path = self.directory / "summary.json"
-        with writing(path):
-            path.unlink(missing_ok=True)
+        """Removes the files that describe other evaluations once these change; the run writes them at its end."""
+        for name in (SUMS, "summary.json"):
+            with writing(self.directory / name):
+                (self.directory / name).unlink(missing_ok=True)
 
     def lines(self, seed: int) -> list[Line]:
         """Returns the evaluations of a seed that have been written."""
@@ -199,7 +186,7 @@ class EventFile:
       directory: created on the first event.
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory: str | os.PathLike):
         self.directory = pathlib.Path(directory)
         self._file: AppendFile | None = None
 

@@ -27,10 +27,10 @@ from fedwin.runs.metrics_log import MetricsLog
 from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.program import Program
 from fedwin.runs.resources import estimate, table_slots, window_plan
-from fedwin.runs.restore import starting_state
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule, VmappedCohorts
 from fedwin.runs.seed_groups import common_buckets, group_size, seed_groups, seeds_label
-from fedwin.runs.train import Parts, Result, result_of, train, train_seed
+from fedwin.runs.start import starting_state
+from fedwin.runs.train import Parts, Result, train, train_seed
 
 
 class ReadySeed(NamedTuple):
@@ -117,7 +117,7 @@ class SeedRunner:
             dispatches = group.train(rows)
             for journal in journals.values():
                 journal.finish()
-        return {seed: result_of(journal, None, dispatches) for seed, journal in journals.items()}
+        return {seed: journal.result(None, dispatches) for seed, journal in journals.items()}
 
     def _ready(
         self, seed: int, cohorts: CohortSchedule, test: Callable[[], Any], closing: contextlib.ExitStack, placed: bool
@@ -156,11 +156,7 @@ class SeedRunner:
             rows,
             bytes_per_round=(down, up),
             attendance=attendance,
-            seconds=extra.get("seconds", 0.0),
-            compile_seconds=extra.get("compile_seconds", 0.0),
-            steady=extra.get("steady", (0, 0.0)),
-            diverged_at=extra.get("diverged_at"),
-            stopped_at=extra.get("stopped_at"),
+            saved=saved,
             callbacks=self.callbacks,
             privacy=prepared.privacy,
             simulated=prepared.simulated_time(cohorts, program.bytes_per_client, extra.get("simulated")),

@@ -21,8 +21,7 @@ from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_e
 from fedwin.residence.file_store import FileStore
 from fedwin.residence.offloaded_windows import OffloadedWindows, ring_layout
 from fedwin.residence.record_store import HostStore, row_layout
-from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.checkpoint_format import ROWS, ring_folder
+from fedwin.runs.checkpoint import ROWS, Checkpoints, ring_folder
 from fedwin.runs.prepare import PreparedRun, seed_keys
 from fedwin.runs.resources import WindowPlan, table_slots, window_plan
 from fedwin.runs.schedule import Schedule

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from fedwin import multi_process, plugins
-from fedwin.callbacks import Callback, EarlyStopping, RunCallbacks, Tracking, as_callback, tracking
+from fedwin.callbacks import Callback, EarlyStopping, RunCallbacks, Tracking, as_callback, trackers
 from fedwin.data import Dataset
 from fedwin.engine.communication import Bytes
 from fedwin.engine.evaluate import held_out
@@ -21,14 +21,13 @@ from fedwin.models.convolution import onednn
 from fedwin.runs import client_evaluations, fingerprint, multi_seed, strategy_choice
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config
+from fedwin.runs.journal import Result, summarize
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 from fedwin.runs.multi_seed import SeedRunner
 from fedwin.runs.prepare import PreparedRun, check_objects, prepare
 from fedwin.runs.program import Program
 from fedwin.runs.resources import available, estimate, free_disk
-from fedwin.runs.restore import check_fork
-from fedwin.runs.summary import summarise
-from fedwin.runs.train import Result
+from fedwin.runs.start import check_fork
 
 Say = Callable[[str], None]
 
@@ -79,13 +78,14 @@ def run(
         fingerprint.check_identity(dataclasses.replace(identity, environment={}).fingerprint)
         _print_header(directory, prepared, str(strategy), identity.fingerprint, say)
         flags = dataclasses.asdict(config) | {"fingerprint": identity.fingerprint, "directory": str(directory)}
-        callbacks = _callbacks(prepared, callback, _tracking(config, directory, flags, closing))
+        tracking = _tracking(config, directory, flags, closing)
+        callbacks = _callbacks(prepared, callback, tracking)
         prepared = prepared.with_stops() if callbacks.may_stop else prepared
         program = Program(prepared, strategy, test, bytes_per_client)
         results = SeedRunner(program, directory, metrics_log, quiet, say, callbacks).train()
         summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint, say))
-        if callbacks.tracking is not None:
-            callbacks.tracking.summary(summary)
+        if tracking is not None:
+            tracking.summary(summary)
     return directories.summary_from_json(multi_process.broadcast_object(summary))
 
 
@@ -95,16 +95,16 @@ def _tracking(
     """Starts the trackers of --track in process 0, and has them closed at the end."""
     if not config.track or not multi_process.is_first():
         return None
-    started = Tracking(tracking.build_all(config.track), directory, flags)
+    started = Tracking(trackers.build_all(config.track), directory, flags)
     closing.callback(started.close)
     return started
 
 
-def _callbacks(prepared: PreparedRun, on_eval: Callback | None, trackers: Tracking | None) -> RunCallbacks:
+def _callbacks(prepared: PreparedRun, on_eval: Callback | None, tracking: Tracking | None) -> RunCallbacks:
     """Returns the callbacks of a run: the stopping rule, then the user's; and its trackers."""
     rule = prepared.stopping_rule
     given = [*([] if rule is None else [EarlyStopping(rule)]), *([] if on_eval is None else [on_eval])]
-    return RunCallbacks(given, prepared.config.num_rounds, trackers)
+    return RunCallbacks(given, prepared.config.num_rounds, [] if tracking is None else [tracking.line])
 
 
 def _open(
@@ -134,10 +134,10 @@ def _summary(
             effect = "added noise alone" if program.prepared.privacy is not None else "left the model unchanged"
             say(f"seed {seed}: no client took part in {result.empty_rounds} rounds, which {effect}.")
     lines = read_lines(directory / "metrics.jsonl")
-    summary = summarise(program.prepared.config, results, lines, fingerprint, len(program.dispatch.traces), causes)
+    summary = summarize(program.prepared.config, results, lines, fingerprint, len(program.dispatch.traces), causes)
     if (privacy := program.prepared.privacy) is not None:
         summary["privacy"] = privacy.report(program.prepared.config.num_rounds)
-    directories.write_summary(directory, summary, lines)
+    directories.write_summary(directory, summary)
     return summary
 
 
@@ -191,7 +191,7 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
     strategy_choice.check_strategy(config.strategy)
     multi_seed.check_processes(config)
     if multi_process.is_first():
-        tracking.build_all(config.track)
+        trackers.build_all(config.track)
     prepared = prepare(config, dataset, model)
     config = prepared.config
     directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
@@ -242,7 +242,7 @@ def _write_or_compare_config(
             f"out_dir={directory} started with other parameters than init_from={config.init_from} has now; restore "
             f"that checkpoint or file, or use another --out_dir."
         )
-    elif not identity.equals(config_file.identity):
+    elif identity.fingerprint != config_file.identity.fingerprint:
         say(f"note: {identity.differences(config_file.identity)}; the numbers of {directory} may differ from now on.")
     return identity
 

@@ -12,8 +12,7 @@ import numpy as np
 from fedwin import engine
 from fedwin.residence.client_table import ClientTable
 from fedwin.residence.examples import TrainingExamples
-from fedwin.runs.journal import Evaluations, Journal, Metrics
-from fedwin.runs.metrics_log import Line
+from fedwin.runs.journal import Evaluations, Journal, Metrics, Result
 from fedwin.runs.progress import DispatchLength, Progress, compile_seconds
 from fedwin.runs.schedule import CohortSource
 
@@ -70,33 +69,6 @@ class DispatchFunction(Protocol):
         n_max: int,
     ) -> tuple[engine.RunState, Metrics, Evaluations]:
         """Returns the state after `rounds` rounds, their metrics and evaluations."""
-
-
-@dataclasses.dataclass
-class Result:
-    """The outcome of training one seed.
-
-    Attributes:
-      run: the final state.
-      lines: the evaluations of this process.
-      diverged_at: the round whose loss was not finite, or None.
-      seconds: training time over all processes, compilation included.
-      compile_seconds: how much of it was compilation.
-      steady: rounds and seconds of the dispatches that compiled nothing.
-      dispatches: number of dispatches in this process.
-      stopped_at: the round after which a callback stopped the seed, or None.
-      empty_rounds: number of rounds without a participant; None where cohorts do not vary.
-    """
-
-    run: engine.RunState | None
-    lines: list[Line]
-    diverged_at: int | None
-    seconds: float
-    compile_seconds: float
-    steady: tuple[int, float]
-    dispatches: int
-    stopped_at: int | None = None
-    empty_rounds: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,17 +223,4 @@ def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str 
     until = parts.cohorts.schedule.num_rounds
     run, dispatches = train(run, parts, journal, label, completed=int(run.round), until=until)
     journal.finish()
-    return result_of(journal, run, dispatches)
-
-
-def result_of(journal: Journal, run: engine.RunState | None, dispatches: int) -> Result:
-    """Returns the outcome of a seed.
-
-    Args:
-      journal: of the seed.
-      run: its final state, or None to drop it.
-      dispatches: number of dispatches in this process.
-    """
-    times = (journal.seconds, journal.compile_seconds, journal.steady)
-    empty = None if journal.attendance is None else journal.attendance.empty
-    return Result(run, journal.lines, journal.diverged_at, *times, dispatches, journal.stopped_at, empty)
+    return journal.result(run, dispatches)

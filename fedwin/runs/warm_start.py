@@ -15,8 +15,7 @@ from fedwin.models import ADAPTATIONS, Model, interchange
 from fedwin.observers.wima import Part, classifier_mask
 from fedwin.registry import parse
 from fedwin.runs import directory as directories
-from fedwin.runs.checkpoint import Checkpoints, checksum, leaf_name
-from fedwin.runs.checkpoint_format import Leaves
+from fedwin.runs.checkpoint import Checkpoints, Leaves, checksum, leaf_name, saved_seeds, seed_checkpoints
 from fedwin.runs.config import Config
 
 _SOURCE = re.compile(r"(?P<directory>.+)@(?P<round>[0-9]{1,18})(?::part=(?P<part>\w+))?", re.ASCII | re.DOTALL)
@@ -46,7 +45,7 @@ class Source(NamedTuple):
         Raises:
           UserError: there is no checkpoint of the round.
         """
-        checkpoints = Checkpoints(self.directory / "checkpoints" / f"seed_{seed}")
+        checkpoints = seed_checkpoints(self.directory, seed)
         try:
             rounds = checkpoints.rounds()
         except OSError as error:
@@ -192,7 +191,7 @@ def _seed_of(source: Source, seed: int) -> int:
     """Returns the other run's seed whose model `seed` starts from: the same, or the only one of the other run."""
     folder = source.directory / "checkpoints"
     try:
-        seeds = sorted(int(path.name[5:]) for path in folder.iterdir() if re.fullmatch(r"seed_[0-9]+", path.name))
+        seeds = saved_seeds(source.directory)
     except OSError as error:
         raise UserError(f"init_from: {folder} can't be read ({error.strerror}); check the path.") from error
     if seed not in seeds and len(seeds) != 1:

@@ -1,20 +1,19 @@
-"""Callbacks of fedwin.run: what they receive, how they stop a seed, and what a resumed run does."""
+"""Callbacks of fedwin.run: the evaluations that they receive, how they stop a seed, and resumed runs."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
 import fedwin
-from fedwin.callbacks import Callback
+from fedwin.callbacks import Callback, RunCallbacks
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.metrics_log import read_lines
+from tests.run_lines import lines
 
 SMALL = fedwin.Config(
     dataset="digits",
-    model="digits_mlp:hidden=8",
+    model="logistic",
     num_clients=20,
     clients_per_round=2,
     num_rounds=12,
@@ -29,14 +28,8 @@ def config(path, **changes):
     return dataclasses.replace(SMALL, out_dir=str(path), **changes)
 
 
-def values(path, seed=0):
-    """Returns round -> evaluation of a seed, without times."""
-    lines = [line for line in read_lines(path / "metrics.jsonl") if line["seed"] == seed]
-    return {line["round"]: {name: value for name, value in line.items() if name != "seconds"} for line in lines}
-
-
-def leaves(path, seed=0):
-    return Checkpoints(path / "checkpoints" / f"seed_{seed}").latest()[0]
+def saved(path, seed=0):
+    return Checkpoints(path / "checkpoints" / f"seed_{seed}")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +39,7 @@ def plain(tmp_path_factory):
 
 
 class Recorder(Callback):
-    """Records what it receives; stops a seed at the first evaluation at or after a round."""
+    """Records its calls; stops a seed at the first evaluation at or after a round."""
 
     def __init__(self, stop_at=None):
         self.stop_at, self.seen, self.earlier = stop_at or {}, [], {}
@@ -59,52 +52,31 @@ class Recorder(Callback):
         return round >= self.stop_at.get(seed, 1000)
 
 
-@pytest.mark.slow
-def test_a_callback_receives_every_evaluation_and_changes_nothing(tmp_path, plain):
-    recorder = Recorder()
-    summary = fedwin.run(config(tmp_path / "run", seeds=[0, 1]), quiet=True, on_eval=recorder)
-    assert [(round, seed) for round, seed, _ in recorder.seen] == [
-        (round, seed) for seed in (0, 1) for round in (0, 3, 6, 9, 10, 11, 12)
-    ]
-    for round, seed, read_outs in recorder.seen:
-        line = values(plain[0], seed)[round]
-        assert read_outs == {name: line[name] for name in ("model", "ema")}
-    for seed in (0, 1):
-        assert values(tmp_path / "run", seed) == values(plain[0], seed)
-    assert summary["over_seeds"] == plain[1]["over_seeds"] and summary["fingerprint"] == plain[1]["fingerprint"]
-    assert "stopped_at" not in summary["seeds"][0]
-
-
-@pytest.mark.slow
-def test_a_stopped_seed_ends_exactly_where_the_callback_stopped_it(tmp_path, plain):
+def test_a_callback_receives_every_evaluation_and_a_stopped_seed_ends_exactly_there_for_good(tmp_path, plain):
     """Its state is that of a run whose last round is the same, the other seed trains to the end."""
-    path = tmp_path / "run"
-    summary = fedwin.run(config(path, seeds=[0, 1]), quiet=True, on_eval=lambda r, seed, _: seed == 0 and r >= 6)
+    path, recorder = tmp_path / "run", Recorder({0: 6})
+    summary = fedwin.run(config(path, seeds=[0, 1]), quiet=True, on_eval=recorder)
+    rounds = {0: (0, 3, 6), 1: (0, 3, 6, 9, 10, 11, 12)}
+    assert [(round, seed) for round, seed, _ in recorder.seen] == [(r, seed) for seed in (0, 1) for r in rounds[seed]]
+    for round, seed, read_outs in recorder.seen:
+        (line,) = (line for line in lines(plain[0], seed) if line["round"] == round)
+        assert read_outs == {name: line[name] for name in ("model", "ema")}
+    expected = [line for line in lines(plain[0], 0) if line["round"] <= 6]
+    assert lines(path) == [*expected, *lines(plain[0], 1)]
     stopped, finished = summary["seeds"][0], summary["seeds"][1]
     assert (stopped["stopped_at"], stopped["final_round"], stopped["diverged_at"]) == (6, 6, None)
     assert "stopped_at" not in finished and finished["last"] == plain[1]["seeds"][1]["last"]
-    expected = {round: line for round, line in values(plain[0]).items() if round <= 6}
-    assert values(path) == expected
+    assert summary["fingerprint"] == plain[1]["fingerprint"]
     # final_evals=4: the mean covers the evaluations of rounds 3 to 6.
-    assert stopped["last"]["model"]["accuracy"] == np.mean([expected[r]["model"]["accuracy"] for r in (3, 6)])
+    assert stopped["last"]["model"]["accuracy"] == np.mean([line["model"]["accuracy"] for line in expected[1:]])
     assert stopped["evaluations"] == 2
-    reference = tmp_path / "reference"
-    fedwin.run(config(reference, num_rounds=6), quiet=True)
-    state, other = leaves(path), leaves(reference)
+    fedwin.run(config(tmp_path / "short", num_rounds=6), quiet=True)
+    state, other = saved(path).latest()[0], saved(tmp_path / "short").latest()[0]
     assert all(np.array_equal(value, other[name]) for name, value in state.items())
-    assert json.loads((path / "summary.json").read_text())["seeds"]["0"]["stopped_at"] == 6
-
-
-@pytest.mark.slow
-def test_a_stopped_seed_stays_stopped(tmp_path):
-    path = tmp_path / "run"
-    first = fedwin.run(config(path), quiet=True, on_eval=Recorder({0: 4}))
-    recorder = Recorder()
-    again = fedwin.run(config(path), quiet=True, on_eval=recorder)
-    assert not recorder.seen and recorder.earlier == {0: [0, 3, 6]}
-    assert again["seeds"][0]["stopped_at"] == 6
-    assert {**again, "traces": 0} == {**first, "traces": 0}
-    assert fedwin.run(config(path), quiet=True)["seeds"][0]["stopped_at"] == 6
+    again = Recorder()
+    summary_again = fedwin.run(config(path, seeds=[0, 1]), quiet=True, on_eval=again)
+    assert not again.seen and again.earlier == {0: [0, 3, 6], 1: list(rounds[1])}
+    assert {**summary_again, "traces": 0} == {**summary, "traces": 0}
 
 
 @pytest.mark.slow
@@ -127,8 +99,7 @@ def test_a_resumed_run_calls_for_new_evaluations_only_and_ends_the_same(tmp_path
     assert recorder.earlier == {0: [0, 3]}  # the newest checkpoint is that of round 5
     assert [round for round, *_ in recorder.seen] == ([6, 9] if stop_at == 7 else [6, 9, 10, 11, 12])
     assert summary["seeds"][0].get("stopped_at") == (9 if stop_at == 7 else None)
-    last = 9 if stop_at == 7 else 12
-    assert values(path) == {round: line for round, line in values(plain[0]).items() if round <= last}
+    assert lines(path) == [line for line in lines(plain[0], 0) if line["round"] <= (9 if stop_at == 7 else 12)]
 
 
 @pytest.mark.slow
@@ -140,25 +111,17 @@ def test_vmapped_seeds_stop_one_by_one(tmp_path):
     assert [entry.get("stopped_at") for entry in summary["seeds"].values()] == [3, None, 9]
     assert summary["seeds"][1]["last"] == whole["seeds"][1]["last"]
     for seed, last in ((0, 3), (1, 12), (2, 9)):
-        expected = {round: line for round, line in values(tmp_path / "whole", seed).items() if round <= last}
-        assert values(path, seed) == expected
-        assert Checkpoints(path / "checkpoints" / f"seed_{seed}").rounds()[-1] == last
+        assert lines(path, seed) == [line for line in lines(tmp_path / "whole", seed) if line["round"] <= last]
+        assert fedwin.load(path, seed).round == last
     recorder = Recorder()
     again = fedwin.run(config(path, **flags), quiet=True, on_eval=recorder)
     assert again["over_seeds"] == summary["over_seeds"] and not recorder.seen
 
 
 @pytest.mark.slow
-def test_the_first_evaluation_and_the_last_stop_nothing(tmp_path):
-    summary = fedwin.run(config(tmp_path / "run"), quiet=True, on_eval=lambda r, s, _: r in (0, 12) and fedwin.STOP)
-    assert "stopped_at" not in summary["seeds"][0] and summary["seeds"][0]["final_round"] == 12
-
-
-@pytest.mark.slow
 def test_a_divergence_is_told_as_such_even_where_a_callback_stops(tmp_path):
     diverging = config(tmp_path / "run", client_lr=1e30, eval_every=1)
-    summary = fedwin.run(diverging, quiet=True, on_eval=lambda r, *_: r >= 1)
-    entry = summary["seeds"][0]
+    entry = fedwin.run(diverging, quiet=True, on_eval=lambda r, *_: r >= 1)["seeds"][0]
     assert entry["diverged_at"] == 1 and "stopped_at" not in entry and entry["last"] is None
 
 
@@ -176,19 +139,23 @@ def test_a_callback_that_raises_ends_the_run_with_the_line_of_the_users_code(tmp
     ) as e:
         fedwin.run(config(path), quiet=True, on_eval=broken)
     assert isinstance(e.value.__cause__, KeyError) and "\n" not in str(e.value)
-    assert Checkpoints(path / "checkpoints" / "seed_0").rounds() == [0, 5]
-    assert fedwin.run(config(path), quiet=True)["over_seeds"]["model"] is not None
-    assert values(path) == values(plain[0])
+    assert saved(path).rounds() == [0, 5]
+    fedwin.run(config(path), quiet=True)
+    assert lines(path) == lines(plain[0], 0)
 
 
-@pytest.mark.parametrize("answer", [0.93, "no", np.zeros(2)])
-def test_an_answer_is_a_bool_or_none(tmp_path, answer):
-    with pytest.raises(UserError, match=r"on_eval returned .*; return fedwin.STOP"):
-        fedwin.run(config(tmp_path / "run"), quiet=True, on_eval=lambda *_: answer)
+def test_a_seed_can_not_stop_in_its_last_round_and_an_answer_is_a_bool_or_none():
+    line = {"seed": 0, "round": 6, "model": {"accuracy": 0.5, "loss": "nan"}}
+    for answer, num_rounds, stops in ((True, 12, True), (np.True_, 12, True), (True, 6, False), (None, 12, False)):
+        callbacks = RunCallbacks([fedwin.callbacks.as_callback(lambda *_, answer=answer: answer)], num_rounds)
+        assert callbacks.evaluated(line) is stops
+    for answer in (0.93, "no", np.zeros(2)):
+        with pytest.raises(UserError, match=r"on_eval returned .*; return fedwin.STOP"):
+            RunCallbacks([fedwin.callbacks.as_callback(lambda *_, answer=answer: answer)], 12).evaluated(line)
+
+
+def test_on_eval_is_a_function_or_a_callback(tmp_path):
+    for on_eval in (3, "patience", Recorder):
+        with pytest.raises(UserError, match=r"on_eval=.* is not a function; give a function \(round, seed, read_outs"):
+            fedwin.run(config(tmp_path / "run"), quiet=True, on_eval=on_eval)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("on_eval", [3, "patience", Recorder])
-def test_on_eval_is_a_function_or_a_callback(tmp_path, on_eval):
-    with pytest.raises(UserError, match=r"on_eval=.* is not a function; give a function \(round, seed, read_outs\)"):
-        fedwin.run(config(tmp_path / "run"), quiet=True, on_eval=on_eval)

@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from fedwin.files import sealed
 from tests.misuse import calls
 
 FLAGS = (
@@ -64,21 +63,22 @@ def test_an_altered_summary_names_no_winner(runs):
     accuracy = json.loads((runs / RUN / "summary.json").read_text())["seeds"]["0"]["last"]["model"]
     alter(runs / RUN / "summary.json", str(accuracy["accuracy"]), "0.999")
     line = f"sweep {FLAGS} --out_dir=sweep"
-    calls.refused(runs, "summary.json has been altered | remove it", *shlex.split(line))
+    calls.refused(runs, "summary.json has been altered | restore it", *shlex.split(line))
 
 
-def test_citation_reads_sealed_configurations_only(runs):
+def test_citation_reads_intact_configurations_only(runs):
     alter(runs / RUN / "config.json", '"algorithm": "fedavg"', '"algorithm": "scaffold"')
-    calls.refused(runs, "config.json is damaged", "citation", RUN)
+    calls.refused(runs, "config.json has been altered", "citation", RUN)
 
 
 @pytest.fixture
 def foreign(runs, monkeypatch):
-    """A run whose sealed config.json names a file of code."""
+    """A run whose config.json names a file of code."""
     path = runs / RUN / "config.json"
     contents = json.loads(path.read_text())
     contents["config"]["imports"] = ["foreign_code.py"]
-    path.write_text(json.dumps(sealed(contents)))
+    path.write_text(json.dumps(contents))
+    (runs / RUN / "SHA256SUMS").unlink()
     (runs / "foreign_code.py").write_text("import pathlib\npathlib.Path('executed').touch()\n")
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield runs

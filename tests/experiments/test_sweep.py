@@ -190,7 +190,7 @@ def test_a_finished_run_is_known_by_its_flags(swept):
     assert finished_summary(Config(**flags | {"out_dir": str(swept[0] / "nowhere")})) is None
     summary = (directory / "summary.json").read_text()
     (directory / "summary.json").write_text("{}")
-    with pytest.raises(UserError, match="not this run's"):
+    with pytest.raises(UserError, match="summary.json has been altered"):
         finished_summary(config)
     (directory / "summary.json").write_text(summary)
 

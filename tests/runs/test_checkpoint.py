@@ -1,19 +1,17 @@
 """Saving and loading checkpoints: bitwise round trips, damage, large arrays, retention."""
 
 import json
-import logging
 import sys
-import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import fedwin
+from fedwin import window
 from fedwin.errors import UserError
 from fedwin.runs import checkpoint
-from fedwin.runs.config import Config
+from fedwin.runs.checkpoint import Checkpoints, seed_checkpoints
 from fedwin.testing import federations
 
 
@@ -22,17 +20,21 @@ def some_run(name="scaffold"):
     return federations.start(federations.build(name, fed), {}, fed)[0]
 
 
-def test_a_run_survives_the_disk_bitwise(tmp_path):
-    run = some_run()
-    store = checkpoint.Checkpoints(tmp_path / "c", keep=2)
-    for round in (0, 5, 10):
-        store.save(round, run, {"seconds": 1.5})
-    assert store.rounds() == [5, 10]
-    leaves, about = store.latest()
-    back = checkpoint.from_leaves(leaves, run)
-    assert about["round"] == 10 and about["seconds"] == 1.5
-    assert jax.tree.structure(back) == jax.tree.structure(run)
-    for a, b in zip(checkpoint.leaves_of(run).values(), checkpoint.leaves_of(back).values(), strict=True):
+@pytest.fixture(scope="module")
+def state():
+    return some_run()
+
+
+def test_a_state_survives_the_disk_bitwise_and_selected_rounds_are_kept(tmp_path, state):
+    store = Checkpoints(tmp_path / "c", keep=2, rounds=[5])
+    for round in (0, 5, 10, 15):
+        store.save(round, state, {"seconds": 1.5, "diverged_at": 3})
+    assert store.rounds() == [5, 10, 15] and store.latest()[1]["round"] == 15
+    leaves, about = store.load(5)
+    back = checkpoint.from_leaves(leaves, state)
+    assert (about["round"], about["seconds"], about["diverged_at"], about["format"]) == (5, 1.5, 3, 1)
+    assert jax.tree.structure(back) == jax.tree.structure(state)
+    for a, b in zip(checkpoint.leaves_of(state).values(), checkpoint.leaves_of(back).values(), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
     store.close()
@@ -54,12 +56,11 @@ def largest_file(directory):
     return max((p for p in directory.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
 
 
-@pytest.mark.parametrize("damage", ["truncate", "flip", "remove"])
-def test_a_damaged_checkpoint_falls_back_with_a_warning(tmp_path, capsys, damage):
-    run = some_run()
-    store = checkpoint.Checkpoints(tmp_path / "c")
-    store.save(5, run, {})
-    store.save(10, run._replace(params=jax.tree.map(lambda x: x + 1, run.params)), {})
+@pytest.mark.parametrize("damage", ["truncate", "flip", "remove", "other seconds"])
+def test_a_damaged_checkpoint_falls_back_with_a_warning(tmp_path, state, capsys, damage):
+    store, hook = Checkpoints(tmp_path / "c"), sys.unraisablehook
+    store.save(5, state, {})
+    store.save(10, state._replace(params=jax.tree.map(lambda x: x + 1, state.params)), {"seconds": 1.0})
     store.close()
     victim = largest_file(tmp_path / "c" / "10" / "run")
     data = bytearray(victim.read_bytes())
@@ -69,25 +70,26 @@ def test_a_damaged_checkpoint_falls_back_with_a_warning(tmp_path, capsys, damage
         for at in range(len(data) // 4, len(data) // 2):
             data[at] ^= 0xFF
         victim.write_bytes(data)
-    else:
+    elif damage == "remove":
         victim.unlink()
-    leaves, about = checkpoint.Checkpoints(tmp_path / "c").latest()
-    assert about["round"] == 5
-    np.testing.assert_array_equal(leaves["params.hidden"], np.asarray(run.params["hidden"]))
-    said = capsys.readouterr().err
+    else:
+        about = tmp_path / "c" / "10" / "about" / "metadata"
+        about.write_text(json.dumps(json.loads(about.read_text()) | {"seconds": 2.0}))
+    leaves, about = Checkpoints(tmp_path / "c").latest()
+    assert about["round"] == 5 and sys.unraisablehook is hook
+    np.testing.assert_array_equal(leaves["params.hidden"], np.asarray(state.params["hidden"]))
+    (said,) = capsys.readouterr().err.splitlines()
     assert "10" in said and "Falling back" in said
     assert (tmp_path / "c" / "damaged_10").is_dir()  # moved aside, not deleted
 
 
-def test_large_arrays_are_in_separate_files_with_the_same_checks(tmp_path, monkeypatch):
-    run, store = some_run(), checkpoint.Checkpoints(tmp_path / "c")
-    store.save(5, run, {})
-    before = store.load(5)[1]["digest"]
+def test_large_arrays_are_in_separate_files_with_the_same_checks(tmp_path, state, monkeypatch):
+    store = Checkpoints(tmp_path / "c")
     monkeypatch.setattr(checkpoint, "LARGE_BYTES", 64)
-    store.save(10, run, {})
+    store.save(10, state, {})
     leaves, about = store.load(10)
-    assert about["large"] and about["digest"] == before
-    for name, value in checkpoint.leaves_of(run).items():
+    assert about["large"]
+    for name, value in checkpoint.leaves_of(state).items():
         np.testing.assert_array_equal(leaves[name], value)
     victim = largest_file(tmp_path / "c" / "10" / "large")
     data = bytearray(victim.read_bytes())
@@ -100,73 +102,42 @@ def test_large_arrays_are_in_separate_files_with_the_same_checks(tmp_path, monke
         store.load(10)
 
 
-def test_checkpoint_metadata_is_checked(tmp_path):
-    store = checkpoint.Checkpoints(tmp_path / "c")
-    store.save(5, some_run(), {"diverged_at": 3, "seconds": 1.25})
-    assert store.load(5)[1]["diverged_at"] == 3
-    said = tmp_path / "c" / "5" / "about" / "metadata"
-    said.write_text(json.dumps(json.loads(said.read_text()) | {"diverged_at": 4}))
-    with pytest.raises(UserError, match="damaged"):
-        store.load(5)
+def test_a_seed_of_a_vmapped_group_is_a_part_of_its_state(tmp_path, state):
+    group = jax.tree.map(lambda leaf: np.stack([leaf, leaf + 1]), state._replace(key=np.zeros(2, np.uint32)))
+    of_seed = {"3": {"diverged_at": None}, "7": {"diverged_at": 4}}
+    store = Checkpoints(tmp_path / "checkpoints" / "seeds_3,7")
+    for round in (2, 4):
+        store.save(round, group, {"seeds": [3, 7], "of_seed": of_seed})
+    own = checkpoint.leaves_of(state)
+    for seed, more in ((3, 0), (7, 1)):
+        leaves, _ = seed_checkpoints(tmp_path, seed).load(2)
+        np.testing.assert_array_equal(leaves["params.hidden"], own["params.hidden"] + more)
+    assert seed_checkpoints(tmp_path, 3).rounds() == [2, 4] and seed_checkpoints(tmp_path, 5).rounds() == []
+    assert checkpoint.saved_seeds(tmp_path) == [3, 7]
+    with pytest.raises(UserError, match="seed 7 diverged in round 4"):
+        seed_checkpoints(tmp_path, 7).load(4)
 
 
-def test_only_errors_of_abandoned_saves_are_not_reported():
-    def record(error):
-        return logging.LogRecord(
-            "asyncio", logging.ERROR, "", 0, "never retrieved", (), (None, error, error.__traceback__)
-        )
-
-    def raised(filename):
-        try:
-            exec(compile("raise ValueError('no room')", filename, "exec"))
-        except ValueError as error:
-            return error
-
-    assert not checkpoint.is_not_from_orbax(record(raised("/somewhere/orbax/checkpoint/handlers.py")))
-    assert checkpoint.is_not_from_orbax(record(raised("/somewhere/else.py")))
-
-
-def test_a_checkpoint_of_another_run_is_rejected():
-    leaves = checkpoint.leaves_of(some_run("scaffold"))
+def test_a_checkpoint_of_another_run_is_rejected(tmp_path, state):
+    assert Checkpoints(tmp_path / "nothing").latest() is None
+    leaves = checkpoint.leaves_of(state)
     with pytest.raises(UserError, match="another model or algorithm"):
         checkpoint.from_leaves(leaves, some_run("fedavg"))
     leaves["params.hidden"] = leaves["params.hidden"][:, :3]
     with pytest.raises(UserError, match="params.hidden"):
-        checkpoint.from_leaves(leaves, some_run("scaffold"))
+        checkpoint.from_leaves(leaves, state)
 
 
-def test_no_checkpoint_is_none(tmp_path):
-    assert checkpoint.Checkpoints(tmp_path / "nothing").latest() is None
-
-
-def test_selected_rounds_are_retained_with_the_newest(tmp_path):
-    config = Config(
-        dataset="digits",
-        model="digits_mlp:hidden=2",
-        num_clients=20,
-        clients_per_round=2,
-        num_rounds=9,
-        eval_every=9,
-        final_evals=0,
-        checkpoint_every=4,
-        keep_checkpoints=1,
-        keep_rounds=[3, 4],
-        out_dir=str(tmp_path / "r"),
-    )
-    fedwin.run(config, quiet=True)
-    assert checkpoint.Checkpoints(tmp_path / "r" / "checkpoints" / "seed_0").rounds() == [3, 4, 9]
-
-
-def test_after_a_failed_load_background_errors_are_silent_and_others_are_shown(tmp_path, monkeypatch):
-    """Threads of tensorstore report to an event loop that orbax has closed, some after the error of the load."""
-    shown = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: shown.append(str(unraisable.exc_value)))
-    store = checkpoint.Checkpoints(tmp_path / "c")
-    store.save(5, some_run(), {})
-    store.close()
-    largest_file(tmp_path / "c" / "5" / "run").unlink()
-    with pytest.raises(UserError, match="can't be read"):
-        store.load(5)
-    for text in ("Event loop is closed", "another error"):
-        sys.unraisablehook(types.SimpleNamespace(exc_value=RuntimeError(text)))
-    assert shown == ["another error"]
+def test_only_rings_that_nothing_has_left_are_resized():
+    state = window.init(4, (3,))
+    template = lambda slots: {"observers": {"wima": state._replace(ring=np.zeros((slots, 4), np.float32))}}
+    for t in range(4):
+        leaves = checkpoint.leaves_of({"observers": {"wima": state}})
+        found = checkpoint.with_resized_rings(leaves, template(6))
+        assert found["observers.wima.ring"].shape == ((6, 4) if t <= 3 else (4, 4))
+        shorter = checkpoint.with_resized_rings(leaves, template(2))["observers.wima.ring"]
+        assert shorter.shape == ((2, 4) if t <= 1 else leaves["observers.wima.ring"].shape)
+        np.testing.assert_array_equal(shorter[:1], leaves["observers.wima.ring"][:1])
+        state = window.push(state, np.full(4, t + 1.0, np.float32), (3,))
+    full = checkpoint.leaves_of({"observers": {"wima": state}})
+    assert checkpoint.with_resized_rings(full, template(6)) == full

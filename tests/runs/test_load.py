@@ -13,7 +13,6 @@ import pytest
 from fedwin import data, sampling, tree
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.files import sealed
 from fedwin.runs.config import Config
 from fedwin.runs.load import client_models, load, prepared_run
 from fedwin.runs.metrics_log import read_lines
@@ -126,7 +125,8 @@ def with_import(finished, tmp_path, monkeypatch):
     (tmp_path / "somebodys_code.py").write_text("import pathlib\npathlib.Path('executed').touch()\n")
     contents = json.loads((tmp_path / "run" / "config.json").read_text())
     contents["config"]["imports"] = ["somebodys_code.py"]
-    (tmp_path / "run" / "config.json").write_text(json.dumps(sealed(contents)))
+    (tmp_path / "run" / "config.json").write_text(json.dumps(contents))
+    (tmp_path / "run" / "SHA256SUMS").unlink()
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path / "run"
     sys.modules.pop("somebodys_code", None)

@@ -146,9 +146,9 @@ def test_averages_of_a_wrapper_begin_with_the_statistics_too():
     np.testing.assert_array_equal(found.inner["m"], [0.0, 0.0])
 
 
-def test_fingerprints_of_other_runs_stay():
-    known = Identity({"algorithm": "scaffold"}, {"0": "ab"}, "0.1", "cpu x", "vmapped", {})
-    assert known.fingerprint == "f62954a1e4dc824d"
+def test_the_parameters_of_the_other_run_are_in_the_fingerprint():
+    known = Identity({"algorithm": "scaffold"}, {"0": "ab"}, "0.1", "cpu x", "vmapped", {}, {}, {"cores": "2"})
+    assert known.fingerprint == "86ae8771dcb36bb7"
     assert dataclasses.replace(known, initial={"0": "cd"}).fingerprint != known.fingerprint
 
 

@@ -1,7 +1,6 @@
 """Windows and delays longer than the run: memory bounded by the run's length, equal results."""
 
 import dataclasses
-import shutil
 
 import jax
 import numpy as np
@@ -9,15 +8,11 @@ import pytest
 
 import fedwin
 from fedwin import testing, tree
-from fedwin import window as windows
 from fedwin.core import Variables
 from fedwin.observers import ReadOut, wima
-from fedwin.runs.checkpoint import Checkpoints, leaves_of
-from fedwin.runs.checkpoint_format import resize_rings
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
-from tests.runs.test_old_formats import config_of, unpacked
 
 SMALL = Config(
     dataset="digits",
@@ -79,31 +74,6 @@ def test_a_default_delay_that_the_run_never_reaches_is_no_momentum():
         assert same == (rounds == 3)
 
 
-def lengthened(directory, round, slots):
-    """Leaves a run one checkpoint, with rings of so many slots, as when these were as long as their windows."""
-    store = Checkpoints(directory / "checkpoints" / "seed_0", keep=9)
-    leaves, about = store.load(round)
-    for name, length in slots.items():
-        ring = np.zeros((length, *leaves[name].shape[1:]), np.float32)
-        ring[: len(leaves[name])] = leaves[name]
-        leaves[name] = ring
-    for other in store.rounds():
-        shutil.rmtree(store.directory / str(other))
-    store.save(round, leaves, {k: v for k, v in about.items() if k not in ("seal", "digest", "format", "empty")})
-    store.close()
-
-
-@pytest.mark.slow
-def test_checkpoints_with_longer_ring_buffers_resume_bitwise(tmp_path):
-    whole = run(tmp_path / "run")
-    end = Checkpoints(tmp_path / "run" / "checkpoints" / "seed_0").load(6)[0]
-    for round in (2, 6):
-        lengthened(tmp_path / "run", round, {"observers.wima.ring": 501, "state.ring": 9})
-        assert run(tmp_path / "run") == whole
-        fedwin.load(tmp_path / "run", readout="wima500")
-    assert end["observers.wima.ring"].shape[0] == 7 and end["state.ring"].shape[0] == 6
-
-
 @pytest.mark.slow
 def test_forks_into_more_and_fewer_rounds_read_the_same(tmp_path):
     """A window of 8: longer than the forked run of 6 rounds, and shorter than the fork's 10, or the other way round."""
@@ -114,28 +84,3 @@ def test_forks_into_more_and_fewer_rounds_read_the_same(tmp_path):
     down = run(tmp_path / "down", num_rounds=6, fork_from=f"{tmp_path}/long@4", **changes)
     strip = lambda lines: [line["wima8"] for line in lines]
     assert strip(up) == strip(long[4:]) and strip(down) == strip(short[4:])
-
-
-def test_only_rings_that_nothing_has_left_are_fitted():
-    state = windows.init(4, (3,))
-    for t in range(4):
-        leaves = leaves_of({"observers": {"wima": state}})
-        found = resize_rings(leaves, {"observers.wima.ring": (6, 4)})
-        assert found["observers.wima.ring"].shape == ((6, 4) if t <= 3 else (4, 4))
-        shorter = resize_rings(leaves, {"observers.wima.ring": (2, 4)})["observers.wima.ring"]
-        assert shorter.shape == ((2, 4) if t <= 1 else leaves["observers.wima.ring"].shape)
-        np.testing.assert_array_equal(shorter[:1], leaves["observers.wima.ring"][:1])
-        state = windows.push(state, np.full(4, t + 1.0, np.float32), (3,))
-    full = leaves_of({"observers": {"wima": state}})
-    assert resize_rings(full, {"observers.wima.ring": (6, 4)}) == full
-
-
-def test_rings_of_the_first_format_keep_their_length(tmp_path):
-    """In directories of old, windows are shorter than the run: nothing changes."""
-    directory = unpacked("scaffold", tmp_path)
-    prepared = prepare(config_of(directory))
-    own = {name: leaf.shape for name, leaf in leaves_of(prepared.start(0, 1)).items()}
-    leaves, _ = Checkpoints(directory / "checkpoints" / "seed_0").latest()
-    rings = [name for name in leaves if name.endswith("ring")]
-    assert len(rings) == 2 and all(own[name] == leaves[name].shape for name in rings)
-    assert resize_rings(leaves, own).keys() == leaves.keys()

@@ -21,5 +21,7 @@ config = fedwin.Config(
 )
 fedwin.run(config, quiet=True)
 
-trained, ends = models.named(["runs/line", "runs/line:wima20"])
-figure = line.draw(line.compute(trained, ends), None, "From the last model to the mean of 20")
+addresses = [models.address("runs/line"), models.address("runs/line:wima20")]
+trained = models.loaded(addresses)
+ends = models.variables(models.labelled(addresses, trained))
+figure = line.draw(line.compute(trained[0], ends), None, "From the last model to the mean of 20")

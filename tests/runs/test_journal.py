@@ -1,4 +1,4 @@
-"""Summaries: which evaluations a mean covers, and how many rounds are evaluated at the end by default."""
+"""The journal of a run: metrics.jsonl, TensorBoard events, and which evaluations the means of a summary cover."""
 
 import dataclasses
 import json
@@ -6,21 +6,74 @@ import re
 
 import jax
 import pytest
+from tensorboardX.proto import event_pb2
 
 import fedwin
 from experiments.tables import scores
 from fedwin import core, tree
 from fedwin.algorithms import ALGORITHMS
-from fedwin.files import sealed
-from fedwin.runs import directory as directories
+from fedwin.files import json_value, write_json
 from fedwin.runs.config import Config
-from fedwin.runs.fingerprint import hash_of, set_fields
-from fedwin.runs.summary import summarise
-from fedwin.runs.train import Result
+from fedwin.runs.journal import Result, summarize
+from fedwin.runs.metrics_log import MetricsLog, read_lines
 
 SMALL = Config(
     dataset="digits", model="digits_mlp:hidden=8", num_clients=20, clients_per_round=2, num_rounds=3, eval_every=1
 )
+
+
+def line(seed, round):
+    return {
+        "seed": seed,
+        "round": round,
+        "model": {"accuracy": 0.5, "loss": float("nan")},
+        "train_loss": None,
+        "seconds": 1.0,
+    }
+
+
+def events(directory, seed):
+    found = []
+    for path in sorted((directory / "tensorboard" / f"seed_{seed}").glob("events*")):
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            length = int.from_bytes(data[at : at + 8], "little")
+            event = event_pb2.Event.FromString(data[at + 12 : at + 12 + length])
+            found += [(value.tag, event.step) for value in event.summary.value]
+            at += 16 + length
+    return found
+
+
+def test_lines_are_truncated_by_seed_and_round_and_incomplete_ones_removed(tmp_path):
+    book = MetricsLog(tmp_path)
+    book.truncate_after(0, -1)
+    for round in (5, 10, 15):
+        book.write(line(0, round))
+    book.truncate_after(1, -1)
+    book.write(line(1, 5))
+    book.close()
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"seed": 1, "round": 10, "mod')  # a kill in the middle of a write
+    book = MetricsLog(tmp_path)
+    book.truncate_after(0, 10)
+    book.truncate_after(1, 5)
+    book.write(line(1, 10))
+    book.close()
+    assert [(x["seed"], x["round"]) for x in read_lines(tmp_path / "metrics.jsonl")] == [
+        (0, 5),
+        (0, 10),
+        (1, 5),
+        (1, 10),
+    ]
+    assert [step for tag, step in events(tmp_path, 0) if tag == "model/accuracy"] == [5, 10]
+    assert [step for tag, step in events(tmp_path, 1) if tag == "model/accuracy"] == [5, 10]
+
+
+def test_nan_is_written_so_that_any_parser_reads_it(tmp_path):
+    write_json(tmp_path / "a.json", {"x": float("nan"), "y": [float("inf"), -float("inf")], 3: 1})
+    text = (tmp_path / "a.json").read_text()
+    assert json.loads(text, parse_constant=lambda c: 1 / 0) == {"x": "nan", "y": ["inf", "-inf"], "3": 1}
+    assert json_value({"a": (1, 2)}) == {"a": [1, 2]}
 
 
 def result(diverged_at=None, stopped_at=None):
@@ -34,7 +87,7 @@ def evaluations(rounds, seed=0):
 @pytest.mark.parametrize("final_evals", [4, 100])
 def test_the_untrained_model_counts_in_no_mean(final_evals):
     config = Config(num_rounds=4, final_evals=final_evals)
-    summary = summarise(config, {0: result()}, evaluations(range(5)), "f", 1)
+    summary = summarize(config, {0: result()}, evaluations(range(5)), "f", 1)
     assert summary["over_seeds"]["model"]["accuracy"]["mean"] == pytest.approx(0.25)
     assert summary["over_seeds"]["model"]["accuracy"]["final"] == pytest.approx(0.4)
     assert summary["last_rounds"] == summary["evaluations"] == summary["seeds"][0]["evaluations"] == 4
@@ -42,18 +95,21 @@ def test_the_untrained_model_counts_in_no_mean(final_evals):
 
 def test_a_fork_counts_its_first_evaluation_which_is_of_a_trained_model():
     config = Config(num_rounds=4, final_evals=100, fork_from="a@2")
-    summary = summarise(config, {0: result()}, evaluations([2, 3, 4]), "f", 1)
+    summary = summarize(config, {0: result()}, evaluations([2, 3, 4]), "f", 1)
     assert summary["over_seeds"]["model"]["accuracy"]["mean"] == pytest.approx(0.3)
 
 
-def test_a_diverged_seed_is_left_out_of_the_mean_and_of_the_final_value():
-    config = Config(num_rounds=4, final_evals=2, seeds=[0, 1])
-    lines = evaluations(range(5)) + evaluations(range(2), seed=1)
-    accuracy = summarise(config, {0: result(), 1: result(diverged_at=1)}, lines, "f", 1)["over_seeds"]["model"][
-        "accuracy"
-    ]
-    assert (accuracy["mean"], accuracy["final"]) == (pytest.approx(0.35), pytest.approx(0.4))
-    assert (accuracy["seeds"], accuracy["of_seeds"]) == (1, 2)
+def test_diverged_seeds_are_in_no_mean_and_in_no_final_value():
+    config = Config(num_rounds=4, final_evals=2, seeds=[0, 1, 2])
+    lines = evaluations(range(5)) + evaluations(range(2), seed=1) + evaluations(range(5), seed=2)
+    for line in lines:
+        line["model"]["accuracy"] += 0.1 * (line["seed"] == 2)
+    summary = summarize(config, {0: result(), 1: result(diverged_at=1), 2: result()}, lines, "f", 1)
+    accuracy = summary["over_seeds"]["model"]["accuracy"]
+    assert summary["seeds"][1]["last"] is None
+    assert (accuracy["mean"], accuracy["final"]) == (pytest.approx(0.4), pytest.approx(0.45))
+    assert (accuracy["seeds"], accuracy["of_seeds"]) == (2, 3)
+    assert "40.00 +- 7.07 (2 of 3 seeds)" in scores.summary_table({"fedavg": summary})
 
 
 @pytest.mark.parametrize("stops", [{0: 1, 1: None}, {0: None, 1: 1}])
@@ -63,7 +119,7 @@ def test_a_seed_may_be_stopped_before_its_clients_are_evaluated(stops):
     for line in lines:
         line["model"] |= {"client_accuracy_mean": 0.5} if line["round"] == 4 else {}
     results = {seed: result(stopped_at=end) for seed, end in stops.items()}
-    summary = summarise(config, results, lines, "f", 1)
+    summary = summarize(config, results, lines, "f", 1)
     found = summary["over_seeds"]["model"]
     assert (found["client_accuracy_mean"]["mean"], found["client_accuracy_mean"]["seeds"]) == (0.5, 1)
     assert found["accuracy"]["seeds"] == 2
@@ -76,29 +132,6 @@ def test_by_default_the_last_quarter_is_averaged_but_at_most_100_rounds():
     counts = {1: 1, 3: 1, 20: 5, 399: 99, 400: 100, 5000: 100}
     assert {rounds: Config(num_rounds=rounds).resolved().final_evals for rounds in counts} == counts
     assert Config(num_rounds=20, final_evals=0).resolved().final_evals == 0
-
-
-def test_hashes_are_those_of_the_default_before_version_0_2():
-    """100 was the default, which hashes leave out: directories and fingerprints of such runs are the same as before."""
-    assert hash_of(set_fields(Config(final_evals=100).decisive()), size=4) == hash_of({}, size=4)
-    assert directories.default_directory(Config(num_rounds=500)) == directories.default_directory(
-        Config(num_rounds=500, final_evals=100)
-    )
-    assert set_fields(Config(num_rounds=20).decisive()) == {"num_rounds": 20, "final_evals": 5}
-
-
-@pytest.mark.parametrize("recorded", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_a_directory_from_before_version_0_2_keeps_its_number_of_evaluations(tmp_path, recorded):
-    config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"))
-    before = fedwin.run(dataclasses.replace(config, final_evals=100), quiet=True)
-    path = tmp_path / "run" / "config.json"
-    contents = json.loads(path.read_text())
-    if not recorded:
-        del contents["config"]["final_evals"]
-        path.write_text(json.dumps(sealed(contents)))
-    after = fedwin.run(config, quiet=True)
-    assert after["last_rounds"] == 3 and after["over_seeds"] == before["over_seeds"]
-    fedwin.check(config)
 
 
 def dropping(setting, solve, *, rate=0.5):

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -15,10 +15,9 @@ from fedwin.residence.blockwise import Lazy
 from fedwin.residence.client_table import ClientTable, DeviceTable, has_all_clients
 from fedwin.residence.offloaded_windows import client_table_of, offloaded_rounds, without_vectors
 from fedwin.runs import directory as directories
-from fedwin.runs.checkpoint import Checkpoints, Extra, from_leaves, named_leaves
-from fedwin.runs.checkpoint_format import Leaves, resize_rings
+from fedwin.runs.checkpoint import Checkpoints, Extra, Leaves, from_leaves, named_leaves, with_resized_rings
 from fedwin.runs.config import Config
-from fedwin.runs.metrics_log import Line, LinesHash, MetricsLog
+from fedwin.runs.metrics_log import Line, MetricsLog
 from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.program import Program
 from fedwin.runs.schedule import Schedule
@@ -96,14 +95,14 @@ def _local_start(
     prepared, config = program.prepared, program.prepared.config
     if metrics_log is None:
         return StartingState(fresh, None, True)
-    saved = newest_checkpoint(checkpoints, prepared.schedule, metrics_log.lines(seed), seed, fork_round(config))
+    saved = newest_checkpoint(checkpoints, prepared.schedule, metrics_log.lines(seed), [seed], fork_round(config))
     if saved is not None:
         leaves, extra = saved
         if not has_all_clients(leaves, rows.num_clients):
             fresh = _with_all_slots(program, seed, rows, fresh)
         run = rows.restore(from_leaves(leaves, rows.template(fresh, leaves)), fresh)
         start = StartingState(run, extra, False)
-        if int(run.round) < config.num_rounds and "stopped_at" not in extra:
+        if int(run.round) < config.num_rounds and extra["stopped_at"] is None:
             say(f"seed {seed}: resuming after round {int(run.round)}")
     elif config.fork_from:
         start = StartingState(forked(prepared, seed, fresh, rows, say), None, False)
@@ -130,15 +129,15 @@ def missing_evaluations(schedule: Schedule, lines: list[Line], start: int, round
 
 
 def newest_checkpoint(
-    checkpoints: Checkpoints, schedule: Schedule, lines: list[Line], seed: int, start: int
+    checkpoints: Checkpoints, schedule: Schedule, lines: list[Line], seeds: Sequence[int], start: int
 ) -> tuple[Leaves, Extra] | None:
     """Returns (leaves, extra) of the checkpoint to resume from: the newest that is intact and has all its evaluations.
 
     Args:
-      checkpoints: of the seed.
+      checkpoints: of a seed, or of a group of vmapped seeds.
       schedule: when the run evaluates.
-      lines: the seed's lines of metrics.jsonl.
-      seed: the seed.
+      lines: all lines of metrics.jsonl.
+      seeds: the seed, or the group.
       start: first round of the run: 0, or the round of a fork.
 
     Returns:
@@ -150,22 +149,20 @@ def newest_checkpoint(
 
     def check(round: int, extra: Extra) -> None:
         path = checkpoints.path / str(round)
-        if extra.get("seed", seed) != seed:
-            raise UserError(f"checkpoint {path} belongs to seed {extra['seed']}; delete it.")
-        if extra.get("round", round) != round:
+        of_seeds = extra.get("of_seed") or {str(extra.get("seed")): extra}
+        if set(of_seeds) != set(map(str, seeds)):
+            raise UserError(f"checkpoint {path} belongs to seed {', '.join(of_seeds)}; delete it.")
+        if extra["round"] != round:
             raise UserError(f"checkpoint {path} is of round {extra['round']}; delete it.")
-        missing = missing_evaluations(schedule, lines, start, round)
-        if missing:
-            raise UserError(
-                f"metrics.jsonl lacks {len(missing)} of seed {seed}'s evaluations up to round {round} (the first of "
-                f"round {missing[0]}); restore the file, or choose another --out_dir."
-            )
-        expected = extra.get("evaluations")
-        if expected is not None and expected != LinesHash(line for line in lines if line["round"] <= round).value:
-            raise UserError(
-                f"metrics.jsonl has been altered: seed {seed}'s evaluations up to round {round} are not those of the "
-                f"run; restore the file, or choose another --out_dir."
-            )
+        for seed in seeds:
+            ends = (of_seeds[str(seed)].get(name) for name in ("stopped_at", "diverged_at"))
+            end = min([round, *(end for end in ends if end is not None)])
+            missing = missing_evaluations(schedule, [line for line in lines if line["seed"] == seed], start, end)
+            if missing:
+                raise UserError(
+                    f"metrics.jsonl lacks {len(missing)} of seed {seed}'s evaluations up to round {end} (the first of "
+                    f"round {missing[0]}); restore the file, or choose another --out_dir."
+                )
 
     return checkpoints.latest(check)
 
@@ -180,9 +177,10 @@ def check_fork(prepared: PreparedRun) -> None:
             lambda s: s if isinstance(s, Lazy) else np.zeros(s.shape, s.dtype),
             without_vectors(fresh._replace(key=jax.ShapeDtypeStruct((2,), np.uint32))),
         )
-        own = named_leaves(DeviceTable(1).checkpoint_form(blank))
-        for name, value in _forked_leaves(prepared.config, _source_leaves(prepared.config, seed), own).items():
-            if _field(name) != "table" and (value.shape != own[name].shape or value.dtype != own[name].dtype):
+        own = DeviceTable(1).checkpoint_form(blank)
+        shapes = named_leaves(own)
+        for name, value in _Fork(prepared.config, seed).leaves(own).items():
+            if _field(name) != "table" and (value.shape, value.dtype) != (shapes[name].shape, shapes[name].dtype):
                 raise _mismatch(name)
 
 
@@ -204,27 +202,23 @@ def forked(
     Raises:
       UserError: model, algorithm or federation differ.
     """
-    config = prepared.config
-    source = fork_source(config)
-    if run.observers and not _same_observers(config, source.directory):
+    fork = _Fork(prepared.config, seed)
+    if run.observers and not fork.same_observers:
+        source = fork.source
         say(f"seed {seed}: the observers start at round {source.round}; {source.directory} has other observers")
-    leaves = _source_leaves(config, seed)
 
     def continued(run: engine.RunState) -> engine.RunState:
-        own = _forked_leaves(config, leaves, named_leaves(rows.checkpoint_form(run)))
+        own = fork.leaves(rows.checkpoint_form(run))
         return from_leaves(own, rows.template(run, own))
 
     first = continued(run)
     # An average that only this run has starts with the checkpoint's model, not with that of round 0.
-    replaced = isinstance(client_table_of(rows), DeviceTable) and has_all_clients(leaves, prepared.setting.num_clients)
+    replaced = isinstance(client_table_of(rows), DeviceTable) and has_all_clients(
+        fork.saved, prepared.setting.num_clients
+    )
     model = core.Variables(first.params, first.stats)
     run = prepared.start(seed, 1 if replaced else rows.slots, model, window_rounds=offloaded_rounds(run))
     return rows.restore(continued(run), run)
-
-
-def _same_observers(config: Config, directory: pathlib.Path) -> bool:
-    # Names and shapes do not identify a window: the same ring may serve several lengths.
-    return directories.read_config(directory).config["observe"] == config.observe
 
 
 def _check_same_privacy(config: Config, directory: pathlib.Path) -> None:
@@ -232,65 +226,63 @@ def _check_same_privacy(config: Config, directory: pathlib.Path) -> None:
     own, other = dataclasses.asdict(config), directories.read_config(directory).config
     private = lambda fields: [text for text in fields["wrap"] if text.partition(":")[0] == "dp"]
     fields = ("sampling", "clients_per_round", "num_clients", "dropout")
-    if private(own) != private(other) or any(own.get(name) != other.get(name, own.get(name)) for name in fields):
+    if private(own) != private(other) or any(own[name] != other[name] for name in fields):
         raise UserError(
             f"fork_from={config.fork_from}: dp accounts for all rounds, and {directory} was not trained with the same "
             f"--wrap=dp and --sampling; fork from a run that was."
         )
 
 
-def _source_leaves(config: Config, seed: int) -> Leaves:
-    """Returns the leaves of the checkpoint of --fork_from."""
-    source = fork_source(config)
-    leaves, _ = source.checkpoints("fork_from", seed).load(source.round)
-    _check_rows(source.directory, leaves)
-    return leaves
-
-
-def _forked_leaves(config: Config, leaves: Leaves, own: Leaves) -> Leaves:
-    """Returns the leaves of a forked run's first state.
+class _Fork:
+    """The checkpoint of --fork_from for one seed.
 
     Args:
       config: the flags.
-      leaves: the checkpoint's leaves.
-      own: the leaves of the run's fresh state, in the form of a checkpoint.
+      seed: the seed.
+
+    Attributes:
+      source: names the other run and its round.
+      saved: name -> leaf of its checkpoint.
+      same_observers: whether both runs have the same observers.
     """
-    directory = fork_source(config).directory
-    same = _same_observers(config, directory)
-    forked: Leaves = {}
-    used = set()
-    for name, value in own.items():
-        # A wrapper that the other run did not have wraps its own state around the algorithm's.
-        match = next((candidate for candidate in (name, *unwrapped_names(name)) if candidate in leaves), None)
-        if _field(name) == "observers" and not same:
-            match = None
-        elif match is None and _field(name) in ("params", "stats", "table"):
-            raise _mismatch(name)
-        forked[name] = leaves[match] if match else value
-        used.add(match)
-    for name in leaves:
-        if _field(name) in ("params", "stats", "state", "table") and name not in used:
-            raise _mismatch(name)
-    forked = _with_resized_rings(config, directory, forked, own)
-    forked["key"] = own["key"]
-    return forked
 
+    def __init__(self, config: Config, seed: int):
+        self.source = fork_source(config)
+        self.saved, _ = self.source.checkpoints("fork_from", seed).load(self.source.round)
+        other = directories.read_config(self.source.directory).config
+        # Names and shapes do not identify a window: the same ring may serve several lengths.
+        self.same_observers = other["observe"] == config.observe
+        self.same_algorithm = other["algorithm"] == config.algorithm
+        init_from = other.get("init_from")
+        if init_from and "table.ids" in self.saved and len(self.saved["table.ids"]) < self.saved["table.total"]:
+            raise UserError(
+                f"fork_from: {self.source.directory} started with init_from={init_from}, and its checkpoint has no "
+                f"rows of clients that had not taken part; run it with --table=device to fork it."
+            )
 
-def _with_resized_rings(config: Config, directory: pathlib.Path, leaves: Leaves, own: Leaves) -> Leaves:
-    """Returns the leaves with ring buffers of this run's lengths, if they differ only by the number of rounds."""
-    other = directories.read_config(directory).config
-    same = {"observers": other["observe"] == config.observe, "state": other["algorithm"] == config.algorithm}
-    return resize_rings(leaves, {name: value.shape for name, value in own.items() if same.get(_field(name))})
+    def leaves(self, own: engine.RunState) -> Leaves:
+        """Returns the leaves of the forked run's first state.
 
-
-def _check_rows(directory: pathlib.Path, leaves: Leaves) -> None:
-    """Raises UserError if missing client rows would be initialized with another model than in the other run."""
-    init_from = directories.read_config(directory).config.get("init_from")
-    if init_from and "table.ids" in leaves and len(leaves["table.ids"]) < leaves["table.total"]:
-        raise UserError(
-            f"fork_from: {directory} started with init_from={init_from}, and its checkpoint has no rows of clients "
-            f"that had not taken part; run it with --table=device to fork it."
-        )
+        Args:
+          own: the run's fresh state, in the form of a checkpoint.
+        """
+        forked: Leaves = {}
+        used = set()
+        for name, value in (fresh := named_leaves(own)).items():
+            # A wrapper that the other run did not have wraps its own state around the algorithm's.
+            match = next((found for found in (name, *unwrapped_names(name)) if found in self.saved), None)
+            if _field(name) == "observers" and not self.same_observers:
+                match = None
+            elif match is None and _field(name) in ("params", "stats", "table"):
+                raise _mismatch(name)
+            forked[name] = self.saved[match] if match else value
+            used.add(match)
+        for name in self.saved:
+            if _field(name) in ("params", "stats", "state", "table") and name not in used:
+                raise _mismatch(name)
+        resizable = {"observers": own.observers if self.same_observers else ()}
+        resizable["state"] = own.state if self.same_algorithm else ()
+        return with_resized_rings(forked, resizable) | {"key": fresh["key"]}
 
 
 def _mismatch(name: str) -> UserError:

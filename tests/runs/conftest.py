@@ -1,0 +1,41 @@
+"""A finished run of two seeds that several modules read, copy and alter."""
+
+import dataclasses
+import shutil
+
+import pytest
+
+import fedwin
+
+RUN = fedwin.Config(
+    dataset="digits",
+    partition="shards:per_client=2",
+    num_clients=20,
+    model="digits_mlp:hidden=8",
+    algorithm="scaffold",
+    wrap=["ima:window=2,start=8"],
+    observe=["wima:window=3", "wima:window=2,part=classifier", "ema"],
+    num_rounds=12,
+    clients_per_round=4,
+    batch_size=16,
+    eval_every=4,
+    final_evals=2,
+    checkpoint_every=4,
+    keep_checkpoints=9,
+    rounds_per_dispatch=4,
+    strategy="chunked:k=1",
+    seeds=[0, 1],
+)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """(directory, summary) of the run; not to be changed."""
+    directory = tmp_path_factory.mktemp("finished") / "run"
+    return directory, fedwin.run(dataclasses.replace(RUN, out_dir=str(directory)), quiet=True)
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """A copy of the run's directory."""
+    return shutil.copytree(finished[0], tmp_path / "run")
