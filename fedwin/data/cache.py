@@ -1,18 +1,20 @@
 """Packed caches of data sets: their location, writing them, and opening them by memory map.
 
-A cache is a folder `<name>.fedwin` with `meta.json` and one .npy file per feature and partition. meta.json is sealed by
-a hash, and contains the checksums of the other files; caches from before the seal or the checksums can be read. A cache
-is written under a temporary name and renamed when it is complete, so that no incomplete cache has the final name.
+A cache is a folder `<name>.fedwin` with one .npy file per feature and partition, and `meta.json` with the other fields
+and the checksums of the arrays. It is written under a temporary name and renamed when it is complete, so that no
+incomplete cache has the final name.
 """
 
 import hashlib
 import json
 import os
 import pathlib
-import platform
 import re
 import shutil
 import tempfile
+import time
+import uuid
+from collections.abc import Callable
 
 import numpy as np
 
@@ -20,18 +22,16 @@ from fedwin.data import integrity
 from fedwin.data.dataset import Dataset, Partition
 from fedwin.data.example_source import ExampleSource, Images
 from fedwin.errors import UserError
-from fedwin.files import sealed
 
-# Format 2 had no checksums.
-FORMAT = 3
-READABLE_FORMATS = (2, 3)
+FORMAT = 1
 # Images are written in chunks of so many.
 CHUNK = 256
-# Part of temporary names: in a shared folder only the processes of this machine can be checked for being alive.
-HOST = re.sub(r"\W+", "_", platform.node()) or "host"
-
-
+# Incomplete caches of this age, in seconds, are removed.
+ABANDONED = 24 * 3600
 NO_DIRECTORY = "no home directory is known; set HOME, or FEDWIN_CACHE_DIR to a folder for caches."
+# Called with the number of rows after each chunk.
+Progress = Callable[[int], object]
+FIELDS = ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "accuracies", "verified")
 
 
 def cache_directory() -> pathlib.Path | None:
@@ -58,17 +58,12 @@ def file_name(text: str) -> str:
 
 
 def origin(data_dir) -> str:
-    """Returns the full path of the original files' folder or archive; '' if none is given."""
+    """Full path of the original files' folder or archive; '' if none is given."""
     return os.path.realpath(data_dir) if data_dir else ""
 
 
 def path_in(text: str, folder) -> pathlib.Path:
-    """Returns the path of a choice's cache in a given folder.
-
-    Args:
-      text: the choice, as given to `load`.
-      folder: the folder that contains the cache.
-    """
+    """Path of a choice's cache in a given folder."""
     return pathlib.Path(folder) / (file_name(text) + ".fedwin")
 
 
@@ -112,44 +107,32 @@ def read(folder, text: str | None = None) -> Dataset:
       text: the choice that it must belong to; None accepts any.
 
     Returns:
-      The Dataset, with memory maps as features. `verified` is False if the cache has no checksums.
+      The Dataset, with memory maps as features.
 
     Raises:
-      integrity.DamagedCache: a file is missing or has changed.
-      UserError: the cache has an unknown format, or belongs to another choice.
+      integrity.DamagedCache: a file is missing or has changed, or the cache has another format.
+      UserError: the cache belongs to another choice.
     """
     folder = pathlib.Path(folder)
     try:
         meta = json.loads((folder / "meta.json").read_text())
-        if meta["format"] not in READABLE_FORMATS:
-            raise UserError(f"{folder}: the cache has format {meta['format']}, not {FORMAT}; prepare it again.")
-        integrity.check_seal(folder, meta)
-        integrity.check_cache_files(folder, meta.get("arrays", {}))
+        if meta["format"] != FORMAT:
+            raise integrity.DamagedCache(f"{folder}: the cache has format {meta['format']}, not {FORMAT}.")
+        for name, expected in meta["arrays"].items():
+            integrity.check_file(folder / name, expected, whole=False)
         if text is not None:
             check_choice(folder, text)
-        train, test = [
+        fields = {key: tuple(meta[key]) if isinstance(meta[key], list) else meta[key] for key in FIELDS}
+        fields["accuracies"] = {name: tuple(map(tuple, ids)) for name, ids in meta["accuracies"].items()}
+        train, test = (
             {key: np.load(folder / f"{split}.{key}.npy", mmap_mode="r") for key in meta["features"][split]}
             for split in ("train", "test")
-        ]
-        optional = lambda key: None if meta[key] is None else tuple(meta[key])
-        return Dataset(
-            meta["name"],
-            train,
-            test,
-            meta["num_classes"],
-            task=meta["task"],
-            mean=optional("mean"),
-            std=optional("std"),
-            natural=read_partition(folder, "natural"),
-            class_names=tuple(meta["class_names"]),
-            domain_names=tuple(meta["domain_names"]),
-            verified=meta["verified"] and "arrays" in meta,
-            test_natural=read_partition(folder, "test_natural"),
-            accuracies={name: (tuple(left), tuple(never)) for name, (left, never) in meta["accuracies"].items()},
         )
+        natural, test_natural = (read_partition(folder, name) for name in ("natural", "test_natural"))
+        return Dataset(train=train, test=test, natural=natural, test_natural=test_natural, **fields)
     except UserError:
         raise
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise integrity.DamagedCache(
             f"{folder}: not a complete cache ({error}); remove it and prepare it again."
         ) from error
@@ -164,29 +147,13 @@ def read_partition(folder: pathlib.Path, name: str) -> Partition | None:
     return Partition(order, np.load(folder / f"{name}.offset.npy"), {}, optional("ids"), optional("domain"))
 
 
-def write(dataset: Dataset, text: str, folder, progress=lambda rows: None, *, data_dir=None) -> pathlib.Path:
-    """Writes the cache of a data set into a folder, under a name made of the choice.
-
-    Args:
-      dataset: the data set.
-      text: the choice, as given to `load`.
-      folder: the folder that will contain the cache.
-      progress: called with the number of rows after each chunk.
-      data_dir: folder of the original files, recorded in the cache.
-
-    Returns:
-      The cache's path.
-
-    Raises:
-      UserError: the folder can't be written, or contains the cache of another choice.
-    """
-    final = path_in(text, folder)
-    check_choice(final, text)
-    return write_to(final, dataset, text, progress, data_dir)
+def write(dataset: Dataset, text: str, folder, progress: Progress = lambda rows: None) -> pathlib.Path:
+    """Writes the cache of a data set into a folder, under a name made of the choice; as `write_to`."""
+    return write_to(path_in(text, folder), dataset, text, progress)
 
 
 def write_to(
-    final: pathlib.Path, dataset: Dataset, text: str, progress=lambda rows: None, data_dir=None
+    final: pathlib.Path, dataset: Dataset, text: str, progress: Progress = lambda rows: None, data_dir=None
 ) -> pathlib.Path:
     """Writes the cache of a data set to a path, replacing an existing file or folder.
 
@@ -201,19 +168,31 @@ def write_to(
       `final`.
 
     Raises:
-      UserError: the path can't be written.
+      UserError: the path can't be written, or is the cache of another choice.
     """
-    partial = final.with_name(f".{final.name}.{HOST}.{os.getpid()}.partial")
-    remove_abandoned(final.parent)
+    check_choice(final, text)
+    partial = final.with_name(f".{final.name}.{uuid.uuid4().hex}.partial")
     try:
-        shutil.rmtree(partial, ignore_errors=True)  # left by a dead process with the same id
+        for abandoned in final.parent.glob(f".{final.name}.*.partial"):  # left by a process that was killed
+            if time.time() - abandoned.stat().st_mtime > ABANDONED:
+                shutil.rmtree(abandoned, ignore_errors=True)
         partial.mkdir(parents=True)
         for split, features in (("train", dataset.train), ("test", dataset.test)):
             for key, value in features.items():
                 write_feature(partial / f"{split}.{key}.npy", value, progress)
-        write_partition(partial, "natural", dataset.natural)
-        write_partition(partial, "test_natural", dataset.test_natural)
-        (partial / "meta.json").write_text(json.dumps(make_meta(dataset, text, data_dir, partial), indent=1))
+        for name, part in (("natural", dataset.natural), ("test_natural", dataset.test_natural)):
+            for key in ("order", "offset", "ids", "domain") if part is not None else ():
+                if (value := getattr(part, key)) is not None:
+                    np.save(partial / f"{name}.{key}.npy", np.asarray(value))
+        meta = {
+            "format": FORMAT,
+            "choice": text,
+            "origin": origin(data_dir),
+            "features": {"train": list(dataset.train), "test": list(dataset.test)},
+            **{key: getattr(dataset, key) for key in FIELDS},
+            "arrays": integrity.array_checksums(partial),
+        }
+        (partial / "meta.json").write_text(json.dumps(meta, indent=1))
         if final.exists():
             shutil.rmtree(final)
         partial.rename(final)
@@ -226,7 +205,7 @@ def write_to(
     return final
 
 
-def write_feature(path: pathlib.Path, value, progress) -> None:
+def write_feature(path: pathlib.Path, value: np.ndarray | Images, progress: Progress) -> None:
     """Writes one array; images in chunks, so that the decoded images are never in memory all at once.
 
     Args:
@@ -245,55 +224,6 @@ def write_feature(path: pathlib.Path, value, progress) -> None:
             target[rows[0] : rows[-1] + 1] = chunk["value"]
             progress(len(rows))
     target.flush()
-
-
-def write_partition(folder: pathlib.Path, name: str, part: Partition | None) -> None:
-    """Writes the arrays of a partition as `<name>.<field>.npy`; does nothing for None."""
-    if part is not None:
-        for key in ("order", "offset", "ids", "domain"):
-            if (value := getattr(part, key)) is not None:
-                np.save(folder / f"{name}.{key}.npy", np.asarray(value))
-
-
-def make_meta(dataset: Dataset, text: str, data_dir, folder: pathlib.Path) -> dict:
-    """Returns the sealed content of a cache's meta.json.
-
-    Args:
-      dataset: the data set.
-      text: the choice, as given to `load`.
-      data_dir: folder of the original files.
-      folder: the folder with the arrays.
-    """
-    keys = ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "accuracies", "verified")
-    return sealed(
-        {
-            "format": FORMAT,
-            "choice": text,
-            "origin": origin(data_dir),
-            "features": {split: list(getattr(dataset, split)) for split in ("train", "test")},
-            **{key: getattr(dataset, key) for key in keys},
-            "arrays": integrity.array_checksums(folder),
-        }
-    )
-
-
-def remove_abandoned(data_dir: pathlib.Path) -> None:
-    """Removes incomplete caches in a folder whose writers, processes of this machine, no longer exist."""
-    for folder in data_dir.glob(f".*.fedwin.{HOST}.*.partial"):
-        number = folder.name.split(".")[-2]
-        if number.isdigit() and not process_exists(int(number)):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def process_exists(process: int) -> bool:
-    """Returns whether a process with this id exists."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it belongs to another user
-        pass
-    return True
 
 
 def read_meta_entry(folder: pathlib.Path, key: str) -> str | None:

@@ -59,12 +59,7 @@ def check(dataset: Dataset) -> Dataset:
 
 
 def check_labels(labels, num_classes: int, where: str) -> None:
-    """Checks that labels are whole numbers in 0..num_classes - 1.
-
-    Args:
-      labels: the labels [N, ...].
-      num_classes: number of classes C.
-      where: data set and split, for error messages.
+    """Checks that labels [N, ...] are whole numbers in 0..num_classes - 1.
 
     Raises:
       UserError: there are no labels, or naming the first record with a wrong one.
@@ -72,23 +67,11 @@ def check_labels(labels, num_classes: int, where: str) -> None:
     labels = np.asarray(labels)
     if not labels.size:
         raise UserError(f"{where}: there is no example.")
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise UserError(f"{where}: labels are {labels.dtype}; they must be whole numbers.")
-    check_range(labels, num_classes, "label", where)
+    check_range(_whole(labels, where), num_classes, "label", where)
 
 
 def check_range(ids: np.ndarray, count: int, what: str, where: str) -> None:
-    """Checks that numbers lie in 0..count - 1.
-
-    Args:
-      ids: the numbers [N, ...].
-      count: the number of allowed values.
-      what: noun for one of the numbers, for error messages.
-      where: data set and split, likewise.
-
-    Raises:
-      UserError: naming the first record with a number out of range.
-    """
+    """Raises UserError naming the first record of `ids` [N, ...] whose number, a `what`, is not in 0..count - 1."""
     if ids.min() < 0 or ids.max() >= count:
         bad = (ids < 0) | (ids >= count)
         row = int(np.argmax(bad.reshape(len(ids), -1).any(1)))
@@ -124,16 +107,7 @@ def check_inputs(x: np.ndarray, dataset: Dataset, where: str) -> None:
 
 
 def check_finite(values: np.ndarray, where: str, key: str = "x") -> None:
-    """Checks that values are finite.
-
-    Args:
-      values: the values [N, ...].
-      where: data set and split, for error messages.
-      key: name of the feature, likewise.
-
-    Raises:
-      UserError: naming the first record with a NaN or infinite value.
-    """
+    """Raises UserError naming the first record of a feature's values [N, ...] that has a NaN or infinite one."""
     rows = max(CHUNK // max(int(np.prod(values.shape[1:])), 1), 1)
     for start in range(0, len(values), rows):
         part = values[start : start + rows]
@@ -154,24 +128,20 @@ def check_scaling(name: str, x: np.ndarray, **values) -> None:
     Raises:
       UserError: naming the wrong one.
     """
-    for what, value in values.items():
-        if value is None:
-            continue
+    channels = x.shape[-1] if x.ndim > 1 else 1
+    given = {what: value for what, value in values.items() if value is not None}
+    for what, value in given.items():
+        kind, least = ("positive", 0.0) if what == "std" else ("finite", -np.inf)
         try:
             numbers = np.asarray(value, float)
         except (TypeError, ValueError):
             numbers = np.full(1, np.nan)
-        channels = x.shape[-1] if x.ndim > 1 else 1
-        if (
-            numbers.size not in (1, channels)
-            or not np.isfinite(numbers).all()
-            or (what == "std" and (numbers <= 0).any())
-        ):
-            kind = "positive numbers" if what == "std" else "finite numbers"
-            raise UserError(f"data set '{name}': {what}={value!r} must be {channels} {kind}, one for each channel.")
-    if len({value is None for value in values.values()}) > 1:
-        given = next(what for what, value in values.items() if value is not None)
-        raise UserError(f"data set '{name}': {given} is given alone; give mean and std, or neither.")
+        if numbers.size not in (1, channels) or not (np.isfinite(numbers) & (numbers > least)).all():
+            raise UserError(
+                f"data set '{name}': {what}={value!r} must be {channels} {kind} numbers, one for each channel."
+            )
+    if 0 < len(given) < len(values):
+        raise UserError(f"data set '{name}': {next(iter(given))} is given alone; give mean and std, or neither.")
 
 
 def as_labels(labels, where: str) -> np.ndarray:
@@ -187,12 +157,17 @@ def as_labels(labels, where: str) -> np.ndarray:
     Raises:
       UserError: numbers that are not whole or do not fit into int32, which a cast would wrap.
     """
-    labels = np.asarray(labels)
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise UserError(f"{where}: labels are {labels.dtype}; they must be whole numbers.")
+    labels = _whole(labels, where)
     if labels.size and labels.dtype != np.int32 and (labels.min() < -(1 << 31) or labels.max() >= 1 << 31):
         check_range(np.atleast_1d(labels), 1 << 31, "label", where)
     return labels.astype(np.int32)
+
+
+def _whole(labels, where: str) -> np.ndarray:
+    labels = np.asarray(labels)
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise UserError(f"{where}: labels are {labels.dtype}; they must be whole numbers.")
+    return labels
 
 
 def check_clients(dataset: Dataset) -> None:

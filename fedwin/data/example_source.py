@@ -9,8 +9,8 @@ import concurrent.futures
 import hashlib
 import io
 import os
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,36 @@ WHOLE_BYTES = 64 << 20
 ROWS = 256
 # It reads images in pieces of at most so many bytes.
 PIECE_BYTES = 64 << 20
-# Largest image that is decoded; Pillow warns above this number, and rejects twice as many.
-MAX_PIXELS = 89_000_000
+
+
+class Member(NamedTuple):
+    """An encoded image that was read from an archive.
+
+    Attributes:
+      where: the archive and the name of the image in it, for error messages.
+      content: the encoded bytes.
+    """
+
+    where: str
+    content: bytes
+
+
+class Span(NamedTuple):
+    """A range of bytes in a file, such as a member of an uncompressed tar archive.
+
+    Attributes:
+      path: the file.
+      offset: position of its first byte.
+      size: number of bytes.
+    """
+
+    path: str
+    offset: int
+    size: int
+
+
+# An encoded image: path, part of a file, member of an archive, or bytes.
+Item = str | os.PathLike | Span | Member | bytes
 
 
 class ExampleSource:
@@ -43,7 +71,7 @@ class ExampleSource:
       [9, 1]
     """
 
-    def __init__(self, features: dict, threads: int | None = None):
+    def __init__(self, features: Mapping[str, Any], threads: int | None = None):
         lengths = {len(value) for value in features.values()}
         if len(lengths) != 1:
             raise UserError(f"features of an example source differ in length: {sorted(lengths)}.")
@@ -155,7 +183,7 @@ class Images:
     """Images decoded on access; behaves like a read-only uint8 array [N, size, size, channels].
 
     Args:
-      items: for each image a path, a Span, a Member or the encoded bytes.
+      items: the encoded images.
       size: side of the cropped image in pixels.
       resize: pixels that the short side is scaled to before cropping; `size` by default.
       channels: 3 or 1.
@@ -167,7 +195,7 @@ class Images:
     dtype = np.dtype(np.uint8)
     ndim = 4
 
-    def __init__(self, items, size: int, resize: int | None = None, channels: int = 3):
+    def __init__(self, items: Iterable, size: int, resize: int | None = None, channels: int = 3):
         self.items = list(items)
         self.size_px, self.resize_px, self.channels = size, resize or size, channels
         if self.size_px < 1 or self.resize_px < self.size_px:
@@ -211,37 +239,11 @@ class Images:
         return self[:] if dtype is None else self[:].astype(dtype)
 
 
-class Member(NamedTuple):
-    """An encoded image that was read from an archive.
-
-    Attributes:
-      where: the archive and the name of the image in it, for error messages.
-      content: the encoded bytes.
-    """
-
-    where: str
-    content: bytes
-
-
-class Span(NamedTuple):
-    """A range of bytes in a file, such as a member of an uncompressed tar archive.
-
-    Attributes:
-      path: the file.
-      offset: position of its first byte.
-      size: number of bytes.
-    """
-
-    path: str
-    offset: int
-    size: int
-
-
-def decode(item, size: int, resize: int, channels: int = 3) -> np.ndarray:
+def decode(item: Item, size: int, resize: int, channels: int = 3) -> np.ndarray:
     """Decodes an image, scales its short side and crops its center.
 
     Args:
-      item: a path, a Span, a Member or the encoded bytes.
+      item: the image.
       size: side of the cropped image in pixels.
       resize: pixels that the short side is scaled to.
       channels: 3 or 1.
@@ -252,39 +254,55 @@ def decode(item, size: int, resize: int, channels: int = 3) -> np.ndarray:
     Raises:
       UserError: the image is missing or can't be decoded.
     """
+    image = open_image(item, channels, resize)
+    width, height = image.size
+    scale = resize / min(width, height)
+    width, height = max(round(width * scale), size), max(round(height * scale), size)
+    if (width, height) != image.size:
+        image = image.resize((width, height), pillow().Resampling.BILINEAR)
+    left, top = (width - size) // 2, (height - size) // 2
+    return np.asarray(image.crop((left, top, left + size, top + size)), np.uint8).reshape(size, size, channels)
+
+
+def decode_whole(item: Item, channels: int | None = None) -> np.ndarray:
+    """Decodes an image as uint8 [H, W, channels]; channels None: 1 for gray images, else 3; errors as of `decode`."""
+    pixels = np.asarray(open_image(item, channels), np.uint8)
+    return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def open_image(item: Item, channels: int | None, short_side: int | None = None):
+    """Decodes an image with Pillow.
+
+    Args:
+      item: the image.
+      channels: 3 or 1; None: 1 for gray images, else 3.
+      short_side: pixels that the short side will be scaled to; lets the JPEG decoder skip what would be scaled away.
+
+    Returns:
+      The PIL.Image.
+
+    Raises:
+      UserError: the image is missing or can't be decoded.
+    """
     image_module = pillow()
     blob = image_bytes(item)
     try:
         with image_module.open(io.BytesIO(blob)) as image:
-            check_pixels(image)
-            image.draft("RGB", (resize, resize))  # lets the JPEG decoder skip what would be scaled away
-            image = image.convert("RGB" if channels == 3 else "L")
+            if short_side is not None:
+                image.draft("RGB", (short_side, short_side))
+            gray = image.mode in ("1", "L") if channels is None else channels == 1
+            return image.convert("L" if gray else "RGB")
     except Exception as error:  # damaged files raise many kinds
         reason = " ".join(str(error).split(" <")[0].split())  # without Pillow's address of the stream
         raise UserError(
             f"{describe_image(item)}: not a decodable image ({reason}); fetch it again or take it out of the list."
         ) from error
-    width, height = image.size
-    scale = resize / min(width, height)
-    width, height = max(round(width * scale), size), max(round(height * scale), size)
-    if (width, height) != image.size:
-        image = image.resize((width, height), image_module.Resampling.BILINEAR)
-    left, top = (width - size) // 2, (height - size) // 2
-    return np.asarray(image.crop((left, top, left + size, top + size)), np.uint8).reshape(size, size, channels)
 
 
-def check_pixels(image) -> None:
-    """Raises ValueError if an opened image announces more than MAX_PIXELS pixels; nothing is decoded."""
-    if image.width * image.height > MAX_PIXELS:
-        raise ValueError(f"{image.width} x {image.height} pixels are more than {MAX_PIXELS:,}")
-
-
-def image_bytes(item) -> bytes:
-    """Reads the encoded bytes of an image, an item as for `decode`; raises UserError if it is missing."""
-    if isinstance(item, Member):
-        return item.content
-    if isinstance(item, bytes):
-        return item
+def image_bytes(item: Item) -> bytes:
+    """Reads the encoded bytes of an image; raises UserError if it is missing."""
+    if isinstance(item, (Member, bytes)):
+        return item.content if isinstance(item, Member) else item
     try:
         if isinstance(item, Span):
             with open(item.path, "rb") as stream:
@@ -298,7 +316,7 @@ def image_bytes(item) -> bytes:
         ) from error
 
 
-def describe_image(item) -> str:
+def describe_image(item: Item) -> str:
     """Returns the name of an image in error messages."""
     if isinstance(item, Member):
         return item.where
@@ -319,9 +337,8 @@ def pillow():
 def feature_digest(values, whole_bytes: int | None = None, num_rows: int | None = None) -> bytes:
     """Computes a hash of a feature's shape, type and rows.
 
-    Large features are hashed by a sample of their rows. The sample depends on the size alone, so the hash is the same
-    for image files, arrays and memory maps: a run that was started on image files can be resumed on their packed
-    cache.
+    Large features are hashed by a sample of their rows that depends on the size alone, so image files, arrays and
+    memory maps have the same hash: a run that was started on image files can be resumed on their packed cache.
 
     Args:
       values: array, memory map or Images [N, ...].

@@ -1,4 +1,4 @@
-"""Detects damaged caches by the seal of meta.json and by the size and checksum of every other file.
+"""Detects damaged caches by the size and checksum of every array, which `meta.json` holds.
 
 Opening a cache compares all sizes, and the checksums of small files; those of large files are compared when a file is
 first read completely.
@@ -8,11 +8,11 @@ import json
 import os
 import pathlib
 import zlib
+from collections.abc import Mapping
 
 import numpy as np
 
 from fedwin.errors import UserError
-from fedwin.files import sealed
 
 # Files up to this size are read when the cache is opened: a few milliseconds each.
 SMALL_BYTES = 8 << 20
@@ -39,70 +39,39 @@ def array_checksums(folder: pathlib.Path) -> dict[str, dict]:
     return {path.name: {"bytes": path.stat().st_size, "crc32": crc32(path)} for path in sorted(folder.glob("*.npy"))}
 
 
-def check_seal(folder: pathlib.Path, meta: dict) -> None:
-    """Checks that a cache's meta.json is what was written; caches from before the seal pass.
-
-    Args:
-      folder: the cache.
-      meta: the content of its meta.json.
-
-    Raises:
-      DamagedCache: it has changed.
-    """
-    if "seal" in meta and sealed(meta)["seal"] != meta["seal"]:
-        raise DamagedCache(f"{folder / 'meta.json'}: damaged, it has been changed since the cache was written.")
-
-
-def check_cache_files(folder: pathlib.Path, arrays: dict[str, dict]) -> None:
-    """Checks the sizes of a cache's files, and the checksums of the small ones.
-
-    Args:
-      folder: the cache.
-      arrays: expected sizes and checksums, as from `array_checksums`.
-
-    Raises:
-      DamagedCache: naming the first file that is missing or has changed.
-    """
-    for name, expected in arrays.items():
-        path = folder / name
-        try:
-            size = path.stat().st_size
-        except OSError as error:
-            raise DamagedCache(f"{path}: not a complete cache, the file is missing.") from error
-        if size != expected["bytes"]:
-            raise DamagedCache(f"{path}: not a complete cache, {size:,} bytes instead of {expected['bytes']:,}.")
-        if size <= SMALL_BYTES:
-            check_content(path, expected["crc32"])
-
-
-def check_content(path: pathlib.Path, expected: str) -> None:
-    """Checks the checksum of a file; a file is read only once per process.
+def check_file(path: pathlib.Path, expected: Mapping, whole: bool) -> None:
+    """Checks the size of a cache's file, and its checksum if it is small; a file is read only once per process.
 
     Args:
       path: the file.
-      expected: its CRC-32 as eight hexadecimal digits.
+      expected: its size and checksum, as from `array_checksums`.
+      whole: whether to read a large file as well.
 
     Raises:
-      DamagedCache: the checksum differs, or the file can't be read.
+      DamagedCache: the file is missing or has changed.
     """
     try:
         status = os.stat(path)
+        if status.st_size != expected["bytes"]:
+            raise DamagedCache(
+                f"{path}: not a complete cache, {status.st_size:,} bytes instead of {expected['bytes']:,}."
+            )
         key = (str(path), status.st_mtime_ns, status.st_size)
-        if key in _confirmed:
+        if key in _confirmed or not (whole or status.st_size <= SMALL_BYTES):
             return
         actual = crc32(path)
     except OSError as error:
-        raise DamagedCache(f"{path}: cannot be read ({error.strerror or error}).") from error
-    if actual != expected:
-        raise DamagedCache(f"{path}: damaged, its checksum is {actual} instead of {expected}.")
+        raise DamagedCache(f"{path}: not a complete cache ({error.strerror or error}).") from error
+    if actual != expected["crc32"]:
+        raise DamagedCache(f"{path}: damaged, its checksum is {actual} instead of {expected['crc32']}.")
     _confirmed.add(key)
 
 
-def check_arrays(features: dict) -> None:
+def check_arrays(features: Mapping[str, object]) -> None:
     """Checks the checksums of those features that are memory maps of a cache, by reading them completely.
 
-    To be called before a data set is read completely anyway. Arrays in memory, images that are decoded on access, and
-    caches of the format without checksums pass.
+    To be called before a data set is read completely anyway. Arrays in memory, and images that are decoded on access,
+    pass.
 
     Args:
       features: name -> array.
@@ -115,10 +84,10 @@ def check_arrays(features: dict) -> None:
             continue
         path = pathlib.Path(value.filename)
         try:
-            expected = json.loads((path.parent / "meta.json").read_text())["arrays"][path.name]["crc32"]
-        except (OSError, ValueError, KeyError, TypeError):
+            expected = json.loads((path.parent / "meta.json").read_text())["arrays"][path.name]
+        except (OSError, ValueError, LookupError, TypeError):  # a memory map of something else
             continue
         try:
-            check_content(path, expected)
+            check_file(path, expected, whole=True)
         except DamagedCache as error:
             raise DamagedCache(f"{error} Prepare the data set again with --force.") from error

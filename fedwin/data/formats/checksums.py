@@ -2,6 +2,7 @@
 
 import pathlib
 import warnings
+from collections.abc import Iterable
 
 from fedwin.data.dataset import DATASETS
 from fedwin.data.formats import files
@@ -17,7 +18,7 @@ def published_checksum(dataset: str, name: str) -> tuple[str, str] | tuple[None,
     return published_checksums(dataset).get(name, (None, None))
 
 
-def matches(dataset: str, name: str, content) -> bool:
+def matches(dataset: str, name: str, content: pathlib.Path | bytes | None) -> bool:
     """Returns whether a file has its published checksum; False if none is published.
 
     Args:
@@ -29,30 +30,36 @@ def matches(dataset: str, name: str, content) -> bool:
     return kind is not None and content is not None and files.file_digest(content, kind) == checksum
 
 
-def verify(dataset: str, items) -> bool:
+def verify(dataset: str, items: Iterable[tuple[str, pathlib.Path | None, pathlib.Path | bytes | None]]) -> bool:
     """Compares files with their published checksums; warns 'unverified' about files that differ.
 
     Args:
       dataset: name of the data set.
-      items: for each file (name, path of the file as it is distributed or None, its decoded content as a path or bytes
-        or None).
+      items: for each file (name, path of the file as it is distributed or None, its decoded content or None).
 
     Returns:
       Whether all files have published checksums and agree with them.
     """
     unconfirmed = [
-        name
+        str(name)
         for name, stored, decoded in items
         if not matches(dataset, pathlib.Path(name).name, stored)
         and not matches(dataset, files.plain(str(name)), decoded)
     ]
     published = {files.plain(name) for name in published_checksums(dataset)}
-    differing = [str(name) for name in unconfirmed if files.plain(str(name)) in published]
-    if differing:
+    if differing := [name for name in unconfirmed if files.plain(name) in published]:
         warnings.warn(
             f"{dataset}: unverified, the checksums of {', '.join(differing)} are not the original's.", stacklevel=4
         )
     return not unconfirmed
+
+
+def verify_files(dataset: str, paths: list[pathlib.Path]) -> bool:
+    """Compares files, possibly compressed, with the published checksums of their stored or decoded content."""
+    decoded = lambda path: path if files.plain(path.name) == path.name else files.read(path)
+    known = published_checksums(dataset)
+    content = lambda path: decoded(path) if files.plain(path.name) in known else None
+    return verify(dataset, [(str(path), path, content(path)) for path in dict.fromkeys(paths)])
 
 
 def check_num_clients(dataset: str, where, num_clients: int, expected: int) -> None:

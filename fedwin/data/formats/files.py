@@ -1,18 +1,17 @@
 """Reads files that may be plain or compressed, in folders or in archives."""
 
 import bz2
+import contextlib
 import fnmatch
 import gzip
 import hashlib
 import io
 import lzma
 import pathlib
-import struct
 import tarfile
 import zipfile
-import zlib
+from collections.abc import Callable, Iterator
 
-from fedwin.data.formats import limits
 from fedwin.errors import UserError
 
 # Messages of libraries may quote the content of a file.
@@ -20,154 +19,129 @@ MAX_MESSAGE = 300
 SUFFIXES = ("", ".gz", ".xz", ".bz2", ".lzma")
 MAGIC = ((b"\x1f\x8b", gzip.open), (b"\xfd7zXZ\x00", lzma.open), (b"BZh", bz2.open))
 
-
-# Raised for damaged, encrypted or unsupported archives, NotImplementedError as a RuntimeError.
-ARCHIVE_ERRORS = (
-    EOFError,
-    OSError,
-    LookupError,
-    MemoryError,
-    OverflowError,
-    RuntimeError,
-    ValueError,
-    struct.error,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-)
+# A file of a folder, or the decompressed bytes of a file of an archive.
+Entry = pathlib.Path | bytes
 
 
-def read(path, announced=None) -> bytes:
-    """Returns the decompressed content of a file.
+@contextlib.contextmanager
+def reading(where: object, expected: str, remedy: str = "fetch it again") -> Iterator[None]:
+    """Converts the errors of libraries about a damaged file to a UserError of one line.
 
     Args:
-      path: the file.
-      announced: function from the first bytes to the size that they announce; it bounds the decompressed size.
+      where: the file.
+      expected: the complaint, such as 'not a readable HDF5 file'.
+      remedy: the advice.
 
     Raises:
-      UserError: the file is missing, unreadable or truncated, or expands beyond all bounds.
+      UserError: `where: expected (reason); remedy.`
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # a damaged file can raise nearly anything
+        raise UserError(f"{where}: {expected} ({one_line(error)}); {remedy}.") from error
+
+
+def read(path) -> bytes:
+    """Returns the decompressed content of a file.
+
+    Raises:
+      UserError: the file is missing, unreadable or truncated.
     """
     try:
         raw = pathlib.Path(path).read_bytes()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; check the path and --data_dir.") from error
-    return decode(raw, path, announced)
+    return decode(raw, path)
 
 
-def decode(raw: bytes, name, announced=None) -> bytes:
+def decode(raw: bytes, name) -> bytes:
     """Decompresses gzip, xz, lzma or bzip2; returns other bytes unchanged.
 
     Args:
       raw: content of the file.
       name: its name, for error messages.
-      announced: as for `read`.
 
     Raises:
-      UserError: the compressed data is truncated or damaged, or expands beyond all bounds.
+      UserError: the compressed data is truncated or damaged.
     """
-    function = opener(raw[:6], name)
+    matching = (function for magic, function in MAGIC if raw.startswith(magic))
+    function: Callable | None = next(matching, lzma.open if str(name).endswith(".lzma") else None)
     if function is None:
         return raw
-    try:
-        with function(io.BytesIO(raw)) as stream:
-            return limits.read(stream, len(raw), name, announced)
-    except (EOFError, OSError, ValueError, MemoryError, zlib.error, lzma.LZMAError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(
-            f"{name}: the compressed file is truncated or damaged ({one_line(error)}); fetch it again."
-        ) from error
+    with reading(name, "the compressed file is truncated or damaged"), function(io.BytesIO(raw)) as stream:
+        return stream.read()
 
 
-def opener(head: bytes, name: str):
-    """Returns the function that opens a compressed stream with these first bytes; None if it is not compressed."""
-    for magic, function in MAGIC:
-        if head.startswith(magic):
-            return function
-    return lzma.open if str(name).endswith(".lzma") else None
+def content(entry: Entry) -> bytes:
+    """Returns the decompressed bytes of an entry of `entries`."""
+    return entry if isinstance(entry, bytes) else read(entry)
 
 
-def content(entry, announced=None) -> bytes:
-    """Returns the decompressed bytes of an entry of `entries`; `announced` as for `read`."""
-    return entry if isinstance(entry, bytes) else read(entry, announced)
-
-
-def entries(location, wanted=lambda name: True, announced=None) -> dict[str, "pathlib.Path | bytes"]:
+def entries(location, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, Entry]:
     """Returns the files of a folder (not of its subfolders) or of an archive (anywhere in it).
 
     Args:
       location: the folder or archive.
       wanted: whether to include a file, by its plain name; other files of an archive are not decompressed.
-      announced: as for `read`.
 
     Returns:
       plain name -> path (folder) or decompressed bytes (archive).
     """
     location = pathlib.Path(location)
     if not location.is_dir():
-        blobs = members(location, lambda name: wanted(plain(name)), announced)
-        return {plain(name): decode(blob, name, announced) for name, blob in blobs.items()}
+        blobs = members(location, lambda name: wanted(plain(name)))
+        return {plain(name): decode(blob, name) for name, blob in blobs.items()}
     # Longest names first, so that `a` replaces `a.gz`.
     paths = sorted((child for child in children(location) if child.is_file()), key=lambda child: -len(child.name))
     return {plain(path.name): path for path in paths if wanted(plain(path.name))}
 
 
-def members(path, wanted=lambda name: True, announced=None) -> dict[str, bytes]:
+def members(path, wanted: Callable[[str], object] = lambda name: True) -> dict[str, bytes]:
     """Reads files of a tar (however compressed) or zip archive.
 
     Args:
       path: the archive.
       wanted: whether to read a member, by its name; others are not even decompressed if the format allows it.
-      announced: as for `read`, for members that are not compressed themselves.
 
     Returns:
       name -> bytes.
 
     Raises:
-      UserError: not an archive, or truncated, or it expands beyond all bounds.
+      UserError: not an archive, or truncated.
     """
-    try:
-        stored = pathlib.Path(path).stat().st_size
+    with reading(path, "not a readable tar or zip archive"):
         if zipfile.is_zipfile(path):
-            return _zip_members(path, stored, wanted, announced)
+            with zipfile.ZipFile(path) as packed:
+                names = [name for name in packed.namelist() if not name.endswith("/") and wanted(name)]
+                return {name: packed.read(name) for name in names}
         with tarfile.open(path) as archive:
-            result = {}
-            for entry in archive:
-                # Members before it are decompressed, too.
-                limits.check(entry.offset_data + max(entry.size, 0), stored, path)
-                if entry.isfile() and wanted(entry.name) and (stream := archive.extractfile(entry)):
-                    result[entry.name] = stream.read()
-            return result
-    except ARCHIVE_ERRORS as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: not a readable tar or zip archive ({one_line(error)}); fetch it again.") from error
-
-
-def _zip_members(path, stored: int, wanted, announced) -> dict[str, bytes]:
-    """Reads files of a zip archive of `stored` bytes; other arguments as for `members`."""
-    result = {}
-    with zipfile.ZipFile(path) as archive:
-        chosen = [info for info in archive.infolist() if not info.filename.endswith("/") and wanted(info.filename)]
-        total = 0
-        for info in chosen:
-            # A nested compressed file announces nothing in its first bytes.
-            function = None if plain(info.filename) != info.filename.rsplit("/", 1)[-1] else announced
-            with archive.open(info) as stream:
-                blob = limits.read(stream, stored, path, function)
-            total += len(blob)
-            limits.check(total, stored, path)
-            result[info.filename] = blob
-    return result
+            chosen = (entry for entry in archive if entry.isfile() and wanted(entry.name))
+            return {entry.name: stream.read() for entry in chosen if (stream := archive.extractfile(entry))}
 
 
 def locate(folder, name: str) -> pathlib.Path | None:
     """Returns the path `folder/name`, possibly with a compression suffix; None if there is none."""
-    for suffix in SUFFIXES:
-        path = pathlib.Path(folder) / (name + suffix)
-        if path.is_file():
-            return path
+    paths = (pathlib.Path(folder) / (name + suffix) for suffix in SUFFIXES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def locate_all(locations: list[pathlib.Path], *names: str) -> list[pathlib.Path] | None:
+    """Finds files that belong together.
+
+    Args:
+      locations: folders, and files that may themselves be the only wanted one.
+      *names: names of the files.
+
+    Returns:
+      The files in the first folder that has all of them, possibly compressed; None if there is no such folder.
+    """
+    for place in locations:
+        if place.is_file() and names == (plain(place.name),):
+            return [place]
+        if len(found := [path for name in names if (path := locate(place, name))]) == len(names):
+            return found
     return None
 
 
@@ -220,9 +194,6 @@ def missing(dataset: str, data_dir, wanted: str, source: str = "") -> Missing:
       data_dir: the folder that was searched.
       wanted: description of the files.
       source: URL for a download, or ''.
-
-    Returns:
-      The Missing error.
     """
     hint = f" Fetch it from {source}." if source else ""
     return Missing(f"{dataset}: found no {wanted} in or under {data_dir}.{hint}")

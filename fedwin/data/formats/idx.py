@@ -6,6 +6,7 @@ values, big-endian. Data sets come as four of them: images and labels of trainin
 
 import math
 import pathlib
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,63 +29,25 @@ def parse(blob: bytes, where) -> np.ndarray:
       The array, in native byte order.
 
     Raises:
-      UserError: wrong magic number, or fewer or more bytes than the header announces.
+      UserError: wrong magic number, or another number of bytes than the header announces.
 
     Example:
       >>> parse(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]), "labels").tolist()
       [7, 8, 9]
     """
-    dtype, ndim, shape = header(blob, where)
-    start = 4 + 4 * ndim
+    if len(blob) < 4 or blob[:2] != b"\0\0" or blob[2] not in TYPES or not blob[3]:
+        raise UserError(f"{where}: wrong magic number {blob[:4].hex() or '(empty)'}; it is not an IDX file.")
+    dtype, start = np.dtype(TYPES[blob[2]]), 4 + 4 * blob[3]
+    shape = tuple(int.from_bytes(blob[at : at + 4], "big", signed=True) for at in range(4, start, 4))
     expected = start + dtype.itemsize * math.prod(shape)
-    if len(shape) < ndim or min(shape) < 0 or len(blob) != expected:
-        size = f"at least {len(blob)}" if len(blob) > expected >= 0 else len(blob)
-        raise UserError(f"{where}: {size} bytes, but the header says {expected}; it is truncated or damaged.")
+    if min(shape) < 0 or len(blob) != expected:
+        raise UserError(f"{where}: {len(blob)} bytes, but the header says {expected}; it is truncated or damaged.")
     return np.frombuffer(blob, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-def header(blob: bytes, where) -> tuple[np.dtype, int, tuple[int, ...]]:
-    """Decodes the header of an IDX file.
-
-    Args:
-      blob: its first bytes.
-      where: the file, for error messages.
-
-    Returns:
-      (type, number of dimensions, shape); the shape of a truncated header is ().
-
-    Raises:
-      UserError: wrong magic number.
-    """
-    if len(blob) < 4 or blob[:2] != b"\0\0" or blob[2] not in TYPES or not 1 <= blob[3] <= 8:
-        raise UserError(f"{where}: wrong magic number {blob[:4].hex() or '(empty)'}; it is not an IDX file.")
-    ndim = blob[3]
-    shape = tuple(int(n) for n in np.frombuffer(blob[4 : 4 + 4 * ndim], ">i4")) if len(blob) >= 4 + 4 * ndim else ()
-    return np.dtype(TYPES[blob[2]]), ndim, shape
-
-
-def announced_size(head: bytes) -> int:
-    """Returns the size in bytes that the first bytes of an IDX file announce; 0 if they are not such a header."""
-    try:
-        dtype, ndim, shape = header(head, "")
-    except UserError:
-        return 0
-    return 4 + 4 * ndim + dtype.itemsize * math.prod(shape) if shape and min(shape) >= 0 else 0
-
-
-def load(where) -> np.ndarray:
-    """Reads an IDX file, compressed or not, and no more of it than its header announces.
-
-    Args:
-      where: the file.
-
-    Returns:
-      The array, in native byte order.
-
-    Raises:
-      UserError: as for `parse`, or the file can't be read.
-    """
-    return parse(files.read(where, announced_size), where)
+def load(path) -> np.ndarray:
+    """Reads an IDX file, compressed or not, as for `parse`."""
+    return parse(files.read(path), path)
 
 
 def file_names(prefix: str = "", test: str = "t10k", kind: str = "ubyte") -> tuple[str, str, str, str]:
@@ -100,78 +63,79 @@ def file_names(prefix: str = "", test: str = "t10k", kind: str = "ubyte") -> tup
 
 
 class IdxFile(NamedTuple):
-    """An IDX file.
+    """A decoded IDX file.
 
     Attributes:
-      where: the file, for error messages.
-      entry: its path, or its decompressed bytes.
+      where: the file, possibly in an archive, for error messages.
+      stored: its path, or None in an archive.
+      blob: its decompressed bytes.
+      array: its content.
     """
 
     where: pathlib.Path
-    entry: pathlib.Path | bytes
+    stored: pathlib.Path | None
+    blob: bytes
+    array: np.ndarray
+
+    def checked(self, convert: Callable, bound) -> np.ndarray:
+        """Applies a function of `values` to the array; its errors name the file."""
+        with values.naming(self.where):
+            return convert(self.array, bound)
 
 
-def find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, IdxFile]:
-    """Finds IDX files that belong together, in one folder or archive.
+def read(dataset: str, data_dir, patterns: Iterable[str], wanted: tuple[str, ...], source: str) -> dict[str, IdxFile]:
+    """Finds and reads IDX files of images and labels that belong together, in one folder or zip archive.
 
     Args:
       dataset: name of the data set, for error messages.
       data_dir: the folder to search.
       patterns: patterns of folder names, as in files.folders.
-      wanted: names of the files.
+      wanted: names of training images, training labels, test images, test labels, and possibly further files.
       source: URL for a download.
 
     Returns:
       name -> IdxFile.
 
     Raises:
-      UserError: not found; a broken archive in the folder is named.
+      UserError: files that are missing or damaged, or different numbers of images and labels.
     """
+    found = {}
+    for name, (where, entry) in _find(dataset, data_dir, patterns, wanted, source).items():
+        blob = files.content(entry)
+        found[name] = IdxFile(where, None if isinstance(entry, bytes) else entry, blob, parse(blob, where))
+    for images, labels in (wanted[:2], wanted[2:4]):
+        for name, dimensions in ((images, 3), (labels, 1)):
+            if len(shape := found[name].array.shape) != dimensions:
+                raise UserError(f"{found[name].where}: an array of shape {shape}; it must have {dimensions} axes.")
+        counts = len(found[labels].array), len(found[images].array)
+        if counts[0] != counts[1]:
+            raise UserError(f"{found[labels].where}: {counts[0]} labels for {counts[1]} images in {images}.")
+    return found
+
+
+def _find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, tuple[pathlib.Path, files.Entry]]:
+    """Returns name -> (place for error messages, path or bytes); a broken archive is named if nothing is found."""
     broken = None
     for folder in files.folders(data_dir, *patterns):
-        if folder.is_dir() and all(files.locate(folder, name) for name in wanted):
-            return {name: IdxFile(path, path) for name in wanted if (path := files.locate(folder, name))}
+        if folder.is_dir() and (paths := files.locate_all([folder], *wanted)):
+            return {name: (path, path) for name, path in zip(wanted, paths)}
         for archive in [folder] if folder.is_file() else sorted(folder.glob("*.zip")):
             try:
-                members = files.entries(archive, set(wanted).__contains__, announced_size)
+                members = files.entries(archive, set(wanted).__contains__)
             except UserError as error:  # possibly unrelated, so an error only if nothing else is found
                 broken = broken or error
                 continue
             if all(name in members for name in wanted):
-                return {name: IdxFile(archive / name, members[name]) for name in wanted}
+                return {name: (archive / name, members[name]) for name in wanted}
     absent = files.missing(dataset, data_dir, f"{', '.join(wanted)} (plain, .gz, .xz or .bz2)", source)
     raise files.Missing(f"{absent} Perhaps {broken}") if broken else absent
 
 
-def read(dataset: str, data_dir, patterns, wanted, source: str) -> tuple[dict[str, np.ndarray], dict[str, IdxFile]]:
-    """Reads IDX files of images and labels; arguments as for `find`.
-
-    Returns:
-      (name -> array, name -> IdxFile).
-
-    Raises:
-      UserError: files that are missing or damaged, or different numbers of images and labels.
-    """
-    idx_files = find(dataset, data_dir, patterns, wanted, source)
-    arrays = {name: parse(files.content(entry, announced_size), where) for name, (where, entry) in idx_files.items()}
-    for images, labels in (wanted[:2], wanted[2:4]):
-        for name, dimensions in ((images, 3), (labels, 1)):
-            if len(shape := arrays[name].shape) != dimensions:
-                where = idx_files[name].where
-                raise UserError(f"{where}: an array of shape {shape}; {dimensions} dimensions are needed.")
-        if len(arrays[images]) != len(arrays[labels]):
-            raise UserError(
-                f"{idx_files[labels].where}: {len(arrays[labels])} labels for {len(arrays[images])} images in {images}."
-            )
-    return arrays, idx_files
-
-
-def pack(arrays, idx_files, wanted, num_classes: int) -> tuple[Examples, Examples]:
+def pack(found: dict[str, IdxFile], wanted, num_classes: int) -> tuple[Examples, Examples]:
     """Converts arrays to features: images uint8 with a channel axis, labels int32 in 0..num_classes - 1.
 
     Args:
-      arrays: name -> array, as from `read`.
-      idx_files: name -> IdxFile, likewise.
+      found: name -> IdxFile, as from `read`.
       wanted: names of training images, training labels, test images and test labels.
       num_classes: number of classes C.
 
@@ -182,23 +146,13 @@ def pack(arrays, idx_files, wanted, num_classes: int) -> tuple[Examples, Example
       UserError: pixels or labels out of range.
     """
 
-    def checked(name, convert, bound):
-        with values.naming(idx_files[name].where):
-            return convert(arrays[name], bound)
-
-    def side(images, labels) -> Examples:
-        return {
-            "x": checked(images, values.pixels, arrays[images].shape[1:])[..., None],
-            "y": checked(labels, values.labels, num_classes),
-        }
+    def side(images: str, labels: str) -> Examples:
+        x = found[images].checked(values.pixels, found[images].array.shape[1:])
+        return {"x": x[..., None], "y": found[labels].checked(values.labels, num_classes)}
 
     return side(*wanted[:2]), side(*wanted[2:4])
 
 
-def verify(idx_files: dict[str, IdxFile], dataset: str) -> bool:
+def verify(found: Iterable[IdxFile], dataset: str) -> bool:
     """Returns whether every file has its published checksum; warns 'unverified' about those that differ."""
-    stored = lambda entry: entry if isinstance(entry, pathlib.Path) else None
-    return checksums.verify(
-        dataset,
-        [(where.name, stored(entry), files.content(entry, announced_size)) for where, entry in idx_files.values()],
-    )
+    return checksums.verify(dataset, [(file.where.name, file.stored, file.blob) for file in found])

@@ -8,18 +8,17 @@ import io
 import os
 import pathlib
 import tarfile
-from collections.abc import Mapping
 
 import numpy as np
 
-from fedwin.data.example_source import Member, Span
+from fedwin.data.example_source import Item, Member, Span
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
-def images_below(location) -> Mapping[str, str | Span | Member]:
+def images_below(location) -> dict[str, Item]:
     """Finds the image files in a folder or in a tar or zip archive, without decoding them.
 
     Members of an uncompressed tar are read in place; those of other archives are read into memory.
@@ -34,25 +33,17 @@ def images_below(location) -> Mapping[str, str | Span | Member]:
       UserError: a folder that can't be listed, or not an archive.
     """
     location = pathlib.Path(location)
-    if location.is_dir():
-        paths = {}
-        for folder, _, names in os.walk(location, onerror=_unlistable):
-            for name in names:
-                if name.lower().endswith(SUFFIXES):
-                    path = os.path.join(folder, name)
-                    paths[os.path.relpath(path, location).replace(os.sep, "/")] = path
-        return paths
     wanted = lambda name: name.lower().endswith(SUFFIXES)
+    if location.is_dir():
+        walked = os.walk(location, onerror=_unlistable)
+        paths = [os.path.join(folder, name) for folder, _, names in walked for name in names if wanted(name)]
+        return {os.path.relpath(path, location).replace(os.sep, "/"): path for path in paths}
     try:
         with tarfile.open(location, "r:") as archive:
-            return {
-                entry.name: Span(str(location), entry.offset_data, entry.size)
-                for entry in archive
-                if entry.isfile() and wanted(entry.name)
-            }
+            members = [entry for entry in archive if entry.isfile() and wanted(entry.name)]
+        return {entry.name: Span(str(location), entry.offset_data, entry.size) for entry in members}
     except (tarfile.TarError, EOFError, OSError):
-        members = files.members(location, wanted)
-        return {name: Member(f"{location}/{name}", blob) for name, blob in members.items()}
+        return {name: Member(f"{location}/{name}", blob) for name, blob in files.members(location, wanted).items()}
 
 
 def by_name(images, wanted: set[str]) -> dict[str, list[str]]:
@@ -90,34 +81,45 @@ def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], li
     Raises:
       UserError: a column or value is missing, or an image is listed twice.
     """
+    users, classes = [], {}
+    columns = ["image_id", "class"] + ([user_column] if user_column else [])
+    for line, (image, label, *user) in csv_rows(path, blob, columns):
+        if user and user[0] in ("NA", ""):
+            continue
+        if image in classes:
+            raise UserError(f"{path}, line {line}: image '{image}' is listed twice.")
+        classes[image] = class_of(label, f"{path}, line {line}")
+        users += user
+    if not classes:
+        raise UserError(f"{path}: it lists no image.")
+    return list(classes), users if user_column else None, np.array(list(classes.values()), np.int32)
+
+
+def csv_rows(path, blob: bytes, columns: list[str]):
+    """Yields (line, values of some columns) of each record of a CSV file.
+
+    Args:
+      path: the file, for error messages.
+      blob: its decompressed content.
+      columns: names of the columns.
+
+    Raises:
+      UserError: not a CSV file, or a column or value is missing.
+    """
     reader = csv_reader(blob)
-    images, users, classes = [], [], []
-    seen = set()
     try:
-        columns = {"image_id", "class"} | ({user_column} if user_column else set())
-        absent = sorted(columns - set(reader.fieldnames or ()))
-        if absent:
+        if absent := sorted(set(columns) - set(reader.fieldnames or ())):
             raise UserError(
                 f"{path}: column {', '.join(absent)} is missing; it has {', '.join(reader.fieldnames or ['none'])}."
             )
         for record in reader:
-            if None in (record[column] for column in columns):
+            row = [record[column] for column in columns]
+            if None in row:
                 raise UserError(f"{path}, line {reader.line_num}: it has fewer values than the {len(record)} columns.")
-            if user_column and record[user_column] in ("NA", ""):
-                continue
-            classes.append(class_of(record["class"], f"{path}, line {reader.line_num}"))
-            if record["image_id"] in seen:
-                raise UserError(f"{path}, line {reader.line_num}: image '{record['image_id']}' is listed twice.")
-            seen.add(record["image_id"])
-            images.append(record["image_id"])
-            users.append(record[user_column] if user_column else "")
+            yield reader.line_num, row
     except csv.Error as error:
-        raise UserError(
-            f"{path}, line {reader.line_num + 1}: not a CSV file ({error}); is a quote left open?"
-        ) from error
-    if not images:
-        raise UserError(f"{path}: it lists no image.")
-    return images, users if user_column else None, np.array(classes, np.int32)
+        line = reader.line_num + 1
+        raise UserError(f"{path}, line {line}: not a CSV file ({error}); is a quote left open?") from error
 
 
 def columns_of(blob: bytes) -> list[str]:

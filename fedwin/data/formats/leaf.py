@@ -6,12 +6,13 @@ The folders `train` and `test` contain files {"users": [...], "num_samples": [..
 
 import json
 import pathlib
+from collections.abc import Iterator
 
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 
 
-def read(folder):
+def read(folder) -> Iterator[tuple[pathlib.Path, str, list, list]]:
     """Yields (file, user, x, y) of every user, file by file.
 
     Args:
@@ -22,21 +23,15 @@ def read(folder):
     """
     seen = set()
     for path in parts(folder):
-        try:
+        with files.reading(path, "not a LEAF file with users and user_data"):
             content = json.loads(files.read(path))
-            users, user_data = [str(user) for user in content["users"]], content["user_data"]
-        except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-            if isinstance(error, UserError):
-                raise
-            raise UserError(f"{path}: not a LEAF file with users and user_data ({files.one_line(error)}).") from error
+            users, user_data = [str(user) for user in content["users"]], dict(content["user_data"])
         for user in users:
             if user in seen:
                 raise UserError(f"{path}: client id '{user}' occurs twice.")
             seen.add(user)
-            try:
-                x, y = user_data[user]["x"], user_data[user]["y"]
-            except (KeyError, TypeError):
-                x = y = None
+            own = user_data.get(user)
+            x, y = (own.get(key) if isinstance(own, dict) else None for key in ("x", "y"))
             if not (isinstance(x, list) and isinstance(y, list)):
                 raise UserError(f"{path}, client '{user}': it has no x and y.")
             # num_samples is not compared: LEAF's own Shakespeare files over-count the test part.

@@ -5,6 +5,7 @@ Wrong values raise ValueError with the record; `naming` adds the file and the cl
 
 import contextlib
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,66 +13,11 @@ from fedwin.data.formats import files
 from fedwin.errors import UserError
 
 # Raised by the conversion of damaged records; RecursionError by JSON of many brackets.
-RECORD_ERRORS = (
-    ValueError,
-    KeyError,
-    TypeError,
-    IndexError,
-    OverflowError,
-    AttributeError,
-    RecursionError,
-    MemoryError,
-)
-# Types of arrays in files, by NumPy's short and long names.
-_TYPES = [np.dtype(name) for name in ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")]
-TYPES = {key: dtype for dtype in _TYPES for key in (dtype.str[1:], dtype.name)}
-# `|` is the order of types of one byte.
-BYTE_ORDERS = ("=", "|", "<", ">")
-MAX_DIMENSIONS = 32
-
-
-def from_bytes(raw: bytes, name: str, byte_order: str, shape, order: str = "C") -> np.ndarray:
-    """Builds an array of numbers from bytes, from a type's name instead of a type that a file describes.
-
-    Args:
-      raw: the values.
-      name: NumPy's name of the type, a key of TYPES.
-      byte_order: '<', '>', or '=' and '|' for that of this machine.
-      shape: shape of the array.
-      order: 'C', or 'F' if the first axis varies fastest.
-
-    Returns:
-      The array, writable and in native byte order.
-
-    Raises:
-      ValueError: an unknown type, or a shape that does not fit the bytes.
-
-    Example:
-      >>> from_bytes(bytes([0, 1, 0, 2]), "u2", ">", [2, 1]).tolist()
-      [[1], [2]]
-    """
-    if name not in TYPES or byte_order not in BYTE_ORDERS:
-        raise ValueError(f"arrays of type '{name[:20]}' are not read, only numbers")
-    if order not in ("C", "F"):
-        raise ValueError("an array's order is neither C nor F")
-    if not isinstance(shape, (tuple, list)) or len(shape) > MAX_DIMENSIONS:
-        raise ValueError("an array's shape is not a list of numbers")
-    if not all(isinstance(size, int) and size >= 0 for size in shape):
-        raise ValueError("an array's shape is not a list of numbers")
-    dtype = TYPES[name]
-    if math.prod(shape) * dtype.itemsize != len(raw):
-        raise ValueError(f"{len(raw)} bytes are not an array of shape {tuple(shape)} of {dtype.name}")
-    stored = dtype if byte_order in "=|" else np.dtype(byte_order + dtype.str[1:])
-    flat = np.frombuffer(raw, stored) if raw else np.zeros(0, stored)
-    if dtype.kind == "b":
-        flat = flat.view(np.uint8) != 0  # other bytes than 0 and 1 are not truth values
-    sizes = tuple(shape)
-    array = flat.reshape(sizes) if order == "C" else flat.reshape(sizes[::-1]).T
-    return array.astype(dtype, order="K", copy=True)
+RECORD_ERRORS = (ValueError, LookupError, TypeError, OverflowError, AttributeError, RecursionError, MemoryError)
 
 
 @contextlib.contextmanager
-def naming(where):
+def naming(where: object) -> Iterator[None]:
     """Context manager that converts the errors of damaged records to a one-line UserError that begins with `where`."""
     try:
         yield

@@ -1,12 +1,10 @@
 """Data sets from arrays in memory (`from_arrays`) and from .npz files."""
 
-import zipfile
-
 import numpy as np
 
 from fedwin.data.checks import as_labels, check, check_scaling
 from fedwin.data.dataset import DATASETS, Dataset, Partition, offsets
-from fedwin.data.formats import files, limits
+from fedwin.data.formats import files
 from fedwin.errors import UserError
 from fedwin.registry import checks
 
@@ -128,15 +126,8 @@ def npz(data_dir, *, file: str = "data.npz", num_classes: int | None = None) -> 
     """
     root = files.folders(data_dir)[0]
     path = root if root.is_file() else root / file
-    try:
-        with zipfile.ZipFile(path) as members:
-            limits.check(sum(member.file_size for member in members.infolist()), path.stat().st_size, path)
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
-    except UserError:
-        raise
-    except Exception as error:  # a damaged zip file can raise almost any exception
-        raise UserError(f"{path}: not a readable .npz file of arrays ({files.one_line(error)}).") from error
+    with files.reading(path, "not a readable .npz file of arrays"), np.load(path, allow_pickle=False) as archive:
+        arrays = {key: archive[key] for key in archive.files}
     absent = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in arrays]
     if absent:
         raise UserError(f"{path}: {', '.join(absent)} missing; it contains {', '.join(arrays) or 'nothing'}.")

@@ -8,22 +8,19 @@ import warnings
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset, FullSize
-from fedwin.data.formats import clients, fedjax_sqlite, files, forms, tff, values
+from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset, Examples, FullSize, Partition
+from fedwin.data.formats import checksums, clients, files, sqlite, values
 from fedwin.data.rng import generator
 from fedwin.data.sources import cifar, cifar_names
 from fedwin.data.sources.cifar import normalization_constants
 
 SOURCE = "https://storage.googleapis.com/tff-datasets-public/cifar100.sqlite.lzma"
 TRAIN_CLIENTS, TEST_CLIENTS = 500, 100
-FORMS = (
-    forms.Form("tff", ("cifar100.sqlite",)),
-    forms.Form("fedjax", ("federated_cifar100_train.sqlite", "federated_cifar100_test.sqlite")),
-    forms.Form("hdf5", ("fed_cifar100_train.h5", "fed_cifar100_test.h5"), ("fed_cifar100.tar.bz2",)),
-)
+TFF = "cifar100.sqlite"
+FEDJAX = ("federated_cifar100_train.sqlite", "federated_cifar100_test.sqlite")
 
 
-def single_example(features: dict) -> dict:
+def single_example(features: dict) -> Examples:
     """Converts one parsed TFF example (pixels as int64 in HWC order) to x, y and coarse, without the example axis."""
     examples = client_examples(features)
     if any(len(value) != 1 for value in examples.values()):
@@ -31,12 +28,11 @@ def single_example(features: dict) -> dict:
     return {key: value[0] for key, value in examples.items()}
 
 
-def client_examples(features: dict) -> dict:
-    """Converts a client's arrays, in HDF5 or FedJAX's SQLite with different names, to x, y and coarse."""
-    label = features["label"] if "label" in features else features["y"]
+def client_examples(features: dict) -> Examples:
+    """Converts a client's arrays in FedJAX's SQLite to x, y and coarse."""
     result = {
-        "x": values.pixels(features["image"] if "image" in features else features["x"], (32, 32, 3)),
-        "y": values.labels(np.asarray(label).reshape(-1), 100),
+        "x": values.pixels(features["image"], (32, 32, 3)),
+        "y": values.labels(np.asarray(features["label"]).reshape(-1), 100),
     }
     if "coarse_label" in features:
         result["coarse"] = values.labels(np.asarray(features["coarse_label"]).reshape(-1), 20)
@@ -53,8 +49,7 @@ CHECKSUMS = {
 @DATASETS.register(
     "cifar100_pam",
     title="CIFAR-100 by Pachinko allocation",
-    how="downloads TFF's `cifar100.sqlite.lzma`; reads its HDF5 archive and FedJAX's SQLite; drawn from CIFAR-100 "
-    "if none of them is found",
+    how="downloads TFF's `cifar100.sqlite.lzma`; reads FedJAX's SQLite; drawn from CIFAR-100 if none of them is found",
     sizes="500 / 50,000 / 10,000",
     full=FullSize(50_000, 10_000, TRAIN_CLIENTS),
     prepared="not measured: file not available",
@@ -64,9 +59,8 @@ CHECKSUMS = {
 def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dataset:
     """CIFAR-100 with its 500 Pachinko clients: x uint8 [N, 32, 32, 3], y in 0..99, 'coarse' in 0..19.
 
-    Reads TFF's `cifar100.sqlite` (.lzma), FedJAX's `federated_cifar100_{train,test}.sqlite` or TFF's
-    `fed_cifar100_{train,test}.h5`, also compressed or in `fed_cifar100.tar.bz2`. Without any of them, such clients are
-    drawn from CIFAR-100, with a warning: 500 from the training images and 100 from the test images.
+    Reads TFF's `cifar100.sqlite` (.lzma) or FedJAX's `federated_cifar100_{train,test}.sqlite`. Without any of them,
+    such clients are drawn from CIFAR-100, with a warning: 500 from the training images and 100 from the test images.
 
     Args:
       data_dir: folder of the files, or a parent of it.
@@ -81,25 +75,21 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
     """
     mean, std = normalization_constants(constants)
     folders = files.folders(data_dir, "cifar100*", "cifar-100*", "fed_cifar100*")
-    with forms.open_form(folders, FORMS) as opened:
-        if opened:
-            if opened.form == "tff":
-                streams = [tff.read_sqlite(opened.paths[0], side, single_example) for side in ("train", "test")]
-            elif opened.form == "fedjax":
-                streams = [fedjax_sqlite.read_sqlite(path, convert=client_examples) for path in opened.paths]
-            else:
-                streams = [tff.read_hdf5(path, client_examples) for path in opened.paths]
-            sides = [clients.flatten(stream, opened.paths[-side]) for side, stream in enumerate(streams)]
-            verified = opened.verified("cifar100_pam")
-        else:
-            try:
-                cifar100 = cifar.cifar100(data_dir)
-            except files.Missing as error:
-                wanted = (
-                    "cifar100.sqlite, federated_cifar100_*.sqlite, fed_cifar100_*.h5 (also compressed) or CIFAR-100"
-                )
-                raise files.missing("cifar100_pam", data_dir, wanted, SOURCE) from error
-            sides, verified = draw_clients(cifar100, seed), cifar100.verified
+    if tff := files.locate_all(folders, TFF):
+        streams = [(sqlite.read_tff(tff[0], side, single_example), tff[0]) for side in ("train", "test")]
+    else:
+        paths = files.locate_all(folders, *FEDJAX) or []
+        streams = [(sqlite.read(path, convert=client_examples), path) for path in paths]
+    if streams:
+        sides = [clients.flatten(*stream) for stream in streams]
+        verified = checksums.verify_files("cifar100_pam", [path for _, path in streams])
+    else:
+        try:
+            cifar100 = cifar.cifar100(data_dir)
+        except files.Missing as error:
+            wanted = f"{TFF}, {' and '.join(FEDJAX)} (also compressed) or CIFAR-100"
+            raise files.missing("cifar100_pam", data_dir, wanted, SOURCE) from error
+        sides, verified = draw_clients(cifar100, seed), cifar100.verified
     (train, natural), (test, test_natural) = sides
     return Dataset(
         "cifar100_pam",
@@ -115,7 +105,7 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
     )
 
 
-def draw_clients(cifar100: Dataset, seed: int) -> list:
+def draw_clients(cifar100: Dataset, seed: int) -> list[tuple[Examples, Partition]]:
     """Draws the training and the test clients from CIFAR-100, independently of each other.
 
     Args:

@@ -7,15 +7,15 @@ planes, row by row. Python files are pickles with the same planes.
 import concurrent.futures
 import pathlib
 import warnings
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from fedwin.data.dataset import Examples
 from fedwin.data.formats import checksums, files, pickles, values
 from fedwin.errors import UserError
 
-# The largest file, a pickle of CIFAR-100's training images, has 155 MB.
-MOST_BYTES = 200_000_000
 URL = "https://www.cs.toronto.edu/~kriz/"
 
 
@@ -59,8 +59,12 @@ LAYOUTS = {
 }
 
 
-def read(name: str, data_dir) -> tuple[dict, dict, bool]:
-    """Reads a data set; arguments as for `candidate_locations`.
+def read(name: str, data_dir) -> tuple[Examples, Examples, bool]:
+    """Reads a data set.
+
+    Args:
+      name: 'cifar10' or 'cifar100'.
+      data_dir: the folder to search.
 
     Returns:
       (training features, test features, whether all checksums are right).
@@ -69,104 +73,64 @@ def read(name: str, data_dir) -> tuple[dict, dict, bool]:
       UserError: no files, truncated files, a label out of range, or a pickle with a wrong checksum.
     """
     layout = LAYOUTS[name]
-    files_found = find(name, data_dir)
-    if files_found is None:
-        wanted = f"{layout.archives[0]}, {layout.archives[1]} or their files ({layout.train[0]}.bin, {layout.test}.bin)"
-        raise files.missing(name, data_dir, wanted, URL)
-    location, entries, train, test = files_found
-    absent = sorted(set(layout.train) - {part.removesuffix(".bin") for part in train})
-    if absent:
-        suffix = ".bin" if test.endswith(".bin") else ""
-        names = ", ".join(part + suffix for part in absent)
-        warnings.warn(f"{location}: {names} missing; the training set is incomplete.", stacklevel=2)
-    return decode_parts(name, location, entries, train, test)
-
-
-def find(name: str, data_dir):
-    """Finds the files of a data set; arguments as for `candidate_locations`.
-
-    Returns:
-      (folder or archive, plain name -> path or bytes, names of the training files, name of the test file), or None.
-    """
-    layout = LAYOUTS[name]
-    for location, entries in candidate_locations(name, data_dir):
+    for location, entries in _candidates(name, data_dir):
         for suffix in (".bin", ""):
             train = [part + suffix for part in layout.train if part + suffix in entries]
-            if train and layout.test + suffix in entries:
-                return location, entries, train, layout.test + suffix
-    return None
+            test = layout.test + suffix
+            if train and test in entries:
+                if absent := ", ".join(part + suffix for part in layout.train if part + suffix not in train):
+                    warnings.warn(f"{location}: {absent} missing; the training set is incomplete.", stacklevel=2)
+                return _decode(name, location, {part: entries[part] for part in [*train, test]}, bool(absent))
+    wanted = f"{layout.archives[0]}, {layout.archives[1]} or their files ({layout.train[0]}.bin, {layout.test}.bin)"
+    raise files.missing(name, data_dir, wanted, URL)
 
 
-def candidate_locations(name: str, data_dir):
-    """Yields folders, then archives, that may contain a data set, with their files.
-
-    Args:
-      name: 'cifar10' or 'cifar100'.
-      data_dir: the folder to search.
-
-    Yields:
-      (folder or archive, plain name -> path or bytes).
-    """
+def _candidates(name: str, data_dir) -> Iterator[tuple[pathlib.Path, dict[str, files.Entry]]]:
+    """Yields (folder, then archive, that may contain a data set; plain name -> path or bytes)."""
     layout = LAYOUTS[name]
     wanted = {part + suffix for part in (*layout.train, layout.test) for suffix in ("", ".bin")}
     folders = files.folders(data_dir, *layout.folders)
-    for folder in folders:
-        if folder.is_dir():
-            yield folder, files.entries(folder, wanted.__contains__)
-    for folder in folders:
-        for archive in [folder] if folder.is_file() else [folder / file for file in layout.archives]:
-            if archive.is_file():
-                yield archive, files.entries(archive, wanted.__contains__, lambda head: MOST_BYTES)
+    archives = [
+        path for folder in folders for path in ([folder] if folder.is_file() else map(folder.joinpath, layout.archives))
+    ]
+    for location in [folder for folder in folders if folder.is_dir()] + [path for path in archives if path.is_file()]:
+        yield location, files.entries(location, wanted.__contains__)
 
 
-def decode_parts(
-    name: str, location: pathlib.Path, entries: dict, train: list[str], test: str
-) -> tuple[dict, dict, bool]:
-    """Decodes the files of a data set in parallel, and concatenates the training parts.
-
-    Args:
-      name: 'cifar10' or 'cifar100'.
-      location: their folder or archive.
-      entries: plain name -> path or bytes.
-      train: names of the training files.
-      test: name of the test file.
-
-    Returns:
-      As `read`.
-    """
+def _decode(
+    name: str, location: pathlib.Path, entries: dict[str, files.Entry], incomplete: bool
+) -> tuple[Examples, Examples, bool]:
+    """Decodes the files of a data set, the test file last, in parallel, and concatenates the training parts."""
     columns, classes = LAYOUTS[name].labels, LAYOUTS[name].classes
 
-    def part(member):
-        blob, where = files.content(entries[member], lambda head: MOST_BYTES), location / member
+    def part(member: str) -> tuple[Examples, bool]:
+        blob, where = files.content(entries[member]), location / member
         if member.endswith(".bin"):
-            is_verified, features = checksums.matches(name, member, blob), from_binary(blob, columns, where)
+            is_verified, features = checksums.matches(name, member, blob), from_binary(blob, list(columns), where)
         else:
-            is_verified, features = (
-                True,
-                from_pickle(blob, columns, where, checksums.published_checksum(name, member)[1]),
-            )
-        for column, num_classes in zip(columns, classes):
-            with values.naming(where):
-                features[column] = values.labels(features[column], num_classes)
-            if features[column].shape != features["x"].shape[:1]:
-                raise UserError(f"{where}: {len(features['x'])} images, but labels of shape {features[column].shape}.")
-        return features, is_verified
+            md5 = checksums.published_checksum(name, member)[1]
+            is_verified, features = True, from_pickle(blob, columns, where, md5)
+        with values.naming(where):
+            labels = {key: values.labels(features[key], count) for key, count in zip(columns, classes)}
+        for label in labels.values():
+            if label.shape != features["x"].shape[:1]:
+                raise UserError(f"{where}: {len(features['x'])} images, but labels of shape {label.shape}.")
+        return features | labels, is_verified
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # decompression releases the interpreter lock
-        decoded = list(pool.map(part, [*train, test]))
-    verified = all(is_verified for _, is_verified in decoded) and len(train) == len(LAYOUTS[name].train)
+        decoded = list(pool.map(part, entries))
+    verified = all(is_verified for _, is_verified in decoded) and not incomplete
     if not verified and location.is_file() and checksums.matches(name, location.name, location):
         verified = True
     if not verified:
         warnings.warn(
             f"{location}: unverified, the checksums are not those of the original {name} files.", stacklevel=4
         )
-    with values.naming(location):
-        joined = {key: np.concatenate([features[key] for features, _ in decoded[:-1]]) for key in decoded[0][0]}
-    return joined, decoded[-1][0], verified
+    *train, test = [features for features, _ in decoded]
+    return {key: np.concatenate([features[key] for features in train]) for key in test}, test, verified
 
 
-def from_binary(blob: bytes, columns, where) -> dict[str, np.ndarray]:
+def from_binary(blob: bytes, columns: list[str], where) -> Examples:
     """Decodes binary records.
 
     Args:
@@ -187,8 +151,8 @@ def from_binary(blob: bytes, columns, where) -> dict[str, np.ndarray]:
     return {**dict(zip(columns, records.T)), "x": images(records[:, len(columns) :])}
 
 
-def from_pickle(blob: bytes, columns, where, md5: str | None) -> dict[str, np.ndarray]:
-    """Decodes a pickle, after checking its md5, because a pickle from another source could run code.
+def from_pickle(blob: bytes, columns: dict[str, bytes], where, md5: str | None) -> Examples:
+    """Decodes a pickle, after checking its md5.
 
     Args:
       blob: the pickle.
@@ -205,11 +169,11 @@ def from_pickle(blob: bytes, columns, where, md5: str | None) -> dict[str, np.nd
     actual = files.file_digest(blob)
     if actual != md5:
         raise UserError(
-            f"{where}: md5 {actual}, not {md5}; a pickle from another source is not opened, because it could run code. "
-            f"Fetch the original or use the binary version from {URL}."
+            f"{where}: md5 {actual}, not {md5}; pickles of other sources are not opened: fetch the original, or use "
+            f"the binary version, from {URL}."
         )
-    content = pickles.loads(blob, where)
-    with values.naming(f"{where}: the pickle does not have the keys and shapes of CIFAR"):
+    with files.reading(where, "the pickle does not have the keys and shapes of CIFAR"):
+        content = dict(pickles.loads(blob, where))
         labels = {name: content[key] for name, key in columns.items()}
         return {**labels, "x": images(values.pixels(content[b"data"], (3072,)))}
 

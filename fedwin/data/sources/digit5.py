@@ -8,13 +8,12 @@ training images as USPS has, 7,438.
 import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
-from fedwin.data.formats import files
 from fedwin.data.rng import generator
 from fedwin.data.sources import mnist
-from fedwin.data.sources.digit5_files import FOLDERS, archive_domain, layout, original_domain
+from fedwin.data.sources.digit5_files import FOLDERS, Pair, archives, original_domain
 from fedwin.errors import UserError
 
-DOMAINS = ("mnist", "svhn", "usps", "synthdigits", "mnist_m")
+DOMAINS = tuple(FOLDERS)
 # Test images of each domain in the archive, https://github.com/med-air/FedBN/blob/master/utils/data_preprocess.py;
 # MNIST-M's own files have 68,002 images instead of the 70,000 that the archive was made from.
 TEST_SIZES = {"mnist": 14_000, "svhn": 19_858, "usps": 1_860, "synthdigits": 97_791, "mnist_m": 14_000}
@@ -87,27 +86,12 @@ def digit5(
             raise UserError(f"digit5: domains={domains}; join different ones of {', '.join(DOMAINS)} by '+'.")
     if not 1 <= parts <= 10 or per_domain < 1:
         raise UserError(f"digit5: parts={parts}, per_domain={per_domain}; give 1 to 10 parts and at least 1 image.")
-    locations = []
-    for folder in files.folders(data_dir, "digit*"):
-        archive = folder if folder.is_file() else folder / "digit_dataset.zip"
-        locations += [archive] if archive.is_file() else []
-        locations += [folder] if folder.is_dir() and any((folder / name).is_dir() for name in FOLDERS.values()) else []
-    layouts = [(location, layout(location, chosen)) for location in locations]
-    sides: list[list] = [[], []]
+    packed = archives(data_dir, chosen)
+    sides: tuple[list, list] = ([], [])
     for number, domain in enumerate(chosen):
-        in_archives = (archive_domain(place, read, names, domain, parts) for place, (read, names) in layouts)
-        splits = next(filter(None, in_archives), None)
+        splits = next(filter(None, (archive.domain(domain, parts) for archive in packed)), None)
         if splits is None:
-            pooled = original_domain(data_dir, domain)
-            if pooled is None:
-                raise files.missing(
-                    "digit5",
-                    data_dir,
-                    f"{domain} (FedBN's digit_dataset.zip or the original files)",
-                    "https://github.com/med-air/FedBN",
-                )
-            rows = stratified_split(pooled[1], per_domain, generator(split_seed, "digit5", domain))
-            splits = [tuple(values[part] for values in pooled) for part in rows]
+            splits = _split_original(original_domain(data_dir, domain), per_domain, split_seed, domain)
         for side, (x, y) in zip(sides, splits):
             side.append((x, y, np.full(len(y), number, np.int32)))
     join = lambda side: dict(zip(("x", "y", "domain"), map(np.concatenate, zip(*side))))
@@ -122,3 +106,8 @@ def digit5(
         domain_names=tuple(chosen),
         verified=False,
     )
+
+
+def _split_original(pooled: Pair, per_domain: int, seed: int, domain: str) -> tuple[Pair, Pair]:
+    train, test = stratified_split(pooled[1], per_domain, generator(seed, "digit5", domain))
+    return (pooled[0][train], pooled[1][train]), (pooled[0][test], pooled[1][test])

@@ -1,15 +1,10 @@
-"""Data sets from FedJAX, https://github.com/google/fedjax: any FederatedData (`from_fedjax`), and its SQLite files.
-
-A SQLite file has one row per client in `federated_data(client_id, data, num_examples)`; `data` is compressed by zlib
-and encoded by msgpack.
-"""
+"""Data sets from FedJAX, https://github.com/google/fedjax: any FederatedData (`from_fedjax`), and its SQLite files."""
 
 import numpy as np
 
 from fedwin.data.checks import as_labels, check
 from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition
-from fedwin.data.formats import clients, files, values
-from fedwin.data.formats.fedjax_sqlite import read_sqlite
+from fedwin.data.formats import clients, files, sqlite, values
 from fedwin.errors import UserError
 from fedwin.registry import checks
 
@@ -44,28 +39,21 @@ def from_fedjax(
       [3, 1]
     """
     checks.integer(name, num_classes=num_classes)
+    sides = []
     for split, source in (("train", train), ("test", test)):
         if not hasattr(source, "clients"):
             raise UserError(f"{name}, {split}: a {type(source).__name__} is not a fedjax.FederatedData.")
-    sides = []
-    for split, source in (("train", train), ("test", test)):
         stream = ((client, dict(dataset.all_examples())) for client, dataset in source.clients())
         sides.append(clean(*clients.flatten(stream, f"{name}, {split}", num_classes), f"{name}, {split}"))
-    (train_examples, natural), (test_examples, test_natural) = sides
-    labels = train_examples["y"]
-    return check(
-        Dataset(
-            name,
-            train_examples,
-            test_examples,
-            num_classes=int(labels.max()) + 1 if num_classes is None else num_classes,
-            task=task or ("sequence" if labels.ndim > 1 else "classification"),
-            mean=mean,
-            std=std,
-            natural=natural,
-            test_natural=test_natural,
-        )
-    )
+    return check(build(name, sides, num_classes, task=task, mean=mean, std=std))
+
+
+def build(name: str, sides, num_classes: int | None, *, task: str | None = None, **fields) -> Dataset:
+    """Builds the data set from (examples, clients) for training and test, and further fields of the Dataset."""
+    (train, natural), (test, test_natural) = sides
+    classes = int(train["y"].max()) + 1 if num_classes is None else num_classes
+    task = task or ("sequence" if train["y"].ndim > 1 else "classification")
+    return Dataset(name, train, test, classes, task=task, natural=natural, test_natural=test_natural, **fields)
 
 
 def clean(examples: Examples, natural: Partition, where: str) -> tuple[Examples, Partition]:
@@ -119,19 +107,6 @@ def fedjax_files(data_dir, *, train: str, test: str, num_classes: int | None = N
       UserError: missing or damaged files, or as for `from_fedjax`.
     """
     root = files.folders(data_dir)[0]
-    sides = [
-        clean(*clients.flatten(read_sqlite(path), path, num_classes), str(path)) for path in (root / train, root / test)
-    ]
-    (examples, natural), (test_examples, test_natural) = sides
-    classes = int(examples["y"].max()) + 1 if num_classes is None else num_classes
-    task = "sequence" if examples["y"].ndim > 1 else "classification"
-    return Dataset(
-        "fedjax",
-        examples,
-        test_examples,
-        classes,
-        task=task,
-        natural=natural,
-        test_natural=test_natural,
-        verified=False,
-    )
+    stream = lambda path: clients.flatten(sqlite.read(path), path, num_classes)
+    sides = [clean(*stream(path), str(path)) for path in (root / train, root / test)]
+    return build("fedjax", sides, num_classes, verified=False)

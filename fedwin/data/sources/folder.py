@@ -6,12 +6,11 @@ A training list has the columns `user_id,image_id,class`, a test list `image_id,
 import os
 import pathlib
 import warnings
-from typing import Any
 
 import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, Partition, offsets
-from fedwin.data.example_source import Images
+from fedwin.data.example_source import Images, Item
 from fedwin.data.formats import checksums, files
 from fedwin.data.formats.image_files import by_name, columns_of, images_below, read_list
 from fedwin.errors import UserError
@@ -164,7 +163,7 @@ def from_lists(
             row = int((labels >= classes).argmax())
             raise UserError(f"{path}, record {row + 1}: class {labels[row]} is not in 0..{classes - 1}.")
     wanted = {*train_ids, *test_ids}
-    available: dict[str, Any] = {}
+    available: dict[str, Item] = {}
     index: dict[str, list[str]] = {}
     for group in groups:
         # Names of members are prefixed by their archive, so that equal names in two archives stay two images.
@@ -184,7 +183,7 @@ def from_lists(
     )
 
 
-def find_images(path, images: list[str], index: dict[str, list[str]], available: dict) -> list:
+def find_images(path, images: list[str], index: dict[str, list[str]], available: dict[str, Item]) -> list[Item]:
     """Finds the image of every id.
 
     Args:

@@ -1,16 +1,14 @@
 """Data sets of Hugging Face `datasets`, read from disk, https://huggingface.co/docs/datasets/loading."""
 
-import io
 import pathlib
-from typing import Any
 
 import numpy as np
 
 from fedwin.data.checks import as_labels
 from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition
-from fedwin.data.example_source import Images, Member, check_pixels, image_bytes, pillow
-from fedwin.data.formats import clients, files, hf_files
-from fedwin.data.sources import shakespeare
+from fedwin.data.example_source import Images, Item, Member, decode_whole
+from fedwin.data.formats import clients
+from fedwin.data.sources import hf_files, shakespeare
 from fedwin.data.sources.arrays import by_client
 from fedwin.data.sources.tfds_data import CONSTANTS, constants_of
 from fedwin.errors import UserError
@@ -106,11 +104,11 @@ def hf(
     )
 
 
-def _inputs(splits, x: str, where, folder: pathlib.Path, size, resize, channels) -> dict[str, Any]:
+def _inputs(splits, x: str, where, folder: pathlib.Path, size, resize, channels) -> dict[str, np.ndarray | Images]:
     """Returns split -> images or arrays; images of the test split have the shape of the training images."""
     if channels not in (None, 1, 3):
         raise UserError(f"hf: channels={channels}; give 1 or 3.")
-    inputs: dict[str, Any] = {}
+    inputs: dict[str, np.ndarray | Images] = {}
     for key, split in splits.items():
         if _kind(split, x) == "image":
             shape = inputs["train"].shape[1:] if inputs else None
@@ -212,9 +210,9 @@ def _innermost(feature) -> str:
     return feature.dtype
 
 
-def _image_items(split, column: str, where: str, folder: pathlib.Path) -> list:
+def _image_items(split, column: str, where: str, folder: pathlib.Path) -> list[Item]:
     """Returns an item per image, as `Images` takes them: encoded bytes, or a path."""
-    items: list[Any] = []
+    items: list[Item] = []
     for row, value in enumerate(_column(split, column)):
         if value.get("bytes") is not None:
             items.append(Member(f"{where}, record {row}", value["bytes"]))
@@ -225,7 +223,7 @@ def _image_items(split, column: str, where: str, folder: pathlib.Path) -> list:
     return items
 
 
-def _images(items: list, size, resize, channels, where: str, shape) -> Any:
+def _images(items: list[Item], size, resize, channels, where: str, shape) -> np.ndarray | Images:
     """Returns images [N, H, W, C]: decoded on access with a size, else at once.
 
     Args:
@@ -236,38 +234,22 @@ def _images(items: list, size, resize, channels, where: str, shape) -> Any:
       where: the split, for error messages.
       shape: (height, width, channels) of the training images; None: of the first one.
     """
+    channels = shape[-1] if shape else channels or decode_whole(items[0]).shape[-1]
     if size is not None:
-        return Images(items, size, resize, shape[-1] if shape else channels or _whole(items[0], None).shape[-1])
+        return Images(items, size, resize, channels)
     if resize is not None:
         raise UserError("hf: resize= belongs to size=; give both.")
-    channels = shape[-1] if shape else channels
-    first = _whole(items[0], channels)
-    result = np.zeros((len(items), *(shape or first.shape)), np.uint8)
+    shape = shape or decode_whole(items[0], channels).shape
+    result = np.zeros((len(items), *shape), np.uint8)
     for row, item in enumerate(items):
-        image = _whole(item, result.shape[-1])
-        if image.shape != result.shape[1:]:
+        image = decode_whole(item, channels)
+        if image.shape != shape:
             raise UserError(
                 f"{where}, record {row}: an image of {image.shape[0]} x {image.shape[1]} pixels, before "
-                f"{result.shape[1]} x {result.shape[2]}; give size= to scale and crop them."
+                f"{shape[0]} x {shape[1]}; give size= to scale and crop them."
             )
         result[row] = image
     return result
-
-
-def _whole(item, channels: int | None) -> np.ndarray:
-    """Decodes an image as uint8 [H, W, C]; channels None: 1 for gray images, else 3."""
-    try:
-        with pillow().open(io.BytesIO(image_bytes(item))) as image:
-            check_pixels(image)
-            channels = channels or (1 if image.mode in ("1", "L") else 3)
-            pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"), np.uint8)
-    except UserError:
-        raise
-    except Exception as error:  # damaged files raise many kinds
-        where = item.where if isinstance(item, Member) else item
-        reason = files.one_line(error).split(" <")[0]  # without Pillow's address of the stream
-        raise UserError(f"{where}: not a decodable image ({reason}); remove it, or save it again.") from error
-    return pixels.reshape(*pixels.shape[:2], channels)
 
 
 def _characters(title: str, splits, where, x: str, client: str | None, length: int) -> Dataset:
@@ -277,15 +259,12 @@ def _characters(title: str, splits, where, x: str, client: str | None, length: i
     sides: list[tuple[Examples, Partition | None]] = []
     for key, split in splits.items():
         texts = [str(text).encode() for text in _column(split, x)]
-        if client is None or client not in split.column_names:
+        part = _clients(split, client, where[key])
+        if part is None or part.ids is None:
             sides.append((shakespeare.rows(texts, length), None))
             continue
-        part = _clients(split, client, where[key])
-        assert part is not None and part.ids is not None
-        stream = (
-            (str(who), shakespeare.rows([texts[row] for row in part.client(k)], length))
-            for k, who in enumerate(part.ids)
-        )
+        own = lambda k, part=part, texts=texts: [texts[row] for row in part.client(k)]
+        stream = ((str(who), shakespeare.rows(own(k), length)) for k, who in enumerate(part.ids))
         sides.append(clients.flatten(stream, where[key]))
     (train, natural), (test, test_natural) = sides
     return Dataset(

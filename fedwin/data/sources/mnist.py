@@ -4,7 +4,7 @@ import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize, Partition, offsets
 from fedwin.data.formats import values
-from fedwin.data.formats.idx import file_names, pack, read, verify
+from fedwin.data.formats.idx import IdxFile, file_names, pack, read, verify
 from fedwin.errors import UserError
 
 FASHION_NAMES = tuple("T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot".split(","))
@@ -71,9 +71,9 @@ def mnist(data_dir) -> Dataset:
       UserError: missing or damaged files.
     """
     wanted = file_names()
-    arrays, idx_files = read("mnist", data_dir, ("mnist*",), wanted, "http://yann.lecun.com/exdb/mnist")
-    train, test = pack(arrays, idx_files, wanted, 10)
-    verified = verify(idx_files, "mnist")
+    found = read("mnist", data_dir, ("mnist*",), wanted, "http://yann.lecun.com/exdb/mnist")
+    train, test = pack(found, wanted, 10)
+    verified = verify(found.values(), "mnist")
     return Dataset("mnist", train, test, 10, mean=(0.1307,), std=(0.3081,), class_names=DIGITS, verified=verified)
 
 
@@ -103,23 +103,11 @@ def mnist_writers(data_dir) -> Dataset:
       UserError: missing or damaged files, or label files that disagree about an image.
     """
     wanted = (*file_names(), "qmnist-train-labels-idx2-int", "qmnist-test-labels-idx2-int")
-    arrays, idx_files = read(
-        "mnist_writers", data_dir, ("mnist*", "qmnist*"), wanted, "https://github.com/facebookresearch/qmnist"
-    )
-    train, test = pack(arrays, idx_files, wanted, 10)
-    verified = verify({name: idx_files[name] for name in wanted[:4]}, "mnist")
-    writers = []
-    for name, features in zip(wanted[4:], (train, test)):
-        rows = arrays[name][: len(features["y"])]
-        if rows.ndim != 2 or rows.shape[1] < 3 or len(rows) < len(features["y"]):
-            raise UserError(f"{idx_files[name].where}: shape {arrays[name].shape} lacks writer data of some images.")
-        if (rows[:, 0] != features["y"]).any():
-            row = int((rows[:, 0] != features["y"]).argmax())
-            raise UserError(
-                f"{idx_files[name].where}, record {row}: class {rows[row, 0]}, "
-                f"but the image's label is {features['y'][row]}."
-            )
-        writers.append(by_writer(rows[:, 2]))
+    source = "https://github.com/facebookresearch/qmnist"
+    found = read("mnist_writers", data_dir, ("mnist*", "qmnist*"), wanted, source)
+    train, test = pack(found, wanted, 10)
+    verified = verify([found[name] for name in wanted[:4]], "mnist")
+    natural, test_natural = (by_writer(found[name], features["y"]) for name, features in zip(wanted[4:], (train, test)))
     return Dataset(
         "mnist_writers",
         train,
@@ -127,17 +115,31 @@ def mnist_writers(data_dir) -> Dataset:
         10,
         mean=(0.1307,),
         std=(0.3081,),
-        natural=writers[0],
+        natural=natural,
         class_names=DIGITS,
         verified=verified,
-        test_natural=writers[1],
+        test_natural=test_natural,
     )
 
 
-def by_writer(writer: np.ndarray) -> Partition:
-    """Groups rows by the number of their writer [N], in ascending order; ids are NIST's, such as `f0017`."""
-    ids, sizes = np.unique(writer, return_counts=True)
-    order = np.argsort(writer, kind="stable").astype(np.int32)
+def by_writer(file: IdxFile, labels: np.ndarray) -> Partition:
+    """Groups images by their writers in QMNIST's labels, in ascending order; ids are NIST's, such as `f0017`.
+
+    Args:
+      file: QMNIST's labels: column 0 is the class, column 2 the writer.
+      labels: the labels of the images [N], which belong to the first N rows.
+
+    Raises:
+      UserError: rows are missing or of other classes.
+    """
+    rows = file.array[: len(labels)]
+    if rows.ndim != 2 or rows.shape[1] < 3 or len(rows) < len(labels):
+        raise UserError(f"{file.where}: shape {file.array.shape} lacks writer data of some images.")
+    if (other := rows[:, 0] != labels).any():
+        row = int(other.argmax())
+        raise UserError(f"{file.where}, record {row}: class {rows[row, 0]}, but the image's label is {labels[row]}.")
+    ids, sizes = np.unique(rows[:, 2], return_counts=True)
+    order = np.argsort(rows[:, 2], kind="stable").astype(np.int32)
     return Partition(order, offsets(sizes), ids=np.array([f"f{number:04d}" for number in ids]))
 
 
@@ -174,10 +176,9 @@ def fmnist(data_dir) -> Dataset:
       UserError: missing or damaged files.
     """
     wanted = file_names()
-    source = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-    arrays, idx_files = read("fmnist", data_dir, ("fashion*", "fmnist*"), wanted, source)
-    train, test = pack(arrays, idx_files, wanted, 10)
-    verified = verify(idx_files, "fmnist")
+    found = read("fmnist", data_dir, ("fashion*", "fmnist*"), wanted, FASHION)
+    train, test = pack(found, wanted, 10)
+    verified = verify(found.values(), "fmnist")
     return Dataset("fmnist", train, test, 10, mean=(0.0,), std=(1.0,), class_names=FASHION_NAMES, verified=verified)
 
 
@@ -211,29 +212,29 @@ def emnist(data_dir, *, split: str = "byclass") -> Dataset:
         raise UserError(f"emnist: split={split}; choose one of {', '.join(EMNIST_NAMES)}.")
     wanted = file_names(f"emnist-{split}-", "test")
     source = "https://www.nist.gov/itl/products-and-services/emnist-dataset"
-    arrays, idx_files = read("emnist", data_dir, ("emnist*", "gzip"), wanted, source)
+    found = read("emnist", data_dir, ("emnist*", "gzip"), wanted, source)
     for name in wanted[::2]:
-        arrays[name] = np.ascontiguousarray(arrays[name].swapaxes(1, 2))
+        found[name] = found[name]._replace(array=np.ascontiguousarray(found[name].array.swapaxes(1, 2)))
     for name in wanted[1::2]:
-        arrays[name] = arrays[name].astype(np.int32) - (split == "letters")
+        found[name] = found[name]._replace(array=found[name].array.astype(np.int32) - (split == "letters"))
     classes = EMNIST_NAMES[split]
-    train, test = pack(arrays, idx_files, wanted, len(classes))
+    train, test = pack(found, wanted, len(classes))
     return Dataset("emnist", train, test, len(classes), mean=(0.0,), std=(1.0,), class_names=classes, verified=False)
 
 
-def usps_pixels(grey: np.ndarray, where) -> np.ndarray:
-    """Converts grey values v in -1000..1000 to uint8 255 (v + 1000) / 2000.
+def usps_pixels(gray: np.ndarray, where) -> np.ndarray:
+    """Converts gray values v in -1000..1000 to uint8 255 (v + 1000) / 2000.
 
     Args:
-      grey: the grey values.
+      gray: the gray values.
       where: the file, for error messages.
 
     Raises:
       UserError: values out of range.
     """
     with values.naming(where):
-        grey = values.within(grey, -1000, 1000, "grey value").astype(np.float32)
-    return np.rint((grey + 1000) * (255 / 2000)).astype(np.uint8)
+        gray = values.within(gray, -1000, 1000, "gray value").astype(np.float32)
+    return np.rint((gray + 1000) * (255 / 2000)).astype(np.uint8)
 
 
 @DATASETS.register(
@@ -259,8 +260,8 @@ def usps(data_dir) -> Dataset:
       UserError: missing or damaged files.
     """
     wanted = tuple(f"usps-{name}" for name in file_names("", "test", "short"))
-    arrays, idx_files = read("usps", data_dir, ("usps*",), wanted, "any copy of USPS, converted to these IDX files")
+    found = read("usps", data_dir, ("usps*",), wanted, "any copy of USPS, converted to these IDX files")
     for name in wanted[::2]:
-        arrays[name] = usps_pixels(arrays[name], idx_files[name].where)
-    train, test = pack(arrays, idx_files, wanted, 10)
+        found[name] = found[name]._replace(array=usps_pixels(found[name].array, found[name].where))
+    train, test = pack(found, wanted, 10)
     return Dataset("usps", train, test, 10, mean=(0.0,), std=(1.0,), class_names=DIGITS, verified=False)

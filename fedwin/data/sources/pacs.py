@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
-from fedwin.data.example_source import Images
+from fedwin.data.example_source import Images, Item
 from fedwin.data.formats import files, image_files
 from fedwin.data.rng import generator
 from fedwin.data.sources import folder
@@ -111,7 +110,7 @@ def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
     )
 
 
-def list_images(images: Mapping[str, Any], where) -> tuple[list, np.ndarray, np.ndarray]:
+def list_images(images: Mapping[str, Item], where) -> tuple[list[Item], np.ndarray, np.ndarray]:
     """Selects the images `.../<domain>/<class>/<file>`, in order of their names.
 
     Args:

@@ -4,12 +4,10 @@ McMahan et al. 2017, https://arxiv.org/abs/1602.05629, as released with TFF and 
 2 EOS, 3..88 the 86 characters, 89 everything else.
 """
 
-from typing import Any
-
 import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize
-from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, forms, tff
+from fedwin.data.formats import checksums, clients, files, sqlite
 from fedwin.errors import UserError
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3
@@ -24,11 +22,7 @@ ACCURACIES = {
 }
 SOURCE = "https://storage.googleapis.com/gresearch/fedjax/shakespeare/shakespeare_{train,test}.sqlite"
 ROLES = 715
-FORMS = (
-    forms.Form("fedjax", ("shakespeare_train.sqlite", "shakespeare_test.sqlite")),
-    forms.Form("tff", ("shakespeare.sqlite",)),
-    forms.Form("hdf5", ("shakespeare_train.h5", "shakespeare_test.h5"), ("shakespeare.tar.bz2",)),
-)
+FILES = ("shakespeare_train.sqlite", "shakespeare_test.sqlite")
 
 TABLE = np.full(256, OOV, np.int32)
 TABLE[np.frombuffer(ALPHABET, np.uint8)] = np.arange(FIRST, OOV)
@@ -47,9 +41,7 @@ def rows(texts, length: int) -> Examples:
     Returns:
       x, y: int32 [ceil((L - 1) / T), T].
     """
-    parts: list[Any] = []
-    for snippet in texts:
-        parts += [[BOS], TABLE[np.frombuffer(snippet, np.uint8)], [EOS]]
+    parts = [np.concatenate([[BOS], TABLE[np.frombuffer(snippet, np.uint8)], [EOS]]) for snippet in texts]
     stream = np.concatenate(parts).astype(np.int32) if parts else np.zeros(1, np.int32)
     count = -(-(len(stream) - 1) // length)
     padded = np.zeros((2, count * length), np.int32)
@@ -58,29 +50,10 @@ def rows(texts, length: int) -> Examples:
     return {"x": padded[0].reshape(count, length), "y": padded[1].reshape(count, length)}
 
 
-def single_snippet(features: dict) -> dict:
-    """Selects the snippet of one parsed TFF example."""
-    return {"snippets": features["snippets"][0]}
-
-
-def client_snippets(features: dict) -> dict:
-    """Selects a client's snippets."""
-    if "snippets" not in features:
-        raise ValueError(f"no 'snippets', only {', '.join(features)}")
-    return {"snippets": features["snippets"]}
-
-
-def as_bytes(values) -> list[bytes]:
-    """Converts texts to bytes; HDF5 files contain either."""
-    return [
-        value if isinstance(value, bytes) else str(value).encode() for value in np.asarray(values, object).reshape(-1)
-    ]
-
-
 @DATASETS.register(
     "shakespeare",
     title="Shakespeare, FedJAX form",
-    how="downloads FedJAX's SQLite; reads TFF SQLite(.lzma) and HDF5 too",
+    how="downloads FedJAX's SQLite",
     sizes="715 roles / rows of 80",
     full=FullSize(clients=ROLES),
     prepared="not measured: file not available",
@@ -89,8 +62,7 @@ def as_bytes(values) -> list[bytes]:
 def shakespeare(data_dir, *, length: int = 80) -> Dataset:
     """Shakespeare roles: x, y int32 [N, 80], one target per position, 0 = padding; 90 ids.
 
-    Reads FedJAX's `shakespeare_{train,test}.sqlite`, TFF's `shakespeare.sqlite` (.lzma) or
-    `shakespeare_{train,test}.h5`, also compressed or in `shakespeare.tar.bz2`.
+    Reads FedJAX's `shakespeare_{train,test}.sqlite`.
 
     Args:
       data_dir: folder of the files, or a parent of it.
@@ -105,33 +77,22 @@ def shakespeare(data_dir, *, length: int = 80) -> Dataset:
     if not (isinstance(length, int) and length > 0):
         raise UserError(f"shakespeare: length={length}; give a whole number > 0.")
 
-    def cut(stream):
-        for client, features in stream:
-            yield client, rows(as_bytes(features["snippets"]), length)
+    def cut(features: dict) -> Examples:
+        return rows(np.asarray(features["snippets"], object).reshape(-1), length)
 
-    with forms.open_form(files.folders(data_dir, "shakespeare*"), FORMS) as opened:
-        if not opened:
-            wanted = "shakespeare_{train,test}.sqlite, shakespeare.sqlite or shakespeare_{train,test}.h5"
-            raise files.missing(
-                "shakespeare", data_dir, f"{wanted} (also compressed, or in shakespeare.tar.bz2)", SOURCE
-            )
-        if opened.form == "tff":
-            streams = [tff.read_sqlite(opened.paths[0], side, single_snippet) for side in ("train", "test")]
-        elif opened.form == "fedjax":
-            streams = [fedjax_sqlite.read_sqlite(path, convert=client_snippets) for path in opened.paths]
-        else:
-            streams = [tff.read_hdf5(path, client_snippets) for path in opened.paths]
-        sides = [clients.flatten(cut(stream), opened.paths[-side]) for side, stream in enumerate(streams)]
-        (train, natural), (test, test_natural) = sides
-        checksums.check_num_clients("shakespeare", opened.origins[0], natural.num_clients, ROLES)
-        return Dataset(
-            "shakespeare",
-            train,
-            test,
-            VOCABULARY,
-            task="sequence",
-            natural=natural,
-            verified=opened.verified("shakespeare"),
-            test_natural=test_natural,
-            accuracies=ACCURACIES,
-        )
+    paths = files.locate_all(files.folders(data_dir, "shakespeare*"), *FILES)
+    if not paths:
+        raise files.missing("shakespeare", data_dir, f"{' and '.join(FILES)} (also compressed)", SOURCE)
+    (train, natural), (test, test_natural) = [clients.flatten(sqlite.read(path, convert=cut), path) for path in paths]
+    checksums.check_num_clients("shakespeare", paths[0], natural.num_clients, ROLES)
+    return Dataset(
+        "shakespeare",
+        train,
+        test,
+        VOCABULARY,
+        task="sequence",
+        natural=natural,
+        verified=False,
+        test_natural=test_natural,
+        accuracies=ACCURACIES,
+    )

@@ -5,17 +5,17 @@ restriction to 100 x 2,000 windows is from FedDyn, Acar et al. 2021, https://arx
 heavy-ball momentum, Zaccone et al. 2023, https://arxiv.org/abs/2311.18578.
 """
 
-import json
-import pathlib
 import warnings
 
 import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize, Partition, offsets
-from fedwin.data.formats import files, values
 from fedwin.data.rng import generator
-from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, UNKNOWN, count_unknown, encode, find, windows
+from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, UNKNOWN, encode, find, windows
 from fedwin.errors import UserError
+
+# Role -> (ids of its training text, ids of its test text).
+Ids = dict[str, tuple[np.ndarray, ...]]
 
 
 @DATASETS.register(
@@ -54,11 +54,8 @@ def shakespeare_leaf(
     Raises:
       UserError: no files, or too few roles that are long enough.
     """
-    if sampled := read_sampled_files(data_dir, iid):
-        train_examples, test_examples, names, size, test_size = sampled
-        return build(train_examples, test_examples, names, size, test_size, {})
     texts = find(data_dir)
-    unknown = sum(count_unknown(part) for pair in texts.values() for part in pair)
+    unknown = sum(character not in ALPHABET for pair in texts.values() for part in pair for character in part)
     ids = {role: tuple(encode(part) for part in pair) for role, pair in texts.items()}
     count = lambda side: {role: max(len(pair[side]) - LENGTH, 0) for role, pair in ids.items()}
     train_count, test_count = count(0), count(1)
@@ -79,29 +76,24 @@ def shakespeare_leaf(
             [eligible[i] for i in generator(seed, "shakespeare roles").permutation(len(eligible))[:clients]]
         )
         sides = [draw_runs(ids, names, side, size, seed) for side, size in ((0, train), (1, test))]
+    if unknown:
+        warnings.warn(f"shakespeare_leaf: {unknown} characters outside the alphabet became id {UNKNOWN}.", stacklevel=4)
     report = {"unknown_characters": unknown}
-    return build(sides[0], sides[1], names, train, test, report)
+    equal = lambda size: Partition(
+        np.arange(clients * size, dtype=np.int32), np.arange(clients + 1, dtype=np.int64) * size, report, names
+    )
+    return Dataset(
+        "shakespeare_leaf",
+        sides[0],
+        sides[1],
+        len(ALPHABET),
+        natural=equal(train),
+        verified=False,
+        test_natural=equal(test),
+    )
 
 
-def draw_runs(ids: dict, names, side: int, size: int, seed: int) -> Examples:
-    """Draws one contiguous run of windows per role.
-
-    Args:
-      ids: role -> (training ids, test ids).
-      names: the roles.
-      side: 0 for training, 1 for test.
-      size: number of windows per role.
-      seed: the seed.
-    """
-    parts = []
-    for position, role in enumerate(names):
-        text = ids[role][side]
-        first = generator(seed + position, "shakespeare run", side).integers(len(text) - LENGTH - size + 1)
-        parts.append(windows(text, first + np.arange(size)))
-    return {key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")}
-
-
-def draw_pooled_windows(ids: dict, side: int, counts: dict, total: int, seed: int) -> Examples:
+def draw_pooled_windows(ids: Ids, side: int, counts: dict[str, int], total: int, seed: int) -> Examples:
     """Draws windows without replacement from all roles, in random order.
 
     Args:
@@ -128,84 +120,11 @@ def draw_pooled_windows(ids: dict, side: int, counts: dict, total: int, seed: in
     return {"x": x, "y": y}
 
 
-def build(train_examples, test_examples, names, train: int, test: int, report: dict) -> Dataset:
-    """Builds the data set of equal clients.
-
-    Args:
-      train_examples: the training examples, client after client.
-      test_examples: the test examples, client after client.
-      names: names of the clients [K].
-      train: number of training windows of each client.
-      test: number of test windows of each client.
-      report: report of the partitions.
-    """
-    if report.get("unknown_characters"):
-        warnings.warn(
-            f"shakespeare_leaf: {report['unknown_characters']} characters outside the alphabet became id {UNKNOWN}.",
-            stacklevel=4,
-        )
-    equal = lambda size: Partition(
-        np.arange(len(names) * size, dtype=np.int32), np.arange(len(names) + 1, dtype=np.int64) * size, report, names
-    )
-    return Dataset(
-        "shakespeare_leaf",
-        train_examples,
-        test_examples,
-        len(ALPHABET),
-        natural=equal(train),
-        verified=False,
-        test_natural=equal(test),
-    )
-
-
-def read_sampled_files(data_dir, iid: bool):
-    """Reads the prepared files of the heavy-ball code, `train_sampled_{niid,iid}.json` and `test_sampled.json`.
-
-    Args:
-      data_dir: the folder to search.
-      iid: whether the iid file is read.
-
-    Returns:
-      (training examples, test examples, client names, training and test windows per client), or None without such
-      files.
-
-    Raises:
-      UserError: damaged files, or different numbers of clients.
-    """
-    for folder in files.folders(data_dir, "shakespeare*"):
-        pair = [folder / f"train_sampled_{'iid' if iid else 'niid'}.json", folder / "test_sampled.json"]
-        if all(path.is_file() for path in pair):
-            (train, size, count), (test, test_size, test_clients) = (read_sampled_file(path) for path in pair)
-            if test_clients != count:
-                raise UserError(f"{pair[1]}: {test_clients} clients, but {count} in {pair[0].name}.")
-            return train, test, np.array([f"{k:03d}" for k in range(count)]), size, test_size
-    return None
-
-
-def read_sampled_file(path: pathlib.Path) -> tuple[Examples, int, int]:
-    """Reads keys x, y: one list per client, all of the same length, of windows given as ids or as text.
-
-    Args:
-      path: the file.
-
-    Returns:
-      (examples, number of windows per client, number of clients).
-
-    Raises:
-      UserError: other content.
-    """
-    blob = files.read(path)
-    with values.naming(f"{path}: not lists of windows under x and y"):
-        content = json.loads(blob)
-        x, y = content["x"], content["y"]
-        size = len(x[0])
-        if any(len(part) != size for part in [*x, *y]) or len(x) != len(y):
-            raise ValueError("clients differ in size")
-        if isinstance(x[0][0], str):
-            x = np.stack([encode(window) for part in x for window in part])
-            y = encode("".join(label for part in y for label in part))
-        x = values.within(np.asarray(x).reshape(-1, LENGTH), 0, UNKNOWN, "character id").astype(np.int32)
-        y = values.labels(np.asarray(y).reshape(-1), len(ALPHABET))
-        if len(x) != len(y):
-            raise ValueError(f"{len(x)} windows and {len(y)} next characters")
-    return {"x": x, "y": y}, size, len(y) // size
+def draw_runs(ids: Ids, names, side: int, size: int, seed: int) -> Examples:
+    """Draws one contiguous run of `size` windows per role; other arguments as for `draw_pooled_windows`."""
+    parts = []
+    for position, role in enumerate(names):
+        text = ids[role][side]
+        first = generator(seed + position, "shakespeare run", side).integers(len(text) - LENGTH - size + 1)
+        parts.append(windows(text, first + np.arange(size)))
+    return {key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")}

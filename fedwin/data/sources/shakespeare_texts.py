@@ -126,14 +126,12 @@ def texts_of_plays(location) -> dict[str, str]:
     Raises:
       UserError: texts in which no role speaks.
     """
-    entries: dict[str, pathlib.Path | bytes]
-    if files.plain(pathlib.Path(location).name).endswith(".txt"):
-        entries = {files.plain(pathlib.Path(location).name): pathlib.Path(location)}
-    else:
+    name = files.plain(pathlib.Path(location).name)
+    entries: dict[str, files.Entry] = {name: pathlib.Path(location)}
+    if not name.endswith(".txt"):
         entries = files.entries(location, lambda name: name.endswith(".txt"))
-    texts = {
-        name.removesuffix(".txt"): files.content(entry).decode("utf-8", "replace") for name, entry in entries.items()
-    }
+    decode = lambda entry: files.content(entry).decode("utf-8", "replace")
+    texts = {name.removesuffix(".txt"): decode(entry) for name, entry in entries.items()}
     complete = [text for text in texts.values() if plays.is_gutenberg(text)]
     by_role = plays.text_by_role_of_gutenberg(complete[0]) if complete else plays.text_by_role(texts)
     if texts and not by_role:
@@ -164,11 +162,6 @@ def split(texts: dict[str, str], fraction: float = 0.8) -> dict[str, tuple[str, 
 def encode(text: str) -> np.ndarray:
     """Converts a text to int8 ids; characters outside the alphabet become 79."""
     return TABLE[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)]
-
-
-def count_unknown(text: str) -> int:
-    """Counts the characters outside the alphabet."""
-    return sum(character not in ALPHABET for character in text)
 
 
 def windows(ids: np.ndarray, starts: np.ndarray) -> Examples:

@@ -4,20 +4,18 @@ Lower-case sentences are split at spaces. Ids: 0 PAD, 1 BOS, 2 EOS, rank + 3 for
 for all others. TFF numbers words differently, so ids of the two must not be mixed.
 """
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, FullSize, offsets
-from fedwin.data.formats import checksums, clients, fedjax_sqlite, files, forms, tff
+from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize, offsets
+from fedwin.data.formats import checksums, clients, files, sqlite
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3
 SOURCE = "https://storage.googleapis.com/gresearch/fedjax/stackoverflow/stackoverflow_{train,held_out,test}.sqlite"
-FORMS = (
-    forms.Form("fedjax", ("stackoverflow_train.sqlite", "stackoverflow_test.sqlite")),
-    forms.Form("tff", ("stackoverflow.sqlite",)),
-    forms.Form("hdf5", ("stackoverflow_train.h5", "stackoverflow_test.h5"), ("stackoverflow.tar.bz2",)),
-)
+FILES = ("stackoverflow_train.sqlite", "stackoverflow_test.sqlite")
 
 
 def accuracies(oov: int) -> dict:
@@ -81,7 +79,7 @@ def tokenize(sentences, words: dict[bytes, int], length: int) -> dict[str, np.nd
     return {"x": x, "y": y}
 
 
-def choose_users(sizes: dict, users: int, seed: int) -> list:
+def choose_users(sizes: dict[bytes, int], users: int, seed: int) -> list[bytes]:
     """Sorts the ids of `sizes`, permutes them with the seed and returns the first `users`."""
     ids = sorted(sizes)
     if users > len(ids):
@@ -89,7 +87,7 @@ def choose_users(sizes: dict, users: int, seed: int) -> list:
     return [ids[i] for i in generator(seed, "stackoverflow users").permutation(len(ids))[:users]]
 
 
-def choose_test_examples(sizes: dict, count: int, seed: int) -> dict:
+def choose_test_examples(sizes: dict[bytes, int], count: int, seed: int) -> dict[bytes, np.ndarray]:
     """Draws test examples without replacement from all clients.
 
     Args:
@@ -116,7 +114,7 @@ WORDS = "https://storage.googleapis.com/tff-datasets-public/stackoverflow.word_c
 @DATASETS.register(
     "stackoverflow",
     title="Stack Overflow",
-    how="downloads FedJAX's SQLite and word counts; reads TFF SQLite(.lzma) too",
+    how="downloads FedJAX's SQLite and word counts",
     sizes="40,000 users of 342,477 / all of theirs / 10,000",
     full=lambda params: FullSize(None, params["tests"], params["users"]),
     prepared="not measured: file not available",
@@ -139,9 +137,8 @@ def stackoverflow(
 ) -> Dataset:
     """A subset of Stack Overflow users: x, y int32 [N, 20], one target per position, 0 = padding; 10,004 ids.
 
-    Reads FedJAX's `stackoverflow_{train,test}.sqlite`, TFF's `stackoverflow.sqlite` (.lzma) or
-    `stackoverflow_{train,test}.h5`, also compressed or in `stackoverflow.tar.bz2`, and the word counts. Only the
-    records of chosen users are decoded.
+    Reads FedJAX's `stackoverflow_{train,test}.sqlite` and the word counts. Only the records of chosen users are
+    decoded.
 
     Args:
       data_dir: folder of the files, or a parent of it.
@@ -160,63 +157,30 @@ def stackoverflow(
     for option, value in (("users", users), ("tests", tests), ("vocabulary_size", vocabulary_size), ("length", length)):
         if not (isinstance(value, int) and value > 0):
             raise UserError(f"stackoverflow: {option}={value}; give a whole number > 0.")
-    with forms.open_form(files.folders(data_dir, "stackoverflow*"), FORMS) as opened:
-        if not opened:
-            wanted = "stackoverflow_{train,test}.sqlite, stackoverflow.sqlite or stackoverflow_{train,test}.h5"
-            raise files.missing(
-                "stackoverflow", data_dir, f"{wanted} (also compressed, or in stackoverflow.tar.bz2)", SOURCE
-            )
-        words = vocabulary(opened.origins[0].parent, vocabulary_size)
-        paths = opened.paths if len(opened.paths) == 2 else opened.paths * 2
-        sizes: list[dict]
-        if opened.form == "fedjax":
-            sizes = [fedjax_sqlite.sizes(path) for path in paths]
-            read = lambda side, ids: fedjax_sqlite.read_sqlite(paths[side], ids)
-        elif opened.form == "tff":
-            sizes = [tff.sizes(paths[0], side) for side in ("train", "test")]
-            sentence = lambda features: {"tokens": features["tokens"][0]}
-            read = lambda side, ids: tff.read_sqlite(paths[0], ("train", "test")[side], sentence, ids)
-        else:
-            sizes = [tff.sizes_hdf5(path, "tokens") for path in paths]
-            read = lambda side, ids: tff.read_hdf5(paths[side], dict, ids)
-        if not all(sizes):
-            raise UserError(f"{paths[0] if not sizes[0] else paths[1]}: it contains no clients.")
-        return build(words, sizes, read, paths, users, tests, length, seed)
-
-
-def build(words, sizes, read, where, users: int, tests: int, length: int, seed: int) -> Dataset:
-    """Reads and tokenizes the chosen users and test examples, and builds the data set.
-
-    Args:
-      words: word -> id.
-      sizes: for training and test, client -> number of examples.
-      read: function (0 for training or 1 for test, client ids) -> stream of clients.
-      where: for training and test the file, for error messages.
-      users: number of training users.
-      tests: number of test examples.
-      length: number of positions T.
-      seed: the seed.
-    """
+    paths = files.locate_all(files.folders(data_dir, "stackoverflow*"), *FILES)
+    if not paths:
+        raise files.missing("stackoverflow", data_dir, f"{' and '.join(FILES)} (also compressed)", SOURCE)
+    words = vocabulary(paths[0].parent, vocabulary_size)
+    sizes = [sqlite.sizes(path) for path in paths]
+    if empty := [path for path, own in zip(paths, sizes) if not own]:
+        raise UserError(f"{empty[0]}: it contains no clients.")
     rows = choose_test_examples(sizes[1], tests, seed)
 
-    def stream(side, ids, pick):
-        for client, features in read(side, ids):
-            where_from = f"{where[side]}, client '{clients.text(client)}'"
+    def stream(side: int, ids: Iterable[bytes]) -> Iterator[tuple[bytes, Examples]]:
+        for client, features in sqlite.read(paths[side], ids):
+            where = f"{paths[side]}, client '{clients.text(client)}'"
             if "tokens" not in features:
-                raise UserError(f"{where_from}: no 'tokens', only {', '.join(features)}.")
+                raise UserError(f"{where}: no 'tokens', only {', '.join(features)}.")
             sentences = np.asarray(features["tokens"], object).reshape(-1)
             if len(sentences) != sizes[side][client]:
                 raise UserError(
-                    f"{where_from}: {len(sentences)} sentences, but {sizes[side][client]} according to the index; "
-                    f"fetch it again."
+                    f"{where}: {len(sentences)} sentences, but {sizes[side][client]} according to the index; fetch it "
+                    f"again."
                 )
-            yield client, tokenize(sentences[pick(client)], words, length)
+            yield client, tokenize(sentences[rows[client]] if side else sentences, words, length)
 
-    everything = slice(None)
-    train, natural = clients.flatten(
-        stream(0, choose_users(sizes[0], users, seed), lambda client: everything), where[0]
-    )
-    test, test_natural = clients.flatten(stream(1, list(rows), rows.get), where[1])
+    train, natural = clients.flatten(stream(0, choose_users(sizes[0], users, seed)), paths[0])
+    test, test_natural = clients.flatten(stream(1, rows), paths[1])
     return Dataset(
         "stackoverflow",
         train,

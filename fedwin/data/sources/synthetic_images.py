@@ -4,47 +4,252 @@ They have the features, types, shapes and clients of the original. Models learn 
 on them say nothing about the real data sets.
 """
 
+import dataclasses
+from typing import NamedTuple
+
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Examples
+from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition, offsets
+from fedwin.data.example_source import Images
 from fedwin.data.partitions.pachinko import pachinko
 from fedwin.data.rng import generator
-from fedwin.data.sources import cifar, cifar_names, mnist
-from fedwin.data.sources.synthetic_parts import (
-    NO_FILES,
-    balanced_labels,
-    check_positive,
-    consecutive_clients,
-    noisy_images,
-    smooth_patterns,
-)
+from fedwin.data.sources import cifar, cifar_names, digit5, femnist, folder, mnist, pacs
 from fedwin.errors import UserError
 
-
-def image_set(name, side, channels, num_classes, n, tests, seed, mean, std, class_names=()) -> Dataset:
-    """Generates a set of images without clients."""
-    check_positive(name, n=n, tests=tests)
-    rng = generator(seed, name)
-    prototypes = smooth_patterns(rng, num_classes, side, channels).astype(np.float32)
-    make = lambda count: (lambda y: {"x": noisy_images(rng, y, prototypes), "y": y})(
-        balanced_labels(rng, count, num_classes)
-    )
-    return Dataset(name, make(n), make(tests), num_classes, mean=mean, std=std, class_names=class_names)
+NOISE = 40.0
+# Size of the bank of noise that images draw from: independent noise would take most of the time.
+BANK = 1 << 21
+# How to obtain the files of stand-ins.
+NO_FILES = "no files needed"
 
 
-def register_images(name, side, channels, num_classes, mean, std, class_names) -> None:
+class Shape(NamedTuple):
+    """Images of a stand-in, as of its original.
+
+    Attributes:
+      side: height and width in pixels.
+      channels: 1 or 3.
+      classes: number of classes.
+      mean: per-channel mean for the normalization.
+      std: per-channel standard deviation.
+      names: names of the classes; may be empty.
+    """
+
+    side: int
+    channels: int
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    names: tuple[str, ...] = ()
+
+
+UNIT = ((0.0,), (1.0,))
+MNIST = ((0.1307,), (0.3081,))
+SHAPES = {
+    "cifar10": Shape(32, 3, 10, *cifar.CONSTANTS["cifar10"], cifar_names.CIFAR10),
+    "mnist": Shape(28, 1, 10, *MNIST, mnist.DIGITS),
+    "fmnist": Shape(28, 1, 10, *UNIT, mnist.FASHION_NAMES),
+    "emnist": Shape(28, 1, 62, *UNIT, mnist.CHARACTERS),
+    "usps": Shape(16, 1, 10, *UNIT, mnist.DIGITS),
+    "cifar100": Shape(32, 3, 100, *cifar.CONSTANTS["cifar100"], cifar_names.FINE),
+    "femnist": Shape(28, 1, 62, *UNIT, mnist.CHARACTERS),
+    "femnist_digits": Shape(28, 1, 10, *UNIT, mnist.DIGITS),
+    "mnist_writers": Shape(28, 1, 10, *MNIST, mnist.DIGITS),
+    "landmarks": Shape(224, 3, 2028, *folder.IMAGENET),
+    "inaturalist": Shape(224, 3, 1203, *folder.IMAGENET),
+    "digit5": Shape(28, 3, 10, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), mnist.DIGITS),
+    "pacs": Shape(224, 3, 7, *folder.IMAGENET, pacs.CLASSES),
+}
+
+
+def waves(side: int) -> np.ndarray:
+    """Returns the first four cosine waves on `side` pixels, [4, side]."""
+    return np.stack([np.cos(np.pi * k * (np.arange(side) + 0.5) / side) for k in range(4)]).astype(np.float32)
+
+
+def smooth_patterns(rng, count: int, side: int, channels: int) -> np.ndarray:
+    """Generates random smooth patterns, float32 [count, side, side, channels], with mean square about 1."""
+    weights = rng.standard_normal((count, channels, 4, 4), np.float32) / 2
+    return np.einsum("ncab,ai,bj->nijc", weights, waves(side), waves(side))
+
+
+def noisy_images(rng, labels: np.ndarray, prototypes: np.ndarray, style: np.ndarray | None = None) -> np.ndarray:
+    """Generates images: the pattern of the class plus noise, with a style per image.
+
+    Args:
+      rng: the random generator.
+      labels: classes of the images [N].
+      prototypes: patterns [C, side, side, channels].
+      style: scale and shift of the brightness [N, 2], or None.
+
+    Returns:
+      uint8 [N, side, side, channels].
+    """
+    bank = NOISE * rng.standard_normal((BANK // prototypes[0].size, *prototypes.shape[1:]), np.float32)
+    drawn = rng.integers(0, len(bank), len(labels))
+    result = np.empty((len(labels), *prototypes.shape[1:]), np.uint8)
+    for start in range(0, len(labels), 1024):
+        part = slice(start, start + 1024)
+        images = 128 + 50 * prototypes[labels[part]] + bank[drawn[part]]
+        if style is not None:
+            images = images * style[part, 0, None, None, None] + style[part, 1, None, None, None]
+        result[part] = np.clip(np.rint(images), 0, 255)
+    return result
+
+
+class GeneratedImages(Images):
+    """Images generated on access: one smooth pattern per class plus noise that depends on the seed and the row.
+
+    Args:
+      labels: class of each image [N].
+      weights: weights of the patterns, float32 [classes, 3, 4, 4].
+      seed: seed of the noise.
+      size: side of the images in pixels.
+    """
+
+    def __init__(self, labels: np.ndarray, weights: np.ndarray, seed: int, size: int):
+        super().__init__(range(len(labels)), size)
+        self.labels, self.weights, self.seed = labels, weights, seed
+        self.waves = waves(size)
+
+    def image(self, row: int) -> np.ndarray:
+        """Generates one image."""
+        pattern = np.einsum("cab,ai,bj->ijc", self.weights[self.labels[row]], self.waves, self.waves, optimize=True)
+        noise = generator(self.seed, "drawn", row).standard_normal(pattern.shape, np.float32)
+        return np.clip(np.rint(128 + 50 * pattern + NOISE * noise), 0, 255).astype(np.uint8)
+
+
+def balanced_labels(rng, n: int, num_classes: int) -> np.ndarray:
+    """Returns n labels in random order; numbers of examples per class differ by at most one."""
+    return rng.permutation(np.arange(n) % num_classes).astype(np.int32)
+
+
+def lognormal_sizes(rng, n: int, clients: int) -> np.ndarray:
+    """Returns log-normal client sizes >= 1 that sum to n; raises UserError unless 1 <= clients <= n."""
+    if not 1 <= clients <= n:
+        raise UserError(f"a synthetic data set of n={n} training examples cannot have {clients} clients; give 1 to n.")
+    share = rng.lognormal(0.0, 0.6, clients)
+    sizes = 1 + np.floor(share / share.sum() * (n - clients)).astype(np.int64)
+    sizes[: n - sizes.sum()] += 1
+    return sizes
+
+
+def consecutive_clients(sizes: np.ndarray, ids: np.ndarray) -> Partition:
+    """Returns the Partition of clients that hold consecutive examples, given their sizes and ids [K]."""
+    return Partition(np.arange(sizes.sum(), dtype=np.int32), offsets(sizes), ids=ids)
+
+
+def check_positive(name: str, **numbers) -> None:
+    """Raises UserError unless every number is an integer > 0."""
+    for key, value in numbers.items():
+        if not (isinstance(value, int) and value > 0):
+            raise UserError(f"{name}: {key}={value}; give a whole number > 0.")
+
+
+def make_dataset(name: str, train: Examples, test: Examples, **fields) -> Dataset:
+    """Builds the stand-in of the data set `name` from its examples and further fields of the Dataset."""
+    shape = SHAPES[name]
+    described = {"mean": shape.mean, "std": shape.std, "class_names": shape.names}
+    return Dataset(f"{name}_synthetic", train, test, **{"num_classes": shape.classes} | described | fields)
+
+
+def register_images(name: str) -> None:
     """Registers a stand-in for a set of images without clients."""
 
     @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
     def build(data_dir=None, *, n: int = 5000, tests: int = 1000, seed: int = 0) -> Dataset:
-        return image_set(f"{name}_synthetic", side, channels, num_classes, n, tests, seed, mean, std, class_names)
+        check_positive(f"{name}_synthetic", n=n, tests=tests)
+        shape, rng = SHAPES[name], generator(seed, f"{name}_synthetic")
+        prototypes = smooth_patterns(rng, shape.classes, shape.side, shape.channels).astype(np.float32)
+        sides = []
+        for count in (n, tests):
+            y = balanced_labels(rng, count, shape.classes)
+            sides.append({"x": noisy_images(rng, y, prototypes), "y": y})
+        return make_dataset(name, *sides)
 
 
-register_images("cifar10", 32, 3, 10, *cifar.CONSTANTS["cifar10"], cifar_names.CIFAR10)
-register_images("mnist", 28, 1, 10, (0.1307,), (0.3081,), mnist.DIGITS)
-register_images("fmnist", 28, 1, 10, (0.0,), (1.0,), mnist.FASHION_NAMES)
-register_images("emnist", 28, 1, 62, (0.0,), (1.0,), mnist.CHARACTERS)
-register_images("usps", 16, 1, 10, (0.0,), (1.0,), mnist.DIGITS)
+def register_writers(name: str, clients: int, same_writers: bool) -> None:
+    """Registers a stand-in for characters by writer: clients of unequal sizes, each with its own brightness."""
+
+    @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
+    def build(data_dir=None, *, clients: int = clients, n: int = 20 * clients, seed: int = 0) -> Dataset:
+        check_positive(f"{name}_synthetic", clients=clients, n=n)
+        shape, rng = SHAPES[name], generator(seed, f"{name}_synthetic")
+        prototypes = smooth_patterns(rng, shape.classes, shape.side, shape.channels).astype(np.float32)
+        sides = []
+        tests = clients if same_writers else max(clients * 5 // 9, 1)
+        for count, total, first in ((clients, n, 0), (tests, max(n // 8, tests), 0 if same_writers else clients)):
+            sizes = lognormal_sizes(rng, total, count)
+            style = np.stack([rng.uniform(0.7, 1.1, count), rng.uniform(-20, 20, count)], 1).astype(np.float32)
+            y = rng.integers(0, shape.classes, total).astype(np.int32)
+            x = noisy_images(rng, y, prototypes, np.repeat(style, sizes, 0))
+            ids = np.array([f"f{first + k:04d}" + ("_00" if same_writers else "") for k in range(count)])
+            part = consecutive_clients(sizes, ids)
+            sides.append(({"x": x, "y": y}, femnist.domains(part) if same_writers else part))
+        (train, natural), (test, test_natural) = sides
+        domain_names = femnist.DOMAINS if same_writers else ()
+        return make_dataset(name, train, test, natural=natural, test_natural=test_natural, domain_names=domain_names)
+
+
+def register_users(name: str, clients: int) -> None:
+    """Registers a stand-in for photographs by user: clients of unequal sizes with few classes each."""
+
+    @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
+    def build(
+        data_dir=None, *, clients: int = clients, n: int = 2 * clients, size: int = SHAPES[name].side, seed: int = 0
+    ) -> Dataset:
+        check_positive(f"{name}_synthetic", clients=clients, n=n, size=size)
+        classes, rng = SHAPES[name].classes, generator(seed, f"{name}_synthetic")
+        weights = rng.standard_normal((classes, 3, 4, 4), np.float32) / 2
+        sizes = lognormal_sizes(rng, n, clients)
+        home = np.repeat(rng.integers(0, classes, clients), sizes)
+        y = ((home + rng.geometric(0.3, n) - 1) % classes).astype(np.int32)
+        test_y = rng.integers(0, classes, max(n // 8, 1)).astype(np.int32)
+        train, test = (
+            {"x": GeneratedImages(labels, weights, 2 * seed + i, size), "y": labels}
+            for i, labels in enumerate((y, test_y))
+        )
+        ids = np.array([str(k) for k in range(clients)])
+        return make_dataset(name, train, test, natural=consecutive_clients(sizes, ids))
+
+
+def register_domains(name: str, domains: tuple[str, ...], per_domain: int, tests: int) -> None:
+    """Registers a stand-in for one set of labels in several domains: one pattern per class, recolored per domain."""
+
+    @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
+    def build(
+        data_dir=None,
+        *,
+        per_domain: int = per_domain,
+        tests: int = tests,
+        size: int = SHAPES[name].side,
+        seed: int = 0,
+    ) -> Dataset:
+        check_positive(f"{name}_synthetic", per_domain=per_domain, tests=tests, size=size)
+        classes, rng = SHAPES[name].classes, generator(seed, f"{name}_synthetic")
+        prototypes = smooth_patterns(rng, classes, size, 1).astype(np.float32)
+        colors = rng.uniform(-1.2, 1.2, (len(domains), 3)).astype(np.float32)
+        backgrounds = 0.5 * smooth_patterns(rng, len(domains), size, 3).astype(np.float32)
+        sides = []
+        for count in (per_domain, tests):
+            parts = []
+            for d in range(len(domains)):
+                y = balanced_labels(rng, count, classes)
+                x = noisy_images(rng, y, prototypes * colors[d] + backgrounds[d])
+                parts.append((x, y, np.full(count, d, np.int32)))
+            sides.append(dict(zip(("x", "y", "domain"), map(np.concatenate, zip(*parts)))))
+        return make_dataset(name, *sides, domain_names=domains)
+
+
+for _name in ("cifar10", "mnist", "fmnist", "emnist", "usps"):
+    register_images(_name)
+register_writers("femnist", 3400, True)
+register_writers("femnist_digits", 3383, True)
+register_writers("mnist_writers", 539, False)
+register_users("landmarks", 1262)
+register_users("inaturalist", 9275)
+register_domains("digit5", digit5.DOMAINS, 1000, 200)
+register_domains("pacs", pacs.DOMAINS, 100, 20)
 
 
 def cifar100_examples(rng, n: int, prototypes: np.ndarray) -> Examples:
@@ -55,9 +260,8 @@ def cifar100_examples(rng, n: int, prototypes: np.ndarray) -> Examples:
 
 def cifar100_patterns(rng) -> np.ndarray:
     """Generates patterns of 100 classes; those of the five classes with one coarse label are similar."""
-    return (smooth_patterns(rng, 20, 32, 3)[cifar_names.PARENT] + 0.7 * smooth_patterns(rng, 100, 32, 3)).astype(
-        np.float32
-    )
+    coarse, fine = smooth_patterns(rng, 20, 32, 3), smooth_patterns(rng, 100, 32, 3)
+    return (coarse[cifar_names.PARENT] + 0.7 * fine).astype(np.float32)
 
 
 @DATASETS.register("cifar100_synthetic", how=NO_FILES)
@@ -80,11 +284,10 @@ def cifar100(data_dir=None, *, label: str = "fine", n: int = 10_000, tests: int 
     rng = generator(seed, "cifar100_synthetic")
     prototypes = cifar100_patterns(rng)
     train, test = cifar100_examples(rng, n, prototypes), cifar100_examples(rng, tests, prototypes)
-    if label == "coarse":
-        train, test = ({"x": side["x"], "y": side["coarse"], "fine": side["y"]} for side in (train, test))
-    names = cifar_names.FINE if label == "fine" else cifar_names.COARSE
-    mean, std = cifar.CONSTANTS["cifar100"]
-    return Dataset("cifar100_synthetic", train, test, len(names), mean=mean, std=std, class_names=names)
+    if label == "fine":
+        return make_dataset("cifar100", train, test)
+    train, test = ({"x": side["x"], "y": side["coarse"], "fine": side["y"]} for side in (train, test))
+    return make_dataset("cifar100", train, test, num_classes=20, class_names=cifar_names.COARSE)
 
 
 @DATASETS.register("cifar100_pam_synthetic", how=NO_FILES)
@@ -114,15 +317,5 @@ def cifar100_pam(
         examples = {key: value[drawn.order] for key, value in whole.items()}
         sides.append((examples, consecutive_clients(drawn.sizes, ids)))
     (train, natural), (test, test_natural) = sides
-    mean, std = cifar.CONSTANTS["cifar100"]
-    return Dataset(
-        "cifar100_pam_synthetic",
-        train,
-        test,
-        100,
-        mean=mean,
-        std=std,
-        natural=natural,
-        class_names=cifar_names.FINE,
-        test_natural=test_natural,
-    )
+    dataset = make_dataset("cifar100", train, test, natural=natural, test_natural=test_natural)
+    return dataclasses.replace(dataset, name="cifar100_pam_synthetic")

@@ -64,21 +64,18 @@ def tfds(
         raise UserError(f"tfds: constants={constants}; choose auto, none, {', '.join(filter(None, CONSTANTS))}.")
     location = prepared_folder(files.folders(data_dir)[0], str(name))
     package = tensorflow_datasets()
-    try:
+    with files.reading(location, "tfds cannot read it", "prepare it there as array_record"):
         builder = package.builder_from_directory(location)
         keys = {"x": x, "y": y, **second_label_level(builder.info.features, y)}
         train_side, test_side = (read(builder, split, keys) for split in (train, test))
         classes = builder.info.features[y].num_classes
         labels = tuple(getattr(builder.info.features[y], "names", None) or ())
-    except UserError:
-        raise
-    except Exception as error:  # the package raises many exceptions; all mean that the folder is not as expected
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"tfds: cannot read {location} ({first}); prepare it there as array_record.") from error
     mean, std = constants_of(builder.name, constants, train_side["x"])
     if builder.name == "emnist" if transpose is None else transpose:
         for side in (train_side, test_side):
-            side["x"] = transpose_images(builder.name, x, side["x"])
+            if side["x"].ndim < 3:
+                raise UserError(f"tfds: transpose=true exchanges axes of images; '{x}' of '{builder.name}' is none.")
+            side["x"] = np.ascontiguousarray(side["x"].swapaxes(1, 2))
     return Dataset(
         f"tfds_{builder.name}",
         train_side,
@@ -111,22 +108,17 @@ def read(builder, split: str, keys: dict[str, str]) -> Examples:
         raise UserError(f"tfds: '{builder.name}' has the features {names}, not {' and '.join(keys.values())}.")
     if not len(source):
         raise UserError(f"tfds: '{builder.name}' has no example in split '{split}'.")
-    first = np.asarray(source[0][keys["x"]])
-    result = {key: np.zeros(len(source), np.int64) for key in keys} | {
-        "x": np.zeros((len(source), *first.shape), first.dtype)
-    }
-    for row in range(len(source)):
-        example = source[row]
-        value = np.asarray(example[keys["x"]])
-        if value.shape != first.shape:
-            raise UserError(
-                f"tfds: '{builder.name}', {split}, record {row}: '{keys['x']}' has shape {value.shape}, "
-                f"before {first.shape}."
-            )
-        result["x"][row] = value
-        for key in keys.keys() - {"x"}:
-            result[key][row] = example[keys[key]]
     where = f"tfds: '{builder.name}', {split}"
+    first = np.asarray(source[0][keys["x"]])
+    result = {key: np.zeros(len(source), np.int64) for key in keys}
+    result["x"] = np.zeros((len(source), *first.shape), first.dtype)
+    for row in range(len(source)):
+        record = source[row]
+        example = {key: np.asarray(record[name]) for key, name in keys.items()}
+        if (shape := example["x"].shape) != first.shape:
+            raise UserError(f"{where}, record {row}: '{keys['x']}' has shape {shape}, before {first.shape}.")
+        for key, value in example.items():
+            result[key][row] = value
     return {key: value if key == "x" else as_labels(value, where) for key, value in result.items()}
 
 
@@ -179,22 +171,6 @@ def constants_of(builder: str, constants: str | None, images: np.ndarray):
     if mean and len(mean) not in (1, images.shape[-1]):
         raise UserError(f"tfds: constants={constants} has {len(mean)} channels; '{builder}' has {images.shape[-1]}.")
     return mean, std
-
-
-def transpose_images(builder: str, feature: str, images: np.ndarray) -> np.ndarray:
-    """Exchanges rows and columns of images.
-
-    Args:
-      builder: name of the builder, for error messages.
-      feature: name of the feature, likewise.
-      images: the images.
-
-    Raises:
-      UserError: not images.
-    """
-    if images.ndim < 3:
-        raise UserError(f"tfds: transpose=true needs images; '{feature}' of '{builder}' holds none.")
-    return np.ascontiguousarray(images.swapaxes(1, 2))
 
 
 def tensorflow_datasets():

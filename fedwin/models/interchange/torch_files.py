@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from fedwin.data.formats import files, limits, pickles
+from fedwin.data.formats import files
 from fedwin.errors import UserError
 
 CONVERSION = (
@@ -51,7 +51,6 @@ def read(content: bytes, path: pathlib.Path) -> tuple[dict[str, np.ndarray], str
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            limits.check(sum(member.file_size for member in archive.infolist()), len(content), path)
             state = _unpickle(archive)
     except UserError:
         raise
@@ -77,7 +76,7 @@ def _unpickle(archive: zipfile.ZipFile) -> Any:
     if f"{folder}byteorder" in archive.namelist() and archive.read(f"{folder}byteorder").strip() != b"little":
         raise pickle.UnpicklingError("its numbers are not little-endian")
     storage = functools.cache(lambda key: archive.read(f"{folder}data/{key}"))
-    return pickles.unpickle(archive.read(pickled), functools.partial(_StateDictUnpickler, storage))
+    return _StateDictUnpickler(storage, io.BytesIO(archive.read(pickled)), "bytes").load()
 
 
 class _StorageType:

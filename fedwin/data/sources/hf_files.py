@@ -70,7 +70,7 @@ def open_split(folder: pathlib.Path, split: str):
       UserError: no such split, or files that can't be read.
     """
     datasets = package()
-    try:
+    with files.reading(f"hf: {folder}, {split}", "can't be read", "save it again"):
         if (folder / "dataset_dict.json").is_file():
             names = json.loads((folder / "dataset_dict.json").read_text())["splits"]
             if split not in names:
@@ -82,10 +82,6 @@ def open_split(folder: pathlib.Path, split: str):
                 raise _missing(folder, split, [name])
             return datasets.load_from_disk(str(folder))
         return datasets.concatenate_datasets([_open_file(datasets, path) for path in files_of(folder, split)])
-    except UserError:
-        raise
-    except Exception as error:  # pyarrow and datasets raise many types for damaged files
-        raise UserError(f"hf: {folder}, {split}: can't be read ({files.one_line(error)}); save it again.") from error
 
 
 def _open_file(datasets, path: pathlib.Path):

@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset
+from fedwin.data.dataset import DATASETS, Dataset, Examples
 from fedwin.data.rng import generator
 from fedwin.data.sources import shakespeare, shakespeare_texts
 from fedwin.data.sources.stackoverflow import accuracies as word_accuracies
-from fedwin.data.sources.synthetic_parts import NO_FILES, check_positive, consecutive_clients, lognormal_sizes
+from fedwin.data.sources.synthetic_images import NO_FILES, check_positive, consecutive_clients, lognormal_sizes
 
 
 def markov(rng, symbols: int, length: int) -> np.ndarray:
@@ -27,6 +27,10 @@ def markov(rng, symbols: int, length: int) -> np.ndarray:
         state = follow[state, choice[i]]
         walk[i] = state
     return walk
+
+
+def _joined(parts: list[Examples]) -> Examples:
+    return {key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")}
 
 
 @DATASETS.register("shakespeare_synthetic", how=NO_FILES)
@@ -56,21 +60,17 @@ def shakespeare_roles(
             walk = markov(rng, len(shakespeare.ALPHABET), size * length - 1 - min(length - 1, 9))
             text = np.frombuffer(shakespeare.ALPHABET, np.uint8)[walk]
             parts.append(shakespeare.rows([text.tobytes()], length))
-        sides.append(
-            (
-                {key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")},
-                [len(part["y"]) for part in parts],
-            )
-        )
-    (train, sizes), (test, test_sizes) = sides
+        own = consecutive_clients(np.array([len(part["y"]) for part in parts]), ids)
+        sides.append((_joined(parts), own))
+    (train, natural), (test, test_natural) = sides
     return Dataset(
         "shakespeare_synthetic",
         train,
         test,
         shakespeare.VOCABULARY,
         task="sequence",
-        natural=consecutive_clients(np.array(sizes), ids),
-        test_natural=consecutive_clients(np.array(test_sizes), ids),
+        natural=natural,
+        test_natural=test_natural,
         accuracies=shakespeare.ACCURACIES,
     )
 
@@ -119,7 +119,7 @@ def shakespeare_windows(
     sides = []
     for size in (train, test):
         parts = [shakespeare_texts.windows(markov(rng, 80, size + 80), np.arange(size)) for _ in ids]
-        sides.append({key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")})
+        sides.append(_joined(parts))
     equal = lambda size: consecutive_clients(np.full(clients, size), ids)
     return Dataset("shakespeare_leaf_synthetic", sides[0], sides[1], 80, natural=equal(train), test_natural=equal(test))
 

@@ -1,0 +1,179 @@
+"""SQLite files of federated data sets, plain or compressed.
+
+FedJAX, https://github.com/google/fedjax: one row per client in `federated_data(client_id, data, num_examples)`; `data`
+is compressed by zlib and encoded by msgpack. TensorFlow Federated, https://storage.googleapis.com/tff-datasets-public/:
+one row per example in `examples(split_name, client_id, serialized_example_proto)`.
+"""
+
+import functools
+import pathlib
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+
+import msgpack
+import numpy as np
+
+from fedwin.data.dataset import Examples
+from fedwin.data.formats import clients, files, values
+from fedwin.errors import UserError
+
+LISTS = (("bytes_list", "BytesList"), ("float_list", "FloatList"), ("int64_list", "Int64List"))
+DTYPES = {"float_list": np.float32, "int64_list": np.int64}
+
+
+def read(
+    path, chosen: Iterable[bytes] | None = None, convert: Callable[[dict], Examples] = dict
+) -> Iterator[tuple[bytes, Examples]]:
+    """Yields (client id, features) of all clients in FedJAX's file, in its order, or of chosen clients in theirs.
+
+    Args:
+      path: the file.
+      chosen: client ids; None stands for all.
+      convert: function from a client's arrays to features; its errors are reported with the file and the client.
+
+    Raises:
+      UserError: damaged file or record.
+    """
+    sql = f"SELECT client_id, data FROM federated_data {'ORDER BY rowid' if chosen is None else 'WHERE client_id = ?'}"
+    for client, blob in query(path, sql, [()] if chosen is None else [(client,) for client in chosen]):
+        where = f"{path}, client '{clients.text(client)}'"
+        with files.reading(where, "its record is damaged"):
+            features = dict(msgpack.unpackb(zlib.decompress(blob), ext_hook=_extension, raw=False))
+        with values.naming(where):
+            features = convert(features)
+        yield client, features
+
+
+def _extension(code: int, blob: bytes):
+    """Decodes FedJAX's extensions: 1 an array of numbers, 2 a complex number, 3 a number, 4 an array of texts.
+
+    Source: https://github.com/google/fedjax/blob/main/fedjax/core/serialization.py.
+    """
+    if code == 2:
+        return complex(*msgpack.unpackb(blob))
+    if code == 4:
+        shape, texts = msgpack.unpackb(blob, raw=True)
+        return objects(texts).reshape(shape)
+    shape, name, raw = msgpack.unpackb(blob, raw=True)
+    array = np.frombuffer(raw, np.dtype(name.decode())).reshape(shape)
+    return array if code == 1 else array[()]
+
+
+def objects(texts: list[bytes]) -> np.ndarray:
+    """Returns an object array of texts [n]: NumPy's bytes type drops trailing zeros."""
+    result = np.empty(len(texts), object)
+    result[:] = texts
+    return result
+
+
+def sizes(path) -> dict[bytes, int]:
+    """Returns client id -> number of examples in FedJAX's file, in its order, without reading the examples."""
+    rows = dict(query(path, "SELECT client_id, num_examples FROM federated_data ORDER BY rowid"))
+    for client, number in rows.items():
+        if not (isinstance(number, int) and number > 0):
+            raise UserError(f"{path}, client '{clients.text(client)}': num_examples is {number!r}, not a number > 0.")
+    return rows
+
+
+def read_tff(path, split: str, convert: Callable[[dict], Examples]) -> Iterator[tuple[str, Examples]]:
+    """Yields (client id, features) of one split of TensorFlow Federated's file, in order of first appearance.
+
+    Args:
+      path: the file.
+      split: name of the split.
+      convert: function from a parsed example to small arrays, so that no decoded original stays in memory.
+
+    Raises:
+      UserError: damaged file or record, or no such split.
+    """
+    # One list per feature: a dict for each of a hundred million examples would be larger than the examples.
+    by_client: dict[str, dict[str, list]] = {}
+    sql = "SELECT client_id, serialized_example_proto FROM examples WHERE split_name = ? ORDER BY rowid"
+    for number, (client, blob) in enumerate(query(path, sql, [(split,)])):
+        with values.naming(f"{path}, split {split}, record {number} of client '{client}'"):
+            for key, value in convert(parse_example(blob)).items():
+                by_client.setdefault(client, {}).setdefault(key, []).append(value)
+    if not by_client:
+        raise UserError(f"{path}: there is no example of split '{split}'; fetch the file again.")
+    for client in list(by_client):
+        yield client, {key: np.stack(column) for key, column in by_client.pop(client).items()}
+
+
+@functools.cache
+def _example_class():
+    """Returns the message class tf.train.Example; TensorFlow is not needed.
+
+    Source: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/example/feature.proto.
+    """
+    # Imported on first use: only TensorFlow Federated's files need it.
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
+
+    def add(message, name: str, number: int, kind: int, label: int = field.LABEL_OPTIONAL, **options) -> None:
+        message.field.add(name=name, number=number, type=kind, label=label, **options)
+
+    for (_, name), kind in zip(LISTS, (field.TYPE_BYTES, field.TYPE_FLOAT, field.TYPE_INT64), strict=True):
+        add(file.message_type.add(name=name), "value", 1, kind, field.LABEL_REPEATED)
+    feature = file.message_type.add(name="Feature")
+    feature.oneof_decl.add(name="kind")
+    for number, (name, message) in enumerate(LISTS, 1):
+        add(feature, name, number, field.TYPE_MESSAGE, type_name=message, oneof_index=0)
+    features = file.message_type.add(name="Features")
+    entry = features.nested_type.add(name="FeatureEntry", options=descriptor_pb2.MessageOptions(map_entry=True))
+    add(entry, "key", 1, field.TYPE_STRING)
+    add(entry, "value", 2, field.TYPE_MESSAGE, type_name="Feature")
+    add(features, "feature", 1, field.TYPE_MESSAGE, field.LABEL_REPEATED, type_name="FeatureEntry")
+    add(file.message_type.add(name="Example"), "features", 1, field.TYPE_MESSAGE, type_name="Features")
+    # A separate pool: TensorFlow registers the same names in the default one.
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+
+
+def parse_example(blob: bytes) -> dict[str, np.ndarray | list[bytes]]:
+    """Decodes one serialized tf.train.Example.
+
+    Returns:
+      Feature name -> float32 or int64 array [n], or list of bytes; features without a value list are left out.
+
+    Raises:
+      ValueError: not such a message.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        features = _example_class().FromString(blob).features.feature
+    except DecodeError as error:
+        raise ValueError("not a tf.train.Example, or a truncated one") from error
+    parsed: dict[str, np.ndarray | list[bytes]] = {}
+    for name, feature in features.items():
+        if kind := feature.WhichOneof("kind"):
+            listed = getattr(feature, kind).value
+            parsed[name] = np.array(listed, DTYPES[kind]) if kind in DTYPES else list(listed)
+    return parsed
+
+
+def query(path, sql: str, parameters: Iterable[tuple] = ((),)) -> Iterator[tuple]:
+    """Yields the rows of a query for each of several parameters; raises UserError if it is no such database."""
+    with files.reading(path, "not a readable federated SQLite file"):
+        connection = connect(path)
+        try:
+            for each in parameters:
+                yield from connection.execute(sql, each)
+        finally:
+            connection.close()
+
+
+def connect(path) -> sqlite3.Connection:
+    """Opens a SQLite file read-only, a compressed one in memory; raises UserError if there is none."""
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; check --data_dir.")
+    if files.plain(path.name) == path.name:
+        return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(files.read(path))
+    return connection
