@@ -176,7 +176,8 @@ class FullSize(NamedTuple):
     clients: int | None = None
 
 
-# Loaders: builder(data_dir, *, option=...) -> Dataset. Facts that a loader may state about its data set:
+# Loaders: builder(data_dir, *, option=...) -> Dataset. data_dir is the folder of the files, or a parent of it; missing
+# or damaged files raise UserError. Facts that a loader may state about its data set:
 #   title, flag: its title in the guide's table, and the flag if it is more than the name; untitled ones have no row.
 #   how: how to obtain its files; sizes: clients / training examples / test examples.
 #   full: FullSize of the complete data set, or a function from all parameters of the loader to it.
@@ -187,6 +188,17 @@ class FullSize(NamedTuple):
 #     without for the decoded content, however it is stored.
 DATASETS = Registry(
     "dataset",
+    common={
+        "n": "number of training examples.",
+        "tests": "number of test examples.",
+        "clients": "number of clients.",
+        "size": "side of the images in pixels, cropped from the center of the scaled image.",
+        "resize": "pixels that the short side is scaled to.",
+        "length": "number of positions per row T.",
+        "constants": "normalization constants.",
+        "num_classes": "number of classes; the largest label + 1 by default.",
+        "seed": "seed of the random choices.",
+    },
     title="",
     flag="",
     how="your own files",
@@ -200,7 +212,8 @@ DATASETS = Registry(
     checksums=(),
 )
 
-# Partitioners: builder(dataset, num_clients, seed, *, option=...) -> Partition.
+# Partitioners: builder(dataset, num_clients, seed, *, option=...) -> Partition; they split the training examples over
+# num_clients = K clients with a seed >= 0, and raise UserError if there are too few examples or labels to do so.
 PARTITIONS = Registry("partition")
 
 

@@ -20,7 +20,6 @@ def domain(dataset: Dataset, num_clients: int, seed: int, *, inner: str = "iid")
     Args:
       dataset: the data set; its feature 'domain' is the domain of each example.
       num_clients: number of clients K, a multiple of D.
-      seed: the partition seed, >= 0.
       inner: the partitioner within a domain, its parameters separated by semicolons
         (`domain:inner=dirichlet:alpha=0.5;prior=symmetric`).
 

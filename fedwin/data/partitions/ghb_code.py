@@ -11,33 +11,27 @@ from fedwin.data.partitions.dirichlet import check_alpha
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
 from fedwin.data.partitions.yurochkin import assign_examples, draw_counts, rows_by_class
 from fedwin.data.rng import generator
+from fedwin.registry.ranges import PositiveInt
 
 
 @PARTITIONS.register("ghb_code")
-def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tries: int = 100) -> Partition:
+def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tries: PositiveInt = 100) -> Partition:
     """Takes the most even of several Yurochkin draws and rebalances it to floor(N / K) (+ 1) examples per client.
 
     alpha = 0 cuts the label-sorted list into K runs instead.
 
     Args:
-      dataset: the data set.
-      num_clients: number of clients K.
-      seed: the partition seed, >= 0.
       alpha: concentration, >= 0.
-      tries: number of draws to choose from, at least 1.
+      tries: number of draws to choose from.
 
     Returns:
       The Partition, whose report has 'moved', the number of examples that rebalancing took to another client.
 
-    Raises:
-      UserError: alpha < 0, N < K, or examples without a single label.
-
     Source: the code released with https://arxiv.org/abs/2311.18578.
 
     Example:
-      >>> import numpy as np
-      >>> from fedwin import data
-      >>> dataset = data.from_arrays(np.zeros([12, 2]), np.arange(12) % 3, np.zeros([3, 2]), np.arange(3))
+      >>> from fedwin import data, testing
+      >>> dataset = testing.federations.dataset(12)
       >>> data.make_partition(dataset, "ghb_code:alpha=0.5", 4, seed=0).sizes.tolist()
       [3, 3, 3, 3]
     """
@@ -51,7 +45,7 @@ def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tri
         return pack(dataset, [runs[k] for k in rng.permutation(num_clients)], "ghb_code", moved=0)
     by_class = rows_by_class(labels, dataset.num_classes)
     best, smallest_deviation = np.zeros((len(by_class), num_clients), int), np.inf
-    for _ in range(max(tries, 1)):
+    for _ in range(tries):
         counts = draw_counts([len(rows) for rows in by_class], num_clients, alpha, rng)
         deviation = counts.sum(0).std()
         if deviation < smallest_deviation:

@@ -12,23 +12,13 @@ def iid(dataset: Dataset, num_clients: int, seed: int, *, equal: bool = False) -
     """Assigns a permutation of the N examples to the clients, floor(N / K) to each.
 
     Args:
-      dataset: the data set.
-      num_clients: number of clients K.
-      seed: the partition seed, >= 0.
       equal: whether the last N mod K examples are left out; otherwise the first N mod K clients get one more each.
-
-    Returns:
-      The Partition.
-
-    Raises:
-      UserError: N < K.
 
     Source: the IID split of McMahan et al. 2017, https://arxiv.org/abs/1602.05629.
 
     Example:
-      >>> import numpy as np
-      >>> from fedwin import data
-      >>> dataset = data.from_arrays(np.zeros([12, 2]), np.arange(12) % 3, np.zeros([3, 2]), np.arange(3))
+      >>> from fedwin import data, testing
+      >>> dataset = testing.federations.dataset(12)
       >>> data.make_partition(dataset, "iid", 5, seed=0).sizes.tolist()
       [3, 3, 2, 2, 2]
     """

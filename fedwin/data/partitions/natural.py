@@ -29,7 +29,6 @@ def natural(dataset: Dataset, num_clients: int | None, seed: int) -> Partition:
     The choice sorts the client ids, permutes them with the seed and takes the first num_clients.
 
     Args:
-      dataset: the data set.
       num_clients: number of clients; None stands for all.
       seed: seed of the choice, >= 0.
 

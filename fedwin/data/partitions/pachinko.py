@@ -8,10 +8,11 @@ import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions import fill
-from fedwin.data.partitions.dirichlet import check_alpha, draw_dirichlet
+from fedwin.data.partitions.dirichlet import draw_dirichlet
 from fedwin.data.partitions.pack import check_counts, pack
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
+from fedwin.registry.ranges import Positive, PositiveInt
 
 
 @PARTITIONS.register("pachinko")
@@ -20,9 +21,9 @@ def pachinko(
     num_clients: int,
     seed: int,
     *,
-    alpha: float = 0.1,
-    beta: float = 10.0,
-    per_client: int | None = None,
+    alpha: Positive = 0.1,
+    beta: Positive = 10.0,
+    per_client: PositiveInt | None = None,
 ) -> Partition:
     """Draws coarse label c ~ theta_k, fine label f ~ phi_kc and an unused example of f, client after client.
 
@@ -32,18 +33,12 @@ def pachinko(
     ones is removed from theta_k.
 
     Args:
-      dataset: the data set.
-      num_clients: number of clients K.
-      seed: the partition seed, >= 0.
-      alpha: concentration over the coarse labels, > 0.
-      beta: concentration over the fine labels of one coarse label, > 0.
+      alpha: concentration over the coarse labels.
+      beta: concentration over the fine labels of one coarse label.
       per_client: number of examples per client; floor(N / K) by default.
 
-    Returns:
-      The Partition.
-
     Raises:
-      UserError: alpha or beta out of range, too few examples, or a data set without two levels of labels.
+      UserError: a data set without two levels of labels.
 
     Source: https://arxiv.org/abs/2003.00295, appendix.
 
@@ -53,9 +48,6 @@ def pachinko(
       >>> data.make_partition(dataset, "pachinko", 4, seed=0).sizes.tolist()
       [50, 50, 50, 50]
     """
-    check_alpha("pachinko", alpha, zero=False)
-    if not beta > 0:
-        raise UserError(f"partition 'pachinko': beta={beta}; give a number > 0.")
     fine, parent = label_tree(dataset)
     size = len(fine) // max(num_clients or 1, 1) if per_client is None else per_client
     check_counts("pachinko", len(fine), num_clients, size)

@@ -10,11 +10,18 @@ from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
+from fedwin.registry.ranges import NonNegative, PositiveInt
 
 
 @PARTITIONS.register("power_law", paper="li2020federated")
 def power_law(
-    dataset: Dataset, num_clients: int, seed: int, *, classes: int = 2, least: int = 5, sigma: float = 2.0
+    dataset: Dataset,
+    num_clients: int,
+    seed: int,
+    *,
+    classes: PositiveInt = 2,
+    least: PositiveInt = 5,
+    sigma: NonNegative = 2.0,
 ) -> Partition:
     """Gives client k examples of the classes c = k, ..., k + s - 1 (mod C), in log-normal shares.
 
@@ -24,38 +31,26 @@ def power_law(
     images and keep a tenth of each client's for its test.
 
     Args:
-      dataset: the data set.
-      num_clients: number of clients K.
-      seed: the partition seed, >= 0.
-      classes: number of classes per client s, 1..C.
-      least: examples that a client has of each of its classes at least, >= 1.
-      sigma: standard deviation of log z, >= 0; 0 gives equal shares.
-
-    Returns:
-      The Partition.
+      classes: number of classes per client s, <= C.
+      least: examples that a client has of each of its classes at least.
+      sigma: standard deviation of log z; 0 gives equal shares.
 
     Raises:
-      UserError: s is not in 1..C, least < 1, sigma < 0 or infinite, a class has too few examples for its holders, or
-        examples have no single label.
+      UserError: s > C, or a class has too few examples for its holders.
 
     Source: https://arxiv.org/abs/1812.06127.
 
     Example:
-      >>> import numpy as np
-      >>> from fedwin import data
-      >>> dataset = data.from_arrays(np.zeros([60, 2]), np.arange(60) % 3, np.zeros([3, 2]), np.arange(3))
+      >>> from fedwin import data, testing
+      >>> dataset = testing.federations.dataset(60)
       >>> (data.make_partition(dataset, "power_law", 6, seed=0).report["histogram"] >= 5).sum(1).tolist()
       [2, 2, 2, 2, 2, 2]
     """
     labels = labels_of(dataset, "power_law")
     num_classes = dataset.num_classes
     check_counts("power_law", len(labels), num_clients)
-    if not 1 <= classes <= num_classes:
-        raise UserError(f"partition 'power_law': classes={classes}; '{dataset.name}' has 1 to {num_classes}.")
-    if least < 1:
-        raise UserError(f"partition 'power_law': least={least}; give at least 1 example.")
-    if not 0 <= sigma < np.inf:
-        raise UserError(f"partition 'power_law': sigma={sigma}; give a number >= 0.")
+    if classes > num_classes:
+        raise UserError(f"partition 'power_law': classes={classes}, but '{dataset.name}' has {num_classes}.")
     rng = generator(seed, "power_law")
     held = (np.arange(num_clients)[:, None] + np.arange(classes)) % num_classes
     shares = rng.lognormal(0.0, sigma, held.shape)

@@ -26,9 +26,7 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
     """Reads a published split from a file.
 
     Args:
-      dataset: the data set.
       num_clients: None, or the number of clients in the file.
-      seed: not used.
       path: a .csv or .json file, possibly compressed (.gz, .xz, .bz2).
 
     Returns:

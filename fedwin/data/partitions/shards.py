@@ -9,33 +9,27 @@ import numpy as np
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
 from fedwin.data.rng import generator
+from fedwin.registry.ranges import PositiveInt
 
 
 @PARTITIONS.register("shards")
-def shards(dataset: Dataset, num_clients: int, seed: int, *, per_client: int = 2) -> Partition:
+def shards(dataset: Dataset, num_clients: int, seed: int, *, per_client: PositiveInt = 2) -> Partition:
     """Sorts examples by label, cuts K s shards of m = floor(N / (K s)) examples, gives s random ones to each client.
 
     If m divides the size of every class, a client has 1 to s classes (two of its shards may be of the same class), else
     at most 2 s. The last N - K s m examples of the sorted list are left out.
 
     Args:
-      dataset: the data set.
-      num_clients: number of clients K.
-      seed: the partition seed, >= 0.
       per_client: number of shards per client s.
 
     Returns:
       The Partition, whose report has 'shard_size' m.
 
-    Raises:
-      UserError: N < K s, or examples without a single label.
-
     Source: https://arxiv.org/abs/1602.05629.
 
     Example:
-      >>> import numpy as np
-      >>> from fedwin import data
-      >>> dataset = data.from_arrays(np.zeros([12, 2]), np.arange(12) % 3, np.zeros([3, 2]), np.arange(3))
+      >>> from fedwin import data, testing
+      >>> dataset = testing.federations.dataset(12)
       >>> data.make_partition(dataset, "shards:per_client=1", 3, seed=0).report["histogram"].max(1).tolist()
       [4, 4, 4]
     """

@@ -12,11 +12,18 @@ from fedwin.data.partitions.dirichlet import check_alpha, draw_dirichlet
 from fedwin.data.partitions.pack import check_counts, labels_of, pack
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 
 @PARTITIONS.register("yurochkin")
 def yurochkin(
-    dataset: Dataset, num_clients: int, seed: int, *, alpha: float, min_size: int = 10, max_tries: int = 1000
+    dataset: Dataset,
+    num_clients: int,
+    seed: int,
+    *,
+    alpha: float,
+    min_size: NonNegativeInt = 10,
+    max_tries: PositiveInt = 1000,
 ) -> Partition:
     """Gives client k a share pi_k of class c, with pi ~ Dirichlet(alpha 1_K), class by class.
 
@@ -25,9 +32,6 @@ def yurochkin(
     All N examples are assigned. Draws whose smallest client has fewer than min_size examples are repeated.
 
     Args:
-      dataset: the data set.
-      num_clients: number of clients K.
-      seed: the partition seed, >= 0.
       alpha: concentration, > 0; inf gives equal shares.
       min_size: minimum number of examples of a client.
       max_tries: maximum number of draws.
@@ -36,15 +40,13 @@ def yurochkin(
       The Partition, whose report has 'tries', the number of draws.
 
     Raises:
-      UserError: alpha <= 0, K min_size > N, no draw with min_size examples for every client, or examples without a
-        single label.
+      UserError: no draw with min_size examples for every client.
 
     Source: https://arxiv.org/abs/1905.12022.
 
     Example:
-      >>> import numpy as np
-      >>> from fedwin import data
-      >>> dataset = data.from_arrays(np.zeros([12, 2]), np.arange(12) % 3, np.zeros([3, 2]), np.arange(3))
+      >>> from fedwin import data, testing
+      >>> dataset = testing.federations.dataset(12)
       >>> data.make_partition(dataset, "yurochkin:alpha=5,min_size=1", 3, seed=0).order.size
       12
     """

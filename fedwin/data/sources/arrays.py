@@ -7,6 +7,7 @@ from fedwin.data.dataset import DATASETS, Dataset, Partition, offsets
 from fedwin.data.formats import files
 from fedwin.errors import UserError
 from fedwin.registry import checks
+from fedwin.registry.ranges import PositiveInt
 
 
 def from_arrays(
@@ -110,16 +111,12 @@ def by_client(clients: np.ndarray, examples: int, name: str) -> Partition:
     flag="`npz`, `fedwin.data.from_arrays`",
     how="your own",
 )
-def npz(data_dir, *, file: str = "data.npz", num_classes: int | None = None) -> Dataset:
+def npz(data_dir, *, file: str = "data.npz", num_classes: PositiveInt | None = None) -> Dataset:
     """Loads a NumPy archive with x_train, y_train, x_test, y_test and optionally client_train [N].
 
     Args:
       data_dir: its folder, or the file itself.
       file: its name.
-      num_classes: number of classes; the largest training label + 1 by default.
-
-    Returns:
-      The Dataset.
 
     Raises:
       UserError: a file or array is missing or damaged, or as for `from_arrays`.

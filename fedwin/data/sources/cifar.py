@@ -3,12 +3,14 @@
 Training images keep the order of the archive, which published splits refer to.
 """
 
+from typing import Annotated, Literal
+
 import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.sources import cifar_names
 from fedwin.data.sources.cifar_files import URL, read
-from fedwin.errors import UserError
+from fedwin.registry.ranges import Range
 
 # Per-channel (mean, std): cifar10 and cifar100 as in the code of the window-averaging and heavy-ball papers, ima as in
 # the code of IMA.
@@ -17,17 +19,7 @@ CONSTANTS: dict[str | None, tuple[tuple[float, ...] | None, tuple[float, ...] | 
     "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
     "ima": ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
 }
-
-
-def normalization_constants(constants: str):
-    """Returns (mean, std) by name; raises UserError for an unknown one."""
-    if constants not in CONSTANTS:
-        raise UserError(f"constants={constants}; choose {', '.join(filter(None, CONSTANTS))}.")
-    return CONSTANTS[constants]
-
-
-# Sides of images whose pixels are means of whole blocks.
-SIZES = (32, 16, 8)
+Constants = Literal["cifar10", "cifar100", "ima"]
 
 
 def block_means(images: np.ndarray, size: int) -> np.ndarray:
@@ -88,27 +80,22 @@ CIFAR10 = {
     downloads=(URL + "cifar-10-binary.tar.gz",),
     checksums=CIFAR10,
 )
-def cifar10(data_dir, *, constants: str = "cifar10", size: int = 32, per_class: int = 0) -> Dataset:
+def cifar10(
+    data_dir,
+    *,
+    constants: Constants = "cifar10",
+    size: Literal[32, 16, 8] = 32,
+    per_class: Annotated[int, Range(0, 5000)] = 0,
+) -> Dataset:
     """CIFAR-10, Krizhevsky 2009: x uint8 [N, 32, 32, 3], y in 0..9; 50,000 training and 10,000 test images.
 
     Args:
       data_dir: a folder with the binary or the Python archive or its unpacked files (plain, .gz, .xz or .bz2), or a
         parent of it.
-      constants: normalization constants, 'cifar10', 'cifar100' or 'ima'.
-      size: side of the images, 32, 16 or 8: means of blocks of pixels.
       per_class: number of training images of each class, the first ones of the archive; 0: all.
 
-    Returns:
-      The Dataset.
-
-    Raises:
-      UserError: no files, truncated files, pickles with a wrong checksum, or another size.
     """
-    mean, std = normalization_constants(constants)
-    if size not in SIZES:
-        raise UserError(f"cifar10: size={size}; it is {', '.join(map(str, SIZES))}.")
-    if isinstance(per_class, bool) or not isinstance(per_class, int) or not 0 <= per_class <= 5000:
-        raise UserError(f"cifar10: per_class={per_class} must be an integer from 0 (all) to 5000.")
+    mean, std = CONSTANTS[constants]
     train, test, verified = read("cifar10", data_dir)
     if per_class:
         train = first_of_each_class(train, per_class)
@@ -137,7 +124,7 @@ CIFAR100 = {
     downloads=(URL + "cifar-100-binary.tar.gz",),
     checksums=CIFAR100,
 )
-def cifar100(data_dir, *, label: str = "fine", constants: str = "cifar100") -> Dataset:
+def cifar100(data_dir, *, label: Literal["fine", "coarse"] = "fine", constants: Constants = "cifar100") -> Dataset:
     """CIFAR-100, Krizhevsky 2009: x uint8 [N, 32, 32, 3], y in 0..99 (fine) or 0..19 (coarse).
 
     The label that is not y is available as feature 'coarse' or 'fine', for Pachinko allocation.
@@ -145,17 +132,8 @@ def cifar100(data_dir, *, label: str = "fine", constants: str = "cifar100") -> D
     Args:
       data_dir: as for cifar10.
       label: 'fine' or 'coarse'.
-      constants: normalization constants, 'cifar100', 'cifar10' (used by FedJAX and the heavy-ball code) or 'ima'.
-
-    Returns:
-      The Dataset.
-
-    Raises:
-      UserError: as for cifar10, or an unknown label.
     """
-    if label not in ("fine", "coarse"):
-        raise UserError(f"cifar100: label={label}; it is fine or coarse.")
-    mean, std = normalization_constants(constants)
+    mean, std = CONSTANTS[constants]
     train, test, verified = read("cifar100", data_dir)
     names = cifar_names.FINE if label == "fine" else cifar_names.COARSE
     rename = lambda features: {("y" if key == label else key): value for key, value in features.items()}

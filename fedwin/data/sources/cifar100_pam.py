@@ -12,7 +12,7 @@ from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset, Examples, FullSiz
 from fedwin.data.formats import checksums, clients, files, sqlite, values
 from fedwin.data.rng import generator
 from fedwin.data.sources import cifar, cifar_names
-from fedwin.data.sources.cifar import normalization_constants
+from fedwin.registry.ranges import NonNegativeInt
 
 SOURCE = "https://storage.googleapis.com/tff-datasets-public/cifar100.sqlite.lzma"
 TRAIN_CLIENTS, TEST_CLIENTS = 500, 100
@@ -56,7 +56,7 @@ CHECKSUMS = {
     downloads=(SOURCE,),
     checksums=CHECKSUMS,
 )
-def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dataset:
+def cifar100_pam(data_dir, *, constants: cifar.Constants = "cifar100", seed: NonNegativeInt = 0) -> Dataset:
     """CIFAR-100 with its 500 Pachinko clients: x uint8 [N, 32, 32, 3], y in 0..99, 'coarse' in 0..19.
 
     Reads TFF's `cifar100.sqlite` (.lzma) or FedJAX's `federated_cifar100_{train,test}.sqlite`. Without any of them,
@@ -64,16 +64,11 @@ def cifar100_pam(data_dir, *, constants: str = "cifar100", seed: int = 0) -> Dat
 
     Args:
       data_dir: folder of the files, or a parent of it.
-      constants: normalization constants, 'cifar100', 'cifar10' or 'ima'.
-      seed: seed of drawn clients.
 
     Returns:
       The Dataset, with `natural` and `test_natural` clients.
-
-    Raises:
-      UserError: no files, damaged records, an empty client or an id that occurs twice.
     """
-    mean, std = normalization_constants(constants)
+    mean, std = cifar.CONSTANTS[constants]
     folders = files.folders(data_dir, "cifar100*", "cifar-100*", "fed_cifar100*")
     if tff := files.locate_all(folders, TFF):
         streams = [(sqlite.read_tff(tff[0], side, single_example), tff[0]) for side in ("train", "test")]

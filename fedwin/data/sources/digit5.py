@@ -5,6 +5,8 @@ Archive: Li et al. 2021, https://arxiv.org/abs/2102.07623, `digit_dataset.zip`: 
 training images as USPS has, 7,438.
 """
 
+from typing import Annotated
+
 import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
@@ -12,6 +14,7 @@ from fedwin.data.rng import generator
 from fedwin.data.sources import mnist
 from fedwin.data.sources.digit5_files import FOLDERS, Pair, archives, original_domain
 from fedwin.errors import UserError
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt, Range
 
 DOMAINS = tuple(FOLDERS)
 # Test images of each domain in the archive, https://github.com/med-air/FedBN/blob/master/utils/data_preprocess.py;
@@ -59,7 +62,12 @@ def stratified_split(labels: np.ndarray, limit: int, rng) -> tuple[np.ndarray, n
     by_hand="digit_dataset.zip linked from https://github.com/med-air/FedBN",
 )
 def digit5(
-    data_dir, *, domains: str = "+".join(DOMAINS), parts: int = 10, per_domain: int = PER_DOMAIN, split_seed: int = 0
+    data_dir,
+    *,
+    domains: str = "+".join(DOMAINS),
+    parts: Annotated[int, Range(1, 10)] = 10,
+    per_domain: PositiveInt = PER_DOMAIN,
+    split_seed: NonNegativeInt = 0,
 ) -> Dataset:
     """Digit Five: x uint8 [N, 28, 28, 3], y in 0..9, 'domain' in the order of `domains`.
 
@@ -70,22 +78,17 @@ def digit5(
     Args:
       data_dir: folder of the files, or a parent of it.
       domains: names joined by '+', of mnist, svhn, usps, synthdigits and mnist_m.
-      parts: number of training parts of the archive to use, 1..10.
+      parts: number of training parts of the archive to use.
       per_domain: number of training images of a domain read from original files.
       split_seed: seed of that split.
 
-    Returns:
-      The Dataset.
-
     Raises:
-      UserError: unknown domains, missing or damaged files.
+      UserError: unknown domains.
     """
     chosen = str(domains).split("+")
     for name in chosen:
         if name not in DOMAINS or chosen.count(name) > 1:
             raise UserError(f"digit5: domains={domains}; join different ones of {', '.join(DOMAINS)} by '+'.")
-    if not 1 <= parts <= 10 or per_domain < 1:
-        raise UserError(f"digit5: parts={parts}, per_domain={per_domain}; give 1 to 10 parts and at least 1 image.")
     packed = archives(data_dir, chosen)
     sides: tuple[list, list] = ([], [])
     for number, domain in enumerate(chosen):

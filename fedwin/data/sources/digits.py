@@ -31,12 +31,6 @@ def digits(data_dir=None) -> Dataset:
     (397). Since classes are equal, every number of clients that divides 1,400 gets equal shares, down to one class per
     client.
 
-    Args:
-      data_dir: not used.
-
-    Returns:
-      The Dataset.
-
     Source: https://archive.ics.uci.edu/dataset/80.
 
     Example:

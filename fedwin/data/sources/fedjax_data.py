@@ -7,6 +7,7 @@ from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition
 from fedwin.data.formats import clients, files, sqlite, values
 from fedwin.errors import UserError
 from fedwin.registry import checks
+from fedwin.registry.ranges import PositiveInt
 
 
 def from_fedjax(
@@ -91,17 +92,13 @@ def clean(examples: Examples, natural: Partition, where: str) -> tuple[Examples,
     flag="`fedwin.data.from_fedjax`, `fedjax:train=FILE,test=FILE`",
     how="your own",
 )
-def fedjax_files(data_dir, *, train: str, test: str, num_classes: int | None = None) -> Dataset:
+def fedjax_files(data_dir, *, train: str, test: str, num_classes: PositiveInt | None = None) -> Dataset:
     """Loads a pair of FedJAX SQLite files whose examples have 'x' and 'y'.
 
     Args:
       data_dir: folder of the files.
       train: name of the training file in data_dir.
       test: name of the test file in data_dir.
-      num_classes: number of classes; the largest training label + 1 by default.
-
-    Returns:
-      The Dataset.
 
     Raises:
       UserError: missing or damaged files, or as for `from_fedjax`.

@@ -6,13 +6,13 @@ Cohen et al. 2017, https://arxiv.org/abs/1702.05373; Caldas et al. 2018, https:/
 
 import functools
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize, Partition
 from fedwin.data.formats import checksums, clients, files, leaf, sqlite, values
 from fedwin.data.sources.mnist import CHARACTERS, DIGITS
-from fedwin.errors import UserError
 
 SOURCE = "https://storage.googleapis.com/gresearch/fedjax/emnist/federated_emnist_{train,test}.sqlite"
 DOMAINS = ("high_school", "census")
@@ -79,16 +79,7 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
       form: 'auto', 'fedjax' or 'leaf'.
       paper: value of paper in the files, 0 or 1.
 
-    Returns:
-      The Dataset.
-
-    Raises:
-      UserError: as for `femnist`.
     """
-    if form not in ("auto", "fedjax", "leaf"):
-        raise UserError(f"{name}: form={form}; choose auto, fedjax or leaf.")
-    if paper not in (0, 1):
-        raise UserError(f"{name}: paper={paper}; choose 0 or 1.")
     infix, names = ("emnist_digitsonly", DIGITS) if name == "femnist_digits" else ("emnist", CHARACTERS)
     to_examples = functools.partial(convert, paper, len(names))
     folders = files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*")
@@ -131,7 +122,7 @@ FEDJAX = "https://storage.googleapis.com/gresearch/fedjax/emnist/"
     downloads=tuple(f"{FEDJAX}federated_emnist_{side}.sqlite" for side in SIDES),
     variants={"form=leaf": ()},
 )
-def femnist(data_dir, *, form: str = "auto", paper: int = 1) -> Dataset:
+def femnist(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper: Literal[0, 1] = 1) -> Dataset:
     """FEMNIST by writer: x uint8 [N, 28, 28, 1], ink 255, y in 0..61; 3,400 writers in FedJAX's files.
 
     Args:
@@ -139,12 +130,6 @@ def femnist(data_dir, *, form: str = "auto", paper: int = 1) -> Dataset:
       form: auto, fedjax (federated_emnist_{train,test}.sqlite) or leaf (train/ and test/ with JSON); both may be
         compressed.
       paper: value of paper in the files, 1 in all originals.
-
-    Returns:
-      The Dataset.
-
-    Raises:
-      UserError: no files, damaged records, an empty client or an id that occurs twice.
     """
     return load("femnist", data_dir, form, paper)
 
@@ -160,18 +145,12 @@ def femnist(data_dir, *, form: str = "auto", paper: int = 1) -> Dataset:
     downloads=tuple(f"{FEDJAX}federated_emnist_digitsonly_{side}.sqlite" for side in SIDES),
     variants={"form=leaf": ()},
 )
-def femnist_digits(data_dir, *, form: str = "auto", paper: int = 1) -> Dataset:
+def femnist_digits(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper: Literal[0, 1] = 1) -> Dataset:
     """The digits of FEMNIST by writer, y in 0..9; 3,383 writers. Reads the `digitsonly` files.
 
     Args:
       data_dir: folder of the files, or a parent of it.
       form: as for `femnist`.
       paper: value of paper in the files, 1 in all originals.
-
-    Returns:
-      The Dataset.
-
-    Raises:
-      UserError: as for `femnist`.
     """
     return load("femnist_digits", data_dir, form, paper)

@@ -14,6 +14,7 @@ from fedwin.data.example_source import Images, Item
 from fedwin.data.formats import checksums, files
 from fedwin.data.formats.image_files import by_name, columns_of, images_below, read_list
 from fedwin.errors import UserError
+from fedwin.registry.ranges import PositiveInt
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
@@ -30,9 +31,9 @@ def image_folder(
     train: str = "train.csv",
     test: str = "test.csv",
     images: str = ".",
-    size: int = 224,
-    resize: int = 256,
-    num_classes: int | None = None,
+    size: PositiveInt = 224,
+    resize: PositiveInt = 256,
+    num_classes: PositiveInt | None = None,
     user: str = "user_id",
 ) -> Dataset:
     """Any folder of images with two lists: `user_id,image_id,class` and `image_id,class`; images are decoded on access.
@@ -42,13 +43,7 @@ def image_folder(
       train: name of the training list in data_dir.
       test: name of the test list in data_dir.
       images: folder or archive of the images, in data_dir.
-      size: side of the images in pixels, cropped from the center of the scaled image.
-      resize: pixels that the short side is scaled to.
-      num_classes: number of classes; the largest class + 1 by default.
       user: name of the column of clients; without it the data set has no natural clients.
-
-    Returns:
-      The Dataset.
 
     Raises:
       UserError: a wrong list, or a missing image.

@@ -1,6 +1,7 @@
 """Data sets of Hugging Face `datasets`, read from disk, https://huggingface.co/docs/datasets/loading."""
 
 import pathlib
+from typing import Literal
 
 import numpy as np
 
@@ -10,8 +11,9 @@ from fedwin.data.example_source import Images, Item, Member, decode_whole
 from fedwin.data.formats import clients
 from fedwin.data.sources import hf_files, shakespeare
 from fedwin.data.sources.arrays import by_client
-from fedwin.data.sources.tfds_data import CONSTANTS, constants_of
+from fedwin.data.sources.tfds_data import constants_of
 from fedwin.errors import UserError
+from fedwin.registry.ranges import PositiveInt
 
 # Rows that are converted at a time: `datasets` makes int64 of all whole numbers.
 CHUNK = 4096
@@ -32,12 +34,12 @@ def hf(
     client: str | None = None,
     train: str = "train",
     test: str = "test",
-    constants: str | None = None,
-    size: int | None = None,
-    resize: int | None = None,
-    channels: int | None = None,
-    length: int = 80,
-    num_classes: int | None = None,
+    constants: Literal["cifar10", "cifar100", "ima", "mnist", "imagenet"] | None = None,
+    size: PositiveInt | None = None,
+    resize: PositiveInt | None = None,
+    channels: Literal[1, 3] | None = None,
+    length: PositiveInt = 80,
+    num_classes: PositiveInt | None = None,
 ) -> Dataset:
     """Any folder that `save_to_disk` has written, or of Parquet or Arrow files; the network is never used.
 
@@ -52,22 +54,11 @@ def hf(
       client: column of client ids, for a data set with its own clients.
       train: name of the training split.
       test: name of the test split, such as validation.
-      constants: normalization constants, 'cifar10', 'cifar100', 'ima', 'mnist', 'imagenet' or none.
-      size: side of images in pixels, cropped from the center of the scaled image and decoded on access; by default all
-        images must have one shape, and are decoded at once.
-      resize: pixels that the short side is scaled to, with size.
       channels: 1 or 3; those of the first image by default.
-      length: number of characters per row, for texts.
-      num_classes: number of classes; by default those that the data set names, else the largest label + 1.
-
-    Returns:
-      The Dataset.
 
     Raises:
       UserError: no such folder, split or column, missing values, or columns of another kind.
     """
-    if constants not in CONSTANTS:
-        raise UserError(f"hf: constants={constants}; choose none, {', '.join(filter(None, CONSTANTS))}.")
     folder = hf_files.find(str(name), data_dir)
     splits = {key: hf_files.open_split(folder, str(split)) for key, split in (("train", train), ("test", test))}
     where = {key: f"hf: {folder}, {split}" for key, split in (("train", train), ("test", test))}
@@ -106,8 +97,6 @@ def hf(
 
 def _inputs(splits, x: str, where, folder: pathlib.Path, size, resize, channels) -> dict[str, np.ndarray | Images]:
     """Returns split -> images or arrays; images of the test split have the shape of the training images."""
-    if channels not in (None, 1, 3):
-        raise UserError(f"hf: channels={channels}; give 1 or 3.")
     inputs: dict[str, np.ndarray | Images] = {}
     for key, split in splits.items():
         if _kind(split, x) == "image":
@@ -254,8 +243,6 @@ def _images(items: list[Item], size, resize, channels, where: str, shape) -> np.
 
 def _characters(title: str, splits, where, x: str, client: str | None, length: int) -> Dataset:
     """Returns rows of characters and next characters, per client if there is a column of client ids."""
-    if length < 1:
-        raise UserError(f"hf: length={length}; give a whole number > 0.")
     sides: list[tuple[Examples, Partition | None]] = []
     for key, split in splits.items():
         texts = [str(text).encode() for text in _column(split, x)]

@@ -2,6 +2,7 @@
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.sources.folder import build
+from fedwin.registry.ranges import PositiveInt
 
 
 @DATASETS.register(
@@ -20,21 +21,13 @@ from fedwin.data.sources.folder import build
         "test2017.tar.gz": ("md5", "7d9b096fa1cd94d67a0fa779ea301234"),
     },
 )
-def inaturalist(data_dir, *, size: int = 224, resize: int = 256, users: str = "user_120k") -> Dataset:
+def inaturalist(data_dir, *, size: PositiveInt = 224, resize: PositiveInt = 256, users: str = "user_120k") -> Dataset:
     """iNaturalist-User-120k: 120,300 images of 1,203 species by 9,275 observers; images are decoded on access.
 
     Args:
       data_dir: folder with TFF's `iNaturalist_train.csv` and `iNaturalist_test.csv`, or `federated_train.csv` and
         `test.csv`, and the images of the 2017 competition at any depth.
-      size: side of the images in pixels, cropped from the center of the scaled image.
-      resize: pixels that the short side is scaled to.
       users: name of the column of clients in TFF's list (`user_120k`, `geo_100`, ...).
-
-    Returns:
-      The Dataset.
-
-    Raises:
-      UserError: missing lists or images.
 
     Source: https://arxiv.org/abs/2003.08082.
     """

@@ -2,6 +2,7 @@
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.sources.folder import build
+from fedwin.registry.ranges import PositiveInt
 
 LISTS = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
 SMALL = "https://storage.googleapis.com/tff-datasets-public/"
@@ -24,21 +25,13 @@ SMALL = "https://storage.googleapis.com/tff-datasets-public/"
         "mini_gld_test.csv": ("md5", "298e9d19d66357236f66fe8e22920933"),
     },
 )
-def landmarks(data_dir, *, size: int = 224, resize: int = 256, small: bool = False) -> Dataset:
+def landmarks(data_dir, *, size: PositiveInt = 224, resize: PositiveInt = 256, small: bool = False) -> Dataset:
     """Landmarks-User-160k: 164,172 images of 2,028 landmarks by 1,262 photographers; images are decoded on access.
 
     Args:
       data_dir: folder with `federated_train.csv`, `test.csv` and the images `<image_id>.jpg` at any depth, or the
         archives `images_NNN.tar` that contain them.
-      size: side of the images in pixels, cropped from the center of the scaled image.
-      resize: pixels that the short side is scaled to.
       small: whether to load gld23k, with 233 clients and 203 classes (`mini_gld_train_split.csv`, `mini_gld_test.csv`).
-
-    Returns:
-      The Dataset.
-
-    Raises:
-      UserError: missing lists or images.
 
     Source: https://arxiv.org/abs/2003.08082.
     """

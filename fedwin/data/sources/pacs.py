@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from fedwin.data.formats import files, image_files
 from fedwin.data.rng import generator
 from fedwin.data.sources import folder
 from fedwin.errors import UserError
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt, Range
 
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
@@ -39,28 +41,28 @@ def full_size(fraction: float) -> FullSize:
     cache="1 MiB",
     by_hand="the folders photo, art_painting, cartoon and sketch from https://dali-dl.github.io/project_iccv2017.html",
 )
-def pacs(data_dir, *, size: int = 224, resize: int = 256, test_fraction: float = 0.1, split_seed: int = 0) -> Dataset:
+def pacs(
+    data_dir,
+    *,
+    size: PositiveInt = 224,
+    resize: PositiveInt = 256,
+    test_fraction: Annotated[float, Range(0, 1, True, True)] = 0.1,
+    split_seed: NonNegativeInt = 0,
+) -> Dataset:
     """PACS: x uint8 [N, 224, 224, 3] decoded on access, y in 0..6, 'domain' in 0..3; 9,991 images.
 
     Of each domain's n images a random floor(test_fraction n) are the test set (167 + 204 + 234 + 392).
 
     Args:
       data_dir: folders, or a tar or zip archive, `<domain>/<class>/<file>` at any depth.
-      size: side of the images in pixels, cropped from the center of the scaled image, also for training.
-      resize: pixels that the short side is scaled to.
-      test_fraction: share of test images of each domain, in (0, 1).
+      test_fraction: share of test images of each domain.
       split_seed: seed of the split.
-
-    Returns:
-      The Dataset.
 
     Raises:
       UserError: missing domains, or unknown classes.
 
     Source: https://arxiv.org/abs/1710.03077.
     """
-    if not 0 < test_fraction < 1:
-        raise UserError(f"pacs: test_fraction={test_fraction}; give a number between 0 and 1.")
     for location in files.folders(data_dir, "pacs*"):
         archives = [location] if location.is_file() else sorted(filter(is_archive, files.children(location)))
         is_folder = location.is_dir() and any(

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize
 from fedwin.data.formats import checksums, clients, files, sqlite
-from fedwin.errors import UserError
+from fedwin.registry.ranges import PositiveInt
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3
 ALPHABET = b"dhlptx@DHLPTX $(,048cgkoswCGKOSW[_#'/37;?bfjnrvzBFJNRVZ\"&*.26:\naeimquyAEIMQUY]!%)-159\r"
@@ -59,23 +59,14 @@ def rows(texts, length: int) -> Examples:
     prepared="not measured: file not available",
     downloads=tuple(SOURCE.replace("{train,test}", side) for side in ("train", "test")),
 )
-def shakespeare(data_dir, *, length: int = 80) -> Dataset:
+def shakespeare(data_dir, *, length: PositiveInt = 80) -> Dataset:
     """Shakespeare roles: x, y int32 [N, 80], one target per position, 0 = padding; 90 ids.
 
     Reads FedJAX's `shakespeare_{train,test}.sqlite`.
 
     Args:
       data_dir: folder of the files, or a parent of it.
-      length: number of positions per row T.
-
-    Returns:
-      The Dataset.
-
-    Raises:
-      UserError: no files, damaged records, an empty client or an id that occurs twice.
     """
-    if not (isinstance(length, int) and length > 0):
-        raise UserError(f"shakespeare: length={length}; give a whole number > 0.")
 
     def cut(features: dict) -> Examples:
         return rows(np.asarray(features["snippets"], object).reshape(-1), length)

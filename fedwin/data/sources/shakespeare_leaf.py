@@ -13,6 +13,7 @@ from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize, Partition
 from fedwin.data.rng import generator
 from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, UNKNOWN, encode, find, windows
 from fedwin.errors import UserError
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 # Role -> (ids of its training text, ids of its test text).
 Ids = dict[str, tuple[np.ndarray, ...]]
@@ -33,7 +34,13 @@ Ids = dict[str, tuple[np.ndarray, ...]]
     checksums={"pg100.txt": ("md5", "036d0f9cf7296f41165c2e6da1e52a0e")},
 )
 def shakespeare_leaf(
-    data_dir, *, clients: int = 100, train: int = 2000, test: int = 400, iid: bool = False, seed: int = 0
+    data_dir,
+    *,
+    clients: PositiveInt = 100,
+    train: PositiveInt = 2000,
+    test: PositiveInt = 400,
+    iid: bool = False,
+    seed: NonNegativeInt = 0,
 ) -> Dataset:
     """100 roles x 2,000 windows: x int32 [N, 80], y int32 [N] the next character, 80 ids.
 
@@ -42,14 +49,9 @@ def shakespeare_leaf(
 
     Args:
       data_dir: folder of LEAF's JSON files or of the plays, or a parent of it.
-      clients: number of roles.
       train: number of training windows of each role.
       test: number of test windows of each role.
       iid: whether to draw windows from all roles and split them into equal parts instead.
-      seed: seed of the choice of roles and runs.
-
-    Returns:
-      The Dataset.
 
     Raises:
       UserError: no files, or too few roles that are long enough.

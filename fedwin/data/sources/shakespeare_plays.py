@@ -5,6 +5,7 @@ set `shakespeare`.
 """
 
 import pathlib
+from typing import Annotated
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from fedwin.data.formats import files, plays
 from fedwin.data.rng import generator
 from fedwin.data.sources.shakespeare import ACCURACIES, VOCABULARY, rows
 from fedwin.errors import UserError
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt, Range
 
 PLAYS = 37
 SOURCE = "https://github.com/martin-gorner/tensorflow-rnn-shakespeare (its folder shakespeare/)"
@@ -68,7 +70,12 @@ def deal(names: list[str], clients: int, seed: int) -> list[list[str]]:
     by_hand=f"the plays in plain text, such as {SOURCE}, as text files or in plays.tar.xz",
 )
 def shakespeare_plays(
-    data_dir, *, length: int = 80, clients: int = PLAYS, test_share: float = 0.1, seed: int = 0
+    data_dir,
+    *,
+    length: PositiveInt = 80,
+    clients: PositiveInt = PLAYS,
+    test_share: Annotated[float, Range(0, 1, True, True)] = 0.1,
+    seed: NonNegativeInt = 0,
 ) -> Dataset:
     """37 plays: x, y int32 [N, 80], one target per position, 0 = padding; 90 ids.
 
@@ -77,23 +84,13 @@ def shakespeare_plays(
 
     Args:
       data_dir: folder of the plays, or a parent of it.
-      length: number of positions per row T.
-      clients: number of clients, at most that of the plays.
-      test_share: share of each play that tests, in (0, 1).
-      seed: seed of the order in which plays are dealt.
-
-    Returns:
-      The Dataset.
+      test_share: share of each play that tests.
 
     Raises:
-      UserError: no plays, fewer plays than clients, or a parameter out of range.
+      UserError: fewer plays than clients.
     """
-    if not (isinstance(length, int) and length > 0):
-        raise UserError(f"shakespeare_plays: length={length}; give a whole number > 0.")
-    if not 0 < test_share < 1:
-        raise UserError(f"shakespeare_plays: test_share={test_share} must lie in (0, 1).")
     texts = find(data_dir)
-    if not (isinstance(clients, int) and 1 <= clients <= len(texts)):
+    if clients > len(texts):
         raise UserError(f"shakespeare_plays: clients={clients}, but there are {len(texts)} plays; give 1 to that many.")
     encoded = {name: text.encode("latin-1", "replace") for name, text in texts.items()}
     cut = {name: int((1 - test_share) * len(text)) for name, text in encoded.items()}

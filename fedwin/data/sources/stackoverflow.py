@@ -12,6 +12,7 @@ from fedwin.data.dataset import DATASETS, Dataset, Examples, FullSize, offsets
 from fedwin.data.formats import checksums, clients, files, sqlite
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3
 SOURCE = "https://storage.googleapis.com/gresearch/fedjax/stackoverflow/stackoverflow_{train,held_out,test}.sqlite"
@@ -129,11 +130,11 @@ WORDS = "https://storage.googleapis.com/tff-datasets-public/stackoverflow.word_c
 def stackoverflow(
     data_dir,
     *,
-    users: int = 40_000,
-    tests: int = 10_000,
-    vocabulary_size: int = 10_000,
-    length: int = 20,
-    seed: int = 0,
+    users: PositiveInt = 40_000,
+    tests: PositiveInt = 10_000,
+    vocabulary_size: PositiveInt = 10_000,
+    length: PositiveInt = 20,
+    seed: NonNegativeInt = 0,
 ) -> Dataset:
     """A subset of Stack Overflow users: x, y int32 [N, 20], one target per position, 0 = padding; 10,004 ids.
 
@@ -143,20 +144,11 @@ def stackoverflow(
     Args:
       data_dir: folder of the files, or a parent of it.
       users: number of training users, of 342,477.
-      tests: number of test examples.
       vocabulary_size: number of most frequent words that get their own id.
-      length: number of positions per sentence T.
-      seed: seed of the choice of users and test examples.
-
-    Returns:
-      The Dataset.
 
     Raises:
-      UserError: no files, damaged records, or too few users or words.
+      UserError: too few users or words.
     """
-    for option, value in (("users", users), ("tests", tests), ("vocabulary_size", vocabulary_size), ("length", length)):
-        if not (isinstance(value, int) and value > 0):
-            raise UserError(f"stackoverflow: {option}={value}; give a whole number > 0.")
     paths = files.locate_all(files.folders(data_dir, "stackoverflow*"), *FILES)
     if not paths:
         raise files.missing("stackoverflow", data_dir, f"{' and '.join(FILES)} (also compressed)", SOURCE)

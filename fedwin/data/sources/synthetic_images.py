@@ -5,7 +5,7 @@ on them say nothing about the real data sets.
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from fedwin.data.partitions.pachinko import pachinko
 from fedwin.data.rng import generator
 from fedwin.data.sources import cifar, cifar_names, digit5, femnist, folder, mnist, pacs
 from fedwin.errors import UserError
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 NOISE = 40.0
 # Size of the bank of noise that images draw from: independent noise would take most of the time.
@@ -139,13 +140,6 @@ def consecutive_clients(sizes: np.ndarray, ids: np.ndarray) -> Partition:
     return Partition(np.arange(sizes.sum(), dtype=np.int32), offsets(sizes), ids=ids)
 
 
-def check_positive(name: str, **numbers) -> None:
-    """Raises UserError unless every number is an integer > 0."""
-    for key, value in numbers.items():
-        if not (isinstance(value, int) and value > 0):
-            raise UserError(f"{name}: {key}={value}; give a whole number > 0.")
-
-
 def make_dataset(name: str, train: Examples, test: Examples, **fields) -> Dataset:
     """Builds the stand-in of the data set `name` from its examples and further fields of the Dataset."""
     shape = SHAPES[name]
@@ -157,8 +151,7 @@ def register_images(name: str) -> None:
     """Registers a stand-in for a set of images without clients."""
 
     @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
-    def build(data_dir=None, *, n: int = 5000, tests: int = 1000, seed: int = 0) -> Dataset:
-        check_positive(f"{name}_synthetic", n=n, tests=tests)
+    def build(data_dir=None, *, n: PositiveInt = 5000, tests: PositiveInt = 1000, seed: NonNegativeInt = 0) -> Dataset:
         shape, rng = SHAPES[name], generator(seed, f"{name}_synthetic")
         prototypes = smooth_patterns(rng, shape.classes, shape.side, shape.channels).astype(np.float32)
         sides = []
@@ -172,8 +165,9 @@ def register_writers(name: str, clients: int, same_writers: bool) -> None:
     """Registers a stand-in for characters by writer: clients of unequal sizes, each with its own brightness."""
 
     @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
-    def build(data_dir=None, *, clients: int = clients, n: int = 20 * clients, seed: int = 0) -> Dataset:
-        check_positive(f"{name}_synthetic", clients=clients, n=n)
+    def build(
+        data_dir=None, *, clients: PositiveInt = clients, n: PositiveInt = 20 * clients, seed: NonNegativeInt = 0
+    ) -> Dataset:
         shape, rng = SHAPES[name], generator(seed, f"{name}_synthetic")
         prototypes = smooth_patterns(rng, shape.classes, shape.side, shape.channels).astype(np.float32)
         sides = []
@@ -196,9 +190,13 @@ def register_users(name: str, clients: int) -> None:
 
     @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
     def build(
-        data_dir=None, *, clients: int = clients, n: int = 2 * clients, size: int = SHAPES[name].side, seed: int = 0
+        data_dir=None,
+        *,
+        clients: PositiveInt = clients,
+        n: PositiveInt = 2 * clients,
+        size: PositiveInt = SHAPES[name].side,
+        seed: NonNegativeInt = 0,
     ) -> Dataset:
-        check_positive(f"{name}_synthetic", clients=clients, n=n, size=size)
         classes, rng = SHAPES[name].classes, generator(seed, f"{name}_synthetic")
         weights = rng.standard_normal((classes, 3, 4, 4), np.float32) / 2
         sizes = lognormal_sizes(rng, n, clients)
@@ -220,12 +218,11 @@ def register_domains(name: str, domains: tuple[str, ...], per_domain: int, tests
     def build(
         data_dir=None,
         *,
-        per_domain: int = per_domain,
-        tests: int = tests,
-        size: int = SHAPES[name].side,
-        seed: int = 0,
+        per_domain: PositiveInt = per_domain,
+        tests: PositiveInt = tests,
+        size: PositiveInt = SHAPES[name].side,
+        seed: NonNegativeInt = 0,
     ) -> Dataset:
-        check_positive(f"{name}_synthetic", per_domain=per_domain, tests=tests, size=size)
         classes, rng = SHAPES[name].classes, generator(seed, f"{name}_synthetic")
         prototypes = smooth_patterns(rng, classes, size, 1).astype(np.float32)
         colors = rng.uniform(-1.2, 1.2, (len(domains), 3)).astype(np.float32)
@@ -265,22 +262,19 @@ def cifar100_patterns(rng) -> np.ndarray:
 
 
 @DATASETS.register("cifar100_synthetic", how=NO_FILES)
-def cifar100(data_dir=None, *, label: str = "fine", n: int = 10_000, tests: int = 2000, seed: int = 0) -> Dataset:
+def cifar100(
+    data_dir=None,
+    *,
+    label: Literal["fine", "coarse"] = "fine",
+    n: PositiveInt = 10_000,
+    tests: PositiveInt = 2000,
+    seed: NonNegativeInt = 0,
+) -> Dataset:
     """Images like those of CIFAR-100, with its tree of 20 x 5 classes.
 
     Args:
-      data_dir: not used.
       label: 'fine' or 'coarse'.
-      n: number of training images.
-      tests: number of test images.
-      seed: the seed.
-
-    Returns:
-      The Dataset.
     """
-    check_positive("cifar100_synthetic", n=n, tests=tests)
-    if label not in ("fine", "coarse"):
-        raise UserError(f"cifar100_synthetic: label={label}; choose fine or coarse.")
     rng = generator(seed, "cifar100_synthetic")
     prototypes = cifar100_patterns(rng)
     train, test = cifar100_examples(rng, n, prototypes), cifar100_examples(rng, tests, prototypes)
@@ -292,21 +286,19 @@ def cifar100(data_dir=None, *, label: str = "fine", n: int = 10_000, tests: int 
 
 @DATASETS.register("cifar100_pam_synthetic", how=NO_FILES)
 def cifar100_pam(
-    data_dir=None, *, clients: int = 500, test_clients: int = 100, per_client: int = 100, seed: int = 0
+    data_dir=None,
+    *,
+    clients: PositiveInt = 500,
+    test_clients: PositiveInt = 100,
+    per_client: PositiveInt = 100,
+    seed: NonNegativeInt = 0,
 ) -> Dataset:
     """Images like those of CIFAR-100, held by Pachinko clients; test clients are others.
 
     Args:
-      data_dir: not used.
-      clients: number of training clients.
       test_clients: number of test clients.
       per_client: number of images of each client.
-      seed: the seed.
-
-    Returns:
-      The Dataset.
     """
-    check_positive("cifar100_pam_synthetic", clients=clients, test_clients=test_clients, per_client=per_client)
     rng = generator(seed, "cifar100_pam_synthetic")
     prototypes = cifar100_patterns(rng)
     sides = []

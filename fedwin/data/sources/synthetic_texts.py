@@ -8,7 +8,8 @@ from fedwin.data.dataset import DATASETS, Dataset, Examples
 from fedwin.data.rng import generator
 from fedwin.data.sources import shakespeare, shakespeare_texts
 from fedwin.data.sources.stackoverflow import accuracies as word_accuracies
-from fedwin.data.sources.synthetic_images import NO_FILES, check_positive, consecutive_clients, lognormal_sizes
+from fedwin.data.sources.synthetic_images import NO_FILES, consecutive_clients, lognormal_sizes
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 
 def markov(rng, symbols: int, length: int) -> np.ndarray:
@@ -35,21 +36,18 @@ def _joined(parts: list[Examples]) -> Examples:
 
 @DATASETS.register("shakespeare_synthetic", how=NO_FILES)
 def shakespeare_roles(
-    data_dir=None, *, clients: int = 715, rows: int = 3000, length: int = 80, seed: int = 0
+    data_dir=None,
+    *,
+    clients: PositiveInt = 715,
+    rows: PositiveInt = 3000,
+    length: PositiveInt = 80,
+    seed: NonNegativeInt = 0,
 ) -> Dataset:
     """Markov text of roles of unequal sizes, in rows of 80 with the 90 ids of FedJAX's Shakespeare.
 
     Args:
-      data_dir: not used.
-      clients: number of roles.
       rows: number of training rows.
-      length: number of positions per row.
-      seed: the seed.
-
-    Returns:
-      The Dataset.
     """
-    check_positive("shakespeare_synthetic", clients=clients, rows=rows, length=length)
     rng = generator(seed, "shakespeare_synthetic")
     ids = np.array([f"PLAY_ROLE_{k:03d}" for k in range(clients)])
     sides = []
@@ -77,21 +75,18 @@ def shakespeare_roles(
 
 @DATASETS.register("shakespeare_plays_synthetic", how=NO_FILES)
 def shakespeare_texts_of_plays(
-    data_dir=None, *, clients: int = 37, rows: int = 3000, length: int = 80, seed: int = 0
+    data_dir=None,
+    *,
+    clients: PositiveInt = 37,
+    rows: PositiveInt = 3000,
+    length: PositiveInt = 80,
+    seed: NonNegativeInt = 0,
 ) -> Dataset:
     """Markov text of clients of unequal sizes, in rows of 80, like Shakespeare's plays.
 
     Args:
-      data_dir: not used.
-      clients: number of clients.
       rows: number of training rows.
-      length: number of positions per row.
-      seed: the seed.
-
-    Returns:
-      The Dataset.
     """
-    check_positive("shakespeare_plays_synthetic", clients=clients, rows=rows, length=length)
     dataset = shakespeare_roles(clients=clients, rows=rows, length=length, seed=seed)
     accuracies = {"accuracy": shakespeare.ACCURACIES["accuracy"]}
     return dataclasses.replace(dataset, name="shakespeare_plays_synthetic", accuracies=accuracies)
@@ -99,21 +94,19 @@ def shakespeare_texts_of_plays(
 
 @DATASETS.register("shakespeare_leaf_synthetic", how=NO_FILES)
 def shakespeare_windows(
-    data_dir=None, *, clients: int = 100, train: int = 200, test: int = 40, seed: int = 0
+    data_dir=None,
+    *,
+    clients: PositiveInt = 100,
+    train: PositiveInt = 200,
+    test: PositiveInt = 40,
+    seed: NonNegativeInt = 0,
 ) -> Dataset:
     """Markov text in windows of 80 with the next character, by roles of equal sizes, like LEAF's Shakespeare.
 
     Args:
-      data_dir: not used.
-      clients: number of roles.
       train: number of training windows of each role.
       test: number of test windows of each role.
-      seed: the seed.
-
-    Returns:
-      The Dataset.
     """
-    check_positive("shakespeare_leaf_synthetic", clients=clients, train=train, test=test)
     rng = generator(seed, "shakespeare_leaf_synthetic")
     ids = np.array([f"PLAY_ROLE_{k:03d}" for k in range(clients)])
     sides = []
@@ -126,22 +119,20 @@ def shakespeare_windows(
 
 @DATASETS.register("stackoverflow_synthetic", how=NO_FILES)
 def stackoverflow(
-    data_dir=None, *, users: int = 1000, n: int = 20_000, vocabulary_size: int = 10_000, length: int = 20, seed: int = 0
+    data_dir=None,
+    *,
+    users: PositiveInt = 1000,
+    n: PositiveInt = 20_000,
+    vocabulary_size: PositiveInt = 10_000,
+    length: PositiveInt = 20,
+    seed: NonNegativeInt = 0,
 ) -> Dataset:
     """Sentences of Zipf-distributed words by users of unequal sizes, with 10,004 ids, like FedJAX's Stack Overflow.
 
     Args:
-      data_dir: not used.
       users: number of users.
-      n: number of training sentences.
       vocabulary_size: number of known words.
-      length: number of positions per sentence.
-      seed: the seed.
-
-    Returns:
-      The Dataset.
     """
-    check_positive("stackoverflow_synthetic", users=users, n=n, vocabulary_size=vocabulary_size, length=length)
     rng = generator(seed, "stackoverflow_synthetic")
     shares = 1 / np.arange(1, vocabulary_size + 2) ** 1.1
     cumulated = np.cumsum(shares) / shares.sum()

@@ -3,6 +3,7 @@
 import importlib
 import pathlib
 import warnings
+from typing import Literal
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def tfds(
     test: str = "test",
     x: str = "image",
     y: str = "label",
-    constants: str | None = "auto",
+    constants: Literal["auto", "cifar10", "cifar100", "ima", "mnist", "imagenet"] | None = "auto",
     transpose: bool | None = None,
 ) -> Dataset:
     """Any builder prepared as array_record (`download_and_prepare(file_format='array_record')`).
@@ -50,18 +51,11 @@ def tfds(
       test: name of the test split.
       x: name of the input feature.
       y: name of the label feature.
-      constants: normalization constants, 'cifar10', 'cifar100', 'ima', 'mnist', 'imagenet' or none; 'auto' selects
-        those of the builder's name (cifar10, cifar100, mnist), and none for others.
       transpose: whether rows and columns of images are exchanged; None does so for emnist, which is stored transposed.
-
-    Returns:
-      The Dataset.
 
     Raises:
       UserError: not prepared there, not array_record, or features and splits that do not exist.
     """
-    if constants not in (*CONSTANTS, "auto"):
-        raise UserError(f"tfds: constants={constants}; choose auto, none, {', '.join(filter(None, CONSTANTS))}.")
     location = prepared_folder(files.folders(data_dir)[0], str(name))
     package = tensorflow_datasets()
     with files.reading(location, "tfds cannot read it", "prepare it there as array_record"):
