@@ -7,9 +7,9 @@ import numpy as np
 from PIL import Image
 
 
-def picture(colour, size=(40, 30), kind="JPEG") -> bytes:
+def picture(color, size=(40, 30), kind="JPEG") -> bytes:
     stream = io.BytesIO()
-    Image.new("RGB", size, colour).save(stream, kind)
+    Image.new("RGB", size, color).save(stream, kind)
     return stream.getvalue()
 
 

@@ -1,19 +1,23 @@
-"""Packed caches."""
+"""Packed caches: content, location, damage, and `fedwin prepare`."""
 
 import json
 import os
-import subprocess
-import sys
+import pathlib
 import threading
 import time
 
+import jax
 import numpy as np
 import pytest
 
+from experiments import prepare
+from experiments.cli import jit_cache
 from fedwin import data
-from fedwin.data import cache, example_source
+from fedwin.data import cache, example_source, integrity
+from fedwin.data.federation import federate
 from fedwin.errors import UserError
 
+TEXT = "mnist_writers_synthetic:clients=5,n=40"
 CHOICES = [
     "digits",
     "femnist_synthetic:clients=10,n=100",
@@ -21,10 +25,6 @@ CHOICES = [
     "pacs_synthetic:per_domain=5,tests=2,size=16",
     "landmarks_synthetic:clients=5,n=20,size=16",
 ]
-
-
-def run(module, *arguments):
-    return subprocess.run([sys.executable, "-m", f"experiments.{module}", *arguments], capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("text", CHOICES)
@@ -38,7 +38,7 @@ def test_a_cache_holds_the_whole_data_set(tmp_path, text):
         for key, value in getattr(dataset, split).items():
             np.testing.assert_array_equal(getattr(opened, split)[key], np.asarray(value))
             assert getattr(opened, split)[key].dtype == value.dtype
-    for key in ("name", "num_classes", "task", "mean", "std", "class_names", "domain_names", "verified", "accuracies"):
+    for key in cache.FIELDS:
         assert getattr(opened, key) == getattr(dataset, key)
     for key in ("natural", "test_natural"):
         own, read = getattr(dataset, key), getattr(opened, key)
@@ -49,22 +49,19 @@ def test_a_cache_holds_the_whole_data_set(tmp_path, text):
             assert (own.domain is None) == (read.domain is None)
     assert sum(rows) == sum(len(v) for side in (dataset.train, dataset.test) for v in side.values())
     clients = None if dataset.natural else 5
-    assert (
-        data.make_partition(opened, None, clients, 0).order.tobytes()
-        == data.make_partition(dataset, None, clients, 0).order.tobytes()
-    )
+    orders = [data.make_partition(each, None, clients, 0).order.tobytes() for each in (opened, dataset)]
+    assert orders[0] == orders[1] and data.checksum(opened) == data.checksum(dataset)
 
 
 def test_a_cache_is_of_one_choice_and_replaced_whole(tmp_path):
     text = "cifar10_synthetic:n=20,tests=10"
     cache.write(data.load(text), text, tmp_path)
-    assert cache.path_in("cifar10_synthetic:n=30,tests=10", tmp_path) != cache.path_in(text, tmp_path)
     cache.write(data.load(text + ",seed=1"), text, tmp_path)
     np.testing.assert_array_equal(data.load(text, tmp_path).train["x"], data.load(text + ",seed=1").train["x"])
     assert [path.name for path in tmp_path.iterdir()] == ["cifar10_synthetic_n_20_tests_10.fedwin"]
 
 
-def test_two_choices_of_one_folder_have_different_caches(tmp_path):
+def test_two_choices_of_one_path_are_not_confused(tmp_path):
     one, other = "image_folder:train=a/b.csv", "image_folder:train=a_b.csv"
     dataset = data.load("cifar10_synthetic:n=20,tests=10")
     folder = cache.write(dataset, one, tmp_path)
@@ -73,53 +70,24 @@ def test_two_choices_of_one_folder_have_different_caches(tmp_path):
         with pytest.raises(UserError, match=f"the cache of '{one}', not of '{other}'"):
             use()
     assert len(data.load(one, tmp_path).train["y"]) == 20
-    (folder / "meta.json").write_text("{")
-    cache.write(dataset, other, tmp_path)  # a damaged one is nobody's
-    assert len(data.load(other, tmp_path).train["y"]) == 20
 
 
-def test_what_dead_processes_left_is_removed(tmp_path):
-    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
-    name = lambda host, number: f".x.fedwin.{host}.{number}.partial"
-    dead, own = name(cache.HOST, done.stdout.strip()), name(cache.HOST, os.getpid())
-    alive, elsewhere = name(cache.HOST, os.getppid()), name("another-machine", done.stdout.strip())
-    for folder in (dead, own, alive, elsewhere):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "train.x.npy").write_bytes(b"half")
-    cache.write(data.load("digits"), "x", tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"x.fedwin", alive, elsewhere}
+def test_nothing_half_written_stays(tmp_path):
+    left = tmp_path / ".x.fedwin.0123.partial"
+    left.mkdir()
+    os.utime(left, (0, 0))
+    calls = []
 
+    def fail(rows):
+        calls.append(rows)
+        raise KeyboardInterrupt
 
-def test_a_digest_does_not_depend_on_how_the_rows_are_held(tmp_path, monkeypatch):
-    text = "landmarks_synthetic:clients=5,n=40,size=16"
-    cache.write(data.load(text), text, tmp_path)
-    lazy, mapped = data.load(text).train["x"], data.load(text, tmp_path).train["x"]
-    assert isinstance(lazy, data.Images) and isinstance(mapped, np.memmap)
-    changed = np.array(mapped)
-    changed[20] += 1
-    for whole in (1 << 20, 100):  # in full, and by a sample of the rows
-        monkeypatch.setattr(example_source, "WHOLE_BYTES", whole)
-        assert (
-            example_source.feature_digest(lazy)
-            == example_source.feature_digest(mapped)
-            == example_source.feature_digest(np.asarray(lazy))
-            != example_source.feature_digest(changed)
-        )
-    monkeypatch.setattr(example_source, "ROWS", 10)
-    assert (
-        example_source.feature_digest(lazy)
-        == example_source.feature_digest(mapped)
-        == example_source.feature_digest(changed)
-    )  # row 20 is not in the sample
-    assert example_source.feature_digest(mapped) != example_source.feature_digest(
-        mapped[:39]
-    ) and example_source.feature_digest(mapped) != example_source.feature_digest(mapped + 1)
-    labels = np.arange(6, dtype=np.int32)
-    assert (
-        example_source.feature_digest(labels)
-        != example_source.feature_digest(labels.reshape(3, 2))
-        != example_source.feature_digest(labels.reshape(2, 3))
-    )
+    with pytest.raises(KeyboardInterrupt):
+        cache.write(data.load("landmarks_synthetic:clients=5,n=20,size=16"), "x", tmp_path, fail)
+    assert calls and not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        cache.write(data.load("digits"), "digits", tmp_path / "file")
 
 
 def test_images_are_packed_on_all_cores_and_in_order(tmp_path, monkeypatch):
@@ -139,48 +107,189 @@ def test_images_are_packed_on_all_cores_and_in_order(tmp_path, monkeypatch):
     assert rows == [7] * 7 + [1] and threading.get_ident() not in threads and len(threads) > 1
 
 
-def test_nothing_half_written_stays(tmp_path):
-    dataset = data.load("landmarks_synthetic:clients=5,n=20,size=16")
-    calls = []
+def test_a_digest_does_not_depend_on_how_the_rows_are_held(tmp_path, monkeypatch):
+    text = "landmarks_synthetic:clients=5,n=40,size=16"
+    cache.write(data.load(text), text, tmp_path)
+    lazy, mapped = data.load(text).train["x"], data.load(text, tmp_path).train["x"]
+    changed = np.array(mapped)
+    changed[20] += 1
+    digest = example_source.feature_digest
+    for whole in (1 << 20, 100):  # in full, and by a sample of the rows
+        monkeypatch.setattr(example_source, "WHOLE_BYTES", whole)
+        assert digest(lazy) == digest(mapped) == digest(np.asarray(lazy)) != digest(changed)
+    monkeypatch.setattr(example_source, "ROWS", 10)
+    assert digest(lazy) == digest(mapped) == digest(changed)  # row 20 is not in the sample
+    assert len({digest(value) for value in (mapped, mapped[:39], mapped + 1)}) == 3
+    labels = np.arange(6, dtype=np.int32)
+    assert len({digest(labels.reshape(shape)) for shape in ((6,), (3, 2), (2, 3))}) == 3
 
-    def fail(rows):
-        calls.append(rows)
-        raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        cache.write(dataset, "x", tmp_path, fail)
-    assert calls and not list(tmp_path.iterdir())
+def flip(path, at=-1):
+    """Inverts one byte of a file; its modification time may stay the same."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 255
+    path.write_bytes(bytes(content))
 
 
-def test_incomplete_caches_and_caches_of_other_data_are_reported(tmp_path):
-    folder = cache.write(data.load("digits"), "digits", tmp_path)
-    (folder / "train.y.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(UserError, match="digits.fedwin/train.y.npy: not a complete cache"):
-        cache.read(folder, "digits")
+def edit(folder, **fields):
     meta = json.loads((folder / "meta.json").read_text())
-    (folder / "meta.json").write_text(json.dumps({**meta, "format": 99}))
-    with pytest.raises(UserError, match="format 99"):
-        data.load("digits", tmp_path)
-    (folder / "meta.json").unlink()
-    with pytest.raises(UserError, match="digits.fedwin: not a complete cache"):
-        cache.read(folder, "digits")
+    (folder / "meta.json").write_text(json.dumps(meta | fields))
+
+
+CHANGES = {
+    "a byte of x": (lambda folder: flip(folder / "train.x.npy"), "train.x.npy: damaged, its checksum is"),
+    "a byte of the clients": (lambda folder: flip(folder / "natural.order.npy"), "natural.order.npy: damaged"),
+    "an emptied file": (lambda folder: (folder / "train.x.npy").write_bytes(b""), "train.x.npy: .* 0 bytes instead"),
+    "a missing file": (lambda folder: (folder / "train.y.npy").unlink(), "train.y.npy: .*No such file"),
+    "another format": (lambda folder: edit(folder, format=99), "the cache has format 99, not 1"),
+    "no meta": (lambda folder: (folder / "meta.json").write_text("[]"), "not a complete cache"),
+}
+
+
+@pytest.mark.parametrize("change, message", CHANGES.values(), ids=CHANGES)
+def test_a_damaged_cache_is_reported_and_rebuilt(tmp_path, change, message):
+    dataset = data.load(TEXT)
+    folder = cache.write(dataset, TEXT, tmp_path)
+    change(folder)
+    with pytest.raises(integrity.DamagedCache, match=message):
+        cache.read(folder, TEXT)
+    with pytest.warns(UserWarning, match=f"{message}.*The original files are read instead") as seen:
+        mended = data.load(TEXT, tmp_path)
+    assert len(seen) == 1 and "\n" not in str(seen[0].message)
+    again = data.load(TEXT, tmp_path)
+    assert isinstance(again.train["x"], np.memmap)
+    for loaded in (mended, again):
+        np.testing.assert_array_equal(loaded.train["x"], dataset.train["x"])
+
+
+def test_without_originals_a_damaged_cache_is_one_error_line(tmp_path):
+    folder = cache.write(data.load("digits"), "usps", tmp_path)
+    flip(folder / "train.y.npy")
+    with pytest.raises(UserError, match="train.y.npy: damaged.*Remove .*usps.fedwin.*found no usps") as error:
+        data.load("usps", tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["x", "y"])
+def test_large_files_are_checked_when_they_are_read_whole(tmp_path, monkeypatch, key):
+    folder = cache.write(data.load(TEXT), TEXT, tmp_path)
+    monkeypatch.setattr(integrity, "SMALL_BYTES", 0)
+    whole = data.load(TEXT, tmp_path)
+    federate(whole, whole.natural).store()
+    flip(folder / f"train.{key}.npy")
+    opened = data.load(TEXT, tmp_path)
+    with pytest.raises(UserError, match=f"train.{key}.npy: damaged.*--force"):
+        federate(opened, opened.natural).store()
+    with pytest.raises(integrity.DamagedCache):
+        integrity.check_arrays(opened.train)
+    integrity.check_arrays(opened.test)
+    integrity.check_arrays(data.load(TEXT).train)  # arrays in memory
+
+
+def test_opening_reads_no_large_file(tmp_path, monkeypatch):
+    x, y = np.zeros((1 << 18, 64), np.uint8), np.zeros(1 << 18, np.int32)
+    dataset = data.Dataset("large", {"x": x, "y": y}, {"x": x[:5], "y": y[:5]}, 2)
+    folder = cache.write(dataset, "large", tmp_path)
+    read = []
+    known = integrity.crc32
+    monkeypatch.setattr(integrity, "crc32", lambda path: read.append(path.name) or known(path))
+    cache.read(folder)
+    assert "train.x.npy" not in read and "train.y.npy" in read
+
+
+def npz(folder, value):
+    """Writes a data set of one pixel value."""
+    folder.mkdir(parents=True)
+    x, y = np.full((4, 2, 2, 1), value, np.uint8), np.arange(4)
+    np.savez(folder / "data.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    return folder
+
+
+def test_the_cache_directory_follows_the_environment(monkeypatch):
+    monkeypatch.setenv("FEDWIN_CACHE_DIR", "/own")
+    assert cache.cache_directory() == pathlib.Path("/own")
+    monkeypatch.delenv("FEDWIN_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert cache.cache_directory() == pathlib.Path("/xdg/fedwin")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert cache.cache_directory() == pathlib.Path("/home/me/.cache/fedwin")
+
+
+@pytest.fixture
+def homeless(monkeypatch, tmp_path):
+    """A user without HOME and without a passwd entry, in an empty working directory."""
+
+    def getpwuid(number):
+        raise KeyError(number)
+
+    for name in ("FEDWIN_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", getpwuid)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def test_without_a_home_nothing_is_cached(tmp_path, homeless):
+    folder = npz(tmp_path / "one", 1)
+    assert cache.cache_directory() is None
+    assert len(data.load("npz", folder).train["y"]) == 4
+    with pytest.raises(UserError, match="no home directory is known; set HOME, or FEDWIN_CACHE_DIR") as error:
+        prepare.prepare("npz", folder)
+    assert "\n" not in str(error.value)
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        with pytest.warns(UserWarning, match="compiled programs and data sets are not cached: no home") as seen:
+            jit_cache.enable()
+        assert len(seen) == 1 and jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    assert not list(homeless.iterdir())
+    prepare.prepare("npz", folder, tmp_path / "cache")  # a named folder needs no home
+    assert isinstance(data.load("npz", tmp_path / "cache").train["x"], np.memmap)
+
+
+def test_prepare_leaves_the_originals_alone_and_load_finds_the_cache(tmp_path, cache_dir, monkeypatch):
+    one, other = npz(tmp_path / "one", 1), npz(tmp_path / "other", 2)
+    text = prepare.prepare("npz", one)
+    assert str(cache_dir) in text and [path.name for path in one.iterdir()] == ["data.npz"]
+    assert not isinstance(data.load("npz", other).train["x"], np.memmap)
+    prepare.prepare("npz", other)
+    for folder, value in ((one, 1), (other, 2)):
+        opened = data.load("npz", folder).train["x"]
+        assert isinstance(opened, np.memmap) and (opened == value).all()
+    assert len(list(cache_dir.iterdir())) == 2
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(data.load("npz", "one/../one/").train["x"], np.memmap)  # another spelling
+    prepare.prepare("npz", one / "data.npz")  # an archive or a file is a data_dir as well
+    assert isinstance(data.load("npz", one / "data.npz").train["x"], np.memmap)
+
+
+def test_a_cache_next_to_the_originals_opens_and_is_not_made_twice(tmp_path, cache_dir):
+    folder = npz(tmp_path / "one", 1)
+    cache.write(data.load("npz", folder), "npz", folder)
+    assert isinstance(data.load("npz", folder).train["x"], np.memmap)
+    assert str(folder / "npz.fedwin") in prepare.prepare("npz", folder) and not list(cache_dir.iterdir())
+
+
+def test_a_named_cache_directory_holds_the_cache_of_one_data_dir(tmp_path):
+    one, other = npz(tmp_path / "one", 1), npz(tmp_path / "other", 2)
+    prepare.prepare("npz", one, tmp_path / "cache")
+    prepare.prepare("npz", one, tmp_path / "cache")
+    with pytest.raises(UserError, match="the cache of the files in .*one, not in .*other; use another --cache_dir"):
+        prepare.prepare("npz", other, tmp_path / "cache")
+    assert (data.load("npz", tmp_path / "cache").train["x"] == 1).all()
+    prepare.prepare("npz", other, tmp_path / "cache", force=True)
+    assert (data.load("npz", tmp_path / "cache").train["x"] == 2).all()
+
+
+def test_a_cache_directory_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
+    folder = npz(tmp_path / "one", 1)
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be written"):
-        cache.write(data.load("digits"), "digits", tmp_path / "file")
-
-
-def test_a_large_cache_opens_in_well_under_a_second(tmp_path):
-    n, clients = 1_000_000, 342_000
-    x = np.zeros((n, 20), np.int32)
-    offset = np.linspace(0, n, clients + 1).astype(np.int64)
-    ids = np.array([f"{k:08d}" for k in range(clients)])
-    natural = data.Partition(np.arange(n, dtype=np.int32), offset, ids=ids)
-    cache.write(
-        data.Dataset("words", {"x": x, "y": x}, {"x": x[:5], "y": x[:5]}, 5, task="sequence", natural=natural),
-        "words",
-        tmp_path,
-    )
-    start = time.perf_counter()
-    opened = cache.read(cache.path_in("words", tmp_path))
-    assert time.perf_counter() - start < 1.0
-    assert opened.natural.num_clients == clients and opened.natural.ids[5] == "00000005"
+    monkeypatch.setenv("FEDWIN_CACHE_DIR", str(tmp_path / "file" / "below"))
+    with pytest.raises(UserError, match="file/below: cannot be written .*--cache_dir or .FEDWIN_CACHE_DIR") as error:
+        prepare.prepare("npz", folder)
+    assert "\n" not in str(error.value)
+    assert len(data.load("npz", folder).train["y"]) == 4

@@ -10,7 +10,7 @@ from fedwin.data import cache
 from fedwin.data.contents import full_size
 from fedwin.data.dataset import FullSize
 from fedwin.errors import UserError
-from tests.data.federation_files import write_cifar100
+from tests.data.files import write_cifar100
 from tests.data.image_files import write_pacs
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
@@ -25,9 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
         ("digit5", (37_190, 147_509)),
         ("digit5:domains=mnist+usps", (14_876, 15_860)),
         ("digit5:parts=1", None),
-        ("digit5:domains=other", None),
         ("emnist:split=letters", (124_800, 20_800)),
-        ("emnist:split=other", None),
         ("inaturalist", (120_300, 35_641)),
         ("inaturalist:users=geo_100", None),
         ("landmarks", None),

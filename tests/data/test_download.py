@@ -1,5 +1,6 @@
-"""Downloads: unusual failures, files that a choice needs, checksums of files copied by hand."""
+"""Downloads: resuming, checksums, failures, and the files that a choice reads."""
 
+import gzip
 import hashlib
 import http.server
 import io
@@ -16,22 +17,96 @@ from fedwin import data
 from fedwin.data import download
 from fedwin.data.formats import checksums, files
 from fedwin.errors import UserError
-from tests.data.files import objects, write_fedjax_sqlite, write_tff_sqlite
-from tests.data.idx_files import write
+from tests.data.files import idx, objects, write_both, write_idx
+from tests.data.sources.test_cifar100_pam import write_tff_clients
 
 
-def serve(answer: bytes):
-    """Starts a server that answers every request with these bytes; returns it and its address."""
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves name -> content, with ranges; breaks off the first answer in the middle when `breaks` is set."""
 
-    class Raw(socketserver.StreamRequestHandler):
-        def handle(self):
-            while self.rfile.readline().strip():
-                pass
-            self.wfile.write(answer)
+    contents, ranges, breaks, asked = {}, True, 0, []
 
-    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Raw)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server, f"http://127.0.0.1:{server.server_address[1]}/file.bin"
+    def do_GET(self):
+        kind = type(self)
+        start, wanted = 0, self.headers.get("Range")
+        kind.asked.append(wanted)
+        if self.path[1:] not in kind.contents:
+            return self.send_error(404)
+        content = kind.contents[self.path[1:]]
+        if wanted and kind.ranges:
+            start = int(wanted[len("bytes=") :].rstrip("-"))
+            if start >= len(content):
+                return self.send_error(416)
+        self.send_response(206 if start else 200)
+        body = content[start:]
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if kind.breaks:
+            body, kind.breaks = body[: len(body) // 2], kind.breaks - 1
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    kind = type("OneServer", (Handler,), {"contents": {"file.bin": bytes(range(256)) * 40}, "asked": []})
+    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    kind.url = f"http://127.0.0.1:{running.server_address[1]}/"
+    kind.content = kind.contents["file.bin"]
+    yield kind
+    running.shutdown()
+    running.server_close()
+
+
+def test_downloads_are_checked_and_not_repeated(tmp_path, server):
+    right = hashlib.sha256(server.content).hexdigest()
+    seen = []
+    report = lambda done, total: seen.append((done, total))
+    path = download.fetch(server.url + "file.bin", tmp_path, "sha256", right, report)
+    assert path.read_bytes() == server.content and seen[-1] == (len(server.content),) * 2
+    download.fetch(server.url + "file.bin", tmp_path, "sha256", right)
+    assert len(server.asked) == 1 and [p.name for p in tmp_path.iterdir()] == ["file.bin"]
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_an_interrupted_download_resumes(tmp_path, server, ranges):
+    server.breaks, server.ranges = 1, ranges
+    right = hashlib.md5(server.content).hexdigest()
+    with pytest.raises(UserError, match="interrupted after 5120 of 10240|cannot be reached"):
+        download.fetch(server.url + "file.bin", tmp_path, "md5", right)
+    assert [p.name for p in tmp_path.iterdir()] == ["file.bin.part"]
+    path = download.fetch(server.url + "file.bin", tmp_path, "md5", right)
+    assert path.read_bytes() == server.content and server.asked == [None, "bytes=5120-"]
+
+
+def test_wrong_checksums_and_missing_files_leave_nothing(tmp_path, server):
+    with pytest.raises(UserError, match="md5 .*, not 0000; the file was removed"):
+        download.fetch(server.url + "file.bin", tmp_path, "md5", "0000")
+    with pytest.raises(UserError, match="404"):
+        download.fetch(server.url + "absent", tmp_path)
+    with pytest.raises(UserError, match="cannot be reached.*by hand"):
+        download.fetch("http://127.0.0.1:9/file.bin", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_prepare_downloads_packs_and_reports(tmp_path, server, monkeypatch):
+    arrays = {"images": np.zeros((4, 28, 28), np.uint8), "labels": np.arange(4, dtype=np.uint8)}
+    for split in ("train", "t10k"):
+        for what, dims in (("images", 3), ("labels", 1)):
+            server.contents[f"{split}-{what}-idx{dims}-ubyte.gz"] = gzip.compress(idx(arrays[what]))
+    urls = tuple((server.url + name, None, None) for name in server.contents)
+    monkeypatch.setattr(download, "download_urls", lambda text: urls if text == "mnist" else ())
+    with pytest.warns(UserWarning, match="unverified"):
+        text = prepare.prepare("mnist", tmp_path / "new", tmp_path / "cache")
+    assert "mnist: 4 training and 4 test examples" in text and "opens in" in text
+    assert isinstance(data.load("mnist", tmp_path / "cache").train["x"], np.memmap)
+    with pytest.raises(UserError, match="found no emnist.*By hand.*gzip.zip"):
+        prepare.prepare("emnist", tmp_path, tmp_path)
+    with pytest.raises(UserError, match="--data_dir"):
+        prepare.prepare("digits", None, None)
 
 
 @pytest.mark.parametrize(
@@ -39,56 +114,44 @@ def serve(answer: bytes):
     [
         (b"nonsense\r\n\r\n", "cannot be reached .*nonsense.*download it by hand"),
         (b"", "cannot be reached"),
-        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n", "cannot be reached"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", "interrupted after"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "interrupted after 3 of 9 bytes|interrupted after"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "interrupted after"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: many\r\nConnection: close\r\n\r\nabc", None),
     ],
 )
 def test_answers_that_are_not_http_or_end_early(tmp_path, answer, message):
-    server, url = serve(answer)
-    with pytest.raises(UserError, match=message) as error:
-        download.fetch(url, tmp_path)
-    server.shutdown()
-    server.server_close()
-    assert "\n" not in str(error.value) and not (tmp_path / "file.bin").exists()
+    class Raw(socketserver.StreamRequestHandler):
+        def handle(self):
+            while self.rfile.readline().strip():
+                pass
+            self.wfile.write(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Raw) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{running.server_address[1]}/file.bin"
+        if message is None:
+            assert download.fetch(url, tmp_path).read_bytes() == b"abc"
+        else:
+            with pytest.raises(UserError, match=message) as error:
+                download.fetch(url, tmp_path)
+            assert "\n" not in str(error.value) and not (tmp_path / "file.bin").exists()
+        running.shutdown()
 
 
-def test_an_odd_length_is_no_error(tmp_path):
-    server, url = serve(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\nConnection: close\r\n\r\nabc")
-    assert download.fetch(url, tmp_path).read_bytes() == b"abc"
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_disk_that_is_full_or_not_ours_is_named(tmp_path, monkeypatch):
-    server, url = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc")
-
+def test_a_disk_that_is_full_or_not_ours_is_named(tmp_path, server, monkeypatch):
     class Full(io.BytesIO):
         def write(self, piece):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(download, "open", lambda *_: Full(), raising=False)
-    with pytest.raises(UserError, match="file.bin: cannot be written .No space left on device."):
-        download.fetch(url, tmp_path)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(download, "open", lambda *_: Full(), raising=False)
+        with pytest.raises(UserError, match="file.bin: cannot be written .No space left on device."):
+            download.fetch(server.url + "file.bin", tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written .Not a directory|cannot be written .File exists"):
-        download.fetch(url, tmp_path / "file" / "below")
+        download.fetch(server.url + "file.bin", tmp_path / "file" / "below")
     with pytest.raises(UserError, match="file/below: cannot be made"):
         prepare.prepare("mnist", tmp_path / "file" / "below", tmp_path / "cache")
-    server.shutdown()
-    server.server_close()
-
-
-def test_an_archive_as_data_dir_has_its_cache_next_to_it(tmp_path):
-    write_tff_sqlite(tmp_path / "plain.sqlite", pam())
-    path = tmp_path / "cifar100.sqlite.lzma"
-    path.write_bytes(lzma.compress((tmp_path / "plain.sqlite").read_bytes(), format=lzma.FORMAT_ALONE))
-    with pytest.warns(UserWarning, match="unverified"):
-        text = prepare.prepare("cifar100_pam", path, path)
-    assert "2 clients, checksums unverified" in text and (tmp_path / "cifar100_pam.fedwin").is_dir()
-    with pytest.raises(UserError, match="found no mnist|not a readable tar or zip archive"):
-        prepare.prepare("mnist", path, tmp_path)
 
 
 def names(text):
@@ -98,7 +161,6 @@ def names(text):
 def test_a_choice_downloads_the_files_that_it_reads():
     assert names("landmarks") == names("landmarks:size=64") == ["landmarks-user-160k.zip"]
     assert names("landmarks:small=true,size=64") == ["mini_gld_train_split.csv", "mini_gld_test.csv"]
-    assert names("femnist_digits:form=hdf5") == ["fed_emnist_digitsonly.tar.bz2"]
     assert names("femnist:paper=1") == names("femnist") and names("femnist:form=leaf") == names("pacs") == []
 
 
@@ -109,30 +171,22 @@ def test_downloads_and_loaders_have_the_same_checksums():
             for url, kind, checksum in download.download_urls(text):
                 assert checksums.published_checksum(name, url.rsplit("/", 1)[-1]) == (kind, checksum)
                 known += kind is not None
-    assert known == 21
-    sizes = {"md5": 32, "sha256": 64}
-    for entry in data.DATASETS.entries.values():
-        assert all(len(checksum) == sizes[kind] for kind, checksum in dict(entry.facts["checksums"]).values())
-
-
-def pam():
-    row = {"image": np.zeros(3072, int), "label": np.array([1]), "coarse_label": np.array([2])}
-    return {"train": {"a": [row], "b": [row]}, "test": {"c": [row]}}
+        for kind, checksum in dict(entry.facts["checksums"]).values():
+            assert len(checksum) == {"md5": 32, "sha256": 64}[kind]
+    assert known == 19
 
 
 @pytest.mark.parametrize("form", ["download", "decoded"])
 def test_a_file_with_the_published_checksum_is_verified(tmp_path, monkeypatch, form):
     """Files of the format stand for the originals: the table gets their checksums."""
     if form == "download":
-        path = tmp_path / "cifar100.sqlite.lzma"
-        write_tff_sqlite(path, pam(), compress=True)
-        right = {path.name: ("sha256", files.file_digest(path, "sha256"))}
+        write_tff_clients(tmp_path, ".lzma")
+        right = {path.name: ("sha256", files.file_digest(path, "sha256")) for path in tmp_path.iterdir()}
     else:
-        right = {}
-        for side in ("train", "test"):
-            path = tmp_path / f"federated_cifar100_{side}.sqlite"
-            write_fedjax_sqlite(path, {b"a": {"image": np.zeros((1, 32, 32, 3), np.uint8), "label": np.array([1])}})
-            right[path.name] = ("sha256", files.file_digest(path, "sha256"))
+        image = {"image": np.zeros((1, 32, 32, 3), np.uint8), "label": np.array([1])}
+        write_both(tmp_path, "federated_cifar100", {b"a": image})
+        right = {path.name: ("sha256", files.file_digest(path, "sha256")) for path in tmp_path.iterdir()}
+        for path in list(tmp_path.iterdir()):
             path.with_name(path.name + ".xz").write_bytes(lzma.compress(path.read_bytes()))
             path.unlink()
     with pytest.warns(UserWarning, match="cifar100_pam: unverified"):
@@ -144,52 +198,40 @@ def test_a_file_with_the_published_checksum_is_verified(tmp_path, monkeypatch, f
         assert ", verified\n" in prepare.prepare("cifar100_pam", tmp_path, tmp_path / "cache")
 
 
+def test_an_archive_as_data_dir_has_its_cache_next_to_it(tmp_path):
+    write_tff_clients(tmp_path, ".lzma")
+    path = tmp_path / "cifar100.sqlite.lzma"
+    with pytest.warns(UserWarning, match="unverified"):
+        text = prepare.prepare("cifar100_pam", path, path)
+    assert "4 clients, checksums unverified" in text and (tmp_path / "cifar100_pam.fedwin").is_dir()
+
+
 def test_idx_files_are_verified_as_distributed(tmp_path, monkeypatch):
-    write(tmp_path)
+    write_idx(tmp_path)
     right = {path.name: ("sha256", hashlib.sha256(path.read_bytes()).hexdigest()) for path in tmp_path.iterdir()}
     monkeypatch.setitem(data.DATASETS.entries["fmnist"].facts, "checksums", right)
     assert data.load("fmnist", tmp_path).verified
 
 
-@pytest.mark.parametrize("name, original", [("femnist", "3,400"), ("femnist_digits", "3,383"), ("shakespeare", "715")])
-def test_another_number_of_clients_causes_a_warning(tmp_path, name, original):
-    content = {b"f0001_00": {"pixels": np.ones((1, 28, 28), np.float32), "label": np.array([1])}}
-    stem = {"femnist": "federated_emnist", "femnist_digits": "federated_emnist_digitsonly"}.get(name, name)
-    if name == "shakespeare":
-        content = {b"A": {"snippets": objects([b"x"])}}
-    for side in ("train", "test"):
-        write_fedjax_sqlite(tmp_path / f"{stem}_{side}.sqlite", content)
+@pytest.mark.parametrize(
+    "name, stem, original",
+    [
+        ("femnist", "federated_emnist", "3,400"),
+        ("femnist_digits", "federated_emnist_digitsonly", "3,383"),
+        ("shakespeare", "shakespeare", "715"),
+    ],
+)
+def test_another_number_of_clients_causes_a_warning(tmp_path, name, stem, original):
+    image = {"pixels": np.ones((1, 28, 28), np.float32), "label": np.array([1])}
+    write_both(tmp_path, stem, {b"f0001_00": {"snippets": objects([b"x"])} if name == "shakespeare" else image})
     with pytest.warns(UserWarning, match=f"unverified, 1 clients, but the original {name} has {original}"):
         assert not data.load(name, tmp_path).verified
 
 
-@pytest.mark.filterwarnings("ignore:.*unverified")
 def test_lists_of_landmarks_are_verified(tmp_path):
     (tmp_path / "mini_gld_train_split.csv").write_text("user_id,image_id,class\n1,a,0\n")
     (tmp_path / "mini_gld_test.csv").write_text("image_id,class\nb,0\n")
-    with pytest.warns(UserWarning, match="landmarks: unverified, the checksums of .*mini_gld_train_split.csv"):
+    with pytest.warns(UserWarning, match="landmarks: unverified, the checksums of .*mini_gld_t") as seen:
         with pytest.raises(UserError, match="image 'a' .record 1. is not among the 0 image files"):
             data.load("landmarks:small=true", tmp_path)
-
-
-def test_prepare_fetches_the_small_list(tmp_path, monkeypatch):
-    class Lists(http.server.BaseHTTPRequestHandler):
-        asked = []
-
-        def do_GET(self):
-            self.asked.append(self.path)
-            self.send_error(404)
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Lists)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    base = f"http://127.0.0.1:{server.server_address[1]}"
-    local = tuple((f"{base}/{name}", None, None) for name in names("landmarks:small=true"))
-    monkeypatch.setattr(download, "download_urls", lambda text: local)
-    with pytest.raises(UserError, match="404"):
-        prepare.prepare("landmarks:small=true", tmp_path, tmp_path)
-    server.shutdown()
-    server.server_close()
-    assert Lists.asked == ["/mini_gld_train_split.csv"]
+    assert len(seen) == 2

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedwin import data
-from tests.data.balanced import balanced
+from fedwin.errors import UserError
+from tests.data.files import balanced
 
 QUICK = settings(max_examples=25, deadline=None)
 
@@ -32,7 +33,11 @@ def test_validation_split_sizes_of_the_thesis():
         assert (train.sizes == n - held).all() and (val.sizes == held).all()
     other = data.split_validation(data.make_partition(balanced(10, 50_000), "iid", 20, 0), 0.1, 1)[1]
     assert other.order.tobytes() != val.order.tobytes()
-    assert data.split_validation(data.make_partition(balanced(10, 100), "iid", 1, 0), 0.29, 0)[1].sizes.tolist() == [29]
+    one = data.make_partition(balanced(10, 100), "iid", 1, 0)
+    assert data.split_validation(one, 0.29, 0)[1].sizes.tolist() == [29]
+    for fraction in (-0.1, 1.0):
+        with pytest.raises(UserError, match=f"val_fraction={fraction}"):
+            data.split_validation(one, fraction, 0)
 
 
 def test_a_partition_is_not_indexed_by_client():

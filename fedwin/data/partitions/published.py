@@ -6,15 +6,14 @@ https://github.com/google-research/google-research/tree/master/federated_vision_
 count rows in the order of the original archive.
 """
 
-import csv as csv_format
-import io
 import json
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
 from fedwin.data.dataset import PARTITIONS, Dataset, Partition
-from fedwin.data.formats import files
+from fedwin.data.formats import files, image_files
 from fedwin.data.partitions.pack import finish, labels_of
 from fedwin.errors import UserError
 
@@ -47,12 +46,11 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
       ...     data.make_partition(dataset, f"csv:path={path}", None, seed=0).client(0).tolist()  # user 7
       [3, 1]
     """
-    text = files.read(path).decode("utf-8-sig", "replace")
+    blob = files.read(path)
     labels = labels_of(dataset, "csv")
     lists: dict[str, list[int]] = {}
     assigned = np.zeros(len(labels), bool)
-    records = read_json(path, text) if text.lstrip()[:1] == "{" else read_csv(path, text)
-    for where, user, row, label in records:
+    for where, user, row, label in read_json(path, blob) if blob.lstrip()[:1] == b"{" else read_csv(path, blob):
         if not 0 <= row < len(labels):
             raise UserError(f"{path}, {where}: image {row}, but '{dataset.name}' has 0 to {len(labels) - 1}.")
         if label is not None and label != labels[row]:
@@ -74,58 +72,36 @@ def csv(dataset: Dataset, num_clients: int | None, seed: int, *, path: str) -> P
     return finish(dataset, part, "csv", path=str(path))
 
 
-def read_csv(path, text: str):
-    """Yields (description, user, row, class) of each line; class is None if there is no such column.
+# (description of the place, user, row, class or None)
+Record = tuple[str, str, int, int | None]
 
-    Args:
-      path: the file, for error messages.
-      text: its content.
+
+def read_csv(path, blob: bytes) -> Iterator[Record]:
+    """Yields the lines of a CSV file, whose column `class` may be missing.
 
     Raises:
       UserError: not a CSV file, or a column or value is missing or not a number.
     """
-    reader = csv_format.DictReader(io.StringIO(text, newline=""), strict=True)
-    try:
-        missing = {"user_id", "image_id"} - set(reader.fieldnames or ())
-        if missing:
-            raise UserError(
-                f"{path}: column {' and '.join(sorted(missing))} is missing; it needs user_id,image_id,class."
-            )
-        for record in reader:
-            where = f"line {reader.line_num}"
-            user, image, label = (record.get(column) for column in ("user_id", "image_id", "class"))
-            if user is None or image is None or ("class" in record and label is None):
-                raise UserError(f"{path}, {where}: it has fewer values than the {len(record)} columns.")
-            try:
-                yield where, user, int(image), int(label) if label else None
-            except ValueError as error:
-                raise UserError(f"{path}, {where}: '{image}' and class '{label}' are not whole numbers.") from error
-    except csv_format.Error as error:
-        raise UserError(
-            f"{path}, line {reader.line_num + 1}: not a CSV file ({error}); is a quote left open?"
-        ) from error
+    columns = ["user_id", "image_id"] + ["class"] * ("class" in image_files.columns_of(blob))
+    for line, (user, image, *label) in image_files.csv_rows(path, blob, columns):
+        try:
+            yield f"line {line}", user, int(image), int(label[0]) if label and label[0] else None
+        except ValueError as error:
+            raise UserError(f"{path}, line {line}: '{image}' and class {label} are not whole numbers.") from error
 
 
-def read_json(path, text: str):
-    """Yields (description, user, row, class) of each image.
-
-    Args:
-      path: the file, for error messages.
-      text: its content.
+def read_json(path, blob: bytes) -> Iterator[Record]:
+    """Yields the images of a LEAF file.
 
     Raises:
       UserError: not a LEAF file, or a name without row and class.
     """
-    try:
-        content = json.loads(text)
+    with files.reading(path, "not a LEAF file with users and user_data", "give one of the published files"):
+        content = json.loads(blob)
         users, user_data = [str(user) for user in content["users"]], content["user_data"]
         if len(set(users)) != len(users):
             raise UserError(f"{path}: client '{next(u for u in users if users.count(u) > 1)}' is listed twice.")
         names = [(user, list(user_data[user]["x"])) for user in users]
-    except (KeyError, TypeError, ValueError, RecursionError, MemoryError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: not a LEAF file with users and user_data ({files.one_line(error)}).") from error
     for user, images in names:
         for name in images:
             match = NAME.search(str(name))

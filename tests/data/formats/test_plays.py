@@ -7,7 +7,7 @@ import pytest
 from fedwin import data
 from fedwin.data.formats import plays
 from fedwin.errors import UserError
-from tests.data.leaf_files import expect_runs
+from tests.data.files import expect_runs
 
 PLAY = """\tHAMLET
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedwin import data
 from fedwin.data.partitions import fill
-from tests.data.balanced import balanced, labelled
+from tests.data.files import balanced, labeled
 
 QUICK = settings(max_examples=25, deadline=None)
 
@@ -58,7 +58,7 @@ def test_alpha_zero_gives_each_client_one_class(num_classes, clients, holders):
 
 def test_alpha_zero_warns_where_classes_do_not_divide():
     with pytest.warns(UserWarning, match="two classes"):
-        part = data.make_partition(labelled(np.repeat(np.arange(3), [5, 7, 8]), 3), "dirichlet:alpha=0", 4, 0)
+        part = data.make_partition(labeled(np.repeat(np.arange(3), [5, 7, 8]), 3), "dirichlet:alpha=0", 4, 0)
     assert (part.sizes == 5).all() and (part.report["histogram"] > 0).sum(1).max() == 2
     assert "warning" in part.report
 
@@ -71,7 +71,7 @@ def test_alpha_zero_warns_where_classes_do_not_divide():
 )
 @QUICK
 def test_dirichlet_fills_every_client(order, alpha, clients, labels):
-    part = data.make_partition(labelled(labels, 5), f"dirichlet:alpha={alpha},order={order}", clients, 1)
+    part = data.make_partition(labeled(labels, 5), f"dirichlet:alpha={alpha},order={order}", clients, 1)
     assert (part.sizes == len(labels) // clients).all()
     assert part.report["left_out"] == len(labels) % clients
     assert 0 <= part.report["fallbacks"] <= len(labels)
@@ -134,7 +134,7 @@ def test_empirical_and_symmetric_agree_draw_for_draw_on_balanced_classes():
 def test_a_large_alpha_approaches_the_class_shares():
     labels = np.repeat(np.arange(4), [4000, 3000, 2000, 1000])
     for text in ("dirichlet:alpha=1e6,order=rotate", "dirichlet:alpha=inf,order=rotate"):
-        histogram = data.make_partition(labelled(labels, 4), text, 20, 0).report["histogram"]
+        histogram = data.make_partition(labeled(labels, 4), text, 20, 0).report["histogram"]
         expected = 500 * np.array([0.4, 0.3, 0.2, 0.1])
         chi2 = ((histogram - expected) ** 2 / expected).sum(1)
         assert chi2.mean() < 8 and histogram.std() > 0  # three degrees of freedom; not exactly equal
@@ -142,7 +142,7 @@ def test_a_large_alpha_approaches_the_class_shares():
 
 def test_exhausted_clients_fall_back_to_what_is_left():
     # Everyone wants class 0 or 1 alone at this alpha; the sizes force most clients to other classes at the end.
-    part = data.make_partition(labelled(np.repeat([0, 1], [10, 990]), 2), "dirichlet:alpha=1e-9,prior=symmetric", 10, 0)
+    part = data.make_partition(labeled(np.repeat([0, 1], [10, 990]), 2), "dirichlet:alpha=1e-9,prior=symmetric", 10, 0)
     assert part.report["fallbacks"] > 0 and (part.sizes == 100).all() and part.report["left_out"] == 0
 
 

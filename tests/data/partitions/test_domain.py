@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from tests.data.balanced import labelled
+from tests.data.files import labeled
 
 
 def domains(num_domains, per_domain):
     n = num_domains * per_domain
-    dataset = labelled(np.arange(n) % 10, 10, domain=np.repeat(np.arange(num_domains, dtype=np.int32), per_domain))
+    dataset = labeled(np.arange(n) % 10, 10, domain=np.repeat(np.arange(num_domains, dtype=np.int32), per_domain))
     return dataset
 
 

@@ -1,7 +1,7 @@
 """Partitioner `ghb_code`: the split of the heavy-ball paper's code."""
 
 from fedwin import data
-from tests.data.balanced import balanced
+from tests.data.files import balanced
 
 
 def test_ghb_code_has_equal_sizes_after_moving_the_surplus():

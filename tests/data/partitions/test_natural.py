@@ -7,13 +7,13 @@ from experiments import partition as partition_binary
 from fedwin import data
 from fedwin.data.dataset import Partition
 from fedwin.errors import UserError
-from tests.data.balanced import labelled
+from tests.data.files import labeled
 
 
 def test_natural_clients_and_a_seeded_choice_of_them():
     lists = [np.arange(k * 3, k * 3 + 3) for k in range(10)]
     natural = Partition.from_lists(lists, ids=np.array([f"w{9 - k}" for k in range(10)]))
-    dataset = labelled(np.arange(30) % 10, 10)
+    dataset = labeled(np.arange(30) % 10, 10)
     dataset = data.Dataset("own", dataset.train, dataset.test, 10, natural=natural)
     assert data.make_partition(dataset, None, None, 0).ids.tolist() == natural.ids.tolist()
     chosen = data.make_partition(dataset, "natural", 4, 0)

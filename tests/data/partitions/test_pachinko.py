@@ -3,7 +3,7 @@
 import pytest
 
 from fedwin import data
-from tests.data.balanced import balanced
+from tests.data.files import balanced
 
 
 @pytest.mark.parametrize(

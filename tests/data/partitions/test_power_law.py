@@ -1,11 +1,9 @@
 """Partitioner `power_law`: few classes per client and log-normal sizes."""
 
 import numpy as np
-import pytest
 
 from fedwin import data
-from fedwin.errors import UserError
-from tests.data.balanced import balanced
+from tests.data.files import balanced
 
 
 def test_counts_follow_the_definition():
@@ -25,7 +23,7 @@ def test_counts_follow_the_definition():
 
 
 def test_the_usual_federation_has_the_published_spread():
-    # FedML's MNIST has 69,035 examples on 1,000 clients of two neighbouring digits.
+    # FedML's MNIST has 69,035 examples on 1,000 clients of two neighboring digits.
     part = data.make_partition(balanced(10, 70_000), "power_law", 1000, 0)
     np.testing.assert_array_equal((part.report["histogram"] > 0).sum(1), 2)
     assert 10 == part.sizes.min() and part.sizes.max() > 500
@@ -35,12 +33,3 @@ def test_the_usual_federation_has_the_published_spread():
 def test_equal_shares_without_spread():
     part = data.make_partition(balanced(5, 500), "power_law:sigma=0,least=1", 10, 0)
     np.testing.assert_array_equal(part.sizes, 50)
-
-
-@pytest.mark.parametrize(
-    "options, culprit",
-    [("classes=0", "classes=0"), ("least=0", "least=0"), ("sigma=-1", "sigma=-1"), ("least=50", "fewer clients")],
-)
-def test_bad_options(options, culprit):
-    with pytest.raises(UserError, match=culprit):
-        data.make_partition(balanced(5, 500), f"power_law:{options}", 10, 0)

@@ -8,13 +8,13 @@ import pytest
 
 from fedwin import data
 from fedwin.errors import UserError
-from tests.data.balanced import labelled
+from tests.data.files import labeled
 
 LABELS = np.array([3, 1, 4, 1, 5, 9])
 
 
 def dataset():
-    return labelled(LABELS, 10)
+    return labeled(LABELS, 10)
 
 
 def test_hsu_csv(tmp_path):
@@ -48,7 +48,7 @@ def test_leaf_keyed_json(tmp_path):
         ("user_id,image_id,class\n0,0,3\n0,1,2\n", "line 3: class 2"),
         ("user_id,image_id,class\n0,0,3\n1,0,3\n", "line 3: image 0 is assigned twice"),
         ("user_id,image_id,class\n0,zero,3\n", "line 2: 'zero'"),
-        ("user,image,class\n0,0,3\n", "column image_id and user_id"),
+        ("user,image,class\n0,0,3\n", "column image_id, user_id is missing"),
         ('{"users": ["0", "0"], "user_data": {}}', "'0' is listed twice"),
         ('{"users": ["0"], "user_data": {"0": {"x": ["cat.png"]}}}', "client '0': 'cat.png'"),
         ('{"users": ["0"]', "not a LEAF file"),

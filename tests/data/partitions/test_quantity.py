@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedwin import data
-from tests.data.balanced import balanced
+from tests.data.files import balanced
 
 QUICK = settings(max_examples=25, deadline=None)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedwin import data
 from fedwin.errors import UserError
-from tests.data.balanced import balanced, labelled
+from tests.data.files import balanced, labeled
 
 QUICK = settings(max_examples=25, deadline=None)
 
@@ -15,7 +15,7 @@ QUICK = settings(max_examples=25, deadline=None)
 @given(n=st.integers(1, 300), clients=st.integers(1, 20), equal=st.booleans())
 @QUICK
 def test_iid_sizes_differ_by_at_most_one(n, clients, equal):
-    dataset = labelled(np.zeros(n), 1)
+    dataset = labeled(np.zeros(n), 1)
     if clients > n:
         with pytest.raises(UserError, match="more than the"):
             data.make_partition(dataset, f"iid:equal={equal}", clients, 0)
@@ -28,7 +28,7 @@ def test_iid_sizes_differ_by_at_most_one(n, clients, equal):
 @given(s=st.integers(1, 4), clients=st.integers(1, 12), labels=st.lists(st.integers(0, 9), min_size=48, max_size=150))
 @QUICK
 def test_shards_have_equal_sizes_and_few_classes(s, clients, labels):
-    part = data.make_partition(labelled(labels, 10), f"shards:per_client={s}", clients, 0)
+    part = data.make_partition(labeled(labels, 10), f"shards:per_client={s}", clients, 0)
     size = len(labels) // (clients * s)
     assert (part.sizes == s * size).all()
     # A shard of a sorted list spans at most the classes that fit in it, and no more than two where classes are larger.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedwin import data
 from fedwin.errors import UserError
-from tests.data.balanced import balanced, labelled
+from tests.data.files import balanced, labeled
 
 QUICK = settings(max_examples=25, deadline=None)
 
@@ -17,7 +17,7 @@ QUICK = settings(max_examples=25, deadline=None)
 )
 @QUICK
 def test_yurochkin_deals_everything_under_its_bounds(alpha, clients, labels):
-    part = data.make_partition(labelled(labels, 5), f"yurochkin:alpha={alpha},min_size=3", clients, 0)
+    part = data.make_partition(labeled(labels, 5), f"yurochkin:alpha={alpha},min_size=3", clients, 0)
     assert part.report["left_out"] == 0 and part.sizes.min() >= 3
     assert part.sizes.max() <= len(labels) / clients + np.bincount(labels).max()
 

@@ -1,12 +1,15 @@
 """Data sets from arrays, and the checks of every data set."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
 import pytest
 
 from fedwin import data
+from fedwin.data.dataset import offsets
 from fedwin.errors import UserError
+from tests.data.files import balanced
 
 
 def arrays(n=6):
@@ -113,6 +116,25 @@ def test_a_folder_that_cannot_be_listed_is_one_line(tmp_path, monkeypatch, name,
     with pytest.raises(UserError, match="cannot be listed .Permission denied.; check --data_dir") as error:
         data.load(name, tmp_path)
     assert "\n" not in str(error.value)
+
+
+def with_clients(sizes, ids):
+    offset = offsets(sizes)
+    natural = data.Partition(np.arange(offset[-1], dtype=np.int32), offset, ids=np.array(ids))
+    return dataclasses.replace(balanced(10, 20), natural=natural)
+
+
+@pytest.mark.parametrize(
+    "dataset, message",
+    [
+        (with_clients([2, 0], ["a", "b"]), "client b has no training example"),
+        (with_clients([2, 1], ["a", "a"]), "client id a occurs twice"),
+        (dataclasses.replace(balanced(10, 20), test={"y": np.zeros(1, int)}), "features are y; .*'x' and 'y'"),
+    ],
+)
+def test_checks_of_every_data_set(dataset, message):
+    with pytest.raises(UserError, match=message):
+        data.check(dataset)
 
 
 def test_tokens_are_ids_of_the_vocabulary():

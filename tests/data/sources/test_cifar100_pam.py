@@ -4,43 +4,67 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from tests.data.federation_files import pam_clients, write_cifar100
-from tests.data.files import write_fedjax_sqlite, write_tff_sqlite
+from fedwin.errors import UserError
+from tests.data.files import write_both, write_cifar100, write_tff
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 
 
-@pytest.mark.parametrize("form", ["tff", "fedjax", "hdf5"])
+def clients(count, seed):
+    """Two images of class k and coarse class k % 20 for client k."""
+    rng = np.random.default_rng(seed)
+    image = lambda: rng.integers(0, 256, (32, 32, 3)).astype(np.uint8)
+    return {
+        f"client_{k}": [{"image": image(), "label": k, "coarse_label": k % 20} for _ in range(2)] for k in range(count)
+    }
+
+
+def stacked(held):
+    return {
+        client.encode(): {key: np.stack([row[key] for row in rows]) for key in rows[0]} for client, rows in held.items()
+    }
+
+
+def write_tff_clients(folder, suffix=""):
+    write_tff(folder / f"cifar100.sqlite{suffix}", {"train": clients(4, 0), "test": clients(2, 1)})
+
+
+@pytest.mark.parametrize("form", ["tff", "fedjax"])
 def test_cifar100_pam_keeps_its_clients(tmp_path, form):
-    held = {"train": pam_clients(4, 0), "test": pam_clients(2, 1)}
     if form == "tff":
-        write_tff_sqlite(tmp_path / "cifar100.sqlite.lzma", held, compress=True)
-    for side, content in held.items():
-        stacked = {
-            client: {key: np.stack([row[key] for row in rows]) for key in rows[0]} for client, rows in content.items()
-        }
-        if form == "fedjax":
-            named = {
-                client.encode(): {
-                    "image": f["image"].astype(np.uint8),
-                    "label": f["label"].reshape(-1),
-                    "coarse_label": f["coarse_label"].reshape(-1),
-                }
-                for client, f in stacked.items()
-            }
-            write_fedjax_sqlite(tmp_path / f"federated_cifar100_{side}.sqlite", named)
-        elif form == "hdf5":
-            h5py = pytest.importorskip("h5py")
-            with h5py.File(tmp_path / f"fed_cifar100_{side}.h5", "w") as file:
-                for client, features in stacked.items():
-                    for key, value in features.items():
-                        file[f"examples/{client}/{key}"] = value
+        write_tff_clients(tmp_path, ".lzma")
+    else:
+        write_both(tmp_path, "federated_cifar100", stacked(clients(4, 0)), stacked(clients(2, 1)))
     dataset = data.load("cifar100_pam", tmp_path)
     assert dataset.natural.num_clients == 4 and dataset.test_natural.num_clients == 2
-    np.testing.assert_array_equal(
-        dataset.train["x"][2:4], np.stack([row["image"] for row in held["train"]["client_1"]])
-    )
+    images = np.stack([row["image"] for row in clients(4, 0)["client_1"]])
+    np.testing.assert_array_equal(dataset.train["x"][2:4], images)
     assert dataset.train["y"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3] and dataset.train["coarse"].dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    "features, message",
+    [
+        ({"image": np.full((1, 32, 32, 3), 300), "label": [1]}, "record 0: pixel 300 is not in 0..255"),
+        ({"image": np.full((1, 32, 32, 3), 0.5), "label": [1]}, "record 0: pixel 0.5 is not a whole number"),
+        ({"image": np.zeros((1, 32, 32, 3)), "label": [100]}, "record 0: label 100 is not in 0..99"),
+        ({"image": np.zeros((1, 5)), "label": [1]}, "5 pixels are not whole images of 3072"),
+        ({"image": np.zeros((1, 32, 32, 3))}, "there is no 'label'"),
+    ],
+)
+def test_wrong_records_are_named(tmp_path, features, message):
+    write_both(tmp_path, "federated_cifar100", {b"me": {key: np.asarray(value) for key, value in features.items()}})
+    with pytest.raises(UserError, match=f"federated_cifar100_train.sqlite, client 'me': {message}"):
+        data.load("cifar100_pam", tmp_path)
+
+
+def test_wrong_examples_of_tff_are_named(tmp_path):
+    with pytest.raises(UserError, match="cifar100_pam: found no"):
+        data.load("cifar100_pam", tmp_path)
+    for image, label, message in ((np.full(3072, 256), [1], "pixel 256"), (np.zeros(3072, int), [], "one label")):
+        write_tff(tmp_path / "cifar100.sqlite", {"train": {"me": [{"image": image, "label": np.array(label, int)}]}})
+        with pytest.raises(UserError, match=f"cifar100.sqlite, split train, record 0 of client 'me': .*{message}"):
+            data.load("cifar100_pam", tmp_path)
 
 
 def test_cifar100_pam_draws_its_clients_where_the_released_file_is_missing(tmp_path):
@@ -49,16 +73,15 @@ def test_cifar100_pam_draws_its_clients_where_the_released_file_is_missing(tmp_p
         dataset = data.load("cifar100_pam", tmp_path)
     whole = data.load("cifar100", tmp_path)
     np.testing.assert_array_equal(dataset.train["x"], whole.train["x"])
-    for own, examples, clients in ((dataset.natural, whole.train, 500), (dataset.test_natural, whole.test, 100)):
-        size = len(examples["y"]) // clients
-        assert own.num_clients == clients and (own.sizes == size).all() and len(set(own.ids)) == clients
+    for own, examples, count in ((dataset.natural, whole.train, 500), (dataset.test_natural, whole.test, 100)):
+        size = len(examples["y"]) // count
+        assert own.num_clients == count and (own.sizes == size).all() and len(set(own.ids)) == count
         assert sorted(own.order) == list(range(len(examples["y"])))
-        coarse = [len(np.unique(examples["coarse"][own.client(k)])) for k in range(clients)]
+        coarse = [len(np.unique(examples["coarse"][own.client(k)])) for k in range(count)]
         assert np.mean(coarse) < 4.5  # far from the 8 of random hands of ten
     with pytest.warns(UserWarning, match="drawn"):
         again, other = (data.load(f"cifar100_pam:seed={seed}", tmp_path) for seed in (0, 1))
     assert again.natural.order.tobytes() == dataset.natural.order.tobytes() != other.natural.order.tobytes()
-    assert again.test_natural.order.tobytes() == dataset.test_natural.order.tobytes()
     # The sides are drawn independently: their first clients do not share their coarse labels.
     shares = [
         np.bincount(features["coarse"][part.client(0)], minlength=20)

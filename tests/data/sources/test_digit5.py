@@ -1,18 +1,17 @@
 """Digit Five, from FedBN's archive and from the original data sets."""
 
-import gzip
 import pickle
 import zipfile
 
 import numpy as np
 import pytest
 import scipy.io
+from PIL import Image
 
 from fedwin import data
-from fedwin.data.sources import digit5
-from fedwin.data.sources.digit5_files import check_matlab_types
+from fedwin.data.sources import digit5, digit5_files
 from fedwin.errors import UserError
-from tests.data.idx_files import encode
+from tests.data.files import idx, taken, write_usps, zipped
 from tests.data.image_files import picture, write_fedbn
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
@@ -21,35 +20,39 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 @pytest.mark.parametrize("packed", [True, False])
 def test_digit_five_from_fedbns_archive(tmp_path, packed):
     write_fedbn(tmp_path)
-    place = tmp_path
+    gray = pickle.loads((tmp_path / "digit_dataset/MNIST/partitions/train_part0.pkl").read_bytes())
     if packed:
-        place = tmp_path / "only"
-        place.mkdir()
-        with zipfile.ZipFile(place / "digit_dataset.zip", "w") as archive:
-            for file in (tmp_path / "digit_dataset").glob("**/*.pkl"):
-                archive.write(file, file.relative_to(tmp_path))
-    dataset = data.load("digit5", place)
+        zipped(tmp_path / "digit_dataset.zip", taken(tmp_path))
+    dataset = data.load("digit5", tmp_path)
     assert dataset.train["x"].shape == (200, 28, 28, 3) and dataset.train["x"].dtype == np.uint8
-    assert (
-        np.bincount(dataset.train["domain"]).tolist() == [40] * 5
-        and np.bincount(dataset.test["domain"]).tolist() == [3] * 5
-    )
-    grey = pickle.loads((tmp_path / "digit_dataset/MNIST/partitions/train_part0.pkl").read_bytes())
-    np.testing.assert_array_equal(dataset.train["x"][:4], np.repeat(grey[0], 3, -1))
-    assert len(data.load("digit5:parts=2", place).train["y"]) == 40
+    counts = [np.bincount(side["domain"]).tolist() for side in (dataset.train, dataset.test)]
+    assert counts == [[40] * 5, [3] * 5]
+    np.testing.assert_array_equal(dataset.train["x"][:4], np.repeat(gray[0], 3, -1))
+    assert len(data.load("digit5:parts=2", tmp_path).train["y"]) == 40
     part = data.make_partition(dataset, "domain:inner=shards", 10, 0)
     assert np.bincount(part.domain).tolist() == [2] * 5
+
+
+def test_only_the_domains_asked_for_are_decoded_of_the_archive(tmp_path):
+    write_fedbn(tmp_path, ("MNIST", "USPS"))
+    members = taken(tmp_path) | {"digit_dataset/SVHN/test.pkl": b"what that one holds"}
+    zipped(tmp_path / "digit_dataset.zip", members)
+    blob = bytearray((tmp_path / "digit_dataset.zip").read_bytes())
+    blob[blob.index(b"what that")] ^= 1
+    (tmp_path / "digit_dataset.zip").write_bytes(blob)
+    with pytest.raises(zipfile.BadZipFile), zipfile.ZipFile(tmp_path / "digit_dataset.zip") as archive:
+        archive.read("digit_dataset/SVHN/test.pkl")
+    assert len(data.load("digit5:domains=mnist+usps", tmp_path / "digit_dataset.zip").train["y"]) == 80
 
 
 def test_digit_five_pickles_are_checked(tmp_path):
     write_fedbn(tmp_path)
     path = tmp_path / "digit_dataset/SVHN/partitions/train_part3.pkl"
-    path.write_bytes(pickle.dumps(print))
-    with pytest.raises(UserError, match="train_part3.pkl.*print"):
-        data.load("digit5", tmp_path)
-    path.write_bytes(pickle.dumps((np.full((2, 8, 8, 1), np.nan), np.array([1, 2]))))
-    with pytest.raises(UserError, match="train_part3.pkl: pixels are NaN"):
-        data.load("digit5", tmp_path)
+    pair = (np.full((2, 8, 8, 1), np.nan), np.array([1, 2]))
+    for content, message in ((print, ".*print"), (pair, ": pixels are NaN"), ([1, 2, 3], ": not a pair of images")):
+        path.write_bytes(pickle.dumps(content))
+        with pytest.raises(UserError, match=f"train_part3.pkl{message}"):
+            data.load("digit5", tmp_path)
     path.unlink()
     with pytest.raises(UserError, match="train_part3.pkl is missing"):
         data.load("digit5", tmp_path)
@@ -58,37 +61,27 @@ def test_digit_five_pickles_are_checked(tmp_path):
 
 
 def test_digit_five_from_the_original_files(tmp_path):
-    from scipy.io import savemat
-
     rng = np.random.default_rng(0)
     image = lambda n, *shape: rng.integers(0, 256, (n, *shape), np.uint8)
-    labels = lambda n: (np.arange(n) % 10).astype(np.uint8)
-    for name in ("mnist", "svhn", "usps", "synth", "mnist_m"):
+    labels = (np.arange(25) % 10).astype(np.uint8)
+    for name in ("mnist", "svhn", "synth", "mnist_m"):
         (tmp_path / name).mkdir()
+    write_usps(tmp_path / "usps", rng.integers(-1000, 1001, (25, 16, 16)).astype(np.int16), labels)
     for split, side in (("train", "train"), ("t10k", "test")):
-        (tmp_path / "mnist" / f"{split}-images-idx3-ubyte.gz").write_bytes(gzip.compress(encode(image(25, 28, 28))))
-        (tmp_path / "mnist" / f"{split}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(encode(labels(25))))
-        short = rng.integers(-1000, 1001, (25, 16, 16)).astype(np.int16)
-        (tmp_path / "usps" / f"usps-{side}-images-idx3-short").write_bytes(encode(short))
-        (tmp_path / "usps" / f"usps-{side}-labels-idx1-ubyte").write_bytes(encode(labels(25)))
-        svhn = np.where(labels(25) == 0, 10, labels(25)).reshape(-1, 1)
-        for folder, prefix in (("svhn", ""), ("synth", "synth_")):
-            savemat(
-                tmp_path / folder / f"{prefix}{side}_32x32.mat",
-                {"X": image(25, 32, 32, 3).transpose(1, 2, 3, 0), "y": svhn},
-            )
+        (tmp_path / "mnist" / f"{split}-images-idx3-ubyte").write_bytes(idx(image(25, 28, 28)))
+        (tmp_path / "mnist" / f"{split}-labels-idx1-ubyte").write_bytes(idx(labels))
+        content = {"X": image(25, 32, 32, 3).transpose(1, 2, 3, 0), "y": np.where(labels == 0, 10, labels)[:, None]}
+        scipy.io.savemat(tmp_path / "svhn" / f"{side}_32x32.mat", content)
+        scipy.io.savemat(tmp_path / "synth" / f"synth_{side}_32x32.mat", content, do_compression=True)
         folder = tmp_path / "mnist_m" / f"mnist_m_{side}"
         folder.mkdir()
-        lines = []
         for i in range(25):
             (folder / f"{i:08d}.png").write_bytes(picture((i, 0, 0), (32, 32), "PNG"))
-            lines.append(f"{i:08d}.png {i % 10}")
+        lines = [f"{i:08d}.png {i % 10}" for i in range(25)]
         (tmp_path / "mnist_m" / f"mnist_m_{side}_labels.txt").write_text("\n".join(lines))
     dataset = data.load("digit5:per_domain=38", tmp_path)
-    assert (
-        np.bincount(dataset.train["domain"]).tolist() == [38] * 5
-        and np.bincount(dataset.test["domain"]).tolist() == [10] * 5
-    )
+    counts = [np.bincount(side["domain"]).tolist() for side in (dataset.train, dataset.test)]
+    assert counts == [[38] * 5, [10] * 5]
     assert (np.bincount(dataset.test["y"]) == 5).all()  # stratified: one of each class and domain
     (tmp_path / "mnist_m" / "mnist_m_train" / "00000003.png").unlink()
     with pytest.raises(UserError, match="mnist_m_train_labels.txt, line 4: image .*00000003.png is missing"):
@@ -109,9 +102,43 @@ def test_a_matlab_file_with_data_of_an_unknown_type_is_refused(tmp_path):
     """SciPy's reader ends the process on it."""
     path = tmp_path / "train_32x32.mat"
     scipy.io.savemat(path, {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((2, 1), np.uint8)})
-    check_matlab_types(path)
+    digit5_files.check_matlab_types(path)
     content = bytearray(path.read_bytes())
     content[128 + 8 : 128 + 12] = (77).to_bytes(4, "little")
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="unknown type 77"):
-        check_matlab_types(path)
+    with pytest.raises(UserError, match="train_32x32.mat: not a readable MATLAB file .*unknown type 77"):
+        data.load("digit5:domains=svhn", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "images, labels, message",
+    [
+        (np.zeros((2, 5)), [0, 1], "is not a set of gray or color images"),
+        (np.zeros((2, 8, 8)), [0], "1 labels for 2 images"),
+        (np.zeros((2, 8, 8)), [0, 10], "record 1: label 10 is not in 0..9"),
+        (np.zeros((2, 8, 8)), [0, 3.7], "record 1: label 3.7 is not a whole number"),
+        (np.zeros((2, 8, 8), object), [0, 1], "pixels are object, not numbers"),
+        (np.full((2, 8, 8), 300.0), [0, 1], "outside 0..255"),
+    ],
+)
+def test_digit_five_pairs(images, labels, message):
+    with pytest.raises(UserError, match=f"part.pkl: .*{message}"):
+        digit5_files.check_pair(images, labels, "part.pkl")
+
+
+def test_layouts_are_unified_and_some_write_zero_as_ten(tmp_path):
+    planar = np.zeros((2, 3, 28, 28), np.uint8)
+    planar[:, 1] = 7
+    assert digit5_files.check_pair(planar, [0, 9], "p")[0][0, 0, 0].tolist() == [0, 7, 0]
+    for domain in ("svhn", "synthdigits"):
+        unit = digit5_files.check_pair(np.full((1, 28, 28, 1), 0.5), [10], "p", domain)
+        assert unit[0][0, 3, 3].tolist() == [128] * 3 and unit[1].tolist() == [0]
+    folder = tmp_path / "mnist_m" / "mnist_m_train"
+    folder.mkdir(parents=True)
+    Image.fromarray(np.zeros((28, 28, 3), np.uint8)).save(folder / "0.png")
+    Image.fromarray(np.zeros((27, 28, 3), np.uint8)).save(folder / "1.png")
+    path = tmp_path / "mnist_m" / "mnist_m_train_labels.txt"
+    for text, message in (("0.png 10", "label 10"), ("0.png \u00b2", "line 1"), ("0.png 1\n1.png 2", "27")):
+        path.write_text(text)
+        with pytest.raises(UserError, match=f"mnist_m_train.*{message}"):
+            data.load("digit5:domains=mnist_m", tmp_path)

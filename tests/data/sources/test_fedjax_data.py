@@ -1,14 +1,12 @@
 """FedJAX's federated data, in memory and in SQLite files."""
 
-import sqlite3
-
 import fedjax
 import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data.formats import fedjax_sqlite
 from fedwin.errors import UserError
+from tests.data.files import write_fedjax
 
 
 def mapping(sizes, features=("x", "y"), seed=0):
@@ -19,11 +17,6 @@ def mapping(sizes, features=("x", "y"), seed=0):
         examples["domain_id"] = np.full(n, k % 2)
         result[b"c%03d" % k] = {key: examples[key] for key in features}
     return result
-
-
-def write(path, content):
-    with fedjax.SQLiteFederatedDataBuilder(str(path)) as builder:
-        builder.add_many(content.items())
 
 
 def compare(dataset, content):
@@ -42,7 +35,7 @@ def test_any_federated_data_is_packed(tmp_path, kind):
     else:
         federated = []
         for name, content in (("train", train), ("test", test)):
-            write(tmp_path / name, content)
+            write_fedjax(tmp_path / name, content)
             federated.append(fedjax.SQLiteFederatedData.new(str(tmp_path / name)))
     dataset = data.from_fedjax(*federated, num_classes=3)
     compare(dataset, train)
@@ -58,21 +51,19 @@ def test_preprocessors_are_applied_and_domains_kept():
     assert dataset.natural.domain.tolist() == [0, 1] and dataset.train["domain"].tolist() == [0] * 3 + [1] * 5
 
 
-def test_sequences_are_recognised():
+def test_sequences_are_recognized():
     tokens = {b"a": {"x": np.ones((2, 5), np.int32), "y": np.ones((2, 5), np.int32)}}
     federated = fedjax.InMemoryFederatedData(tokens)
     assert data.from_fedjax(federated, federated).task == "sequence"
 
 
 def test_sqlite_files_by_name(tmp_path):
-    train = mapping([3, 5, 1])
-    write(tmp_path / "train.sqlite", train)
-    write(tmp_path / "test.sqlite", mapping([2], seed=1))
-    dataset = data.load("fedjax:train=train.sqlite,test=test.sqlite,num_classes=3", tmp_path)
-    compare(dataset, train)
-    assert fedjax_sqlite.sizes(tmp_path / "train.sqlite") == {b"c000": 3, b"c001": 5, b"c002": 1}
-    chosen = list(fedjax_sqlite.read_sqlite(tmp_path / "train.sqlite", [b"c002", b"c000"]))
-    assert [client for client, _ in chosen] == [b"c002", b"c000"]
+    train, text = mapping([3, 5, 1]), "fedjax:train=train.sqlite,test=test.sqlite,num_classes=3"
+    with pytest.raises(UserError, match="train.sqlite: no such file"):
+        data.load(text, tmp_path)
+    write_fedjax(tmp_path / "train.sqlite", train)
+    write_fedjax(tmp_path / "test.sqlite", mapping([2], seed=1))
+    compare(data.load(text, tmp_path), train)
 
 
 def test_bad_federations_are_refused(tmp_path):
@@ -114,20 +105,3 @@ def test_inputs_without_features_and_scores_that_are_nan_are_refused():
     scored = {b"a": {"x": np.zeros((2, 3)), "y": np.zeros(2, int), "score": np.array([0.5, np.nan])}}
     with pytest.raises(UserError, match="record 1: 'score' has NaN"):
         data.from_fedjax(*[fedjax.InMemoryFederatedData(scored)] * 2)
-
-
-def test_bad_sqlite_files_are_named(tmp_path):
-    text = "fedjax:train=train.sqlite,test=train.sqlite"
-    with pytest.raises(UserError, match="train.sqlite: no such file"):
-        data.load(text, tmp_path)
-    (tmp_path / "train.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.raises(UserError, match="train.sqlite: not a readable"):
-        data.load(text, tmp_path)
-    (tmp_path / "train.sqlite").unlink()
-    write(tmp_path / "train.sqlite", mapping([2, 3]))
-    with sqlite3.connect(tmp_path / "train.sqlite") as connection:
-        connection.execute("UPDATE federated_data SET data = ? WHERE client_id = ?", (b"zzz", b"c001"))
-    with pytest.raises(UserError, match="client 'c001': its record is damaged"):
-        data.load(text, tmp_path)
-    with pytest.raises(UserError, match="no client 'nobody'"):
-        list(fedjax_sqlite.read_sqlite(tmp_path / "train.sqlite", [b"nobody"]))

@@ -10,8 +10,7 @@ from PIL import Image
 import fedwin
 from fedwin import data
 from fedwin.data import cache
-from fedwin.data.formats import hf_files
-from fedwin.data.sources import shakespeare
+from fedwin.data.sources import hf_files, shakespeare
 from fedwin.errors import UserError
 
 REASON = "needs the extra `hf`: the package datasets"
@@ -153,10 +152,7 @@ def test_it_is_packed_and_trained(saved, tmp_path, monkeypatch):
         ("hf:name=both,x=text,y=label", ["labels are its next characters", "leave out y="]),
         ("hf:name=both,y=vector", ["whole numbers"]),
         ("hf:name=both,constants=cifar10", ["3 channels"]),
-        ("hf:name=both,constants=c", ["choose none, cifar10"]),
-        ("hf:name=both,channels=2", ["channels=2"]),
         ("hf:name=both,resize=9", ["resize= belongs to size="]),
-        ("hf:name=both,x=text,length=0", ["length=0"]),
         ("hf:name=more,x=pixels,y=holes", ["record 1: 'holes' is missing"]),
         ("hf:name=more,x=ragged,y=y", ["'ragged' is not a list of as many numbers"]),
         ("hf:name=more,x=sizes,y=y", ["record 1: an image of 5 x 4 pixels, before 4 x 4", "size="]),

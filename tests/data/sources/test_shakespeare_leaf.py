@@ -1,9 +1,5 @@
 """Shakespeare in LEAF's form: windows of 80 characters."""
 
-import io
-import json
-import tarfile
-
 import numpy as np
 import pytest
 
@@ -11,13 +7,12 @@ from fedwin import data
 from fedwin.data.formats import plays
 from fedwin.data.sources.shakespeare_texts import ALPHABET, LENGTH, encode
 from fedwin.errors import UserError
-from tests.data.files import write_leaf
-from tests.data.leaf_files import expect_runs, leaf_windows, text_of
+from tests.data.files import expect_runs, leaf_windows, tarred, text_of, write_leaf
 
 
 def write_sides(folder, train, test):
     for side, held in (("train", train), ("test", test)):
-        write_leaf(folder / side, held, compress=False)
+        write_leaf(folder / side, held, suffix="")
 
 
 def test_the_alphabet_is_leafs():
@@ -62,43 +57,11 @@ def test_runs_of_windows_from_plays(tmp_path, packed):
     speech = "\n\n".join(f"ROLE{k % 4}\t{say(k)}" for k in range(12))
     play = f"\tTITLE\n\nACT I\n\n{speech}\n"
     if packed:
-        with tarfile.open(tmp_path / "plays.tar.xz", "w:xz") as archive:
-            entry = tarfile.TarInfo("texts/title.txt")
-            entry.size = len(play)
-            archive.addfile(entry, io.BytesIO(play.encode()))
+        tarred(tmp_path / "plays.tar.xz", {"texts/title.txt": play.encode()}, "w:xz")
     else:
         (tmp_path / "title.txt").write_text(play)
     dataset = data.load("shakespeare_leaf:clients=2,train=60,test=10", tmp_path)
     expect_runs(dataset, plays.text_by_role({"title": play}), 60, 10)
-
-
-def test_ready_files_of_equal_clients(tmp_path):
-    rng = np.random.default_rng(0)
-    for name, size in (("train_sampled_niid", 5), ("test_sampled", 2)):
-        content = {"x": rng.integers(0, 80, (3, size, 80)).tolist(), "y": rng.integers(0, 80, (3, size)).tolist()}
-        (tmp_path / f"{name}.json").write_text(json.dumps(content))
-    dataset = data.load("shakespeare_leaf", tmp_path)
-    assert dataset.natural.sizes.tolist() == [5, 5, 5] and dataset.test["x"].shape == (6, 80)
-    good = json.loads((tmp_path / "test_sampled.json").read_text())
-    for key, at, value, message in (
-        ("x", 5, 80, "record 2: character id 80 is not in 0..79"),
-        ("x", 5, 1e300, "is not in 0..79"),
-        ("x", 5, 10**30, "not lists of windows"),
-        ("y", None, 3.7, "record 2: label 3.7 is not a whole number"),
-        ("y", None, "a", "is not a whole number"),
-    ):
-        content = json.loads(json.dumps(good))
-        if key == "x":
-            content["x"][1][0][at] = value
-        else:
-            content["y"][1][0] = value
-        (tmp_path / "test_sampled.json").write_text(json.dumps(content))
-        with pytest.raises(UserError, match=f"test_sampled.json: .*{message}"):
-            data.load("shakespeare_leaf", tmp_path)
-    for text in ('{"x": [[1, 2]]}', '{"x": [], "y": []}', "[]", "{"):
-        (tmp_path / "test_sampled.json").write_text(text)
-        with pytest.raises(UserError, match="test_sampled.json: not lists of windows"):
-            data.load("shakespeare_leaf", tmp_path)
 
 
 def test_bad_windows_and_nothing_found_are_named(tmp_path):
@@ -142,20 +105,20 @@ def test_windows_of_mixed_strides_and_torn_sides_are_refused(tmp_path):
         data.load("shakespeare_leaf", tmp_path)
 
 
-def test_half_a_character_is_unknown_too(tmp_path):
-    x, y = leaf_windows("ab" * 200, 1)
-    for side in ("train", "test"):
-        write_leaf(tmp_path / side, {"PLAY_A": (x, [*y[:-1], "\ud800"])})
-    with pytest.warns(UserWarning, match="2 characters outside"):
-        data.load("shakespeare_leaf:clients=1,train=10,test=5", tmp_path)
-
-
-def test_unknown_characters_cause_a_warning(tmp_path):
-    text = "a$" * 200
+@pytest.mark.parametrize("text, last, unknown", [("a$" * 200, "$", 400), ("ab" * 200, "\ud800", 2)])
+def test_unknown_characters_cause_a_warning(tmp_path, text, last, unknown):
     x, y = leaf_windows(text, 1)
     for side in ("train", "test"):
-        write_leaf(tmp_path / side, {"PLAY_A": (x, y)})
-    with pytest.warns(UserWarning, match="400 characters outside the alphabet"):
+        write_leaf(tmp_path / side, {"PLAY_A": (x, [*y[:-1], last])})
+    with pytest.warns(UserWarning, match=f"{unknown} characters outside the alphabet"):
         dataset = data.load("shakespeare_leaf:clients=1,train=10,test=5", tmp_path)
-    assert set(np.unique(dataset.train["x"])) == {53, 79}
-    assert dataset.natural.report["unknown_characters"] == 400
+    assert dataset.natural.report["unknown_characters"] == unknown
+    assert 79 in dataset.train["x"] or unknown == 2
+
+
+def test_pools_that_are_too_small(tmp_path):
+    text = "abcdefgh" * 20
+    for side in ("train", "test"):
+        write_leaf(tmp_path / side, {"me": ([text[:80], text[1:81]], [text[80], text[81]])})
+    with pytest.raises(UserError, match="50 windows are needed, but all roles have only 2"):
+        data.load("shakespeare_leaf:clients=5,train=10,test=1,iid=true", tmp_path)

@@ -1,83 +1,73 @@
-"""Stack Overflow: the same clients, rows and test examples from every released form."""
+"""Stack Overflow: word ids by rank, chosen users and test examples."""
 
 import sqlite3
+import tarfile
 
-import h5py
 import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data.formats import clients, tff
 from fedwin.errors import UserError
-from tests.data.files import objects, write_fedjax_sqlite, write_tff_sqlite
+from tests.data.files import objects, write_both
 
-OPTIONS = "stackoverflow:users=6,tests=9,vocabulary_size=4,length=5"
-# In no order, and in another one in each form.
-USERS = {f"{k * 37 % 101:08d}": [b"the code", b"to the rest a a a", b"a", b"to"][: 1 + k % 4] for k in range(12)}
-TESTS = {f"9{k * 5 % 7:07d}": [b"code to %d" % i for i in range(k + 1)] for k in range(6)}
-
-
-def write(folder, form, train=USERS, test=TESTS):
-    folder.mkdir(exist_ok=True)
-    (folder / "stackoverflow.word_count").write_bytes(b"the 9\nto 8\na 7\ncode 6\n")
-    sides = {"train": train, "test": test}
-    if form == "tff":
-        backwards = {side: dict(reversed(held.items())) for side, held in sides.items()}
-        rows = {
-            side: {c: [{"tokens": s} for s in listed] for c, listed in held.items()} for side, held in backwards.items()
-        }
-        write_tff_sqlite(folder / "stackoverflow.sqlite", rows, scattered=True)
-        return
-    for side, held in sides.items():
-        if form == "fedjax":
-            content = {client.encode(): {"tokens": objects(listed)} for client, listed in held.items()}
-            write_fedjax_sqlite(folder / f"stackoverflow_{side}.sqlite", content)
-        else:
-            with h5py.File(folder / f"stackoverflow_{side}.h5", "w") as target:
-                for client, listed in held.items():
-                    target[f"examples/{client}/tokens"] = listed
+OPTIONS = "stackoverflow:users=12,tests=7,vocabulary_size=4,length=5"
+USERS = {b"%08d" % (k * 37 % 101): [b"the code", b"to the unknown a a a", b"a"][: 1 + k % 3] for k in range(12)}
+TESTS = {b"9%07d" % (k * 5 % 7): [b"code to %d" % i for i in range(k + 1)] for k in range(5)}
 
 
-def test_client_k_is_the_same_user_in_every_form(tmp_path):
-    loaded = {}
-    for form in ("fedjax", "tff", "hdf5"):
-        write(tmp_path / form, form)
-        loaded[form] = data.load(OPTIONS, tmp_path / form)
-    one = loaded.pop("fedjax")
-    assert list(map(clients.text, one.natural.ids)) != sorted(map(clients.text, one.natural.ids))
-    for other in loaded.values():
-        for own, theirs in ((one.natural, other.natural), (one.test_natural, other.test_natural)):
-            assert list(map(clients.text, own.ids)) == list(map(clients.text, theirs.ids))
-            np.testing.assert_array_equal(own.offset, theirs.offset)
-        for split in ("train", "test"):
-            for key in ("x", "y"):
-                np.testing.assert_array_equal(getattr(one, split)[key], getattr(other, split)[key])
+def write(folder, packed=False):
+    tokens = lambda held: {client: {"tokens": objects(listed)} for client, listed in held.items()}
+    write_both(folder, "stackoverflow", tokens(USERS), tokens(TESTS))
+    path = folder / "stackoverflow.word_count"
+    path.write_bytes(b"the 9\nto 8\na 7\ncode 6\nrare 1\n")
+    if packed:
+        with tarfile.open(folder / f"{path.name}.tar.bz2", "w:bz2") as archive:
+            archive.add(path, path.name)
+        path.unlink()
 
 
-def test_a_user_without_rows_is_named(tmp_path):
-    write(tmp_path, "tff")
-    with sqlite3.connect(tmp_path / "stackoverflow.sqlite") as connection:
-        connection.execute("DELETE FROM examples WHERE client_id = '00000037'")
-    with pytest.raises(UserError, match="stackoverflow.sqlite, split train: there is no example of client '00000037'"):
-        data.load(OPTIONS.replace("users=6", "users=12"), tmp_path)
+@pytest.mark.filterwarnings("ignore:.*unverified")
+@pytest.mark.parametrize("packed", [False, True])
+def test_words_are_numbered_by_rank(tmp_path, packed):
+    write(tmp_path, packed)
+    dataset = data.load(OPTIONS, tmp_path)
+    assert dataset.num_classes == 8 and dataset.natural.num_clients == 12 and len(dataset.test["y"]) == 7
+    k = next(i for i, name in enumerate(dataset.natural.ids) if len(USERS[name]) == 3)
+    rows = dataset.natural.client(k)
+    # BOS 1, EOS 2, the 3, to 4, a 5, code 6, others 7.
+    assert dataset.train["x"][rows].tolist() == [[1, 3, 6, 0, 0], [1, 4, 3, 7, 5], [1, 5, 0, 0, 0]]
+    assert dataset.train["y"][rows].tolist() == [[3, 6, 2, 0, 0], [4, 3, 7, 5, 5], [5, 2, 0, 0, 0]]
 
 
-@pytest.mark.parametrize("split, client", [("train", "00000003"), ("test", "90000004")])
-def test_fewer_sentences_than_announced_are_refused(tmp_path, split, client):
-    write(tmp_path, "tff")
-    with sqlite3.connect(tmp_path / "stackoverflow.sqlite") as connection:
-        found = connection.execute("SELECT max(rowid) FROM examples WHERE client_id = ?", (client,)).fetchone()
-        connection.execute("DELETE FROM examples WHERE rowid = ?", found)
-    with pytest.raises(UserError, match=f"client '{client}': [0-9] sentences, but [0-9] according to") as error:
-        data.load(OPTIONS.replace("users=6", "users=12").replace("tests=9", "tests=21"), tmp_path)
-    assert "\n" not in str(error.value)
+def test_users_are_chosen_by_the_seed_and_tests_do_not_depend_on_them(tmp_path):
+    write(tmp_path)
+    whole = data.load(OPTIONS, tmp_path)
+    fewer, again, other = (data.load(OPTIONS.replace("=12", "=5") + f",seed={seed}", tmp_path) for seed in (0, 0, 1))
+    assert fewer.natural.ids.tolist() == again.natural.ids.tolist() == whole.natural.ids[:5].tolist()
+    assert fewer.natural.ids.tolist() != other.natural.ids.tolist()
+    np.testing.assert_array_equal(fewer.test["x"], whole.test["x"])
 
 
-def test_rows_are_held_by_feature_and_in_the_order_asked_for(tmp_path):
-    write(tmp_path, "tff")
-    chosen = ["00000074", "00000000", "00000037"]
-    found = list(tff.read_sqlite(tmp_path / "stackoverflow.sqlite", "train", lambda f: {"t": f["tokens"][0]}, chosen))
-    assert [client for client, _ in found] == chosen
-    assert all(features["t"].tolist() == USERS[client] for client, features in found)
-    everyone = tff.read_sqlite(tmp_path / "stackoverflow.sqlite", "train", lambda f: {"t": f["tokens"][0]})
-    assert {client for client, _ in everyone} == set(USERS)
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(UserError, match="stackoverflow: found no"):
+        data.load(OPTIONS, tmp_path)
+    write(tmp_path)
+    for users, size, message in ((13, 4, "users=13, but the file has only 12"), (2, 6, "only 5 words")):
+        with pytest.raises(UserError, match=message):
+            data.load(f"stackoverflow:users={users},vocabulary_size={size}", tmp_path)
+    with sqlite3.connect(tmp_path / "stackoverflow_train.sqlite") as connection:
+        connection.execute("UPDATE federated_data SET num_examples = 9 WHERE client_id = ?", (b"00000037",))
+    with pytest.raises(UserError, match="client '00000037': 2 sentences, but 9 according to the index"):
+        data.load(OPTIONS, tmp_path)
+    (tmp_path / "stackoverflow.word_count").write_text("the 5\nthe 4\n")
+    with pytest.raises(UserError, match="a word occurs twice"):
+        data.load("stackoverflow:users=1,vocabulary_size=2", tmp_path)
+    (tmp_path / "stackoverflow.word_count").unlink()
+    with pytest.raises(UserError, match="found no stackoverflow.word_count"):
+        data.load(OPTIONS, tmp_path)
+    (tmp_path / "stackoverflow.word_count").write_text("the 5\n")
+    for name in ("train", "test"):
+        (tmp_path / f"stackoverflow_{name}.sqlite").unlink()
+    write_both(tmp_path, "stackoverflow", {b"me": {"title": objects([b"x"])}})
+    with pytest.raises(UserError, match="client 'me': no 'tokens', only title"):
+        data.load("stackoverflow:users=1,vocabulary_size=1", tmp_path)

@@ -1,0 +1,105 @@
+"""Compressed files, archives, streams of clients and LEAF's JSON."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fedwin.data.formats import clients, files, leaf, values
+from fedwin.errors import UserError
+from tests.data.files import COMPRESS, tarred, zipped
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_compressed_files(tmp_path, suffix):
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(COMPRESS[suffix](b"content" * 99))
+    assert files.read(path) == b"content" * 99 and files.locate(tmp_path, "a.txt") == path
+    assert files.plain(f"b/{path.name}") == "a.txt"
+    if suffix:
+        path.write_bytes(path.read_bytes()[:-9])
+        with pytest.raises(UserError, match=f"{path.name}: the compressed file is truncated or damaged"):
+            files.read(path)
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz", "x.tar.xz"])
+def test_members_of_archives(tmp_path, name):
+    contents = {"f/a.txt": b"1", "f/b.txt.gz": COMPRESS[".gz"](b"2"), "f/c": b"3"}
+    if name == "x.zip":
+        zipped(tmp_path / name, contents)
+    else:
+        tarred(tmp_path / name, contents, "w:" + name.partition("tar.")[2])
+    assert files.members(tmp_path / name) == contents
+    assert files.entries(tmp_path / name, lambda plain: plain.endswith(".txt")) == {"a.txt": b"1", "b.txt": b"2"}
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:40])
+    with pytest.raises(UserError, match=f"{name}: not a readable tar or zip archive .*fetch it again"):
+        files.members(tmp_path / name)
+
+
+def test_members_that_are_not_wanted_are_not_read(tmp_path):
+    zipped(tmp_path / "a.zip", {"good": b"good", "bad": b"a member of unknown use"})
+    blob = bytearray((tmp_path / "a.zip").read_bytes())
+    blob[blob.index(b"unknown")] ^= 1
+    (tmp_path / "a.zip").write_bytes(blob)
+    assert files.members(tmp_path / "a.zip", lambda name: name == "good") == {"good": b"good"}
+    with pytest.raises(UserError, match="a.zip: not a readable tar or zip archive"):
+        files.members(tmp_path / "a.zip")
+
+
+def two(**second):
+    first = {"x": np.zeros((2, 3)), "y": np.zeros(2, int)}
+    return [("a", first), ("b", {**first, **second})]
+
+
+@pytest.mark.parametrize(
+    "stream, message",
+    [
+        ([], "contains no clients"),
+        (two()[:1] * 2, "client id 'a' occurs twice"),
+        (two(y=np.zeros(1, int)), "client 'b': features differ in length"),
+        (two(z=np.zeros(2)), "client 'b': features .'x', 'y', 'z'."),
+        (two(x=np.zeros((2, 4))), "client 'b': 'x' has shape .4,., but .3,. before"),
+        (two(x=np.zeros((0, 3)), y=np.zeros(0, int)), "client 'b': it has no examples"),
+        (two(y=np.array([1, 7])), "client 'b': record 1: label 7 is not in 0..4"),
+    ],
+)
+def test_streams_of_clients(stream, message):
+    with pytest.raises(UserError, match=f"file.*{message}"):
+        clients.flatten(stream, "file", 5)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ([0, 1.5], "record 1: label 1.5 is not a whole number"),
+        ([0, np.inf], "record 1: label inf is not a whole number"),
+        ([0, np.nan], "record 1: label nan is not a whole number"),
+        ([0, 3e9], "record 1: label 3000000000 is not in"),
+        (["0"], "label '0' is not a whole number"),
+        ([None], "label 'None' is not a whole number"),
+        ([np.uint64(2**63)], "record 0: label 9223372036854775808 is not in"),
+    ],
+)
+def test_labels_are_whole_numbers(given, message):
+    with pytest.raises(ValueError, match=message):
+        values.labels(np.array(given))
+    assert values.labels([0, 2.0, 1], 3).tolist() == [0, 2, 1]
+    assert values.pixels(np.array([255.0, 0]), (1, 1)).tolist() == [[[255]], [[0]]]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("{", "a.json: not a LEAF file with users and user_data"),
+        ("[" * 100_000, "a.json: not a LEAF file"),
+        (json.dumps({"users": ["u"], "user_data": {}}), "a.json, client 'u': it has no x and y"),
+        (json.dumps({"users": ["u"], "user_data": {"u": {"x": "ab", "y": "cd"}}}), "client 'u': it has no x and y"),
+        (json.dumps({"users": ["u"], "user_data": {"u": {"x": [1], "y": []}}}), "client 'u': 1 inputs for 0 labels"),
+        (json.dumps({"users": ["u", "u"], "user_data": {"u": {"x": [1], "y": [1]}}}), "client id 'u' occurs twice"),
+    ],
+)
+def test_damaged_leaf_files(tmp_path, content, message):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(UserError, match=message) as error:
+        list(leaf.read(tmp_path))
+    assert "\n" not in str(error.value)
