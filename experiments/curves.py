@@ -14,7 +14,7 @@ from absl import flags
 from fedwin.errors import UserError
 
 from .cli import picture_format, subcommand
-from .figures import curves, sources, stored, style
+from .figures import curves, sources, stored
 
 ARGUMENTS = "RUN ..."
 
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     if len(argv) < 2:
         raise UserError("name the runs: fedwin curves RUN ..., directories of runs or stored results (*.jsonl.gz).")
-    out = style.path_of("curves" if options.out is None else options.out, "curves.png", options.format)
+    out = picture_format.path_of("curves" if options.out is None else options.out, "curves.png", options.format)
     series = sources.series(argv[1:], options.readouts, options.labels)
     result = curves.compute(
         series,

@@ -14,16 +14,38 @@ fedwin figure STORED.json                                 redraws a picture from
 A model is DIR, DIR@ROUND, DIR:READOUT or DIR@ROUND:READOUT.
 """
 
+import os
 import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 from absl import flags
 
+from fedwin import data
 from fedwin.engine import devices
 from fedwin.errors import UserError
+from fedwin.registry import nearest
+from fedwin.runs.client_evaluations import client_table
 from fedwin.runs.config import MOST
+from fedwin.runs.load import client_models
 
-from .cli import picture_format, subcommand, unused
-from .figures import requests, stored, style
+from .cli import flag_errors, picture_format, subcommand, unused
+from .figures import (
+    clients,
+    factors,
+    forgetting,
+    labels,
+    line,
+    models,
+    plane,
+    smoothness,
+    sources,
+    stored,
+    sweeps,
+    targets,
+)
+from .tables.formats import plain_table
 
 ARGUMENTS = "KIND RUN ..."
 # Title -> names of flags, for --help.
@@ -36,30 +58,28 @@ GROUPS = {
 # A quarter of a million evaluations.
 MOST_POINTS = 500
 
+Runs = Sequence[str]
+# (result of `compute`, title)
+Answer = tuple[dict[str, Any], str]
+
 
 def define_flags() -> dict[str, list[str]]:
     """Defines the flags; returns title -> names."""
-    flags.DEFINE_string(
-        "out", None, "File of the picture, by default <kind>.png; its data are written next to it as JSON."
-    )
+    text = "File of the picture, by default <kind>.png; its data are written next to it as JSON."
+    flags.DEFINE_string("out", None, text)
     picture_format.define()
     flags.DEFINE_string("title", "", "Title of the figure.")
     flags.DEFINE_list("labels", [], "A label per run or model; by default the names of the directories.")
     flags.DEFINE_string("data_dir", None, "Folder of the data set's files, if it has moved.")
     flags.DEFINE_integer("seed", 0, "Seed of the runs, or of partitions.", lower_bound=0, upper_bound=MOST)
     flags.DEFINE_list("clients", [], "Clients that train or are shown: 3,7,11; by default those of the next round.")
-    flags.DEFINE_integer(
-        "round",
-        None,
-        "forgetting, clients: round of the checkpoint or evaluation; by default the newest.",
-        lower_bound=0,
-    )
+    text = "forgetting, clients: round of the checkpoint or evaluation; by default the newest."
+    flags.DEFINE_integer("round", None, text, lower_bound=0)
     flags.DEFINE_list("rounds", [], "factors: rounds of the checkpoints; by default all.")
     flags.DEFINE_integer("replicas", 2, "factors: how often every client trains.", lower_bound=1)
     flags.DEFINE_integer("examples", 0, "Evaluate on so many examples, drawn once; 0: all.", lower_bound=0)
-    flags.DEFINE_integer(
-        "points", 0, "plane, line: points along an axis; 0: 21 and 41.", lower_bound=0, upper_bound=MOST_POINTS
-    )
+    text = "plane, line: points along an axis; 0: 21 and 41."
+    flags.DEFINE_integer("points", 0, text, lower_bound=0, upper_bound=MOST_POINTS)
     flags.DEFINE_integer("recompute", 0, "plane, line: training examples for BatchNorm's statistics.", lower_bound=0)
     flags.DEFINE_integer("chunk", 0, "plane, line: points per batch; 0: automatic.", lower_bound=0)
     flags.DEFINE_list("readouts", [], "smoothness, targets, sweeps, clients: read-outs; by default all of every run.")
@@ -73,25 +93,204 @@ def define_flags() -> dict[str, list[str]]:
     return GROUPS
 
 
+def _numbers(flag: str, values: Sequence[str], kind: type = int) -> list[Any]:
+    """Returns the values of a list flag as numbers.
+
+    Raises:
+      UserError: one is not a number.
+    """
+    try:
+        for value in values:
+            flag_errors.check_number(value, kind)
+        return [kind(value) for value in values]
+    except ValueError:
+        wanted = "integers" if kind is int else "numbers"
+        raise UserError(f"flag --{flag}={','.join(values)} must be {wanted}, separated by commas.") from None
+
+
+def _directories(arguments: Runs, labels: Sequence[str]) -> dict[str, str]:
+    """Returns label -> directory of a run.
+
+    Raises:
+      UserError: there is no such run, or the labels are not different, one per run.
+    """
+    for argument in arguments:
+        if not os.path.isdir(argument):
+            raise UserError(f"{argument}: there is no such run; name its directory.")
+    names = list(labels) or [pathlib.Path(argument).resolve().name for argument in arguments]
+    if not labels and len(set(names)) < len(names):
+        names = list(arguments)
+    if len(names) != len(arguments) or len(set(names)) < len(names):
+        raise UserError(f"{len(arguments)} run(s), {len(set(names))} different label(s); give every run its own.")
+    return dict(zip(names, arguments))
+
+
+def _plane(arguments: Runs, options: Any) -> Answer:
+    ids = _numbers("clients", options.clients)
+    if ids and (len(arguments) != 1 or len(ids) != 3):
+        raise UserError("plane: with --clients name one model and three clients, --clients=3,7,11.")
+    if not ids and len(arguments) < 3:
+        raise UserError(f"plane: {len(arguments)} model(s); name three, or one and --clients=3,7,11.")
+    if ids:
+        unused.refuse(["labels"], "with --clients")
+    trained, named = models.named(arguments, options.seed, options.data_dir, options.labels)
+    if ids:
+        corners = dict(zip((f"client {client}" for client in ids), client_models(trained, ids)))
+        further, subject = {"received model": trained.variables}, f"clients {', '.join(map(str, ids))}"
+        subject += f" after round {trained.round}"
+    else:
+        items = list(named.items())
+        corners, further, subject = dict(items[:3]), dict(items[3:]), "three models"
+    result = plane.compute(
+        trained,
+        corners,
+        further,
+        count=options.examples,
+        recompute=options.recompute,
+        chunk=options.chunk or None,
+        **({"points": options.points} if options.points else {}),
+    )
+    return result, f"{trained.prepared.dataset.name}: the plane through {subject}"
+
+
+def _line(arguments: Runs, options: Any) -> Answer:
+    if len(arguments) != 2:
+        raise UserError(f"line: {len(arguments)} model(s); name two.")
+    trained, named = models.named(arguments, options.seed, options.data_dir, options.labels)
+    s = np.linspace(line.BEGIN, line.END, options.points).tolist() if options.points else None
+    chunk = options.chunk or None
+    result = line.compute(trained, named, s, count=options.examples, recompute=options.recompute, chunk=chunk)
+    return result, f"{trained.prepared.dataset.name}: from {' to '.join(named)}"
+
+
+def _factors(arguments: Runs, options: Any) -> Answer:
+    result = factors.compute(
+        _directories(arguments, options.labels),
+        rounds=_numbers("rounds", options.rounds),
+        clients=_numbers("clients", options.clients),
+        seed=options.seed,
+        replicas=options.replicas,
+        count=options.examples or factors.EXAMPLES,
+        data_dir=options.data_dir,
+    )
+    return result, "Five factors of the global model's loss"
+
+
+def _forgetting(arguments: Runs, options: Any) -> Answer:
+    ids = _numbers("clients", options.clients)
+    runs = _directories(arguments, options.labels)
+    result = forgetting.compute(runs, round=options.round, clients=ids, seed=options.seed, data_dir=options.data_dir)
+    return result, "Forgetting in one local training"
+
+
+def _smoothness(arguments: Runs, options: Any) -> Answer:
+    series = sources.series(arguments, options.readouts, options.labels)
+    result = smoothness.compute(series, options.metric, options.last, options.step)
+    return result, f"Jumps of the {options.metric} from round to round"
+
+
+def _targets(arguments: Runs, options: Any) -> Answer:
+    wanted = _numbers("target", options.target, float)
+    series = sources.series(arguments, options.readouts, options.labels)
+    costs: dict[str, int | None] = {}
+    for source in series:
+        # A stored result without traffic is compared by rounds alone.
+        if source.run not in costs:
+            known = sources.has_traffic(source.header)
+            costs[source.run] = sources.bytes_per_round(source.header, options.data_dir) if known else None
+    result = targets.compute(series, wanted, [costs[source.run] for source in series], options.metric)
+    print(plain_table(targets.rows(result)))
+    return result, f"Until the {options.metric} is first reached"
+
+
+def _sweeps(arguments: Runs, options: Any) -> Answer:
+    if not options.parameter:
+        raise UserError("sweeps: name the parameter in which the runs differ, such as --parameter=clients_per_round.")
+    series = sources.series(arguments, options.readouts)
+    points = sweeps.of_runs(series, options.parameter, options.metric, options.last)
+    title = f"{options.metric}, mean of the last {options.last} rounds"
+    return sweeps.compute(points, options.parameter, options.metric), title
+
+
+def _labels(arguments: Runs, options: Any) -> Answer:
+    ids = _numbers("clients", options.clients)
+    runs = [argument for argument in arguments if os.path.isdir(argument)]
+    partitions = [argument for argument in arguments if argument not in runs]
+    # A missing path is reported as an unknown partition.
+    for argument in partitions:
+        data.PARTITIONS.check(argument)
+    if partitions:
+        unused.refuse(["labels"], "on partitions, which are their own labels")
+    else:
+        unused.refuse(["dataset", "num_clients"], "on runs, which have their own")
+    histograms: dict[str, Any] = {}
+    for label, directory in _directories(runs, options.labels if not partitions else ()).items():
+        prepared = sources.prepared_run(directory, options.data_dir)
+        seed = options.seed if options.seed in prepared.federations else prepared.config.seeds[0]
+        counts = prepared.federations[seed].info.get("train")
+        if counts is None:
+            raise UserError(f"{directory}: '{prepared.dataset.name}' has no classes; label histograms need some.")
+        histograms[label], dataset = counts, prepared.dataset
+    if partitions:
+        dataset = data.load(options.dataset, options.data_dir)
+        histograms |= labels.of_partitions(dataset, partitions, options.num_clients, options.seed)
+    result = labels.compute(histograms, dataset.class_names, ids or labels.CLIENTS)
+    return result, f"{dataset.name}: classes that clients hold"
+
+
+def _clients(arguments: Runs, options: Any) -> Answer:
+    directories = _directories(arguments, options.labels)
+    tables = {label: client_table(path, options.seed, options.round) for label, path in directories.items()}
+    result = clients.compute(tables, options.metric, options.readouts)
+    after = "" if options.round is None else f" after round {options.round}"
+    return result, f"{options.metric} of clients on their own examples{after}"
+
+
+_OF_MODELS = ("labels", "data_dir", "seed", "examples", "points", "recompute", "chunk")
+_OF_EVALUATIONS = ("labels", "readouts", "metric")
+# Kind of figure -> (function of its runs and flags, its flags besides --out and --title).
+KINDS: dict[str, tuple[Callable[[Runs, Any], Answer], tuple[str, ...]]] = {
+    "plane": (_plane, (*_OF_MODELS, "clients")),
+    "line": (_line, _OF_MODELS),
+    "factors": (_factors, ("labels", "data_dir", "seed", "clients", "rounds", "replicas", "examples")),
+    "forgetting": (_forgetting, ("labels", "data_dir", "seed", "clients", "round")),
+    "smoothness": (_smoothness, (*_OF_EVALUATIONS, "last", "step")),
+    "targets": (_targets, (*_OF_EVALUATIONS, "target", "data_dir")),
+    "sweeps": (_sweeps, ("readouts", "metric", "last", "parameter")),
+    "labels": (_labels, ("labels", "data_dir", "seed", "clients", "dataset", "num_clients")),
+    "clients": (_clients, (*_OF_EVALUATIONS, "seed", "round")),
+}
+
+
+def check(kind: str, runs: Runs) -> None:
+    """Checks the arguments: raises UserError for an unknown kind, or without a run."""
+    if kind == "curves":
+        raise UserError("curves are drawn by another subcommand: fedwin curves RUN ....")
+    if kind not in KINDS:
+        raise UserError(f"there is no figure '{kind}'.{nearest(kind, KINDS)} Available: {', '.join(KINDS)}.")
+    if not runs:
+        raise UserError(f"name the runs: fedwin figure {kind} RUN ..., see --help.")
+
+
 def main(argv: list[str]) -> None:
     """Computes and draws one figure."""
     options = flags.FLAGS
     if len(argv) < 2:
-        raise UserError(f"name a figure: fedwin figure {'|'.join(requests.REQUESTS)} RUN ..., see --help.")
+        raise UserError(f"name a figure: fedwin figure {'|'.join(KINDS)} RUN ..., see --help.")
     kind, *runs = argv[1:]
     redrawn = kind.endswith(".json") and not runs
     if redrawn:
         unused.refuse_others(("out", "format", "title"), GROUPS, "on a stored figure")
     else:
-        requests.check(kind, runs)
-        unused.refuse_others(("out", "format", "title", *requests.FLAGS[kind]), GROUPS, f"on a figure of kind {kind}")
+        check(kind, runs)
+        unused.refuse_others(("out", "format", "title", *KINDS[kind][1]), GROUPS, f"on a figure of kind {kind}")
     usual = pathlib.Path(kind).stem
-    out = style.path_of(usual if options.out is None else options.out, f"{usual}.png", options.format)
+    out = picture_format.path_of(usual if options.out is None else options.out, f"{usual}.png", options.format)
     if redrawn:
         stored.redraw(kind, out, options.title)
     else:
         devices.use_every_core()
-        result, default_title = requests.REQUESTS[kind](runs, options)
+        result, default_title = KINDS[kind][0](runs, options)
         title = options.title or default_title
         stored.module_of(kind).draw(result, out, title)
         stored.write(pathlib.Path(out).with_suffix(".json"), result, title)

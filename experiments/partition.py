@@ -69,7 +69,7 @@ def main(argv: list[str]) -> None:
     if options.plot == "none":
         unused.refuse(["shown", "out", "format"], "with --plot=none")
     name = "partition" if options.out is None else options.out
-    out = style.path_of(name, "partition.png", options.format) if options.plot != "none" else ""
+    out = picture_format.path_of(name, "partition.png", options.format) if options.plot != "none" else ""
     dataset = data.load(options.dataset, options.data_dir)
     part = data.make_partition(dataset, options.partition, options.num_clients, options.partition_seed)
     if options.partition:

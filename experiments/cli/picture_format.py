@@ -1,10 +1,13 @@
-"""The flag --format of all subcommands that draw."""
+"""The flag --format and the paths of pictures, for all subcommands that draw."""
 
+import pathlib
 from typing import Any
 
 from absl import flags
 
-from ..figures import style
+from fedwin.errors import UserError
+
+FORMATS = ("png", "pdf", "svg")
 
 NAME = "format"
 
@@ -15,10 +18,40 @@ def define(flag_values: flags.FlagValues | None = None) -> list[str]:
         "Format of the pictures; by default that of the file's suffix, or png. pdf and svg have their fonts embedded."
     )
     where: dict[str, Any] = {} if flag_values is None else {"flag_values": flag_values}
-    flags.DEFINE_enum(NAME, None, style.FORMATS, text, **where)
+    flags.DEFINE_enum(NAME, None, FORMATS, text, **where)
     return [NAME]
 
 
 def chosen(flag_values: flags.FlagValues = flags.FLAGS) -> str:
     """Returns the format of pictures whose names are not the user's; png where no subcommand defined the flag."""
-    return (NAME in flag_values and flag_values[NAME].value) or style.FORMATS[0]
+    return (NAME in flag_values and flag_values[NAME].value) or FORMATS[0]
+
+
+def path_of(text: str, usual: str, form: str | None = None) -> str:
+    """Returns the path of a picture, with the suffix of its format appended if it has none.
+
+    Args:
+      text: the value of --out.
+      usual: the default, for the error message.
+      form: the value of --format; None: that of the suffix, or PNG.
+
+    Raises:
+      UserError: no file name, no such folder, an unsupported image format, or a suffix of another format.
+    """
+    path = pathlib.Path(text)
+    if len(path.name.encode()) > 250:
+        raise UserError(f"out={text[:40]}...: the name is too long; choose a shorter --out.")
+    if not path.name or path.is_dir():
+        raise UserError(f"out={text}: this is not the name of a file; write --out={usual}.")
+    if not path.parent.is_dir():
+        raise UserError(f"out={text}: there is no folder {path.parent}; make it, or choose another --out.")
+    if not path.suffix:
+        return f"{text}.{form or FORMATS[0]}"
+    if form and path.suffix[1:].lower() != form:
+        raise UserError(f"out={text} ends in another format than --format={form}; give one of them.")
+    from matplotlib.figure import Figure
+
+    supported = Figure().canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in supported:
+        raise UserError(f"out={text}: {path.suffix} is no image format; use one of {', '.join(sorted(supported))}.")
+    return text

@@ -68,16 +68,7 @@ def compute(tables: Mapping[str, Table], metric: str = "accuracy", models: Seque
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws histograms on the left, and the clients' values in ascending order on the right; unseen ones are dashed.
-
-    Args:
-      result: what `compute` returned.
-      path: of the picture; None: it is not saved.
-      title: of the figure.
-
-    Returns:
-      The matplotlib figure.
-    """
+    """Draws histograms on the left, and the clients' values in ascending order on the right; unseen ones are dashed."""
     metric, curves = result["metric"], result["curves"]
     scaled = [style.scaled(metric, curve["values"]) for curve in curves]
     labels = list(dict.fromkeys(curve["label"] for curve in curves))

@@ -165,16 +165,7 @@ def compute(
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws the mean over seeds, a band of one standard deviation, and a thin line per seed.
-
-    Args:
-      result: what `compute` returned.
-      path: of the picture; None: it is not saved.
-      title: of the figure.
-
-    Returns:
-      The matplotlib figure.
-    """
+    """Draws the mean over seeds, a band of one standard deviation, and a thin line per seed."""
     metric, count, lost = result["metric"], len(result["curves"]), result.get("lost", [])
     clear = count <= CLEAR
     height = (1.1 if clear else 1.35) * style.HEIGHT

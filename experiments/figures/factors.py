@@ -101,7 +101,7 @@ def at_checkpoint(
     models = [client_models(trained_again, ids) for trained_again in replicated]
     partition = trained.prepared.federations[trained.seed].partition
     weights = partition.sizes[ids] / partition.sizes[ids].sum()
-    centre = analysis.mix(weights, models[0])
+    center = analysis.mix(weights, models[0])
     train, owner = _of_clients(trained, ids, count)
     all_models = [model for replica in models for model in replica]
     outputs = probing.logits(trained, all_models, train["x"])
@@ -111,8 +111,8 @@ def at_checkpoint(
     wrong = (np.argmax(outputs[: len(ids)], -1) != labels).astype(float)
     own, others = analysis.by_ownership(wrong, owner)
     test = probing.examples(trained, "test", count)
-    tested = probing.logits(trained, [*models[0], centre], test["x"])
-    distances = analysis.locality(models[0], centre)
+    tested = probing.logits(trained, [*models[0], center], test["x"])
+    distances = analysis.locality(models[0], center)
     return {
         "train_bias": split.train_bias,
         "heter_bias": split.heter_bias,
@@ -152,16 +152,7 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws panels over rounds, a color per run.
-
-    Args:
-      result: what `compute` returned; its `panels` may select some of PANELS.
-      path: of the picture; None: it is not saved.
-      title: of the figure.
-
-    Returns:
-      The matplotlib figure.
-    """
+    """Draws panels over rounds, a color per run. `panels` of the result may select some of PANELS."""
     shown = result.get("panels") or list(PANELS)
     names = [run["label"] for run in result["runs"]]
     looks = style.looks(names)

@@ -89,16 +89,7 @@ def _of(trained, clients: Sequence[int]) -> dict[str, Any]:
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
     """Draws two heat maps per run: accuracy after minus before training (that is, -F), and accuracy after it.
 
-    A row is a model, a column the data of a client; the last column is the row's mean without the diagonal.
-
-    Args:
-      result: what `compute` returned.
-      path: of the picture; None: it is not saved.
-      title: of the figure.
-
-    Returns:
-      The matplotlib figure.
-    """
+    A row is a model, a column the data of a client; the last column is the row's mean without the diagonal."""
     size = CELL * (len(result["clients"]) + 1)
     rows = len(result["runs"])
     # All runs have the same color scale.

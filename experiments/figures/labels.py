@@ -64,16 +64,7 @@ def compute(
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws a panel per partition, a stacked bar per client.
-
-    Args:
-      result: what `compute` returned.
-      path: of the picture; None: it is not saved.
-      title: of the figure.
-
-    Returns:
-      The matplotlib figure.
-    """
+    """Draws a panel per partition, a stacked bar per client."""
     panels = result["panels"]
     classes = max(len(panel["histogram"][0]) for panel in panels)
     most = max(len(panel["clients"]) for panel in panels)

@@ -58,16 +58,7 @@ def compute(
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws a panel of the loss and one of the accuracy, with the two models as vertical lines.
-
-    Args:
-      result: what `compute` returned.
-      path: of the picture; None: it is not saved.
-      title: of the figure.
-
-    Returns:
-      The matplotlib figure.
-    """
+    """Draws a panel of the loss and one of the accuracy, with the two models as vertical lines."""
     with style.panels(path, title, columns=2, width=0.8 * style.WIDTH, height=0.95 * style.HEIGHT) as (figure, grid):
         for axis, metric in zip(grid[0], ("loss", "accuracy")):
             for split, values in result["splits"].items():

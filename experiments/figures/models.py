@@ -3,9 +3,11 @@
 import os
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from fedwin.core import Variables
+from fedwin.data import Dataset
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.load import TrainedModel, load
@@ -54,10 +56,6 @@ def address(text: str) -> Address:
 def rounds_of(directory: str | pathlib.Path, seed: int = 0) -> list[int]:
     """Returns the rounds of a run's checkpoints.
 
-    Args:
-      directory: of the run.
-      seed: of the run.
-
     Raises:
       UserError: it has none.
     """
@@ -77,49 +75,45 @@ def loaded(addresses: Sequence[Address], seed: int = 0, data_dir: str | None = N
       data_dir: folder of the data set's files; None: as in the run's configuration.
 
     Raises:
-      UserError: a missing run, checkpoint or read-out, or models of different networks.
+      UserError: a missing run, checkpoint or read-out.
     """
     models: list[TrainedModel] = []
-    datasets: dict[Any, Any] = {}
-    for address in addresses:
-        config = config_of(address.directory)
+    datasets: dict[tuple[str, str], Dataset] = {}
+    for directory, round, readout in addresses:
+        config = config_of(directory)
         key = config["dataset"], data_dir or config["data_dir"]
-        model = load(
-            address.directory, seed, address.round, address.readout, data_dir=data_dir, dataset=datasets.get(key)
-        )
-        datasets[key] = model.prepared.dataset
-        models.append(model)
+        models.append(load(directory, seed, round, readout, data_dir=data_dir, dataset=datasets.get(key)))
+        datasets[key] = models[-1].prepared.dataset
     return models
 
 
-def labelled(addresses: Sequence[Address], models: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
-    """Returns label -> model; labels contain what distinguishes the models.
+def named(
+    texts: Sequence[str], seed: int = 0, data_dir: str | None = None, labels: Sequence[str] = ()
+) -> tuple[TrainedModel, dict[str, Variables]]:
+    """Returns the first model, and label -> parameters and statistics of all.
 
     Args:
-      addresses: of the models.
-      models: in the same order.
+      texts: addresses of the models.
+      seed: of the runs.
+      data_dir: folder of the data set's files; None: as in the run's configuration.
+      labels: one per model; empty: labels contain what distinguishes the models.
 
     Raises:
-      UserError: two models are the same.
+      UserError: as of `address` and `loaded`; two models are the same, or the number of labels is another.
     """
-    if len(addresses) > 1 and len({address.directory for address in addresses}) == 1:
+    addresses = [address(text) for text in texts]
+    models = loaded(addresses, seed, data_dir)
+    pairs = list(zip(addresses, models, strict=True))
+    if len(addresses) > 1 and len({each.directory for each in addresses}) == 1:
         # Models of one run differ in round and read-out.
-        names = [
-            f"round {model.round}" + ("" if address.readout == "model" else f": {address.readout}")
-            for address, model in zip(addresses, models)
-        ]
+        names = [f"round {m.round}" + ("" if a.readout == "model" else f": {a.readout}") for a, m in pairs]
     else:
-        names = [address.label for address in addresses]
+        names = [each.label for each in addresses]
         if len(set(names)) < len(names):
-            names = [
-                f"{address.directory}@{model.round}:{address.readout}" for address, model in zip(addresses, models)
-            ]
+            names = [f"{a.directory}@{m.round}:{a.readout}" for a, m in pairs]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"'{name}' is given twice; give different models.")
-    return dict(zip(names, models))
-
-
-def variables(models: Mapping[str, TrainedModel]) -> dict[str, Any]:
-    """Returns label -> parameters and statistics."""
-    return {label: model.variables for label, model in models.items()}
+    if labels and len(labels) != len(texts):
+        raise UserError(f"{len(labels)} label(s) for {len(texts)} model(s); give one each.")
+    return models[0], {name: model.variables for name, model in zip(labels or names, models)}

@@ -99,16 +99,7 @@ def _coefficients(through: analysis.Plane, a: float, b: float) -> np.ndarray:
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws contours of loss and error, triangles at the three models and a white cross at their mean.
-
-    Args:
-      result: what `compute` returned.
-      path: of the picture; None: it is not saved.
-      title: of the figure.
-
-    Returns:
-      The matplotlib figure.
-    """
+    """Draws contours of loss and error, triangles at the three models and a white cross at their mean."""
     a, b = np.array(result["a"]), np.array(result["b"])
     oblong = (a[-1] - a[0]) / (b[-1] - b[0])
     entries = len(result["points"])

@@ -35,16 +35,10 @@ def examples(trained: TrainedModel, split: str = "test", count: int = 0) -> dict
 
 
 def gathered(trained: TrainedModel, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the training examples with the given row numbers, in that order.
-
-    Args:
-      trained: a model of the run.
-      rows: row numbers [n].
-    """
-    names = ("x", "y", "domain") if trained.prepared.dataset.domain_names else ("x", "y")
-    with ExampleSource(
-        {n: trained.prepared.dataset.train[n] for n in names if n in trained.prepared.dataset.train}
-    ) as source:
+    """Returns the training examples with the given row numbers [n], in that order."""
+    dataset = trained.prepared.dataset
+    names = ("x", "y", "domain") if dataset.domain_names else ("x", "y")
+    with ExampleSource({name: dataset.train[name] for name in names if name in dataset.train}) as source:
         return source.gather(np.asarray(rows))
 
 
@@ -112,26 +106,13 @@ def logits(trained: TrainedModel, models: Sequence, x) -> np.ndarray:
 
 
 def cohort(trained: TrainedModel, clients: Sequence[int] = (), most: int = 10) -> list[int]:
-    """Returns `clients`, or by default up to `most` clients of the round after the checkpoint.
-
-    Args:
-      trained: the model of the checkpoint.
-      clients: ids; empty: the cohort.
-      most: number of clients.
-    """
+    """Returns `clients`, or without any up to `most` clients of the round after the checkpoint."""
     if clients:
         return list(clients)
-    setting = trained.prepared.setting
-    drawn = setting.sampling.cohort(trained.seed, trained.round).ids
+    drawn = trained.prepared.setting.sampling.cohort(trained.seed, trained.round).ids
     return sorted(int(client) for client in drawn)[:most]
 
 
 def with_error(metrics: Mapping[str, Any], split: str) -> dict[str, np.ndarray]:
-    """Returns the metrics of a split, and 'error' = 1 - accuracy.
-
-    Args:
-      metrics: split -> metric -> values.
-      split: of the examples.
-    """
-    numbers = dict(metrics[split])
-    return numbers | {"error": 1 - numbers["accuracy"]}
+    """Returns the metrics of a split (split -> metric -> values), and 'error' = 1 - accuracy."""
+    return {**metrics[split], "error": 1 - metrics[split]["accuracy"]}

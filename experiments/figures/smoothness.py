@@ -44,16 +44,7 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100,
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws a bar per curve for the mean over seeds, and a dot per seed.
-
-    Args:
-      result: what `compute` returned.
-      path: of the picture; None: it is not saved.
-      title: of the figure.
-
-    Returns:
-      The matplotlib figure.
-    """
+    """Draws a bar per curve for the mean over seeds, and a dot per seed."""
     methods, metric = result["methods"], result["metric"]
     height = 1.1 + 0.34 * len(methods)
     with style.panels(path, title, width=1.15 * style.WIDTH, height=height) as (figure, grid):

@@ -38,6 +38,11 @@ class Series(NamedTuple):
     since: int = 0
     header: dict[str, Any] = {}
 
+    @property
+    def run(self) -> str:
+        """Directory of the run, or label of a stored one."""
+        return self.header.get("directory", self.header["label"])
+
 
 def read(path: str | pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
     """Reads the evaluations of a run.
@@ -112,7 +117,8 @@ def series(paths: Sequence[str | pathlib.Path], wanted: Sequence[str] = (), labe
             raise UserError(
                 f"read-out '{name}': no run has it.{nearest(name, available)} Available: {', '.join(available)}."
             )
-    names = list(labels) or _unique([header["label"] for header, _ in runs], paths)
+    names = list(labels) or [header["label"] for header, _ in runs]
+    names = names if len(set(names)) == len(names) else list(map(str, paths))
     curves = []
     for name, (header, lines) in zip(names, runs):
         own = [readout for readout in readouts(lines) if readout in (wanted or available)]
@@ -132,11 +138,6 @@ def describe(series: Sequence[Series]) -> str:
     return ", ".join([*parts, f"{' or '.join(map(str, counts))} seed{'s' if counts[-1] > 1 else ''}"])
 
 
-def _unique(labels: list[str], paths: Sequence[str | pathlib.Path]) -> list[str]:
-    """Returns the labels if they differ, else the paths."""
-    return labels if len(set(labels)) == len(labels) else [str(path) for path in paths]
-
-
 def config_of(directory: str | pathlib.Path) -> dict[str, Any]:
     """Returns the configuration of a run.
 
@@ -150,10 +151,6 @@ def config_of(directory: str | pathlib.Path) -> dict[str, Any]:
 
 def prepared_run(directory: str | pathlib.Path, data_dir: str | None = None) -> PreparedRun:
     """Returns the prepared run of a directory: data set, partition, network.
-
-    Args:
-      directory: of the run.
-      data_dir: folder of the data set's files; None: as in the configuration.
 
     Raises:
       UserError: there is no run, its data can't be read or is another's, or the user has not named the code that it
@@ -172,10 +169,6 @@ def has_traffic(header: dict[str, Any]) -> bool:
 
 def bytes_per_round(header: dict[str, Any], data_dir: str | None = None) -> int:
     """Returns the bytes that all clients of a round receive and send.
-
-    Args:
-      header: as `sources.read` returns it.
-      data_dir: folder of the data set's files; None: as in the configuration.
 
     Raises:
       UserError: a stored result without 'bytes', or the run's data can't be read.

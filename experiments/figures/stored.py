@@ -1,4 +1,4 @@
-"""Stored figures: JSON files of what `compute` returned, from which pictures are redrawn."""
+"""Stored figures: JSON files of results of `compute`, from which pictures are redrawn."""
 
 import json
 import pathlib
@@ -11,10 +11,8 @@ from fedwin.registry import nearest
 
 from . import clients, curves, factors, forgetting, labels, line, plane, smoothness, sweeps, targets
 
-KINDS: dict[str, ModuleType] = {
-    module.KIND: module
-    for module in (clients, curves, plane, line, factors, forgetting, smoothness, targets, labels, sweeps)
-}  # fmt: skip
+_MODULES = (clients, curves, plane, line, factors, forgetting, smoothness, targets, labels, sweeps)
+KINDS: dict[str, ModuleType] = {module.KIND: module for module in _MODULES}
 
 
 def module_of(kind: str) -> ModuleType:
@@ -29,13 +27,7 @@ def module_of(kind: str) -> ModuleType:
 
 
 def write(path: str | pathlib.Path, result: dict[str, Any], title: str) -> None:
-    """Writes the data of a figure.
-
-    Args:
-      path: of the JSON file.
-      result: what `compute` returned.
-      title: of the figure.
-    """
+    """Writes a result of `compute` and the title of its figure as JSON."""
     replace_text(path, json.dumps({"title": title, **result}, allow_nan=False) + "\n")
 
 
@@ -57,12 +49,7 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], str]:
 
 
 def redraw(path: str | pathlib.Path, out: str | pathlib.Path, title: str = "") -> None:
-    """Draws a stored figure again, without its runs.
-
-    Args:
-      path: of the JSON file.
-      out: path of the picture.
-      title: of the figure; empty: the stored one.
+    """Draws a stored figure again, without its runs; an empty title stands for the stored one.
 
     Raises:
       UserError: the file can't be read, or is not a stored figure.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwin.errors import UserError
 from fedwin.files import writing
 
 # Functions import matplotlib when they are called: it takes half a second, and most commands draw nothing.
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B", "#7F7F7F", "#7B5FC4")
 # Colors of lines that are no methods, such as windows of one method: none of those above.
 VARIATIONS = ("#882255", "#44AA99", "#999933", "#332288", "#DD7788", "#117733", "#AA6611")
-# Bars and points whose color says nothing.
+# Bars and points whose color has no meaning.
 NEUTRAL = "0.35"
 # The best run of a sweep.
 BEST = VARIATIONS[0]
@@ -48,29 +47,15 @@ DPI = 160
 LEAST_SPAN = 2.0
 # Most entries of a legend inside the axes.
 INSIDE = 4
-LETTERS: Any = {
-    "font.size": 8.5,
-    "axes.titlesize": 9,
-    "axes.labelsize": 8.5,
-    "legend.fontsize": 7.5,
-    "figure.titlesize": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": True,
-    "legend.framealpha": 0.85,
-    "legend.edgecolor": "none",
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4.5,
-    "axes.xmargin": 0.02,  # axes end where the data end
-}
+# Fonts and lines of panels.
+STYLE = pathlib.Path(__file__).parent / "panels.mplstyle"
 # Embedded fonts, and equal bytes for equal pictures.
 FILES: Any = {"pdf.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "fedwin"}
 # Format of a picture -> the part of its metadata that is the time of writing.
 DATED = {"pdf": "CreationDate", "svg": "Date"}
-FORMATS = ("png", *DATED)
 # Fractions are drawn in percent.
 PERCENT = 100
-# Points at the edge of the axes, and what a legend says of them.
+# Points at the edge of the axes, and their text in a legend.
 LOST: Any = {
     "linestyle": "none",
     "marker": "x",
@@ -93,12 +78,7 @@ def short(text: str) -> str:
 
 
 def look(number: int, colors: Sequence[str] = COLORS) -> dict[str, Any]:
-    """Returns color, dash and marker of the n-th line; a repeated color has another dash and marker.
-
-    Args:
-      number: of the line.
-      colors: of the lines.
-    """
+    """Returns color, dash and marker of the n-th line; a repeated color has another dash and marker."""
     repetition = number // len(colors)
     return {
         "color": colors[number % len(colors)],
@@ -108,29 +88,13 @@ def look(number: int, colors: Sequence[str] = COLORS) -> dict[str, Any]:
 
 
 # Methods in the order of their looks, which are the same in all figures; names as a label's first word or two, without
-# spaces and punctuation. Names of one line are the same method.
-METHODS = (
-    ("fedavg",),
-    ("fedhbm",),
-    ("scaffold",),
-    ("feddyn",),
-    ("mimemom", "mimesgdm", "mimemomentum"),
-    ("fedavgm",),
-    ("localghb",),
-    ("mime", "mimesgd"),
-    ("mimelite", "mimelitemom"),
-    ("ghb",),
-    ("fedprox",),
-    ("adabest",),
-    ("fedcm",),
-    ("fedadc",),
-    ("fedacg",),
-    ("fedadam",),
-    ("fedyogi",),
-    ("fednova",),
-    ("fedgma",),
-    ("fedasam",),
-    ("fedfa",),
+# spaces and punctuation. Names that are joined by '=' are the same method.
+METHODS = tuple(
+    tuple(names.split("="))
+    for names in (
+        "fedavg fedhbm scaffold feddyn mimemom=mimesgdm=mimemomentum fedavgm localghb mime=mimesgd "
+        "mimelite=mimelitemom ghb fedprox adabest fedcm fedadc fedacg fedadam fedyogi fednova fedgma fedasam fedfa"
+    ).split()
 )
 _PLACES = {name: place for place, names in enumerate(METHODS) for name in names}
 
@@ -177,33 +141,18 @@ def looks(labels: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def row_colors(labels: Sequence[str]) -> list[str]:
-    """Returns the colors of a table's rows: those of methods, and one that says nothing for other rows.
-
-    Args:
-      labels: of the rows.
-    """
+    """Returns one color per row: the method's own, or gray for rows that are no method."""
     methods = [method_of(label) for label in labels]
     return [NEUTRAL if method is None else look(_PLACES[method])["color"] for method in methods]
 
 
 def variant_look(number: int, count: int) -> dict[str, Any]:
-    """Returns the marker of the n-th of `count` variants of a row; the first of several is hollow.
-
-    Args:
-      number: of the variant.
-      count: of variants.
-    """
+    """Returns the marker of the n-th of `count` variants of a row; the first of several is hollow."""
     return {"marker": marker(number)} | ({"markerfacecolor": "white"} if count > 1 and not number else {})
 
 
 def variant_legend(figure, names: Sequence[str], **options) -> None:
-    """Adds the legend of a row's variants below a figure; their markers are grey, since colors are the rows'.
-
-    Args:
-      figure: the figure.
-      names: of the variants.
-      **options: for Figure.legend.
-    """
+    """Adds the legend of a row's variants below a figure; their markers are gray, since colors are the rows'."""
     figure.legend(variant_handles(names), names, loc="outside lower center", **options)
 
 
@@ -230,34 +179,19 @@ def is_share(metric: str) -> bool:
 
 
 def axis_of(metric: str, where: str = "test") -> str:
-    """Returns the axis label of a metric, such as 'test accuracy (%)'.
-
-    Args:
-      metric: its name.
-      where: the split of the examples, for metrics that are measured on examples.
-    """
+    """Returns the axis label of a metric, such as 'test accuracy (%)'; `where` is the split of the examples."""
     where = where if metric.startswith(("accuracy", "error", "loss")) else ""
     name = " ".join(word for word in (where, metric.replace("_", " ")) if word)
     return f"{name} (%)" if is_share(metric) else name
 
 
 def scaled(metric: str, values) -> np.ndarray:
-    """Returns the values of a metric as drawn, fractions in percent; None becomes NaN.
-
-    Args:
-      metric: its name.
-      values: nested lists of numbers or None.
-    """
+    """Returns values of a metric, nested lists of numbers or None, as drawn: fractions in percent, None as NaN."""
     return (PERCENT if is_share(metric) else 1) * numbers(values)
 
 
 def level(metric: str, value: float) -> str:
-    """Returns a value of a metric for a legend, such as '60 %'.
-
-    Args:
-      metric: its name.
-      value: of the metric.
-    """
+    """Returns a value of a metric for a legend, such as '60 %'."""
     return f"{float(scaled(metric, value)):g}{' %' if is_share(metric) else ''}"
 
 
@@ -312,10 +246,10 @@ def panels(
       height: of a panel, in inches.
       **more: for Figure.subplots.
     """
-    from matplotlib import rc_context
+    from matplotlib import style
     from matplotlib.figure import Figure
 
-    with rc_context(LETTERS):
+    with style.context(STYLE):
         figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
         yield figure, figure.subplots(rows, columns, squeeze=False, **more)
         figure.suptitle(title, wrap=True)
@@ -344,11 +278,7 @@ def save(figure: Figure, path: pathlib.Path, dpi: int = DEFAULT_DPI) -> None:
 
 
 def mean_of(counts: Iterable[int]) -> str:
-    """Returns what lines or points are means over, such as 'mean of 5 seeds'; '' for single seeds.
-
-    Args:
-      counts: number of seeds of each.
-    """
+    """Returns 'mean of 5 seeds' for the numbers of seeds of lines or points; '' for single seeds."""
     numbers = sorted(set(counts))
     if numbers == [1]:
         return ""
@@ -356,25 +286,13 @@ def mean_of(counts: Iterable[int]) -> str:
 
 
 def end_at_hundred(axis, metric: str) -> None:
-    """Ends the vertical axis of a share at 100 %, which bands and margins may exceed.
-
-    Args:
-      axis: the axes.
-      metric: what is drawn.
-    """
+    """Ends the vertical axis at 100 %, which bands and margins may exceed, if the metric is a share."""
     if is_share(metric) and axis.get_ylim()[1] > PERCENT:
         axis.set_ylim(top=PERCENT)
 
 
 def mark_lost(axis, x: Sequence[float], color: str, label: str | None = None) -> None:
-    """Marks values that diverged, or are not to scale, by crosses at the lower edge of the axes.
-
-    Args:
-      axis: the axes.
-      x: where they are.
-      color: of the crosses.
-      label: of the legend.
-    """
+    """Marks values that diverged, or are not to scale, by crosses at the lower edge of the axes."""
     axis.plot(x, [0.0] * len(x), transform=axis.get_xaxis_transform(), color=color, label=label, **LOST)
 
 
@@ -389,12 +307,7 @@ def widened(low: float, high: float) -> tuple[float, float]:
 
 
 def legend(axis, entries: int) -> None:
-    """Adds a legend: a short one inside the axes, a long one below.
-
-    Args:
-      axis: the axes.
-      entries: number of entries.
-    """
+    """Adds a legend: one of few entries inside the axes, a long one below."""
     pairs = zip(*axis.get_legend_handles_labels(), strict=True)
     handles, labels = zip(*sorted(pairs, key=lambda pair: pair[1] == NOT_TO_SCALE), strict=True)
     if entries <= INSIDE:
@@ -404,55 +317,15 @@ def legend(axis, entries: int) -> None:
         axis.figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
 
 
-def path_of(text: str, usual: str, form: str | None = None) -> str:
-    """Returns the path of a picture, with the suffix of its format appended if it has none.
-
-    Args:
-      text: the value of --out.
-      usual: the default, for the error message.
-      form: the value of --format; None: that of the suffix, or PNG.
-
-    Raises:
-      UserError: no file name, no such folder, an unsupported image format, or a suffix of another format.
-    """
-    path = pathlib.Path(text)
-    if len(path.name.encode()) > 250:
-        raise UserError(f"out={text[:40]}...: the name is too long; choose a shorter --out.")
-    if not path.name or path.is_dir():
-        raise UserError(f"out={text}: this is not the name of a file; write --out={usual}.")
-    if not path.parent.is_dir():
-        raise UserError(f"out={text}: there is no folder {path.parent}; make it, or choose another --out.")
-    if not path.suffix:
-        return f"{text}.{form or FORMATS[0]}"
-    if form and path.suffix[1:].lower() != form:
-        raise UserError(f"out={text} is no file of --format={form}; leave one of them out.")
-    from matplotlib.figure import Figure
-
-    supported = Figure().canvas.get_supported_filetypes()
-    if path.suffix[1:].lower() not in supported:
-        raise UserError(f"out={text}: {path.suffix} is no image format; use one of {', '.join(sorted(supported))}.")
-    return text
-
-
 def within_percent(axis, way: str) -> None:
-    """Limits an axis of percentages, 'x' or 'y', to 0 .. 100, which intervals may exceed.
-
-    Args:
-      axis: the axes.
-      way: 'x' or 'y'.
-    """
+    """Limits an axis of percentages, 'x' or 'y', to 0 .. 100, which intervals may exceed."""
     low, high = getattr(axis, f"get_{way}lim")()
     if low < 0 or high > 100:
         getattr(axis, f"set_{way}lim")(max(low, -1), min(high, 101))
 
 
 def color_map(name: str, missing: str):
-    """Returns a color map; `missing` is the color of NaN.
-
-    Args:
-      name: in matplotlib.
-      missing: a color.
-    """
+    """Returns a color map of matplotlib; `missing` is the color of NaN."""
     from matplotlib import colormaps
 
     return colormaps[name].with_extremes(bad=missing)
@@ -465,13 +338,7 @@ def slant(axis) -> None:
 
 
 def outline(axis, place: tuple[int, int], color: str) -> None:
-    """Draws a frame around the cell (column, row) of an image.
-
-    Args:
-      axis: the axes.
-      place: (column, row).
-      color: of the frame.
-    """
+    """Draws a frame around the cell (column, row) of an image."""
     from matplotlib.patches import Rectangle
 
     x, y = place

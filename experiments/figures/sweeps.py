@@ -104,16 +104,7 @@ def _value(label: str, config: Mapping[str, Any], parameter: str) -> float:
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws a line per method, with bars of one standard deviation over seeds.
-
-    Args:
-      result: what `compute` returned.
-      path: of the picture; None: it is not saved.
-      title: of the figure.
-
-    Returns:
-      The matplotlib figure.
-    """
+    """Draws a line per method, with bars of one standard deviation over seeds."""
     metric = result["metric"]
     with style.panels(path, title) as (figure, grid):
         axis = grid[0, 0]

@@ -10,7 +10,6 @@ from fedwin import analysis
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
-from ..tables.formats import plain_table
 from . import curves, style
 from .sources import Series
 
@@ -69,12 +68,15 @@ def _mean(rounds: Sequence[int | None]) -> float | None:
     return float(np.mean(reached)) if len(reached) == len(rounds) else None
 
 
-def table(result: dict[str, Any]) -> str:
-    """Returns a row per curve: rounds, speed-up and MB for every target, and the time of a simulated clock."""
+def rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Returns the cells of a table, its head first.
+
+    A row per curve: rounds, speed-up and MB for every target, and the time of a simulated clock.
+    """
     head, timed = ["run"], _timed(result)
     for target in result["targets"]:
         head += [f"rounds to {style.level(result['metric'], target)}", "speed-up", "MB", *["simulated s"] * timed]
-    rows = [tuple(head)]
+    table = [tuple(head)]
     for method in result["methods"]:
         cells = [method["label"]]
         for seeds, mean, speedup in zip(method["rounds"], method["mean"], method["speedup"]):
@@ -87,8 +89,8 @@ def table(result: dict[str, Any]) -> str:
             ]
             if timed:
                 cells.append("-" if mean is None else f"{_seconds(method, mean):.1f}")
-        rows.append(tuple(cells))
-    return plain_table(rows)
+        table.append(tuple(cells))
+    return table
 
 
 def _megabytes(method: dict[str, Any], rounds: float) -> float:
@@ -117,16 +119,7 @@ def _short(number: float) -> str:
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
-    """Draws bars of rounds and, if all curves have them, of MB and simulated seconds.
-
-    Args:
-      result: what `compute` returned.
-      path: of the picture; None: it is not saved.
-      title: of the figure.
-
-    Returns:
-      The matplotlib figure.
-    """
+    """Draws bars of rounds and, if all curves have them, of MB and simulated seconds."""
     methods, targets = result["methods"], result["targets"]
     has_traffic = all(method["bytes_per_round"] for method in methods)
     further = [("sent and received until then (MB)", _megabytes)] if has_traffic else []
@@ -154,7 +147,7 @@ def _reaching(result: dict[str, Any], target: float) -> str:
 
 
 def _texture(number: int) -> dict[str, Any]:
-    """Returns how the bars of the n-th target are filled, in the color of their method."""
+    """Returns opacity and hatch of the bars of the n-th target, which have the color of their method."""
     return {"alpha": (1.0, 0.65, 0.35)[number % 3], "hatch": ("", "//", "..")[number // 3 % 3], "edgecolor": "white"}
 
 

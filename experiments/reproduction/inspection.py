@@ -57,7 +57,7 @@ def _of_seed(
         return forgetting.compute(paths, round=rounds[-1], seed=seed, data_dir=data_dir or None, **options)
     addresses = [models.Address(str(path), round) for path in paths.values() for round in rounds]
     named = _named(list(paths), rounds, models.loaded(addresses, seed, data_dir or None))
-    variables = models.variables(named)
+    variables = {label: model.variables for label, model in named.items()}
     trained = next(iter(named.values()))
     if item.kind == line.KIND:
         return line.compute(trained, dict(list(variables.items())[:2]), **options)

@@ -345,7 +345,7 @@ def draw(
     store: ResultStore,
     numbers: list[Value],
     folder: pathlib.Path,
-    form: str = style.FORMATS[0],
+    form: str = "png",
 ) -> list[pathlib.Path]:
     """Draws the pictures of a table or figure into a folder.
 

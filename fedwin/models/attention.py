@@ -1,15 +1,14 @@
 """Blocks of transformers: self-attention and a perceptron, each after layer normalization; rotary positions."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax.nn import initializers
+from jax.typing import DTypeLike
 
 from fedwin.errors import UserError
-from fedwin.models.network_builder import DEEPEST, check_size
 
 # GPT-2's standard deviation of all weights; that of layers whose outputs are added up is divided by sqrt(2 layers).
 SCALE = 0.02
@@ -60,7 +59,7 @@ class SelfAttention(nn.Module):
     causal: bool
     rotary: bool
     depth: int
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x):
@@ -91,7 +90,7 @@ class Block(nn.Module):
     causal: bool
     rotary: bool
     depth: int
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x):
@@ -106,7 +105,7 @@ class Block(nn.Module):
         return x + dense(width, SCALE / math.sqrt(2 * self.depth), "down")(y)
 
 
-def apply_blocks(x, layers: int, heads: int, *, causal: bool, rotary: bool = False, dtype: Any = jnp.float32):
+def apply_blocks(x, layers: int, heads: int, *, causal: bool, rotary: bool = False, dtype: DTypeLike = jnp.float32):
     """Applies the blocks block1, block2, ... and a last layer normalization, norm; call it inside a compact method.
 
     Args:
@@ -125,17 +124,13 @@ def apply_blocks(x, layers: int, heads: int, *, causal: bool, rotary: bool = Fal
     return nn.LayerNorm(epsilon=1e-5, dtype=dtype, name="norm")(x)
 
 
-def check_blocks(network: str, layers: int, width: int, heads: int) -> None:
-    """Raises UserError unless blocks can have these sizes.
+def check_heads(network: str, width: int, heads: int) -> None:
+    """Raises UserError unless the number of heads divides the width.
 
     Args:
       network: name of the network, for the message.
-      layers: number of blocks.
       width: width of the model.
-      heads: number of heads; must divide the width.
+      heads: number of heads.
     """
-    check_size(network, "layers", layers, DEEPEST)
-    check_size(network, "width", width)
-    check_size(network, "heads", heads)
     if width % heads:
         raise UserError(f"{network}: heads={heads} must divide the width, {width}.")

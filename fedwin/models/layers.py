@@ -1,14 +1,17 @@
 """Layers that networks share: initializers, convolution and dense layers, normalization, dropout."""
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax.nn import initializers
+from jax.typing import DTypeLike
 
 from fedwin.models.convolution import Conv
+
+Initializer = Callable[..., jax.Array]
 
 he_normal = initializers.variance_scaling(2.0, "fan_in", "normal")
 # PyTorch's default for Linear and Conv2d, U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
@@ -116,7 +119,7 @@ class GroupNorm(nn.Module):
 
     groups: int = 2
     epsilon: float = 1e-5
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x):
@@ -159,7 +162,7 @@ class BatchNorm(nn.Module):
 
     momentum: float = 0.1
     epsilon: float = 1e-5
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x, train: bool, mask=None):
@@ -209,7 +212,7 @@ class Norm(nn.Module):
 
     kind: str
     groups: int = 2
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x, train: bool, mask=None):

@@ -84,6 +84,8 @@ MODELS = Registry(
     "model",
     columns={"parameters": "{parameters}", "for": "{usual[0]} to {usual[1]}"},
     common={
+        "input_shape": "shape of one example: [height, width, channels], or [length] of a sequence",
+        "num_classes": "number of outputs",
         "dtype": "compute type: float32, bfloat16 or float64",
         "groups": "groups of GroupNorm",
         "predict": "the token after every position ('all') or after the last one ('last')",

@@ -1,25 +1,94 @@
-"""Builds the Model of a flax module of this package, and checks the sizes of networks."""
+"""Registers the networks of this package, which are flax modules, and checks their sizes."""
 
+import functools
+import inspect
 import math
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 
 from fedwin.errors import UserError
 from fedwin.models.adapters.flax import from_flax
-from fedwin.models.model import Model
+from fedwin.models.model import MODELS, Model, compute_dtype
+from fedwin.registry.ranges import Range
 
-# Largest width: two adjacent layers of this width have 4 TiB of weights.
-WIDEST = 1 << 20
-# Largest number of layers: they are traced and compiled one by one, which takes minutes for a thousand.
-DEEPEST = 1000
+# Widths: two adjacent layers of the largest have 4 TiB of weights.
+Width = Annotated[int, Range(1, 1 << 20)]
+# Numbers of layers: they are traced and compiled one by one, which takes minutes for a thousand.
+Depth = Annotated[int, Range(1, 1000)]
 # Largest number of parameters, 64 GiB in float32; a run needs several copies (server, clients, observers).
 LARGEST = 1 << 34
 
-_RANKS = {"images": ((3,), "images [height, width, channels]"), "tokens": ((1,), "rows of tokens [length]")}
+Examples = Literal["images", "tokens", "any"]
+_RANKS: dict[Examples, tuple[int, str]] = {
+    "images": (3, "images [height, width, channels]"),
+    "tokens": (1, "rows of tokens [length]"),
+}
 
 
-def build_network(name: str, module, input_shape, num_classes: int, takes: str = "examples") -> Model:
+def network(name: str, takes: Examples = "any", *, label: str = "", **registered) -> Callable[[Callable], Callable]:
+    """Registers a function that returns a flax module as a network, with a parameter for the compute type.
+
+        @network("mlp", parameters="199,210", usual=((28, 28, 1), 10))
+        def mlp(input_shape, num_classes, *, hidden: Width = 200): return MLP(...)
+
+    The module has an attribute `dtype`, layers of this package, and a last layer named `classifier`.
+
+    Args:
+      name: its name in MODELS.
+      takes: 'images' [H, W, C], 'tokens' [T], or 'any' examples.
+      label: name of the model, in which '{variant}' stands for an option; '' for `name`.
+      registered: further arguments of `MODELS.register`.
+
+    Returns:
+      A decorator; the builder that it returns raises UserError for examples of another kind or too small for the
+      network, and for a network that would be too large.
+    """
+
+    def register(make: Callable) -> Callable[..., Model]:
+        signature = inspect.signature(make)
+        options = {p.name: p.default for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY}
+
+        @functools.wraps(make)
+        def builder(input_shape, num_classes, *, dtype: str = "float32", **given) -> Model:
+            check_examples(name, takes, input_shape, num_classes)
+            module = make(input_shape, num_classes, **given).clone(dtype=compute_dtype(dtype))
+            input_dtype = jnp.int32 if takes == "tokens" else jnp.float32
+            return build_network(
+                (label or name).format(**options | given), module, input_shape, num_classes, input_dtype
+            )
+
+        dtype = inspect.signature(builder, follow_wrapped=False).parameters["dtype"]
+        builder.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[*signature.parameters.values(), dtype], return_annotation=Model
+        )
+        return MODELS.register(name, builder, **registered)
+
+    return register
+
+
+def check_examples(name: str, takes: Examples, input_shape: tuple[int, ...], num_classes: int) -> None:
+    """Raises UserError unless a network takes the examples.
+
+    Args:
+      name: name of the network, for the message.
+      takes: 'images', 'tokens' or 'any'.
+      input_shape: shape of one example.
+      num_classes: number of outputs.
+    """
+    if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
+        raise UserError(f"{name}: num_classes={num_classes} must be an integer >= 1.")
+    rank, description = _RANKS.get(takes, (len(input_shape), "examples that are not empty"))
+    if len(input_shape) != rank or 0 in input_shape:
+        raise UserError(f"{name} takes {description}, not examples of shape {input_shape}; choose another --model.")
+
+
+def build_network(
+    name: str, module: nn.Module, input_shape: tuple[int, ...], num_classes: int, input_dtype=jnp.float32
+) -> Model:
     """Returns the Model of a flax module whose layers are those of this package and whose last one is `classifier`.
 
     Args:
@@ -27,25 +96,13 @@ def build_network(name: str, module, input_shape, num_classes: int, takes: str =
       module: the flax module, with its compute type in module.dtype.
       input_shape: shape of one example.
       num_classes: number of outputs.
-      takes: 'images' [H, W, C], 'tokens' [T], or 'examples' of any shape.
-
-    Returns:
-      A Model.
+      input_dtype: dtype of examples, int32 for tokens.
 
     Raises:
-      UserError: when examples are of another kind or too small for the network, or the network would be too large.
+      UserError: when examples are too small for the network, or the network would be too large.
     """
-    check_size(name, "num_classes", num_classes)
-    input_shape = tuple(input_shape)
-    ranks, description = _RANKS.get(takes, ((len(input_shape),), ""))
-    if len(input_shape) not in ranks or 0 in input_shape:
-        raise UserError(
-            f"{name} takes {description or 'examples that are not empty'}, not examples of shape {input_shape}; choose "
-            "another --model."
-        )
-    input_dtype = jnp.int32 if takes == "tokens" else jnp.float32
-    options = dict(name=name, dtype=module.dtype, lower=False)
-    model = from_flax(module, input_shape, num_classes, input_dtype=input_dtype, **options)
+    dtype = module.dtype  # type: ignore[attr-defined]
+    model = from_flax(module, input_shape, num_classes, name=name, dtype=dtype, lower=False, input_dtype=input_dtype)
     parameters = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(jax.eval_shape(model.init, jax.random.key(0))))
     if parameters > LARGEST:
         raise UserError(
@@ -54,33 +111,10 @@ def build_network(name: str, module, input_shape, num_classes: int, takes: str =
     return model
 
 
-def check_size(network: str, option: str, value: int, most: int = WIDEST) -> int:
-    """Returns a width or number of layers if a network can have it.
-
-    >>> check_size("mlp", "hidden", 200)
-    200
-
-    Args:
-      network: name of the network, for the message.
-      option: name of the option.
-      value: its value.
-      most: the largest accepted value.
-
-    Raises:
-      UserError: when it is not an integer in 1..most.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"{network}: {option}={value} must be an integer >= 1.")
-    if value > most:
-        reason = "weights between two such layers fill 4 TiB" if most == WIDEST else "layers are compiled one by one"
-        raise UserError(f"{network}: {option}={value} must be at most {most}; {reason}.")
-    return value
-
-
-def check_sizes(network: str, option: str, values: str | int) -> tuple[int, ...]:
+def widths_of(network: str, option: str, values: str | int) -> tuple[int, ...]:
     """Returns several widths from one option, in which they are joined by '-'.
 
-    >>> check_sizes("lenet5", "channels", "16-32")
+    >>> widths_of("lenet5", "channels", "16-32")
     (16, 32)
 
     Args:
@@ -89,29 +123,24 @@ def check_sizes(network: str, option: str, values: str | int) -> tuple[int, ...]
       values: its value; an integer for a single width.
 
     Raises:
-      UserError: when one of them is not an integer >= 1, or too large.
+      UserError: when one of them is not an integer >= 1.
     """
     texts = str(values).split("-")
-    if not all(text.isascii() and text.isdecimal() for text in texts):
+    if not all(text.isascii() and text.isdecimal() and int(text) for text in texts):
         raise UserError(f"{network}: {option}={values} must be widths >= 1 joined by '-', such as 64-64.")
-    return tuple(check_size(network, option, int(text)) for text in texts)
+    return tuple(map(int, texts))
 
 
-def check_groups(network: str, groups: int, *widths: int) -> int:
-    """Returns a number of groups of GroupNorm if it divides the widths of all layers.
+def check_groups(network: str, groups: int, *widths: int) -> None:
+    """Raises UserError unless a number of groups of GroupNorm divides the widths of all layers.
 
     Args:
       network: name of the network, for the message.
       groups: number of groups.
       widths: channels of the normalized layers.
-
-    Raises:
-      UserError: when it does not divide them.
     """
-    check_size(network, "groups", groups)
     common = math.gcd(*widths)
     if common % groups:
         raise UserError(
             f"{network}: groups={groups} must divide the channels of every normalized layer: a divisor of {common}."
         )
-    return groups

@@ -10,6 +10,7 @@ import dataclasses
 
 import fedwin
 from fedwin.experiments.figures import sources, targets
+from fedwin.experiments.tables.formats import plain_table
 
 config = fedwin.Config(
     partition="dirichlet:alpha=0.1",
@@ -28,4 +29,4 @@ runs = sources.series([f"runs/to_{algorithm}" for algorithm in methods.values()]
 traffic = [sources.bytes_per_round(run.header) for run in runs]
 result = targets.compute(runs, [0.8, 0.9], traffic)
 figure = targets.draw(result, None, "Digits, Dirichlet 0.1")
-print(targets.table(result))
+print(plain_table(targets.rows(result)))

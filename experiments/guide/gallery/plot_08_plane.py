@@ -23,9 +23,7 @@ config = fedwin.Config(
 )
 fedwin.run(config, quiet=True)
 
-addresses = [models.address(f"runs/plane@{number}") for number in (50, 55, 60)]
-addresses.append(models.address("runs/plane:wima20"))
-trained = models.loaded(addresses)
-named = list(models.variables(models.labelled(addresses, trained)).items())
-result = plane.compute(trained[0], dict(named[:3]), dict(named[3:]), points=15)
+trained, named = models.named([*(f"runs/plane@{number}" for number in (50, 55, 60)), "runs/plane:wima20"])
+items = list(named.items())
+result = plane.compute(trained, dict(items[:3]), dict(items[3:]), points=15)
 figure = plane.draw(result, None, "Digits, one class per client: three rounds of FedAvg")

@@ -21,7 +21,5 @@ config = fedwin.Config(
 )
 fedwin.run(config, quiet=True)
 
-addresses = [models.address("runs/line"), models.address("runs/line:wima20")]
-trained = models.loaded(addresses)
-ends = models.variables(models.labelled(addresses, trained))
-figure = line.draw(line.compute(trained[0], ends), None, "From the last model to the mean of 20")
+trained, ends = models.named(["runs/line", "runs/line:wima20"])
+figure = line.draw(line.compute(trained, ends), None, "From the last model to the mean of 20")

@@ -1,18 +1,20 @@
 """Recurrent language models: Shakespeare characters and Stack Overflow words."""
 
-from typing import Any
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax.nn import initializers
+from jax.typing import DTypeLike
 
-from fedwin.errors import UserError
 from fedwin.losses import last_target
 from fedwin.models.layers import haiku_kernel, torch_dense, torch_kernel
-from fedwin.models.model import MODELS, Model, compute_dtype
-from fedwin.models.network_builder import build_network, check_size
+from fedwin.models.network_builder import Width, network
 from fedwin.models.recurrence import lstm
+
+# The token after every position, logits [B, T, V], or after the last one, [B, V].
+Predict = Literal["all", "last"]
 
 
 def uniform(bound: float):
@@ -30,21 +32,21 @@ class LSTM(nn.Module):
     Attributes:
       hidden: width H.
       forget_bias: constant added to the forget gate (haiku: 1, PyTorch: 0).
-      initialiser: 'haiku' (truncated normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (all U(-1/sqrt(H),
+      initializer: 'haiku' (truncated normal, sigma = 1/sqrt(in + H), zero bias) or 'torch' (all U(-1/sqrt(H),
         1/sqrt(H))).
       dtype: compute type.
     """
 
     hidden: int
     forget_bias: float = 0.0
-    initialiser: str = "torch"
-    dtype: Any = jnp.float32
+    initializer: Literal["haiku", "torch"] = "torch"
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x):
         """Returns the hidden states, [T, B, in] -> [T, B, H], starting from zeros."""
         size, width = x.shape[-1], self.hidden
-        if self.initialiser == "haiku":
+        if self.initializer == "haiku":
             kernel = initializers.truncated_normal((size + width) ** -0.5)
             bias_init = initializers.zeros
         else:
@@ -60,16 +62,15 @@ class LanguageModel(nn.Module):
     """Embedding, LSTM layers [tanh after each], [dense to the embedding's width], classifier at every or the last step.
 
     Attributes:
-      vocab: number of ids in the input.
+      vocab: number of ids, read and predicted.
       embed: width of the embedding.
       hidden: width of the LSTMs.
       layers: number of LSTMs.
-      num_classes: number of predicted ids.
+      predict: 'all' gives logits [B, T, V], 'last' [B, V].
       tanh: whether a tanh follows each LSTM.
       project: width of the dense layer, 0 for none.
-      predict: 'all' gives logits [B, T, V], 'last' [B, V].
       padded: whether id 0 is padding, so that the last position is that of `losses.last_target`; otherwise it is T - 1.
-      initialiser: 'haiku' (FedJAX's form, with forget_bias 1) or 'torch'.
+      initializer: 'haiku' (FedJAX's form, with forget_bias 1) or 'torch'.
       dtype: compute type.
     """
 
@@ -77,22 +78,21 @@ class LanguageModel(nn.Module):
     embed: int
     hidden: int
     layers: int
-    num_classes: int
-    tanh: bool
-    project: int
-    predict: str
-    padded: bool
-    initialiser: str
-    dtype: Any = jnp.float32
+    predict: Predict
+    tanh: bool = False
+    project: int = 0
+    padded: bool = False
+    initializer: Literal["haiku", "torch"] = "torch"
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, tokens):
-        haiku = self.initialiser == "haiku"
+        haiku = self.initializer == "haiku"
         embedding = initializers.truncated_normal(1.0) if haiku else initializers.normal(1.0)
         embed = nn.Embed(self.vocab, self.embed, embedding_init=embedding, dtype=self.dtype, name="embedding")
         x = embed(tokens.T)  # time first, as the recurrence takes it
         for i in range(self.layers):
-            x = LSTM(self.hidden, 1.0 if haiku else 0.0, self.initialiser, self.dtype, name=f"lstm{i + 1}")(x)
+            x = LSTM(self.hidden, 1.0 if haiku else 0.0, self.initializer, self.dtype, name=f"lstm{i + 1}")(x)
             x = jnp.tanh(x) if self.tanh else x
         if self.predict == "last":
             x = jnp.take_along_axis(x, last_target(tokens)[None, :, None], 0)[0] if self.padded else x[-1]
@@ -104,107 +104,41 @@ class LanguageModel(nn.Module):
             dense = lambda x, width, name: torch_dense(x, width, kernel_init=torch_kernel, dtype=self.dtype, name=name)
         if self.project:
             x = dense(x, self.project, "projection")
-        return dense(x, self.num_classes, "classifier"), x
+        return dense(x, self.vocab, "classifier"), x
 
 
-def _language_model(name, input_shape, num_classes, dtype, predict, **sizes) -> Model:
-    if predict not in ("all", "last"):
-        raise UserError(f"{name}: predict must be all or last, not '{predict}'.")
-    module = LanguageModel(num_classes, num_classes=num_classes, predict=predict, dtype=compute_dtype(dtype), **sizes)
-    return build_network(name, module, input_shape, num_classes, "tokens")
-
-
-@MODELS.register(
-    "shakespeare_lstm", paper=("mcmahan2017communication", "ro2021fedjax"), parameters="820,522", usual=((80,), 90)
+@network(
+    "shakespeare_lstm",
+    "tokens",
+    paper=("mcmahan2017communication", "ro2021fedjax"),
+    parameters="820,522",
+    usual=((80,), 90),
 )
-def shakespeare_lstm(input_shape, num_classes, *, predict: str = "all", dtype: str = "float32") -> Model:
-    """FedJAX's character model: embedding 8, two LSTMs of 256 with tanh between, 820,522 parameters for 90 ids.
-
-    Args:
-      input_shape: shape of one sequence, [length].
-      num_classes: number of outputs.
-      predict: 'all' predicts the token after every position, logits [B, T, V]; 'last' after the last one, [B, V].
-      dtype: compute type: float32, bfloat16 or float64.
-
-    Returns:
-      A fedwin.models.Model.
-
-    Raises:
-      UserError: for examples that are not sequences, an unknown `predict` or an unknown dtype.
-
-    Source: https://arxiv.org/abs/1602.05629, https://arxiv.org/abs/2108.02117
-
-    Example:
-      >>> from fedwin import models
-      >>> model = models.build("shakespeare_lstm", (80,), 90)
-      >>> model.name, model.num_classes
-      ('shakespeare_lstm', 90)
-    """
-    sizes = dict(embed=8, hidden=256, layers=2, tanh=True, project=0, padded=True, initialiser="haiku")
-    return _language_model("shakespeare_lstm", input_shape, num_classes, dtype, predict, **sizes)
+def shakespeare_lstm(input_shape, num_classes, *, predict: Predict = "all"):
+    """FedJAX's character model: embedding 8, two LSTMs of 256 with tanh between, 820,522 parameters for 90 ids."""
+    return LanguageModel(num_classes, 8, 256, 2, predict, tanh=True, padded=True, initializer="haiku")
 
 
-@MODELS.register("leaf_lstm", paper=("caldas2018leaf", "li2020federated"), parameters="132,720", usual=((80,), 80))
-def leaf_lstm(input_shape, num_classes, *, predict: str = "last", hidden: int = 100, dtype: str = "float32") -> Model:
+@network("leaf_lstm", "tokens", paper=("caldas2018leaf", "li2020federated"), parameters="132,720", usual=((80,), 80))
+def leaf_lstm(input_shape, num_classes, *, predict: Predict = "last", hidden: Width = 100):
     """FedProx's and GHB's character model: embedding 8, two LSTMs of 100, last step: 132,720 parameters for 80 ids.
 
     LEAF's own model has hidden=256.
 
     Args:
-      input_shape: shape of one sequence, [length].
-      num_classes: number of outputs.
-      predict: 'all' predicts the token after every position, logits [B, T, V]; 'last' after the last one, [B, V].
       hidden: width of both LSTMs.
-      dtype: compute type: float32, bfloat16 or float64.
-
-    Returns:
-      A fedwin.models.Model.
-
-    Raises:
-      UserError: for examples that are not sequences, or an impossible option.
-
-    Source: https://arxiv.org/abs/1812.01097, https://arxiv.org/abs/1812.06127
-
-    Example:
-      >>> from fedwin import models
-      >>> model = models.build("leaf_lstm", (80,), 80)
-      >>> model.name, model.num_classes
-      ('leaf_lstm', 80)
     """
-    check_size("leaf_lstm", "hidden", hidden)
-    sizes = dict(embed=8, hidden=hidden, layers=2, tanh=False, project=0, padded=False, initialiser="torch")
-    return _language_model("leaf_lstm", input_shape, num_classes, dtype, predict, **sizes)
+    return LanguageModel(num_classes, 8, hidden, 2, predict)
 
 
-@MODELS.register("stackoverflow_lstm", paper="reddi2021adaptive", parameters="4,050,748", usual=((20,), 10_004))
-def stackoverflow_lstm(
-    input_shape, num_classes, *, predict: str = "last", tanh: bool = True, dtype: str = "float32"
-) -> Model:
+@network("stackoverflow_lstm", "tokens", paper="reddi2021adaptive", parameters="4,050,748", usual=((20,), 10_004))
+def stackoverflow_lstm(input_shape, num_classes, *, predict: Predict = "last", tanh: bool = True):
     """Next-word model: embedding 96, LSTM 670 [tanh], dense 96, classifier: 4,050,748 parameters for 10,004 ids.
 
     The source predicts every token (predict=all), the heavy-ball paper one per sentence: the last word that fits in
     (`losses.last_target`).
 
     Args:
-      input_shape: shape of one sequence, [length].
-      num_classes: number of outputs.
-      predict: 'all' predicts the token after every position, logits [B, T, V]; 'last' after the last one, [B, V].
       tanh: whether a tanh follows the LSTM, as in FedJAX.
-      dtype: compute type: float32, bfloat16 or float64.
-
-    Returns:
-      A fedwin.models.Model.
-
-    Raises:
-      UserError: for examples that are not sequences, an unknown `predict` or an unknown dtype.
-
-    Source: https://arxiv.org/abs/2003.00295
-
-    Example:
-      >>> from fedwin import models
-      >>> model = models.build("stackoverflow_lstm", (20,), 10004)
-      >>> model.name, model.num_classes
-      ('stackoverflow_lstm', 10004)
     """
-    sizes = dict(embed=96, hidden=670, layers=1, tanh=tanh, project=96, padded=True, initialiser="haiku")
-    return _language_model("stackoverflow_lstm", input_shape, num_classes, dtype, predict, **sizes)
+    return LanguageModel(num_classes, 96, 670, 1, predict, tanh, project=96, padded=True, initializer="haiku")

@@ -1,21 +1,22 @@
-"""MobileNetV2 with GroupNorm (https://arxiv.org/abs/1801.04381, https://arxiv.org/abs/2003.08082)."""
+"""MobileNetV2 with GroupNorm."""
 
 import math
 import pathlib
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jax.nn import initializers
+from jax.typing import DTypeLike
 
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models.convolution import Conv, global_avg_pool
 from fedwin.models.layers import GroupNorm
 from fedwin.models.model import MODELS, Model, compute_dtype
-from fedwin.models.network_builder import build_network, check_groups
+from fedwin.models.network_builder import build_network, check_examples, check_groups
+from fedwin.registry.ranges import PositiveInt
 
 # expansion, channels, repeats, stride of the first repeat
 ROWS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
@@ -48,7 +49,7 @@ class InvertedResidual(nn.Module):
     width: int
     stride: int
     groups: int
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x):
@@ -79,7 +80,7 @@ class MobileNetV2(nn.Module):
 
     num_classes: int
     groups: int = 8
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x):
@@ -94,10 +95,8 @@ class MobileNetV2(nn.Module):
                 x = InvertedResidual(expansion, width, step, self.groups, self.dtype, name=f"block{number}")(x)
         x = relu6(norm("last_norm")(Conv(1280, (1, 1), 1, "VALID", name="last", **options)(x)))
         x = global_avg_pool(x)
-        logits = nn.Dense(self.num_classes, dtype=self.dtype, kernel_init=initializers.normal(0.01), name="classifier")(
-            x
-        )
-        return logits, x
+        options = dict(dtype=self.dtype, kernel_init=initializers.normal(0.01))
+        return nn.Dense(self.num_classes, name="classifier", **options)(x), x
 
 
 def conv_names(params) -> list[tuple[str, ...]]:
@@ -119,8 +118,8 @@ def read_weights(path: str, params) -> dict[tuple[str, ...], np.ndarray]:
     """Reads the convolution kernels of a MobileNetV2 from an .npz file.
 
     The file contains either every kernel under its path here ('block1/depthwise/kernel', HWIO), or PyTorch's state
-    dictionary as arrays (torchvision's names; the 4-dimensional ones in file order are the convolutions, OIHW). Norms
-    are not read: GN starts with scale 1, shift 0.
+    dictionary as arrays (the 4-dimensional ones in file order are the convolutions, OIHW). Norms are not read: GN
+    starts with scale 1, shift 0.
 
     Args:
       path: path of the file.
@@ -182,35 +181,22 @@ def with_kernels(params, kernels):
     parameters="4,821,740",
     usual=((224, 224, 3), 2028),
 )
-def mobilenetv2(input_shape, num_classes, *, groups: int = 8, weights: str = "", dtype: str = "float32") -> Model:
+def mobilenetv2(
+    input_shape, num_classes, *, groups: PositiveInt = 8, weights: str = "", dtype: str = "float32"
+) -> Model:
     """MobileNetV2 with GN(8): 4,821,740 parameters for Landmarks (2,028), 3,764,915 for iNaturalist (1,203).
 
     Args:
-      input_shape: shape of one image, [height, width, channels].
-      num_classes: number of outputs.
-      groups: groups of GroupNorm.
       weights: an .npz file with ImageNet's convolution kernels (read_weights). Without one the initialization is random
         and the model's name ends in '_from_scratch'.
-      dtype: compute type: float32, bfloat16 or float64.
-
-    Returns:
-      A fedwin.models.Model.
 
     Raises:
-      UserError: for examples that are not images or are too small, an impossible option or unreadable weights.
-
-    Source: https://arxiv.org/abs/1801.04381, https://arxiv.org/abs/2003.08082
-
-    Example:
-      >>> from fedwin import models
-      >>> model = models.build("mobilenetv2", (64, 64, 3), 20)
-      >>> model.name, model.num_classes
-      ('mobilenetv2_from_scratch', 20)
+      UserError: when the weights cannot be read.
     """
+    check_examples("mobilenetv2", "images", input_shape, num_classes)
     check_groups("mobilenetv2", groups, 32, *(row[1] for row in ROWS))
-    module = MobileNetV2(num_classes, groups, compute_dtype(dtype))
     name = "mobilenetv2" if weights else "mobilenetv2_from_scratch"
-    model = build_network(name, module, input_shape, num_classes, "images")
+    model = build_network(name, MobileNetV2(num_classes, groups, compute_dtype(dtype)), input_shape, num_classes)
     if not weights:
         return model
     kernels = read_weights(weights, jax.eval_shape(model.init, jax.random.key(0)).params)

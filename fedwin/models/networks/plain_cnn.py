@@ -1,14 +1,17 @@
-"""Plain CNNs, without normalization unless groups of GroupNorm are named."""
+"""Plain CNNs: convolutions and pools one after another, with or without GroupNorm or dropout."""
 
-from typing import Any
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 from flax import linen as nn
+from jax.nn import initializers
+from jax.typing import DTypeLike
 
-from fedwin.models.convolution import max_pool
-from fedwin.models.layers import GroupNorm, flatten, torch_conv, torch_dense
-from fedwin.models.model import MODELS, Model, compute_dtype
-from fedwin.models.network_builder import build_network, check_groups, check_size, check_sizes
+from fedwin.models.convolution import Conv, avg_pool, max_pool
+from fedwin.models.layers import GroupNorm, Initializer, dropout, flatten, haiku_kernel, torch_conv, torch_dense
+from fedwin.models.model import MODELS
+from fedwin.models.network_builder import Width, check_groups, network, widths_of
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 
 class PlainCNN(nn.Module):
@@ -22,8 +25,8 @@ class PlainCNN(nn.Module):
       num_classes: number of outputs.
       kernel_size: side k of the windows.
       padding: padding of the convolutions.
-      dtype: compute type.
       groups: groups of GroupNorm; 0: no normalization.
+      dtype: compute type.
     """
 
     widths: tuple[int, ...]
@@ -31,8 +34,8 @@ class PlainCNN(nn.Module):
     num_classes: int
     kernel_size: int = 5
     padding: str = "VALID"
-    dtype: Any = jnp.float32
     groups: int = 0
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x):
@@ -48,109 +51,245 @@ class PlainCNN(nn.Module):
         return torch_dense(x, self.num_classes, dtype=self.dtype, name="classifier"), x
 
 
-@MODELS.register("digits_cnn", parameters="13,706", usual=((8, 8, 1), 10))
-def digits_cnn(input_shape, num_classes, *, dtype: str = "float32") -> Model:
-    """conv 3x3 16, pool, conv 3x3 32, pool (same padding), dense 64, classifier: 13,706 parameters for 8x8x1.
-
-    Args:
-      input_shape: shape of one image, [height, width, channels].
-      num_classes: number of outputs.
-      dtype: compute type: float32, bfloat16 or float64.
-
-    Returns:
-      A fedwin.models.Model.
-
-    Raises:
-      UserError: for examples that are not images or are too small, or an unknown dtype.
-
-    Example:
-      >>> from fedwin import models
-      >>> model = models.build("digits_cnn", (8, 8, 1), 10)
-      >>> model.name, model.num_classes
-      ('digits_cnn', 10)
-    """
-    module = PlainCNN((16, 32), (64,), num_classes, 3, "SAME", compute_dtype(dtype))
-    return build_network("digits_cnn", module, input_shape, num_classes, "images")
+@network("digits_cnn", "images", parameters="13,706", usual=((8, 8, 1), 10))
+def digits_cnn(input_shape, num_classes):
+    """conv 3x3 16, pool, conv 3x3 32, pool (same padding), dense 64, classifier."""
+    return PlainCNN((16, 32), (64,), num_classes, 3, "SAME")
 
 
 MODELS.register("cnn", digits_cnn, parameters="13,706", usual=((8, 8, 1), 10))
 
 
-@MODELS.register("lenet5", paper="hsu2020federated", parameters="797,962", usual=((32, 32, 3), 10))
-def lenet5(
-    input_shape,
-    num_classes,
-    *,
-    channels: str = "64-64",
-    dense: str = "384-192",
-    groups: int = 0,
-    dtype: str = "float32",
-) -> Model:
+@network("lenet5", "images", paper="hsu2020federated", parameters="797,962", usual=((32, 32, 3), 10))
+def lenet5(input_shape, num_classes, *, channels: str = "64-64", dense: str = "384-192", groups: NonNegativeInt = 0):
     """LeNet-5 of Hsu et al. (2020): 797,962 / 815,332 parameters (10 / 100 classes).
 
     Args:
-      input_shape: shape of one image, [height, width, channels].
-      num_classes: number of outputs.
       channels: channels of the 5x5 convolutions, joined by '-'.
       dense: widths of the hidden dense layers, joined by '-'.
       groups: groups of GroupNorm after each convolution; 0: no normalization.
-      dtype: compute type: float32, bfloat16 or float64.
-
-    Returns:
-      A fedwin.models.Model.
-
-    Raises:
-      UserError: for examples that are not images or are too small, an impossible width or option, or an unknown dtype.
-
-    Source: https://arxiv.org/abs/2003.08082
-
-    Example:
-      >>> from fedwin import models
-      >>> model = models.build("lenet5:channels=16-32,dense=64", (16, 16, 3), 10)
-      >>> model.name, model.num_classes
-      ('lenet5', 10)
     """
-    widths, hidden = check_sizes("lenet5", "channels", channels), check_sizes("lenet5", "dense", dense)
+    widths, hidden = widths_of("lenet5", "channels", channels), widths_of("lenet5", "dense", dense)
     if groups:
         check_groups("lenet5", groups, *widths)
-    module = PlainCNN(widths, hidden, num_classes, dtype=compute_dtype(dtype), groups=groups)
-    return build_network("lenet5", module, input_shape, num_classes, "images")
+    return PlainCNN(widths, hidden, num_classes, groups=groups)
 
 
-@MODELS.register(
+@network(
     "mcmahan_cnn",
+    "images",
     paper=("mcmahan2017communication", "zhou2023understanding"),
     parameters="772,682",
     usual=((32, 32, 3), 10),
 )
-def mcmahan_cnn(input_shape, num_classes, *, width: int | None = None, dtype: str = "float32") -> Model:
+def mcmahan_cnn(input_shape, num_classes, *, width: Width | None = None):
     """McMahan et al.'s CNN as IMA trains it.
 
     Two 5x5 convolutions of `width` channels, dense 384, dense 128 (the feature), classifier: 772,682 parameters for
     CIFAR-10 (width 64), 274,026 for FMNIST (width 32).
 
     Args:
-      input_shape: shape of one image, [height, width, channels].
-      num_classes: number of outputs.
       width: channels of both convolutions; by default 64 for color images, 32 for gray ones.
-      dtype: compute type: float32, bfloat16 or float64.
-
-    Returns:
-      A fedwin.models.Model.
-
-    Raises:
-      UserError: for examples that are not images or are too small, an impossible width or an unknown dtype.
-
-    Source: https://arxiv.org/abs/1602.05629, https://arxiv.org/abs/2305.07845
-
-    Example:
-      >>> from fedwin import models
-      >>> model = models.build("mcmahan_cnn:width=32", (32, 32, 3), 10)
-      >>> model.name, model.num_classes
-      ('mcmahan_cnn', 10)
     """
     if width is None:
-        width = 64 if tuple(input_shape)[-1:] == (3,) else 32
-    check_size("mcmahan_cnn", "width", width)
-    module = PlainCNN((width, width), (384, 128), num_classes, dtype=compute_dtype(dtype))
-    return build_network("mcmahan_cnn", module, input_shape, num_classes, "images")
+        width = 64 if input_shape[-1] == 3 else 32
+    return PlainCNN((width, width), (384, 128), num_classes)
+
+
+class DropoutCNN(nn.Module):
+    """conv 3x3 32, conv 3x3 64 (valid, ReLU), max-pool 2, dropout .25, dense 128, dropout .5, classifier.
+
+    Attributes:
+      num_classes: number of outputs.
+      kernel_init: initializer of all kernels.
+      dtype: compute type.
+    """
+
+    num_classes: int
+    kernel_init: Initializer = haiku_kernel
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool):
+        options = dict(kernel_init=self.kernel_init, dtype=self.dtype)
+        x = nn.relu(Conv(32, (3, 3), padding="VALID", name="conv1", **options)(x))
+        # max and ReLU commute, so the ReLU runs on a quarter of the map.
+        x = nn.relu(max_pool(Conv(64, (3, 3), padding="VALID", name="conv2", **options)(x), (2, 2)))
+        key = self.make_rng("dropout") if train else None
+        x = flatten(dropout(x, 0.25, key, train))
+        x = nn.relu(nn.Dense(128, name="dense", **options)(x))
+        x = dropout(x, 0.5, self.make_rng("dropout") if train else None, train)
+        return nn.Dense(self.num_classes, name="classifier", **options)(x), x
+
+
+@network("pfl_cnn", "images", paper="granqvist2024pfl", parameters="1,626,442", usual=((32, 32, 3), 10))
+def pfl_cnn(input_shape, num_classes):
+    """pfl-research's CIFAR-10 benchmark CNN with dropout, Glorot initialization."""
+    return DropoutCNN(num_classes, initializers.glorot_uniform())
+
+
+@network("emnist_cnn", "images", paper="reddi2021adaptive", parameters="1,206,590", usual=((28, 28, 1), 62))
+def emnist_cnn(input_shape, num_classes):
+    """FedJAX's EMNIST CNN with dropout, haiku's initialization."""
+    return DropoutCNN(num_classes)
+
+
+class ConvLayer(NamedTuple):
+    """A convolution of a Stack.
+
+    Attributes:
+      width: output channels.
+      size: side of the window.
+      stride: of the window.
+      pad: pixels of zeros on each side.
+      pool: side of the max-pool's window; 0: no pool.
+      pool_stride: stride of the max-pool.
+    """
+
+    width: int
+    size: int = 3
+    stride: int = 1
+    pad: int = 1
+    pool: int = 0
+    pool_stride: int = 2
+
+
+class DenseLayer(NamedTuple):
+    """A dense layer of a Stack.
+
+    Attributes:
+      width: outputs.
+      norm: whether GN follows.
+      relu: whether a ReLU follows.
+    """
+
+    width: int
+    norm: bool = False
+    relu: bool = True
+
+
+class Stack(nn.Module):
+    """(conv, GN, ReLU[, max-pool]) per entry of `convs`, (dense[, GN][, ReLU]) per entry of `hidden`, classifier.
+
+    Attributes:
+      convs: the convolutions.
+      hidden: the dense layers.
+      num_classes: number of outputs.
+      groups: groups of GroupNorm.
+      adaptive: side that the feature map is averaged to before flattening, 0 for none.
+      dtype: compute type.
+    """
+
+    convs: tuple[ConvLayer, ...]
+    hidden: tuple[DenseLayer, ...]
+    num_classes: int
+    groups: int = 2
+    adaptive: int = 0
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        norm = lambda name: GroupNorm(self.groups, dtype=self.dtype, name=name)
+        for i, conv in enumerate(self.convs, start=1):
+            edges = ((conv.pad, conv.pad), (conv.pad, conv.pad))
+            x = torch_conv(x, conv.width, (conv.size, conv.size), conv.stride, edges, dtype=self.dtype, name=f"conv{i}")
+            x = norm(f"conv{i}_norm")(x)
+            if conv.pool:
+                x = max_pool(x, (conv.pool, conv.pool), (conv.pool_stride, conv.pool_stride))
+            x = nn.relu(x)  # after the pool: max and ReLU commute
+        if self.adaptive:
+            x = adaptive_avg_pool(x, self.adaptive)
+        x = flatten(x)
+        for i, dense in enumerate(self.hidden, start=1):
+            x = torch_dense(x, dense.width, dtype=self.dtype, name=f"dense{i}")
+            x = norm(f"dense{i}_norm")(x) if dense.norm else x
+            x = nn.relu(x) if dense.relu else x
+        return torch_dense(x, self.num_classes, dtype=self.dtype, name="classifier"), x
+
+
+def adaptive_avg_pool(x, side: int):
+    """Returns PyTorch's AdaptiveAvgPool2d: cell i averages rows floor(i n / side) to ceil((i + 1) n / side) - 1.
+
+    Args:
+      x: feature maps, [B, H, W, C]; returned unchanged if H = W = side.
+      side: side of the result.
+
+    Returns:
+      [B, side, side, C].
+    """
+    for axis in (1, 2):
+        n = x.shape[axis]
+        if n == side:
+            continue
+        if n % side == 0:
+            window = [1, 1]
+            window[axis - 1] = n // side
+            x = avg_pool(x, tuple(window))
+            continue
+        cells = [(i * n // side, -(-(i + 1) * n // side)) for i in range(side)]
+        x = jnp.stack([jnp.take(x, jnp.arange(lo, hi), axis=axis).mean(axis) for lo, hi in cells], axis=axis)
+    return x
+
+
+@network(
+    "vgg11",
+    "images",
+    paper=("simonyan2015very", "zhou2023understanding"),
+    parameters="9,292,938",
+    usual=((32, 32, 3), 10),
+)
+def vgg11(input_shape, num_classes, *, groups: PositiveInt = 2):
+    """VGG11 with GN for 32x32 images: 9,292,938 / 9,304,548 parameters (10 / 100 classes)."""
+    widths = (64, 128, 256, 256, 512, 512, 512, 512)
+    pools = (2, 2, 0, 2, 0, 2, 0, 2)
+    check_groups("vgg11", groups, *widths)
+    convs = tuple(ConvLayer(width, pool=pool) for width, pool in zip(widths, pools))
+    return Stack(convs, (DenseLayer(128, relu=False),), num_classes, groups)
+
+
+@network(
+    "alexnet",
+    "images",
+    label="alexnet_{variant}",
+    paper="zhou2023understanding",
+    parameters="12,438,599",
+    usual=((224, 224, 3), 7),
+)
+def alexnet(input_shape, num_classes, *, variant: Literal["code", "paper"] = "code", groups: PositiveInt = 32):
+    """AlexNet with GN for 224x224 images, no dropout.
+
+    Args:
+      variant: 'code' (released code): 9,216 -> 1,024 -> 512 -> classes, 12,438,599 parameters for 7 classes; 'paper'
+        (the paper's table): 9,216 -> 4,096 -> 4,096 -> 512 -> classes, 59,107,399.
+    """
+    hidden = {"code": (1024, 512), "paper": (4096, 4096, 512)}[variant]
+    convs = (
+        ConvLayer(64, 11, 4, 2, pool=3),
+        ConvLayer(192, 5, 1, 2, pool=3),
+        ConvLayer(384),
+        ConvLayer(256),
+        ConvLayer(256, pool=3),
+    )
+    check_groups("alexnet", groups, *(conv.width for conv in convs))
+    return Stack(convs, tuple(map(DenseLayer, hidden)), num_classes, groups, adaptive=6)
+
+
+@network(
+    "digit5_cnn",
+    "images",
+    label="digit5_cnn_{variant}",
+    paper="zhou2023understanding",
+    parameters="13,427,786",
+    usual=((28, 28, 3), 10),
+)
+def digit5_cnn(input_shape, num_classes, *, variant: Literal["A", "B"] = "A", groups: PositiveInt = 2):
+    """Digit-Five CNN with GN for 28x28x3 images.
+
+    Args:
+      variant: 'A' (paper): two pools, dense 2,048 and 128 with GN and ReLU, 13,427,786 parameters; 'B' (released code):
+        three pools, dense 384 and 128 with ReLU, 806,090.
+    """
+    last, norm, width = (2, False, 384) if variant == "B" else (0, True, 2048)
+    convs = (ConvLayer(64, 5, 1, 2, 2), ConvLayer(64, 5, 1, 2, 2), ConvLayer(128, 5, 1, 2, last))
+    check_groups("digit5_cnn", groups, *(conv.width for conv in convs))
+    return Stack(convs, (DenseLayer(width, norm), DenseLayer(128, norm)), num_classes, groups)

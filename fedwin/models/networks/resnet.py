@@ -1,17 +1,23 @@
-"""ResNet-20 with GroupNorm for CIFAR (https://arxiv.org/abs/1512.03385, https://arxiv.org/abs/1803.08494)."""
+"""ResNet-20 with GroupNorm for CIFAR; ResNet-18 with GroupNorm, BatchNorm, or both."""
 
-from typing import Any
+from typing import Literal
 
 import jax.numpy as jnp
 from flax import linen as nn
+from jax.typing import DTypeLike
 
 from fedwin.errors import UserError
-from fedwin.models.convolution import Conv, global_avg_pool
-from fedwin.models.layers import Norm, he_normal, torch_dense
-from fedwin.models.model import MODELS, Model, compute_dtype
-from fedwin.models.network_builder import build_network, check_groups
+from fedwin.models.convolution import Conv, avg_pool, global_avg_pool, max_pool
+from fedwin.models.layers import Norm, flatten, he_normal, torch_conv, torch_dense
+from fedwin.models.network_builder import Width, check_groups, network
+from fedwin.registry.ranges import PositiveInt
 
+_SAME = ((1, 1), (1, 1))
+# Channels of ResNet-20's stages, and of ResNet-18's as multiples of the first one's.
 WIDTHS = (16, 32, 64)
+STAGES = (1, 2, 4, 8)
+# Norms of ResNet-18's stem, first in a block, second in a block, of the shortcut.
+NORMS = {"gn": ("gn",) * 4, "bn": ("bn",) * 4, "mixed": ("bn", "bn", "gn", "gn")}
 
 
 class Block20(nn.Module):
@@ -32,16 +38,15 @@ class Block20(nn.Module):
     stride: int
     shortcut: str
     groups: int
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x):
         options = dict(use_bias=False, kernel_init=he_normal, dtype=self.dtype)
         norm = lambda name: Norm("gn", self.groups, self.dtype, name=name)
-        pad = ((1, 1), (1, 1))
-        y = Conv(self.width, (3, 3), self.stride, pad, name="conv1", **options)(x)
+        y = Conv(self.width, (3, 3), self.stride, _SAME, name="conv1", **options)(x)
         y = nn.relu(norm("norm1")(y, False))
-        y = Conv(self.width, (3, 3), 1, pad, name="conv2", **options)(y)
+        y = Conv(self.width, (3, 3), 1, _SAME, name="conv2", **options)(y)
         y = norm("norm2")(y, False)
         if self.stride != 1 or x.shape[-1] != self.width:
             if self.shortcut == "A":
@@ -67,13 +72,12 @@ class ResNet20(nn.Module):
     num_classes: int
     shortcut: str = "A"
     groups: int = 2
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, x):
-        x = Conv(16, (3, 3), 1, ((1, 1), (1, 1)), use_bias=False, kernel_init=he_normal, dtype=self.dtype, name="stem")(
-            x
-        )
+        stem = Conv(16, (3, 3), 1, _SAME, use_bias=False, kernel_init=he_normal, dtype=self.dtype, name="stem")
+        x = stem(x)
         x = nn.relu(Norm("gn", self.groups, self.dtype, name="stem_norm")(x, False))
         for stage, width in enumerate(WIDTHS):
             for block in range(3):
@@ -84,33 +88,137 @@ class ResNet20(nn.Module):
         return torch_dense(x, self.num_classes, kernel_init=he_normal, dtype=self.dtype, name="classifier"), x
 
 
-@MODELS.register("resnet20", paper=("he2016deep", "wu2018group"), parameters="269,722", usual=((32, 32, 3), 10))
-def resnet20(input_shape, num_classes, *, shortcut: str = "A", groups: int = 2, dtype: str = "float32") -> Model:
+@network("resnet20", "images", paper=("he2016deep", "wu2018group"), parameters="269,722", usual=((32, 32, 3), 10))
+def resnet20(input_shape, num_classes, *, shortcut: Literal["A", "B"] = "A", groups: PositiveInt = 2):
     """ResNet-20 with GN(2): 269,722 / 275,572 parameters (10 / 100 classes).
 
     Args:
-      input_shape: shape of one image, [height, width, channels].
-      num_classes: number of outputs.
       shortcut: where the shape changes: 'A', pixels and padding, or 'B', a convolution: 272,474 / 278,324 parameters.
-      groups: groups of GroupNorm.
-      dtype: compute type: float32, bfloat16 or float64.
+    """
+    check_groups("resnet20", groups, *WIDTHS)
+    return ResNet20(num_classes, shortcut, groups)
 
-    Returns:
-      A fedwin.models.Model.
+
+class Block18(nn.Module):
+    """ReLU(x' + norm2(conv(ReLU(norm1(conv(x)))))); x' = x, or norm(conv 1x1(x)) where the shape changes.
+
+    Attributes:
+      width: output channels.
+      stride: stride of the first convolution.
+      norms: norms of the stem, first in a block, second in a block, of the shortcut: 'gn' or 'bn'.
+      groups: groups of GroupNorm.
+      bias: whether convolutions have biases.
+      dtype: compute type.
+    """
+
+    width: int
+    stride: int
+    norms: tuple[str, ...]
+    groups: int
+    bias: bool
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool, mask=None):
+        _, first, second, side = self.norms
+        options = dict(use_bias=self.bias, dtype=self.dtype)
+        norm = lambda kind, name: Norm(kind, self.groups, self.dtype, name=name)
+        y = torch_conv(x, self.width, (3, 3), self.stride, _SAME, name="conv1", **options)
+        y = nn.relu(norm(first, "norm1")(y, train, mask))
+        y = torch_conv(y, self.width, (3, 3), 1, _SAME, name="conv2", **options)
+        y = norm(second, "norm2")(y, train, mask)
+        if self.stride != 1 or x.shape[-1] != self.width:
+            x = torch_conv(x, self.width, (1, 1), self.stride, "VALID", name="shortcut", **options)
+            x = norm(side, "shortcut_norm")(x, train, mask)
+        return nn.relu(x + y)
+
+
+class ResNet18(nn.Module):
+    """Stem of 64 channels, four stages of two blocks at 64, 128, 256, 512, pool, [dense,] classifier.
+
+    Attributes:
+      num_classes: number of outputs.
+      norm: key of NORMS.
+      groups: groups of GroupNorm.
+      bias: whether convolutions have biases.
+      odd_pool: whether the last pool is the 3x3 pool of stride 2 of the thesis.
+      hidden: width of a dense layer before the classifier, 0 for none.
+      width: channels of the first stage, in place of 64; the others scale with it.
+      large: whether the stem is that of large images, 7x7 at stride 2 and a 3x3 max-pool of stride 2.
+      dtype: compute type.
+    """
+
+    num_classes: int
+    norm: str = "gn"
+    groups: int = 2
+    bias: bool = False
+    odd_pool: bool = False
+    hidden: int = 0
+    width: int = 64
+    large: bool = False
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(self, x, train: bool, mask=None):
+        norms = NORMS[self.norm]
+        window, stride, padding = ((7, 7), 2, ((3, 3), (3, 3))) if self.large else ((3, 3), 1, _SAME)
+        x = torch_conv(x, self.width, window, stride, padding, use_bias=self.bias, dtype=self.dtype, name="stem")
+        x = nn.relu(Norm(norms[0], self.groups, self.dtype, name="stem_norm")(x, train, mask))
+        x = max_pool(x, (3, 3), (2, 2), _SAME) if self.large else x
+        for stage, times in enumerate(STAGES):
+            for block in range(2):
+                stride = 2 if stage and not block else 1
+                name = f"stage{stage + 1}_block{block + 1}"
+                layer = Block18(times * self.width, stride, norms, self.groups, self.bias, self.dtype, name=name)
+                x = layer(x, train, mask)
+        # The thesis's pool covers one 3x3 window of the 4x4 map: row 3 and column 3 do not reach the classifier.
+        x = flatten(avg_pool(x, (3, 3), (2, 2))) if self.odd_pool else global_avg_pool(x)
+        if self.hidden:
+            x = torch_dense(x, self.hidden, dtype=self.dtype, name="dense")
+        return torch_dense(x, self.num_classes, dtype=self.dtype, name="classifier"), x
+
+
+@network(
+    "resnet18",
+    "images",
+    label="resnet18_{variant}",
+    paper=("he2016deep", "zhou2023understanding", "legate2023reweighted"),
+    parameters="11,235,786",
+    usual=((32, 32, 3), 10),
+)
+def resnet18(
+    input_shape,
+    num_classes,
+    *,
+    variant: Literal["ima", "plain", "wsm", "imagenet"] = "ima",
+    norm: Literal["", "gn", "bn", "mixed"] = "",
+    groups: PositiveInt = 2,
+    width: Width = 64,
+):
+    """ResNet-18 for 32x32 images, or with the stem of larger ones.
+
+    Variants, with their parameters for 10 / 100 classes:
+
+        ima     no convolution biases, GN, dense 512 -> 128 before the classifier: 11,235,786 / 11,247,396
+        plain   the same without the dense layer: 11,173,962 / 11,220,132
+        wsm     convolution biases and the 3x3 pool of stride 2 of the thesis; norm 'mixed' has BN in the stem and first
+                in a block, GN otherwise: 11,178,762 / 11,224,932, and 3,968 running statistics
+        imagenet  plain with the published stem, 7x7 at stride 2 and a 3x3 max-pool of stride 2, as FedML and FLUTE
+                train it on CIFAR-100: 11,181,642 / 11,227,812
+
+    Args:
+      variant: ima (https://arxiv.org/abs/2305.07845), plain, wsm (https://arxiv.org/abs/2304.05260) or imagenet.
+      norm: gn, bn or mixed; by default gn, for wsm mixed.
+      width: channels of the first stage; the others have 2, 4 and 8 times as many.
 
     Raises:
-      UserError: for examples that are not images or are too small, or an impossible option.
-
-    Source: https://arxiv.org/abs/1512.03385, https://arxiv.org/abs/1803.08494
-
-    Example:
-      >>> from fedwin import models
-      >>> model = models.build("resnet20:shortcut=B", (32, 32, 3), 10)
-      >>> model.name, model.num_classes
-      ('resnet20', 10)
+      UserError: when `wsm` would not pool a 4x4 map.
     """
-    if shortcut not in ("A", "B"):
-        raise UserError(f"resnet20: shortcut must be A or B, not '{shortcut}'.")
-    check_groups("resnet20", groups, *WIDTHS)
-    module = ResNet20(num_classes, shortcut, groups, compute_dtype(dtype))
-    return build_network("resnet20", module, input_shape, num_classes, "images")
+    wsm = variant == "wsm"
+    norm = norm or ("mixed" if wsm else "gn")
+    if norm != "bn":
+        check_groups("resnet18", groups, *(times * width for times in STAGES))
+    if wsm and not all(25 <= side <= 32 for side in input_shape[:2]):
+        raise UserError(f"resnet18:variant=wsm pools a 4x4 map: it needs images of 25 to 32 pixels, not {input_shape}.")
+    hidden = 128 if variant == "ima" else 0
+    return ResNet18(num_classes, norm, groups, wsm, wsm, hidden, width, variant == "imagenet")

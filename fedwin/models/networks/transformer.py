@@ -1,15 +1,15 @@
-"""A decoder-only transformer, a language model for characters or words."""
+"""Small transformers: a decoder for characters or words, and a vision transformer."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import jax.numpy as jnp
 from flax import linen as nn
 from jax.nn import initializers
+from jax.typing import DTypeLike
 
 from fedwin.errors import UserError
-from fedwin.models.attention import SCALE, apply_blocks, check_blocks
-from fedwin.models.model import MODELS, Model, compute_dtype
-from fedwin.models.network_builder import build_network
+from fedwin.models.attention import SCALE, apply_blocks, check_heads
+from fedwin.models.network_builder import Depth, Width, network
 
 
 class TiedDense(nn.Dense):
@@ -53,14 +53,14 @@ class Decoder(nn.Module):
     rotary: bool
     tie: bool
     predict: str
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, tokens):
         normal = initializers.normal(SCALE)
         options = dict(use_bias=False, kernel_init=normal, dtype=self.dtype, name="classifier")
         if self.tie:
-            classifier: Any = TiedDense(self.vocab, width=self.width, **options)
+            classifier: nn.Module = TiedDense(self.vocab, width=self.width, **options)
             x = classifier.embed(tokens)
         else:
             classifier = nn.Dense(self.vocab, **options)
@@ -73,21 +73,24 @@ class Decoder(nn.Module):
         return classifier(x), x
 
 
-@MODELS.register(
-    "transformer", paper=("vaswani2017attention", "radford2019language"), parameters="110,976", usual=((80,), 90)
+@network(
+    "transformer",
+    "tokens",
+    paper=("vaswani2017attention", "radford2019language"),
+    parameters="110,976",
+    usual=((80,), 90),
 )
 def transformer(
     input_shape,
     num_classes,
     *,
-    layers: int = 2,
-    width: int = 64,
-    heads: int = 4,
+    layers: Depth = 2,
+    width: Width = 64,
+    heads: Width = 4,
     positions: Literal["learned", "rotary"] = "learned",
     tie: bool = True,
     predict: Literal["all", "last"] = "all",
-    dtype: str = "float32",
-) -> Model:
+):
     """A small GPT-2, causal and pre-norm: 12 layers width^2 + ... = 110,976 parameters for 90 ids and 80 positions.
 
         parameters = layers (12 width^2 + 13 width) + 2 width + V width [+ T width, learned] [+ V width, tie=false]
@@ -98,8 +101,6 @@ def transformer(
     Initialization as in GPT-2, without dropout.
 
     Args:
-      input_shape: shape of one sequence, [length].
-      num_classes: number of outputs.
       layers: number of blocks.
       width: width of the embeddings and blocks.
       heads: number of heads of the attention; must divide the width.
@@ -107,28 +108,97 @@ def transformer(
       tie: whether the embedding is the classifier's weights.
       predict: 'all' predicts the token after every position, logits [B, T, V]; 'last' after position T, [B, V], for
         rows without padding and with one label.
-      dtype: compute type: float32, bfloat16 or float64.
-
-    Returns:
-      A fedwin.models.Model.
 
     Raises:
-      UserError: for examples that are not sequences, or an impossible option.
-
-    Source: https://arxiv.org/abs/1706.03762
-
-    Example:
-      >>> from fedwin import models
-      >>> model = models.build("transformer:layers=2,width=64,heads=4", (80,), 90)
-      >>> model.name, model.num_classes
-      ('transformer', 90)
+      UserError: when the heads do not divide the width, or rotary positions would turn an odd number per head.
     """
-    check_blocks("transformer", layers, width, heads)
+    check_heads("transformer", width, heads)
     rotary = positions == "rotary"
     if rotary and width // heads % 2:
         raise UserError(
             f"transformer: rotary positions turn pairs, but width={width} and heads={heads} give {width // heads} per "
             "head; choose an even number."
         )
-    module = Decoder(num_classes, layers, width, heads, rotary, tie, predict, compute_dtype(dtype))
-    return build_network("transformer", module, input_shape, num_classes, "tokens")
+    return Decoder(num_classes, layers, width, heads, rotary, tie, predict)
+
+
+def patches_of(images, size: int):
+    """Returns the patches of images, row by row, [B, H, W, C] -> [B, H W / size^2, size^2 C].
+
+    Args:
+      images: [B, H, W, C].
+      size: side of a patch; must divide H and W.
+    """
+    batch, height, width, channels = images.shape
+    tiles = images.reshape(batch, height // size, size, width // size, size, channels)
+    return tiles.swapaxes(2, 3).reshape(batch, -1, size * size * channels)
+
+
+class ViT(nn.Module):
+    """Dense layer on every patch, [class token,] learned positions, blocks, layer normalization, classifier.
+
+    Attributes:
+      num_classes: number of outputs.
+      patch: side of a patch in pixels.
+      layers: number of blocks.
+      width: width of the blocks.
+      heads: number of heads of the attention.
+      pool: 'token', the classifier sees a class token, or 'mean', the mean over the patches.
+      dtype: compute type.
+    """
+
+    num_classes: int
+    patch: int
+    layers: int
+    width: int
+    heads: int
+    pool: str
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        normal = initializers.normal(SCALE)
+        options = dict(kernel_init=normal, dtype=self.dtype)
+        x = nn.Dense(self.width, name="patches", **options)(patches_of(x, self.patch))
+        if self.pool == "token":
+            token = self.param("token", normal, (1, 1, self.width)).astype(self.dtype)
+            x = jnp.concatenate([jnp.broadcast_to(token, (x.shape[0], 1, self.width)), x], 1)
+        x = x + self.param("positions", normal, x.shape[1:]).astype(self.dtype)
+        x = apply_blocks(x, self.layers, self.heads, causal=False, dtype=self.dtype)
+        x = x[:, 0] if self.pool == "token" else x.mean(1)
+        return nn.Dense(self.num_classes, name="classifier", **options)(x), x
+
+
+@network("vit", "images", paper="dosovitskiy2021image", parameters="208,074", usual=((32, 32, 3), 10))
+def vit(
+    input_shape,
+    num_classes,
+    *,
+    patch: Width = 4,
+    layers: Depth = 4,
+    width: Width = 64,
+    heads: Width = 4,
+    pool: Literal["token", "mean"] = "token",
+):
+    """A small vision transformer on patches: 208,074 parameters for 32x32x3 images and 10 classes.
+
+        parameters = layers (12 width^2 + 13 width) + (patch^2 C + n + 3) width [+ 2 width, token] + C' (width + 1)
+
+    for C channels, n patches and C' classes. The parts are patches, token, positions, block1, block2, ..., norm and
+    classifier; blocks and initialization are those of `transformer`. No dropout.
+
+    Args:
+      patch: side of a patch in pixels; must divide the image's height and width.
+      layers: number of blocks.
+      width: width of the blocks.
+      heads: number of heads of the attention; must divide the width.
+      pool: what the classifier sees: 'token', a class token as in the paper, or 'mean', the mean over the patches.
+
+    Raises:
+      UserError: when the heads do not divide the width, or the patches the image.
+    """
+    check_heads("vit", width, heads)
+    if any(side % patch for side in input_shape[:2]):
+        size = "x".join(map(str, input_shape[:2]))
+        raise UserError(f"vit: patch={patch} must divide the height and the width of the {size} images.")
+    return ViT(num_classes, patch, layers, width, heads, pool)

@@ -10,10 +10,8 @@ from tests.experiments.figures.common import drawn
 
 
 def test_the_ends_are_the_evaluations_of_the_run(finished, tmp_path):
-    addresses = [models.address(f"{finished}@{round}") for round in (2, 4)]
-    trained = models.loaded(addresses)
-    ends = models.variables(models.labelled(addresses, trained))
-    found = line.compute(trained[0], ends, [-0.5, 0, 0.5, 1])
+    trained, ends = models.named([f"{finished}@{round}" for round in (2, 4)])
+    found = line.compute(trained, ends, [-0.5, 0, 0.5, 1])
     lines = {one["round"]: one["model"] for one in read_lines(finished / "metrics.jsonl") if one["seed"] == 0}
     for round, at in ((2, 1), (4, 3)):
         for metric in ("loss", "accuracy"):
@@ -23,4 +21,4 @@ def test_the_ends_are_the_evaluations_of_the_run(finished, tmp_path):
     # The places where the two models are belong to the usual ones.
     assert {0.0, 1.0} <= set(np.linspace(line.BEGIN, line.END, line.POINTS))
     with pytest.raises(UserError, match="1 model"):
-        line.compute(trained[0], {"one": trained[0].variables})
+        line.compute(trained, {"one": trained.variables})

@@ -13,9 +13,8 @@ from tests.experiments.figures.common import drawn
 
 @pytest.fixture(scope="module")
 def loaded(finished):
-    addresses = [models.address(f"{finished}@{round}") for round in (1, 2, 3)] + [models.address(f"{finished}:wima2")]
-    found = models.loaded(addresses, seed=4)
-    return found, models.variables(models.labelled(addresses, found))
+    addresses = [*(f"{finished}@{round}" for round in (1, 2, 3)), f"{finished}:wima2"]
+    return models.loaded(list(map(models.address, addresses)), seed=4), models.named(addresses, seed=4)[1]
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import pytest
 
 from experiments.figures import labels, smoothness, sources, sweeps, targets
 from experiments.figures.sources import Series
+from experiments.tables.formats import plain_table
 from fedwin import data
 from fedwin.errors import UserError
 from tests.experiments.figures.common import drawn, line
@@ -61,7 +62,7 @@ def test_targets_per_seed(tmp_path):
     found = targets.compute([slow, fast], [0.3, 0.6], [1000, 2000])
     assert found["methods"][0]["rounds"] == [[6, 2], [None, 8]] and found["methods"][1]["rounds"] == [[4, 4], [6, 6]]
     assert found["methods"][0]["mean"] == [4, None] and found["methods"][1]["speedup"] == [1, None]
-    said = targets.table(found)
+    said = plain_table(targets.rows(found))
     assert "rounds to 30 %" in said and "> 10 (1/2 seeds)" in said and "0.0" in said
     drawn(found, tmp_path)
     drawn(targets.compute([slow], [0.3]), tmp_path)
@@ -75,11 +76,11 @@ def test_targets_per_seed(tmp_path):
 def test_targets_in_simulated_time(tmp_path):
     timed = lambda speed: [line(0, r, r / 10) | {"simulated_seconds": speed * r} for r in range(0, 11, 2)]
     found = targets.compute([Series("fast", timed(1.5)), Series("slow", timed(20.0))], [0.3, 2])
-    rows = [text.split() for text in targets.table(found).splitlines()[2:]]
-    assert [row[4] for row in rows] == ["6.0", "80.0"] and [row[-1] for row in rows] == ["-", "-"]
+    cells = targets.rows(found)[1:]
+    assert [row[4] for row in cells] == ["6.0", "80.0"] and [row[-1] for row in cells] == ["-", "-"]
     figure = targets.draw(found, None, "")
     assert figure.axes[1].get_xlabel() == "simulated time until then (s)"
-    assert "simulated" not in targets.table(targets.compute([Series("none", [line(0, 0, 0.5)])], [0.3]))
+    assert len(targets.rows(targets.compute([Series("none", [line(0, 0, 0.5)])], [0.3]))[0]) == 4
 
 
 def test_bytes_of_a_round_are_counted_from_the_configuration(finished):

@@ -17,7 +17,7 @@ def abstract(model) -> Variables:
 
 
 def drawn(model) -> Variables:
-    """Variables of the right shapes from NumPy: compiling an initialiser takes longer than the tests themselves."""
+    """Variables of the right shapes from NumPy: compiling an initializer takes longer than the tests themselves."""
     generator = np.random.default_rng(0)
     draw = lambda leaf: jnp.asarray(generator.standard_normal(leaf.shape) * 0.1, leaf.dtype)
     return jax.tree.map(draw, abstract(model))

@@ -9,34 +9,25 @@ import pytest
 
 from fedwin.errors import UserError
 from fedwin.models import MODELS, build
+from fedwin.models.networks import plain_cnn
 from tests.models.networks.common import CIFAR, GREY, TEXT, abstract, batch_of, count, drawn, run
 
-# text, shape of one example, classes, parameters
+NETWORKS = [(name, entry) for name, entry in MODELS.entries.items() if entry.builder.__module__.startswith("fedwin.")]
+# Text, shape of one example, classes, parameters: each network as in its source, and its variants.
 SIZES = [
-    ("cnn", (8, 8, 1), 10, 13_706),
-    ("digits_cnn", (8, 8, 1), 10, 13_706),
-    ("digits_mlp", (8, 8, 1), 10, 4_810),
-    ("mlp", GREY, 10, 199_210),
-    ("pfl_cnn", CIFAR, 10, 1_626_442),
-    ("emnist_cnn", GREY, 62, 1_206_590),
+    *((name, *entry.facts["usual"], int(entry.facts["parameters"].replace(",", ""))) for name, entry in NETWORKS),
     ("emnist_cnn", GREY, 10, 1_199_882),
-    ("emnist_dense", GREY, 62, 209_662),
     ("emnist_dense", GREY, 10, 199_210),
-    ("logistic", GREY, 62, 48_670),
     ("logistic", GREY, 10, 7_850),
     ("logistic", (24, 24, 3), 100, 172_900),
-    ("lenet5", CIFAR, 10, 797_962),
     ("lenet5", CIFAR, 100, 815_332),
-    ("mcmahan_cnn", CIFAR, 10, 772_682),
     ("mcmahan_cnn", GREY, 10, 274_026),
-    ("resnet20", CIFAR, 10, 269_722),
     ("resnet20", CIFAR, 100, 275_572),
     ("resnet20:shortcut=B", CIFAR, 10, 272_474),
     ("resnet20:shortcut=B", CIFAR, 100, 278_324),
     ("resnet18:variant=plain", CIFAR, 10, 11_173_962),
     ("resnet18:variant=plain", CIFAR, 62, 11_200_638),
     ("resnet18:variant=plain", CIFAR, 100, 11_220_132),
-    ("resnet18", CIFAR, 10, 11_235_786),
     ("resnet18:variant=plain,width=8", CIFAR, 10, 176_402),
     ("resnet18:variant=imagenet", CIFAR, 100, 11_227_812),
     ("resnet18:groups=32", CIFAR, 100, 11_247_396),
@@ -46,21 +37,12 @@ SIZES = [
     ("resnet18:variant=wsm", GREY, 62, 11_204_286),
     ("resnet18:variant=wsm,norm=bn", CIFAR, 10, 11_178_762),
     ("resnet18:variant=wsm,norm=gn", CIFAR, 10, 11_178_762),
-    ("vgg11", CIFAR, 10, 9_292_938),
     ("vgg11", CIFAR, 100, 9_304_548),
-    ("digit5_cnn", (28, 28, 3), 10, 13_427_786),
     ("digit5_cnn:variant=B", (28, 28, 3), 10, 806_090),
-    ("alexnet", (224, 224, 3), 7, 12_438_599),
     ("alexnet:variant=paper", (224, 224, 3), 7, 59_107_399),
-    ("mobilenetv2", (224, 224, 3), 2028, 4_821_740),
     ("mobilenetv2", (128, 128, 3), 1203, 3_764_915),
     ("mobilenetv2", (64, 64, 3), 1000, 3_504_872),
-    ("shakespeare_lstm", TEXT, 90, 820_522),
-    ("leaf_lstm", TEXT, 80, 132_720),
-    ("stackoverflow_lstm", (20,), 10_004, 4_050_748),
-    ("transformer", TEXT, 90, 110_976),
     ("transformer:positions=rotary,tie=false", TEXT, 90, 111_616),
-    ("vit", CIFAR, 10, 208_074),
     ("vit:patch=7,layers=2,pool=mean", GREY, 62, 108_350),
 ]
 
@@ -113,10 +95,6 @@ def test_parameters_shapes_and_classifier(text, shape, classes, size):
     assert again.shape == out.logits.shape
 
 
-def test_every_name_is_counted():
-    assert {text.partition(":")[0] for text, *_ in SIZES} == set(MODELS)
-
-
 @pytest.mark.parametrize("text,shape,classes", SMALL)
 def test_features_classifier_and_evaluation(text, shape, classes):
     model = build(text, shape, classes)
@@ -130,7 +108,7 @@ def test_features_classifier_and_evaluation(text, shape, classes):
     np.testing.assert_allclose(run(model, variables, other).logits[0], out.logits[0], rtol=1e-4, atol=1e-5)
 
 
-def test_initialisation_depends_on_the_key_alone():
+def test_initialization_depends_on_the_key_alone():
     model = build("digits_mlp", (8, 8, 1), 10)
     a, b, c = (jax.tree.leaves(model.init(jax.random.key(k)).params) for k in (0, 0, 1))
     assert all((x == y).all() for x, y in zip(a, b))
@@ -148,22 +126,35 @@ def test_bfloat16_computes_low_and_keeps_parameters():
 
 
 @pytest.mark.parametrize(
-    "text,shape,words",
+    "text, shape, words",
     [
+        ("mlp:hidden=1000000", (8, 8, 1), "mlp would have 1,000,076,000,010 parameters, 3,726 GiB"),
+        ("resnet20:groups=3", CIFAR, "resnet20: groups=3 must divide the channels of every .* a divisor of 16"),
+        ("alexnet:groups=7", (224, 224, 3), "a divisor of 64"),
+        ("mobilenetv2:groups=16", CIFAR, "a divisor of 8"),
+        ("mlp:dtype=float33", (8, 8, 1), "dtype=float33 must be one of float32, bfloat16, float64"),
+        ("lenet5:dtype=int32", CIFAR, "dtype=int32 must be one of"),
+        ("lenet5", TEXT, r"lenet5 takes images \[height, width, channels\], not examples of shape \(80,\)"),
+        ("leaf_lstm", (8, 8, 1), r"leaf_lstm takes rows of tokens \[length\], not examples of shape \(8, 8, 1\)"),
+        ("mlp", (0, 8, 1), r"not examples of shape \(0, 8, 1\)"),
         ("lenet", CIFAR, "lenet5"),
-        ("resnet20:shortcut=C", CIFAR, "shortcut must be A or B"),
         ("resnet18:variant=wsm", (64, 64, 3), "4x4"),
-        ("resnet18:norm=ln", CIFAR, "norm must be one of"),
-        ("alexnet:variant=x", (224, 224, 3), "code or paper"),
-        ("leaf_lstm:predict=first", TEXT, "all or last"),
-        ("mobilenetv2:weights=/nowhere.npz", (32, 32, 3), "does not exist"),
+        ("mobilenetv2:weights=/nowhere.npz", CIFAR, "does not exist"),
         ("lenet5", (8, 8, 3), "too small"),
-        ("vgg11", (16, 16, 3), "too small"),
+        ("transformer:width=10,heads=4", TEXT, "transformer: heads=4 must divide the width, 10"),
+        ("transformer:width=12,heads=4,positions=rotary", TEXT, "give 3 per head; choose an even number"),
+        ("vit:patch=3", (4, 6, 3), "vit: patch=3 must divide the height and the width of the 4x6 images"),
     ],
 )
-def test_bad_choices_are_user_errors(text, shape, words):
-    with pytest.raises(UserError, match=words):
+def test_an_impossible_network_is_refused_in_one_line(text, shape, words):
+    with pytest.raises(UserError, match=words) as caught:
         build(text, shape, 10)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_has_classes():
+    with pytest.raises(UserError, match="num_classes=0 must be an integer >= 1"):
+        build("mlp", (8, 8, 1), 0)
 
 
 def test_lenet5_with_other_widths():
@@ -184,3 +175,19 @@ def test_lenet5_with_other_widths():
         build("lenet5:channels=16-32,groups=3", (16, 16, 3), 10)
     with pytest.raises(UserError, match="lenet5: channels=16x32 must be widths >= 1 joined by '-'"):
         build("lenet5:channels=16x32", (16, 16, 3), 10)
+
+
+@pytest.mark.parametrize("text,shape", [("emnist_cnn", (12, 12, 1)), ("pfl_cnn", (12, 12, 3))])
+def test_dropout_differs_by_key_in_training_only(text, shape):
+    model = build(text, shape, 10)
+    variables, batch = drawn(model), batch_of(shape)
+    a, b, c = (run(model, variables, batch, seed, train=True).logits for seed in (0, 0, 1))
+    assert (a == b).all() and (a != c).any()
+
+
+def test_dropout_rates_are_a_quarter_and_a_half(monkeypatch):
+    rates = []
+    monkeypatch.setattr(plain_cnn, "dropout", lambda x, rate, key, train: rates.append((rate, train)) or x)
+    model = build("emnist_cnn", (12, 12, 1), 10)
+    jax.eval_shape(lambda v: model.apply(v, batch_of((12, 12, 1)), jax.random.key(0), True), abstract(model))
+    assert rates[-2:] == [(0.25, True), (0.5, True)]

@@ -48,10 +48,7 @@ def test_lstm_predicts_last_or_all():
 
 
 def test_the_fedjax_form_adds_one_to_the_forget_gate():
-    sizes = dict(
-        vocab=7, embed=3, hidden=4, layers=1, num_classes=7, tanh=False, project=0, predict="all", padded=False
-    )
-    haiku, torch = (lstm.LanguageModel(**sizes, initialiser=name) for name in ("haiku", "torch"))
+    haiku, torch = (lstm.LanguageModel(7, 3, 4, 1, "all", initializer=name) for name in ("haiku", "torch"))
     tokens = batch_of((5,), 2, vocab=7)["x"]
     shapes = jax.eval_shape(torch.init, jax.random.key(0), tokens)["params"]
     params = jax.tree.map(lambda leaf: np.random.default_rng(leaf.size).normal(size=leaf.shape), shapes)

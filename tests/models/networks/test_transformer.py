@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fedwin import losses
-from fedwin.errors import UserError
 from fedwin.models import build
 from tests.models.networks.common import abstract, batch_of, count, drawn, run
 
@@ -130,18 +129,3 @@ def test_bfloat16_keeps_parameters_and_logits_in_float32():
     out = jax.eval_shape(lambda v: model.apply(v, batch, jax.random.key(0), True), variables)
     assert out.features.dtype == jnp.bfloat16 and out.logits.dtype == jnp.float32
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(variables))
-
-
-@pytest.mark.parametrize(
-    "options, words",
-    [
-        ("width=10,heads=4", "transformer: heads=4 must divide the width, 10"),
-        ("width=12,heads=4,positions=rotary", "give 3 per head; choose an even number"),
-        ("positions=sine", "positions=sine must be one of learned, rotary"),
-        ("predict=first", "predict=first must be one of all, last"),
-        ("layers=0", "transformer: layers=0 must be an integer >= 1"),
-    ],
-)
-def test_what_cannot_be_built_is_one_line(options, words):
-    with pytest.raises(UserError, match=words):
-        build(f"transformer:{options}", (LENGTH,), VOCAB)

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin.errors import UserError
 from fedwin.models import build
-from fedwin.models.networks.vit import patches_of
+from fedwin.models.networks.transformer import patches_of
 from tests.models.networks.common import abstract, batch_of, count, drawn, run
 
 SHAPE, CLASSES = (4, 6, 3), 5
@@ -45,23 +44,3 @@ def test_only_positions_tell_where_a_patch_is(pool):
     # Every patch reaches the classifier: attention is not causal.
     first = batch["x"].at[:, :2, :2].add(1.0), batch["x"].at[:, -2:, -2:].add(1.0)
     assert all(abs(logits(variables, {"x": x}) - logits(variables, batch)).max() > 1e-4 for x in first)
-
-
-@pytest.mark.parametrize(
-    "options, words",
-    [
-        ("patch=3", "vit: patch=3 must divide the height and the width of the 4x6 images"),
-        ("patch=2,width=10,heads=4", "vit: heads=4 must divide the width, 10"),
-        ("patch=2,pool=max", "pool=max must be one of token, mean"),
-        ("patch=0", "vit: patch=0 must be an integer >= 1"),
-    ],
-)
-def test_what_cannot_be_built_is_one_line(options, words):
-    with pytest.raises(UserError, match=words):
-        build(f"vit:{options}", SHAPE, CLASSES)
-
-
-def test_rows_of_tokens_are_no_images():
-    with pytest.raises(UserError, match=r"vit takes images \[height, width, channels\]"):
-        build("vit", (80,), CLASSES)
-    assert jax.eval_shape(build(f"vit:{SIZES}", SHAPE, CLASSES).init, jax.random.key(0)).stats == ()
