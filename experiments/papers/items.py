@@ -1,11 +1,13 @@
 """Tables and figures as data: rows, columns and variants, cells, claims, and analyses of trained models."""
 
 import dataclasses
+import functools
 import itertools
 from typing import Any
 
 from .measures import MeanLast, Measure
 from .printed_cells import KEY, Printed, of_table
+from .remarks import assumptions
 from .scales import shrunk, shrunk_read, shrunk_wrap
 from .trajectories import Checkpoint, Fields, Run
 
@@ -174,26 +176,17 @@ class Cell:
         return self.row.name, self.column.name, self.variant.name
 
 
-@dataclasses.dataclass(frozen=True)
-class Item:
-    """A table, or a figure that shows curves or accuracies against a parameter.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reproduced:
+    """Common to all tables and figures that need computation.
 
     Attributes:
       name: such as 'wima/table2'.
-      title: what it shows, one line.
-      base: fields that all cells share.
-      rows: of the first axis.
-      columns: of the second axis.
-      variants: of the third axis, within a cell.
-      overrides: changes of single cells.
-      draw: 'table', 'curves' (a panel per column) or 'sweep' (a line per row and variant, columns on the axis).
-      axis: label of a sweep's axis.
-      table: (paper, table) of the printed numbers; None: nothing is printed.
+      title: its subject, one line.
+      base: fields that all runs share.
       seeds: at paper scale.
       trend_seeds: at trend scale.
-      paired: whether it is a table of our own, with 95 % intervals and paired differences to the first row.
       claims: statements of the paper about it.
-      assumed: settings that the paper does not state, and those used instead.
       standin: data and networks at trend scale, and what else is smaller there.
       cost: at paper scale, in words.
     """
@@ -201,6 +194,37 @@ class Item:
     name: str
     title: str
     base: Variation
+    seeds: tuple[int, ...] = (0, 1, 2)
+    trend_seeds: tuple[int, ...] = TREND_SEEDS
+    claims: tuple[Claim, ...] = ()
+    standin: str = ""
+    cost: str = ""
+
+    @property
+    def assumed(self) -> list[str]:
+        """Settings that the paper does not state, and those used instead."""
+        return assumptions().get(self.name, [])
+
+    def seeds_at(self, scale: str) -> tuple[int, ...]:
+        """Returns the seeds at a scale; smoke has the first one of trend."""
+        return {"paper": self.seeds, "trend": self.trend_seeds}.get(scale, self.trend_seeds[:1])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Item(Reproduced):
+    """A table, or a figure that shows curves or accuracies against a parameter.
+
+    Attributes:
+      rows: of the first axis.
+      columns: of the second axis.
+      variants: of the third axis, within a cell.
+      overrides: changes of single cells.
+      draw: 'table', 'curves' (a panel per column) or 'sweep' (a line per row and variant, columns on the axis).
+      axis: label of a sweep's axis.
+      table: (paper, table) of the printed numbers; None: nothing is printed.
+      paired: whether it is a table of our own, with 95 % intervals and paired differences to the first row.
+    """
+
     rows: tuple[Variation, ...]
     columns: tuple[Variation, ...]
     variants: tuple[Variation, ...] = (Variation("base"),)
@@ -208,13 +232,7 @@ class Item:
     draw: str = "table"
     axis: str = ""
     table: tuple[str, str] | None = None
-    seeds: tuple[int, ...] = (0, 1, 2)
-    trend_seeds: tuple[int, ...] = TREND_SEEDS
     paired: bool = False
-    claims: tuple[Claim, ...] = ()
-    assumed: tuple[str, ...] = ()
-    standin: str = ""
-    cost: str = ""
 
     def cells(self, scale: str) -> list[Cell]:
         """Returns the cells at a scale; of a printed table those with a printed number, and our own additions."""
@@ -231,10 +249,6 @@ class Item:
             cells.append(self._cell(scale, row, column, variant, variations, printed))
         return cells
 
-    def seeds_at(self, scale: str) -> tuple[int, ...]:
-        """Returns the seeds at a scale."""
-        return _seeds_at(scale, self.seeds, self.trend_seeds)
-
     def printed_key(self, row: Variation, column: Variation, variant: Variation) -> tuple[str, ...]:
         """Returns the key of a printed number: its values of KEY."""
         values: dict[str, str] = dict(zip(("paper", "table"), self.table or ("", ""), strict=True))
@@ -243,15 +257,12 @@ class Item:
         return tuple(values.get(name, "") for name in KEY)
 
     def _cell(self, scale: str, row, column, variant, variations: list[Variation], printed) -> Cell:
+        forking = [variation for variation in variations if variation.fork is not None]
+        shared = _merged(scale, [variation for variation in variations if variation not in forking])
+
         def run(grid_fields: Fields) -> Run:
-            forking = [variation for variation in variations if variation.fork is not None]
-            shared = _merged(scale, [variation for variation in variations if variation not in forking]) | grid_fields
-            unforked = Run(shrunk(shared) if scale == "smoke" else shared, _warm_start(scale, variations))
-            if not forking:
-                return unforked
-            fields = _merged(scale, forking)
-            fields = shrunk_wrap(fields) if scale == "smoke" else fields
-            return unforked.forked(forking[0].fork or 0.0, fields, forking[0].lead_rounds)
+            unforked = Run(_at(scale, shared | grid_fields), _warm_start(scale, variations))
+            return unforked if not forking else _forked(unforked, forking[0], _merged(scale, forking), scale)
 
         grids = [variation.grid for variation in variations if variation.grid] if scale == "paper" else []
         # The last grid is the most specific one: an override's replaces the row's.
@@ -259,21 +270,21 @@ class Item:
         read = next((s.readout(scale) for s in reversed(variations) if s.read or s.trend_read), "")
         measure = next((s.measure for s in reversed(variations) if s.measure != MeanLast()), MeanLast())
         metric = next((s.metric for s in reversed(variations) if s.metric and scale == "paper"), "accuracy")
-        metric = measure.metric or metric
-        reference = self._reference(scale, variations, measure)
-        return Cell(row, column, variant, runs, read, measure, reference, printed, metric)
-
-    @staticmethod
-    def _reference(scale: str, variations: list[Variation], measure: Measure) -> Run | None:
-        if measure.reference is None:
-            return None
-        fields = _merged(scale, variations[:2]) | measure.reference
-        return Run(shrunk(fields) if scale == "smoke" else fields)
+        reference = None
+        if measure.reference is not None:
+            reference = Run(_at(scale, _merged(scale, variations[:2]) | measure.reference))
+        return Cell(row, column, variant, runs, read, measure, reference, printed, measure.metric or metric)
 
 
-def _seeds_at(scale: str, paper: tuple[int, ...], trend: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the seeds at a scale; smoke has the first one of trend."""
-    return {"paper": paper, "trend": trend}.get(scale, trend[:1])
+def _at(scale: str, fields: Fields) -> Fields:
+    """Returns the fields of a run, which are shrunk at smoke scale."""
+    return shrunk(fields) if scale == "smoke" else fields
+
+
+def _forked(run: Run, variation: Variation, fields: Fields, scale: str) -> Run:
+    """Returns the fork of a run at the share of its rounds that a variation names."""
+    fields = shrunk_wrap(fields) if scale == "smoke" else fields
+    return run.forked(variation.fork or 0.0, fields, variation.lead_rounds)
 
 
 def _warm_start(scale: str, variations: list[Variation]) -> Checkpoint | None:
@@ -282,62 +293,41 @@ def _warm_start(scale: str, variations: list[Variation]) -> Checkpoint | None:
     if warm_start is None:
         return None
     variation, part = warm_start
-    fields = variation.fields(scale)
-    run = Run(shrunk(fields) if scale == "smoke" else fields)
+    run = Run(_at(scale, variation.fields(scale)))
     return Checkpoint(run, run.num_rounds, part)
 
 
 def _merged(scale: str, variations: list[Variation]) -> Fields:
     """Returns the fields of several variations; later ones win."""
-    merged = Fields()
-    for variation in variations:
-        merged |= variation.fields(scale)
-    return merged
+    return functools.reduce(lambda merged, variation: merged | variation.fields(scale), variations, Fields())
 
 
-@dataclasses.dataclass(frozen=True)
-class Analysis:
-    """A figure computed from the checkpoints of one or several runs.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Analysis(Reproduced):
+    """A figure computed from the checkpoints of one or several runs; the first of its seeds is drawn.
 
     Attributes:
-      name: such as 'ima/figure1'.
-      title: what it shows, one line.
       kind: of the picture, a module of experiments.figures: plane, line, factors, forgetting, labels.
-      base: fields that all runs share.
       runs: changes of each run; their names are those of panels or curves.
       at: checkpoints that are analyzed, as shares of the rounds in (0, 1].
       ends: further checkpoints, counted back from the last round.
       options: of the picture's kind.
       trend_options: options at trend and smoke scale; None: the same.
       shows: which panels of its kind are drawn; empty: all.
-      seeds: at paper scale.
-      trend_seeds: at trend scale; the first one is drawn, and claims are decided over all.
-      claims: statements of the paper about it.
-      assumed: settings that the paper does not state, and those used instead.
-      standin: data and networks at trend scale.
-      cost: at paper scale, in words.
     """
 
-    name: str
-    title: str
     kind: str
-    base: Variation
     runs: tuple[Variation, ...]
+    seeds: tuple[int, ...] = (0,)
     at: tuple[float, ...] = (1.0,)
     ends: tuple[int, ...] = ()
     options: Fields = Fields()
     trend_options: Fields | None = None
     shows: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = (0,)
-    trend_seeds: tuple[int, ...] = TREND_SEEDS
-    claims: tuple[Claim, ...] = ()
-    assumed: tuple[str, ...] = ()
-    standin: str = ""
-    cost: str = ""
 
     def seeds_at(self, scale: str) -> tuple[int, ...]:
         """Returns the seeds at a scale: a figure without claims needs only the one that is drawn."""
-        seeds = _seeds_at(scale, self.seeds, self.trend_seeds)
+        seeds = super().seeds_at(scale)
         return seeds if self.claims else seeds[:1]
 
     def trajectories(self, scale: str) -> dict[str, Run]:
@@ -346,11 +336,12 @@ class Analysis:
         for variation in self.runs:
             if scale == "trend" and (variation.absent or self.base.absent):
                 continue
-            own = variation.fields(scale)
-            shared = self.base.fields(scale) | (own if variation.fork is None else Fields())
-            run = Run(shrunk(shared) if scale == "smoke" else shared)
-            forked = variation.fork is not None
-            runs[variation.name] = run.forked(variation.fork or 0.0, own, variation.lead_rounds) if forked else run
+            own, shared = variation.fields(scale), self.base.fields(scale)
+            if variation.fork is None:
+                runs[variation.name] = Run(_at(scale, shared | own))
+            else:
+                forked = Run(_at(scale, shared)).forked(variation.fork, own, variation.lead_rounds)
+                runs[variation.name] = forked
         return runs
 
     def checkpoints(self, scale: str) -> tuple[int, ...]:
@@ -373,7 +364,7 @@ class Sketch:
 
     Attributes:
       name: such as 'ghb/figure5'.
-      title: what it shows.
+      title: its subject.
       why: there is nothing to reproduce.
     """
 
@@ -382,7 +373,7 @@ class Sketch:
     why: str
 
 
-# Computed from the catalogue.
+# An entry of the catalogue.
 AnyItem = Item | Analysis | Sketch
 
 

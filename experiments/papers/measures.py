@@ -56,6 +56,8 @@ class Measure:
       metric: of the evaluations that the curve has; empty: accuracy.
       reference: fields, merged into those of base and column, of another run that is needed; None: none.
       same_method: whether the reference is the run itself or, for a fork, its parent.
+      percent: accuracy to reach at paper scale.
+      trend: accuracy to reach at other scales, in percent.
     """
 
     unit: str = ""
@@ -63,6 +65,8 @@ class Measure:
     metric: str = ""
     reference: Fields | None = None
     same_method: bool = False
+    percent: float = 0.0
+    trend: float = 0.0
 
     def value(self, curve: Curve, other: Curve | None, scale: str) -> float | None:
         """Returns the number of one seed; None if it is undefined.
@@ -79,13 +83,12 @@ class Measure:
         return None
 
     def describe(self, evaluations: str, scale: str) -> str:
-        """Returns in words what the number of one seed is.
-
-        Args:
-          evaluations: those at the end that are averaged, in words.
-          scale: smoke, trend or paper.
-        """
+        """Describes the number of one seed; `evaluations` are those at the end that are averaged, in words."""
         raise NotImplementedError
+
+    def target(self, scale: str) -> float:
+        """Returns the accuracy to reach, in percent."""
+        return self.percent if scale == "paper" else self.trend
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,12 +103,9 @@ class MeanLast(Measure):
         return 100 if self.unit == PERCENT else 1
 
     def value(self, curve, other, scale):
-        """See Measure."""
-        final = curve.final
-        return None if final is None else final * self.factor
+        return None if curve.final is None else curve.final * self.factor
 
     def describe(self, evaluations, scale):
-        """See Measure."""
         return f"mean accuracy ({self.unit}) of {evaluations}"
 
 
@@ -118,65 +118,41 @@ class MeanLoss(Measure):
     metric: str = "loss"
 
     def value(self, curve, other, scale):
-        """See Measure."""
         return curve.final
 
     def describe(self, evaluations, scale):
-        """See Measure."""
         return f"mean test loss ({self.unit}) of {evaluations}"
 
 
 @dataclasses.dataclass(frozen=True)
 class RoundsTo(Measure):
-    """First evaluated round with at least the target accuracy, without smoothing.
-
-    Attributes:
-      percent: the target at paper scale.
-      trend: the target at other scales.
-    """
+    """First evaluated round with at least the target accuracy, without smoothing."""
 
     unit: str = "rounds"
     name: str = "rounds to the target"
-    percent: float = 0.0
-    trend: float = 0.0
 
     def value(self, curve, other, scale):
-        """See Measure."""
         return rounds_to_target(curve.accuracy, self.target(scale) / 100, curve.rounds)
 
-    def target(self, scale: str) -> float:
-        """Returns the target in percent."""
-        return self.percent if scale == "paper" else self.trend
-
     def describe(self, evaluations, scale):
-        """See Measure."""
         return f"first evaluated round with an accuracy of at least {self.target(scale):g} %"
 
 
 @dataclasses.dataclass(frozen=True)
 class Speedup(Measure):
-    """Rounds to a target of the reference method, divided by those of this method.
-
-    Attributes:
-      percent: the target at paper scale.
-      trend: the target at other scales.
-    """
+    """Rounds to a target of the reference method, divided by those of this method."""
 
     unit: str = "x"
-    percent: float = 0.0
-    trend: float = 0.0
 
     def value(self, curve, other, scale):
-        """See Measure."""
         if other is None:
             return None
-        to = RoundsTo(percent=self.percent, trend=self.trend)
-        return speedup(to.value(other, None, scale), to.value(curve, None, scale))
+        target = self.target(scale) / 100
+        return speedup(*(rounds_to_target(each.accuracy, target, each.rounds) for each in (other, curve)))
 
     def describe(self, evaluations, scale):
-        """See Measure."""
-        target = self.percent if scale == "paper" else self.trend
-        return f"rounds of the reference method to an accuracy of {target:g} %, divided by those of this method"
+        target = f"an accuracy of {self.target(scale):g} %"
+        return f"rounds of the reference method to {target}, divided by those of this method"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,13 +163,11 @@ class Gain(Measure):
     same_method: bool = True
 
     def value(self, curve, other, scale):
-        """See Measure."""
         if other is None or curve.final is None or other.final is None:
             return None
         return 100 * (curve.final - other.final)
 
     def describe(self, evaluations, scale):
-        """See Measure."""
         return f"mean accuracy of {evaluations}, minus that of the same run's trained model, in percentage points"
 
 
@@ -204,11 +178,9 @@ class Overhead(Measure):
     unit: str = "x"
 
     def constant(self, algorithm):
-        """Returns the factor of an algorithm, given as its text."""
         return reported_overhead(algorithm)
 
     def describe(self, evaluations, scale):
-        """See Measure."""
         return "models sent per client and round divided by FedAvg's two, of no run"
 
 

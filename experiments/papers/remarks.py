@@ -1,7 +1,8 @@
-"""Errata of the papers and explanations of numbers that differ, from the Markdown files beside this module."""
+"""Errata, assumptions and explanations of numbers that differ, from the Markdown files beside this module."""
 
 import functools
 import pathlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 FOLDER = pathlib.Path(__file__).parent
@@ -35,13 +36,30 @@ def errata() -> tuple[Erratum, ...]:
     return tuple(Erratum(*cells) for cells in rows_of(FOLDER / "errata.md"))
 
 
+def _sections(name: str) -> Iterator[tuple[str, str]]:
+    """Yields (heading, text) of the sections of a Markdown file."""
+    for section in (FOLDER / name).read_text(encoding="utf-8").split("\n## ")[1:]:
+        heading, _, text = section.partition("\n")
+        yield heading, text
+
+
 @functools.cache
 def explanations() -> dict[tuple[str, str], str]:
     """Returns (item, scale) -> explanation of numbers that differ from the paper's, or of claims that do not hold."""
     found: dict[tuple[str, str], str] = {}
-    for section in (FOLDER / "explanations.md").read_text(encoding="utf-8").split("\n## ")[1:]:
-        heading, _, text = section.partition("\n")
+    for heading, text in _sections("explanations.md"):
         scale, _, names = heading.partition(": ")
         for key in ((name, scale) for name in names.split(", ")):
             found[key] = " ".join([*found.get(key, "").split(), *text.split()])
+    return found
+
+
+@functools.cache
+def assumptions() -> dict[str, list[str]]:
+    """Returns item -> settings that the paper does not state, and those used instead."""
+    found: dict[str, list[str]] = {}
+    for heading, text in _sections("assumptions.md"):
+        lines = [" ".join(line.split()) for line in text.split("\n- ")[1:]]
+        for name in heading.split(", "):
+            found.setdefault(name, []).extend(lines)
     return found

@@ -70,6 +70,7 @@ def test_the_wheel_holds_fedwin_alone(wheel):
         "registry/papers.bib",
         "experiments/flags/digits_scaffold_wima.flags",
         "experiments/figures/panels.mplstyle",
+        "experiments/papers/assumptions.md",
         "experiments/papers/errata.md",
         "experiments/papers/survey/scaffold.md",
         "experiments/cli/__init__.py",

@@ -37,12 +37,6 @@ def _over_alpha(name: str, title: str, measure: Measure, claims: tuple[Claim, ..
         draw="sweep",
         axis="Dirichlet alpha",
         claims=claims,
-        assumed=(
-            *settings.ASSUMED[1:4],
-            f"The values of alpha are not stated: {', '.join(f'{alpha:g}' for alpha in ALPHAS)}.",
-            "Which methods are drawn is not stated, nor that the setting is cross-silo; the numeric tables under "
-            "Figure 7 are not in the text.",
-        ),
         standin=standin.described(ALPHA_COLUMNS, ALPHA_ROWS),
         cost="six methods x six values x 5 seeds x 10,000 rounds of LeNet-5: for a GPU",
     )
@@ -78,7 +72,6 @@ FIGURE2 = settings.item(
     columns=tables.ONE_CLASS_COLUMNS,
     overrides=settings.OF_RESNET,
     draw="curves",
-    assumed=("The methods are those of Table 10.",),
     standin=settings.standin_text(tables.ONE_CLASS_COLUMNS, tables.TABLE10_ROWS),
     cost="read off Table 10's runs",
 )
@@ -161,10 +154,6 @@ FIGURE3 = settings.item(
             "FedHBM is better than FedAvg.", row=("fedhbm", "fedavg"), column="cifar10_noniid_tau10", section=ABLATION
         ),
     ),
-    assumed=(
-        f"The spans are not stated: {', '.join(map(str, TAUS))}; neither is the network.",
-        f"GHB's beta is the released configuration's, {BETA}.",
-    ),
     standin=f"CIFAR-10: digits, a small CNN, 3 of 100 clients, 400 rounds; spans {', '.join(map(str, TAUS.values()))} "
     "for those of 10 of 100 clients; CIFAR-100: nothing.",
     cost="six spans of GHB on two data sets, 5 seeds x 10,000 or 20,000 rounds of ResNet-20, and Table 10's runs",
@@ -194,7 +183,6 @@ FIGURE4A = settings.item(
         claim("A shared first anchor is better than none.", row=("shared", "fedhbm"), section=ABLATION),
         claim("A random first anchor is better than none.", row=("random", "fedhbm"), section=ABLATION),
     ),
-    assumed=("Whether FedAvg is drawn with them is not stated.",),
     standin="Digits with one class per client, 3 of 100 clients, a hidden layer of 64, 150 rounds.",
     cost="four runs of 1,500 rounds of the LSTM: for a GPU with the data set",
 )
@@ -241,10 +229,6 @@ FIGURE4B = settings.item(
         _pretrained(SCRATCH[1], tables.LENET_10.paper),
     ),
     draw="curves",
-    assumed=(
-        "How the backbone was trained is not stated: centrally, as in Table 6, without its classifier; LeNet-5.",
-        "Clients' first anchor is the model that all begin with (first=pretrained).",
-    ),
     standin="Fashion-MNIST with one class per client, two layers of 200, 100 rounds, from 10 epochs on MNIST.",
     cost="Table 6's runs of LeNet-5, and 12 runs of 10,000 or 20,000 rounds of it: for a GPU",
 )
@@ -278,7 +262,6 @@ FIGURE6 = settings.item(
         ),
         claim("Momentum is better than none.", row=("beta1", "beta0"), column="cifar10_noniid"),
     ),
-    assumed=("The network is not stated: LeNet-5, cross-silo.",),
     standin="Digits, a hidden layer of 64, and Fashion-MNIST, two layers of 200, in place of the CIFAR sets.",
     cost="three runs in addition to Table 3's FedHBM on two data sets, 5 seeds: for a GPU",
 )
@@ -307,7 +290,6 @@ FIGURE8 = settings.item(
         claim("No decay is at least as good as 0.9999.", row=("x1", "x09999"), by=-1.0),
         claim("0.9999 is better than 0.999.", row=("x09999", "x0999")),
     ),
-    assumed=("Which method is shown is not stated: FedHBM.",),
     standin=f"Fashion-MNIST with one class per client, two layers of 200, 100 rounds, decays {STRONGER} times as "
     "strong; iid: nothing.",
     cost="five runs on two federations, 5 seeds x 20,000 rounds of ResNet-20: for a GPU",

@@ -125,17 +125,6 @@ STACKOVERFLOW = Variation(
     printed=(("dataset", "StackOverflow-40k"), ("partition", "natural_users;K=40000"), ("model", "LSTM-670")),
 )
 
-ASSUMED = (
-    "The bold marks of Table 7's best values are lost; they were read off its spacing.",
-    "beta of FedAvgM, MimeMom and MimeLiteMom is 0.99 by that reading and 0.9 in the released code: both are run.",
-    "alpha > 0 (iid: 10,000) is split by the shares of each client as the text says; the code splits otherwise.",
-    "All test images count; the code leaves 100 (CIFAR-100: 1,000) out.",
-    "Eight local steps with ResNet-20, the last batch being short, as in Table 8; the code drops that batch.",
-    "FedProx adds mu (w - x); the code adds half of it.",
-    "AdaBest's beta is not stated: 0.8. The code's AdaBest is FedAvg, and so are the printed numbers.",
-    "FedADC's momentum and rates are not stated: 0.9, and FedAvg's.",
-)
-
 
 def standin_text(columns: tuple[Variation, ...], rows: tuple[Variation, ...]) -> str:
     """Returns what stands in for a table's columns: `rows` are its methods."""

@@ -25,7 +25,6 @@ TABLE3 = settings.item(
         settings.more_accurate("mime_momentum", "scaffold", settings.LENET_SILO[0], "Section 4.2"),
         settings.more_accurate("mime_momentum", "feddyn", settings.LENET_SILO[0], "Section 4.2"),
     ),
-    assumed=settings.ASSUMED,
     standin=settings.standin_text(TABLE3_COLUMNS, settings.METHODS),
     cost="Shakespeare: half an hour a seed on two cores; 5 seeds x 10,000 or 20,000 rounds of LeNet-5: for a GPU",
 )
@@ -38,12 +37,6 @@ TABLE4 = settings.item(
     overrides=settings.OF_STACKOVERFLOW,
     table=("ghb", "4"),
     claims=settings.most_accurate(settings.METHODS, settings.LENET_DEVICE),
-    assumed=(
-        *settings.ASSUMED,
-        "Of Stack Overflow 40,000 users are drawn by seed, and 10,000 test sentences once; the word after the last "
-        "position counts. 50 clients of them are 0.125 % a round, not 0.12.",
-        "FedCM on Stack Overflow has no entry in Table 7: eta 1, local rate 0.3, alpha 0.1.",
-    ),
     standin=f"{standin.described(settings.LENET_DEVICE, settings.METHODS)} 3 of 100 clients in each round. The others: "
     "nothing.",
     cost="CIFAR-10: 2 hours a run on two cores; the others for a GPU",
@@ -69,7 +62,6 @@ TABLE10 = settings.item(
             tuple(row for row in TABLE10_ROWS if row.name != "fedhbm"), ONE_CLASS_COLUMNS[:1], "local_ghb"
         ),
     ),
-    assumed=(*settings.ASSUMED, "Local-GHB's momentum is the released configuration's, 0.9."),
     standin=f"{settings.standin_text(settings.RESNET_SILO, TABLE10_ROWS)} The same runs as in Table 3, and Local-GHB.",
     cost="5 seeds x 10,000 or 20,000 rounds of ResNet-20 per cell: for a GPU",
 )
@@ -110,7 +102,6 @@ TABLE11 = settings.item(
             by=-1.0,
         ),
     ),
-    assumed=settings.ASSUMED,
     standin=settings.standin_text(TABLE3_COLUMNS, TABLE11_ROWS),
     cost="Table 3's runs and five of FedHBM with Nesterov's gradients per column",
 )
@@ -119,11 +110,6 @@ TABLE11 = settings.item(
 FASHION_CENTRALIZED = 89.0
 FEDAVG = Fields(algorithm="fedavg")
 OVERHEAD = Variation("overhead", "communication", printed=(("metric", "comm_overhead_factor"),), measure=Overhead())
-TARGETS_ASSUMED = (
-    *settings.ASSUMED,
-    "A target is reached in the first evaluated round at or above it, without smoothing; there is one in five rounds, "
-    "cross-device one in 50.",
-)
 
 
 def _target_variants(targets: dict[int, float], centralized: float) -> tuple[Variation, ...]:
@@ -176,7 +162,6 @@ TABLE2 = settings.item(
     variants=_target_variants({70: 60.5, 80: 69.2, 90: 77.8}, standin.CENTRALIZED),
     table=("ghb", "2"),
     claims=tuple(claim for share in (70, 80, 90) for claim in _faster(settings.METHODS, share, TABLE2_COLUMNS[:2])),
-    assumed=TARGETS_ASSUMED,
     standin=f"{standin.described(TABLE2_COLUMNS[:2], settings.METHODS)} Cross-device: 3 of 100 clients in each round. "
     f"Targets are shares of {standin.CENTRALIZED:g} %, the accuracy of the stand-in's network trained centrally; there "
     "is an evaluation in 20 rounds, and one in each of the last 50.",
@@ -198,7 +183,6 @@ TABLE9 = settings.item(
         for share in (60, 70, 80)
         for claim in _faster(tuple(row for row in TABLE9_ROWS if row.name != "feddyn"), share, TABLE9_COLUMNS[:2])
     ),
-    assumed=TARGETS_ASSUMED,
     standin=f"Fashion-MNIST, two layers of 200, 100 rounds; targets are shares of {FASHION_CENTRALIZED:g} %, the "
     "centralized accuracy; cross-device: nothing.",
     cost="read off the runs of Tables 3 and 4",
@@ -267,13 +251,6 @@ TABLE5 = settings.item(
             claim, better=(*claim.better, ("variant", "accuracy")), worse=(*claim.worse, ("variant", "accuracy"))
         )
         for claim in settings.most_accurate(TABLE5_ROWS, (LANDMARKS, *INATURALIST), section="Section 4.4")
-    ),
-    assumed=(
-        *settings.ASSUMED[1:2],
-        "Rounds, batches and weight decay are not stated: 3,000, 50 and 4e-5 as for WIMA's Landmarks, for both sets.",
-        "ImageNet's weights have to be given (--model=mobilenetv2:weights=FILE); without them training starts from "
-        "random parameters.",
-        "0.0 is what a method that does not learn prints.",
     ),
     standin="Landmarks: Fashion-MNIST with alpha = 0.05, two layers of 200, 100 rounds; iNaturalist: digits with one "
     "class per client, a hidden layer of 64, 150 rounds of 3, 10 and 20 of 100 clients.",
@@ -353,7 +330,6 @@ TABLE6 = settings.item(
     claims=(
         claim("ResNet-20 is more accurate than LeNet-5, CIFAR-10.", column=("cifar10_resnet20", "cifar10_lenet5")),
     ),
-    assumed=("Weight decay of the image networks is that of their federated runs.",),
     standin="CIFAR-10, LeNet-5: the images and the network that stand in for it in Table 3, 30 epochs; CIFAR-100, "
     "LeNet-5: Fashion-MNIST, two layers of 200, 10 epochs; the accuracy of the last epoch.",
     cost="150 epochs of 50,000 images, 75 of 200,000 windows: for a GPU",

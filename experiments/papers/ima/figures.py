@@ -17,16 +17,13 @@ FIGURE5 = settings.item(
     variants=(Variation("base", "model"), settings.averaging("ima", "IMA")),
     draw="curves",
     claims=(claim("IMA is above the method without it at the end.", variant=("ima", "base"), section="Section 6.2"),),
-    assumed=("Panel (a) is a sketch; panel (b) is ima/figure5b.", "Averaging begins at 75 % of the rounds."),
     standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
     cost="Figure 1's run, and a fork of its last quarter",
 )
 
+
 # Figures 6 and 7: one parameter along the axis.
-METHOD_NOT_STATED = "Which methods the figure shows is not stated: FedAvg."
-
-
-def _sweep(name: str, title: str, axis: str, columns: tuple[Variation, ...], assumed: str, **more: Any) -> Item:
+def _sweep(name: str, title: str, axis: str, columns: tuple[Variation, ...], **more: Any) -> Item:
     """Returns a sweep of FedAvg on CIFAR-10 with Dirichlet shares."""
     return settings.item(
         name=name,
@@ -36,13 +33,12 @@ def _sweep(name: str, title: str, axis: str, columns: tuple[Variation, ...], ass
         columns=columns,
         draw="sweep",
         axis=axis,
-        assumed=(METHOD_NOT_STATED, assumed),
         **more,
     )
 
 
 def _compared(section: str, further: tuple[Claim, ...]) -> dict[str, Any]:
-    """Returns the two lines of a panel of Figure 6, and what the paper says about them."""
+    """Returns the two lines of a panel of Figure 6, and the paper's claims about them."""
     first = claim(
         "IMA is more accurate than the method without it, wherever the parameter is.",
         variant=("ima", "base"),
@@ -69,7 +65,6 @@ FIGURE6A = _sweep(
     "FedAvg with and without IMA, by the Dirichlet parameter",
     "Dirichlet alpha",
     tuple(_at_alpha(alpha) for alpha in ALPHAS),
-    f"The values of alpha are not stated: {', '.join(f'{alpha:g}' for alpha in ALPHAS)}.",
     standin=f"{settings.STANDIN}; alpha = 0.08 in place of 0.05, with which so few images can't be split.",
     cost="five runs of CIFAR-10, CNN, 400 rounds, and a fork of each",
     **_compared("Section 7.2.2", claims.FIGURE6A),
@@ -92,7 +87,6 @@ FIGURE6B = _sweep(
     "FedAvg with and without IMA, by the share of clients that take part",
     "share of clients per round",
     tuple(_at_share(share) for share in SHARES),
-    f"The shares are not stated: {', '.join(f'{share:g}' for share in SHARES)}.",
     standin=f"{settings.STANDIN}.",
     cost="five runs of CIFAR-10, CNN, 400 rounds of 10 to 50 clients, and a fork of each",
     **_compared("Section 7.2.4", claims.FIGURE6B),
@@ -104,7 +98,6 @@ FIGURE6C = _sweep(
     "FedAvg with and without IMA, by local epochs",
     "local epochs",
     tuple(Variation(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
-    "Local epochs go from 3 to 17; every second number is taken.",
     standin=f"{settings.STANDIN}.",
     cost="eight runs of CIFAR-10, CNN, 400 rounds of 3 to 17 local epochs, and a fork of each",
     **_compared("Section 7.2.5", claims.FIGURE6C),
@@ -118,7 +111,6 @@ FIGURE7A = _sweep(
         settings.averaging(f"start{start}", f"from {start}", start=share, x=float(start))
         for start, share in STARTS.items()
     ),
-    "The rounds are those of Table II.",
     claims=claims.FIGURE7A,
     standin=f"{settings.STANDIN}; averaging from the same shares of the rounds.",
     cost="Table II's runs of FedAvg",
@@ -137,7 +129,6 @@ FIGURE7B = _sweep(
         )
         for size in WINDOWS
     ),
-    f"The windows are lost: {', '.join(map(str, WINDOWS))}; the rate decays alike with all of them.",
     claims=(claim("A window of 5 is better than none (P = 1).", column=("w5", "w1"), section="Figure 7 (b)"),),
     standin=f"{settings.STANDIN}.",
     cost="Table I's run of FedAvg, and five forks of its last third",

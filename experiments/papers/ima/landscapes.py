@@ -41,10 +41,6 @@ def _through_clients(
         options=CLIENTS,
         trend_options=CLIENTS | COARSE,
         claims=claims.mean_of_models("three clients' models", section),
-        assumed=(
-            "Which rounds are early, middle and late is not stated: 5 %, 50 % and 100 % of them.",
-            "The rate does not decay, as the figures' settings say.",
-        ),
         standin=standin,
         cost=f"{cost}; {EVALUATED}",
     )
@@ -104,10 +100,6 @@ FIGURE9 = _through_checkpoints(
     settings.PLAIN,
     runs=(settings.FEDAVG,),
     at=tuple(STAGES.values()),
-    assumed=(
-        "It shows the error where Figure 1 shows the loss; both are drawn there, so here the plane through the global "
-        "models of the three stages is added.",
-    ),
     cost=f"Figure 1's run; {EVALUATED}",
 )
 
@@ -171,10 +163,6 @@ def _factors(number: int, title: str, stated: tuple[Claim, ...], *panels: str) -
         trend_options=Fields(replicas=2, count=300),
         shows=panels,
         claims=stated,
-        assumed=(
-            "Factors are measured on softmax outputs against one-hot labels; only distance and CKA are defined.",
-            "Variance is between two local trainings with other batches; CKA is between logits on test data.",
-        ),
         standin="Digits, a hidden layer of 64, all of 10 clients with two shards each, 120 rounds.",
         cost="two runs of CIFAR-10, CNN, 10 clients, 400 rounds; 20 checkpoints, whose clients train twice",
     )
@@ -216,7 +204,6 @@ FIGURE5B = settings.analysis(
     options=LINE,
     trend_options=Fields(),
     claims=claims.FIGURE5B,
-    assumed=("Which two rounds is not stated: 300 and 400 of 400; s runs from -0.5 to 1.5 at 41 points.",),
     standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
     cost="Figure 1's run; 41 evaluations",
 )
@@ -229,7 +216,6 @@ FIGURE7C = settings.analysis(
     options=LINE,
     trend_options=Fields(),
     claims=claims.FIGURE7C,
-    assumed=("The end without IMA is the final model of a separate run with the same seed.",),
     standin=f"{settings.STANDIN}.",
     cost="Table I's two runs of FedAvg; 41 evaluations",
 )

@@ -229,13 +229,6 @@ def before_adaptive_servers(variants: tuple[Variation, ...]) -> tuple[Override, 
     )
 
 
-ASSUMED = (
-    "Weight decay 0.001 is the released code's, not the paper's; lr decay 0.01 is read as the rate's decay per round.",
-    "The Dirichlet parameter is lost: 0.1, from the names of the released splits.",
-    "Which coefficient of FedProx and FedFA won is not printed: it is chosen per column on data held out by clients.",
-    "Around FedAdam and FedYogi clients' means are averaged before the server's optimiser (placement=pre), as in the "
-    "released code; its moments are reset when averaging begins.",
-)
 STANDIN = "Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds"
 
 

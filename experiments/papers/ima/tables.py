@@ -37,15 +37,6 @@ TABLE1 = settings.item(
         claim("IMA is more accurate than every method without it.", variant=("ima", "base"), section="Section 7.2.1"),
         *claims.TABLE1,
     ),
-    assumed=(
-        *settings.ASSUMED,
-        "FedASAM is rho = 0.7, eta = 0.2 for the CNNs and 0.2, 0.05 for other networks, without SWA, as in the code.",
-        "FedGMA is the code's: FedAvg with an extra step of 1e-4, which is FedAvg within noise.",
-        "FedFA's beta is 0.5, and 0.9 where domains differ, as in the code.",
-        "CIFAR-100 by Pachinko allocation as stated; the code partitions by symmetric Dirichlet shares of 0.5.",
-        "Two classes per client of Digit Five are two shards each; the code gives out classes of unequal size.",
-        "AlexNet and the CNN of Digit Five are those that have the features that the paper states.",
-    ),
     standin=f"CIFAR-10 with the CNN: {settings.standin_text(settings.COLUMNS, settings.METHODS)} Fashion-MNIST's "
     "shards: itself, two layers of 200, one local epoch, 100 rounds, FedAvg and FedAdam. Other columns: nothing.",
     cost="Fashion-MNIST: 20 minutes a run on two cores; CIFAR-10's CNN some hours; the others for a GPU",
@@ -96,10 +87,6 @@ TABLE2 = settings.item(
             for start in STARTS
         ),
         *claims.TABLE2,
-    ),
-    assumed=(
-        *settings.ASSUMED,
-        f"The target is lost; {TARGET} % lies above what FedNova with IMA ends at, and FedAvg reaches it late.",
     ),
     standin=f"{settings.standin_text((settings.CNN_DIRICHLET,), TABLE2_ROWS)} Averaging from the same shares of the "
     f"rounds, target {TREND_TARGET} %.",
@@ -153,14 +140,6 @@ TABLE3 = settings.item(
             by=-1.0,
             section="Section 6.3",
         ),
-    ),
-    assumed=(
-        *settings.ASSUMED,
-        "The columns' order is that of the text: exponential, constant, cyclic, epoch, none.",
-        "The constant rate is 5e-5, the code's; the cyclic one falls from the rate at the start to 5e-5 in 20 rounds, "
-        "while the code's rises above it.",
-        "With fewer epochs the rate still falls; the code restarts it for all methods but FedFA (lr_restart=true), "
-        "which is why that column is the lowest there.",
     ),
     standin=settings.standin_text((settings.CNN_DIRICHLET,), settings.METHODS),
     cost="Table I's runs, and four more forks of each: CIFAR-10, CNN, the last 100 of 400 rounds",

@@ -23,7 +23,6 @@ FIGURE1 = settings.item(
     variants=WITH_AND_WITHOUT,
     draw="curves",
     claims=(claim("WIMA ends above the model that it averages.", variant=("wima", "base")),),
-    assumed=("Which methods are drawn is known of FedAvg, MIME SGD and SCAFFOLD only.",),
     standin=ON_FASHION,
     cost="read off Table 2's runs",
 )
@@ -57,7 +56,6 @@ FIGURE2 = settings.item(
         ),
         claim("SWA from 25% on ends below FedAvg.", variant=("base", "swa25_c10"), section="Section 4, WIMA vs SWA"),
     ),
-    assumed=(f"SWA's starts are not stated: {', '.join(f'{start:.0%}' for start in STARTS)}; its second rate is 1 %.",),
     standin=ON_FASHION,
     cost="Table 2's FedAvg run, and four forks of it",
 )

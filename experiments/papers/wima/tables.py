@@ -47,13 +47,6 @@ TABLE2 = settings.item(
         claim("SCAFFOLD is more accurate than FedAvg.", row=("scaffold", "fedavg"), variant="base"),
         claim("FedAvg read through WIMA stays below SCAFFOLD.", row=("scaffold", "fedavg"), variant=("base", "wima")),
     ),
-    assumed=(
-        "Which value of a grid won is not printed: it is chosen per column on data held out by the clients.",
-        "CIFAR images are cut to 32 x 32 after padding by 4, and flipped.",
-        "Server momentum 0.9 for Pachinko is stated for all methods, but cannot hold for FedAvg's 47.41 next to "
-        "FedAvgM's 55.96; methods with their own server step run without it here.",
-        "Pachinko: 20 % of 500 clients a round, as stated; other work takes 10 clients.",
-    ),
     standin=f"{standin.described(TABLE2_COLUMNS, settings.METHODS)} CIFAR-100: Fashion-MNIST, two layers of 200; "
     "FEMNIST: MNIST by writer; both 100 rounds, W = 20, rates from a coarse search on the digits. Pachinko and "
     "Shakespeare: nothing.",
@@ -105,7 +98,6 @@ TABLE3 = settings.item(
         WIMA_BETTER,
         claim("SCAFFOLD is more accurate than FedAvg.", row=("scaffold", "fedavg")),
     ),
-    assumed=("Rate 0.1, five local epochs (both from the GHB paper) and weight decay 4e-5 are not stated.",),
     standin="Fashion-MNIST with alpha = 0.05 and two layers of 200; 100 rounds, W = 20.",
     cost="3 seeds x 3,000 rounds of MobileNetV2 on 224 x 224 images: for a GPU with the data set (160 GB)",
 )
@@ -136,7 +128,6 @@ TABLE4 = settings.item(
         claim("A window of 100 is better than one of 5.", variant=("w100", "w5")),
         claim("A window of 100 is better than one of 10.", variant=("w100", "w10")),
     ),
-    assumed=("The model itself is the FedAvg row of Table 2.",),
     standin="As in Table 2; on Fashion-MNIST windows of "
     f"{', '.join(f'{small} for {size}' for size, small in WINDOWS.items())}.",
     cost="read off Table 2's FedAvg runs",
@@ -175,7 +166,6 @@ TABLE5 = settings.item(
         claim("Averaging everything is better than the features alone.", variant=("all", "features")),
         claim("The features matter more than the classifier.", variant=("features", "classifier")),
     ),
-    assumed=("CIFAR-100 with alpha = 0 prints 27.91 both here (B = 20) and in Table 2 (B = 100).",),
     standin="As in Table 2, batches of 20.",
     cost="3 seeds x 10,000 rounds of ResNet-20 per column, apart from Table 2's because of the batches: for a GPU",
 )

@@ -1,8 +1,8 @@
-"""WSM, Figures 3.2 to 3.5: accuracy over rounds, and with and without WSM against one parameter."""
+"""WSM: accuracy over rounds and by a parameter (Figures 3.2 to 3.5), forgetting (2.2, A.1, A.2), labels (3.1)."""
 
 import dataclasses
 
-from ..items import Item, Override, Variation, claim
+from ..items import Analysis, Item, Override, Variation, claim
 from ..trajectories import Fields
 from . import settings
 
@@ -31,7 +31,6 @@ FIGURE3_2 = settings.item(
     ),
     draw="curves",
     claims=(claim("WSM ends above cross-entropy.", variant=("wsm", "base"), section="Figure 3.2, caption"),),
-    assumed=settings.ASSUMED,
     standin=f"CIFAR-10: {settings.STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 rounds.",
     cost="read off Table 3.1's runs",
 )
@@ -46,7 +45,7 @@ SWEPT = Variation(
 )
 
 
-def _sweep(panel: str, title: str, axis: str, columns: tuple[Variation, ...], assumed: tuple[str, ...] = ()) -> Item:
+def _sweep(panel: str, title: str, axis: str, columns: tuple[Variation, ...]) -> Item:
     """Returns a panel of Figure 3.3."""
     return settings.item(
         name=f"wsm/figure3_3{panel}",
@@ -58,7 +57,6 @@ def _sweep(panel: str, title: str, axis: str, columns: tuple[Variation, ...], as
         draw="sweep",
         axis=axis,
         claims=(claim("WSM is more accurate throughout.", variant=("wsm", "base"), section="Figure 3.3, caption"),),
-        assumed=(*settings.ASSUMED, *assumed, "The rate is 0.1."),
         standin=f"{settings.STANDIN}.",
         cost=f"{2 * len(columns)} runs of 4,000 rounds of ResNet-18: for a GPU",
     )
@@ -92,14 +90,12 @@ SWEEPS = (
             )
             for share in SHARES
         ),
-        (f"The shares between 1 and 60 % are not stated: {', '.join(f'{share:g}' for share in SHARES)}.",),
     ),
     _sweep(
         "c",
         "local epochs",
         "local epochs",
         tuple(Variation(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
-        (f"The numbers of local epochs are not stated: {', '.join(map(str, EPOCHS))}.",),
     ),
 )
 
@@ -118,10 +114,49 @@ def _over_rounds(number: int, rounds: int, absent: str = "") -> Item:
         columns=settings.NORM_COLUMNS,
         variants=settings.VARIANTS,
         draw="curves",
-        assumed=(*settings.ASSUMED, f"The rate of the curves is not stated: {RATE}."),
         standin=settings.NORM_STANDIN,
         cost=f"four runs of {rounds:,} rounds of ResNet-18: for a GPU",
     )
 
 
-ITEMS = (FIGURE3_2, *SWEEPS, _over_rounds(4, 4000), _over_rounds(5, 8000, "its stand-ins would be those of Figure 3.4"))
+# Figures of trained models.
+def _forgetting(number: str, round: int, rounds: int = 4000) -> Analysis:
+    """Returns what clients forget of each other's data after a round, with and without WSM."""
+    short = {} if rounds == SWEPT.paper["num_rounds"] else {"num_rounds": rounds}
+    return Analysis(
+        name=f"wsm/figure{number}",
+        title=f"What ten clients forget of each other's data in one local training after round {round:,}",
+        kind="forgetting",
+        base=SWEPT.merged(**short),
+        runs=(Variation("base", "cross-entropy"), Variation("wsm", "WSM", Fields(loss="wsm"))),
+        at=(round / rounds,),
+        standin=f"{settings.STANDIN}.",
+        cost="Table 3.1's runs at rate 0.1" if not short else "two runs of one round of ResNet-18",
+    )
+
+
+FORGETTING = (
+    _forgetting("2_2", 2800),
+    # A separate run that ends there: the long one would have to keep a checkpoint of every round.
+    _forgetting("A_1", 1, rounds=1),
+    _forgetting("A_2", 4000),
+)
+LABELS = Analysis(
+    name="wsm/figure3_1",
+    title="Classes that ten clients hold, by the Dirichlet parameter",
+    kind="labels",
+    base=Variation("partitioned", paper=settings.BASE.paper | settings.CIFAR10.paper, trend=settings.CIFAR10.trend),
+    runs=tuple(settings.at_alpha(alpha) for alpha in (0.01, 0.1, 0.5, 100)),
+    options=Fields(clients=10),
+    standin="Fashion-MNIST, split among 100 clients as well.",
+    cost="nothing is trained",
+)
+
+ITEMS = (
+    FIGURE3_2,
+    *SWEEPS,
+    _over_rounds(4, 4000),
+    _over_rounds(5, 8000, "its stand-ins would be those of Figure 3.4"),
+    *FORGETTING,
+    LABELS,
+)

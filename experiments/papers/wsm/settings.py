@@ -97,14 +97,6 @@ def at_rate(rate: str) -> Variation:
     )
 
 
-ASSUMED = (
-    "Local iterations are local epochs, as the thesis' listing has them; there is no local momentum.",
-    "Class proportions count what a client holds out, too, as in the released code.",
-    "Images are cropped and flipped, which is not stated; CIFAR-100 has two of 100 clients a round, as stated.",
-    "Dirichlet shares are symmetric: at 0.5 most clients hold all classes, as Figure 3.1 shows.",
-    "BatchNorm's statistics are averaged like parameters.",
-    "The seed, and how many there were, is not stated.",
-)
 STANDIN = "Fashion-MNIST, two layers of 200 without normalisation, 10 of 100 clients, 60 rounds"
 
 

@@ -16,10 +16,6 @@ TABLE3_1 = settings.item(
     variants=settings.VARIANTS,
     table=("wsm", "3.1"),
     claims=(claim("WSM is more accurate than cross-entropy.", variant=("wsm", "base"), section="Table 3.1, caption"),),
-    assumed=(
-        *settings.ASSUMED,
-        "FEMNIST has its 62 classes, one channel, 100 clients by Dirichlet shares, and 2,000 rounds.",
-    ),
     standin=f"CIFAR-10: {settings.STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 "
     "rounds; five rates.",
     cost="54 runs of 4,000 rounds (FEMNIST 2,000) of ResNet-18: for a GPU",
@@ -86,11 +82,6 @@ TABLE3_2 = settings.item(
             section="Table 3.2",
         ),
     ),
-    assumed=(
-        *settings.ASSUMED,
-        "Weight decay is the text's 1e-4; the code has 1e-5 for SCAFFOLD and FedProx. FedProx's row is printed as "
-        "FedProx+TCE, WSM's old name.",
-    ),
     standin=f"{settings.STANDIN.replace('10 of 100', '2 of 20')}, rate 0.1; CIFAR-100: nothing.",
     cost="12 runs of 1,500 rounds of ResNet-18: for a GPU",
 )
@@ -122,11 +113,6 @@ TABLE3_3 = settings.item(
             variant=("base", "wsm"),
             section="Section 3.7",
         ),
-    ),
-    assumed=(
-        *settings.ASSUMED,
-        "GroupNorm has two groups, as in the mixed network. At rate 0.3 the cells of BatchNorm, at 0.007 those of "
-        "GroupNorm are likely to be swapped in print.",
     ),
     standin=settings.NORM_STANDIN,
     cost="32 runs of 8,000 rounds of ResNet-18: for a GPU",
