@@ -10,11 +10,12 @@ belongs into the direction.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
+
+import jax
 
 from fedwin import tree
-
-PyTree = Any
+from fedwin.tree import PyTree
 
 
 class Step(NamedTuple):
@@ -34,11 +35,11 @@ class Step(NamedTuple):
     params: PyTree
     start: PyTree
     batch: PyTree
-    key: Any
-    j: Any
-    steps: Any
-    lr: Any
-    weight_decay: Any
+    key: jax.Array
+    j: jax.Array
+    steps: jax.Array
+    lr: jax.Array
+    weight_decay: float
 
 
 class Gradient(NamedTuple):
@@ -51,7 +52,7 @@ class Gradient(NamedTuple):
     """
 
     value: PyTree
-    loss: Any = None
+    loss: jax.Array | None = None
     stats: PyTree = ()
 
 

@@ -6,7 +6,7 @@ Client.info['attacker'], which `attacked` removes before the algorithm's client 
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -89,7 +89,7 @@ def attackers(seed: int, count: int, num_clients: int) -> np.ndarray:
     return mask
 
 
-def with_attackers(info: Any, mask: np.ndarray) -> dict[str, Any]:
+def with_attackers(info: dict[str, np.ndarray] | None, mask: np.ndarray) -> dict[str, np.ndarray]:
     """Returns Federation.info with the attackers.
 
     Args:

@@ -1,7 +1,6 @@
 """Attackers that train on wrong labels."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +26,8 @@ class FlippedLabels:
       num_classes: C; label y becomes C - 1 - y.
     """
 
-    labels: Any
-    attacks: Any
+    labels: jax.Array
+    attacks: jax.Array
     num_classes: int = dataclasses.field(metadata={"static": True})
 
     def __getitem__(self, rows):

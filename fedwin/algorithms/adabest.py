@@ -1,16 +1,8 @@
-"""AdaBest: client drift corrected with estimates that decay with the time since the client's last participation.
+"""AdaBest: client drift corrected with estimates that decay with the time since the client's last participation."""
 
-    client   y <- y - lr (g(y) - h_i)
-             h_i <- h_i / (t - t_i) + mu (x - y_i),   t_i <- t   t_i: round of the client's last participation
-    server   a^t = sum_i p_i y_i
-             x <- x + eta (a^t + beta (a^t - a^{t-1}) - x)       a^0 = x^0
+from typing import Literal, NamedTuple
 
-Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation, 2022,
-https://arxiv.org/abs/2204.13170.
-"""
-
-from typing import Any, Literal, NamedTuple
-
+import jax
 import jax.numpy as jnp
 
 from fedwin import core, local, tree
@@ -18,6 +10,7 @@ from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
 from fedwin.registry.ranges import NonNegative, Positive, Share
+from fedwin.tree import PyTree
 
 
 class AdaBestState(NamedTuple):
@@ -27,7 +20,7 @@ class AdaBestState(NamedTuple):
       average: a^t, the clients' mean of the last round, like params.
     """
 
-    average: Any
+    average: PyTree
 
 
 class AdaBestRow(NamedTuple):
@@ -38,8 +31,8 @@ class AdaBestRow(NamedTuple):
       last: t_i, 0-based round of its last participation, -1 before the first, int32 [].
     """
 
-    h: Any
-    last: Any
+    h: PyTree
+    last: jax.Array
 
 
 @ALGORITHMS.register(
@@ -73,7 +66,8 @@ def adabest(
       beta: extrapolation of the server (1 is for tests only).
       eval_model: 'server' evaluates x, 'average' evaluates a^t.
 
-    Source: https://arxiv.org/abs/2204.13170.
+    Source: Varno et al., AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation, 2022,
+    https://arxiv.org/abs/2204.13170.
 
     Example:
       >>> from fedwin import testing

@@ -1,11 +1,5 @@
 """Agnostic federated averaging: the worst mixture of domains is minimized, by weights that grow with a domain's loss.
 
-    client   F_i = mean loss of x on the client's examples
-             y_i <- J_i steps of SGD from x
-    server   x <- x + eta sum_i b_i (y_i - x) / sum_i b_i,   b_i = lambda_d N_i / n_d    d: the client's domain
-             lambda_d <- lambda_d exp(lr F_d) / sum_e lambda_e exp(lr F_e)
-             n_d <- mean over the last `window` rounds of the cohort's examples of domain d
-
 F_d is the mean loss of the cohort's examples of domain d, 0 for a domain without any. n_d, which is 1 before the first
 round, turns the sum over a domain's clients into its mean. With one domain per client, n_d = N_i is known and
 b_i = lambda_i. With weighting=samples, the prior over domains is their share of the examples instead of a uniform one:
@@ -14,12 +8,9 @@ b_i = lambda_d N_i, which is FedAvg at lr = 0. F_i costs one forward pass over t
 FedJAX (fedjax.algorithms.agnostic_fed_avg) is weighting=uniform with batch_loss=sum: it divides the summed loss of a
 mini-batch by all N_i, so that a local step is B / N_i times as long as with batch_loss=mean. It divides by zero if no
 client of the last `window` rounds belongs to some domain; here n_d keeps its last value.
-
-Ro et al., Communication-Efficient Agnostic Federated Averaging, 2021, https://arxiv.org/abs/2104.02748. Mohri et al.,
-Agnostic Federated Learning, 2019, https://arxiv.org/abs/1902.00146.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,13 +28,13 @@ class AgnosticState(NamedTuple):
 
     Attributes:
       weights: lambda, which sum to 1, float [K]. Domains are numbered below K; numbers without clients change nothing.
-      window: the cohorts' examples by domain in the last rounds, float [W, K]; () where n_d is not needed.
-      examples: n_d, float [K]; () where it is not needed.
+      window: the cohorts' examples by domain in the last rounds, float [W, K]; None where n_d is not needed.
+      examples: n_d, float [K]; None where it is not needed.
     """
 
     weights: jax.Array
-    window: Any
-    examples: Any
+    window: jax.Array | None
+    examples: jax.Array | None
 
 
 def domain_weights(weights, losses, lr):
@@ -104,7 +95,8 @@ def agnostic(
     """Agnostic FedAvg: steps weighted by lambda_d of the client's domain, lambda_d <- lambda_d exp(lr F_d), normalized.
 
         x <- x + server_lr sum_i b_i (y_i - x) / sum_i b_i,   b_i = lambda_d N_i / n_d
-        lambda_d <- lambda_d exp(lr F_d) / sum_e lambda_e exp(lr F_e)
+        lambda_d <- lambda_d exp(lr F_d) / sum_e lambda_e exp(lr F_e),   d: the client's domain
+        n_d <- mean over the last `window` rounds of the cohort's examples of domain d
 
     Args:
       lr: learning rate of the domains' weights; 0 keeps them equal.
@@ -116,7 +108,8 @@ def agnostic(
     Raises:
       UserError: when clients have no domains.
 
-    Source: https://arxiv.org/abs/2104.02748, https://arxiv.org/abs/1902.00146.
+    Source: Ro et al., Communication-Efficient Agnostic Federated Averaging, 2021, https://arxiv.org/abs/2104.02748.
+    Mohri et al., Agnostic Federated Learning, 2019, https://arxiv.org/abs/1902.00146.
 
     Example:
       >>> from fedwin import testing
@@ -155,7 +148,7 @@ def agnostic(
 
     def init(params):
         ones = jnp.ones(setting.num_clients)
-        window_and_examples = (jnp.tile(ones, (window, 1)), ones) if counts else ((), ())
+        window_and_examples = (jnp.tile(ones, (window, 1)), ones) if counts else (None, None)
         return AgnosticState(ones / setting.num_clients, *window_and_examples)
 
     return core.algorithm(

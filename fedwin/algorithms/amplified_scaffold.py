@@ -1,12 +1,5 @@
 """Amplified SCAFFOLD: controls over a whole period of participation, and a longer step at its end.
 
-    client   y <- y - lr (g(y) - c_i + c)                       c, c_i constant during a period of P rounds
-    server   x <- x + eta sum_i p_i (y_i - x)                   every round
-             at the end of a period that began at z:
-             x <- z + gamma (x - z)
-             c_i <- mean raw gradient over all local steps that client i took in the period
-             c <- (1/K) sum_i c_i                               a client that took none keeps its c_i
-
 P is the number of rounds in which all clients take part equally often, such as a cycle of --sampling=cyclic. With P = 1
 this is SCAFFOLD with the server rate eta gamma.
 
@@ -16,13 +9,11 @@ paper's in every round, and no client has to be reached at the end of a period. 
 
 In the authors' code (https://github.com/MingruiLiu-ML-Lab/FL-under-Periodic-Participation) cohorts' means are plain
 (--weighting=uniform), and the local rate of the synthetic experiments is its flag divided by gamma.
-
-Crawshaw and Liu, Federated Learning under Periodic Client Participation and Heterogeneous Data: A New
-Communication-Efficient Algorithm and Analysis, 2024, https://arxiv.org/abs/2410.23131.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from fedwin import core, local, tree
@@ -30,6 +21,7 @@ from fedwin.algorithms import common
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Positive, PositiveInt
+from fedwin.tree import PyTree
 
 
 class AmplifiedState(NamedTuple):
@@ -41,9 +33,9 @@ class AmplifiedState(NamedTuple):
       start: z, the model at the start of the period, like params.
     """
 
-    control: Any
-    next_control: Any
-    start: Any
+    control: PyTree
+    next_control: PyTree
+    start: PyTree
 
 
 class AmplifiedRow(NamedTuple):
@@ -56,10 +48,10 @@ class AmplifiedRow(NamedTuple):
       period: that period's number, -1 before the first, int32 [].
     """
 
-    control: Any
-    mean: Any
-    steps: Any
-    period: Any
+    control: PyTree
+    mean: PyTree
+    steps: jax.Array
+    period: jax.Array
 
 
 @ALGORITHMS.register(
@@ -84,14 +76,16 @@ def amplified_scaffold(
 
     With P = period rounds, c_i the client's mean gradient in the last period in which it took part:
 
-        y <- y - lr (g(y) - c_i + c),   x <- x + server_lr sum_i p_i (y_i - x)
+        y <- y - lr (g(y) - c_i + c),   c_i, c constant during a period
+        x <- x + server_lr sum_i p_i (y_i - x)
         x <- z + gamma (x - z),   c <- (1/K) sum_i c_i             after every P rounds
 
     Args:
       period: P; none = ceil(K / |S|), the cycle of --sampling=cyclic.
       gamma: length of the step of a period; 1 is plain.
 
-    Source: https://arxiv.org/abs/2410.23131.
+    Source: Crawshaw and Liu, Federated Learning under Periodic Client Participation and Heterogeneous Data: A New
+    Communication-Efficient Algorithm and Analysis, 2024, https://arxiv.org/abs/2410.23131.
 
     Example:
       >>> from fedwin import testing

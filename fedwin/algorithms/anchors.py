@@ -7,7 +7,7 @@ h is the input of the last layer. See fedwin.algorithms.fedfa.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ import optax
 from fedwin import core, losses, tree
 from fedwin.core import Variables
 from fedwin.errors import UserError
+from fedwin.tree import PyTree
 
 
 class Epoch(NamedTuple):
@@ -29,11 +30,11 @@ class Epoch(NamedTuple):
       adam: state of the classifier's Adam.
     """
 
-    anchors: Any
-    sums: Any
-    present: Any
-    batches: Any
-    adam: Any
+    anchors: jax.Array
+    sums: jax.Array
+    present: jax.Array
+    batches: jax.Array
+    adam: PyTree
 
 
 def class_membership(labels, mask, num_classes):
@@ -197,7 +198,7 @@ class Anchoring:
       adam: optimizer of the classifier.
     """
 
-    model: Any
+    model: PyTree
     lam: float
     beta: float
     divide: str

@@ -1,11 +1,5 @@
 """APFL: every client mixes a local model with the server's, and may learn the mixing weight.
 
-    client   u = alpha_i v + (1 - alpha_i) y                       gradients of a step are taken before it
-             y <- y - lr g(y)                                      FedAvg's local training, from x
-             v <- v - lr alpha_i g(u)                              alpha_i g(u) is the gradient of f_i(u) in v
-             alpha_i <- alpha_i - lr <v - y, g(u)>, in [0, 1]      adaptive=round: in the first step of a round
-    server   x <- x + eta sum_i p_i (y_i - x)
-
 The personal model is alpha_i v_i + (1 - alpha_i) x with the evaluated server model x; v_i and alpha_i stay with the
 client. g(y) and g(u) are gradients on the same mini-batch.
 
@@ -13,8 +7,6 @@ Public code differs. The authors' FedTorch mixes the outputs of two networks ins
 alpha_i after both steps with alpha_i grad_v + (1 - alpha_i) grad_y in place of g(u), and adds 0.02 alpha_i to the
 slope. FedJAX omits the factor alpha_i in the step of v, learns one alpha per parameter array, in every step and by the
 client optimizer, and starts v_i at the received model.
-
-Deng et al., Adaptive Personalized Federated Learning, 2020, https://arxiv.org/abs/2003.13461.
 """
 
 from typing import Literal, NamedTuple
@@ -87,7 +79,7 @@ def apfl(
       first: v_i before the first participation, 'initial' (x^0, as in the paper) or 'received' (the server model of
         that round).
 
-    Source: https://arxiv.org/abs/2003.13461.
+    Source: Deng et al., Adaptive Personalized Federated Learning, 2020, https://arxiv.org/abs/2003.13461.
 
     Example:
       >>> from fedwin import testing

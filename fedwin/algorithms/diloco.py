@@ -13,16 +13,11 @@ H is --local_steps. A worker's row of the client table is the state of its inner
 so that a fragment is synchronized every F H local steps, and its outer optimizer has a state of its own; the row holds
 the worker's parameters, too. A worker that was absent receives every fragment that has changed since. Streaming
 DiLoCo's overlap, a delay after which received and own parameters are mixed, is not implemented.
-
-Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023,
-https://arxiv.org/abs/2311.08105.
-Douillard et al., Streaming DiLoCo with Overlapping Communication: Towards a Distributed Free Lunch, 2025,
-https://arxiv.org/abs/2501.18512.
 """
 
 import dataclasses
 import re
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,10 +27,11 @@ from jax import lax
 from fedwin import core, local, tree
 from fedwin.algorithms import common
 from fedwin.algorithms.common import Weighting
-from fedwin.algorithms.fedopt import Optimizer, named_server
+from fedwin.algorithms.fedopt import Optimizer, Server, named_server
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.registry.ranges import Decay, NonNegative, Positive, PositiveInt
+from fedwin.tree import PyTree
 
 # Around a name in a path of leaves.
 BRACKETS = "[]'."
@@ -51,8 +47,8 @@ class Worker(NamedTuple):
       rounds: number of the first round after its last one, int32 []; 0 before its first.
     """
 
-    optimizer: Any
-    params: Any
+    optimizer: PyTree
+    params: PyTree
     rounds: jax.Array
 
 
@@ -139,7 +135,7 @@ def diloco(
     server_b2: Decay = 0.99,
     server_eps: NonNegative | None = None,
     fragments: PositiveInt = 1,
-    pattern: Literal["strided", "sequential"] = "strided",
+    pattern: Pattern = "strided",
     weighting: Weighting = "uniform",
 ) -> core.Algorithm:
     """DiLoCo: workers that keep AdamW's state; x <- x - OUTEROPT(Delta), Nesterov's momentum by default.
@@ -173,19 +169,19 @@ def diloco(
       UserError: when the model has fewer layers than fragments, or inner=adamw would
         replace another local optimizer.
 
-    Source: https://arxiv.org/abs/2311.08105, fragments https://arxiv.org/abs/2501.18512.
+    Source: Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023,
+    https://arxiv.org/abs/2311.08105. Douillard et al., Streaming DiLoCo with Overlapping Communication: Towards a
+    Distributed Free Lunch, 2025, https://arxiv.org/abs/2501.18512.
 
     Example:
       >>> from fedwin import testing
       >>> testing.run_rounds("diloco")
       {'model': [6.984, 6.951, 6.912]}
     """
-    (init, server), resettable = named_server(
-        optimizer, server_lr, momentum, nesterov, server_b1, server_b2, server_eps
-    )
+    server = named_server(optimizer, server_lr, momentum, nesterov, server_b1, server_b2, server_eps)
     solve = with_adamw(solve, b1, b2, eps) if inner == "adamw" else solve
     if fragments > 1:
-        return _streaming(setting, solve, init, server, fragments, pattern, weighting, resettable)
+        return _streaming(setting, solve, server, fragments, pattern, weighting)
 
     def client(params, c):
         y = solve(params, c, optimizer=c.state)
@@ -193,15 +189,15 @@ def diloco(
 
     return core.algorithm(
         client,
-        server,
-        init=init,
+        server.step,
+        init=server.init,
         client_init=lambda params, id: solve.optimizer.init(params),
         weighting=weighting,
-        resettable=resettable,
+        resettable=server.resettable,
     )
 
 
-def _streaming(setting, solve, init, server, fragments: int, pattern: str, weighting: str, resettable):
+def _streaming(setting, solve, server: Server, fragments: int, pattern: Pattern, weighting: Weighting):
     """Returns DiLoCo that synchronizes one fragment per round."""
     places = lambda params: fragments_of(params, fragments, pattern)
 
@@ -232,7 +228,7 @@ def _streaming(setting, solve, init, server, fragments: int, pattern: str, weigh
         def branch(fragment):
             def step(_):
                 message = {"delta": core.Mean(steps[fragment], weight)}
-                new, state = server(models[fragment], states[fragment], message, round)
+                new, state = server.step(models[fragment], states[fragment], message, round)
                 parts = [iter(new if f == fragment else models[f]) for f in range(fragments)]
                 leaves = [next(parts[f]) for f in own]
                 return structure.unflatten(leaves), (*states[:fragment], state, *states[fragment + 1 :])
@@ -249,9 +245,9 @@ def _streaming(setting, solve, init, server, fragments: int, pattern: str, weigh
     return core.algorithm(
         client,
         outer_step,
-        init=lambda params: tuple(init(part) for part in by_fragment(params)),
+        init=lambda params: tuple(server.init(part) for part in by_fragment(params)),
         client_init=lambda params, id: Worker(solve.optimizer.init(params), params, jnp.zeros((), jnp.int32)),
         weighting=weighting,
         wire=wire,
-        resettable=resettable,
+        resettable=server.resettable,
     )

@@ -1,17 +1,11 @@
 """Ditto: every client trains a personal model that is pulled towards the server's.
 
-    client   y_i <- J_i steps of SGD from x
-             v_i <- J_i steps   v - lr (g(v) + lam (v - x))       v_i stays with the client
-    server   x <- x + eta sum_i p_i (y_i - x)
-
 Both models take the same mini-batches, and x is the received model during the whole round, as in the paper's Algorithm
 1 (with s = r) and in the authors' code. x is FedAvg's: lam = 0 makes v_i purely local models, a large lam keeps them at
 x. v_i is never sent, so bounds on the step (`--wrap=clip`) do not apply to it.
 
 The released code also searches lam in {0.1, 1, 2} by the validation loss in every step (`dynamic_lam`), which is not
 implemented.
-
-Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, 2021, https://arxiv.org/abs/2012.04221.
 """
 
 import dataclasses
@@ -54,7 +48,8 @@ def ditto(
       first: v_i before the first participation, 'initial' (x^0, as in the released code) or 'received' (the server
         model of that round).
 
-    Source: https://arxiv.org/abs/2012.04221.
+    Source: Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, 2021,
+    https://arxiv.org/abs/2012.04221.
 
     Example:
       >>> from fedwin import testing

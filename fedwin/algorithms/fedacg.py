@@ -1,14 +1,6 @@
 """FedACG: clients start from a look-ahead along the server's momentum.
 
-    z = x + lam m                                      the broadcast model
-    client   y <- y - lr (g(y) + beta (y - z)), from z
-    server   m <- lam m + eta sum_i p_i (y_i - z)      a displacement: new minus old
-             x <- x + m                                with eta = 1, x = sum_i p_i y_i
-
 x is evaluated, not z.
-
-Kim et al., Communication-Efficient Federated Learning with Accelerated Client Gradient, 2024,
-https://arxiv.org/abs/2201.03172.
 """
 
 from fedwin import core, local, tree
@@ -45,7 +37,8 @@ def fedacg(
       lam: momentum of the server and length of the look-ahead.
       beta: strength of the pull towards z, on f_i + beta/2 ||y - z||^2.
 
-    Source: https://arxiv.org/abs/2201.03172.
+    Source: Kim et al., Communication-Efficient Federated Learning with Accelerated Client Gradient, 2024,
+    https://arxiv.org/abs/2201.03172.
 
     Example:
       >>> from fedwin import testing

@@ -1,13 +1,7 @@
 """FedADC: server momentum that clients apply in their local steps.
 
-    client   y <- y - lr (g(y) + (beta_l / J_i) m)
-    server   m <- Delta / lr + (beta_g - beta_l) m,   Delta = sum_i p_i (x - y_i)
-             x <- x - eta lr m                         the new m
-
-At learning rate 0 nothing moves and m stays. With beta_l = beta_g (the default) this is GHB with tau = 1; beta_l = 1 is
-the form of the original paper.
-
-Ozfatura et al., FedADC: Accelerated Federated Learning with Drift Control, 2021, https://arxiv.org/abs/2012.09102.
+At learning rate 0 nothing moves and m stays. With beta_local = beta_global (the default) this is GHB with tau = 1;
+beta_local = 1 is the form of the original paper.
 """
 
 import jax.numpy as jnp
@@ -48,7 +42,8 @@ def fedadc(
       beta_global: momentum of the server.
       beta_local: momentum in the clients' steps; none = beta_global, 1 = the form of the original paper.
 
-    Source: https://arxiv.org/abs/2012.09102.
+    Source: Ozfatura et al., FedADC: Accelerated Federated Learning with Drift Control, 2021,
+    https://arxiv.org/abs/2012.09102.
 
     Example:
       >>> from fedwin import testing

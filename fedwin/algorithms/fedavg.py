@@ -1,11 +1,4 @@
-"""Federated averaging: clients train from the server model, the server moves to their mean.
-
-    client   y_i <- J_i steps of SGD from x
-    server   x <- x + eta sum_i p_i (y_i - x)
-
-McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017,
-https://arxiv.org/abs/1602.05629.
-"""
+"""Federated averaging: clients train from the server model, the server moves to their mean."""
 
 from fedwin import core, local
 from fedwin.algorithms import common
@@ -32,7 +25,8 @@ def fedavg(
         y_i <- J_i steps of SGD from x
         x   <- x + server_lr sum_i p_i (y_i - x)
 
-    Source: https://arxiv.org/abs/1602.05629.
+    Source: McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017,
+    https://arxiv.org/abs/1602.05629.
 
     Example:
       >>> from fedwin import testing

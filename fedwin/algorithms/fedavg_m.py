@@ -1,23 +1,14 @@
 """FedAvg-M and SCAFFOLD-M: the last round's mean gradient as momentum inside every local step.
 
-    client   y <- y - lr (beta g(y) + (1 - beta) m)                     FedAvg-M
-             y <- y - lr (beta (g(y) - c_i + c) + (1 - beta) m)         SCAFFOLD-M
-             c_i+ = mean raw gradient along the local path
-    server   m <- sum_i p_i (x - y_i) / sum_i p_i lr J_i                m^0 = 0
-             x <- x + eta sum_i p_i (y_i - x)
-             c <- c + (1/K) sum_{i in S} (c_i+ - c_i)                   K: all clients, not the cohort
-
 m is a gradient: the mean displacement per unit of learning rate. The paper has the same number J of local steps on all
 clients and a step of its own, gamma = eta lr J. At equal J_i and a constant rate, FedAvg-M is FedCM with alpha = beta;
 in general FedCM divides the last displacement by the client's own lr J_i of the present round. A round at learning rate
 0 leaves m as it is. The name is not FedAvgM's, whose momentum is the server's.
 
 The paper's analysis starts c_i at a mini-batch gradient at x^0, which takes all clients; here c_i = 0, as in SCAFFOLD.
-
-Cheng et al., Momentum Benefits Non-IID Federated Learning Simply and Provably, 2024, https://arxiv.org/abs/2306.16504.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
@@ -26,6 +17,7 @@ from fedwin.algorithms import common
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Positive, PositiveShare
+from fedwin.tree import PyTree
 
 
 def step_with_length(y: local.Local, params, c: core.Client, weighting: str) -> dict:
@@ -91,7 +83,8 @@ def fedavg_m(
       beta: weight of the client's own gradient.
       server_lr: server learning rate eta; the paper's gamma is eta lr J.
 
-    Source: https://arxiv.org/abs/2306.16504.
+    Source: Cheng et al., Momentum Benefits Non-IID Federated Learning Simply and Provably, 2024,
+    https://arxiv.org/abs/2306.16504.
 
     Example:
       >>> from fedwin import testing
@@ -120,8 +113,8 @@ class ScaffoldMState(NamedTuple):
       momentum: m, the last round's mean gradient, like params.
     """
 
-    control: Any
-    momentum: Any
+    control: PyTree
+    momentum: PyTree
 
 
 def corrected(beta, control, shift) -> local.Rule:
@@ -147,9 +140,9 @@ def corrected(beta, control, shift) -> local.Rule:
 
 @ALGORITHMS.register(
     "scaffold_m",
-    paper="cheng2024momentum",
+    like="fedavg_m",
     instances=("scaffold_m:beta=0.4",),
-    down="2",
+    degenerate=None,
     up="2 + 1 number",
     server="3",
     client="1",
@@ -170,7 +163,6 @@ def scaffold_m(
 
     Args:
       beta: weight of the client's own gradient; 1 is SCAFFOLD.
-      server_lr: server learning rate eta; the paper's gamma is eta lr J.
 
     Source: https://arxiv.org/abs/2306.16504.
 

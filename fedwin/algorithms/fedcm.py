@@ -1,12 +1,7 @@
 """FedCM: the last pseudo-gradient as momentum inside every local step.
 
-    client   y <- y - lr (alpha g(y) + (1 - alpha) D / (lr J_i))
-    server   D <- Delta = sum_i p_i (x - y_i),   x <- x - eta Delta     D^0 = 0
-
 D / (lr J_i) has the units of a gradient: over a whole round the momentum moves the client by (1 - alpha) D, at learning
 rate 0 too. The first round uses alpha g alone.
-
-Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021, https://arxiv.org/abs/2106.10874.
 """
 
 import jax.numpy as jnp
@@ -68,7 +63,7 @@ def fedcm(
     Args:
       alpha: weight of the client's own gradient.
 
-    Source: https://arxiv.org/abs/2106.10874.
+    Source: Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021, https://arxiv.org/abs/2106.10874.
 
     Example:
       >>> from fedwin import testing

@@ -1,23 +1,18 @@
 """FedDyn: dynamic regularization aligns the clients' optima with the server's.
 
-    client   y <- y - lr (g(y) + alpha (y - x) + alpha q_i);   q_i <- q_i + (y_i - x)
-    server   s <- s + (1/K) sum_{i in S} (y_i - x)               K: all clients, not the cohort
-             x <- x + eta (sum_i p_i y_i + s - x)
-
 This is the paper's rule with h_i = -alpha q_i and h = -alpha s: no division by alpha, and s = (1/K) sum_i q_i after
 every round. s integrates without decay, so a run can diverge; that is a property of the method, not an error. The sum
 is over the clients that take part, however many: it needs no |S|, and Client.importance does not enter it.
-
-Acar et al., Federated Learning Based on Dynamic Regularization, 2021, https://arxiv.org/abs/2111.04263.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from fedwin import core, local, tree
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.core import Variables
 from fedwin.registry.ranges import NonNegative, Positive
+from fedwin.tree import PyTree
 
 
 class FedDynState(NamedTuple):
@@ -25,11 +20,11 @@ class FedDynState(NamedTuple):
 
     Attributes:
       s: mean of all clients' q_i, like params.
-      average: sum_i p_i y_i of the last round, like params; () unless it is evaluated.
+      average: sum_i p_i y_i of the last round, like params; None unless it is evaluated.
     """
 
-    s: Any
-    average: Any
+    s: PyTree
+    average: PyTree
 
 
 @ALGORITHMS.register(
@@ -62,7 +57,7 @@ def feddyn(
       eval_model: 'server' evaluates x, 'average' evaluates sum_i p_i y_i.
       client_alpha: 'common', or 'by_size' for the official code's alpha (mean N) / N_i.
 
-    Source: https://arxiv.org/abs/2111.04263.
+    Source: Acar et al., Federated Learning Based on Dynamic Regularization, 2021, https://arxiv.org/abs/2111.04263.
 
     Example:
       >>> from fedwin import testing
@@ -84,7 +79,7 @@ def feddyn(
     def server(params, state, total, round):
         delta = total["delta"].value
         s = tree.axpy(1 / setting.num_clients, total["moved"].value, state.s)
-        average = tree.add(params, delta) if evaluates_average else ()
+        average = tree.add(params, delta) if evaluates_average else None
         return tree.axpy(server_lr, tree.add(delta, s), params), FedDynState(s, average)
 
     def evaluated(model, state):
@@ -93,7 +88,7 @@ def feddyn(
     return core.algorithm(
         client,
         server,
-        init=lambda params: FedDynState(tree.zeros_like(params), params if evaluates_average else ()),
+        init=lambda params: FedDynState(tree.zeros_like(params), params if evaluates_average else None),
         client_init=lambda params, id: tree.zeros_like(params),
         eval_model=evaluated,
         weighting=weighting,

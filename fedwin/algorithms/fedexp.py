@@ -1,16 +1,10 @@
 """FedExP: the server extrapolates, further the more the clients' steps disagree.
 
-    d_i = y_i - x,   d = sum_i p_i d_i
-    server   eta_g = max(1, sum_i p_i ||d_i||^2 / (2 (||d||^2 + eps)))
-             x <- x + eta eta_g d
-
 With p_i = 1 / |S| (weighting=uniform) this is the paper's sum_i ||d_i||^2 / (2 |S| (||d||^2 + eps)). eta = 1 in the
 paper. The iterates oscillate, so the paper evaluates the mean of the last two: read it with --observe=wima:window=2.
 
 Differences of the released code: p_i is proportional to N_i, as here with weighting=samples; |S| eps takes the place of
 eps; and eps shrinks with the square of the decaying client learning rate, while it is constant here.
-
-Jhunjhunwala et al., FedExP: Speeding Up Federated Averaging via Extrapolation, 2023, https://arxiv.org/abs/2301.09604.
 """
 
 import jax.numpy as jnp
@@ -46,7 +40,8 @@ def fedexp(
     Args:
       eps: bounds the extrapolation where the steps cancel, in units of ||d||^2.
 
-    Source: https://arxiv.org/abs/2301.09604.
+    Source: Jhunjhunwala et al., FedExP: Speeding Up Federated Averaging via Extrapolation, 2023,
+    https://arxiv.org/abs/2301.09604.
 
     Example:
       >>> from fedwin import testing

@@ -1,17 +1,7 @@
 """FedFA: feature anchors, one per class, align the clients' feature extractors and classifiers.
 
-    client   L = loss + lam (1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2        from round `anchor_from`
-             after each step, from round `calibrate_from`: one Adam step of the classifier alone on
-                 (1/C) sum_c CE(classifier(A[c]), c)
-             after each epoch, for the client's own classes:
-                 A_i[c] <- beta A_i[c] + (1 - beta) (1/batches) sum_batches mean_{y_i = c} h_i
-    server   x <- x + eta sum_i p_i (y_i - x),   A <- sum_i p_i A_i
-
 h is the input of the last layer. The losses use the received A during the whole round. Averages over rounds (IMA,
 WIMA) do not include the anchors.
-
-Zhou et al., FedFA: Federated Learning with Feature Anchors to Align Features and Classifiers for Heterogeneous Data,
-2023, https://arxiv.org/abs/2211.09299.
 """
 
 import dataclasses
@@ -54,8 +44,12 @@ def fedfa(
 ) -> core.Algorithm:
     """FedFA: loss + lam anchor loss, classifier calibrated on the anchors, anchors averaged like the model.
 
-        L = loss + lam (1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2
-        x <- x + server_lr sum_i p_i (y_i - x),   A <- sum_i p_i A_i
+        client  L = loss + lam (1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2       from round `anchor_from`
+                after each step, from round `calibrate_from`: one Adam step of the classifier alone on
+                    (1/C) sum_c CE(classifier(A[c]), c)
+                after each epoch, for the client's own classes:
+                    A_i[c] <- beta A_i[c] + (1 - beta) (1/batches) sum_batches mean_{y_i = c} h_i
+        server  x <- x + server_lr sum_i p_i (y_i - x),   A <- sum_i p_i A_i
 
     Args:
       lam: weight of the anchor loss.
@@ -68,7 +62,8 @@ def fedfa(
     Raises:
       UserError: when the model's last layer is unknown.
 
-    Source: https://arxiv.org/abs/2211.09299.
+    Source: Zhou et al., FedFA: Federated Learning with Feature Anchors to Align Features and Classifiers for
+    Heterogeneous Data, 2023, https://arxiv.org/abs/2211.09299.
 
     Example:
       >>> from fedwin import testing

@@ -1,16 +1,7 @@
 """FedGloSS: sharpness-aware minimization on the server, with the last pseudo-gradient and FedDyn's dual variables.
 
-    server   z = x + rho_t D / ||D||                                  the broadcast model; z = x in the first round
-    client   y <- y - lr (g(y + eps) + (y - z) / beta + q_i / beta), from z;   q_i <- q_i + (y_i - z)
-             eps = local_rho_t g(y) / ||g(y)||                        the same mini-batch; 0 for local_rho = 0
-    server   D <- sum_i p_i (z - y_i)                                 the pseudo-gradient at z
-             s <- s + (1/K) sum_{i in S} (y_i - z)                    K: all clients, not the cohort
-             x <- x - eta D + s
-
 This is the paper's rule with sigma_i = -q_i / beta and sigma = -s / beta. x is evaluated, not z. Both radii grow
-linearly from rho0 in the first `ramp` rounds:
-
-    rho_t = rho0 + (rho - rho0) min(t / ramp, 1)
+linearly from rho0 in the first `ramp` rounds.
 
 Without perturbations FedGloSS is FedDyn with alpha = 1 / beta, at eta = 1.
 
@@ -18,12 +9,9 @@ Where the authors' code (https://github.com/pietrocagnasso/fedgloss) differs: it
 size |S| as well, so that sigma is no longer the mean of the clients' sigma_i (dual='cohort' does the same); and while
 the radii grow, its server's radius is the final local one. The code updates q_i after every local epoch, measures the
 pull from the model at the start of that epoch, and is run with one.
-
-Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware Minimization for Federated
-Learning, 2025, https://arxiv.org/abs/2412.03752.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 
@@ -32,6 +20,7 @@ from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.fedsam import sharpness_aware
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import NonNegative, NonNegativeInt, Positive
+from fedwin.tree import PyTree
 
 
 class FedGloSSState(NamedTuple):
@@ -42,8 +31,8 @@ class FedGloSSState(NamedTuple):
       perturbation: z - x, like params.
     """
 
-    s: Any
-    perturbation: Any
+    s: PyTree
+    perturbation: PyTree
 
 
 def pulled(inner: local.Rule, beta, q) -> local.Rule:
@@ -92,7 +81,8 @@ def fedgloss(
 ) -> core.Algorithm:
     """FedGloSS: direction g(y + eps) + (y - z + q_i) / beta from z = x + rho D / ||D||, D the last pseudo-gradient.
 
-        y <- y - lr (g(y + eps) + (y - z + q_i) / beta),   q_i <- q_i + (y_i - z)
+        y <- y - lr (g(y + eps) + (y - z + q_i) / beta),   eps = local_rho_t g(y) / ||g(y)||,   z = x + rho_t D / ||D||
+        q_i <- q_i + (y_i - z),   rho_t = rho0 + (rho - rho0) min(t / ramp, 1)
         D <- sum_i p_i (z - y_i),   s <- s + (1/K) sum_{i in S} (y_i - z),   x <- x - server_lr D + s
 
     Args:
@@ -103,7 +93,8 @@ def fedgloss(
       rho0: radius of the first round if ramp > 0.
       dual: the sum in s is divided by K ('clients'), or by K |S| as in the authors' code ('cohort').
 
-    Source: https://arxiv.org/abs/2412.03752.
+    Source: Caldarola et al., Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware Minimization for
+    Federated Learning, 2025, https://arxiv.org/abs/2412.03752.
 
     Example:
       >>> from fedwin import testing

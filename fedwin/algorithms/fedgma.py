@@ -1,15 +1,9 @@
 """FedGMA: gradient-masked averaging, a step only where the clients' signs agree.
 
-    d_i = y_i - x,   A = |sum_i sign(d_i)| / |S|       agreement per coordinate, unweighted
-    M = 1 where A >= threshold, else A ('soft') or 0 ('hard')
-    server   x <- x + eta M sum_i p_i d_i
-
 |S| is the number of clients that take part in the round, and Client.importance enters the mean alone.
 'extra_step' reproduces released code, whose results equal FedAvg's within noise: x = sum_i p_i y_i, minus (eta_x / |S|)
 times the clients' distances to it, where more than the threshold agree and the client is with the majority. (The
 released code visits the clients one after another, which differs by eta_x^2.)
-
-Tenison et al., Gradient Masked Averaging for Federated Learning, 2022, https://arxiv.org/abs/2201.11986.
 """
 
 from typing import Literal
@@ -75,7 +69,7 @@ def fedgma(
       mode: 'soft', 'hard', or 'extra_step'.
       extra_lr: eta_x of 'extra_step'.
 
-    Source: https://arxiv.org/abs/2201.11986.
+    Source: Tenison et al., Gradient Masked Averaging for Federated Learning, 2022, https://arxiv.org/abs/2201.11986.
 
     Example:
       >>> from fedwin import testing

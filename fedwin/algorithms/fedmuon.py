@@ -1,11 +1,5 @@
 """FedMuon: Muon on the clients, started at the clients' mean momentum and aligned with the last round's mean step.
 
-    client   M <- beta M + g(y),   M = Mbar at first                       matrices
-             y <- y - lr ((1 - alpha) U V^T + alpha m)                     U S V^T = M, the singular value decomposition
-             y <- y - lr ((1 - alpha) a + alpha m)                         other parameters: a is Adam's step
-    server   m <- sum_i p_i (x - y_i) / sum_i p_i lr J_i                   m^0 = 0
-             x <- x + eta sum_i p_i (y_i - x),   Mbar <- sum_i p_i M_i     Mbar^0 = 0
-
 Matrices are all parameters of two axes or more; their last axis is the output, the others together the input. The local
 optimizer is `optax.contrib.muon`: five Newton-Schulz steps in place of the decomposition, whose singular values lie
 around 1, times sqrt(max(1, outputs / inputs)). It keeps (1 - beta) M, of the same U V^T. Adam starts anew in every
@@ -14,13 +8,10 @@ round, with b1 = 0.9, b2 = 0.95. Weight decay is decoupled, as in AdamW.
 Where the authors' code (https://github.com/junkangLiu0/FedMuon) differs: it takes Nesterov's form of the momentum,
 beta M + g, and ten times the learning rate for matrices (matrix_lr=10); and it hands Mbar to a client only if the
 process that computes the client has computed another one before.
-
-Liu et al., FedMuon: Accelerating Federated Learning with Matrix Orthogonalization, 2025,
-https://arxiv.org/abs/2510.27403.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import optax
@@ -34,6 +25,7 @@ from fedwin.algorithms.fednova import has_memory, is_sgd
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.registry.ranges import Decay, Positive
+from fedwin.tree import PyTree
 
 
 class FedMuonState(NamedTuple):
@@ -44,8 +36,8 @@ class FedMuonState(NamedTuple):
       momentum: Mbar, the mean of the clients' last momenta, like the matrices among params.
     """
 
-    step: Any
-    momentum: Any
+    step: PyTree
+    momentum: PyTree
 
 
 def matrices(params):
@@ -133,8 +125,10 @@ def fedmuon(
 
     Down and up travel the M entries of matrices as well, the momentum. `--weight_decay` is decoupled.
 
-        M <- beta M + g(y),   y <- y - lr ((1 - alpha) U V^T + alpha m)
-        m <- sum_i p_i (x - y_i) / sum_i p_i lr J_i,   x <- x + server_lr sum_i p_i (y_i - x)
+        M <- beta M + g(y),   M = Mbar at first
+        y <- y - lr ((1 - alpha) U V^T + alpha m)            matrices
+        y <- y - lr ((1 - alpha) a + alpha m)                other parameters: a is Adam's step
+        m <- sum_i p_i (x - y_i) / sum_i p_i lr J_i,   x <- x + server_lr sum_i p_i (y_i - x),   Mbar <- sum_i p_i M_i
 
     Args:
       alpha: share of the last round's mean step in a local step.
@@ -144,7 +138,8 @@ def fedmuon(
     Raises:
       UserError: when clients have another optimizer.
 
-    Source: https://arxiv.org/abs/2510.27403.
+    Source: Liu et al., FedMuon: Accelerating Federated Learning with Matrix Orthogonalization, 2025,
+    https://arxiv.org/abs/2510.27403.
 
     Example:
       >>> from fedwin import testing

@@ -9,9 +9,6 @@
 
 a_i is counted, not computed in closed form: the solver's own optimizer is fed a unit gradient in every step. Weight
 decay is ignored in a_i, and the optimizer must be SGD, with or without momentum. With equal J_i this is FedAvg.
-
-Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, 2020,
-https://arxiv.org/abs/2007.07481.
 """
 
 from typing import Literal
@@ -110,7 +107,8 @@ def fednova(
     Raises:
       UserError: when clients do not use SGD, or mu > 0 meets client momentum.
 
-    Source: https://arxiv.org/abs/2007.07481.
+    Source: Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, 2020,
+    https://arxiv.org/abs/2007.07481.
 
     Example:
       >>> from fedwin import testing

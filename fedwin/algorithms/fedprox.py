@@ -1,11 +1,6 @@
 """FedProx: a proximal term keeps clients close to the model that they received.
 
-    client   y <- y - lr (g(y) + mu (y - x))           the gradient of f_i(y) + mu/2 ||y - x||^2
-    server   x <- x + eta sum_i p_i (y_i - x)
-
 The factor of the pull is mu, as in the paper; some implementations use mu/2.
-
-Li et al., Federated Optimization in Heterogeneous Networks, 2020, https://arxiv.org/abs/1812.06127.
 """
 
 from fedwin import core, local
@@ -42,7 +37,7 @@ def fedprox(
     Args:
       mu: strength of the pull towards the received model.
 
-    Source: https://arxiv.org/abs/1812.06127.
+    Source: Li et al., Federated Optimization in Heterogeneous Networks, 2020, https://arxiv.org/abs/1812.06127.
 
     Example:
       >>> from fedwin import testing

@@ -1,15 +1,6 @@
 """FedSAM, FedASAM: clients look for flat minima with (adaptive) sharpness-aware minimization.
 
-    T = |y| + eta for weights, 1 for biases (ASAM);   T = 1 (SAM)
-    eps = rho T^2 g(y) / ||T g(y)||                    one norm over all parameters
-    client   y <- y - lr g(y + eps)                    the same mini-batch; weight decay at y
-    server   x <- x + eta_s sum_i p_i (y_i - x)
-
 Weights are all parameters but biases: kernels, and the scales of normalization layers too.
-
-Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
-https://arxiv.org/abs/2203.11834. Qu et al., Generalized Federated Learning via Sharpness Aware Minimization, 2022,
-https://arxiv.org/abs/2206.02618.
 """
 
 import jax
@@ -97,7 +88,9 @@ def fedsam(
       rho: radius of the perturbation.
       server_lr: server learning rate eta_s.
 
-    Source: https://arxiv.org/abs/2203.11834.
+    Source: Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
+    https://arxiv.org/abs/2203.11834. Qu et al., Generalized Federated Learning via Sharpness Aware Minimization, 2022,
+    https://arxiv.org/abs/2206.02618.
 
     Example:
       >>> from fedwin import testing
@@ -108,15 +101,7 @@ def fedsam(
     return core.algorithm(client, common.fedavg_server(server_lr), weighting=weighting)
 
 
-@ALGORITHMS.register(
-    "fedasam",
-    paper=("caldarola2022improving", "kwon2021asam"),
-    degenerate={"rho": 0},
-    down="1",
-    up="1",
-    server="1",
-    client="0",
-)
+@ALGORITHMS.register("fedasam", like="fedsam", paper=("caldarola2022improving", "kwon2021asam"))
 def fedasam(
     setting: core.Setting,
     solve: local.Solver,
@@ -132,11 +117,10 @@ def fedasam(
         x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      rho: radius of the perturbation.
       eta: added to |y|.
-      server_lr: server learning rate eta_s.
 
-    Source: https://arxiv.org/abs/2203.11834.
+    Source: Caldarola et al., Improving Generalization in Federated Learning by Seeking Flat Minima, 2022,
+    https://arxiv.org/abs/2203.11834.
 
     Example:
       >>> from fedwin import testing

@@ -1,23 +1,14 @@
 """FedSWA and FedMoSWA: the client rate falls within every round, and the server extrapolates the mean step.
 
-    eta_j = lr (1 - (1 - rho) j / J_i)                          step j = 0, ..., J_i - 1; back to lr in the next round
-    FedSWA     client   y <- y - eta_j g(y)
-    FedMoSWA   client   y <- y - eta_j (g(y) - c_i + m)
-                        c_i <- c_i - m + (x - y_i) / sum_j eta_j = sum_j eta_j g_j / sum_j eta_j
-               server   m <- m + gamma sum_i p_i (c_i - m)      the new c_i
-    both       server   x <- x + alpha sum_i p_i (y_i - x)      alpha: server_lr
-
 Unlike SCAFFOLD's control, m weighs recent c_i more. The paper has p_i = 1 / |S| (weighting=uniform), rho = 0.1,
-alpha = 1.5 and gamma = 0.2. The second expression of c_i is used; the two agree for plain SGD, and it stays a gradient
-with momentum, weight decay and clipping. eta_j scales the whole step, with its momentum and weight decay.
+server_lr = 1.5 and gamma = 0.2. c_i is a mean of gradients, for plain SGD the paper's
+c_i - m + (x - y_i) / sum_j eta_j; it stays a gradient with momentum, weight decay and clipping. eta_j scales the whole step, with its momentum and weight
+decay.
 
 form=code is the released code instead, which differs from the paper:
-    rho = 0 and alpha = 1: the server takes the mean.
+    rho = 0 and server_lr = 1: the server takes the mean.
     FedSWA starts at twice the client learning rate (peak = 2).
     FedMoSWA divides x - y_i by J_i lr (1 + rho) / 2, less than sum_j eta_j; gamma = 0.4, but 1 in the first round.
-
-Liu et al., FedSWA: Improving Generalization in Federated Learning with Highly Heterogeneous Data via Momentum-Based
-Stochastic Controlled Weight Averaging, 2025, https://arxiv.org/abs/2507.20016.
 """
 
 from typing import Literal
@@ -129,9 +120,10 @@ def fedswa(
       form: default values as in the 'paper' or in its released 'code'.
       rho: rate that a round ends at, in units of its first one; none = 0.1 ('paper') or 0 ('code').
       peak: rate of a round's first step, in units of the client learning rate; none = 1 ('paper') or 2 ('code').
-      server_lr: alpha; none = 1.5 ('paper') or 1 ('code').
+      server_lr: the paper's alpha; none = 1.5 ('paper') or 1 ('code').
 
-    Source: https://arxiv.org/abs/2507.20016.
+    Source: Liu et al., FedSWA: Improving Generalization in Federated Learning with Highly Heterogeneous Data via
+    Momentum-Based Stochastic Controlled Weight Averaging, 2025, https://arxiv.org/abs/2507.20016.
 
     Example:
       >>> from fedwin import testing
@@ -179,7 +171,7 @@ def fedmoswa(
       form: the rule and the default values of the 'paper' or of its released 'code'.
       rho: rate that a round ends at, in units of its first one; none = 0.1 ('paper') or 0 ('code').
       gamma: weight of the cohort's controls in m; none = 0.2 ('paper') or 0.4 ('code').
-      server_lr: alpha; none = 1.5 ('paper') or 1 ('code').
+      server_lr: the paper's alpha; none = 1.5 ('paper') or 1 ('code').
 
     Source: https://arxiv.org/abs/2507.20016.
 

@@ -1,9 +1,5 @@
 """FedVARP and FedStale: the server remembers every client's last step, and uses those of absent clients.
 
-    d_i = y_i - x,   m = sum_i v_i m_i over all K clients       m_i: the client's last step, at first 0
-    server   x <- x + eta (sum_{i in S} p_i d_i + beta (m - sum_{i in S} p_i m_i))
-             m <- m + sum_{i in S} v_i (d_i - m_i),   m_i <- d_i for i in S
-
 beta = 1 is FedVARP, beta = 0 is FedAvg, and FedStale lies between them; with all clients in every round, any beta is
 FedAvg. p_i and v_i weigh alike, over the cohort S and over all clients: both in proportion to N_i, or both equal
 (1 / |S| and 1 / K, the papers' rule). FedStale's weights 1 / (K pi_i), for clients that take part with unequal
@@ -12,10 +8,6 @@ cohort; the released code's sums are not.
 
 m_i is the server's memory. Here it is the client's row of the client table, which `fedwin.residence` stores on the
 device, on the host or in a file; nothing but the model travels.
-
-Jhunjhunwala et al., FedVARP: Tackling the Variance Due to Partial Client Participation in Federated Learning, 2022,
-https://arxiv.org/abs/2207.14130. Rodio and Neglia, FedStale: Leveraging Stale Client Updates in Federated Learning,
-2024, https://arxiv.org/abs/2405.04171.
 """
 
 from fedwin import core, local, tree
@@ -71,7 +63,8 @@ def fedvarp(
     Args:
       weighting: p_i and v_i proportional to N_i ('samples') or equal ('uniform').
 
-    Source: https://arxiv.org/abs/2207.14130.
+    Source: Jhunjhunwala et al., FedVARP: Tackling the Variance Due to Partial Client Participation in Federated
+    Learning, 2022, https://arxiv.org/abs/2207.14130.
 
     Example:
       >>> from fedwin import testing
@@ -82,14 +75,7 @@ def fedvarp(
 
 
 @ALGORITHMS.register(
-    "fedstale",
-    paper="rodio2024fedstale",
-    instances=("fedstale:beta=0.5",),
-    degenerate={"beta": 0},
-    down="1",
-    up="1",
-    server="2 + 1 per client",
-    client="0",
+    "fedstale", like="fedvarp", paper="rodio2024fedstale", instances=("fedstale:beta=0.5",), degenerate={"beta": 0}
 )
 def fedstale(
     setting: core.Setting,
@@ -102,13 +88,13 @@ def fedstale(
     """FedStale: x <- x + server_lr (sum_i p_i d_i + beta (m - sum_i p_i m_i)), between FedAvg and FedVARP.
 
         x <- x + server_lr (sum_{i in S} p_i d_i + beta (m - sum_{i in S} p_i m_i)),   d_i = y_i - x
-        m <- m + sum_{i in S} v_i (d_i - m_i),   m_i <- d_i for i in S       m = sum_i v_i m_i over all clients
+        m, m_i as in FedVARP
 
     Args:
-      beta: weight of the remembered steps, in [0, 1]: 0 is FedAvg, 1 is FedVARP.
-      weighting: p_i and v_i proportional to N_i ('samples') or equal ('uniform').
+      beta: weight of the remembered steps: 0 is FedAvg, 1 is FedVARP.
 
-    Source: https://arxiv.org/abs/2405.04171.
+    Source: Rodio and Neglia, FedStale: Leveraging Stale Client Updates in Federated Learning, 2024,
+    https://arxiv.org/abs/2405.04171.
 
     Example:
       >>> from fedwin import testing

@@ -1,24 +1,14 @@
 """Generalized heavy-ball momentum: GHB, LOCAL-GHB, FedHBM.
 
-    y <- y - lr g(y) + move                            move is not scaled by the learning rate
-
-    GHB        move = (beta / J_i) (x^{t-1} - x^{t-1-tau}) / tau      computed by the server; 0 while t <= tau
-    LOCAL-GHB  move = (beta C / J_i) (x^{t-1} - a_i)                  a_i: the model received last time
-    FedHBM     move = (beta C / J_i) (y - a_i)                        a_i: the model trained last time
-    server     x <- x + eta sum_i p_i (y_i - x)
-
 C = E|S| / K is the mean share of clients that take part in a round, without those that drop out: FedHBM and LOCAL-GHB
 assume that a client returns after 1 / C rounds on average; scale=tau_i uses the true number of rounds instead.
 x^{t-1} is the model that round t = 1, 2, ... starts from. At its first participation a client has no a_i: there is no
 momentum (first='unset'), or it is x^{t-1} - r_i, constant over the local steps, with r_i = x^0 for all ('shared',
 'pretrained') or drawn per client from the model's initializer ('random').
-Nesterov: the gradient is taken at y + move, with move computed at y.
-
-Communication-Efficient Heterogeneous Federated Learning with Generalized Heavy-Ball Momentum,
-https://arxiv.org/abs/2311.18578.
+Nesterov: the gradient is taken at y + move, with move computed at y. move is not scaled by the learning rate.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +19,7 @@ from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.registry.ranges import NonNegative, Positive, PositiveInt
+from fedwin.tree import PyTree
 
 First = Literal["unset", "shared", "random", "pretrained"]
 
@@ -66,7 +57,8 @@ def ghb(
       beta: momentum.
       nesterov: take gradients at the look-ahead y + move.
 
-    Source: https://arxiv.org/abs/2311.18578.
+    Source: Communication-Efficient Heterogeneous Federated Learning with Generalized Heavy-Ball Momentum,
+    https://arxiv.org/abs/2311.18578.
 
     Example:
       >>> from fedwin import testing
@@ -109,8 +101,8 @@ class HeavyBallRow(NamedTuple):
       last: 0-based round of the last participation, -1 before the first, int32 [].
     """
 
-    anchor: Any
-    last: Any
+    anchor: PyTree
+    last: jax.Array
 
 
 def anchor_init(setting, first):
@@ -199,14 +191,8 @@ def local_ghb(
 
 @ALGORITHMS.register(
     "fedhbm",
-    paper="zaccone2023communication",
+    like="local_ghb",
     instances=("fedhbm", "fedhbm:first=shared", "fedhbm:first=random,nesterov=true"),
-    degenerate={"beta": 0},
-    down="1",
-    up="1",
-    reported="1x",
-    server="1",
-    client="1",
 )
 def fedhbm(
     setting: core.Setting,
@@ -223,12 +209,7 @@ def fedhbm(
         y <- y - lr g(y) + (beta C / J_i) (y - a_i),   a_i <- y_i
         x <- x + server_lr sum_i p_i (y_i - x)
 
-    Args:
-      beta: momentum.
-      first: anchor before the first participation: unset, shared, random, pretrained (= shared).
-      nesterov: take gradients at the look-ahead y + move.
-
-    Source: https://arxiv.org/abs/2311.18578.
+    The parameters are LOCAL-GHB's. Source: https://arxiv.org/abs/2311.18578.
 
     Example:
       >>> from fedwin import testing

@@ -1,12 +1,6 @@
 """Client momentum that lasts from round to round (--client_momentum starts from zero in every round).
 
-    client   v_i <- beta v_i + g(y),   y <- y - lr v_i
-    server   x <- x + eta sum_i p_i (y_i - x)
-
 With one client that holds all examples and takes part in every round for one epoch, this is centralized training.
-
-Polyak, Some Methods of Speeding up the Convergence of Iteration Methods, 1964,
-https://doi.org/10.1016/0041-5553(64)90137-5.
 """
 
 import dataclasses
@@ -49,7 +43,8 @@ def local_momentum(
     Args:
       momentum: of the local steps.
 
-    Source: https://doi.org/10.1016/0041-5553(64)90137-5.
+    Source: Polyak, Some Methods of Speeding up the Convergence of Iteration Methods, 1964,
+    https://doi.org/10.1016/0041-5553(64)90137-5.
 
     Example:
       >>> from fedwin import testing

@@ -1,37 +1,29 @@
 """MIME, MIME-Momentum, MIMELite: clients mimic a centralized optimizer whose state the server keeps.
 
-    1.  c = sum_i p_i grad f_i(x)                      full gradients at the received model
-    2.  client   MIME      y <- y - lr (g(y) - g(x) + c + beta m)      both g on the same mini-batch
-                 MIMELite  y <- y - lr (g(y) + beta m)                 m constant for the whole round
-        server   m <- beta m + c                       c from the old x;   m^0 = 0
-                 x <- x + eta sum_i p_i (y_i - x)      no momentum here
-
 There are no factors (1 - beta), as in the paper's code. MIME needs two round trips per round, MIMELite one. MIME with
 beta = 0 is MIME-SGD and has no m. A client that drops out takes part in neither round trip.
-
-Karimireddy et al., Mime: Mimicking Centralized Stochastic Algorithms in Federated Learning, 2021,
-https://arxiv.org/abs/2008.03606.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fedwin import core, local, rules, tree
 from fedwin.algorithms import common
 from fedwin.algorithms.common import Weighting
 from fedwin.algorithms.registry import ALGORITHMS
 from fedwin.registry.ranges import Decay, Positive
+from fedwin.tree import PyTree
 
 
 class MimeState(NamedTuple):
     """State of MIME's server.
 
     Attributes:
-      m: momentum, like params; () without.
-      c: the round's mean gradient, between MIME's two round trips.
+      m: momentum, like params; None without.
+      c: the round's mean gradient, between MIME's two round trips; None for MIMELite.
     """
 
-    m: Any
-    c: Any = ()
+    m: PyTree
+    c: PyTree = None
 
 
 @ALGORITHMS.register(
@@ -55,13 +47,15 @@ def mime(
     """MIME: direction g(y) - g(x) + c + beta m.
 
         c = sum_i p_i grad f_i(x)
-        y <- y - lr (g(y) - g(x) + c + beta m),   m <- beta m + c,   x <- x + server_lr sum_i p_i (y_i - x)
+        y <- y - lr (g(y) - g(x) + c + beta m),   both g on the same mini-batch
+        m <- beta m + c,   x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
       beta: momentum; 0 is MIME-SGD, 0.9 the usual MIME-Momentum.
       weighting: p_i proportional to N_i ('samples') or equal ('uniform'), for models and full gradients.
 
-    Source: https://arxiv.org/abs/2008.03606.
+    Source: Karimireddy et al., Mime: Mimicking Centralized Stochastic Algorithms in Federated Learning, 2021,
+    https://arxiv.org/abs/2008.03606.
 
     Example:
       >>> from fedwin import testing
@@ -82,12 +76,12 @@ def mime(
         return y.update({"delta": common.weighted_delta(y, params, c, weighting)})
 
     def server(params, state, total, round):
-        m = tree.axpy(beta, state.m, state.c) if beta else ()
+        m = tree.axpy(beta, state.m, state.c) if beta else None
         return common.add_mean_step(params, total, server_lr), MimeState(m, state.c)
 
     def init(params, key):
         zeros = tree.zeros_like(params)
-        return MimeState(zeros if beta else (), zeros)
+        return MimeState(zeros if beta else None, zeros)
 
     return core.Algorithm(
         init=init,
@@ -106,14 +100,12 @@ def mime(
 
 @ALGORITHMS.register(
     "mimelite",
-    paper="karimireddy2021breaking",
+    like="mime",
     instances=("mimelite:beta=0.5",),
     degenerate={"beta": 0},
     down="2",
-    up="2",
     reported="2x",
     server="2",
-    client="0",
 )
 def mimelite(
     setting: core.Setting,
@@ -129,8 +121,7 @@ def mimelite(
         m <- beta m + sum_i p_i grad f_i(x),   x <- x + server_lr sum_i p_i (y_i - x)
 
     Args:
-      beta: momentum.
-      weighting: p_i proportional to N_i ('samples') or equal ('uniform'), for models and full gradients.
+      beta: momentum, 0.9 is the usual one.
 
     Source: https://arxiv.org/abs/2008.03606.
 

@@ -1,12 +1,13 @@
 """Personal models: rows of clients that keep a model of their own, as Ditto and APFL do."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedwin import core, tree
 from fedwin.core import Variables
+from fedwin.tree import PyTree
 
 # The personal model before a client's first participation: x^0, or the server model that it receives there.
 First = Literal["initial", "received"]
@@ -21,8 +22,8 @@ class PersonalModel(NamedTuple):
       seen: whether the client has taken part, bool [].
     """
 
-    params: Any
-    stats: Any
+    params: PyTree
+    stats: PyTree
     seen: jax.Array
 
 

@@ -1,9 +1,5 @@
 """q-FFL: clients with a larger loss count more, which makes losses more uniform over clients.
 
-    client   F_i = mean loss of x on the client's examples,   d_i = y_i - x,   L = 1 / lr
-             h_i = F_i^q + q F_i^(q-1) L ||d_i||^2             an estimate of the local curvature, divided by L
-    server   x <- x + eta sum_i p_i F_i^q d_i / sum_i p_i h_i
-
 This is q-FedAvg on the objective sum_i p_i F_i^(q+1) / (q + 1), the paper's rule with numerator and denominator divided
 by L, so that it stays defined at client rate 0. q = 0 is FedAvg with the same weights p_i. The paper draws clients in
 proportion to p_i and sums without weights; the released code draws them uniformly and sums without weights, which is
@@ -12,8 +8,6 @@ weighting=uniform here; drawn uniformly, weighting=samples is the objective with
 F_i costs one forward pass over the client's examples per round, with the training-time preprocessing; weight decay is
 part of it where it is part of the loss. 1e-10 is added to F_i, as in the released code. With a learning-rate schedule,
 L follows the rate of the round.
-
-Li et al., Fair Resource Allocation in Federated Learning, 2020, https://arxiv.org/abs/1905.10497.
 """
 
 import jax.numpy as jnp
@@ -53,7 +47,7 @@ def qffl(
       q: exponent of the loss; larger values favor clients with large losses, 0 is FedAvg.
       lipschitz: L; none = 1 / lr, the client learning rate of the round, as in the paper.
 
-    Source: https://arxiv.org/abs/1905.10497.
+    Source: Li et al., Fair Resource Allocation in Federated Learning, 2020, https://arxiv.org/abs/1905.10497.
 
     Example:
       >>> from fedwin import testing

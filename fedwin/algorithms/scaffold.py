@@ -1,18 +1,9 @@
 """SCAFFOLD: control variates remove the drift of local training.
 
-    client   y <- y - lr (g(y) - c_i + c)                       c, c_i constant during the round
-             c_i+ = mean raw gradient along the local path       option II
-             c_i+ = grad f_i(x), one more pass over the data     option I
-    server   x <- x + eta sum_i p_i (y_i - x)
-             c <- c + (1/K) sum_{i in S} (c_i+ - c_i)            K: all clients, not the cohort
-
 With plain SGD, option II is the paper's c_i - c + (x - y_i) / (J_i lr); as a mean of gradients it remains correct with
 momentum, weight decay and clipping. c = (1/K) sum_i c_i holds after every round. c_i is the client's row of the client
 table, which `fedwin.residence` stores on the device, on the host or in a file. The sum is over the clients that take
 part, however many: it needs no |S|, and Client.importance, which corrects means, does not enter it.
-
-Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, 2020,
-https://arxiv.org/abs/1910.06378.
 """
 
 from typing import Literal
@@ -52,7 +43,8 @@ def scaffold(
       option: how a client updates its control: 'II' (mean gradient along the path) or 'I' (full gradient at x).
       control_weighting: c = sum_i v_i c_i over all clients, v_i = 1/K ('uniform') or N_i / sum N ('samples').
 
-    Source: https://arxiv.org/abs/1910.06378.
+    Source: Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, 2020,
+    https://arxiv.org/abs/1910.06378.
 
     Example:
       >>> from fedwin import testing

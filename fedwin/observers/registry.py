@@ -1,7 +1,7 @@
 """Registry of observers, the types that they share, and `build_all`, which builds a run's observers."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -37,7 +37,7 @@ class SharedObserver(NamedTuple):
 
     family: str
     name: str
-    reading: Any
+    reading: object
     build: Callable[[tuple], Observer]
 
 

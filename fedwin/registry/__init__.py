@@ -109,6 +109,7 @@ class Registry(dict):
         *,
         paper: str | Paper | tuple[str | Paper, ...] = (),
         instances: tuple[str, ...] = (),
+        like: str | None = None,
         **facts,
     ):
         """Registers a builder, as the decorator `@register("name", ...)` or as `register("name", builder, ...)`.
@@ -118,6 +119,8 @@ class Registry(dict):
           builder: the function; None returns a decorator.
           paper: key of papers.bib, BibTeX entry or Paper; a tuple for several.
           instances: choices, small enough for tests, that cover its variants; () stands for the name alone.
+          like: a registered name whose papers, facts and meanings of parameters hold for this one as well, where it
+            gives no others.
           facts: name -> value of the properties that the registry defines.
 
         Returns:
@@ -127,7 +130,7 @@ class Registry(dict):
           UserError: for a name that another function has, an unknown paper or an unknown fact.
         """
         if builder is None:
-            return lambda function: self.register(name, function, paper=paper, instances=instances, **facts)
+            return lambda function: self.register(name, function, paper=paper, instances=instances, like=like, **facts)
         check_entry(self.kind, name, builder)
         if name in self and not _same(self[name], builder):
             raise UserError(f"{self.kind} '{name}' is registered already, by {_place(self[name])}; take another name.")
@@ -137,8 +140,9 @@ class Registry(dict):
                 raise UserError(
                     f"{self.kind} '{name}': there is no fact '{fact}'.{nearest(fact, self.facts)} Known: {names}."
                 )
+        base = self._entries[like] if like else None
         sources = (paper,) if isinstance(paper, (str, Paper)) else paper
-        entry_papers = tuple(papers.find(source) for source in sources)
+        entry_papers = tuple(papers.find(source) for source in sources) or (base.papers if base else ())
         self[name] = builder
         self._entries[name] = Entry(
             name,
@@ -146,8 +150,8 @@ class Registry(dict):
             _summary(name, builder),
             entry_papers,
             tuple(instances) or (name,),
-            self._hyperparameters(builder),
-            self.facts | facts,
+            self._hyperparameters(builder, base),
+            (base.facts if base else self.facts) | facts,
         )
         return builder
 
@@ -231,8 +235,9 @@ class Registry(dict):
         with user_code(self[choice.name], f"{self.kind} '{choice.name}' can't be built"):
             return self[choice.name](*context, **choice.params)
 
-    def _hyperparameters(self, builder: Callable) -> tuple[Hyperparameter, ...]:
-        meanings = self.common | documented_arguments(builder)
+    def _hyperparameters(self, builder: Callable, base: Entry | None) -> tuple[Hyperparameter, ...]:
+        shared = {h.name: h.meaning for h in base.hyperparameters} if base else self.common
+        meanings = shared | documented_arguments(builder)
         return tuple(
             Hyperparameter(p.name, p.default, meanings.get(p.name, ""), values_of(p)) for p in _keywords(builder)
         )

@@ -13,7 +13,8 @@ import dataclasses
 import functools
 import logging
 import math
-from typing import Any, Literal, get_args
+import types
+from typing import Literal, get_args
 
 from fedwin.errors import UserError
 
@@ -22,7 +23,7 @@ Neighbors = Literal["add_remove", "replace_one"]
 
 
 @functools.cache
-def _package() -> Any:
+def _package() -> types.ModuleType:
     """Returns dp_accounting, with its accountants."""
     try:
         import dp_accounting
@@ -74,7 +75,7 @@ class Privacy:
         change = "adding or removing a client" if self.neighbors == "add_remove" else "replacing a client"
         return f"epsilon {self.epsilon(rounds):.3g} at delta {self.delta:g} after {rounds} rounds, for {change}"
 
-    def report(self, rounds: int) -> dict[str, Any]:
+    def report(self, rounds: int) -> dict[str, object]:
         """Returns the guarantee after a number of rounds, for the summary of a run."""
         by_accountant = {name: _epsilon(self, name, rounds) for name in get_args(Accountant) if _computes(self, name)}
         return {

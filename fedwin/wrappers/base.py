@@ -6,7 +6,7 @@ Averages that only read a trajectory (WIMA, EMA, SWA at a constant rate) are obs
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from fedwin.core import Algorithm, Phase, Variables
 from fedwin.errors import UserError
 from fedwin.registry import Registry
 from fedwin.schedules import as_schedule
+from fedwin.tree import PyTree
 from fedwin.wrappers.accounting import Privacy
 from fedwin.wrappers.messages import check_not_private
 
@@ -91,8 +92,8 @@ class Wrapped(NamedTuple):
       own: state of the wrapper.
     """
 
-    inner: Any
-    own: Any
+    inner: PyTree
+    own: PyTree
 
 
 def unwrapped_names(name: str) -> list[str]:
@@ -191,7 +192,7 @@ def single_round_trip(algorithm: Algorithm, name: str) -> Phase:
     return phases[0]
 
 
-def with_moments_of(flag, state, source, resettable: Callable[[Any], bool]):
+def with_moments_of(flag, state, source, resettable: Callable[[object], bool]):
     """Returns a state whose resettable moments are taken from another state, where a flag is true.
 
     Args:

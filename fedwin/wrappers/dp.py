@@ -1,6 +1,6 @@
 """Differentially private federated averaging: clipped steps, and Gaussian noise on their sum."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ from fedwin import core, tree
 from fedwin.errors import UserError
 from fedwin.registry import checks
 from fedwin.registry.ranges import NonNegative, Positive, Range, Share
+from fedwin.tree import PyTree
 from fedwin.wrappers.accounting import Accountant, Neighbors, Privacy
 from fedwin.wrappers.base import WRAPPERS, Wrapped, Wrapper, on_inner_state, single_round_trip
 from fedwin.wrappers.messages import ClippedStep, check_not_private, parts_that
@@ -25,8 +26,8 @@ class PrivateMessage(NamedTuple):
       within: 1/2 if the step was within the norm, else -1/2, []; () if the norm is constant.
     """
 
-    parts: Any
-    within: Any
+    parts: PyTree
+    within: jax.Array
 
 
 class NoiseState(NamedTuple):
@@ -38,7 +39,7 @@ class NoiseState(NamedTuple):
     """
 
     key: jax.Array
-    norm: Any
+    norm: jax.Array
 
 
 def clipped(step, norm):

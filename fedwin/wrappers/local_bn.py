@@ -1,6 +1,6 @@
 """BatchNorm statistics that stay with the client."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from fedwin import tree
 from fedwin.core import Setting
 from fedwin.errors import UserError
+from fedwin.tree import PyTree
 from fedwin.wrappers.base import WRAPPERS, Wrapper, initial_stats
 
 
@@ -20,9 +21,9 @@ class LocalStatistics(NamedTuple):
       stats: its own statistics.
     """
 
-    inner: Any
+    inner: PyTree
     seen: jax.Array
-    stats: Any
+    stats: PyTree
 
 
 @WRAPPERS.register("local_bn", paper=("andreux2020siloed", "li2021fedbn"))

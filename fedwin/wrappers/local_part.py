@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from fedwin import core, tree
 from fedwin.core import Setting
 from fedwin.errors import UserError
 from fedwin.observers.wima import classifier_mask, select
+from fedwin.tree import PyTree
 from fedwin.wrappers.base import WRAPPERS, Wrapper, single_round_trip
 
 Part = Literal["classifier", "features", "norm"]
@@ -25,9 +26,9 @@ class LocalPart(NamedTuple):
       part: its own values of the local part, a list of arrays.
     """
 
-    inner: Any
+    inner: PyTree
     seen: jax.Array
-    part: Any
+    part: list[jax.Array]
 
 
 def part_mask(params, part: str, setting: Setting):

@@ -1,12 +1,13 @@
 """Parts of a client's message: which ones are steps, and functions of the values that are sent."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from fedwin import core
 from fedwin.errors import UserError
+from fedwin.tree import PyTree
 
 _MARKED = (core.Mean, core.DerivedFromStep)
 
@@ -18,7 +19,7 @@ class ClippedStep(NamedTuple):
       value: the step, a pytree like the parameters.
     """
 
-    value: Any
+    value: PyTree
 
 
 def check_not_private(wrapper: str, message) -> None:

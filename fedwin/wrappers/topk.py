@@ -1,7 +1,7 @@
 """Sparsification: clients send the largest entries of their steps and keep the rest for later (error feedback)."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 from fedwin import core, tree
 from fedwin.errors import UserError
 from fedwin.registry.ranges import PositiveShare
+from fedwin.tree import PyTree
 from fedwin.wrappers.base import WRAPPERS, Wrapper, personal_model_of_inner_row, single_round_trip
 from fedwin.wrappers.messages import check_nothing_derived
 
@@ -22,8 +23,8 @@ class Feedback(NamedTuple):
       residual: what the client has not sent yet, like the parameters.
     """
 
-    inner: Any
-    residual: Any
+    inner: PyTree
+    residual: PyTree
 
 
 def kept_entries(size: int, share: float) -> int:
