@@ -110,9 +110,6 @@ def shift(c) -> Rule:
     Args:
       c: like params, or a function Step -> like params.
 
-    Returns:
-      The rule.
-
     Example:
       >>> import jax.numpy as jnp
       >>> square = lambda y: Gradient(2 * y)
@@ -137,9 +134,6 @@ def mix(a, m) -> Rule:
       a: weight of the gradient, in [0, 1].
       m: like params, or a function Step -> like params (FedCM divides by lr J).
 
-    Returns:
-      The rule.
-
     Example:
       >>> import jax.numpy as jnp
       >>> square = lambda y: Gradient(2 * y)
@@ -155,18 +149,15 @@ def mix(a, m) -> Rule:
     return rule
 
 
-def proximal(mu, centre=None, inner: Rule = sgd) -> Rule:
-    """Returns a rule with a quadratic pull towards a centre (FedProx, FedDyn, FedACG).
+def proximal(mu, center=None, inner: Rule = sgd) -> Rule:
+    """Returns a rule with a quadratic pull towards a center (FedProx, FedDyn, FedACG).
 
-        direction = inner + mu (y - centre)
+        direction = inner + mu (y - center)
 
     Args:
       mu: strength of the pull.
-      centre: like params; None is the model that local training started from.
+      center: like params; None is the model that local training started from.
       inner: the rule that the pull is added to.
-
-    Returns:
-      The rule.
 
     Example:
       >>> import jax.numpy as jnp
@@ -178,7 +169,7 @@ def proximal(mu, centre=None, inner: Rule = sgd) -> Rule:
 
     def rule(grad: GradientFn, s: Step) -> RuleOutput:
         direction, displacement, g = inner(grad, s)
-        pull = tree.sub(s.params, s.start if centre is None else centre)
+        pull = tree.sub(s.params, s.start if center is None else center)
         return RuleOutput(tree.axpy(mu, pull, direction), displacement, g)
 
     return rule
@@ -193,9 +184,6 @@ def heavy_ball(move: Callable[[Step], PyTree], nesterov: bool = False) -> Rule:
     Args:
       move: Step -> displacement, like params.
       nesterov: take the gradient at y + move.
-
-    Returns:
-      The rule.
 
     Example:
       >>> import jax.numpy as jnp
@@ -226,9 +214,6 @@ def svrg(anchor: PyTree, shift: PyTree) -> Rule:
     Args:
       anchor: the model at which the control gradient is taken, like params.
       shift: the control gradient's mean, like params.
-
-    Returns:
-      The rule.
 
     Example:
       >>> import jax.numpy as jnp

@@ -105,9 +105,6 @@ def first_round(start: float, num_rounds: int, name: str) -> int:
       num_rounds: T.
       name: the method that has the parameter, for error messages.
 
-    Returns:
-      The round.
-
     Raises:
       UserError: when start is negative, or a fraction above 1, or not a number.
 

@@ -124,9 +124,6 @@ def aggregated(algorithm: Algorithm, aggregator: Aggregator) -> Algorithm:
       algorithm: with all its wrappers.
       aggregator: 'mean' returns the algorithm unchanged.
 
-    Returns:
-      The core.Algorithm.
-
     Raises:
       UserError: when the algorithm aggregates stacked messages itself, or, when a round is traced, when clients send no
         mean step, or something that is derived from it.
@@ -155,8 +152,6 @@ def aggregated(algorithm: Algorithm, aggregator: Aggregator) -> Algorithm:
 @AGGREGATORS.register("mean")
 def mean(setting: core.Setting) -> Aggregator:
     """Mean: sum_i p_i (y_i - x), the weights p_i as the algorithm defines them; the default.
-
-        sum_i p_i (y_i - x)
 
     Messages are summed and never stacked.
 

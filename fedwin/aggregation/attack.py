@@ -1,4 +1,4 @@
-"""The Attack: what some of the clients do to harm the model, and which of them; `attacked` applies one to an algorithm.
+"""The Attack of some of the clients on the model; `attacked` applies one to an algorithm.
 
 The attackers are a fixed set of clients, drawn from the seed of a run. A client learns whether it is one of them from
 Client.info['attacker'], which `attacked` removes before the algorithm's client function sees it.
@@ -32,13 +32,13 @@ _KEY = 0x5E4D
 
 
 class Attack(NamedTuple):
-    """What attackers do.
+    """The change that attackers make to their steps or examples.
 
     Attributes:
       name: of the attack.
       count: number of attackers among all clients.
       corrupt: (core.MeanStep, PRNG key) -> core.MeanStep that is sent instead; None: the client's own.
-      poison: core.Client -> core.Client, what an attacker trains on; None: its own examples.
+      poison: (core.Client, whether it attacks) -> core.Client with the examples it trains on; None: its own.
     """
 
     name: str
@@ -93,7 +93,7 @@ def with_attackers(info: dict[str, np.ndarray] | None, mask: np.ndarray) -> dict
     """Returns Federation.info with the attackers.
 
     Args:
-      info: a dict of [K, ...], or ().
+      info: a dict of [K, ...], or None.
       mask: from `attackers`, bool [K].
     """
     return {**(info or {}), "attacker": mask}
@@ -109,9 +109,6 @@ def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
     Args:
       algorithm: with all its wrappers, before `aggregated`.
       attack: the attack; with a count of 0 the algorithm is returned unchanged.
-
-    Returns:
-      The core.Algorithm.
 
     Raises:
       UserError: when a round is traced, when an attack on steps meets clients that send no mean step, or something that
@@ -159,10 +156,7 @@ def none(setting: core.Setting) -> Attack:
 def sign_flip(setting: core.Setting, *, clients: Attackers = 0.2, scale: Positive = 1.0) -> Attack:
     """Attackers send their step with the opposite sign: -scale (y_i - x).
 
-        d_i = -scale (y_i - x)
-
     Args:
-      clients: the attackers: a fraction of all clients (0.2), or their number (3).
       scale: factor of the step.
 
     Source: Li et al., RSA: Byzantine-Robust Stochastic Aggregation Methods for Distributed Learning from Heterogeneous
@@ -187,7 +181,6 @@ def gaussian(setting: core.Setting, *, clients: Attackers = 0.2, std: Positive =
         d_i ~ N(0, std^2 I),   drawn anew in every round
 
     Args:
-      clients: the attackers: a fraction of all clients (0.2), or their number (3).
       std: standard deviation of every coordinate.
 
     Source: Blanchard et al., Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent, 2017,

@@ -1,4 +1,4 @@
-"""Krum and multi-Krum: the steps of the clients that are closest to their nearest neighbours."""
+"""Krum and multi-Krum: the steps of the clients that are closest to their nearest neighbors."""
 
 import jax.numpy as jnp
 
@@ -31,14 +31,14 @@ def squared_distances(steps):
 
 @AGGREGATORS.register("krum", paper="blanchard2017machine", instances=("krum:f=1", "krum:f=0,m=2"))
 def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Aggregator:
-    """Krum: the mean of the m steps with the smallest sums of squared distances to their n - f - 2 nearest neighbours.
+    """Krum: the mean of the m steps with the smallest sums of squared distances to their n - f - 2 nearest neighbors.
 
         score_i = sum of ||d_i - d_j||^2 over the n - f - 2 steps d_j nearest to d_i,   d_i = y_i - x
         v = (1/m) sum of the m steps with the lowest scores
 
     m = 1 is Krum, a larger m multi-Krum. Every client counts equally, whatever the algorithm's weights are. Of equal
     scores, that of the client drawn first is the lower one. n is the number of clients that are present: where it is
-    less than f + 3, one neighbour counts, and where it is less than m, all clients are chosen.
+    less than f + 3, one neighbor counts, and where it is less than m, all clients are chosen.
 
     Args:
       f: attackers of a cohort that are tolerated; a cohort needs 2 f + 3 clients.
@@ -69,7 +69,7 @@ def krum(setting: core.Setting, *, f: NonNegativeInt, m: PositiveInt = 1) -> Agg
         n, size = jnp.sum(present), len(steps)
         pairs = present[:, None] & present & ~jnp.eye(size, dtype=bool)
         distances = squared_distances(jnp.where(present[:, None], steps, jnp.nan))
-        # NaN is sorted to the end, as inf is: a client that sends it has no near neighbours.
+        # NaN is sorted to the end, as inf is: a client that sends it has no near neighbors.
         nearest = jnp.sort(jnp.where(pairs, distances, jnp.inf), 1)
         counted = jnp.arange(size) < jnp.maximum(n - f - 2, 1)
         scores = jnp.sum(jnp.where(counted, nearest, 0), 1)

@@ -65,9 +65,6 @@ def label_flip(setting: core.Setting, *, clients: Attackers = 0.2) -> Attack:
     The label counts that losses read (weighted softmax) are those of the flipped labels. Examples that clients hold out
     for validation keep their labels.
 
-    Args:
-      clients: the attackers: a fraction of all clients (0.2), or their number (3).
-
     Raises:
       UserError: when the number of classes is unknown, or examples have several labels.
 

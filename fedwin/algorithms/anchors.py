@@ -155,9 +155,6 @@ def subtree(params, path):
     Args:
       params: nested dicts.
       path: keys.
-
-    Returns:
-      The subtree.
     """
     for name in path:
         params = params[name]
@@ -171,9 +168,6 @@ def replace_subtree(params, path, part):
       params: nested dicts.
       path: keys.
       part: the new subtree.
-
-    Returns:
-      The new tree.
 
     Example:
       >>> replace_subtree({"a": {"b": 1, "c": 2}}, ("a", "b"), 3)

@@ -149,7 +149,6 @@ def diloco(
     all take part in every round. Without all of them, up to the whole model is received, which is what is counted.
 
     Args:
-      solve: the workers' local solver (local.Solver).
       inner: 'adamw', or 'client_optimizer' for that of --client_optimizer; its state lasts between rounds.
       b1: first-moment decay of the inner AdamW.
       b2: second-moment decay of the inner AdamW.
@@ -166,8 +165,7 @@ def diloco(
       pattern: layer j of L belongs to fragment j mod F ('strided') or floor(j F / L) ('sequential').
 
     Raises:
-      UserError: when the model has fewer layers than fragments, or inner=adamw would
-        replace another local optimizer.
+      UserError: when the model has fewer layers than fragments, or inner=adamw would replace another local optimizer.
 
     Source: Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023,
     https://arxiv.org/abs/2311.08105. Douillard et al., Streaming DiLoCo with Overlapping Communication: Towards a

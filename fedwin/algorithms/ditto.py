@@ -61,7 +61,7 @@ def ditto(
         y = solve(params, c)
         v, stats = personal.start(c.state, params, c, first)
         train = dataclasses.replace(solve, bound=lambda start, y: y)
-        own = train(v, c._replace(stats=stats), local.proximal(lam, centre=params))
+        own = train(v, c._replace(stats=stats), local.proximal(lam, center=params))
         message = {"delta": common.weighted_delta(y, params, c, weighting)}
         return y.update(message, state=personal.trained(own.params, own.stats, c.state))
 

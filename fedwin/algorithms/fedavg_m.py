@@ -126,9 +126,6 @@ def corrected(beta, control, shift) -> local.Rule:
       beta: weight of the client's own gradient.
       control: c_i, like params.
       shift: like params.
-
-    Returns:
-      The rule.
     """
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:

@@ -21,9 +21,6 @@ def client_momentum(alpha, d):
     Args:
       alpha: weight of the gradient, in (0, 1].
       d: D, the last round's pseudo-gradient, like params.
-
-    Returns:
-      The rule.
     """
 
     def rule(grad, s: local.Step):

@@ -44,9 +44,6 @@ def pulled(inner: local.Rule, beta, q) -> local.Rule:
       inner: the rule that the terms are added to.
       beta: penalty's divisor.
       q: q_i, like params.
-
-    Returns:
-      The rule.
     """
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:

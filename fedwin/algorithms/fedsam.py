@@ -49,9 +49,6 @@ def sharpness_aware(rho, eta=None):
     Args:
       rho: radius of the perturbation.
       eta: see `perturbation`.
-
-    Returns:
-      The rule.
     """
 
     def rule(grad: rules.GradientFn, s: rules.Step) -> rules.RuleOutput:

@@ -1,9 +1,9 @@
 """FedSWA and FedMoSWA: the client rate falls within every round, and the server extrapolates the mean step.
 
 Unlike SCAFFOLD's control, m weighs recent c_i more. The paper has p_i = 1 / |S| (weighting=uniform), rho = 0.1,
-server_lr = 1.5 and gamma = 0.2. c_i is a mean of gradients, for plain SGD the paper's
-c_i - m + (x - y_i) / sum_j eta_j; it stays a gradient with momentum, weight decay and clipping. eta_j scales the whole step, with its momentum and weight
-decay.
+server_lr = 1.5 and gamma = 0.2. c_i is a mean of gradients, for plain SGD the paper's c_i - m + (x - y_i) / sum_j
+eta_j; it stays a gradient with momentum, weight decay and clipping. eta_j scales the whole step, with its momentum and
+weight decay.
 
 form=code is the released code instead, which differs from the paper:
     rho = 0 and server_lr = 1: the server takes the mean.

@@ -7,7 +7,7 @@ where a rule (fedwin.rules) computes direction and displacement from the mini-ba
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,10 @@ from fedwin.errors import UserError
 from fedwin.local.batches import Batches, share_of
 from fedwin.registry import checks
 from fedwin.rules import Gradient, Rule, Step, sgd
+from fedwin.tree import PyTree
+
+# A number, or a function of the round, int32 [] -> [].
+Schedule = float | Callable[[jax.Array], jax.Array]
 
 
 class Local(NamedTuple):
@@ -29,21 +33,21 @@ class Local(NamedTuple):
       params: y after the last step, within the solver's bound.
       steps: J_i, float [].
       lr: learning rate of the round, float [].
-      grad: mean raw gradient along the path, (1/J) sum_j g_j(y_j), if requested, else ().
+      grad: mean raw gradient along the path, (1/J) sum_j g_j(y_j), None unless requested.
       carry: the final carry of the hook.
       stats: updated model statistics.
       metrics: {'loss': Mean over the examples of all steps}.
       optimizer: the optimizer's state after the last step.
     """
 
-    params: Any
-    steps: Any
-    lr: Any
-    grad: Any
-    carry: Any
-    stats: Any
-    metrics: Any
-    optimizer: Any = ()
+    params: PyTree
+    steps: jax.Array
+    lr: jax.Array
+    grad: PyTree
+    carry: PyTree
+    stats: PyTree
+    metrics: dict[str, core.Mean]
+    optimizer: PyTree = ()
 
     def update(self, message, state=()) -> core.Update:
         """Returns the client's Update, with the statistics and metrics of this training.
@@ -61,13 +65,13 @@ class Local(NamedTuple):
 class _Loop(NamedTuple):
     """State of the loop over steps; loss is the sum over the `seen` examples so far."""
 
-    params: Any
-    optimizer: Any
-    stats: Any
-    total: Any
-    carry: Any
-    loss: Any
-    seen: Any
+    params: PyTree
+    optimizer: PyTree
+    stats: PyTree
+    total: PyTree
+    carry: PyTree
+    loss: jax.Array
+    seen: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,9 +108,9 @@ class Solver:
     """
 
     loss: Callable
-    lr: Any
+    lr: Schedule
     batch_size: int
-    epochs: Any = 1
+    epochs: Schedule = 1
     max_epochs: int | None = None
     batching: str = "epoch"
     shuffle: bool = True
@@ -161,7 +165,7 @@ class Solver:
         """
         if self.steps is not None:
             return self.batches.places_of_steps(n_max, self.steps)
-        return self.batches.places(n_max, self.max_epochs or self.epochs)
+        return self.batches.places(n_max, cast(float, self.max_epochs or self.epochs))
 
     def count_steps(self, sizes: np.ndarray, round: int, work: np.ndarray | None = None) -> np.ndarray:
         """Counts the local steps of clients on the host; the result equals that of training.
@@ -223,7 +227,7 @@ class Solver:
             output = rule(self.gradient_at(loop.stats, batch, key, c.info), s)
             new, optimizer = self.apply_step(s, output.direction, output.displacement, loop.optimizer)
             recorded = output.gradient
-            total = tree.add(loop.total, recorded.value) if grad else ()
+            total = tree.add(loop.total, recorded.value) if grad else None
             carry = loop.carry
             if on_step is not None:
                 carry, new = on_step(carry, new, s, (j + 1) % per_pass == 0)
@@ -232,10 +236,10 @@ class Solver:
             return _Loop(new, optimizer, recorded.stats, total, carry, loss, loop.seen + count)
 
         zero = jnp.zeros((), lr.dtype)
-        total = tree.zeros_like(params) if grad else ()
+        total = tree.zeros_like(params) if grad else None
         optimizer = self.optimizer.init(params) if optimizer is None else optimizer
         end = lax.fori_loop(0, steps, body, _Loop(params, optimizer, c.stats, total, carry, zero, zero))
-        mean = tree.scale(1 / jnp.maximum(float_steps, 1), end.total) if grad else ()
+        mean = tree.scale(1 / jnp.maximum(float_steps, 1), end.total) if grad else None
         y = self.bound(params, end.params)
         metrics = {"loss": core.Mean(end.loss, end.seen)}
         return Local(y, float_steps, lr, mean, end.carry, end.stats, metrics, end.optimizer)
@@ -294,7 +298,7 @@ class Solver:
             value = value + 0.5 * self.weight_decay * tree.squared_norm(params)
         return value, new_stats
 
-    def gradient_at(self, stats, batch, key, info) -> Callable[[Any], Gradient]:
+    def gradient_at(self, stats, batch, key, info) -> Callable[[PyTree], Gradient]:
         """Returns params -> Gradient of the loss on a batch.
 
         Args:

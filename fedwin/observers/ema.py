@@ -12,8 +12,6 @@ from fedwin.registry.ranges import Decay
 def ema(setting: Setting, *, decay: Decay = 0.99) -> Observer:
     """EMA: e <- decay e + (1 - decay) w, of the evaluated model; e_0 is the first round's.
 
-        e <- decay e + (1 - decay) w
-
     Args:
       decay: memory of the average.
 

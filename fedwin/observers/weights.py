@@ -51,7 +51,7 @@ def parse_weights(weights: Weights, window: int) -> str | tuple[float, ...]:
 
 
 def weights_name(weights: Weights) -> list[str]:
-    """Returns what weights add to the name of a read-out: nothing, or one part.
+    """Parts that weights add to the name of a read-out: none, or one.
 
     Args:
       weights: as a read-out has them.

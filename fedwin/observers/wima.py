@@ -43,9 +43,6 @@ def wima_name(window: int, part: str = "all", weights: Weights = "uniform") -> s
       part: 'all', 'classifier' or 'features'.
       weights: of the models.
 
-    Returns:
-      The name.
-
     Example:
       >>> wima_name(50), wima_name(100, "classifier"), wima_name(20, weights="cosine")
       ('wima50', 'wima100_classifier', 'wima20_cosine')
@@ -77,9 +74,6 @@ def classifier_mask(params, path: tuple[str, ...]):
     Args:
       params: of the model.
       path: path of the classifier in params.
-
-    Returns:
-      A tree like params.
 
     Raises:
       UserError: when there are no leaves below the path.

@@ -35,9 +35,6 @@ def build_all(choices: Iterable[str | Choice], setting: Setting, solve: Solver) 
       setting: the run's core.Setting.
       solve: the run's local solver.
 
-    Returns:
-      The personalizers, in the same order.
-
     Raises:
       UserError: when a choice is wrong, or two have the same name.
     """

@@ -82,7 +82,7 @@ class Kind(NamedTuple):
             return isinstance(value, self.type)
         if type(value) is not self.type and not (self.type is float and type(value) is int):
             return False
-        return self.range is None or self.range.holds(value)
+        return self.range is None or self.range.holds(float(value))
 
     def __str__(self) -> str:
         if self.values:

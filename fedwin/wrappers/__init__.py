@@ -43,9 +43,6 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> list[Wrapper
       choices: such as 'clip:norm=1.0', in the order in which they are applied.
       setting: the run's core.Setting.
 
-    Returns:
-      The wrappers, in the same order.
-
     Raises:
       UserError: when a choice is wrong, or a wrapper that changes what is sent comes before 'local'.
     """
@@ -68,9 +65,6 @@ def wrapped(algorithm: Algorithm, wrappers: Iterable[Wrapper]) -> Algorithm:
     Args:
       algorithm: the algorithm.
       wrappers: built wrappers; the last one becomes the outermost.
-
-    Returns:
-      The wrapped core.Algorithm.
     """
     for wrapper in wrappers:
         algorithm = wrapper.algorithm(algorithm)
@@ -98,9 +92,6 @@ def wrapped_solver(solve: Solver, wrappers: Iterable[Wrapper]) -> Solver:
     Args:
       solve: the local solver.
       wrappers: built wrappers, applied in order.
-
-    Returns:
-      The new local.Solver.
     """
     for wrapper in wrappers:
         solve = wrapper.solver(solve)

@@ -102,9 +102,6 @@ def unwrapped_names(name: str) -> list[str]:
     Args:
       name: of the leaf.
 
-    Returns:
-      The names, that with one wrapper less first.
-
     Example:
       >>> unwrapped_names("state.inner.inner.m")
       ['state.inner.m', 'state.m']

@@ -33,8 +33,6 @@ def _checked_phase(phase: core.Phase) -> core.Phase:
 def clip(setting: core.Setting, *, norm: Positive) -> Wrapper:
     """Bounds every client's step d_i = y_i - x: y_i <- x + d_i min(1, norm / ||d_i||), one norm over all parameters.
 
-        y_i <- x + d_i min(1, norm / ||d_i||),   d_i = y_i - x
-
     y_i is bounded where local training returns it. Everything that the algorithm derives from it is bounded as well:
     all sums that reach the server (FedDyn's second one, FedGMA's signs) and the client's state (FedDyn's q_i, AdaBest's
     h_i, FedHBM's a_i). Model statistics (BatchNorm's) and metrics are not part of the step and have no bound.

@@ -23,11 +23,11 @@ class PrivateMessage(NamedTuple):
 
     Attributes:
       parts: the algorithm's message with its ClippedStep.
-      within: 1/2 if the step was within the norm, else -1/2, []; () if the norm is constant.
+      within: 1/2 if the step was within the norm, else -1/2, []; None if the norm is constant.
     """
 
     parts: PyTree
-    within: jax.Array
+    within: jax.Array | None
 
 
 class NoiseState(NamedTuple):
@@ -35,11 +35,11 @@ class NoiseState(NamedTuple):
 
     Attributes:
       key: data of the PRNG key of the noise, uint32 [2].
-      norm: the norm that steps are clipped to, []; () if it is constant.
+      norm: the norm that steps are clipped to, []; None if it is constant.
     """
 
     key: jax.Array
-    norm: jax.Array
+    norm: jax.Array | None
 
 
 def clipped(step, norm):
@@ -176,7 +176,7 @@ def _private_phase(phase: core.Phase, clipping: Clipping, num_clients: int) -> c
         parts = jax.tree.map(
             lambda node: ClippedStep(step) if _is_step(node) else node, update.message, is_leaf=_is_step
         )
-        return update._replace(message=PrivateMessage(parts, within - 0.5 if clipping.adapts else ()))
+        return update._replace(message=PrivateMessage(parts, within - 0.5 if clipping.adapts else None))
 
     def as_means(parts, function):
         weight = jnp.asarray(clipping.expected, float)
@@ -292,7 +292,7 @@ def dp(
 
     def init(key):
         own = jax.random.key_data(jax.random.fold_in(key, TAG))
-        return NoiseState(own, jnp.asarray(clip, float) if clipping.adapts else ())
+        return NoiseState(own, jnp.asarray(clip, float) if clipping.adapts else None)
 
     def wrap(algorithm):
         single_round_trip(algorithm, "dp")

@@ -105,8 +105,6 @@ def ima(
 ) -> Wrapper:
     """Iterative moving averaging: x_{t+1} = (1/P) sum_{tau = t-P+1 .. t} a_tau from round `start` on, a_t before.
 
-        x_{t+1} = (1/P) sum_{tau = t-P+1 .. t} a_tau   for t >= start,   a_t before
-
     The window holds the aggregates a_t of the base method, never IMA models, and is filled before `start`; the average
     is broadcast and evaluated in place of the base method's model. Model statistics are averaged likewise.
 

@@ -23,7 +23,7 @@ class ClippedStep(NamedTuple):
 
 
 def check_not_private(wrapper: str, message) -> None:
-    """Raises UserError if a message has a ClippedStep, which nothing may change any more.
+    """Rejects wrappers that would change a step after --wrap=dp clipped it.
 
     Args:
       wrapper: name of the wrapper that would change it, for the message.
@@ -59,9 +59,7 @@ def is_bounded_with_the_step(node) -> bool:
 
 
 def check_nothing_derived(wrapper: str, message) -> None:
-    """Raises UserError if a message has a part that is computed from the step before the wrapper changes it.
-
-    It is one, too, if the step must not be changed any more.
+    """Rejects messages with a part that is computed from the step before the wrapper changes it, or a ClippedStep.
 
     Args:
       wrapper: its name, for the message.
