@@ -226,13 +226,6 @@ def json_value(value: Any) -> Any:
     return value
 
 
-def sealed(fields: dict[str, Any]) -> dict[str, Any]:
-    """Returns JSON data with a hash of all its fields in the field `seal`; an existing seal is replaced."""
-    unsealed = {name: value for name, value in fields.items() if name != "seal"}
-    text = json.dumps(unsealed, sort_keys=True)
-    return unsealed | {"seal": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
-
-
 @contextlib.contextmanager
 def locked(directory: str | os.PathLike) -> Iterator[None]:
     """Holds the exclusive lock of an existing directory.

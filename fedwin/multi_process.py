@@ -6,15 +6,12 @@ collectives must be called by all processes; in a single process they return the
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -23,42 +20,15 @@ from jax.experimental import multihost_utils
 from fedwin import tree
 from fedwin.errors import UserError
 
+T = TypeVar("T")
+
 # Seconds that a process waits for the others to start, and after which a silent process counts as lost.
 JOIN_TIMEOUT = 300
 HEARTBEAT_TIMEOUT = 30
-LOST_MESSAGE = (
-    "error: another process of this run has ended; the same command on all of them resumes from the last checkpoint."
-)
 # Messages of the backends when another process ends during a collective.
 _LOST_PATTERN = re.compile(
     r"gloo|nccl|rccl|coordination service|connection (closed|reset)|deadline_exceeded|unavailable", re.I
 )
-
-# When the coordinator dies, jax ends this process from a C++ thread, with its own messages and an abort that no
-# handler in Python sees. A process that outlives this one therefore filters file descriptor 2; it also kills this one
-# if that has not ended some seconds after the message (see _exit_on_abort).
-_STDERR_FILTER = r"""
-import os, re, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-message, dying = sys.argv[1].encode() + b"\n", False
-fatal = re.compile(rb"F\d{4} .*Terminating process because the JAX distributed service")
-noise = re.compile(
-    rb"[EWI]\d{4} .*(coordination_service_agent|preemption_sync_manager)\.cc|Additional GRPC error|:[A-Z]+:|"
-    rb"=== Source Location|external/xla|\. This is only expected|$"
-)
-for line in iter(sys.stdin.buffer.readline, b""):
-    if dying or noise.match(line):
-        continue
-    if fatal.match(line) or line == message:
-        line, dying = message, True
-        signal.signal(signal.SIGALRM, lambda *_: os.kill(int(sys.argv[2]), signal.SIGKILL))
-        signal.alarm(10)
-    sys.stderr.buffer.write(line)
-    sys.stderr.buffer.flush()
-"""
-
-_joined = False
 
 
 def join(address: str | None = None, num_processes: int | None = None, process_id: int | None = None) -> None:
@@ -72,10 +42,9 @@ def join(address: str | None = None, num_processes: int | None = None, process_i
       process_id: number of this process, from 0.
 
     Raises:
-      UserError: when only some arguments are given, one is invalid, or the other processes cannot be reached.
+      UserError: only some arguments are given, one is invalid, or the other processes cannot be reached.
     """
-    global _joined
-    if _joined:
+    if jax.distributed.is_initialized():
         return
     given = (address is not None, num_processes is not None, process_id is not None)
     if any(given) and not all(given):
@@ -83,7 +52,7 @@ def join(address: str | None = None, num_processes: int | None = None, process_i
             "coordinator_address, num_processes and process_id go together; give all three, or --distributed alone "
             "where the cluster knows them."
         )
-    if all(given):
+    if address is not None and num_processes is not None and process_id is not None:
         _check_arguments(address, num_processes, process_id)
     # The service would take SIGTERM from fedwin.runs.signals and exit without saving.
     jax.config.update("jax_enable_preemption_service", False)
@@ -101,12 +70,9 @@ def join(address: str | None = None, num_processes: int | None = None, process_i
         reason = " ".join(str(error).split())[:200].rstrip(".")
         remedy = "check --coordinator_address, --num_processes and --process_id, and that all processes are started"
         raise UserError(f"the processes could not be joined ({reason}); {remedy}.") from error
-    _joined = True
-    _filter_stderr()
-    _exit_on_abort()
 
 
-def _check_arguments(address: Any, num_processes: Any, process_id: Any) -> None:
+def _check_arguments(address: str, num_processes: int, process_id: int) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise UserError(f"coordinator_address={address} is not HOST:PORT, e.g. node0:12345.")
@@ -114,37 +80,6 @@ def _check_arguments(address: Any, num_processes: Any, process_id: Any) -> None:
         raise UserError(f"num_processes={num_processes} must be at least 1.")
     if not 0 <= process_id < num_processes:
         raise UserError(f"process_id={process_id} must be from 0 to {num_processes - 1} (--num_processes minus 1).")
-
-
-def _filter_stderr() -> None:
-    """Routes the standard error of C++ code through a filter process; Python's sys.stderr is not affected."""
-    sys.stderr.flush()
-    own = os.dup(2)
-    reader = subprocess.Popen(
-        [sys.executable, "-S", "-c", _STDERR_FILTER, LOST_MESSAGE, str(os.getpid())],
-        stdin=subprocess.PIPE,
-        stderr=own,
-        start_new_session=True,
-    )
-    assert reader.stdin is not None
-    os.dup2(reader.stdin.fileno(), 2)
-    reader.stdin.close()
-    sys.stderr = os.fdopen(own, "w", buffering=1)
-
-
-# Called by the C library with the number of a signal; a module attribute, because it must never be collected.
-_end_with_status_1 = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: os._exit(1))
-
-
-def _exit_on_abort() -> None:
-    """Ends this process with status 1, as after every loss of a process, where jax's thread would abort it.
-
-    Python's own handlers run after the C library has returned from abort(), which it never does.
-    """
-    if os.name == "posix":
-        set_handler = ctypes.CDLL(None).signal
-        set_handler.argtypes, set_handler.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
-        set_handler(signal.SIGABRT, ctypes.cast(_end_with_status_1, ctypes.c_void_p))
 
 
 def count() -> int:
@@ -159,15 +94,11 @@ def is_first() -> bool:
 
 def is_joined() -> bool:
     """Whether this process is one of several."""
-    return _joined and count() > 1
+    return jax.distributed.is_initialized() and count() > 1
 
 
 def check_devices() -> None:
-    """Checks that all processes have the same number of devices.
-
-    Raises:
-      UserError: when they do not.
-    """
+    """Raises UserError unless all processes have the same number of devices."""
     if count() == 1:
         return
     devices = [sum(device.process_index == process for device in jax.devices()) for process in range(count())]
@@ -285,7 +216,7 @@ def broadcast_object(value: Any) -> Any:
     return value if count() == 1 else json.loads(all_gather_text(json.dumps(value if is_first() else None))[0])
 
 
-def run_on_all(action: Callable[[], Any]) -> Any:
+def run_on_all(action: Callable[[], T]) -> T:
     """Runs an action in all processes and returns its result if no process raised a UserError; a collective.
 
     Args:
@@ -296,39 +227,25 @@ def run_on_all(action: Callable[[], Any]) -> Any:
     """
     if count() == 1:
         return action()
-    result: Any = None
-    own_error: UserError | None = None
     try:
-        result = action()
-    except UserError as error:
-        own_error = error
-    errors = all_gather_text("" if own_error is None else json.dumps([type(own_error).__name__, str(own_error)]))
-    if own_error is not None:
-        raise own_error
+        result, error = action(), None
+    except UserError as own:
+        error = own
+    errors = all_gather_text("" if error is None else json.dumps([type(error).__name__, str(error)]))
+    if error is not None:
+        raise error
     for process, text in enumerate(errors):
         if text:
             name, message = json.loads(text)
-            raise _error_types().get(name, UserError)(f"process {process}: {message}")
+            kinds = {kind.__name__: kind for kind in UserError.__subclasses__()}
+            raise kinds.get(name, UserError)(f"process {process}: {message}")
     return result
-
-
-def _error_types() -> dict[str, type[UserError]]:
-    """Returns name -> UserError or class derived from it."""
-    types = [UserError]
-    for derived in types:  # grows while it is read
-        types += derived.__subclasses__()
-    return {derived.__name__: derived for derived in reversed(types)}
 
 
 def is_lost_process(error: BaseException) -> bool:
     """Whether an exception means that another process has ended during a collective."""
     is_backend_error = isinstance(error, (jax.errors.JaxRuntimeError, ValueError)) and not isinstance(error, UserError)
     return is_joined() and is_backend_error and bool(_LOST_PATTERN.search(str(error)))
-
-
-def report_lost_process() -> None:
-    """Writes to standard error that another process has ended; the filter drops everything after this line."""
-    os.write(2, f"{LOST_MESSAGE}\n".encode())
 
 
 def exit_immediately(status: int) -> None:

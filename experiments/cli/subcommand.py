@@ -134,8 +134,8 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
             end(error.status)
         except Exception as error:
             if multi_process.is_lost_process(error):
-                multi_process.report_lost_process()
-                end(1)
+                line = "another process of this run has ended; the same command on all of them resumes the run."
+                end(report_error(RuntimeError(line), status=1))
             if multi_process.is_joined():
                 traceback.print_exc()
                 multi_process.exit_immediately(1)
