@@ -15,7 +15,6 @@ import sys
 import time
 import webbrowser
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from absl import flags
 
@@ -33,6 +32,8 @@ FOLDER = "runs"
 SUFFIXES = (".html", ".htm")
 # Files of a run that change while it goes on.
 CHANGING = ("config.json", "metrics.jsonl", "summary.json")
+# Times and sizes of a run's files.
+Stamp = list[tuple[int, int] | None] | None
 
 
 def define_flags() -> dict[str, list[str]]:
@@ -55,48 +56,37 @@ class RunReader:
 
     def __init__(self, paths: Sequence[str]):
         self.paths = paths
-        self._read: dict[pathlib.Path, tuple[Any, runs.ViewedRun | str]] = {}
+        self._read: dict[pathlib.Path, tuple[Stamp, runs.ViewedRun | str]] = {}
 
     def changed(self) -> bool:
-        """Whether any run has appeared, ended or been evaluated since `read`.
-
-        Raises:
-          UserError: a folder does not exist.
-        """
-        return {path: _stamp(path) for path in runs.find(self.paths)} != {
-            p: stamp for p, (stamp, _) in self._read.items()
-        }
+        """Whether any run has appeared, ended or been evaluated since `read`; raises UserError without a folder."""
+        known = {path: stamp for path, (stamp, _) in self._read.items()}
+        return {path: stamp_of(path) for path in runs.find(self.paths)} != known
 
     def read(self) -> tuple[list[runs.ViewedRun], list[str]]:
-        """Returns the runs and, of those that can't be shown, why.
+        """Returns the runs, and the reasons why others can't be shown.
 
         Raises:
           UserError: a folder does not exist, or contains no run that can be shown.
         """
-        self._read = {path: self._of(path, name) for path, name in runs.find(self.paths).items()}
-        results = [result for _, result in self._read.values()]
-        viewed = [result for result in results if isinstance(result, runs.ViewedRun)]
+        found: dict[pathlib.Path, tuple[Stamp, runs.ViewedRun | str]] = {}
+        for path, name in runs.find(self.paths).items():
+            found[path] = self._read.get(path, (None, ""))
+            if found[path][0] != (stamp := stamp_of(path)):
+                try:
+                    found[path] = stamp, runs.read(path, name)
+                except UserError as error:
+                    found[path] = stamp, str(error)
+        self._read = found
+        results = [result for _, result in found.values()]
         problems = [result for result in results if isinstance(result, str)]
-        if not viewed:
-            where = ", ".join(map(str, self.paths))
-            raise UserError(
-                problems[0]
-                if problems
-                else f"no runs in {where}; name a folder that contains runs, `fedwin view FOLDER`."
-            )
-        return viewed, problems
-
-    def _of(self, path: pathlib.Path, name: str) -> tuple[Any, runs.ViewedRun | str]:
-        stamp = _stamp(path)
-        if path in self._read and self._read[path][0] == stamp:
-            return self._read[path]
-        try:
-            return stamp, runs.read(path, name)
-        except UserError as error:
-            return stamp, str(error)
+        if len(problems) == len(results):
+            none = f"no runs in {', '.join(self.paths)}; name a folder that contains runs, `fedwin view FOLDER`."
+            raise UserError(problems[0] if problems else none)
+        return [result for result in results if isinstance(result, runs.ViewedRun)], problems
 
 
-def _stamp(path: pathlib.Path) -> list[tuple[int, int] | None]:
+def stamp_of(path: pathlib.Path) -> Stamp:
     """Returns times and sizes of a run's files."""
     files = [path / name for name in CHANGING] if path.is_dir() else [path]
     return [(file.stat().st_mtime_ns, file.stat().st_size) if file.is_file() else None for file in files]
@@ -140,13 +130,13 @@ def _open(path: pathlib.Path, wanted: bool) -> None:
 
 
 def write(reader: RunReader, title: str, out: pathlib.Path, bundle: str, reload: int = 0) -> None:
-    """Reads the runs, writes their page, and prints what it shows.
+    """Reads the runs, writes their page, and prints its name and size.
 
     Args:
       reader: of the runs.
       title: of the page.
       out: its file.
-      bundle: the plotting library.
+      bundle: the plotting library, from `page.library`.
       reload: seconds after which the page loads itself again; 0: never.
     """
     viewed, left_out = reader.read()

@@ -25,7 +25,7 @@ FOLDERS = "folders"
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A curve of a group.
+    """A read-out of a run in a group.
 
     Attributes:
       run: name of the run.
@@ -47,8 +47,8 @@ class Group:
     Attributes:
       name: of the folder or table; groups have different names.
       heading: under which the page lists it, and an address may name its first group.
-      note: what it is.
-      entries: its curves.
+      note: its description.
+      entries: its read-outs of runs.
       numbers: of a table, a row per number: row, column, printed, ours, standard deviation, seeds, unit.
       claims: of the paper: (claim, verdict).
     """
@@ -71,15 +71,14 @@ def of_folders(viewed: Iterable[ViewedRun]) -> list[Group]:
     folders: dict[str, list[ViewedRun]] = {}
     for run in every:
         folders.setdefault(run.folder, []).append(run)
-    count = lambda some: f"{len(some)} run{'s' if len(some) > 1 else ''}"
-    groups = [Group("all runs", FOLDERS, count(every), _entries(every, ""))]
+    groups = [Group("all runs", FOLDERS, "", _entries(every, ""))]
     if len(folders) > 1:
-        groups += [Group(name or ".", FOLDERS, count(some), _entries(some, name)) for name, some in folders.items()]
+        groups += [Group(name or ".", FOLDERS, "", _entries(some, name)) for name, some in folders.items()]
     return groups
 
 
 def _entries(some: Iterable[ViewedRun], folder: str) -> list[Entry]:
-    """Returns the curves of runs; a run without one has an entry of the model, so that it is in the table."""
+    """Returns the read-outs of runs; a run without a curve has an entry of the model, so that it is in the table."""
     entries = []
     for run in some:
         label = pathlib.Path(run.name).name if folder else run.name

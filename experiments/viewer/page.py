@@ -1,19 +1,18 @@
 """The viewer's page: data, program and plotting library in one HTML file that loads nothing else."""
 
 import base64
+import dataclasses
 import datetime
 import gzip
 import hashlib
 import html
 import importlib.util
 import json
-import math
 import pathlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 import fedwin
 from fedwin.errors import UserError
@@ -21,20 +20,18 @@ from fedwin.runs.config import Config
 
 from ..figures import curves, style
 from ..papers.trajectories import EVALUATION, EXECUTION
-from . import runs, thinning
-from .groups import Entry, Group
-from .runs import ViewedCurve, ViewedRun
+from . import specs, thinning
+from .groups import Group
+from .runs import DEFAULTS, NUMBERS, PATHS, ViewedRun, is_lower, plain
 
 FOLDER = pathlib.Path(__file__).parent
-# What the page uses of the bundle of Vega, Vega-Lite and Vega-Embed.
+# Name by which the page calls Vega-Embed.
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 # Fields in which runs may differ without being other methods or settings.
-NOT_COMPARED = sorted(
-    {*EVALUATION, *EXECUTION, *runs.PATHS}
-    | {name for name, field in Config.__dataclass_fields__.items() if field.metadata["operational"]}
-)
-# Significant digits of points that are drawn; numbers of tables are complete.
-DIGITS = 5
+NOT_COMPARED = {*EVALUATION, *EXECUTION, *PATHS, *NUMBERS, "run", "state"}
+NOT_COMPARED |= {name for name, field in Config.__dataclass_fields__.items() if field.metadata["operational"]}
+# Most fields of a group that are columns of its table.
+MOST_FIELDS = 8
 
 
 def check_library() -> None:
@@ -68,104 +65,90 @@ def payload(
       left_out: why runs were left out.
       reload: seconds after which the page loads itself again; 0: never.
     """
-    most = thinning.points_per_curve(sum(len(run.curves) for run in viewed))
-    metrics = dict.fromkeys(curve.metric for run in viewed for curve in run.curves)
-    metrics |= dict.fromkeys(histogram["metric"] for run in viewed for histogram in run.histograms)
-    places = {run.name: number for number, run in enumerate(viewed)}
+    metrics = Counter(curve.metric for run in viewed for curve in run.curves)
+    largest = max((len(group.entries) for group in groups), default=0)
+    most = thinning.points_per_curve(min(largest, max(metrics.values(), default=0)))
+    by_name = {run.name: number for number, run in enumerate(viewed)}
+    shown = {name: {"label": style.axis_of(name), "lower": is_lower(name)} for name in metrics}
     return {
         "version": fedwin.__version__,
         "made": f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S}",
         "reload": reload,
         "points": most,
-        "metrics": {name: {"label": style.axis_of(name), "share": style.is_share(name)} for name in metrics},
+        "metrics": shown,
         "axes": curves.AXES,
-        "palette": list(style.COLORS),
-        "defaults": {name: plain(value) for name, value in runs.DEFAULTS.items()},
-        "not_compared": NOT_COMPARED,
-        "runs": [_run(run, most) for run in viewed],
-        "groups": [_group(group, places) for group in groups],
+        "defaults": plain(DEFAULTS),
+        "themes": [specs.theme(dark=False), specs.theme(dark=True)],
+        "specs": {
+            "curves": specs.curves(),
+            "highest": specs.heat_map("max"),
+            "lowest": specs.heat_map("min"),
+            "clients": specs.histograms(),
+        },
+        "runs": [run.data(most) for run in viewed],
+        "groups": [_group(group, viewed, by_name) for group in groups],
         "left_out": list(left_out),
     }
 
 
-def _run(run: ViewedRun, most: int) -> dict[str, Any]:
-    kept = [thinning.kept(curve.rounds, curve.mean, most) for curve in run.curves]
-    drawn = [curve.rounds[indices] for curve, indices in zip(run.curves, kept)]
-    rounds = np.unique(np.concatenate(drawn)) if drawn else np.zeros(0, int)
-    places = np.searchsorted(run.rounds, rounds)
-    return {
-        "name": run.name,
-        "config": plain(run.config),
-        "parameters": plain(runs.parameters(run.config)),
-        "state": run.state,
-        "command": run.command,
-        "facts": run.facts,
-        "numbers": plain(run.numbers),
-        "rounds": rounds.tolist(),
-        "axes": {axis: [rounded(value) for value in values[places]] for axis, values in run.axes.items()},
-        "curves": [_curve(curve, indices, rounds) for curve, indices in zip(run.curves, kept)],
-        "histograms": plain(run.histograms),
-    }
-
-
-def _curve(curve: ViewedCurve, indices: np.ndarray, rounds: np.ndarray) -> dict[str, Any]:
-    """Returns a thinned curve; `at` are places in the rounds of the run, left out if it has a point in each."""
-    at = np.searchsorted(rounds, curve.rounds[indices])
-    finite = curve.mean[np.isfinite(curve.mean)]
-    extremes = {}
-    if len(finite):
-        lowest, highest = np.nanargmin(curve.mean), np.nanargmax(curve.mean)
-        extremes = {
-            "lowest": [float(curve.mean[lowest]), int(curve.rounds[lowest])],
-            "highest": [float(curve.mean[highest]), int(curve.rounds[highest])],
-        }
-    return {
-        "readout": curve.readout,
-        "metric": curve.metric,
-        "seeds": curve.seeds,
-        "evaluations": len(curve.rounds),
-        "mean": [rounded(value) for value in curve.mean[indices]],
-        "final": plain(curve.final),
-        "last": plain(float(curve.mean[-1])),
-        **extremes,
-        **({} if len(at) == len(rounds) else {"at": at.tolist()}),
-        **({} if curve.std is None else {"std": [rounded(value) for value in curve.std[indices]]}),
-    }
-
-
-def _group(group: Group, places: dict[str, int]) -> dict[str, Any]:
-    labels = list(dict.fromkeys(entry.label for entry in group.entries))
-    colors = [look["color"] for look in style.looks(labels)]
+def _group(group: Group, viewed: Sequence[ViewedRun], by_name: dict[str, int]) -> dict[str, Any]:
+    # The read-outs of a single run differ by color.
+    color = "label" if len({entry.label for entry in group.entries}) > 1 else "readout"
+    names = list(dict.fromkeys(getattr(entry, color) for entry in group.entries))
+    runs = {entry.run: viewed[by_name[entry.run]] for entry in group.entries}
+    fields = differing(list(runs.values()))
+    metrics = dict.fromkeys(curve.metric for run in runs.values() for curve in run.curves) or {"accuracy": None}
+    ordered = sorted(metrics, key=lambda metric: metric != "accuracy")
     return {
         "name": group.name,
         "heading": group.heading,
         "note": group.note,
-        "labels": labels,
-        "colors": colors if len(set(colors)) == len(colors) else [],
-        "entries": [_entry(entry, labels.index(entry.label), places) for entry in group.entries],
+        "entries": [dataclasses.asdict(entry) | {"run": by_name[entry.run]} for entry in group.entries],
+        "color": color,
+        "names": names,
+        "colors": [specs.colors(names, dark=False), specs.colors(names, dark=True)],
+        "fields": fields,
+        "runs": list(runs),
+        "panels": list(dict.fromkeys(entry.panel for entry in group.entries)),
+        "readouts": list(dict.fromkeys(entry.readout for entry in group.entries)),
+        "axes": [axis for axis in curves.AXES if axis == "round" or any(axis in run.axes for run in runs.values())],
+        "tables": {metric: _table(group, runs, metric, fields) for metric in ordered},
         "numbers": plain(group.numbers),
         "claims": plain(group.claims),
     }
 
 
-def _entry(entry: Entry, label: int, places: dict[str, int]) -> list[Any]:
-    return [places[entry.run], entry.readout, label, entry.panel]
+def _table(group: Group, runs: dict[str, ViewedRun], metric: str, fields: list[str]) -> dict[str, list]:
+    """Returns titles of columns, and a row per read-out of a run: numbers of one metric, sizes, fields that differ."""
+    head = ["run", "read-out", style.axis_of(metric), "± std", "last", "best", "in round", "state", *NUMBERS, *fields]
+    rows = []
+    for entry in group.entries:
+        run = runs[entry.run]
+        settings = DEFAULTS | run.settings
+        curve = next((c for c in run.curves if (c.readout, c.metric) == (entry.readout, metric)), None)
+        numbers = [None] * 5 if curve is None else [*(curve.final or (None, None)), float(curve.mean[-1]), *curve.best]
+        rows.append(
+            [entry.label, entry.readout, *numbers, *(settings.get(name) for name in ("state", *NUMBERS, *fields))]
+        )
+    used = [place for place in range(len(head)) if place < 3 or any(row[place] is not None for row in rows)]
+    return {"head": [head[place] for place in used], "rows": plain([[row[place] for place in used] for row in rows])}
 
 
-def rounded(value: float) -> float | None:
-    """Returns a number with DIGITS significant digits; None for NaN and infinity."""
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+def differing(viewed: Sequence[ViewedRun]) -> list[str]:
+    """Returns the fields and parameters of choices in which runs differ, numbers first.
 
+    A choice whose name is the same everywhere is described by its parameters.
 
-def plain(value: Any) -> Any:
-    """Returns a value as JSON data; NaN and infinity become None."""
-    if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
+    Args:
+      viewed: the runs.
+    """
+    values = [DEFAULTS | run.settings for run in viewed]
+    columns = {name: [each.get(name) for each in values] for each in values for name in each}
+    columns = {n: column for n, column in columns.items() if n not in NOT_COMPARED and len(set(map(str, column))) > 1}
+    bare = lambda name: len({str(value).partition(":")[0] for value in columns[name]}) == 1
+    kept = [n for n in columns if not (bare(n) and any(other.startswith(f"{n}.") for other in columns))]
+    numeric = lambda name: all(isinstance(value, (int, float)) for value in columns[name])
+    return sorted(kept, key=lambda name: not numeric(name))[:MOST_FIELDS]
 
 
 def packed(data: dict[str, Any]) -> str:
@@ -197,7 +180,7 @@ def build(data: dict[str, Any], title: str, bundle: str) -> str:
     Args:
       data: as `payload` returns it.
       title: of the page.
-      bundle: what `library` returned.
+      bundle: from `library`.
     """
     scripts = [inline(bundle), inline((FOLDER / "page.js").read_text())]
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
@@ -214,5 +197,5 @@ def build(data: dict[str, Any], title: str, bundle: str) -> str:
 
 
 def inline(script: str) -> str:
-    """Returns a script as it may stand in HTML: what would end or comment it out occurs in its strings only."""
+    """Returns a script as it may stand in HTML: text that would end or comment it out occurs in its strings only."""
     return re.sub(r"<(/script|!--)", r"<\\\1", script, flags=re.IGNORECASE).replace("\r\n", "\n").replace("\r", "\\r")

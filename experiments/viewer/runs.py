@@ -1,10 +1,10 @@
-"""Runs as the viewer shows them: curves, numbers, configuration, provenance, and accuracies of clients."""
+"""Runs that the viewer shows: run directories and stored results, with their curves, configuration and provenance."""
 
 import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,22 +16,28 @@ from fedwin.runs.config import Config, default_of
 from fedwin.runs.directory import read_config, verified_summary
 
 from ..cli import command_line
-from ..figures import clients, curves, sources
+from ..figures import clients, curves, sources, style
 from ..list import run_directories
 from ..reproduction.store import ALWAYS, Record, load_record, read_directory
 from ..tables import scores
+from . import thinning
 
 DEFAULTS = {name: default_of(field) for name, field in Config.__dataclass_fields__.items()}
 # Fields whose texts name files, and are no choices.
 PATHS = ("out_dir", "data_dir", "fork_from", "init_from", "imports", "track")
 # Bins of a histogram of clients.
 BINS = 20
+# Significant digits of points that are drawn; numbers of tables are complete.
+DIGITS = 5
+# Numbers of a run in the tables and filters, besides those of its read-outs.
+NUMBERS = ("round", "num_rounds", "MB", "seconds", "simulated_seconds")
 FINISHED, UNFINISHED, DIVERGED, STARTED = "finished", "unfinished", "diverged", "no evaluation yet"
+Fields = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class ViewedCurve:
-    """One metric of one read-out over the rounds.
+    """One metric of one read-out over the rounds, shares in percent.
 
     Attributes:
       readout: model, wima50 ...
@@ -39,8 +45,7 @@ class ViewedCurve:
       rounds: of the evaluations [n].
       mean: over seeds [n].
       std: over seeds [n]; None for one seed.
-      seeds: number of seeds.
-      final: of the last rounds, as in summary.json: {'mean', 'std', 'seeds'}; None if the run has not finished.
+      final: mean and std over seeds of the last rounds, as in summary.json; None if the run has not finished.
     """
 
     readout: str
@@ -48,8 +53,36 @@ class ViewedCurve:
     rounds: np.ndarray
     mean: np.ndarray
     std: np.ndarray | None
-    seeds: int
-    final: dict[str, Any] | None
+    final: tuple[float, float | None] | None
+
+    @property
+    def best(self) -> tuple[float | None, int | None]:
+        """The lowest or highest mean, and its round."""
+        if not np.isfinite(self.mean).any():
+            return None, None
+        place = int((np.nanargmin if is_lower(self.metric) else np.nanargmax)(self.mean))
+        return float(self.mean[place]), int(self.rounds[place])
+
+    def data(self, most: int, rounds: np.ndarray, axes: Mapping[str, np.ndarray]) -> Fields:
+        """Returns the curve as JSON data with at most so many points.
+
+        Args:
+          most: number of points.
+          rounds: of the run.
+          axes: values of the horizontal axes in these rounds.
+        """
+        kept = thinning.kept(self.rounds, self.mean, most)
+        places = np.searchsorted(rounds, self.rounds[kept])
+        points = {axis: [rounded(value) for value in values[places]] for axis, values in axes.items()}
+        return {
+            "readout": self.readout,
+            "metric": self.metric,
+            "evaluations": len(self.rounds),
+            "score": plain(float(self.mean[-1]) if self.final is None else self.final[0]),
+            "axes": {"round": self.rounds[kept].tolist()} | points,
+            "mean": [rounded(value) for value in self.mean[kept]],
+            **({} if self.std is None else {"std": [rounded(value) for value in self.std[kept]]}),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,35 +92,62 @@ class ViewedRun:
     Attributes:
       name: of the run, different from those of the other runs of a page.
       folder: above its directory, the group to which it belongs.
-      config: fields of Config that differ from the defaults, and data set and algorithm.
-      state: finished, unfinished, diverged, or no evaluation yet.
+      settings: fields of Config that differ from the defaults, parameters of choices, name, state, and NUMBERS.
       command: that runs it; '' if it is unknown.
       facts: provenance, title -> text.
-      numbers: seeds, rounds, MB, seconds, simulated seconds.
       axes: axis, such as 'bytes' -> its values in `rounds`.
       rounds: all rounds that a curve has a point of, increasing.
       curves: of all read-outs and metrics.
-      histograms: of clients.
+      histograms: of clients, bins of all of them.
     """
 
     name: str
     folder: str
-    config: dict[str, Any]
-    state: str
+    settings: Fields
     command: str
     facts: dict[str, str]
-    numbers: dict[str, Any]
     axes: dict[str, np.ndarray]
     rounds: np.ndarray
     curves: list[ViewedCurve]
-    histograms: list[dict[str, Any]]
+    histograms: list[Fields]
+
+    def data(self, most: int) -> Fields:
+        """Returns the run as JSON data.
+
+        Args:
+          most: number of points of a curve.
+        """
+        names = ("name", "settings", "command", "facts", "histograms")
+        fields = {name: plain(getattr(self, name)) for name in names}
+        return fields | {"curves": [curve.data(most, self.rounds, self.axes) for curve in self.curves]}
+
+
+def is_lower(metric: str) -> bool:
+    """Whether lower values of a metric are better."""
+    return "loss" in metric or "error" in metric
+
+
+def rounded(value: float) -> float | None:
+    """Returns a number with DIGITS significant digits; None for NaN and infinity."""
+    return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
+
+
+def plain(value: Any) -> Any:
+    """Returns a value as JSON data; NaN and infinity become None."""
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
 
 
 def find(paths: Iterable[str | pathlib.Path]) -> dict[pathlib.Path, str]:
     """Returns the runs below folders and stored results: path -> name, which is relative to what is above all of them.
 
     Args:
-      paths: directories of runs, folders above them, and stored results `*.jsonl.gz`.
+      paths: directories of runs, folders above them, and stored results.
 
     Raises:
       UserError: a path does not exist.
@@ -118,27 +178,18 @@ def read(path: pathlib.Path, name: str) -> ViewedRun:
       UserError: its files are damaged, have been altered, or are not those of a run.
     """
     if not path.is_dir():
-        record = load_record(path)
-        return of_record(record, name, _folder(name))
+        return of_record(load_record(path), name)
     record = read_directory(path, name)
     config = read_config(path).config
     summary = verified_summary(path) if (path / "summary.json").is_file() else None
     record.header["config"] = config
-    known = {field: value for field, value in config.items() if field in DEFAULTS}
-    command = command_line.train_command(Config(**known))
-    return of_record(record, name, _folder(name), command, summary, path)
-
-
-def _folder(name: str) -> str:
-    """Returns the folder above a run, relative to what is above all runs; '' for that itself."""
-    folder = str(pathlib.PurePath(name).parent)
-    return "" if folder == "." else folder
+    command = command_line.train_command(Config(**{field: config[field] for field in config if field in DEFAULTS}))
+    return of_record(record, name, command, summary, path)
 
 
 def of_record(
     record: Record,
     name: str,
-    folder: str = "",
     command: str = "",
     summary: Mapping[str, Any] | None = None,
     directory: pathlib.Path | None = None,
@@ -148,49 +199,47 @@ def of_record(
     Args:
       record: header and evaluations.
       name: of the run.
-      folder: the group to which it belongs.
       command: that runs it.
-      summary: what `fedwin.run` returned; None: a stored result, or an unfinished run.
+      summary: of `fedwin.run`; None: a stored result, or an unfinished run.
       directory: of the run; None: a stored result.
     """
-    header, lines = record.header, record.lines
-    config = header["config"]
-    series = sources.Series(name, lines, header={"config": config})
+    lines, config = record.lines, record.header["config"]
     stopped = {seed for seed, entry in summary["seeds"].items() if "stopped_at" in entry} if summary else set()
-    shown = [
-        curve
-        for readout in sources.readouts(lines)
-        for metric in _metrics(lines, readout)
-        if (curve := _curve(record, readout, metric, stopped, summary)) is not None
+    pairs = [
+        (r, m) for r in sources.readouts(lines) for m in dict.fromkeys(m for line in lines for m in line.get(r, ()))
     ]
+    shown = [curve for pair in pairs if (curve := _curve(record, *pair, stopped, summary)) is not None]
     rounds = np.unique(np.concatenate([curve.rounds for curve in shown])) if shown else np.zeros(0, int)
+    series = sources.Series(name, lines, header={"config": config})
+    axes = {}
+    for axis in curves.AXES:
+        with contextlib.suppress(UserError):  # not every evaluation has it
+            if axis != "round" and len(rounds):
+                axes[axis] = np.array(curves.places(series, rounds, axis))
+    folder = str(pathlib.PurePath(name).parent)
+    unfinished = directory is not None and summary is None
+    changed = {field: value for field, value in config.items() if field in ALWAYS or value != DEFAULTS.get(field)}
+    own = {"run": name, "state": _state(record, stopped, unfinished)} | _numbers(record)
     return ViewedRun(
         name,
-        folder,
-        changed(config),
-        _state(record, stopped, directory is not None and summary is None),
+        "" if folder == "." else folder,
+        changed | parameters(config) | own,
         command,
-        _facts(header, directory),
-        _numbers(record),
-        _axes(series, rounds),
+        _facts(record.header, directory),
+        axes,
         rounds,
         shown,
-        _histograms(directory, record) if directory is not None else [],
+        [] if directory is None else _histograms(name, directory, record),
     )
 
 
-def changed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields that differ from the defaults, and data set and algorithm."""
-    return {name: value for name, value in config.items() if name in ALWAYS or value != DEFAULTS.get(name)}
-
-
-def parameters(config: Mapping[str, Any]) -> dict[str, Any]:
+def parameters(config: Mapping[str, Any]) -> Fields:
     """Returns the parameters of choices: {'partition.alpha': 0.1} of partition='dirichlet:alpha=0.1'.
 
     Args:
       config: fields of Config.
     """
-    found: dict[str, Any] = {}
+    found: Fields = {}
     for name, value in config.items():
         texts = value if isinstance(value, list) else [value]
         if name in PATHS or not all(isinstance(text, str) for text in texts):
@@ -201,13 +250,6 @@ def parameters(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _metrics(lines: Iterable[sources.Line], readout: str) -> list[str]:
-    names: dict[str, None] = {}
-    for line in lines:
-        names |= dict.fromkeys(line.get(readout, ()))
-    return list(names)
-
-
 def _curve(record: Record, readout: str, metric: str, stopped: set[int], summary) -> ViewedCurve | None:
     try:
         rounds, values = curves.curve(record.lines, readout, metric, stopped=stopped)
@@ -215,17 +257,20 @@ def _curve(record: Record, readout: str, metric: str, stopped: set[int], summary
         return None
     if not len(rounds):
         return None
-    values = np.where(np.isfinite(values), values, np.nan)
+    factor = 100 if style.is_share(metric) else 1
+    values = factor * np.where(np.isfinite(values), values, np.nan)
     std = values.std(0, ddof=1) if len(values) > 1 else None
-    if summary is not None:
-        final = summary["over_seeds"].get(readout, {}).get(metric)
-    else:
+    if summary is None:
         final = _final(record, readout, metric)
-    final = None if final is None or final["mean"] is None else {key: final[key] for key in ("mean", "std", "seeds")}
-    return ViewedCurve(readout, metric, rounds, values.mean(0), std, len(values), final)
+    else:
+        known = summary["over_seeds"].get(readout, {}).get(metric) or {"mean": None}
+        final = None if known["mean"] is None else (known["mean"], known["std"])
+    if final is not None:
+        final = factor * final[0], None if final[1] is None else factor * final[1]
+    return ViewedCurve(readout, metric, rounds, values.mean(0), std, final)
 
 
-def _final(record: Record, readout: str, metric: str) -> dict[str, Any] | None:
+def _final(record: Record, readout: str, metric: str) -> tuple[float, float | None] | None:
     """Returns mean and deviation over seeds of the means of the last rounds; None unless every seed has ended."""
     config = DEFAULTS | record.header["config"]
     total, last = config["num_rounds"], max(config["final_evals"], 1)
@@ -239,8 +284,7 @@ def _final(record: Record, readout: str, metric: str) -> dict[str, Any] | None:
             means.append(float(np.mean([float(line[readout][metric]) for line in counted])))
     if not means:
         return None
-    std = float(np.std(means, ddof=1)) if len(means) > 1 else None
-    return {"mean": float(np.mean(means)), "std": std, "seeds": len(means)}
+    return float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else None
 
 
 def _state(record: Record, stopped: set[int], unfinished: bool) -> str:
@@ -255,83 +299,57 @@ def _state(record: Record, stopped: set[int], unfinished: bool) -> str:
 
 def _facts(header: Mapping[str, Any], directory: pathlib.Path | None) -> dict[str, str]:
     """Returns the provenance of a run, title -> text."""
-    data = header.get("data") or {}
-    facts = {
-        "directory": str(directory or ""),
-        "run": str(header.get("key", "")) if directory is None else "",
-        "fingerprint": header.get("fingerprint", ""),
-        "strategy": header.get("strategy", ""),
-        "device": header.get("device", ""),
-        "machine": header.get("machine", ""),
-        "versions": ", ".join(f"{name} {version}" for name, version in header.get("versions", {}).items()),
-        "data": ", ".join(f"{name} {value}" for name, value in data.items() if value),
-        "stored on": header.get("kept", ""),
-    }
+    pairs = lambda name: ", ".join(f"{key} {value}" for key, value in (header.get(name) or {}).items() if value)
+    facts = {"directory": str(directory)} if directory is not None else {"run": header.get("key", "")}
+    facts |= {name: header.get(name, "") for name in ("fingerprint", "strategy", "device", "machine")}
+    facts |= {name: pairs(name) for name in ("versions", "data")} | {"stored on": header.get("kept", "")}
     return {title: str(text) for title, text in facts.items() if text}
 
 
-def _numbers(record: Record) -> dict[str, Any]:
+def _numbers(record: Record) -> Fields:
     config, lines = DEFAULTS | record.header["config"], record.lines
     newest = {seed: max(line["round"] for line in lines if line["seed"] == seed) for seed in record.seeds()}
     seconds = list(record.header.get("seconds", {}).values())
-    simulated = [line["simulated_seconds"] for line in lines if "simulated_seconds" in line]
     counted = all("bytes_down" in line and "bytes_up" in line for line in lines)
+    simulated = [line["simulated_seconds"] for line in lines if "simulated_seconds" in line]
     numbers = {
-        "seeds": list(newest) or config["seeds"],
         "round": min(newest.values(), default=0),
         "num_rounds": config["num_rounds"],
-        "megabytes": scores.megabytes(lines, newest) if counted else None,
+        "MB": scores.megabytes(lines, newest) if counted else None,
         "seconds": sum(map(float, seconds)) if seconds else None,
         "simulated_seconds": max(simulated, default=None),
     }
     return {name: value for name, value in numbers.items() if value is not None}
 
 
-def _axes(series: sources.Series, rounds: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns axis -> its values in these rounds, of those axes that all evaluations have."""
-    found = {}
-    for axis in curves.AXES:
-        if axis != "round" and len(rounds):
-            with contextlib.suppress(UserError):
-                found[axis] = np.array(curves.places(series, rounds, axis))
-    return found
-
-
-def _histograms(directory: pathlib.Path, record: Record) -> list[dict[str, Any]]:
-    """Returns the histograms of the newest evaluation of clients, all seeds together; none without one."""
+def _histograms(name: str, directory: pathlib.Path, record: Record) -> list[Fields]:
+    """Returns the bins of the newest evaluation of clients, all seeds together; none without one."""
     if not any("clients" in line for line in record.lines):
         return []
-    tables = []
+    tables: list[clients.Table] = []
     for seed in record.seeds():
         with contextlib.suppress(UserError):  # this seed has none yet
             tables.append(client_table(directory, seed))
     found = []
     for metric in ("accuracy", "loss"):
-        for model in dict.fromkeys(name for table in tables for name in clients.models_of(table, metric)):
-            found += _histogram([table for table in tables if f"{model}.{metric}" in table], model, metric)
+        for model in dict.fromkeys(each for table in tables for each in clients.models_of(table, metric)):
+            some = [table for table in tables if f"{model}.{metric}" in table]
+            for seen in (True, False):
+                values = [table[f"{model}.{metric}"][table["seen"] == seen].astype(float) for table in some]
+                title = f"{name}, {model}" if seen else f"{name}, {model}, unseen clients"
+                found += _bins(np.concatenate(values), title, metric)
     return found
 
 
-def _histogram(tables: list[clients.Table], model: str, metric: str) -> list[dict[str, Any]]:
-    found = []
-    for seen in (True, False):
-        values = np.concatenate([table[f"{model}.{metric}"][table["seen"] == seen] for table in tables]).astype(float)
-        values = values[np.isfinite(values)]
-        if not len(values):
-            continue
-        share = metric == "accuracy"
-        low, high = (0.0, 1.0) if share else (float(values.min()), float(values.max()))
-        counts, edges = np.histogram(values, BINS, (low, high if high > low else low + 1))
-        found.append(
-            {
-                "readout": model,
-                "metric": metric,
-                "seen": seen,
-                "edges": [float(edges[0]), float(edges[-1])],
-                "counts": counts.tolist(),
-                "clients": len(values),
-                "mean": float(values.mean()),
-                "worst": float(np.percentile(values, 10 if share else 90)),
-            }
-        )
-    return found
+def _bins(values: np.ndarray, title: str, metric: str) -> Sequence[Fields]:
+    values = values[np.isfinite(values)] * (100 if style.is_share(metric) else 1)
+    if not len(values):
+        return []
+    low, high = (0.0, 100.0) if style.is_share(metric) else (float(values.min()), float(values.max()))
+    counts, edges = np.histogram(values, BINS, (low, high if high > low else low + 1))
+    percentile = 90 if is_lower(metric) else 10
+    worst = np.percentile(values, percentile)
+    title += f": {len(values)} clients, mean {values.mean():.4g}, {percentile}th percentile {worst:.4g}"
+    common = {"title": title, "metric": metric}
+    bins = zip(edges[:-1], edges[1:], counts)
+    return [common | {"lo": float(lo), "hi": float(hi), "share": 100 * int(n) / len(values)} for lo, hi, n in bins]

@@ -1,13 +1,13 @@
-"""Thinning of curves: which evaluations of a long curve are drawn."""
+"""Thinning of curves: the evaluations of a long curve that are drawn."""
 
 import numpy as np
 
-# Points of all curves of a page together; how many one curve keeps follows from it, within these limits.
-TOTAL, FEWEST, MOST = 300_000, 40, 500
+# Points of all curves of one metric together, and limits for one of them.
+TOTAL, FEWEST, MOST = 40_000, 40, 500
 
 
 def points_per_curve(curves: int) -> int:
-    """Returns how many points a curve keeps on a page with so many curves.
+    """Returns the number of points of a curve among so many of one metric.
 
     Args:
       curves: number of curves.

@@ -70,11 +70,6 @@ class Browser:
         """Sends a command of the browser's own protocol."""
         return self.call("POST", "goog/cdp/execute", {"cmd": name, "params": parameters})
 
-    def mouse(self, kind: str, x: float, y: float) -> None:
-        """Sends an event of the mouse: mouseMoved, mousePressed, mouseReleased."""
-        pressed = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
-        self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, **pressed)
-
     def screenshot(self, path: pathlib.Path) -> bytes:
         """Writes a picture of the whole page."""
         answer = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=True)

@@ -79,7 +79,7 @@ def test_watching_writes_again_when_a_run_has_changed(folder, capsys, monkeypatc
     assert reader.changed()
     view.watch(lambda: view.write(reader, "title", out, "") if reader.changed() else None, every=0, times=3)
     data = page.unpacked(out.read_text())
-    assert [run["rounds"][-1] for run in data["runs"]] == [5, 3] and data["reload"] == 0
+    assert [run["settings"]["round"] for run in data["runs"]] == [5, 3] and data["reload"] == 0
     assert len(reads) == 3  # the other run is not read again
     assert capsys.readouterr().out.count("page ") == 2
     path.unlink()
