@@ -7,13 +7,13 @@
 
 A push needs the vector that enters and those that leave. So a dispatch of R rounds needs R slots for vectors that enter
 and, for every window, at most R that leave: where the ring buffer is offloaded to the host or to a file
-(`fedwin.residence.offloaded_windows`), the device holds those alone, a `PartialRing`.
+(`fedwin.residence.rings`), the device holds those alone, a `PartialRing`.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ class Flat(NamedTuple):
 
     pack: Callable
     unpack: Callable
-    dtype: Any
+    dtype: np.dtype
     size: int
 
 
@@ -109,7 +109,7 @@ class Window(NamedTuple):
       weighted: the largest window size of weighted means, none if empty.
     """
 
-    ring: Any
+    ring: "Ring"
     count: jax.Array  # type: ignore[assignment]  # a tuple has a method of this name
     sums: tuple[jax.Array, ...]
     compensation: tuple[jax.Array, ...]
@@ -247,9 +247,14 @@ class Delay(NamedTuple):
       oldest: the vector pushed tau pushes ago (0 before that), [P].
     """
 
-    ring: Any
+    ring: "Ring"
     count: jax.Array  # type: ignore[assignment]  # a tuple has a method of this name
     oldest: jax.Array
+
+    @property
+    def ages(self) -> tuple[int, ...]:
+        """Pushes between a vector's entering and its being read, once per read of a push."""
+        return (self.ring.shape[0] - 1,)
 
 
 def delay(size: int, tau: int, dtype=jnp.float32) -> Delay:
@@ -293,7 +298,7 @@ def _empty_ring(slots: int, size: int, dtype):
     """Returns zeros [slots, P]: a host array, or a traced one inside of jit.
 
     Memory of a host array is allocated by the system when it is first written, so an offloaded ring buffer never exists
-    in full. `allocate` replaces it.
+    in full. `residence.rings.allocate` replaces it.
     """
     zero = jnp.zeros((), dtype)
     if isinstance(zero, jax.core.Tracer):
@@ -319,10 +324,10 @@ class PartialRing:
       slots: of the whole ring buffer.
     """
 
-    entered: Any
-    earlier: Any
-    base: Any
-    leaving: Any
+    entered: jax.Array
+    earlier: jax.Array
+    base: jax.Array
+    leaving: jax.Array
     ages: tuple[int, ...]
     slots: int
 
@@ -342,73 +347,10 @@ class PartialRing:
         return self.slots, self.entered.shape[1]
 
 
-def max_earlier(rounds: int, ages: tuple[int, ...]) -> int:
-    """Returns H: room for all vectors that can leave in a dispatch without having entered in it, and for a zero."""
-    return min(sum(min(age, rounds) for age in ages), max(ages)) + 1
+Ring = jax.Array | np.ndarray | PartialRing
 
 
-def allocate(state, rounds: int | None = None):
-    """Returns a fresh state with room for its ring buffers on the device.
-
-    Args:
-      state: tree in which windows and delay lines are empty.
-      rounds: R; ring buffers become PartialRings for dispatches of at most R rounds. None: they are on the device as a
-        whole.
-
-    Raises:
-      UserError: a window that is to be offloaded is not empty.
-    """
-
-    def allocated(node):
-        if not is_window(node):
-            return node
-        ages = node.ages if isinstance(node, Window) else (node.ring.shape[0] - 1,)
-        if rounds is None or not ages:
-            fresh = isinstance(node.ring, np.ndarray) and not node.count
-            return node._replace(ring=jnp.zeros(node.ring.shape, node.ring.dtype)) if fresh else node
-        if not isinstance(node.count, jax.core.Tracer) and node.count:
-            raise UserError("a window is pushed to before the first round; keep it on the device, --window=device.")
-        size, dtype = node.ring.shape[1], node.ring.dtype
-        entered = jnp.zeros((rounds, size), dtype)
-        earlier = jnp.zeros((max_earlier(rounds, ages), size), dtype)
-        leaving = jnp.zeros((len(ages), rounds), jnp.int32)
-        ring = PartialRing(entered, earlier, jnp.zeros((), jnp.int32), leaving, ages, node.ring.shape[0])
-        return node._replace(ring=ring)
-
-    return jax.tree.map(allocated, state, is_leaf=is_window)
-
-
-def vectors_leaving(base: int, count: int, ages: tuple[int, ...]) -> np.ndarray:
-    """Returns the numbers of the vectors pushed before a dispatch that leave in it, ascending, int64.
-
-    Args:
-      base: number of vectors pushed before it.
-      count: number of vectors pushed in it.
-      ages: as of PartialRing.
-    """
-    numbers = base + np.arange(count)[:, None] - np.asarray(ages)
-    return np.unique(numbers[(numbers >= 0) & (numbers < base)])
-
-
-def leaving_indices(base: int, earlier: np.ndarray, like: PartialRing) -> np.ndarray:
-    """Returns `PartialRing.leaving` of a dispatch, int32 [n, R].
-
-    Args:
-      base: number of vectors pushed before it.
-      earlier: numbers of the vectors in `PartialRing.earlier`, as `vectors_leaving` returns them.
-      like: a PartialRing of these shapes.
-    """
-    numbers = base + np.arange(like.rounds) - np.asarray(like.ages)[:, None]
-    zero = like.rounds + like.earlier.shape[0] - 1
-    index = np.searchsorted(earlier, numbers)
-    if len(earlier):
-        stored = (index < len(earlier)) & (earlier[np.minimum(index, len(earlier) - 1)] == numbers)
-    else:
-        stored = np.zeros(numbers.shape, bool)
-    return np.where(numbers >= base, numbers - base, np.where(stored, like.rounds + index, zero)).astype(np.int32)
-
-
-def _write(ring, count, vector):
+def _write(ring: Ring, count, vector) -> Ring:
     """Returns the ring buffer after a push.
 
     Args:
@@ -422,7 +364,7 @@ def _write(ring, count, vector):
     return lax.dynamic_update_index_in_dim(ring, vector, count % ring.shape[0], 0)
 
 
-def _read(ring, count, number, age):
+def _read(ring: Ring, count, number, age) -> jax.Array:
     """Returns the vector pushed `age` pushes before a push, from the ring buffer after it, [P]; zeros if none was.
 
     Args:

@@ -7,6 +7,7 @@ import pytest
 
 from fedwin import window
 from fedwin.errors import UserError
+from fedwin.residence import rings
 
 SIZES = (1, 3, 100)
 
@@ -138,7 +139,7 @@ def test_a_window_below_one_is_refused(size):
 
 def test_an_empty_ring_buffer_is_placed_by_allocate():
     state = {"line": window.delay(4, 3), "window": window.init(4, (2, 5))}
-    whole, partial = window.allocate(state), window.allocate(state, 2)
+    whole, partial = rings.allocate(state), rings.allocate(state, 2)
     for name, node in state.items():
         assert isinstance(node.ring, np.ndarray) and isinstance(whole[name].ring, jax.Array)
         assert whole[name].ring.shape == node.ring.shape == partial[name].ring.shape
@@ -148,9 +149,9 @@ def test_an_empty_ring_buffer_is_placed_by_allocate():
 
 def test_a_window_that_is_not_empty_is_not_offloaded():
     state = window.push(window.init(4, (2,)), jnp.ones(4), (2,))
-    assert window.allocate(state) is not None
+    assert rings.allocate(state) is not None
     with pytest.raises(UserError, match="before the first round; keep it on the device, --window=device"):
-        window.allocate(state, 3)
+        rings.allocate(state, 3)
 
 
 def test_windows_have_no_leaf_for_their_sizes():

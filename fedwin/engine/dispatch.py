@@ -14,7 +14,7 @@ from fedwin.data.federation import ShardedStore, Store
 from fedwin.engine.placement import replicated
 from fedwin.engine.rounds import RunState, one_round, read_out
 from fedwin.engine.strategy import Strategy
-from fedwin.residence.offloaded_windows import windows_of
+from fedwin.residence.rings import windows_of
 from fedwin.sampling import check_cohort
 from fedwin.window import is_window
 

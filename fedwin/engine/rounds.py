@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedwin import tree, window
+from fedwin import tree
 from fedwin.core import Algorithm, Cohort, Mean, Observer, Variables
 from fedwin.data.federation import ShardedStore, Store
 from fedwin.engine.cohort import ClientInputs, SharedInputs, client_function, map_cohort, skip_absent
 from fedwin.engine.strategy import Strategy
-from fedwin.residence.client_table import init_rows
+from fedwin.residence.rings import allocate
+from fedwin.residence.rows import init_rows
 from fedwin.tree import PyTree
 
 
@@ -62,7 +63,7 @@ def init(
     state = algorithm.init(params, init_key)
     watched = algorithm.eval_model(model, state)
     seen = {name: observer.init(watched) for name, observer in observers.items()}
-    state, seen = window.allocate((state, seen), window_rounds)
+    state, seen = allocate((state, seen), window_rounds)
     table = init_rows(algorithm, params, jnp.arange(num_slots, dtype=jnp.int32), init_key)
     run = RunState(params, stats, state, table, seen, jnp.zeros((), jnp.int32), key)
     # Every leaf gets its own buffer: a donated buffer may occur only once in the tree.

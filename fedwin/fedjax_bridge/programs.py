@@ -21,7 +21,7 @@ from fedwin.engine.strategy import Strategy
 from fedwin.fedjax_bridge.cohort import CohortKeys, Padding
 from fedwin.fedjax_bridge.devices import EveryDevice, OneDevice
 from fedwin.fedjax_bridge.rows import REPORTED, Row
-from fedwin.residence.client_table import row_shapes
+from fedwin.residence.rows import row_shapes
 
 
 class Sums(NamedTuple):

@@ -12,7 +12,7 @@ from fedwin.errors import UserError
 from fedwin.fedjax_bridge.cohort import Capacity, Padding, cohort_keys, cohort_members, pack, required_padding
 from fedwin.fedjax_bridge.programs import ChunkedRound
 from fedwin.fedjax_bridge.rows import with_table_rows
-from fedwin.residence.client_table import row_shapes
+from fedwin.residence.rows import row_shapes
 
 
 class ServerState(NamedTuple):

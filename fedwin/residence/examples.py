@@ -14,7 +14,7 @@ from fedwin.core import Cohort
 from fedwin.data.example_source import ExampleSource, Images
 from fedwin.data.federation import Federation, ShardedStore, Store, client_weights, make_store
 from fedwin.data.integrity import check_arrays
-from fedwin.residence.client_table import distinct_clients, slots_of
+from fedwin.residence.rows import distinct_clients, slots_of
 
 # Above this many bytes of examples a run streams, unless --examples says otherwise.
 RESIDENT_BYTES = 4 << 30

@@ -27,8 +27,7 @@ from fedwin import multi_process, tree, window
 from fedwin.errors import UserError
 from fedwin.files import failure_reason, json_value, writing
 from fedwin.residence.blockwise import Stored, blocks, nbytes, write
-from fedwin.residence.file_store import Manifest, Snapshot
-from fedwin.residence.offloaded_windows import SnapshotRing
+from fedwin.residence.saved import Reference, SnapshotRing, resolve
 
 # Name -> array of a state, or a Lazy array that is read on access.
 Leaves = dict[str, Any]
@@ -40,8 +39,6 @@ FORMAT = 1
 LARGE_BYTES = 4 << 20
 # The folder of these files in a checkpoint.
 LARGE = "large"
-# Folders of client rows and of windows, inside the folder of a seed's checkpoints.
-ROWS, WINDOWS = "rows", "windows"
 
 
 class Checkpoints:
@@ -97,7 +94,7 @@ class Checkpoints:
           StorageError: the disk is full or can't be written.
         """
         leaves = named_leaves(state)
-        references = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, Manifest)}
+        references = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, Reference)}
         arrays = {name: leaf for name, leaf in leaves.items() if name not in references}
         large = {name: value for name, value in arrays.items() if is_large(value)}
         # orbax rejects arrays without elements; their shapes are enough.
@@ -108,7 +105,7 @@ class Checkpoints:
             "round": round,
             "empty": _shapes(empty),
             "large": _shapes(large),
-            "references": {name: _reference(manifest) for name, manifest in references.items()},
+            "references": {name: reference.json() for name, reference in references.items()},
             **json_value(extra),
         }
         about["checksum"] = checksum(arrays, about)
@@ -155,7 +152,7 @@ class Checkpoints:
             raise UserError(f"checkpoint {where} is damaged (its checksum differs); delete it.")
         try:
             for name, reference in about["references"].items():
-                leaves |= _resolved(name, reference, self.directory)
+                leaves |= resolve(name, reference, self.directory)
         except UserError as error:
             raise UserError(f"checkpoint {where} can't be used: {str(error).rstrip('.')}; delete it.") from error
         return leaves, about
@@ -319,8 +316,7 @@ def leaf_name(path: tuple[Any, ...]) -> str:
 def named_leaves(state: Any) -> Leaves:
     """Returns name -> leaf of a state, without copying; PRNG keys as their integer data."""
     plain = lambda leaf: jax.random.key_data(leaf) if isinstance(leaf, jax.Array) and tree.is_key(leaf) else leaf
-    nodes = jax.tree_util.tree_leaves_with_path(state, is_leaf=lambda node: isinstance(node, Manifest))
-    return {leaf_name(path): plain(leaf) for path, leaf in nodes}
+    return {leaf_name(path): plain(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(state)}
 
 
 def leaves_of(state: Any) -> dict[str, np.ndarray]:
@@ -416,34 +412,3 @@ def checksum(leaves: Leaves, about: Extra | None = None) -> str:
 def is_large(array: Any) -> bool:
     """Returns whether an array (or its shape) is stored in a separate file of a checkpoint."""
     return nbytes(array) > LARGE_BYTES
-
-
-def ring_folder(ring: str) -> str:
-    """Returns the folder of a ring buffer, relative to the seed's checkpoints; `ring` is its name in checkpoints."""
-    return f"{WINDOWS}/{re.sub('[^A-Za-z0-9_.-]', '_', ring)}"
-
-
-def _reference(manifest: Manifest) -> Extra:
-    """Returns a manifest as JSON data."""
-    total, folder, entries, digest = manifest
-    return {"total": int(total), "folder": int(folder), "entries": int(entries), "digest": digest.tobytes().hex()}
-
-
-def _resolved(name: str, reference: Extra, directory: pathlib.Path) -> Leaves:
-    """Returns the leaves that a reference stands for, which are read from files on access.
-
-    Args:
-      name: of the reference in the state: the client table or a ring buffer.
-      reference: the result of `_reference`.
-      directory: the folder of the seed's checkpoints.
-
-    Raises:
-      UserError: files are missing or have changed.
-    """
-    digest = np.frombuffer(bytes.fromhex(reference["digest"]), np.uint8)
-    manifest = Manifest(reference["total"], reference["folder"], reference["entries"], digest)
-    if name == "table":
-        return Snapshot(directory / ROWS, manifest).leaves() | {"table.total": np.int32(manifest.total)}
-    snapshot = Snapshot(directory / ring_folder(name), manifest)
-    (vector,) = snapshot.layout.fields
-    return {name: SnapshotRing((int(manifest.total), vector.shape[0]), vector.dtype, snapshot)}

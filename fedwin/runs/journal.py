@@ -13,7 +13,7 @@ from fedwin.clock import SimulatedTime
 from fedwin.core import Mean
 from fedwin.errors import UserError
 from fedwin.files import digest_of
-from fedwin.residence.client_table import ClientTable
+from fedwin.residence.rows import ClientTable
 from fedwin.runs import signals
 from fedwin.runs.checkpoint import Checkpoints, Extra
 from fedwin.runs.config import Config

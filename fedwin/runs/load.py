@@ -17,18 +17,11 @@ from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.models import Model, interchange, merged
 from fedwin.residence.blockwise import placed
-from fedwin.residence.client_table import (
-    DeviceTable,
-    InitialRows,
-    SavedTable,
-    check_num_clients,
-    has_all_clients,
-    table_template,
-)
-from fedwin.residence.client_table_file import saved_or_initial_rows
 from fedwin.residence.examples import make_examples
-from fedwin.residence.file_store import SnapshotLeaf
-from fedwin.residence.offloaded_windows import SnapshotRing, traceable, windows_of, with_rings, without_vectors
+from fedwin.residence.rings import traceable, windows_of, with_rings, without_vectors
+from fedwin.residence.rows import DeviceTable, InitialRows, saved_or_initial_rows
+from fedwin.residence.saved import SavedTable, SnapshotRing, check_num_clients, has_all_clients, table_template
+from fedwin.residence.store import SnapshotLeaf
 from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import Leaves, from_leaves, leaves_of, seed_checkpoints
 from fedwin.runs.client_evaluations import client_table

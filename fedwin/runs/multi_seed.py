@@ -16,8 +16,8 @@ from fedwin.callbacks import RunCallbacks
 from fedwin.data.federation import Store
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.residence.client_table import ClientTable
 from fedwin.residence.examples import ResidentExamples, should_stream
+from fedwin.residence.rows import ClientTable
 from fedwin.runs import signals
 from fedwin.runs.checkpoint import Checkpoints, NoCheckpoints
 from fedwin.runs.client_evaluations import ClientEvaluations

@@ -15,13 +15,12 @@ from fedwin.engine.algorithm_check import message_weights
 from fedwin.engine.communication import Bytes
 from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
-from fedwin.residence.client_table import DeviceTable, HostTable, InitialRows, RemoteTable, init_rows, row_shapes
-from fedwin.residence.client_table_file import FileTable
 from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_examples
-from fedwin.residence.file_store import FileStore
-from fedwin.residence.offloaded_windows import OffloadedWindows, ring_layout
-from fedwin.residence.record_store import HostStore, row_layout
-from fedwin.runs.checkpoint import ROWS, Checkpoints, ring_folder
+from fedwin.residence.rings import OffloadedWindows
+from fedwin.residence.rows import DeviceTable, InitialRows, OffloadedTable, init_rows, row_shapes
+from fedwin.residence.saved import ROWS, ring_folder
+from fedwin.residence.store import FileStore, MemoryStore, RecordLayout, RecordStore, record_layout
+from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.prepare import PreparedRun, seed_keys
 from fedwin.runs.resources import WindowPlan, table_slots, window_plan
 from fedwin.runs.schedule import Schedule
@@ -184,17 +183,13 @@ class Program:
         def place(ring, sharding):
             return self.strategy.place(multi_process.broadcast_arrays(ring), sharding)
 
-        def store(name, ring):
-            if not multi_process.is_first():
-                return None
+        def store(name: str, layout: RecordLayout, slots: int) -> RecordStore:
             if self.windows.kind == "host":
-                return HostStore(*ring.shape, ring.dtype)
-            layout = ring_layout(ring.shape[1], ring.dtype)
-            return FileStore(
-                checkpoints.directory / ring_folder(f"{name}.ring"), layout, ring.slots, checkpoints.rounds
-            )
+                return MemoryStore(layout, slots)
+            return FileStore(checkpoints.directory / ring_folder(f"{name}.ring"), layout, slots, checkpoints.rounds)
 
-        return OffloadedWindows(table, run, store, place, self.strategy.placement)
+        own = store if multi_process.is_first() else None
+        return OffloadedWindows(table, run, own, place, self.strategy.placement)
 
     def _client_table(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
         clients, strategy = self.prepared.setting.num_clients, self.strategy
@@ -206,15 +201,14 @@ class Program:
             table = multi_process.broadcast_arrays(table)
             return strategy.place(table, None if strategy.mesh is None else strategy.placement(run).table)
 
-        if not multi_process.is_first():
-            return RemoteTable(row_shapes(algorithm, run.params), clients, slots, place)
-        if kind == "host":
-            return HostTable(algorithm, run.params, clients, slots, key, place)
         row = row_shapes(algorithm, run.params)
         at_a_time = max(1, min(slots, INITIAL_BYTES // tree.nbytes(row)))
-        first = InitialRows(algorithm, run.params, key, at_a_time)
-        store = FileStore(checkpoints.directory / ROWS, row_layout(row), clients, checkpoints.rounds)
-        return FileTable(store, first, clients, slots, place)
+        first, store = InitialRows(algorithm, run.params, key, at_a_time), None
+        if multi_process.is_first() and kind == "host":
+            store = MemoryStore(record_layout(row), clients)
+        elif multi_process.is_first():
+            store = FileStore(checkpoints.directory / ROWS, record_layout(row), clients, checkpoints.rounds)
+        return OffloadedTable(store, first, clients, slots, place)
 
 
 def _batch_sharding(strategy: Strategy):

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import jax
 
 from fedwin import tree
-from fedwin import window as rings
 from fedwin.core import Variables
 from fedwin.data.federation import Federation
 from fedwin.engine import evaluate
@@ -21,13 +20,14 @@ from fedwin.engine.rounds import read_out
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import BLOCK_BYTES, nbytes
-from fedwin.residence.client_table import HOST_SHARE, HOST_TABLE_BYTES, row_shapes, table_kind
 from fedwin.residence.examples import example_memory, should_stream
-from fedwin.residence.offloaded_windows import windows_of
+from fedwin.residence.rings import max_earlier, windows_of
+from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES, row_shapes, table_kind
 from fedwin.runs.checkpoint import is_large
 from fedwin.runs.config import Config
 from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.seed_groups import group_size
+from fedwin.window import PartialRing
 
 # Free bytes to assume on a disk without a limit.
 UNLIMITED_BYTES = 1 << 62
@@ -388,11 +388,10 @@ class WindowPlan(NamedTuple):
         return self.ring_bytes if self.kind == "file" else 0
 
 
-def _partial_bytes(partial_rings: list[rings.PartialRing], rounds: int) -> int:
+def _partial_bytes(partial_rings: list[PartialRing], rounds: int) -> int:
     # There are two buffers for new vectors: while a dispatch fills one, the other is written back.
     return sum(
-        (2 * rounds + rings.max_earlier(rounds, ring.ages)) * ring.shape[1] * ring.dtype.itemsize
-        for ring in partial_rings
+        (2 * rounds + max_earlier(rounds, ring.ages)) * ring.shape[1] * ring.dtype.itemsize for ring in partial_rings
     )
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from fedwin import core, engine, multi_process
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import Lazy
-from fedwin.residence.client_table import ClientTable, DeviceTable, has_all_clients
-from fedwin.residence.offloaded_windows import client_table_of, offloaded_rounds, without_vectors
+from fedwin.residence.rings import client_table_of, offloaded_rounds, without_vectors
+from fedwin.residence.rows import ClientTable, DeviceTable
+from fedwin.residence.saved import has_all_clients
 from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import Checkpoints, Extra, Leaves, from_leaves, named_leaves, with_resized_rings
 from fedwin.runs.config import Config

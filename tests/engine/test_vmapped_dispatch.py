@@ -9,7 +9,7 @@ import pytest
 
 from fedwin import core, engine, observers, tree, window
 from fedwin.engine.strategy import Strategy
-from fedwin.residence.offloaded_windows import windows_of
+from fedwin.residence.rings import windows_of
 from fedwin.runs import multi_seed
 from fedwin.testing import federations, problems
 

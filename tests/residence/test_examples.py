@@ -18,7 +18,7 @@ from fedwin.data.federation import federate
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence import examples
-from fedwin.residence.client_table import DeviceTable
+from fedwin.residence.rows import DeviceTable
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import read_lines

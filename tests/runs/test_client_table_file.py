@@ -14,7 +14,7 @@ from fedwin.engine import placement
 from fedwin.errors import UserError
 from fedwin.residence import blockwise
 from fedwin.residence.blockwise import Stored
-from fedwin.residence.file_store import SnapshotLeaf
+from fedwin.residence.store import SnapshotLeaf
 from fedwin.runs import checkpoint
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
@@ -121,7 +121,7 @@ def test_models_of_clients_are_trained_from_a_file(places):
 
 def test_an_altered_row_is_refused_with_one_line(places, tmp_path):
     copy = shutil.copytree(places["file"], tmp_path / "run")
-    data = copy / "checkpoints" / "seed_0" / "rows" / "0" / "data"
+    data = copy / "checkpoints" / "seed_0" / "rows" / "data"
     data.write_bytes(bytes(len(data.read_bytes())))
     with pytest.raises(UserError, match="is damaged .the row of client") as caught:
         client_models(copy, leaves(copy, 12)["table.ids"][:2])

@@ -11,7 +11,7 @@ import pytest
 import fedwin
 from fedwin import client_models
 from fedwin.errors import UserError
-from fedwin.residence.offloaded_windows import SnapshotRing
+from fedwin.residence.saved import SnapshotRing
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from tests.run_lines import lines
@@ -115,7 +115,7 @@ def test_models_come_out_of_a_file(places):
 
 def test_a_damaged_file_is_refused_with_one_line(places, tmp_path):
     copy = shutil.copytree(places["file"], tmp_path / "run")
-    data = copy / "checkpoints" / "seed_0" / "windows" / RINGS[0] / "0" / "data"
+    data = copy / "checkpoints" / "seed_0" / "windows" / RINGS[0] / "data"
     data.write_bytes(bytes(len(data.read_bytes())))
     with pytest.raises(UserError, match="is damaged") as caught:
         np.asarray(leaves(copy, 24)[RINGS[0]])

@@ -8,7 +8,7 @@ import pytest
 from fedwin import tree
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.residence.client_table import HOST_TABLE_BYTES, row_shapes, table_kind
+from fedwin.residence.rows import HOST_TABLE_BYTES, row_shapes, table_kind
 from fedwin.runs.config import Config
 from fedwin.runs.prepare import prepare
 from fedwin.runs.resources import Estimate, Memory, _cgroup_memory, available, estimate

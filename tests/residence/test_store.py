@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fedwin.errors import StorageError, UserError
-from fedwin.residence.file_store import ENTRY, FileStore, Snapshot
-from fedwin.residence.record_store import row_layout
+from fedwin.residence.store import FileStore, MemoryStore, Snapshot, record_layout
 
 CLIENTS = 30
 SHAPES = {
@@ -21,7 +20,7 @@ SHAPES = {
 
 
 def store(root, rounds) -> FileStore:
-    return FileStore(root, row_layout(SHAPES), CLIENTS, lambda: rounds)
+    return FileStore(root, record_layout(SHAPES), CLIENTS, lambda: rounds)
 
 
 def rows(values) -> list[np.ndarray]:
@@ -42,10 +41,10 @@ class World:
 
     def __init__(self, root, seed: int):
         self.root, self.rng, self.value = root, np.random.default_rng(seed), 0
-        self.manifests: dict[int, tuple] = {}  # round -> (manifest, client -> value): the checkpoints that are there
+        self.references: dict[int, tuple] = {}  # round -> (reference, client -> value): the checkpoints that are there
         self.now: dict[int, float] = {}
         self.round = 0
-        self.file = store(root, self.manifests)
+        self.file = store(root, self.references)
 
     def write(self):
         clients = np.sort(self.rng.choice(CLIENTS, self.rng.integers(1, 8), replace=False))
@@ -56,30 +55,30 @@ class World:
 
     def save(self, committed: bool = True):
         self.round += 1
-        manifest = self.file.commit(self.round)
+        reference = self.file.commit(self.round)
         if not committed:  # killed before the checkpoint was there
             return self.resume()
-        self.manifests[self.round] = manifest, dict(self.now)
-        for round in sorted(self.manifests)[:-2]:
+        self.references[self.round] = reference, dict(self.now)
+        for round in sorted(self.references)[:-2]:
             if round % 5:  # the newest two stay, and every fifth
-                del self.manifests[round]
+                del self.references[round]
         self.file.reclaim()
 
     def resume(self):
         """Kills the process; the next one resumes from the newest checkpoint, or an older one."""
         self.file.close()
-        if len(self.manifests) > 1 and self.rng.random() < 0.3:
-            del self.manifests[max(self.manifests)]
-        self.file = store(self.root, self.manifests)
-        self.round = max(self.manifests, default=0)
-        manifest, now = self.manifests.get(self.round, (None, {}))
+        if len(self.references) > 1 and self.rng.random() < 0.3:
+            del self.references[max(self.references)]
+        self.file = store(self.root, self.references)
+        self.round = max(self.references, default=0)
+        reference, now = self.references.get(self.round, (None, {}))
         self.now = dict(now)
-        if manifest is not None:
-            self.file.resume(Snapshot(self.root, manifest))
+        if reference is not None:
+            self.file.resume(Snapshot(self.root, reference))
 
     def check(self):
-        for manifest, wanted in self.manifests.values():
-            assert held(Snapshot(self.root, manifest)) == wanted
+        for reference, wanted in self.references.values():
+            assert held(Snapshot(self.root, reference)) == wanted
         clients = np.array(sorted(self.now), int)
         assert self.file.contains(np.arange(CLIENTS)).tolist() == [k in self.now for k in range(CLIENTS)]
         found = self.file.layout.blank(len(clients))
@@ -94,55 +93,67 @@ def test_every_kept_checkpoint_has_its_rows_after_any_history(tmp_path, seed):
         act = world.rng.choice(4, p=(0.5, 0.35, 0.1, 0.05))
         (world.write, world.save, world.resume, lambda: world.save(committed=False))[act]()
         world.check()
-    assert len(world.manifests) > 3 and world.round > 15
+    assert len(world.references) > 3 and world.round > 15
 
 
-def test_room_is_used_again_and_a_checkpoint_costs_what_changed(tmp_path):
+def indices(root) -> list[str]:
+    return sorted(path.name for path in root.iterdir() if path.name != "data")
+
+
+def test_room_is_used_again_and_the_index_of_a_removed_checkpoint_goes(tmp_path):
     kept: list[int] = []
     file = store(tmp_path / "rows", kept)
     file.write(np.arange(CLIENTS), rows(np.arange(CLIENTS)))
     for round in range(60):
-        before = (tmp_path / "rows" / "0" / "log").stat().st_size if round else 0
         file.write(np.array([round % CLIENTS]), rows([1000 + round]))
         file.write(np.array([round % CLIENTS]), rows([2000 + round]))
         file.commit(round)
         kept[:] = [*kept, round][-2:]
         file.reclaim()
-        grown = (tmp_path / "rows" / "0" / "log").stat().st_size - before
-        assert grown == (2 if round else CLIENTS + 1) * ENTRY.itemsize
-    assert (tmp_path / "rows" / "0" / "data").stat().st_size <= (CLIENTS + 3) * file.layout.nbytes
+    assert [int(name.partition("-")[0]) for name in indices(tmp_path / "rows")] == kept
+    assert (tmp_path / "rows" / "data").stat().st_size <= (CLIENTS + 3) * file.layout.nbytes
     file.close()
 
 
-def test_rows_of_another_run_get_a_separate_folder_and_unreferenced_folders_are_removed(tmp_path):
+def test_a_store_that_starts_again_keeps_the_snapshots_of_checkpoints(tmp_path):
     kept: list[int] = []
     file = store(tmp_path / "rows", kept)
     file.write(np.array([1]), rows([5]))
     first = file.commit(0)
     kept.append(0)
-    file.clear()
+    assert not file.resume(None) and not file.contains(np.arange(CLIENTS)).any()
     file.write(np.array([2]), rows([6]))
     second = file.commit(1)
     assert held(Snapshot(tmp_path / "rows", first)) == {1: 5} and held(Snapshot(tmp_path / "rows", second)) == {2: 6}
     kept[:] = [1]
-    file.resume(Snapshot(tmp_path / "rows", second))
-    assert [path.name for path in (tmp_path / "rows").iterdir()] == ["1"]
+    assert file.resume(Snapshot(tmp_path / "rows", second)) and indices(tmp_path / "rows") == [second.index]
     file.close()
+
+
+def test_memory_holds_what_was_written():
+    memory = MemoryStore(record_layout(SHAPES), CLIENTS)
+    memory.write(np.array([7, 3]), rows([1, 2]))
+    ids, (_, _, w) = memory.held()
+    assert ids.tolist() == [3, 7] and np.asarray(w)[:, 0, 0].tolist() == [2, 1] and memory.commit(0) is None
+    found = memory.layout.blank(3)
+    memory.read(np.array([7]), found, np.array([2]))
+    assert found[2][:, 0, 0].tolist() == [0, 0, 1]
+    assert memory.contains(np.array([2, 3])).tolist() == [False, True]
 
 
 @pytest.fixture
 def saved(tmp_path):
     file = store(tmp_path / "rows", [0])
     file.write(np.array([3, 4]), rows([7, 8]))
-    manifest = file.commit(0)
+    reference = file.commit(0)
     file.close()
-    return tmp_path / "rows", manifest
+    return tmp_path / "rows", reference
 
 
-@pytest.mark.parametrize("name, at", [("log", 3), ("log", -1), ("layout", 9), ("data", None)])
+@pytest.mark.parametrize("name, at", [("index", 3), ("index", -1), ("data", None)])
 def test_damage_is_found_before_a_row_is_used(saved, name, at):
-    root, manifest = saved
-    path = root / "0" / name
+    root, reference = saved
+    path = root / (reference.index if name == "index" else name)
     data = bytearray(path.read_bytes())
     if at is None:
         del data[-1:]
@@ -150,16 +161,16 @@ def test_damage_is_found_before_a_row_is_used(saved, name, at):
         data[at] ^= 1
     path.write_bytes(data)
     with pytest.raises(UserError, match="damaged|can't be read") as caught:
-        Snapshot(root, manifest)
+        Snapshot(root, reference)
     assert "\n" not in str(caught.value)
 
 
 def test_a_row_that_was_altered_is_named(saved):
-    root, manifest = saved
-    data = bytearray((root / "0" / "data").read_bytes())
+    root, reference = saved
+    data = bytearray((root / "data").read_bytes())
     data[-3] ^= 4
-    (root / "0" / "data").write_bytes(data)
-    snapshot = Snapshot(root, manifest)
+    (root / "data").write_bytes(data)
+    snapshot = Snapshot(root, reference)
     snapshot.read(np.array([0]))
     file = store(root, [0])
     file.resume(snapshot)
@@ -170,16 +181,16 @@ def test_a_row_that_was_altered_is_named(saved):
 
 
 def test_missing_rows_are_one_line(saved):
-    root, manifest = saved
+    root, reference = saved
     shutil.rmtree(root)
     with pytest.raises(UserError, match="can't be read"):
-        Snapshot(root, manifest)
+        Snapshot(root, reference)
 
 
 def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(saved, monkeypatch):
-    root, manifest = saved
+    root, reference = saved
     file = store(root, [0])
-    file.resume(Snapshot(root, manifest))
+    file.resume(Snapshot(root, reference))
     file.write(np.array([3, 5]), rows([9, 9]))
 
     def full(handle):
@@ -189,4 +200,4 @@ def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(saved, monkeypatc
     with pytest.raises(StorageError, match="make room"):
         file.commit(1)
     file.close()
-    assert held(Snapshot(root, manifest)) == {3: 7, 4: 8}
+    assert held(Snapshot(root, reference)) == {3: 7, 4: 8}

@@ -10,18 +10,11 @@ import pytest
 from fedwin import engine, window
 from fedwin.core import Cohort
 from fedwin.errors import UserError
-from fedwin.residence.client_table import DeviceTable
-from fedwin.residence.file_store import FileStore
-from fedwin.residence.offloaded_windows import (
-    OffloadedWindows,
-    SnapshotRing,
-    offloaded_rounds,
-    ring_layout,
-    traceable,
-    windows_of,
-    without_vectors,
-)
-from fedwin.residence.record_store import HostStore
+from fedwin.residence import rings
+from fedwin.residence.rings import OffloadedWindows, offloaded_rounds, traceable, windows_of, without_vectors
+from fedwin.residence.rows import DeviceTable
+from fedwin.residence.saved import SnapshotRing
+from fedwin.residence.store import FileStore, MemoryStore
 
 SIZES, TAU, LENGTH, ROUNDS = (2, 9, 4), 6, 8, 5
 
@@ -41,12 +34,12 @@ def pushed(run, vector):
 
 
 def offloaded(kind: str, root, rounds: list[int]) -> tuple[OffloadedWindows, engine.RunState]:
-    def store(name, ring):
+    def store(name, layout, slots):
         if kind == "host":
-            return HostStore(*ring.shape, ring.dtype)
-        return FileStore(root / name, ring_layout(LENGTH, ring.dtype), ring.slots, lambda: rounds)
+            return MemoryStore(layout, slots)
+        return FileStore(root / name, layout, slots, lambda: rounds)
 
-    run = window.allocate(begin(), ROUNDS)
+    run = rings.allocate(begin(), ROUNDS)
     return OffloadedWindows(
         DeviceTable(1), run, store, lambda values, where: jax.device_put(values), lambda run: None
     ), run
@@ -98,12 +91,12 @@ def test_a_window_that_is_pushed_to_twice_a_round_is_refused(tmp_path):
 def test_room_is_that_of_the_vectors_which_leave():
     for ages in ((1,), (0,), (9,), (2, 9, 4), (3, 3)):
         for rounds in (1, 4, 12):
-            most = max(len(window.vectors_leaving(base, rounds, ages)) for base in range(40))
-            assert most + 1 <= window.max_earlier(rounds, ages) <= max(ages) + 1
+            most = max(len(rings.vectors_leaving(base, rounds, ages)) for base in range(40))
+            assert most + 1 <= rings.max_earlier(rounds, ages) <= max(ages) + 1
 
 
 def test_states_without_vectors():
-    run = window.allocate(begin(), 3)
+    run = rings.allocate(begin(), 3)
     assert offloaded_rounds(run) == 3 and offloaded_rounds(begin()) is None
     shapes = {name: node.ring.shape for name, node in windows_of(begin()).items()}
     empty = without_vectors(run)

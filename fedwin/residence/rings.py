@@ -1,0 +1,338 @@
+"""Offloaded windows: ring buffers in record stores; the device holds the vectors of a dispatch.
+
+A ring buffer is a table whose clients are slot numbers: vector number n is the record n mod slots.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedwin import multi_process
+from fedwin.core import Cohort
+from fedwin.errors import UserError
+from fedwin.residence.offload import Offload
+from fedwin.residence.rows import ClientTable
+from fedwin.residence.saved import SnapshotRing
+from fedwin.residence.store import MemoryStore, RecordLayout, RecordStore, record_layout
+from fedwin.tree import PyTree
+from fedwin.window import Delay, PartialRing, Window, is_window
+
+
+def max_earlier(rounds: int, ages: tuple[int, ...]) -> int:
+    """Returns H: room for all vectors that can leave in a dispatch without having entered in it, and for a zero."""
+    return min(sum(min(age, rounds) for age in ages), max(ages)) + 1
+
+
+def vectors_leaving(base: int, count: int, ages: tuple[int, ...]) -> np.ndarray:
+    """Returns the numbers of the vectors pushed before a dispatch that leave in it, ascending, int64.
+
+    Args:
+      base: number of vectors pushed before it.
+      count: number of vectors pushed in it.
+      ages: as of PartialRing.
+    """
+    numbers = base + np.arange(count)[:, None] - np.asarray(ages)
+    return np.unique(numbers[(numbers >= 0) & (numbers < base)])
+
+
+def leaving_indices(base: int, earlier: np.ndarray, like: PartialRing) -> np.ndarray:
+    """Returns `PartialRing.leaving` of a dispatch, int32 [n, R].
+
+    Args:
+      base: number of vectors pushed before it.
+      earlier: numbers of the vectors in `PartialRing.earlier`, as `vectors_leaving` returns them.
+      like: a PartialRing of these shapes.
+    """
+    numbers = base + np.arange(like.rounds) - np.asarray(like.ages)[:, None]
+    zero = like.rounds + like.earlier.shape[0] - 1
+    stored = np.isin(numbers, earlier)
+    index = like.rounds + np.searchsorted(earlier, numbers)
+    return np.where(numbers >= base, numbers - base, np.where(stored, index, zero)).astype(np.int32)
+
+
+def allocate(state: PyTree, rounds: int | None = None) -> PyTree:
+    """Returns a fresh state with room for its ring buffers on the device.
+
+    Args:
+      state: tree in which windows and delay lines are empty.
+      rounds: R; ring buffers become PartialRings for dispatches of at most R rounds. None: they are on the device as a
+        whole.
+
+    Raises:
+      UserError: a window that is to be offloaded is not empty.
+    """
+
+    def allocated(node):
+        if not is_window(node):
+            return node
+        ages = node.ages
+        if rounds is None or not ages:
+            fresh = isinstance(node.ring, np.ndarray) and not node.count
+            return node._replace(ring=jnp.zeros(node.ring.shape, node.ring.dtype)) if fresh else node
+        if not isinstance(node.count, jax.core.Tracer) and node.count:
+            raise UserError("a window is pushed to before the first round; keep it on the device, --window=device.")
+        size, dtype = node.ring.shape[1], node.ring.dtype
+        entered = jnp.zeros((rounds, size), dtype)
+        earlier = jnp.zeros((max_earlier(rounds, ages), size), dtype)
+        leaving = jnp.zeros((len(ages), rounds), jnp.int32)
+        ring = PartialRing(entered, earlier, jnp.zeros((), jnp.int32), leaving, ages, node.ring.shape[0])
+        return node._replace(ring=ring)
+
+    return jax.tree.map(allocated, state, is_leaf=is_window)
+
+
+class OffloadedWindows(ClientTable):
+    """A client table, and the ring buffers that are offloaded: every method serves both.
+
+    Args:
+      table: the client table.
+      run: a fresh state, whose offloaded ring buffers are PartialRings.
+      store: (name, layout of a vector, slots) -> record store; None in a process that owns none.
+      place: (values, shardings or None) -> values on the devices, those of process 0.
+      placement: state -> shardings of its leaves, or None.
+    """
+
+    def __init__(
+        self,
+        table: ClientTable,
+        run: Any,
+        store: Callable[[str, RecordLayout, int], RecordStore] | None,
+        place: Callable[[PyTree, Any], PyTree],
+        placement: Callable[[Any], Any],
+    ):
+        super().__init__(table.num_clients, table.slots)
+        self.table, self.place, self.placement = table, place, placement
+        partial = {name: node.ring for name, node in windows_of(run).items() if isinstance(node.ring, PartialRing)}
+        self.rings = {name: OffloadedRing(name, ring, store) for name, ring in partial.items()}
+        self._count = 0
+
+    def load(self, run, cohort: Cohort, rounds: int):
+        run, slots = self.table.load(run, cohort, rounds)
+        if not self.rings:
+            return run, slots
+        self._count, before = rounds, {name: node.ring for name, node in windows_of(run).items()}
+
+        def loaded(name, node):
+            return self.rings[name].load(int(node.count), self._count) if name in self.rings else node.ring
+
+        run = with_rings(run, loaded)
+        placement = self.placement(run)
+        shardings = {} if placement is None else {name: node.ring for name, node in windows_of(placement).items()}
+
+        def on_devices(name, node):
+            if name not in self.rings:
+                return node.ring
+            ring = self.place(node.ring, shardings.get(name))
+            self.rings[name].reuse(node.ring.earlier, ring.earlier)
+            sharding = shardings[name].earlier if name in shardings else None
+            entered = self.rings[name].entered_buffer(before[name].entered, sharding)
+            return dataclasses.replace(ring, entered=entered)
+
+        return with_rings(run, on_devices), slots
+
+    def prefetch(self, cohort: Cohort, rounds: int) -> None:
+        self.table.prefetch(cohort, rounds)
+        for ring in self.rings.values():
+            ring.prefetch(self._count, rounds)
+
+    def write_back(self, run) -> None:
+        self.table.write_back(run)
+        for name, node in windows_of(run).items():
+            if name in self.rings:
+                self.rings[name].write_back(node)
+
+    def checkpoint(self, run):
+        committed = {name: ring.commit(int(run.round)) for name, ring in self.rings.items()}
+        return self.table.checkpoint(with_rings(run, lambda name, node: committed.get(name, node.ring)))
+
+    def checkpoint_form(self, run):
+        return self.table.checkpoint_form(without_vectors(run))
+
+    def template(self, run, leaves):
+        return self.table.template(without_vectors(run), leaves)
+
+    def restore(self, saved, run):
+        fresh = {name: node.ring for name, node in windows_of(run).items()}
+
+        def ring(name, node):
+            if name in self.rings:
+                self.rings[name].restore(node.ring, int(node.count))
+                return fresh[name]
+            return node.ring
+
+        return self.table.restore(with_rings(saved, ring), run)
+
+    def reclaim(self) -> None:
+        self.table.reclaim()
+        for ring in self.rings.values():
+            ring.reclaim()
+
+    def close(self) -> None:
+        for ring in self.rings.values():
+            ring.close()
+        self.table.close()
+
+
+def client_table_of(table: ClientTable) -> ClientTable:
+    """Returns the client table without offloaded windows."""
+    return table.table if isinstance(table, OffloadedWindows) else table
+
+
+class OffloadedRing:
+    """A ring buffer in a record store; in a process without one, it takes part in the exchanges alone.
+
+    Args:
+      name: of the window.
+      like: the ring buffer in a fresh state.
+      store: as of OffloadedWindows.
+    """
+
+    def __init__(self, name: str, like: PartialRing, store: Callable[[str, RecordLayout, int], RecordStore] | None):
+        self.name, self.slots, self.ages, self.rounds = name, like.slots, like.ages, like.rounds
+        room, size = like.earlier.shape
+        empty = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+        self.like = dataclasses.replace(like, entered=empty(like.entered), earlier=empty(like.earlier))
+        layout = record_layout(jax.ShapeDtypeStruct((size,), like.dtype))
+        self._offload = Offload(None if store is None else store(name, layout, self.slots), layout, room)
+        # Two buffers for vectors that are pushed: one is written back while the next dispatch fills the other.
+        self._spare: jax.Array | None = None
+        self._written: jax.Array | None = None
+        self._base = 0
+
+    def _slots_of(self, first: int, count: int) -> np.ndarray:
+        return (first + np.arange(count)) % self.slots
+
+    def prefetch(self, count: int, following: int) -> None:
+        """Starts to read for the dispatch of `following` pushes that comes after the present one of `count`."""
+        self._offload.prefetch(vectors_leaving(self._base + count, following, self.ages) % self.slots)
+
+    def load(self, base: int, count: int) -> PartialRing:
+        """Returns the vectors of a dispatch as host arrays; `entered` is to come from `entered_buffer`.
+
+        Args:
+          base: number of vectors pushed before it.
+          count: upper bound on the number of its pushes.
+        """
+        self._base = base
+        numbers = vectors_leaving(base, count, self.ages)
+        leaving = leaving_indices(base, numbers, self.like)
+        (earlier,), _ = self._offload.load(numbers % self.slots, self._slots_of(base, count))
+        return dataclasses.replace(self.like, entered=(), earlier=earlier, base=np.int32(base), leaving=leaving)
+
+    def entered_buffer(self, entered: jax.Array, sharding) -> jax.Array:
+        """Returns an array on the devices that a dispatch may fill with its vectors; its values do not matter.
+
+        Args:
+          entered: that of the last dispatch.
+          sharding: of a new array; None = the default device.
+        """
+        if entered is not self._written:
+            return entered
+        spare, self._spare = self._spare, None
+        return jnp.zeros(entered.shape, entered.dtype, device=sharding) if spare is None else spare
+
+    def reuse(self, earlier: np.ndarray, on_devices: jax.Array) -> None:
+        """Takes back an array of `load`'s that was copied to the devices."""
+        start = earlier.ctypes.data
+        pieces = jax.block_until_ready(on_devices).addressable_shards
+        # A CPU device may use the array itself.
+        if not any(start <= piece.data.unsafe_buffer_pointer() < start + earlier.nbytes for piece in pieces):
+            self._offload.reuse([earlier])
+
+    def write_back(self, node: Window | Delay) -> None:
+        """Starts to write the vectors that a dispatch pushed.
+
+        Raises:
+          UserError: there were more than rounds.
+        """
+        pushed = int(node.count) - self._base
+        if pushed > self.rounds:
+            raise UserError(
+                f"the window '{self.name}' is pushed to more than once a round; keep it on the device, --window=device."
+            )
+        entered = node.ring.entered
+        # A view on a CPU, a separate array object: `entered` would remember the view, and not be donated.
+        view = jax.default_backend() == "cpu" and entered.is_fully_replicated
+        vectors = np.asarray(entered.addressable_data(0) if view else multi_process.all_gather(entered))[:pushed]
+        # A dispatch may go round a short ring buffer several times: the last vectors stay.
+        vectors = vectors[-self.slots :]
+        self._offload.write_back(self._slots_of(self._base + pushed - len(vectors), len(vectors)), [vectors])
+        self._spare, self._written = self._written, entered
+
+    def commit(self, round: int) -> Any:
+        """Ends a snapshot; returns the ring buffer as a checkpoint holds it: a Reference, an array, or nothing."""
+        reference, store = self._offload.commit(round), self._offload.store
+        return store.fields[0] if isinstance(store, MemoryStore) else reference
+
+    def restore(self, source: Any, count: int) -> None:
+        """Stores the vectors of a checkpoint's ring buffer.
+
+        Args:
+          source: [slots, P], an array or a SnapshotRing.
+          count: number of vectors that were pushed to it.
+        """
+        snapshot = source.snapshot if isinstance(source, SnapshotRing) else None
+        stored = min(count, self.slots)
+        slots = self._slots_of(count - stored, stored)
+        self._offload.restore(snapshot, slots, lambda places: [np.asarray(source[slots[places]])])
+
+    def reclaim(self) -> None:
+        """Frees the space of vectors that only removed checkpoints needed."""
+        self._offload.reclaim()
+
+    def close(self) -> None:
+        """Stops the thread and closes the store."""
+        self._offload.close()
+
+
+def windows_of(run) -> dict[str, Any]:
+    """Returns name in checkpoints -> Window or Delay, of all that a state holds."""
+    parts = {"observers": run.observers, "state": run.state}
+    nodes = jax.tree_util.tree_leaves_with_path(parts, is_leaf=is_window)
+    name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")
+    return {name(path): node for path, node in nodes if is_window(node)}
+
+
+def with_rings(run, ring_of: Callable[[str, Any], Any]):
+    """Returns a state with other ring buffers: (name, Window or Delay) -> ring buffer."""
+    changed = iter([node._replace(ring=ring_of(name, node)) for name, node in windows_of(run).items()])
+    parts = {"observers": run.observers, "state": run.state}
+    parts = jax.tree.map(lambda node: next(changed) if is_window(node) else node, parts, is_leaf=is_window)
+    return run._replace(observers=parts["observers"], state=parts["state"])
+
+
+def offloaded_rounds(run) -> int | None:
+    """Returns R of the PartialRings in a state; None where no ring buffer is offloaded."""
+    return next((node.ring.rounds for node in windows_of(run).values() if isinstance(node.ring, PartialRing)), None)
+
+
+def without_vectors(run):
+    """Returns a state with SnapshotRings without vectors, as checkpoints have ring buffers, for PartialRings."""
+
+    def ring(name, node):
+        return SnapshotRing(node.ring.shape, node.ring.dtype) if isinstance(node.ring, PartialRing) else node.ring
+
+    return with_rings(run, ring)
+
+
+def traceable(run):
+    """Returns a state that can be traced but not trained, for one with SnapshotRings.
+
+    The vectors are read where weighted means need them; elsewhere, PartialRings without vectors take their place.
+    """
+
+    def ring(name, node):
+        if not isinstance(node.ring, SnapshotRing):
+            return node.ring
+        slots, size = node.ring.shape
+        if isinstance(node, Window) and node.weighted:
+            return np.asarray(node.ring)
+        count = len(node.sums) if isinstance(node, Window) else 1
+        zeros, leaving = np.zeros((1, size), node.ring.dtype), np.zeros((count, 1), np.int32)
+        return PartialRing(zeros, zeros, np.asarray(node.count), leaving, (slots - 1,) * count, slots)
+
+    return with_rings(run, ring)

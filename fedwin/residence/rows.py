@@ -1,0 +1,311 @@
+"""Client tables: rows of clients' states on the device, or offloaded to main memory or to a file.
+
+A `ClientTable` stores one row per client, in full or for the clients that have taken part. The state of a run holds the
+rows that one dispatch needs (`RunState.table`), which `load` puts there and `write_back` takes from there.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedwin import multi_process, tree
+from fedwin.core import Algorithm, Cohort
+from fedwin.residence.blockwise import set_rows
+from fedwin.residence.offload import Offload
+from fedwin.residence.saved import SavedTable, check_num_clients, table_template
+from fedwin.residence.store import Records, RecordStore, record_layout, snapshot_of
+from fedwin.tree import PyTree
+
+# A client table above this many bytes goes to the host unless --table says otherwise.
+HOST_TABLE_BYTES = 4 << 30
+# Rows of all who take part go into a file where they would take more than this share of the main memory.
+HOST_SHARE = 0.5
+
+
+class ClientTable:
+    """Storage of clients' rows, and of windows where these are offloaded (`rings.OffloadedWindows`).
+
+    `run` is an engine.RunState throughout.
+
+    Args:
+      num_clients: K.
+      slots: rows of the table in the state.
+    """
+
+    def __init__(self, num_clients: int, slots: int):
+        self.num_clients, self.slots = num_clients, slots
+
+    def load(self, run: Any, cohort: Cohort, rounds: int) -> tuple[Any, np.ndarray]:
+        """Puts the rows of a dispatch's clients into the state.
+
+        Args:
+          run: the state before the dispatch.
+          cohort: the clients, arrays [R, C]; their slots are not read.
+          rounds: of the dispatch, at most R.
+
+        Returns:
+          (state, every client's row of its table, int32 [R, C]; padding is beyond the end).
+        """
+        raise NotImplementedError
+
+    def prefetch(self, cohort: Cohort, rounds: int) -> None:
+        """Starts to read the rows of the next dispatch's clients; to be called after `load`, while that one trains."""
+
+    def write_back(self, run: Any) -> None:
+        """Stores the rows that a dispatch changed, perhaps in the background."""
+
+    def checkpoint(self, run: Any) -> Any:
+        """Returns the state as a checkpoint holds it: with a SavedTable, or the Reference of one in a file."""
+        return self.checkpoint_form(run)
+
+    def checkpoint_form(self, run: Any) -> Any:
+        """Returns a fresh state with a SavedTable."""
+        raise NotImplementedError
+
+    def template(self, run: Any, leaves: dict[str, Any]) -> Any:
+        """Returns a state of the shapes that a checkpoint's leaves must have; `run` is a fresh one."""
+        return table_template(run, leaves)
+
+    def restore(self, saved: Any, run: Any) -> Any:
+        """Stores the rows of a checkpoint.
+
+        Args:
+          saved: the state that was read, with a SavedTable.
+          run: a fresh state. `DeviceTable` needs no rows in it if the checkpoint has everyone's, and donates them
+            otherwise.
+
+        Returns:
+          The saved state with a table like that of a fresh one.
+
+        Raises:
+          UserError: the checkpoint is of another number of clients.
+        """
+        raise NotImplementedError
+
+    def reclaim(self) -> None:
+        """Frees the space of rows that only removed checkpoints needed."""
+
+    def close(self) -> None:
+        """Stops threads and closes files."""
+
+
+class DeviceTable(ClientTable):
+    """Rows that stay on the device: the state's table has one for every client.
+
+    Args:
+      num_clients: K.
+    """
+
+    def __init__(self, num_clients: int):
+        super().__init__(num_clients, num_clients)
+
+    def load(self, run, cohort: Cohort, rounds: int):
+        return run, np.where(cohort.present, cohort.ids, self.num_clients).astype(np.int32)
+
+    def checkpoint_form(self, run):
+        if tree.is_empty(run.table):
+            return run
+        ids = np.arange(self.num_clients, dtype=np.int32)
+        return run._replace(table=SavedTable(ids, run.table, np.int32(self.num_clients)))
+
+    def restore(self, saved, run):
+        if tree.is_empty(run.table):
+            return saved
+        check_num_clients(saved.table, self.num_clients)
+        ids = np.asarray(saved.table.ids)
+        if len(ids) == self.num_clients:
+            return saved._replace(table=saved.table.rows)
+        table = jax.tree.map(lambda leaf, rows: set_rows(leaf, ids, rows), run.table, saved.table.rows)
+        return saved._replace(table=table)
+
+
+class OffloadedTable(ClientTable):
+    """Rows of the clients that have taken part, in a record store; initial rows are made on first use.
+
+    A dispatch sees a small table with one row per client that it draws, so a client drawn twice within a dispatch sees
+    its updated row.
+
+    Args:
+      store: the record store, whose layout is that of a row; None in a process that owns none and takes part in the
+        exchanges alone.
+      initial: makes initial rows.
+      num_clients: K.
+      slots: rows of the small table.
+      place: (table of host arrays, state) -> table on the devices, that of process 0.
+    """
+
+    def __init__(
+        self,
+        store: RecordStore | None,
+        initial: "InitialRows",
+        num_clients: int,
+        slots: int,
+        place: Callable[[PyTree, Any], PyTree] = lambda table, run: table,
+    ):
+        super().__init__(num_clients, slots)
+        self.initial, self.place = initial, place
+        self._offload = Offload(store, record_layout(initial.shapes), slots)
+        self._loaded = np.zeros(0, np.int64)
+
+    def prefetch(self, cohort: Cohort, rounds: int) -> None:
+        self._offload.prefetch(distinct_clients(cohort))
+
+    def load(self, run, cohort: Cohort, rounds: int):
+        self._loaded = clients = distinct_clients(cohort)
+        rows, stored = self._offload.load(clients, clients)
+        new = np.flatnonzero(~stored)
+        self.initial.write(clients[new], rows, new)
+        for leaf in rows:  # padding reads the last slot
+            leaf[len(clients) :][-1:] = leaf[:1]
+        return run._replace(table=self.place(self.initial.tree(rows), run)), slots_of(cohort, clients, self.slots)
+
+    def write_back(self, run) -> None:
+        # Views: this table is not donated, `load` puts another in its place.
+        table = jax.tree.leaves(multi_process.all_gather(run.table))
+        self._offload.write_back(self._loaded, [np.asarray(leaf)[: len(self._loaded)] for leaf in table])
+
+    def checkpoint(self, run):
+        reference = self._offload.commit(int(run.round))
+        return self.checkpoint_form(run) if reference is None else run._replace(table=reference)
+
+    def checkpoint_form(self, run):
+        if self._offload.store is None:
+            return run  # process 0 saves it
+        ids, fields = self._offload.store.held()
+        return run._replace(table=SavedTable(ids, self.initial.tree(fields), np.int32(self.num_clients)))
+
+    def restore(self, saved, run):
+        if self._offload.store is None:
+            return saved  # process 0 restores it
+        check_num_clients(saved.table, self.num_clients)
+        rows = saved.table.rows
+        ids, read = np.asarray(saved.table.ids), lambda places: read_rows(rows, places)
+        self._offload.restore(snapshot_of(jax.tree.leaves(rows)), ids, read)
+        return saved._replace(table=run.table)
+
+    def reclaim(self) -> None:
+        self._offload.reclaim()
+
+    def close(self) -> None:
+        self._offload.close()
+
+
+def table_kind(algorithm: Algorithm, params, num_clients: int, choice: str, room: tuple[int, int | None]) -> str:
+    """Returns which kind of table a run has: 'device', 'host' or 'file'.
+
+    Args:
+      algorithm: its client_init makes the rows.
+      params: the model; shapes suffice.
+      num_clients: K.
+      choice: one of these, or 'auto': the host where the table is larger than HOST_TABLE_BYTES, a file where the rows
+        of those who take part would fill the host's memory.
+      room: (upper bound on the number of clients that take part, bytes of main memory or None).
+    """
+    size = tree.nbytes(row_shapes(algorithm, params))
+    if not size:
+        return "device"
+    if choice != "auto":
+        return choice
+    if size * num_clients <= HOST_TABLE_BYTES:
+        return "device"
+    participants, memory = room
+    return "file" if memory is not None and size * participants > HOST_SHARE * memory else "host"
+
+
+def init_rows(algorithm: Algorithm, params, ids, init_key, shardings=None) -> PyTree:
+    """Returns the initial rows of clients, tree of [n, ...], in separate buffers.
+
+    Args:
+      algorithm: its client_init makes them.
+      params: the initial model.
+      ids: the clients, int32 [n].
+      init_key: key of random initial rows.
+      shardings: of the leaves; None = one device.
+    """
+
+    def stacked(params, ids, key):
+        # A copy, because jit may return one and the same buffer for outputs that are equal.
+        return jax.tree.map(jnp.copy, jax.vmap(algorithm.client_init, (None, 0, None))(params, ids, key))
+
+    return jax.jit(stacked, out_shardings=shardings)(params, ids, init_key)
+
+
+def row_shapes(algorithm: Algorithm, params) -> PyTree:
+    """Returns the shapes and dtypes of one client's row."""
+    return jax.eval_shape(algorithm.client_init, params, jax.ShapeDtypeStruct((), jnp.int32), jax.random.key(0))
+
+
+class InitialRows:
+    """Makes initial rows as host arrays, a fixed number at a time, so that they are compiled once.
+
+    Args:
+      algorithm: its client_init makes them.
+      params: the initial model.
+      init_key: key of random initial rows.
+      batch: how many are made at a time.
+
+    Attributes:
+      shapes: of one row.
+    """
+
+    def __init__(self, algorithm: Algorithm, params, init_key, batch: int):
+        self.shapes = row_shapes(algorithm, params)
+        self.params, self.init_key, self.batch = jax.tree.map(jnp.copy, params), init_key, batch
+        self._make = jax.jit(jax.vmap(algorithm.client_init, (None, 0, None)))
+
+    def tree(self, fields: list[Any]) -> PyTree:
+        """Returns arrays, one per leaf of a row, as a tree of rows."""
+        return jax.tree.unflatten(jax.tree.structure(self.shapes), fields)
+
+    def blank(self, count: int) -> Records:
+        """Returns zeros [count, ...], one array per leaf of a row."""
+        return [np.zeros((count, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(self.shapes)]
+
+    def write(self, clients: np.ndarray, rows: Records, places: np.ndarray) -> None:
+        """Writes the initial rows of clients [m] into places [m] of arrays [n, ...]."""
+        for start in range(0, len(clients), self.batch):
+            some = clients[start : start + self.batch]
+            made = self._make(self.params, np.resize(some, self.batch).astype(np.int32), self.init_key)
+            for leaf, values in zip(rows, jax.tree.leaves(made), strict=True):
+                leaf[places[start : start + len(some)]] = np.asarray(values)[: len(some)]
+
+
+def distinct_clients(cohort: Cohort) -> np.ndarray:
+    """Returns the distinct clients of cohorts, ascending."""
+    return np.unique(cohort.ids[cohort.present])
+
+
+def slots_of(cohort: Cohort, loaded: np.ndarray, padding: int) -> np.ndarray:
+    """Returns the place of every client among the loaded ones, int32 [..., C].
+
+    Args:
+      cohort: clients.
+      loaded: distinct clients, ascending, all of the cohort's among them.
+      padding: the place of padding.
+    """
+    return np.where(cohort.present, np.searchsorted(loaded, cohort.ids), padding).astype(np.int32)
+
+
+def read_rows(rows: PyTree, places: np.ndarray) -> Records:
+    """Returns some rows of a tree of arrays or SnapshotLeafs, [n, ...] per leaf; reads every record once."""
+    leaves = jax.tree.leaves(rows)
+    snapshot = snapshot_of(leaves)
+    return [leaf[places] for leaf in leaves] if snapshot is None else snapshot.read(places)
+
+
+def saved_or_initial_rows(table: SavedTable, ids: np.ndarray, initial: InitialRows) -> PyTree:
+    """Returns stored rows, or initial rows for clients that the checkpoint does not contain, tree of [n, ...].
+
+    Args:
+      table: of the checkpoint.
+      ids: clients [n].
+      initial: makes initial rows.
+    """
+    stored, leaves = np.isin(ids, table.ids), initial.blank(len(ids))
+    initial.write(ids, leaves, np.arange(len(ids)))
+    for leaf, some in zip(leaves, read_rows(table.rows, np.searchsorted(table.ids, ids[stored])), strict=True):
+        leaf[stored] = some
+    return jax.tree.unflatten(jax.tree.structure(table.rows), leaves)

@@ -1,0 +1,124 @@
+"""Offloaded state in checkpoints: rows that a checkpoint holds, and references to records in files."""
+
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedwin import tree
+from fedwin.errors import UserError
+from fedwin.residence.blockwise import Lazy
+from fedwin.residence.store import Reference, Snapshot, SnapshotLeaf
+from fedwin.tree import PyTree
+
+__all__ = [
+    "ROWS",
+    "Reference",
+    "SavedTable",
+    "SnapshotLeaf",
+    "SnapshotRing",
+    "check_num_clients",
+    "has_all_clients",
+    "resolve",
+    "ring_folder",
+    "table_template",
+]
+
+# Folders of client rows and of windows, inside the folder of a seed's checkpoints.
+ROWS = "rows"
+WINDOWS = "windows"
+_TABLE = "table"
+
+
+class SavedTable(NamedTuple):
+    """A client table as a checkpoint holds it.
+
+    Attributes:
+      ids: clients whose rows are stored, ascending, int32 [n].
+      rows: tree of [n, ...].
+      total: K, int32 [].
+    """
+
+    ids: np.ndarray
+    rows: PyTree
+    total: np.ndarray
+
+
+class SnapshotRing(Lazy):
+    """A ring buffer [slots, P] of a checkpoint, read from a file on access.
+
+    Args:
+      shape: [slots, P].
+      dtype: of a vector.
+      snapshot: that it is read from; None: no vector was pushed yet.
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype, snapshot: Snapshot | None = None):
+        self.shape, self.dtype, self.snapshot = shape, np.dtype(dtype), snapshot
+
+    def with_length(self, slots: int) -> "SnapshotRing":
+        """Returns the same vectors in a ring buffer of another length."""
+        return SnapshotRing((slots, self.shape[1]), self.dtype, self.snapshot)
+
+    def _rows(self, start: int, stop: int) -> np.ndarray:
+        rows = np.zeros((stop - start, self.shape[1]), self.dtype)
+        if self.snapshot is not None:
+            places = np.flatnonzero((self.snapshot.ids >= start) & (self.snapshot.ids < stop))
+            rows[self.snapshot.ids[places] - start] = self.snapshot.read(places)[0]
+        return rows
+
+
+def ring_folder(ring: str) -> str:
+    """Returns the folder of a ring buffer, relative to the seed's checkpoints; `ring` is its name in checkpoints."""
+    return f"{WINDOWS}/{re.sub('[^A-Za-z0-9_.-]', '_', ring)}"
+
+
+def resolve(name: str, reference: Mapping[str, Any], directory: pathlib.Path) -> dict[str, Any]:
+    """Returns the leaves that a reference stands for, as arrays that are read on access.
+
+    Args:
+      name: of the reference in the state: 'table', or the name of a ring buffer.
+      reference: Reference.json of it.
+      directory: the folder of the seed's checkpoints.
+
+    Returns:
+      Name of a leaf -> array: those of a SavedTable, or the ring buffer.
+
+    Raises:
+      UserError: files are missing or damaged.
+    """
+    stored = Reference(**reference)
+    if name != _TABLE:
+        snapshot = Snapshot(directory / ring_folder(name), stored)
+        (vector,) = snapshot.layout.fields
+        return {name: SnapshotRing((stored.total, *vector.shape), vector.dtype, snapshot)}
+    snapshot = Snapshot(directory / ROWS, stored)
+    rows = {
+        f"{_TABLE}.rows.{field.name}".rstrip("."): SnapshotLeaf(snapshot, number)
+        for number, field in enumerate(snapshot.layout.fields)
+    }
+    return {f"{_TABLE}.ids": snapshot.ids, **rows, f"{_TABLE}.total": np.int32(stored.total)}
+
+
+def table_template(run, leaves: Mapping[str, Any]):
+    """Returns a state like `run` whose table has the shapes of the SavedTable that a checkpoint's leaves hold."""
+    if tree.is_empty(run.table):
+        return run
+    stored = len(leaves.get(f"{_TABLE}.ids", ()))
+    rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((stored, *leaf.shape[1:]), leaf.dtype), run.table)
+    spec = jax.ShapeDtypeStruct
+    return run._replace(table=SavedTable(spec((stored,), np.int32), rows, spec((), np.int32)))  # type: ignore[arg-type]
+
+
+def has_all_clients(leaves: Mapping[str, Any], num_clients: int) -> bool:
+    """Whether a checkpoint's leaves have a row of each of K clients."""
+    return len(leaves.get(f"{_TABLE}.ids", ())) == num_clients
+
+
+def check_num_clients(saved: SavedTable, num_clients: int) -> None:
+    """Raises UserError unless a checkpoint is one of a federation of K clients."""
+    if saved.total != num_clients:
+        raise UserError(f"the checkpoint holds the state of {saved.total} clients, the run has {num_clients}.")
