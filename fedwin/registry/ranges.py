@@ -46,9 +46,10 @@ class Range(NamedTuple):
         return above and (value < self.most if self.open_most else value <= self.most)
 
     def __str__(self) -> str:
+        least, most = (f"{end:.7g}" for end in (self.least, self.most))
         if self.most == math.inf:
-            return f"{'>' if self.open_least else '>='} {self.least:g}" if self.least > -math.inf else "that is finite"
-        return f"in {'(' if self.open_least else '['}{self.least:g}, {self.most:g}{')' if self.open_most else ']'}"
+            return f"{'>' if self.open_least else '>='} {least}" if self.least > -math.inf else "that is finite"
+        return f"in {'(' if self.open_least else '['}{least}, {most}{')' if self.open_most else ']'}"
 
 
 Finite = Annotated[float, Range()]

@@ -29,7 +29,7 @@ FILES: dict[str, str | bytes] = {
     "folder/config.json/x": "",
     "empty/config.json": "",
     "list/config.json": "[]",
-    "fieldless/config.json": '{"format": 2, "config": {"algorithm": "fedavg"}}',
+    "fieldless/config.json": '{"format": 1, "config": {"algorithm": "fedavg"}}',
     "future/config.json": '{"format": 99}',
     "own/broken.py": "def x(:\n",
     "own/raises.py": "1 / 0\n",

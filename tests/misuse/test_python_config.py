@@ -17,11 +17,11 @@ from tests.misuse import calls
 
 BASE = dict(dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=2, num_rounds=3, out_dir="run")
 WRONG: dict[type, list] = {
-    str: [3, None, ["a"], b"x"],
-    int: ["3", 1.5, None, True, 2**40],
-    float: ["0.1", None, True, float("nan"), float("inf")],
-    bool: ["true", 1, None],
-    list: ["ema", 3, None, [None], {"a": 1}],
+    str: [3, None],
+    int: ["3", 1.5, True, 2**40],
+    float: ["0.1", True, float("nan")],
+    bool: ["true", 1],
+    list: ["ema", None, [None]],
 }
 FIELDS = [(field.name, value) for field in dataclasses.fields(Config) for value in WRONG[type(default_of(field))]]
 
