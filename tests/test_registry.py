@@ -200,7 +200,7 @@ def _inside(h):
     if kind is None or kind.type is str:
         return "text"
     least, most = (kind.range.least, kind.range.most) if kind.range else (1, 1)
-    return kind.type(least + 1 if math.isinf(most) else (least + most) / 2)
+    return kind.type((least if math.isfinite(least) else 0) + 1 if math.isinf(most) else (least + most) / 2)
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
