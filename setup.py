@@ -2,11 +2,10 @@
 
 The folder `experiments` is installed as `fedwin.experiments`: FedJAX already installs a top-level package of that name.
 `find:` in setup.cfg would drop a package that is mapped to another folder. The wheel leaves out the commands of a
-checkout, and has the stored results of experiments/results in one compressed file.
+checkout.
 """
 
 import pathlib
-import runpy
 
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
@@ -43,20 +42,12 @@ class Sdist(sdist):
 
 
 class BuildPy(build_py):
-    """The packages without the commands of a checkout, and an archive of the stored results."""
+    """The packages without the commands of a checkout."""
 
     def find_package_modules(self, package, package_dir):
         """Returns (package, module, file) of the modules of a package."""
         found = super().find_package_modules(package, package_dir)
         return [each for each in found if package != "fedwin.experiments" or each[1] not in TOOLS]
-
-    def run(self):
-        """Copies the packages, and writes the archive beside them."""
-        super().run()
-        if not self.editable_mode:
-            archive = runpy.run_path("experiments/reproduction/archive.py")
-            target = pathlib.Path(self.build_lib, "fedwin", "experiments", "results", archive["NAME"])
-            archive["pack"](pathlib.Path("experiments", "results"), target)
 
 
 setup(

@@ -1,10 +1,10 @@
 """Plots learning curves of runs and of stored results in one figure.
 
 fedwin curves runs/fedavg runs/scaffold --readouts=model,wima50 --out=accuracy.png
-fedwin curves runs/mine experiments/results/NAME.jsonl.gz --metric=loss --log
+fedwin curves runs/mine experiments/results/SCALE/NAME.tar.xz --metric=loss --log
 fedwin curves runs/fedavg runs/scaffold --x=simulated_seconds
 
-A run is a directory, or a stored result: compressed JSON lines, a header and then lines as in metrics.jsonl.
+A run is a directory, or a packed one: a stored result, SCALE/NAME.tar.xz in experiments/results.
 """
 
 import pathlib
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> None:
     """Draws the curves of the runs."""
     options = flags.FLAGS
     if len(argv) < 2:
-        raise UserError("name the runs: fedwin curves RUN ..., directories of runs or stored results (*.jsonl.gz).")
+        raise UserError("name the runs: fedwin curves RUN ..., directories of runs or packed runs (*.tar.xz).")
     out = picture_format.path_of("curves" if options.out is None else options.out, "curves.png", options.format)
     series = sources.series(argv[1:], options.readouts, options.labels)
     result = curves.compute(

@@ -25,9 +25,9 @@ from .papers.catalogue import catalogue, item
 from .papers.cell_flags import flag_text
 from .papers.items import AnyItem, Cell, Item
 from .papers.scales import SCALES
-from .reproduction import dry_run, process_commands, results_page, run_queue, verify
+from .reproduction import command, page, work
 from .reproduction.request import Request
-from .reproduction.store import IN_CHECKOUT
+from .reproduction.results import IN_CHECKOUT
 
 ARGUMENTS = "[ITEM ...]"
 FLAGS = flags.FLAGS
@@ -167,20 +167,20 @@ def main(argv: list[str]) -> None:
     check_flags(argv[1:])
     devices.use_every_core()
     if not multi_process.is_first():
-        process_commands.worker_loop(FLAGS.data_dir)
+        work.follow(FLAGS.data_dir)
         return
-    with process_commands.coordinating():
+    with work.coordinating():
         _execute(argv[1:])
 
 
 def _execute(names: list[str]) -> None:
     request = Request.from_flags(FLAGS)
     if FLAGS.list:
-        print(dry_run.item_table(request.scale, request.store, request.data_dir))
+        print(command.item_table(request))
     elif FLAGS.queue:
-        run_queue.work_off(request)
+        command.work_off(request)
     elif FLAGS.verify:
-        print(verify.verify(requested_items(names), FLAGS.verify, request))
+        print(command.verify(requested_items(names), FLAGS.verify, request))
     elif FLAGS.print_flags:
         _print_flags(names)
     elif names or request.from_results:
@@ -188,11 +188,11 @@ def _execute(names: list[str]) -> None:
         if not any(isinstance(each, Item) for each in items) and (FLAGS.rows or FLAGS.columns or FLAGS.variants):
             raise UserError(f"{items[0].name} has no rows, columns and variants; leave out the flags that name them.")
         cells = {table.name: selected_cells(table, request.scale) for table in items if isinstance(table, Item)}
-        request.execute(items, cells)
+        command.execute(request, items, cells)
     elif not FLAGS.page:
         raise UserError("name what to reproduce, such as wima/table2, or a paper; `fedwin reproduce --list` shows all.")
     if FLAGS.page:
-        results_page.write(request.out_dir)
+        page.write(request.out_dir)
 
 
 def _print_flags(names: list[str]) -> None:

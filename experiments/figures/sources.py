@@ -1,24 +1,19 @@
-"""Reads learning curves and configurations, from the directories of runs or stored results (compressed JSON lines)."""
+"""Reads learning curves and configurations, from the directories of runs or packed runs."""
 
-import gzip
-import json
 import os
 import pathlib
-import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fedwin.analysis import traffic
 from fedwin.errors import UserError
-from fedwin.files import read_bytes
 from fedwin.registry import nearest
 from fedwin.runs import directory as directories
 from fedwin.runs.load import prepared_run as prepared_run_of
 from fedwin.runs.prepare import PreparedRun
 
-STORED = ".jsonl.gz"
-
-Line = dict[str, Any]
+from .. import records
+from ..records import Line
 
 
 class Series(NamedTuple):
@@ -29,7 +24,7 @@ class Series(NamedTuple):
       lines: evaluations of all seeds, as in metrics.jsonl.
       readout: whose evaluations.
       since: the first round that is shown; before its start a window average equals the model.
-      header: metadata of the run: 'config', 'directory', 'bytes'.
+      header: metadata of the run: 'config', 'directory'.
     """
 
     label: str
@@ -48,45 +43,23 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
     """Reads the evaluations of a run.
 
     Args:
-      path: a run's directory, or a stored result `*.jsonl.gz`: a header, then lines as in metrics.jsonl.
+      path: a run's directory, or a packed run.
 
     Returns:
-      (header, lines). A header has 'label' and 'config'; that of a directory also 'directory'; a stored one may have
-      'bytes', [down, up] of a client and round.
+      (header, lines). A header has 'label' and 'config'; that of a directory also 'directory'.
 
     Raises:
       UserError: there is no such run, it has no evaluation yet, or its files are damaged or have been altered.
     """
     path = pathlib.Path(path)
-    if os.path.isdir(path):
-        config = config_of(path)
-        header, lines = (
-            {"label": path.resolve().name, "config": config, "directory": str(path)},
-            directories.verified_lines(path),
-        )
-    elif path.name.endswith(STORED):
-        header, lines = _read_stored(path)
-    else:
-        raise UserError(f"{path}: neither the directory of a run nor a stored result (*{STORED}); check the path.")
-    if not lines:
+    if path.is_dir():
+        config_of(path)
+    record = records.read(path)
+    if not record.lines:
         raise UserError(f"{path} has no evaluation yet; continue the run.")
-    return header, lines
-
-
-def _read_stored(path: pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
-    try:
-        texts = gzip.decompress(read_bytes(path)).decode("utf-8").splitlines()
-        header, *lines = (json.loads(text) for text in texts if text.strip())
-        default = {"label": path.name.removesuffix(STORED), "config": {}}
-        if not isinstance(header, dict) or "round" in header:
-            raise ValueError("the first line is no header")
-        if not all(isinstance(line["seed"], int) and isinstance(line["round"], int) for line in lines):
-            raise ValueError("a line is no evaluation")
-        return default | header, lines
-    except OSError as error:
-        raise UserError(f"{path} can't be read ({error.strerror or error}); check the path.") from error
-    except (ValueError, KeyError, TypeError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is not a stored result ({error}); restore it.") from error
+    if path.is_dir():
+        return {"label": path.resolve().name, "config": config_of(path), "directory": str(path)}, record.lines
+    return {"label": record.label, "config": record.config}, record.lines
 
 
 def readouts(lines: Iterable[Line]) -> list[str]:
@@ -164,18 +137,16 @@ def has_traffic(header: dict[str, Any]) -> bool:
     """Whether `bytes_per_round` is available for a run: it is not where the number of clients varies."""
     config = header.get("config", {})
     varies = config.get("sampling", "uniform") not in ("uniform", "weighted") or config.get("dropout", 0) > 0
-    return not varies and ("bytes" in header or "directory" in header)
+    return not varies and "directory" in header
 
 
 def bytes_per_round(header: dict[str, Any], data_dir: str | None = None) -> int:
     """Returns the bytes that all clients of a round receive and send.
 
     Raises:
-      UserError: a stored result without 'bytes', or the run's data can't be read.
+      UserError: this is a packed run, or the run's data can't be read.
     """
-    if "bytes" in header:
-        return traffic(tuple(header["bytes"]), 1, header["config"]["clients_per_round"])
     if "directory" not in header:
-        raise UserError(f"{header['label']}: the stored result has no 'bytes', the traffic of a client per round.")
+        raise UserError(f"{header['label']}: a packed run does not have the traffic of a client per round.")
     prepared = prepared_run(header["directory"], data_dir)
     return traffic(prepared.rehearse(), 1, prepared.setting.clients_per_round)

@@ -1,32 +1,32 @@
-"""Pictures of tables, curves and sweeps, drawn from stored curves."""
+"""Pictures of tables, curves and sweeps, from stored curves, and figures of trained models, from checkpoints."""
 
+import functools
 import pathlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedwin import data
+from fedwin.errors import UserError
 from fedwin.registry import parse
+from fedwin.runs.load import TrainedModel, client_models
 
 from ..figures import curves as curve_figure
-from ..figures import style, sweeps
-from ..papers.items import Cell, Item, Variation, file_stem
+from ..figures import factors, forgetting, labels, line, models, plane, probing, stored, style, sweeps
+from ..papers.items import Analysis, Cell, Item, Variation, file_stem
 from ..papers.measures import NATS, Curve, MeanLast, MeanLoss
-from .store import ResultStore, curves
-from .tune import best_point
-from .values import Value
-from .verdicts import CHANCE_FACTOR, CLASSES, near_chance
+from .numbers import CHANCE_FACTOR, CLASSES, READINGS, Value, readings
+from .results import Results, curves
+from .runs import RunDirectory, best_point
 
 # Most panels in a row; inches of one, and of all in a row.
 ACROSS, PANEL_WIDTH, PAGE_WIDTH = 7, 3.1, 12.4
-# Marks of printed numbers.
+# Looks of printed numbers and of ours.
 PRINTED: dict[str, Any] = {
-    "linestyle": "none",
-    "marker": "|",
-    "color": "black",
-    "markersize": 9,
-    "markeredgewidth": 1.5,
-}
+    "linestyle": "none", "marker": "|", "color": "black", "markersize": 9, "markeredgewidth": 1.5
+}  # fmt: skip
+POINT: dict[str, Any] = {"markersize": 4, "linewidth": 1, "clip_on": False}
 # Names of data sets in titles; others are named as on the command line.
 DATA = {"fmnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist_writers": "MNIST by writers"}
 # More rows than this are drawn closer together.
@@ -35,13 +35,12 @@ MANY_ROWS = 16
 STEEP = 0.2
 
 
-def titled(item: Item, scale: str, more: str = "") -> str:
+def _titled(item: Item, scale: str, more: str = "") -> str:
     """Returns the line above a picture: item, scale and what a panel shows."""
-    title = f"{item.name}, {scale}"
-    return f"{title}: {more}" if more else title
+    return f"{item.name}, {scale}: {more}" if more else f"{item.name}, {scale}"
 
 
-def data_title(item: Item, scale: str, cell: Cell, title: str = "") -> str:
+def _data_title(item: Item, scale: str, cell: Cell, title: str = "") -> str:
     """Returns the title of a panel; below paper scale it names the data that was used, and what it stands in for.
 
     Args:
@@ -56,10 +55,10 @@ def data_title(item: Item, scale: str, cell: Cell, title: str = "") -> str:
     choice, wanted = parse(cell.runs[0].config().dataset), _paper_data(item, cell)
     used, size = choice.name, choice.params.get("size")
     if wanted == "" or (wanted == used and size is None):
-        return title if title not in DATA else DATA[title]
+        return DATA.get(title, title)
+    alone = title in (DATA.get(wanted, wanted), wanted)
     used, wanted = DATA.get(used, used), DATA.get(wanted, wanted)
     used = used if size is None else f"{used} at {size}x{size}"
-    alone = title in (wanted, _paper_data(item, cell))
     # A title names the data set of the paper, or what else the panel shows of it.
     named = alone or wanted.lower() in title.lower() or wanted not in DATA.values()
     return f"{used} (for {wanted if alone else title})" if named else f"{used} (for {wanted}), {title}"
@@ -78,10 +77,10 @@ def _label(item: Item, cell: Cell) -> str:
     return cell.row.title if plain else f"{cell.row.title}, {cell.variant.title}"
 
 
-def _curves(store: ResultStore, cell: Cell) -> tuple[dict[int, Curve], bool]:
+def _curves(results: Results, cell: Cell) -> tuple[dict[int, Curve], bool]:
     """Returns seed -> curve of a cell, without diverged ones, and whether all of its seeds diverged."""
-    by_seed = curves(store, cell.runs[best_point(store, cell) or 0], cell.read, cell.metric)
-    found = {seed: curve for seed, curve in by_seed.items() if len(curve.rounds) and not curve.diverged}
+    by_seed = curves(results, cell.runs[best_point(results, cell) or 0], cell.read, cell.metric)
+    found = {seed: curve for seed, curve in by_seed.items() if not curve.diverged}
     return found, bool(by_seed) and not found
 
 
@@ -95,7 +94,7 @@ def common_seeds(available: Iterable[Collection[int]]) -> set[int]:
     return (set.intersection(*each) or set.union(*each)) if each else set()
 
 
-def _line(item: Item, cell: Cell, drawn: list[Curve], every: int) -> dict | None:
+def _line(item: Item, cell: Cell, drawn: list[Curve], every: int) -> dict[str, Any] | None:
     """Returns a curve as experiments.figures.curves draws it; None if nothing has been trained."""
     if not drawn:
         return None
@@ -104,30 +103,21 @@ def _line(item: Item, cell: Cell, drawn: list[Curve], every: int) -> dict | None
     return {"label": _label(item, cell), "rounds": common, "values": values} if common else None
 
 
-def _to_scale(cell: Cell, lines: list[dict]) -> list[dict]:
-    """Returns the lines that determine the limits of the axis: those that end above chance, or all if none does."""
-    classes = CLASSES.get(cell.runs[0].config().dataset.partition(":")[0])
-    if classes is None or not isinstance(cell.measure, MeanLast):
-        return lines
-    return [line for line in lines if np.array(line["values"])[:, -1].mean() >= CHANCE_FACTOR / classes] or lines
+def _limits(cell: Cell, lines: list[dict[str, Any]]) -> list[float | None]:
+    """Returns the limits of the axis, without the steep first rounds, rounded to 0.05: upper of losses, else lower.
 
-
-def _limits(lines: list[dict], falls: bool) -> list[float | None]:
-    """Returns the limits of the axis, without the steep first rounds, rounded to 0.05.
-
-    Args:
-      lines: the curves.
-      falls: whether the metric falls, as a loss does; then the upper end is limited, otherwise the lower one.
+    Lines of accuracies that end near chance do not count, unless all do.
     """
+    classes = CLASSES.get(parse(cell.runs[0].config().dataset).name)
+    if classes is not None and isinstance(cell.measure, MeanLast):
+        ends = [np.array(drawn["values"])[:, -1].mean() for drawn in lines]
+        lines = [drawn for drawn, end in zip(lines, ends, strict=True) if end >= CHANCE_FACTOR / classes] or lines
+    falls = isinstance(cell.measure, MeanLoss)
     values = []
-    for line in lines:
-        later = np.array(line["rounds"]) >= STEEP * line["rounds"][-1]
-        values.append((np.nanmax if falls else np.nanmin)(np.array(line["values"]).mean(0)[later]))
+    for drawn in lines:
+        later = np.array(drawn["rounds"]) >= STEEP * drawn["rounds"][-1]
+        values.append((np.nanmax if falls else np.nanmin)(np.array(drawn["values"]).mean(0)[later]))
     return [None, float(np.ceil(max(values) * 20) / 20)] if falls else [float(np.floor(min(values) * 20) / 20), None]
-
-
-def _is_accuracy(value: Value) -> bool:
-    return isinstance(value.cell.measure, MeanLast)
 
 
 def _percent(value: Value) -> int:
@@ -135,58 +125,37 @@ def _percent(value: Value) -> int:
     return value.cell.measure.factor if isinstance(value.cell.measure, MeanLast) else 1
 
 
-def draw_curves(item: Item, scale: str, store: ResultStore, path: pathlib.Path) -> list[pathlib.Path]:
-    """Draws a picture per column: accuracy, or the metric of the measure, over rounds.
-
-    Args:
-      item: the figure.
-      scale: smoke, trend or paper.
-      store: where records are read.
-      path: of the picture; of several without the column's name.
-
-    Returns:
-      Paths of the pictures.
-    """
-    drawn = []
-    cells = item.cells(scale)
-    for column in dict.fromkeys(cell.column for cell in cells):
-        shown = [cell for cell in cells if cell.column == column]
-        every = np.gcd.reduce([cell.runs[0].config().eval_every for cell in shown])
-        with_lost = [_curves(store, cell) for cell in shown]
-        by_cell = [found for found, _ in with_lost]
-        seeds = common_seeds(by_cell)
-        drawn_curves = [[curve for seed, curve in found.items() if seed in seeds] for found in by_cell]
-        made = (_line(item, cell, each, int(every)) for cell, each in zip(shown, drawn_curves, strict=True))
-        lines = [line for line in made if line is not None]
-        if lines:
-            metric = shown[0].measure.metric or "accuracy"
-            limits = _limits(_to_scale(shown[0], lines), isinstance(shown[0].measure, MeanLoss))
-            lost = [_label(item, cell) for cell, (_, all_lost) in zip(shown, with_lost, strict=True) if all_lost]
-            options = {"target": None, "start": None, "limits": limits, "log": False, "lost": lost}
-            own = _numbered(path, column.name if len(item.columns) > 1 else "")
-            figure = {"kind": curve_figure.KIND, "metric": metric, "curves": lines, **options}
-            curve_figure.draw(figure, own, titled(item, scale, data_title(item, scale, shown[0])))
-            drawn.append(own)
-    return drawn
-
-
 def _numbered(path: pathlib.Path, part: object) -> pathlib.Path:
     """Returns the path of one of several pictures of an item; of the only one if `part` is empty."""
     return path.with_stem(f"{path.stem}_{part}") if part else path
 
 
-def draw_sweep(item: Item, scale: str, numbers: list[Value], path: pathlib.Path) -> list[pathlib.Path]:
-    """Draws accuracy against a parameter, a picture per group of columns.
+def _draw_curves(item: Item, scale: str, results: Results, path: pathlib.Path) -> list[pathlib.Path]:
+    """Draws a picture per column: accuracy, or the metric of the measure, over rounds."""
+    drawn = []
+    cells = item.cells(scale)
+    for column in dict.fromkeys(cell.column for cell in cells):
+        shown = [cell for cell in cells if cell.column == column]
+        every = int(np.gcd.reduce([cell.runs[0].config().eval_every for cell in shown]))
+        found = [_curves(results, cell) for cell in shown]
+        seeds = common_seeds([by_seed for by_seed, _ in found])
+        lines = []
+        for cell, (by_seed, _) in zip(shown, found, strict=True):
+            one = _line(item, cell, [curve for seed, curve in by_seed.items() if seed in seeds], every)
+            lines += [one] if one is not None else []
+        if lines:
+            lost = [_label(item, cell) for cell, (_, all_lost) in zip(shown, found, strict=True) if all_lost]
+            options = {"target": None, "start": None, "limits": _limits(shown[0], lines), "log": False, "lost": lost}
+            own = _numbered(path, column.name if len(item.columns) > 1 else "")
+            metric = shown[0].measure.metric or "accuracy"
+            figure = {"kind": curve_figure.KIND, "metric": metric, "curves": lines, **options}
+            curve_figure.draw(figure, own, _titled(item, scale, _data_title(item, scale, shown[0])))
+            drawn.append(own)
+    return drawn
 
-    Args:
-      item: the figure.
-      scale: smoke, trend or paper.
-      numbers: of its cells.
-      path: of the picture; of several without the group's number.
 
-    Returns:
-      Paths of the pictures.
-    """
+def _draw_sweep(item: Item, scale: str, numbers: list[Value], path: pathlib.Path) -> list[pathlib.Path]:
+    """Draws accuracy against a parameter, a picture per group of columns."""
     drawn = []
     groups = list(dict.fromkeys(value.cell.column.group for value in numbers))
     for number, group in enumerate(groups):
@@ -197,10 +166,10 @@ def draw_sweep(item: Item, scale: str, numbers: list[Value], path: pathlib.Path)
             if value.cell.column.group != group or value.cell.column.x is None:
                 continue
             label = _label(item, value.cell)
-            if len(value.numbers) and not near_chance(value):
+            if len(value.numbers) and not value.near_chance:
                 shown.append(value)
                 methods.setdefault(label, {})
-            elif value.diverged or near_chance(value):
+            elif value.diverged or value.near_chance:
                 lost.setdefault(label, []).append(value.cell.column.x)
                 methods.setdefault(label, {})
         defined = [{seed: n for seed, n in value.by_seed.items() if n is not None} for value in shown]
@@ -212,32 +181,22 @@ def draw_sweep(item: Item, scale: str, numbers: list[Value], path: pathlib.Path)
         methods = {label: points for label, points in methods.items() if points or label in lost}
         if any(methods.values()):
             own = _numbered(path, number + 1 if len(groups) > 1 else "")
-            title = titled(
-                item, scale, data_title(item, scale, shown[0].cell, group or _paper_data(item, shown[0].cell))
-            )
-            metric = "accuracy" if _is_accuracy(numbers[0]) else numbers[0].cell.measure.name
-            sweeps.draw(sweeps.compute(methods, item.axis, metric, lost=lost), own, title)
+            data = _data_title(item, scale, shown[0].cell, group or _paper_data(item, shown[0].cell))
+            measure = numbers[0].cell.measure
+            metric = "accuracy" if isinstance(measure, MeanLast) else measure.name
+            sweeps.draw(sweeps.compute(methods, item.axis, metric, lost=lost), own, _titled(item, scale, data))
             drawn.append(own)
     return drawn
 
 
-def draw_table(item: Item, scale: str, numbers: list[Value], path: pathlib.Path) -> list[pathlib.Path]:
+def _draw_table(item: Item, scale: str, numbers: list[Value], path: pathlib.Path) -> list[pathlib.Path]:
     """Draws the numbers of a table as points with bars, a panel per column, printed numbers next to ours.
 
     A row has the color of its method, a variant its marker. The points of a panel are means over the same seeds.
-
-    Args:
-      item: the table.
-      scale: smoke, trend or paper.
-      numbers: of its cells.
-      path: of the picture.
-
-    Returns:
-      Paths of the pictures.
     """
-    measures = {type(value.cell.measure) for value in numbers}
-    losses = measures == {MeanLoss}
-    shown = [v for v in numbers if (v.mean is not None or v.diverged) and (losses or _is_accuracy(v))]
+    losses = {type(value.cell.measure) for value in numbers} == {MeanLoss}
+    drawable = lambda value: losses or isinstance(value.cell.measure, MeanLast)
+    shown = [v for v in numbers if (v.mean is not None or v.diverged) and drawable(v)]
     if not any(value.mean is not None for value in shown):
         return []
     columns = [column for column in item.columns if any(value.cell.column == column for value in shown)]
@@ -247,44 +206,29 @@ def draw_table(item: Item, scale: str, numbers: list[Value], path: pathlib.Path)
     down = -(-len(columns) // ACROSS)
     across = -(-len(columns) // down)  # as even as possible: no panel is alone in a row
     size = {"width": min(PANEL_WIDTH, PAGE_WIDTH / across), "height": height}
-    with style.panels(path, titled(item, scale), down, across, **size) as (figure, axes):
+    with style.panels(path, _titled(item, scale), down, across, **size) as (figure, axes):
         for axis in axes.flat[len(columns) :]:
             axis.set_visible(False)
-        lost = bars = marks = False
-        for panel, (axis, column) in enumerate(zip(axes.flat, columns, strict=False)):
+        panels = []
+        for number, (axis, column) in enumerate(zip(axes.flat, columns, strict=False)):
             values = [value for value in shown if value.cell.column == column]
-            found = _panel(axis, values, rows, variants, printed=scale == "paper")
-            lost, bars, marks = lost or found.lost, bars or found.bars, marks or found.marks
-            axis.set_yticks(range(len(rows)), ["" if panel % across else row.title for row in rows])
+            panels.append(_draw_panel(axis, values, rows, variants, printed=scale == "paper"))
+            axis.set_yticks(range(len(rows)), ["" if number % across else row.title for row in rows])
             axis.set_ylim(len(rows) - 0.4, -0.6)  # the same rows at the same height in every panel
-            title = style.wrapped(data_title(item, scale, values[0].cell), round(10 * size["width"]))
-            seeds = "one seed" if found.seeds == 1 else f"{found.seeds} seeds"
+            title = style.wrapped(_data_title(item, scale, values[0].cell), round(10 * size["width"]))
+            seeds = "one seed" if panels[-1].seeds == 1 else f"{panels[-1].seeds} seeds"
             axis.set_title(f"{title}\n{seeds}", fontsize="small")
             axis.set_xlabel(f"test loss ({NATS})" if losses else "test accuracy (%)")
             if not losses:
                 axis.set_xlim(*style.widened(*axis.get_xlim()))
             axis.locator_params(axis="x", nbins=4 if size["width"] < PANEL_WIDTH else 6)
             axis.grid(alpha=0.3, axis="x")
-        names = [v.title for v in variants] if len(variants) > 1 else ["ours"] if marks else []
-        handles, labels = _legend(names, marks, lost)
-        note = "bars: standard deviation over seeds" if bars else None
-        if labels:
-            small = {"fontsize": "small", "title_fontsize": "small", "ncols": min(len(labels), 2 * across)}
-            figure.legend(handles, labels, title=note, loc="outside lower center", **small)
-        elif note:
-            figure.supxlabel(note, fontsize="small")
+        _draw_legend(figure, variants, panels, across)
     return [path]
 
 
-class _Drawn(NamedTuple):
-    """What a panel of a table's picture contains.
-
-    Attributes:
-      seeds: number of seeds of every point.
-      bars: whether there are bars.
-      marks: whether there are printed numbers.
-      lost: whether some points are marked at the edge.
-    """
+class _Panel(NamedTuple):
+    """A panel's number of seeds, and whether it has bars, printed numbers, and points at its edge."""
 
     seeds: int
     bars: bool
@@ -292,9 +236,11 @@ class _Drawn(NamedTuple):
     lost: bool
 
 
-def _panel(axis, values: list[Value], rows: list[Variation], variants: list[Variation], printed: bool) -> _Drawn:
+def _draw_panel(
+    axis: Any, values: list[Value], rows: list[Variation], variants: list[Variation], printed: bool
+) -> _Panel:
     """Draws the numbers of a column: means over the seeds that all its points have, a little apart by variant."""
-    trained = [value for value in values if value.mean is not None and not near_chance(value)]
+    trained = [value for value in values if value.mean is not None and not value.near_chance]
     trained = trained or [value for value in values if value.mean is not None]
     defined = {id(value): {seed: n for seed, n in value.by_seed.items() if n is not None} for value in trained}
     seeds = common_seeds(defined.values())
@@ -306,15 +252,10 @@ def _panel(axis, values: list[Value], rows: list[Variation], variants: list[Vari
         if id(value) not in defined:
             at_edge.append((place, colors[row]))
             continue
-        factor = 100 / _percent(value) if _is_accuracy(value) else 1
+        factor = 100 / _percent(value) if isinstance(value.cell.measure, MeanLast) else 1
         each = factor * np.array([n for seed, n in defined[id(value)].items() if seed in seeds])
         std = float(each.std(ddof=1)) if len(each) > 1 else None
-        look = style.variant_look(index, count) | {
-            "color": colors[row],
-            "markersize": 4,
-            "linewidth": 1,
-            "clip_on": False,
-        }
+        look = style.variant_look(index, count) | POINT | {"color": colors[row]}
         axis.errorbar(each.mean(), place, xerr=std, linestyle="none", **look)
         bars = bars or std is not None
         if printed and value.cell.printed is not None and value.cell.printed.number is not None:
@@ -323,26 +264,33 @@ def _panel(axis, values: list[Value], rows: list[Variation], variants: list[Vari
     for place, color in at_edge:
         axis.plot(0, place, transform=axis.get_yaxis_transform(), color=color, **style.LOST)
     fewest = min((len(each.keys() & seeds) for each in defined.values()), default=0)
-    return _Drawn(fewest, bars, marks, bool(at_edge))
+    return _Panel(fewest, bars, marks, bool(at_edge))
 
 
-def _legend(names: list[str], marks: bool, lost: bool) -> tuple[list[Any], list[str]]:
-    """Returns the legend of a table's picture: a marker per variant, printed numbers, and what is not to scale."""
+def _draw_legend(figure: Any, variants: list[Variation], panels: list[_Panel], across: int) -> None:
+    """Draws a table's legend: a marker per variant, printed numbers, what is not to scale, and the meaning of bars."""
     from matplotlib.lines import Line2D
 
-    handles, labels = style.variant_handles(names), list(names)
+    marks, lost = any(panel.marks for panel in panels), any(panel.lost for panel in panels)
+    names = [variant.title for variant in variants] if len(variants) > 1 else ["ours"] if marks else []
+    handles = style.variant_handles(names)
     if marks:
-        handles, labels = [*handles, Line2D([], [], **PRINTED)], [*labels, "printed in the paper"]
+        handles, names = [*handles, Line2D([], [], **PRINTED)], [*names, "printed in the paper"]
     if lost:
         handles = [*handles, Line2D([], [], **style.LOST, color=style.NEUTRAL)]
-        labels = [*labels, style.NOT_TO_SCALE]
-    return handles, labels
+        names = [*names, style.NOT_TO_SCALE]
+    note = "bars: standard deviation over seeds" if any(panel.bars for panel in panels) else None
+    if names:
+        small = {"fontsize": "small", "title_fontsize": "small", "ncols": min(len(names), 2 * across)}
+        figure.legend(handles, names, title=note, loc="outside lower center", **small)
+    elif note:
+        figure.supxlabel(note, fontsize="small")
 
 
 def draw(
     item: Item,
     scale: str,
-    store: ResultStore,
+    results: Results,
     numbers: list[Value],
     folder: pathlib.Path,
     form: str = "png",
@@ -352,7 +300,7 @@ def draw(
     Args:
       item: the table or figure.
       scale: smoke, trend or paper.
-      store: where records are read.
+      results: where records are read.
       numbers: of its cells.
       folder: of the pictures.
       form: their format.
@@ -362,7 +310,123 @@ def draw(
     """
     path = folder / f"{file_stem(item)}.{form}"
     if item.draw == "curves":
-        return draw_curves(item, scale, store, path)
+        return _draw_curves(item, scale, results, path)
     if item.draw == "sweep":
-        return draw_sweep(item, scale, numbers, path)
-    return draw_table(item, scale, numbers, path)
+        return _draw_sweep(item, scale, numbers, path)
+    return _draw_table(item, scale, numbers, path)
+
+
+# Figures of trained models
+
+
+def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], data_dir: str) -> dict[str, Any]:
+    """Returns the data of a figure of the first seed, and the numbers that claims compare of all seeds, as JSON values.
+
+    Args:
+      item: the figure.
+      scale: smoke, trend or paper.
+      directories: name of a run -> its finished directory.
+      data_dir: folder of the data sets' files.
+
+    Raises:
+      UserError: the figure's kind is unknown, or a checkpoint is missing.
+    """
+    if item.kind == labels.KIND:
+        return _rounded(_labels(item, scale, data_dir))
+    # The item's own seeds that all runs have trained, or any that they have.
+    common = set.intersection(*(set(directory.seeds) for directory in directories.values()))
+    seeds = [seed for seed in item.seeds_at(scale) if seed in common] or sorted(common)
+    figures = {str(seed): _of_seed(item, scale, directories, data_dir, seed) for seed in seeds}
+    found = {READINGS: {seed: readings(figure) for seed, figure in figures.items()}} if item.claims else {}
+    return _rounded({**next(iter(figures.values())), **found})
+
+
+def _of_seed(
+    item: Analysis, scale: str, directories: dict[str, RunDirectory], data_dir: str, seed: int
+) -> dict[str, Any]:
+    """Returns the data of a figure of one seed."""
+    options = dict(item.options_at(scale))
+    titles = {run.name: run.title for run in item.runs}
+    paths = {titles[name]: directory.path for name, directory in directories.items()}
+    rounds = item.checkpoints(scale)
+    if item.kind == factors.KIND:
+        return _factors(tuple(paths.items()), rounds, seed, data_dir, tuple(options.items()))
+    if item.kind == forgetting.KIND:
+        return forgetting.compute(paths, round=rounds[-1], seed=seed, data_dir=data_dir or None, **options)
+    addresses = [models.Address(str(path), round) for path in paths.values() for round in rounds]
+    trained = models.loaded(addresses, seed, data_dir or None)
+    several = len(paths) > 1, len(rounds) > 1 or len(paths) == 1
+    names = [
+        ", ".join(text for text, named in zip((title, f"round {round}"), several, strict=True) if named)
+        for title in paths
+        for round in rounds
+    ]
+    variables = [(name, each.variables) for name, each in zip(names, trained, strict=True)]
+    if item.kind == line.KIND:
+        return line.compute(trained[0], dict(variables[:2]), **options)
+    if item.kind == plane.KIND:
+        return _plane(trained[0], variables, **options)
+    raise UserError(f"{item.name}: unknown kind of figure '{item.kind}'.")
+
+
+@functools.cache  # several figures show panels of the same data
+def _factors(
+    paths: tuple[tuple[str, pathlib.Path], ...],
+    rounds: tuple[int, ...],
+    seed: int,
+    data_dir: str,
+    options: tuple[tuple[str, Any], ...],
+) -> dict[str, Any]:
+    return factors.compute(dict(paths), rounds=rounds, seed=seed, data_dir=data_dir or None, **dict(options))
+
+
+def _plane(trained: TrainedModel, shown: Sequence[tuple[str, Any]], clients: int = 0, **options: Any) -> dict[str, Any]:
+    """Returns the plane through the first three models, or through those that some clients train from the first."""
+    if clients:
+        ids = probing.cohort(trained, most=clients)
+        made = zip((f"client {client}" for client in ids), client_models(trained, ids), strict=True)
+        shown = [*made, ("received model", trained.variables)]
+    return plane.compute(trained, dict(shown[:3]), dict(shown[3:]), **options)
+
+
+def _labels(item: Analysis, scale: str, data_dir: str) -> dict[str, Any]:
+    """Returns the histograms of the labels of every run's partition."""
+    histograms = {}
+    titles = {run.name: run.title for run in item.runs}
+    for name, run in item.trajectories(scale).items():
+        config = run.config()
+        dataset = data.load(config.dataset, data_dir)
+        by_partition = labels.of_partitions(dataset, [config.partition], config.num_clients or None, 0)
+        histograms[titles[name]] = by_partition[config.partition]
+    return labels.compute(histograms, **item.options_at(scale))
+
+
+def _rounded(value: Any) -> Any:
+    """Returns JSON values with six digits of every number: a picture shows no more, and files stay small."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, list) else value
+
+
+def draw_models(item: Analysis, scale: str, source: pathlib.Path, path: pathlib.Path) -> None:
+    """Draws a figure from its stored data.
+
+    Args:
+      item: the figure.
+      scale: smoke, trend or paper.
+      source: file of its data.
+      path: of the picture.
+
+    Raises:
+      UserError: the data are damaged.
+    """
+    figure, _ = stored.read(source)
+    figure.pop(READINGS, None)
+    if item.shows:
+        figure["panels"] = list(item.shows)
+    names = [run.config().dataset for each in (scale, "paper") for run in list(item.trajectories(each).values())[:1]]
+    used, wanted = (DATA.get(name, name) for name in (parse(text).name for text in names))
+    setting = scale if used == wanted else f"{scale}, {used} for {wanted}"
+    stored.module_of(item.kind).draw(figure, path, f"{item.name} ({setting}): {item.title}")

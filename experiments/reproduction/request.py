@@ -4,27 +4,20 @@ import dataclasses
 import functools
 import pathlib
 import re
-import sys
+import shutil
 import time
 from typing import Any
 
 from fedwin.errors import UserError
 
 from ..cli import picture_format
+from ..figures import stored as figure_files
 from ..papers.items import Analysis, AnyItem, Cell, Item, file_stem
 from ..tables.formats import check_folder
-from . import dry_run, inspection, pictures, write
-from .plan import RunDirectory, plan, run_directories, without_stored
-from .store import (
-    RESULTS,
-    CombinedResults,
-    LocalResults,
-    ResultStore,
-    StoredResults,
-    check_writable,
-    scale_folder,
-)
-from .values import value
+from . import pictures, tables
+from .numbers import value
+from .results import RESULTS, Results, check_writable, keep, stored
+from .runs import RunDirectory, plan, run_directories, without_stored
 from .work import BudgetSpent, Outcome, readable, work
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -55,7 +48,7 @@ def _seeds(texts: list[str]) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to reproduce, and how.
+    """A request for tables and figures.
 
     Attributes:
       scale: smoke, trend or paper.
@@ -66,7 +59,7 @@ class Request:
       dry_run: whether to estimate the runs instead of training them.
       from_results: whether to draw the stored results, without training.
       keep: whether to store finished curves with the project.
-      force: whether to also train runs whose results are stored with the project.
+      afresh: whether to also train runs whose results are stored with the project.
       seeds_at_once: number of seeds of a run that train vmapped in one program.
       form: format of the pictures.
     """
@@ -79,7 +72,7 @@ class Request:
     dry_run: bool = False
     from_results: bool = False
     keep: bool = False
-    force: bool = False
+    afresh: bool = False
     seeds_at_once: int = 1
     form: str = "png"
 
@@ -93,50 +86,35 @@ class Request:
         Raises:
           UserError: a value is invalid.
         """
+        names = ("scale", "data_dir", "dry_run", "from_results", "keep", "afresh", "seeds_at_once")
         return cls(
-            scale=values.scale,
             out_dir=pathlib.Path(values.out_dir),
-            data_dir=values.data_dir,
             seeds=_seeds(values.seeds),
             budget=seconds_of(values.budget),
-            dry_run=values.dry_run,
-            from_results=values.from_results,
-            keep=values.keep,
-            force=values.afresh,
-            seeds_at_once=values.seeds_at_once,
             form=picture_format.chosen(values),
+            **{name: getattr(values, name) for name in names},
         )
 
-    @functools.cached_property
-    def stored(self) -> StoredResults:
-        """The project's stored results at this scale."""
-        return StoredResults(self.scale)
-
-    @functools.cached_property
-    def store(self) -> ResultStore:
-        """Where records are read."""
-        local = LocalResults(self.out_dir, self.scale)
-        return self.stored if self.from_results else local if self.force else CombinedResults(local, self.stored)
-
-    def _directories(self, items: list[AnyItem], cells: dict[str, list[Cell]]) -> list[RunDirectory]:
-        """Returns the directories of all runs that have to be trained, or have been."""
-        tasks = plan(items, self.scale, self.seeds, cells, self.store)
-        if not self.force:
-            pending = [item for item in items if isinstance(item, Analysis) and not self._is_computed(item)]
-            analysed = [run.key for item in pending for run in item.trajectories(self.scale).values()]
-            # Read from the disk again: other processes may have stored results since.
-            tasks = without_stored(tasks, StoredResults(self.scale), analysed)
-        return run_directories(tasks, self.out_dir, self.scale, self.seeds_at_once)
-
-    def _is_computed(self, item: Analysis) -> bool:
-        """Whether the data of a figure exist, in out_dir or in the stored results."""
-        name = f"{file_stem(item)}.json.gz"
-        return (self.tables / name).is_file() or (self.stored.text(name) is not None and not self.force)
+    @property
+    def folder(self) -> pathlib.Path:
+        """Folder of the runs of this scale."""
+        return self.out_dir / self.scale
 
     @property
     def tables(self) -> pathlib.Path:
         """Folder of tables and pictures."""
-        return scale_folder(self.out_dir, self.scale) / "tables"
+        return self.folder / "tables"
+
+    @functools.cached_property
+    def stored(self) -> Results:
+        """The project's stored results at this scale."""
+        return stored(self.scale)
+
+    @functools.cached_property
+    def results(self) -> Results:
+        """Where records are read."""
+        own, kept = [self.folder] * (not self.from_results), [RESULTS / self.scale] * (not self.afresh)
+        return Results(*own, *kept)
 
     def check(self) -> None:
         """Checks that out_dir can be used, and that results can be stored if they are to be; creates nothing.
@@ -147,7 +125,7 @@ class Request:
         check_folder(self.out_dir)
         if self.keep:
             check_writable()
-        if self.from_results and not self.stored.names():
+        if self.from_results and not self.stored.packed:
             raise UserError(
                 f"there are no stored results of scale {self.scale}; those of the project are in its repository, "
                 "folder experiments/results, and in its wheel."
@@ -167,35 +145,44 @@ class Request:
           UserError: runs were rejected, after all others were trained.
         """
         self.check()
-        if self.from_results:
-            self._write_all(items, cells, [])
-            return
-        directories = self._directories(items, cells)
-        if self.dry_run:
-            say = functools.partial(print, file=sys.stderr, flush=True)
-            print(dry_run.run_table(directories, self.data_dir, self.scale, say))
-            return
+        directories = [] if self.from_results else self.directories(items, cells)
         outcome, stopped = Outcome(), False
         deadline = None if self.budget is None else time.monotonic() + self.budget
         try:
             # Once a grid has been searched, the run of its best point is planned.
             while not outcome.covers(directories):
                 left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                outcome.add(work(directories, data_dir=self.data_dir, budget=left, scale=self.scale))
-                directories = self._directories(items, cells)
+                outcome.refused |= work(directories, data_dir=self.data_dir, budget=left, scale=self.scale).refused
+                directories = self.directories(items, cells)
         except BudgetSpent:
             stopped = True
         if self.keep:
-            self._store(directories)
-        self._write_all(items, cells, directories)
+            self._keep(directories)
+        self.tables.mkdir(parents=True, exist_ok=True)
+        for each in items:
+            if isinstance(each, Item):
+                self._write_item(each, cells[each.name])
+            elif isinstance(each, Analysis):
+                self._draw_analysis(each, directories)
         self._report(outcome, directories, stopped)
 
-    def _store(self, directories: list[RunDirectory]) -> None:
-        """Stores the curves of finished runs with the project, and says which are not."""
-        added, stored = 0, StoredResults(self.scale)
+    def directories(self, items: list[AnyItem], cells: dict[str, list[Cell]]) -> list[RunDirectory]:
+        """Returns the directories of all runs that have to be trained, or have been."""
+        # Read from the disk again: other processes may have stored results since.
+        kept = stored(self.scale)
+        tasks = plan(items, self.scale, self.seeds, cells, Results(self.folder, *([] if self.afresh else kept.folders)))
+        if not self.afresh:
+            pending = [each for each in items if isinstance(each, Analysis) and not self._figure(each)]
+            analyzed = [run.key for each in pending for run in each.trajectories(self.scale).values()]
+            tasks = without_stored(tasks, kept, analyzed)
+        return run_directories(tasks, self.folder, self.scale, self.seeds_at_once)
+
+    def _keep(self, directories: list[RunDirectory]) -> None:
+        """Stores the curves of finished runs with the project, and prints which are not."""
+        added = 0
         for directory in directories:
             try:
-                added += directory.add_to(stored)
+                added += directory.finished and keep(directory.task.run, directory.path, RESULTS / self.scale)
             except UserError as error:
                 print(error)
         print(f"{added} finished run(s) stored in {RESULTS / self.scale}")
@@ -212,52 +199,50 @@ class Request:
         if outcome.refused:
             raise UserError(f"{len(outcome.refused)} run(s) were refused, the last: {reason}")
 
-    def _write_all(self, items: list[AnyItem], cells: dict[str, list[Cell]], directories: list[RunDirectory]) -> None:
-        """Writes and draws all items from the available results."""
-        self.tables.mkdir(parents=True, exist_ok=True)
-        for item in items:
-            if isinstance(item, Item):
-                self._write_item(item, cells[item.name])
-            elif isinstance(item, Analysis):
-                self._draw_analysis(item, directories)
-
     def _write_item(self, item: Item, cells: list[Cell]) -> None:
-        numbers = [value(self.store, cell, self.scale) for cell in cells]
+        results = Results(*self.results.folders)
+        numbers = [value(results, cell, self.scale) for cell in cells]
         if not any(number.by_seed for number in numbers):  # a target that is never reached is a result
             print(f"{item.name}: nothing has been trained at scale {self.scale}.")
             return
-        drawn = pictures.draw(item, self.scale, self.store, numbers, self.tables, self.form)
-        write.write(item, self.scale, self.store, numbers, self.tables, [path.name for path in drawn])
-        text = write.section(item, self.scale, self.store, numbers)
+        drawn = pictures.draw(item, self.scale, results, numbers, self.tables, self.form)
+        tables.write(item, self.scale, results, numbers, self.tables, [path.name for path in drawn])
+        text = tables.section(item, self.scale, results, numbers)
         paths = [self.tables / f"{file_stem(item)}.csv", *drawn]
         print(f"\n{text}\n\nwritten: {', '.join(map(str, paths))}")
 
+    def _figure(self, item: Analysis) -> pathlib.Path | None:
+        """Returns the file of a figure's data, in out_dir or in the stored results; None without one."""
+        local = self.tables / f"{file_stem(item)}.json"
+        if local.is_file() and not self.from_results:
+            return local
+        return None if self.afresh else self.stored.figure(file_stem(item))
+
     def _draw_analysis(self, item: Analysis, directories: list[RunDirectory]) -> None:
         """Computes the data of a figure if they don't exist, and draws it."""
-        name = f"{file_stem(item)}.json.gz"
-        local = self.tables / name
-        if not (self.from_results or self._is_computed(item)):
-            self._compute(item, directories, local)
-        own = local.is_file() and not self.from_results
-        text = inspection.read(local) if own else self.stored.text(name)
-        if text is None:
+        source = self._figure(item)
+        if source is None and not self.from_results:
+            source = self._compute(item, directories)
+        if source is None:
             return
-        if self.keep and own and self.stored.text(name) is None:
-            stored = self.stored.folder / name
-            stored.parent.mkdir(parents=True, exist_ok=True)
-            stored.write_bytes(local.read_bytes())
+        if self.keep and source.parent == self.tables and self.stored.figure(file_stem(item)) is None:
+            (RESULTS / self.scale).mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, RESULTS / self.scale)
         path = self.tables / f"{file_stem(item)}.{self.form}"
-        inspection.redraw(item, self.scale, text, path)
+        pictures.draw_models(item, self.scale, source, path)
         print(f"{item.name}: {path}")
 
-    def _compute(self, item: Analysis, directories: list[RunDirectory], path: pathlib.Path) -> None:
-        """Computes the data of a figure if its runs are finished, and writes them."""
+    def _compute(self, item: Analysis, directories: list[RunDirectory]) -> pathlib.Path | None:
+        """Computes and writes the data of a figure if its runs are finished; returns their file."""
         keys = {name: run.key for name, run in item.trajectories(self.scale).items()}
         finished = {directory.task.run.key: directory for directory in directories if directory.finished}
         if not keys:
             print(f"{item.name}: there is nothing at scale {self.scale}.")
-        elif item.kind != "labels" and not set(keys.values()) <= set(finished):
+            return None
+        if item.kind != "labels" and not set(keys.values()) <= set(finished):
             print(f"{item.name}: its runs are not finished.")
-        else:
-            analysed = {name: finished[key] for name, key in keys.items() if key in finished}
-            inspection.write(item, inspection.compute(item, self.scale, analysed, self.data_dir), path)
+            return None
+        analyzed = {name: finished[key] for name, key in keys.items() if key in finished}
+        path = self.tables / f"{file_stem(item)}.json"
+        figure_files.write(path, pictures.compute(item, self.scale, analyzed, self.data_dir), item.title)
+        return path

@@ -1,20 +1,32 @@
-"""Trains the planned runs, each once: time budget, work shared by processes, resuming after interruptions."""
+"""Trains the planned runs, each once: time budget, work shared by processes, resuming after interruptions.
 
+Processes with one --out_dir take different directories: the lock of a directory decides who trains it. With
+--distributed, process 0 decides, and broadcasts each Config to the others, which train it with it.
+"""
+
+import contextlib
 import dataclasses
+import functools
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import fedwin
+from fedwin import data, multi_process
 from fedwin.errors import UserError
 from fedwin.files import InUse
 from fedwin.runs import signals
+from fedwin.runs.config import Config
+from fedwin.runs.dry_run import measure_requirements
 
-from . import datasets, process_commands
-from .plan import RunDirectory
+from .runs import RunDirectory
 
 # Seconds after which directories that other processes were training are checked again.
 PATIENCE = 5.0
+# Name of an action of all processes -> function of a Config.
+ACTIONS: dict[str, Callable[[Config], Any]] = {"train": fedwin.run, "measure": measure_requirements}
 
 
 class BudgetSpent(Exception):
@@ -28,7 +40,7 @@ class Outcome:
     Attributes:
       trained: by this process.
       finished: before, or by other processes.
-      rejected: directory -> why fedwin rejects its run.
+      refused: directory -> why fedwin rejects its run.
     """
 
     trained: list[RunDirectory] = dataclasses.field(default_factory=list)
@@ -39,11 +51,55 @@ class Outcome:
         """Whether every directory is finished or rejected."""
         return all(directory.finished or str(directory.path) in self.refused for directory in directories)
 
-    def add(self, more: "Outcome") -> None:
-        """Adds the outcome of further directories."""
-        self.trained += more.trained
-        self.finished += more.finished
-        self.refused |= more.refused
+
+@functools.cache
+def missing(dataset: str, data_dir: str, scale: str = "") -> str:
+    """Returns why a data set can't be used at a scale; '' if it can.
+
+    Args:
+      dataset: its text, as in --dataset.
+      data_dir: folder of its files.
+      scale: at 'paper' it must be complete: numbers of a subset are no reproduction of printed ones.
+    """
+    try:
+        subset = data.describe_subset(dataset, data.load(dataset, data_dir))
+    except UserError as error:
+        return str(error)
+    if scale != "paper" or not subset:
+        return ""
+    return f"--scale=paper needs the complete data set; {dataset} in --data_dir={data_dir} has {subset}."
+
+
+def in_all_processes(action: str, config: Config) -> Any:
+    """Executes an action of ACTIONS in all processes; called by process 0."""
+    multi_process.broadcast_object([action, dataclasses.asdict(config)])
+    return ACTIONS[action](config)
+
+
+@contextlib.contextmanager
+def coordinating() -> Iterator[None]:
+    """Stops the other processes when the body ends; wraps everything that process 0 does."""
+    try:
+        yield
+    except BaseException as error:
+        if not multi_process.is_lost_process(error):
+            multi_process.broadcast_object(None)
+        raise
+    multi_process.broadcast_object(None)
+
+
+def follow(data_dir: str) -> None:
+    """Executes the actions that process 0 broadcasts until it ends; called by all other processes.
+
+    Args:
+      data_dir: folder of the data sets' files on this host.
+    """
+    while (command := multi_process.broadcast_object(None)) is not None:
+        action, fields = command
+        # An error that ends a run here ends it in process 0, too, which decides what comes next.
+        with contextlib.suppress(UserError, signals.Interrupted):
+            if action:
+                ACTIONS[action](Config(**fields | {"data_dir": data_dir}))
 
 
 def work(
@@ -69,25 +125,27 @@ def work(
     """
     outcome = Outcome(finished=[directory for directory in directories if directory.finished])
     pending = [directory for directory in directories if not directory.finished]
-    progress = _Progress(pending, time.monotonic())
-    with _Alarm(budget) as spent:
+    progress = _Progress(pending)
+    with _alarm(budget) as spent:
         while pending:
             advanced = False
             for directory in list(pending):
                 if directory.finished:  # by another process
-                    pending.remove(directory)
                     outcome.finished.append(directory)
-                    advanced = True
                 elif str(directory.parent) in outcome.refused:
                     outcome.refused[str(directory.path)] = "the run that it resumes was refused"
-                    pending.remove(directory)
                 elif directory.ready:
                     say(progress.line(pending, directory))
-                    if _train(directory, data_dir, scale, outcome, spent):
-                        pending.remove(directory)
-                        advanced = True
+                    if not _train(directory, data_dir, scale, outcome, spent):
+                        continue
+                else:
+                    continue
+                pending.remove(directory)
+                advanced = True
             if pending and not advanced:
-                _wait(spent)
+                multi_process.broadcast_object(["", {}])  # before the half-hour timeout of the other processes ends
+                if spent.wait(PATIENCE):
+                    raise BudgetSpent
     return outcome
 
 
@@ -95,12 +153,10 @@ def _train(directory: RunDirectory, data_dir: str, scale: str, outcome: Outcome,
     """Trains one directory; returns False if another process is training it."""
     if spent.is_set():
         raise BudgetSpent
-    reason = datasets.missing(directory.task.run.config().dataset, data_dir, scale) if scale == "paper" else ""
-    if reason:
-        outcome.refused[str(directory.path)] = reason
-        return True
     try:
-        process_commands.train(directory.config(data_dir=data_dir))
+        if scale == "paper" and (reason := missing(directory.task.run.config().dataset, data_dir, scale)):
+            raise UserError(reason)
+        in_all_processes("train", directory.config(data_dir=data_dir))
     except InUse:
         return False
     except UserError as error:
@@ -114,32 +170,25 @@ def _train(directory: RunDirectory, data_dir: str, scale: str, outcome: Outcome,
     return True
 
 
-def _wait(spent: threading.Event) -> None:
-    process_commands.keep_alive()
-    if spent.wait(PATIENCE):
-        raise BudgetSpent
-
-
 class _Progress:
     """Progress over all directories, and the expected time left.
 
     Args:
       pending: directories to train.
-      started: by time.monotonic().
     """
 
-    def __init__(self, pending: list[RunDirectory], started: float):
-        self.total, self.started = len(pending), started
+    def __init__(self, pending: list[RunDirectory]):
+        self.total, self.started = len(pending), time.monotonic()
         self.rounds = {directory.path: directory.rounds_left() for directory in pending}
 
     def line(self, pending: list[RunDirectory], directory: RunDirectory) -> str:
         """Returns a line about the directory that is trained next."""
-        number = self.total - len(pending) + 1
         left = sum(self.rounds[each.path] for each in pending)
         done = sum(self.rounds.values()) - left
         seconds = time.monotonic() - self.started
         eta = f", about {readable(seconds / done * left)} left" if done else ""
         uses = ", ".join(sorted(directory.task.uses)[:4])
+        number = self.total - len(pending) + 1
         return f"[{number}/{self.total}{eta}] {directory.task.run.config().algorithm} for {uses}"
 
 
@@ -154,29 +203,21 @@ def readable(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-class _Alarm:
-    """Context manager that sets an event after some seconds, and asks the current run to save and stop.
+@contextlib.contextmanager
+def _alarm(seconds: float | None) -> Iterator[threading.Event]:
+    """Sets an event after some seconds, and asks the current run to save and stop; never for None."""
+    spent = threading.Event()
 
-    Args:
-      seconds: None: never.
-    """
-
-    def __init__(self, seconds: float | None):
-        self.event = threading.Event()
-        self.timer = None if seconds is None else threading.Timer(seconds, self._ring)
-
-    def _ring(self) -> None:
-        self.event.set()
-        watch = signals.active()
-        if watch is not None:
+    def ring() -> None:
+        spent.set()
+        if (watch := signals.active()) is not None:
             watch.request(signal.SIGTERM)
 
-    def __enter__(self) -> threading.Event:
-        if self.timer is not None:
-            self.timer.daemon = True
-            self.timer.start()
-        return self.event
-
-    def __exit__(self, *_) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
+    timer = threading.Timer(seconds or 0.0, ring)
+    timer.daemon = True
+    if seconds is not None:
+        timer.start()
+    try:
+        yield spent
+    finally:
+        timer.cancel()

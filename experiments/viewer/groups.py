@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from fedwin.errors import UserError
@@ -11,11 +11,11 @@ from ..papers.catalogue import catalogue
 from ..papers.items import Cell, Item
 from ..papers.scales import SCALES
 from ..papers.trajectories import Run
-from ..reproduction import write
-from ..reproduction.commands import commands
-from ..reproduction.store import MODEL, Record, StoredResults, readout_name
-from ..reproduction.values import Value, values
-from ..reproduction.verdicts import verdicts
+from ..records import Record
+from ..reproduction import tables
+from ..reproduction.numbers import Value, values, verdicts
+from ..reproduction.results import MODEL, Results, readout_name, stored
+from ..reproduction.tables import commands
 from . import runs
 from .runs import ViewedRun
 
@@ -96,7 +96,7 @@ def kept() -> tuple[list[ViewedRun], list[Group]]:
     viewed: dict[str, ViewedRun] = {}
     groups = []
     for scale in (scale for scale in SCALES if scale != "smoke"):
-        store = StoredResults(scale)
+        store = stored(scale)
         for item in catalogue().values():
             if isinstance(item, Item):
                 numbers = [value for value in values(store, item, scale) if value.by_seed and value.rounds[1]]
@@ -107,7 +107,7 @@ def kept() -> tuple[list[ViewedRun], list[Group]]:
     return list(viewed.values()), sorted(groups, key=lambda group: group.heading)
 
 
-def _of_item(item: Item, scale: str, store: StoredResults, numbers: list[Value], viewed: dict[str, ViewedRun]) -> Group:
+def _of_item(item: Item, scale: str, store: Results, numbers: list[Value], viewed: dict[str, ViewedRun]) -> Group:
     entries: dict[Entry, None] = {}
     for value in numbers:
         name = f"{value.run.key} ({scale})"
@@ -119,7 +119,7 @@ def _of_item(item: Item, scale: str, store: StoredResults, numbers: list[Value],
     rows = [_row(item, value) for value in numbers]
     claims = [(f"{each.claim.text} {each.claim.section}".strip(), str(each)) for each in verdicts(item, numbers)]
     standin = item.standin if scale != "paper" else ""
-    note = " ".join(filter(None, (f"{item.title}.", write.legend(item, numbers), standin)))
+    note = " ".join(filter(None, (f"{item.title}.", tables.legend(item, numbers), standin)))
     paper = item.name.partition("/")[0]
     return Group(f"{item.name} ({scale})", paper, note, list(entries), rows, claims)
 
@@ -137,26 +137,24 @@ def _row(item: Item, value: Value) -> tuple:
     return value.cell.row.title, _panel(item, value.cell), printed, value.mean, value.std, len(value.numbers), unit
 
 
-def _viewed(store: StoredResults, run: Run, scale: str, name: str) -> ViewedRun:
+def _viewed(store: Results, run: Run, scale: str, name: str) -> ViewedRun:
     records = store.records(run)
     lines: dict[tuple[int, int], dict[str, Any]] = {}
     for record in [*_before(store, run), *records]:
         for line in record.lines:
             lines[line["seed"], line["round"]] = line
-    headers: list[Mapping[str, Any]] = [record.header for record in records]
-    seconds = {seed: value for header in headers for seed, value in header.get("seconds", {}).items()}
-    diverged = {seed: value for header in headers for seed, value in header.get("diverged", {}).items()}
-    fingerprints = " ".join(dict.fromkeys(header.get("fingerprint", "") for header in headers))
-    header = {**headers[0], "seconds": seconds, "diverged": diverged, "fingerprint": fingerprints}
-    merged = Record(header, [lines[place] for place in sorted(lines)])
+    fingerprints = " ".join(dict.fromkeys(record.about.get("fingerprint", "") for record in records))
+    ends = {seed: end for record in records for seed, end in (record.summary or {"seeds": {}})["seeds"].items()}
+    about = records[0].about | {"fingerprint": fingerprints}
+    merged = Record(about, [lines[place] for place in sorted(lines)], {"seeds": ends})
     return runs.of_record(merged, name, command=commands(store, run, scale))
 
 
-def _before(store: StoredResults, run: Run) -> list[Record]:
+def _before(store: Results, run: Run) -> list[Record]:
     """Returns the evaluations of the model of a fork's parents before the fork, of the seeds that the fork has."""
     if run.parent is None or run.parent.part is not None:
         return []
-    seeds = {seed for record in store.records(run) for seed in record.seeds()}
+    seeds = {seed for record in store.records(run) for seed in record.seeds}
     found = []
     for record in [*_before(store, run.parent.run), *store.records(run.parent.run)]:
         earlier = [
@@ -164,5 +162,5 @@ def _before(store: StoredResults, run: Run) -> list[Record]:
             for line in record.lines
             if line["seed"] in seeds and line["round"] < run.parent.round
         ]
-        found.append(Record(record.header, earlier))
+        found.append(Record(record.about, earlier))
     return found

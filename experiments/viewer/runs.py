@@ -15,10 +15,12 @@ from fedwin.runs.client_evaluations import client_table
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.directory import read_config, verified_summary
 
+from .. import records
 from ..cli import command_line
 from ..figures import clients, curves, sources, style
 from ..list import run_directories
-from ..reproduction.store import ALWAYS, Record, load_record, read_directory
+from ..records import Record
+from ..reproduction.results import ALWAYS
 from ..tables import scores
 from . import thinning
 
@@ -147,7 +149,7 @@ def find(paths: Iterable[str | pathlib.Path]) -> dict[pathlib.Path, str]:
     """Returns the runs below folders and stored results: path -> name, which is relative to what is above all of them.
 
     Args:
-      paths: directories of runs, folders above them, and stored results.
+      paths: directories of runs, folders above them, and packed runs.
 
     Raises:
       UserError: a path does not exist.
@@ -155,12 +157,12 @@ def find(paths: Iterable[str | pathlib.Path]) -> dict[pathlib.Path, str]:
     arguments = [pathlib.Path(path) for path in paths]
     found: dict[pathlib.Path, pathlib.Path] = {}
     for argument in arguments:
-        if argument.name.endswith(sources.STORED) and argument.is_file():
+        if argument.name.endswith(records.SUFFIX) and argument.is_file():
             inside = [argument]
         elif argument.is_dir():
             inside = run_directories(argument)
         else:
-            raise UserError(f"{argument}: neither a folder nor a stored result (*{sources.STORED}); check the path.")
+            raise UserError(f"{argument}: neither a folder nor a packed run (*{records.SUFFIX}); check the path.")
         for path in inside:
             found.setdefault(path.resolve(), path)
     above = pathlib.Path(os.path.commonpath([str(argument.resolve()) for argument in arguments] or ["/"]))
@@ -178,11 +180,11 @@ def read(path: pathlib.Path, name: str) -> ViewedRun:
       UserError: its files are damaged, have been altered, or are not those of a run.
     """
     if not path.is_dir():
-        return of_record(load_record(path), name)
-    record = read_directory(path, name)
+        return of_record(records.read(path), name)
+    record = records.read(path)
     config = read_config(path).config
     summary = verified_summary(path) if (path / "summary.json").is_file() else None
-    record.header["config"] = config
+    record.about["config"] = config
     command = command_line.train_command(Config(**{field: config[field] for field in config if field in DEFAULTS}))
     return of_record(record, name, command, summary, path)
 
@@ -197,13 +199,13 @@ def of_record(
     """Returns a run from its evaluations.
 
     Args:
-      record: header and evaluations.
+      record: of the run.
       name: of the run.
       command: that runs it.
       summary: of `fedwin.run`; None: a stored result, or an unfinished run.
       directory: of the run; None: a stored result.
     """
-    lines, config = record.lines, record.header["config"]
+    lines, config = record.lines, record.config
     stopped = {seed for seed, entry in summary["seeds"].items() if "stopped_at" in entry} if summary else set()
     pairs = [
         (r, m) for r in sources.readouts(lines) for m in dict.fromkeys(m for line in lines for m in line.get(r, ()))
@@ -225,7 +227,7 @@ def of_record(
         "" if folder == "." else folder,
         changed | parameters(config) | own,
         command,
-        _facts(record.header, directory),
+        _facts(record, name, directory),
         axes,
         rounds,
         shown,
@@ -272,15 +274,15 @@ def _curve(record: Record, readout: str, metric: str, stopped: set[int], summary
 
 def _final(record: Record, readout: str, metric: str) -> tuple[float, float | None] | None:
     """Returns mean and deviation over seeds of the means of the last rounds; None unless every seed has ended."""
-    config = DEFAULTS | record.header["config"]
+    config = DEFAULTS | record.config
     total, last = config["num_rounds"], max(config["final_evals"], 1)
     means = []
-    for seed in record.seeds():
+    for seed in record.seeds:
         own = [line for line in record.lines if line["seed"] == seed]
         if own[-1]["round"] < total:
             return None
         counted = [line for line in own if line["round"] > max(total - last, 0) and metric in line.get(readout, ())]
-        if counted and str(seed) not in record.header.get("diverged", {}):
+        if counted and seed not in record.diverged:
             means.append(float(np.mean([float(line[readout][metric]) for line in counted])))
     if not means:
         return None
@@ -292,24 +294,26 @@ def _state(record: Record, stopped: set[int], unfinished: bool) -> str:
         return STARTED
     if unfinished:
         return UNFINISHED
-    if diverged := record.header.get("diverged"):
+    if diverged := record.diverged:
         return f"{DIVERGED}: seed {', '.join(map(str, diverged))}"
     return f"stopped early: seed {', '.join(map(str, sorted(stopped)))}" if stopped else FINISHED
 
 
-def _facts(header: Mapping[str, Any], directory: pathlib.Path | None) -> dict[str, str]:
+def _facts(record: Record, name: str, directory: pathlib.Path | None) -> dict[str, str]:
     """Returns the provenance of a run, title -> text."""
-    pairs = lambda name: ", ".join(f"{key} {value}" for key, value in (header.get(name) or {}).items() if value)
-    facts = {"directory": str(directory)} if directory is not None else {"run": header.get("key", "")}
-    facts |= {name: header.get(name, "") for name in ("fingerprint", "strategy", "device", "machine")}
-    facts |= {name: pairs(name) for name in ("versions", "data")} | {"stored on": header.get("kept", "")}
+    about, stored = record.about, record.stored
+    pairs = lambda facts: ", ".join(f"{key} {value}" for key, value in facts.items() if value)
+    facts = {"directory": str(directory)} if directory is not None else {"run": name}
+    facts |= {title: about.get(title, "") for title in ("fingerprint", "strategy", "device")}
+    facts |= {"machine": stored.get("machine", ""), "versions": pairs(about.get("versions", {}))}
+    facts |= {"data": pairs(stored.get("data", {})), "stored on": stored.get("day", "")}
     return {title: str(text) for title, text in facts.items() if text}
 
 
 def _numbers(record: Record) -> Fields:
-    config, lines = DEFAULTS | record.header["config"], record.lines
-    newest = {seed: max(line["round"] for line in lines if line["seed"] == seed) for seed in record.seeds()}
-    seconds = list(record.header.get("seconds", {}).values())
+    config, lines = DEFAULTS | record.config, record.lines
+    newest = {seed: max(line["round"] for line in lines if line["seed"] == seed) for seed in record.seeds}
+    seconds = list(record.seconds.values())
     counted = all("bytes_down" in line and "bytes_up" in line for line in lines)
     simulated = [line["simulated_seconds"] for line in lines if "simulated_seconds" in line]
     numbers = {
@@ -327,7 +331,7 @@ def _histograms(name: str, directory: pathlib.Path, record: Record) -> list[Fiel
     if not any("clients" in line for line in record.lines):
         return []
     tables: list[clients.Table] = []
-    for seed in record.seeds():
+    for seed in record.seeds:
         with contextlib.suppress(UserError):  # this seed has none yet
             tables.append(client_table(directory, seed))
     found = []

@@ -93,11 +93,11 @@ def test_no_code_is_imported_from_a_directory(line, foreign):
 
 
 @pytest.mark.parametrize(
-    "line", ["citation .", "curves .", "figure smoothness .", "figure labels .", "curves x.jsonl.gz"]
+    "line", ["citation .", "curves .", "figure smoothness .", "figure labels .", "curves x.tar.xz"]
 )
 def test_a_pipe_in_place_of_a_file_is_refused(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("config.json", "x.jsonl.gz", "stored.json"):
+    for name in ("config.json", "x.tar.xz", "stored.json"):
         os.mkfifo(name)
     calls.refused(tmp_path, "not the directory of a run" if " ." in line else "not a regular file", *line.split())
 

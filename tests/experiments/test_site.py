@@ -14,7 +14,7 @@ import pytest
 import experiments
 import fedwin
 from experiments import docs, readme
-from experiments.reproduction import results_page
+from experiments.reproduction import page as results_page
 from experiments.tools.site import reference, staging
 from experiments.viewer import page as viewer_page
 from tests.experiments import test_guide

@@ -13,7 +13,7 @@ import zipfile
 import pytest
 
 from experiments import cli
-from experiments.reproduction import store
+from experiments.reproduction.results import RESULTS
 
 ROOT = pathlib.Path(__file__).parents[2]
 LEFT_OUT = {".git", ".venv", "build", "dist", "runs", ".hypothesis", ".pytest_cache", ".ruff_cache", ".mypy_cache"}
@@ -74,7 +74,8 @@ def test_the_wheel_holds_fedwin_alone(wheel):
         "experiments/papers/errata.md",
         "experiments/papers/survey/scaffold.md",
         "experiments/cli/__init__.py",
-        "experiments/results/stored.jsonl.xz",
+        "experiments/reproduction/results.md",
+        "experiments/results/trend/ima_figure1a.json",
     ):
         assert f"fedwin/{name}" in names
     assert "fedwin/experiments/notebooks/tour.ipynb" in names
@@ -135,7 +136,7 @@ def test_stored_results_travel_with_the_wheel_and_nothing_is_written_into_it(ins
     assert "ima.md" in (tmp_path / "mine" / "RESULTS.md").read_text()
     assert "+2.79 points" in (tmp_path / "mine" / "results" / "ima.md").read_text()
     for name in ("tables/trend/survey_table1.csv", "tables/paper/ima_table1.csv"):
-        assert (tmp_path / "mine" / "results" / name).read_text() == (store.RESULTS / name).read_text()
+        assert (tmp_path / "mine" / "results" / name).read_text() == (RESULTS / name).read_text()
     refused = [installed / "fedwin", "reproduce", "wima/table4", "--scale=smoke", "--keep"]
     done = subprocess.run(refused, cwd=tmp_path, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 2 and "--keep stores results in a checkout" in done.stderr

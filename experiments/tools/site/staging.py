@@ -12,7 +12,7 @@ import shutil
 import urllib.parse
 from collections.abc import Callable, Iterator
 
-from ...reproduction.results_page import TITLES
+from ...reproduction.page import TITLES
 from . import diagrams, reference
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

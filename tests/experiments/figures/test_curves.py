@@ -1,13 +1,13 @@
 """Curves of runs and of stored results."""
 
 import errno
-import gzip
-import json
+import lzma
 import os
 
 import numpy as np
 import pytest
 
+from experiments import records
 from experiments.figures import curves, sources, style
 from experiments.figures.sources import Series
 from fedwin.errors import StorageError, UserError
@@ -73,12 +73,11 @@ def test_the_axis_shows_bytes_and_time(tmp_path):
 def test_runs_and_kept_results_are_read_alike(finished, tmp_path):
     header, lines = sources.read(finished)
     assert header["label"] == "fedavg" and header["config"]["num_clients"] == 8 and len(lines) == 10
-    with gzip.open(tmp_path / "stored.jsonl.gz", "wt") as file:
-        for one in ({"label": "mine", "config": header["config"]}, *lines):
-            file.write(json.dumps(one) + "\n")
-    again, same = sources.read(tmp_path / "stored.jsonl.gz")
+    config = header["config"] | {"algorithm": "mine"}
+    records.write(tmp_path / "stored.tar.xz", records.Record({"config": config}, lines))
+    again, same = sources.read(tmp_path / "stored.tar.xz")
     assert again["label"] == "mine" and same == lines
-    both = sources.series([finished, tmp_path / "stored.jsonl.gz"], ["wima2"])
+    both = sources.series([finished, tmp_path / "stored.tar.xz"], ["wima2"])
     assert [one.label for one in both] == ["fedavg", "mine"] and both[0].readout == "wima2"
     every = sources.series([finished], labels=["A"])
     assert [one.label for one in every] == ["A: model", "A: wima2"]
@@ -100,22 +99,17 @@ def test_the_band_is_labelled():
 
 
 def test_misuse(finished, tmp_path):
-    for name, content in (
-        ("plain", b"x"),
-        ("empty", gzip.compress(b"")),
-        ("header", gzip.compress(b'{"seed": 0, "round": 1}\n')),
-        ("line", gzip.compress(b'{"label": "a"}\n{"round": 1}\n')),
-        ("cut", gzip.compress(b'{"label": "a"}\n{"seed": 0, "round": 1}\n' * 99)[:-20]),
-        ("flipped", gzip.compress(bytes(99))[:12] + bytes(20)),
-    ):
-        (tmp_path / f"{name}.jsonl.gz").write_bytes(content)
-        with pytest.raises(UserError, match=name) as caught:
-            sources.read(tmp_path / f"{name}.jsonl.gz")
+    only = tmp_path / "only.tar.xz"
+    records.write(only, records.Record({"config": {"algorithm": "fedavg"}}, []))
+    whole = only.read_bytes()
+    for content in (b"x", lzma.compress(b""), lzma.compress(b"x" * 999), whole[:-20], whole[:99] + b"?" + whole[100:]):
+        (tmp_path / "bad.tar.xz").write_bytes(content)
+        with pytest.raises(UserError, match="bad.tar.xz is damaged") as caught:
+            sources.read(tmp_path / "bad.tar.xz")
         assert "\n" not in str(caught.value)
-    (tmp_path / "only.jsonl.gz").write_bytes(gzip.compress(b'{"label": "a"}\n'))
     for call, message in (
-        (lambda: sources.read(tmp_path / "only.jsonl.gz"), "no evaluation yet"),
-        (lambda: sources.read(tmp_path / "gone.jsonl.gz"), "No such file"),
+        (lambda: sources.read(only), "no evaluation yet"),
+        (lambda: sources.read(tmp_path / "gone.tar.xz"), "No such file"),
         (lambda: sources.read(tmp_path / "gone"), "neither the directory"),
         (lambda: sources.read(tmp_path), "not the directory of a run"),
         (lambda: sources.series([finished], ["wima3"]), "'wima2'"),

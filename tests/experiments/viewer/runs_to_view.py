@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.reproduction import store
+from experiments import records
 
 
 def stored(path, *, rounds=200, seeds=(0,), config=None, readouts=("model",), metrics=("accuracy", "loss"), seed=0):
@@ -16,8 +16,7 @@ def stored(path, *, rounds=200, seeds=(0,), config=None, readouts=("model",), me
             values = {r: {m: float(walks[r, m][round]) for m in metrics} for r in readouts}
             sizes = {"bytes_down": 1000 * round, "bytes_up": 2000 * round, "simulated_seconds": 0.5 * round}
             lines.append({"seed": each, "round": round, **values, **sizes})
-    header = {
-        "key": path.name,
+    about = {
         "config": settings | {"seeds": list(seeds)} | (config or {}),
         "fingerprint": "0123456789abcdef",
         "versions": {"fedwin": "0.2.0"},
@@ -25,5 +24,5 @@ def stored(path, *, rounds=200, seeds=(0,), config=None, readouts=("model",), me
         "strategy": "chunked:k=1",
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    store.write_record(path, store.Record(header, lines))
+    records.write(path, records.Record(about, lines, {"seeds": {}}))
     return path

@@ -28,7 +28,7 @@ def chromium():
 
 def written(path, folder, bundle, reload=0):
     """Writes the page of a folder of stored results; returns the path."""
-    paths = sorted(folder.glob("*.jsonl.gz"))
+    paths = sorted(folder.glob("*.tar.xz"))
     found = [runs.read(each, name) for each, name in runs.find(paths).items()]
     path.write_text(page.build(page.payload(found, groups.of_folders(found), reload=reload), "Runs", bundle))
     return path
@@ -40,7 +40,7 @@ def few(tmp_path_factory, bundle):
     folder = tmp_path_factory.mktemp("few")
     for number, (rate, epochs) in enumerate((rate, epochs) for rate in (0.01, 0.1, 1.0) for epochs in (1, 5)):
         config = {"client_lr": rate, "local_epochs": epochs}
-        path = folder / f"run{number}.jsonl.gz"
+        path = folder / f"run{number}.tar.xz"
         stored(path, rounds=30, seeds=(0, 1, 2), config=config, readouts=("model", "wima5"), seed=number)
     return written(folder / "few.html", folder, bundle)
 
@@ -108,11 +108,11 @@ def test_filter_order_and_run_of_the_table(chromium, few):
     choose(chromium, "filter", "run2")
     chromium.call("POST", "refresh")
     chromium.ready()
-    assert labels(chromium) == {"run2.jsonl.gz"} and chromium.errors() == []
+    assert labels(chromium) == {"run2.tar.xz"} and chromium.errors() == []
 
 
 def test_texts_of_runs_are_shown_and_never_run(chromium, tmp_path, bundle):
-    path = tmp_path / "a.jsonl.gz"
+    path = tmp_path / "a.tar.xz"
     stored(path, rounds=3, config={"algorithm": HOSTILE}, readouts=("model", HOSTILE), metrics=("accuracy", HOSTILE))
     found = [runs.read(path, HOSTILE)]
     group = groups.of_folders(found)[0]
@@ -135,7 +135,7 @@ def test_texts_of_runs_are_shown_and_never_run(chromium, tmp_path, bundle):
 def test_a_thousand_curves_open_fast_and_fit_a_small_file(chromium, tmp_path, bundle):
     for number in range(1_000):
         config = {"client_lr": 0.001 * (1 + number % 40), "local_epochs": 1 + number // 40}
-        stored(tmp_path / f"run{number:04}.jsonl.gz", rounds=160, config=config, seed=number)
+        stored(tmp_path / f"run{number:04}.tar.xz", rounds=160, config=config, seed=number)
     out = written(tmp_path / "many.html", tmp_path, bundle)
     seconds = []
     for _ in range(3):

@@ -13,8 +13,8 @@ import pytest
 
 import fedwin
 from experiments.papers.catalogue import catalogue
-from experiments.reproduction.store import StoredResults
-from experiments.reproduction.values import values
+from experiments.reproduction.numbers import values
+from experiments.reproduction.results import stored as stored_results
 from experiments.viewer import groups, page, runs, specs, thinning
 from fedwin.errors import UserError
 from fedwin.runs.directory import verified_lines
@@ -115,7 +115,7 @@ def test_a_run_under_way_shows_what_it_has(tmp_path, trained):
 
 def test_fields_that_differ_are_columns_and_axes_of_the_map(tmp_path):
     settings = ({"client_lr": 0.2, "partition": "dirichlet:alpha=0"}, {"partition": "dirichlet:alpha=1"})
-    paths = [stored(tmp_path / f"{n}.jsonl.gz", rounds=3, config=config) for n, config in enumerate(settings)]
+    paths = [stored(tmp_path / f"{n}.tar.xz", rounds=3, config=config) for n, config in enumerate(settings)]
     (group,) = viewed(*paths)["groups"]
     assert set(group["fields"]) == {"client_lr", "partition.alpha"}
     assert group["tables"]["accuracy"]["rows"][0][-2:] != group["tables"]["accuracy"]["rows"][1][-2:]
@@ -145,7 +145,7 @@ class Scripts(html.parser.HTMLParser):
 def test_texts_of_runs_are_no_scripts_and_the_page_loads_nothing(tmp_path, trained):
     """In names of folders, read-outs, metrics, settings, titles: as data they are whole, as HTML they do not occur."""
     config = {"algorithm": f"fedavg:x={HOSTILE}"}
-    path = stored(tmp_path / "</script><script>1" / "x.jsonl.gz", rounds=3, config=config,
+    path = stored(tmp_path / "</script><script>1" / "x.tar.xz", rounds=3, config=config,
                   readouts=("model", HOSTILE), metrics=("accuracy", HOSTILE))  # fmt: skip
     data = viewed(path, trained[0])
     text = page.build(data, f"Title {HOSTILE}", "window.library = '</script><!-- <script>'")
@@ -161,7 +161,7 @@ def test_texts_of_runs_are_no_scripts_and_the_page_loads_nothing(tmp_path, train
 
 
 def test_long_curves_are_thinned_and_their_numbers_are_not(tmp_path):
-    paths = [stored(tmp_path / f"{n}.jsonl.gz", rounds=3_000, seed=n) for n in range(2)]
+    paths = [stored(tmp_path / f"{n}.tar.xz", rounds=3_000, seed=n) for n in range(2)]
     data = viewed(*paths)
     table = data["groups"][0]["tables"]["accuracy"]
     for run, row in zip(data["runs"], table["rows"]):
@@ -201,7 +201,7 @@ def test_stored_results_are_shown_as_their_table_shows_them(monkeypatch):
     monkeypatch.setattr(groups, "catalogue", lambda: {item.name: item})
     shown, (group,) = groups.kept()
     assert group.heading == "wima" and group.name == "wima/table4 (trend)"
-    expected = [value for value in values(StoredResults("trend"), item, "trend") if value.by_seed]
+    expected = [value for value in values(stored_results("trend"), item, "trend") if value.by_seed]
     assert [row[3] for row in group.numbers] == [value.mean for value in expected]
     assert len({entry.run for entry in group.entries}) == len(shown) > 1
     by_name = {run.name: run for run in shown}

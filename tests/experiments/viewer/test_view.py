@@ -28,11 +28,11 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_it_writes_one_file(folder):
-    path = stored(folder.parent / "a.jsonl.gz", rounds=3)
+    path = stored(folder.parent / "a.tar.xz", rounds=3)
     ended = called("view", str(path), "--out=shown", "--title=Two & three")
     assert ended.status == 0 and "shown.html (1 run" in ended.out
     text = (folder.parent / "shown.html").read_text()
-    assert "<title>Two &amp; three</title>" in text and page.unpacked(text)["runs"][0]["name"] == "a.jsonl.gz"
+    assert "<title>Two &amp; three</title>" in text and page.unpacked(text)["runs"][0]["name"] == "a.tar.xz"
 
 
 @pytest.mark.parametrize(
@@ -54,24 +54,24 @@ def test_errors_are_one_line_with_a_remedy(folder, arguments, words):
 
 
 def test_a_damaged_run_is_left_out_and_named(folder, capsys):
-    stored(folder / "good.jsonl.gz", rounds=3)
+    stored(folder / "good.tar.xz", rounds=3)
     bad = folder / "bad"
     bad.mkdir()
     (bad / "config.json").write_text(json.dumps({"format": 3}))
-    reader = view.RunReader([str(folder / "good.jsonl.gz"), str(bad)])
+    reader = view.RunReader([str(folder / "good.tar.xz"), str(bad)])
     view.write(reader, "title", folder / "view.html", "")
     data = page.unpacked((folder / "view.html").read_text())
-    assert [run["name"] for run in data["runs"]] == ["good.jsonl.gz"]
+    assert [run["name"] for run in data["runs"]] == ["good.tar.xz"]
     assert len(data["left_out"]) == 1 and str(bad) in data["left_out"][0] and str(bad) in capsys.readouterr().err
     with pytest.raises(UserError, match="config.json"):
         view.RunReader([str(bad)]).read()
 
 
 def test_watching_writes_again_when_a_run_has_changed(folder, capsys, monkeypatch):
-    path, out = stored(folder / "a.jsonl.gz", rounds=3), folder / "view.html"
+    path, out = stored(folder / "a.tar.xz", rounds=3), folder / "view.html"
     reads = []
     monkeypatch.setattr(view.runs, "read", lambda *given, read=view.runs.read: reads.append(given) or read(*given))
-    other = stored(folder / "b.jsonl.gz", rounds=3)
+    other = stored(folder / "b.tar.xz", rounds=3)
     reader = view.RunReader([str(path), str(other)])
     view.write(reader, "title", out, "", reload=2)
     assert page.unpacked(out.read_text())["reload"] == 2 and not reader.changed() and len(reads) == 2

@@ -1,0 +1,124 @@
+"""Records: configuration, evaluations and summary of a run, from its directory or from a packed one.
+
+A packed run is a run directory without checkpoints in an .tar.xz file: config.json, metrics.jsonl, summary.json, and
+SHA256SUMS with their checksums.
+"""
+
+import dataclasses
+import hashlib
+import io
+import json
+import lzma
+import pathlib
+import tarfile
+import tempfile
+from typing import Any
+
+from fedwin.errors import UserError
+from fedwin.files import read_bytes, replace_bytes
+from fedwin.runs.directory import read_config, verified_lines
+
+SUFFIX = ".tar.xz"
+CONFIG, METRICS, SUMMARY, SUMS = "config.json", "metrics.jsonl", "summary.json", "SHA256SUMS"
+
+# An evaluation, as in metrics.jsonl.
+Line = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One run, of one or several seeds.
+
+    Attributes:
+      about: contents of config.json: config, fingerprint, versions, device, strategy. A packed run's 'config' has the
+        fields that differ from the defaults, and 'stored' has its machine, its data and the day.
+      lines: evaluations, as in metrics.jsonl.
+      summary: contents of summary.json; None: the run has not finished.
+    """
+
+    about: dict[str, Any]
+    lines: list[Line]
+    summary: dict[str, Any] | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Fields of Config."""
+        return self.about["config"]
+
+    @property
+    def label(self) -> str:
+        """Algorithm and wrappers."""
+        return " ".join([self.config["algorithm"], *self.config.get("wrap", [])])
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """Machine, data and day of a packed run; {} for a directory."""
+        return self.about.get("stored", {})
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds with at least one evaluation."""
+        return sorted({line["seed"] for line in self.lines})
+
+    @property
+    def seconds(self) -> dict[int, float]:
+        """Seed -> seconds of training, of a finished run."""
+        return {seed: round(each["wall_seconds"], 1) for seed, each in self._ended().items() if "wall_seconds" in each}
+
+    @property
+    def diverged(self) -> dict[int, int]:
+        """Seed -> round in which it diverged."""
+        ended = self._ended().items()
+        return {seed: each["diverged_at"] for seed, each in ended if each.get("diverged_at") is not None}
+
+    def _ended(self) -> dict[int, dict[str, Any]]:
+        return {int(seed): each for seed, each in (self.summary or {"seeds": {}})["seeds"].items()}
+
+
+def read(path: str | pathlib.Path) -> Record:
+    """Reads a run.
+
+    Args:
+      path: its directory, or a packed run.
+
+    Raises:
+      UserError: there is no run, or a file is damaged or has been altered.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir():
+        read_config(path)
+        return _of_directory(path)
+    if not path.name.endswith(SUFFIX):
+        raise UserError(f"{path}: neither the directory of a run nor a packed run (*{SUFFIX}); check the path.")
+    try:
+        contents = io.BytesIO(read_bytes(path))
+    except OSError as error:
+        raise UserError(f"{path} can't be read ({error.strerror}); check the path.") from error
+    try:
+        with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=contents, mode="r:xz") as packed:
+            packed.extractall(folder, filter="data")
+            return _of_directory(pathlib.Path(folder))
+    except (OSError, EOFError, ValueError, KeyError, tarfile.TarError, lzma.LZMAError, UserError) as error:
+        raise UserError(f"{path} is damaged ({type(error).__name__}); restore it.") from error
+
+
+def _of_directory(directory: pathlib.Path) -> Record:
+    contents = lambda name: json.loads((directory / name).read_bytes())
+    lines = verified_lines(directory)
+    summary = contents(SUMMARY) if (directory / SUMMARY).is_file() else None
+    return Record(contents(CONFIG), lines, summary)
+
+
+def write(path: pathlib.Path, record: Record) -> None:
+    """Packs a record; equal records give equal bytes."""
+    text = lambda value: json.dumps(value, separators=(",", ":")) + "\n"
+    files = {CONFIG: text(record.about), METRICS: "".join(map(text, record.lines)), SUMMARY: text(record.summary)}
+    sums = [f"{hashlib.sha256(contents.encode()).hexdigest()}  {name}\n" for name, contents in files.items()]
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:xz", preset=9) as packed:
+        for name, contents in (files | {SUMS: "".join(sums)}).items():
+            member = tarfile.TarInfo(name)
+            member.size = len(contents.encode())
+            packed.addfile(member, io.BytesIO(contents.encode()))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_bytes(path, buffer.getvalue())

@@ -1,0 +1,374 @@
+"""Modes of `fedwin reproduce` besides training: list, dry run, verification, and the queue of paper-scale runs."""
+
+import collections
+import dataclasses
+import random
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from fedwin.errors import UserError
+from fedwin.runs.config import Config
+from fedwin.runs.dry_run import Timing
+from fedwin.runs.schedule import Schedule
+
+from .. import records
+from ..cli.requirements import disk_line, memory_line
+from ..papers.catalogue import catalogue, item
+from ..papers.items import AnyItem, Cell, Item, Sketch
+from ..papers.trajectories import Run
+from ..records import Record
+from ..tables.formats import markdown_table, plain_table
+from .numbers import value
+from .request import Request
+from .results import Results, curves, machine, stored
+from .runs import RunDirectory, Task, all_tasks, best_point, lineage, plan, required_runs, run_directories
+from .work import in_all_processes, missing, readable, work
+
+# Largest difference of means, in percentage points, between machines or versions: training amplifies rounding.
+TOLERANCE = 1.0
+# Fields that determine how long a round takes; timed once for all runs that agree in these and the algorithm.
+TIMING_FIELDS = (
+    "dataset", "model", "clients_per_round", "num_clients", "local_epochs", "local_steps", "local_work", "batch_size",
+    "augment",
+)  # fmt: skip
+
+
+# --list and --dry_run
+
+
+def item_table(request: Request) -> str:
+    """Returns a line per table and figure: cells, finished runs, seeds, cost, missing data."""
+    scale, results = request.scale, request.results
+    rows = [("item", "cells", "runs done", "seeds", f"cost ({scale})", "data missing", "what it shows")]
+    for each in catalogue().values():
+        if isinstance(each, Sketch):
+            rows.append((each.name, "-", "-", "-", each.why, "", each.title))
+            continue
+        runs = {run.key: run for run, _, _ in required_runs(each, scale)}
+        seeds = each.seeds_at(scale)
+        ended = lambda run: sum(c.final is not None or c.diverged for c in curves(results, run).values())
+        done = sum(ended(run) >= len(seeds) for run in runs.values())
+        cells = len(each.cells(scale)) if isinstance(each, Item) else len(each.runs)
+        datasets = sorted({run.config().dataset for run in runs.values()})
+        absent = [dataset for dataset in datasets if missing(dataset, request.data_dir, scale)]
+        rounds = sum(run.num_rounds for run in runs.values()) * len(seeds)
+        cost = each.cost if scale == "paper" else f"{rounds:,} rounds"
+        progress = f"{done}/{len(runs)}"
+        rows.append((each.name, str(cells), progress, str(len(seeds)), cost, " ".join(absent), each.title))
+    planned = len(plan(catalogue().values(), scale))
+    return f"{plain_table(rows)}\n{len(rows) - 1} tables and figures, {planned} different runs at scale {scale}"
+
+
+def timing_key(run: Run) -> tuple[Any, ...]:
+    """Returns the settings that determine how long a round takes, the algorithm's name last."""
+    config = run.config()
+    return (*(getattr(config, name) for name in TIMING_FIELDS), config.algorithm.partition(":")[0])
+
+
+class _Estimates:
+    """Expected times of runs: of the stored results if this machine made them, or timed once per kind of run.
+
+    Args:
+      data_dir: folder of the data sets' files.
+      scale: smoke, trend or paper.
+    """
+
+    def __init__(self, data_dir: str, scale: str):
+        self.data_dir, self.scale = data_dir, scale
+        self.stored = stored(scale)
+        self.timings: dict[tuple[Any, ...], Timing | str] = {}
+        self.notes: list[str] = []
+        self.from_stored = 0
+
+    def left(self, directory: RunDirectory, config: Config) -> float | str:
+        """Returns the expected seconds left of a run, or why they are unknown."""
+        if reason := missing(config.dataset, config.data_dir, self.scale):
+            self.notes.append(f"{config.dataset}: {reason}")
+            return "data missing"
+        run = directory.task.run
+        seconds = self.stored.seconds(run).values()
+        if seconds and {record.stored.get("machine") for record in self.stored.records(run)} == {machine()}:
+            self.from_stored += 1
+            share = directory.rounds_left() / max(run.num_rounds - directory.first_round, 1)
+            return sum(seconds) / len(seconds) * share
+        timing = self._timing(run, config)
+        if isinstance(timing, str):
+            return timing
+        schedule = Schedule(config.num_rounds, config.clients_per_round, config.eval_every, config.final_evals, 0)
+        return timing.expected(schedule, directory.completed())
+
+    def _timing(self, run: Run, config: Config) -> Timing | str:
+        key = timing_key(run)
+        if key not in self.timings:
+            text = f"timing a few rounds of {config.algorithm} on {config.dataset} ({run.key}) ..."
+            print(text, file=sys.stderr, flush=True)
+            try:
+                required = in_all_processes("measure", config)
+                self.notes += [f"{run.key}: {line}" for line in (memory_line(required), disk_line(required))]
+                self.timings[key] = required.timing
+            except UserError as error:
+                self.timings[key] = str(error)
+        return self.timings[key]
+
+
+def execute(request: Request, items: list[AnyItem], cells: dict[str, list[Cell]]) -> None:
+    """Executes a request, or prints its dry run; arguments as of `Request.execute`."""
+    if not request.dry_run:
+        return request.execute(items, cells)
+    request.check()
+    print(run_table(request.directories(items, cells), request.data_dir, request.scale))
+
+
+def run_table(directories: list[RunDirectory], data_dir: str, scale: str) -> str:
+    """Returns a line per run directory, and the memory and disk space that every kind of run requires.
+
+    The time of a run that this machine has trained, with other seeds, is that of the stored results; of other runs a
+    few rounds of each kind are timed, and their results are discarded.
+
+    Args:
+      directories: of the planned runs.
+      data_dir: folder of the data sets' files.
+      scale: smoke, trend or paper.
+    """
+    estimates = _Estimates(data_dir, scale)
+    rows = [("run", "algorithm", "data", "seeds", "rounds left", "time", "fills")]
+    times: list[float | str] = []
+    for directory in directories:
+        task = directory.task
+        config = task.run.config(**task.fields(), data_dir=data_dir)
+        rounds = directory.rounds_left()
+        times += [estimates.left(directory, config)] if rounds else []
+        shown = (readable(times[-1]) if isinstance(times[-1], float) else times[-1]) if rounds else "done"
+        fills = ", ".join(f"{name} ({count})" for name, count in sorted(task.uses.items())) or "forks"
+        seeds = " ".join(map(str, directory.seeds))
+        rows.append((task.run.key, config.algorithm, config.dataset, seeds, f"{rounds:,}", shown, fills))
+    known = [time for time in times if isinstance(time, float)]
+    unknown = len(times) - len(known)
+    lines = [f"in all about {readable(sum(known))}" + (f", {unknown} run(s) unknown" if unknown else "")]
+    if estimates.from_stored:
+        lines.append(f"times of {estimates.from_stored} run(s) are those of this machine's stored results")
+    return "\n".join([plain_table(rows), *lines, *dict.fromkeys(estimates.notes)])
+
+
+# --verify
+
+
+class Again(NamedTuple):
+    """One seed of a stored run beside the same one trained again.
+
+    Attributes:
+      run: algorithm, data and partition.
+      seed: of the run.
+      means: read-out -> accuracy (%) over the last evaluations, (stored, trained again).
+      largest: largest difference of two accuracies of the same round, percentage points.
+      equal: whether all evaluations are equal as stored, rounded.
+    """
+
+    run: str
+    seed: int
+    means: dict[str, tuple[float, float]]
+    largest: float
+    equal: bool
+
+    @property
+    def furthest(self) -> str:
+        """The read-out whose means differ most."""
+        return max(self.means, key=lambda name: abs(self.means[name][1] - self.means[name][0]))
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the means agree within TOLERANCE."""
+        before, after = self.means[self.furthest]
+        return abs(after - before) <= TOLERANCE
+
+
+def verify(items: Iterable[AnyItem], count: int, request: Request) -> str:
+    """Trains random stored seeds again and compares all their evaluations; returns a table.
+
+    The choice is a function of the stored results and the count. On the machine and with the versions of the stored run
+    all evaluations are equal; elsewhere means must agree within TOLERANCE.
+
+    Args:
+      items: tables and figures whose runs are drawn from.
+      count: number of seeds.
+      request: scale, folders.
+
+    Raises:
+      UserError: nothing is stored, a run was rejected, or one does not agree.
+    """
+    found = candidates(items, request)
+    if not found:
+        raise UserError(f"verify: no run of scale {request.scale} is stored for these items.")
+    chosen = random.Random(0).sample(found, min(count, len(found)))
+    compared = [_trained_again(task, record, seed, request) for task, record, seed in chosen]
+    rows = []
+    for each in compared:
+        before, after = each.means[each.furthest]
+        verdict = "equal" if each.equal else "agrees" if each.agrees else "differs"
+        numbers = (f"{before:.2f}", f"{after:.2f}", f"{each.largest:.2f}")
+        rows.append((each.run, str(each.seed), each.furthest, *numbers, verdict))
+    head = ("run", "seed", "read-out", "stored (%)", "again (%)", "largest difference of one evaluation", "")
+    table = (
+        f"{markdown_table(head, rows)}\n\nmean accuracy of the last evaluations of the read-out that differs most; "
+        f"equal: all evaluations, as they are stored; agrees: all means within {TOLERANCE:g} point"
+    )
+    if apart := [each for each in compared if not each.agrees]:
+        print(table)
+        raise UserError(f"verify: {len(apart)} of {len(compared)} runs differ by more than {TOLERANCE:g} point.")
+    return table
+
+
+def candidates(items: Iterable[AnyItem], request: Request) -> list[tuple[Task, Record, int]]:
+    """Returns (task, stored record, seed) of all stored seeds of the items' runs that measure an accuracy."""
+    tasks = all_tasks(request.scale)
+    keys = {run.key for item in items for run, _, _ in required_runs(item, request.scale)}
+    return [
+        (tasks[key], record, seed)
+        for key in sorted(keys)
+        for record in request.stored.records(tasks[key].run)
+        for seed in record.seeds
+        if any("accuracy" in line.get("model", {}) for line in record.lines)
+    ]
+
+
+def _trained_again(task: Task, record: Record, seed: int, request: Request) -> Again:
+    """Trains one seed as it was stored, after its parents, and compares it."""
+    tasks = [
+        dataclasses.replace(all_tasks(request.scale)[run.key], seeds={seed}, uses={"--verify": 1})
+        for run in lineage(task.run)
+    ]
+    evaluated = {name: record.config[name] for name in ("eval_every", "final_evals")}
+    tasks[-1] = dataclasses.replace(tasks[-1], reads=set(record.config.get("observe", [])), **evaluated)
+    directories = run_directories(tasks, request.out_dir / "verify" / request.scale, request.scale)
+    outcome = work(directories, data_dir=request.data_dir, scale=request.scale)
+    if outcome.refused:
+        raise UserError(f"verify: {next(iter(outcome.refused.values()))}")
+    return compare(record, records.read(directories[-1].path), seed)
+
+
+def compare(stored: Record, again: Record, seed: int) -> Again:
+    """Returns the comparison of one seed of two records.
+
+    Args:
+      stored: with rounded numbers.
+      again: as trained.
+      seed: of both.
+    """
+    config = stored.config
+    before, after = ({line["round"]: line for line in each.lines if line["seed"] == seed} for each in (stored, again))
+    rounds = sorted(set(before) & set(after))
+    # Round 0 is the untrained model.
+    first = max(config["num_rounds"] - config["final_evals"], 0)
+    last = [round for round in rounds if round > first] or rounds[-1:]
+    names = [name for name, value in before[rounds[-1]].items() if isinstance(value, dict) and "accuracy" in value]
+    accuracy = lambda lines, round, name: 100 * lines[round][name]["accuracy"]
+    mean = lambda lines, name: sum(accuracy(lines, round, name) for round in last) / len(last)
+    gaps = [
+        abs(accuracy(before, r, name) - accuracy(after, r, name)) for r in rounds for name in names if name in before[r]
+    ]
+    means = {name: (mean(before, name), mean(after, name)) for name in names}
+    label = f"{stored.label}, {config['dataset']}, {config['partition']}"
+    return Again(label, seed, means, max(gaps), before.keys() == after.keys() and max(gaps) < 1e-3)
+
+
+# --queue
+
+
+class QueueStep(NamedTuple):
+    """One step of the queue of paper-scale runs, the most informative first.
+
+    Attributes:
+      item: name of a table.
+      rows: names of its rows.
+      columns: names of its columns.
+      seeds: to train.
+      hours: a guess for two CPU cores, used until runs of the kind are stored; None: it needs a GPU.
+    """
+
+    item: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    seeds: tuple[int, ...]
+    hours: float | None
+
+    def cells(self) -> list[Cell]:
+        """Returns the cells that the step fills."""
+        table = item(self.item)
+        assert isinstance(table, Item)
+        return [c for c in table.cells("paper") if c.row.name in self.rows and c.column.name in self.columns]
+
+
+QUEUE = (
+    QueueStep("ima/table1", ("fedavg", "fedadam"), ("fmnist_shards",), (2023,), 1.0),
+    QueueStep("ghb/table3", ("fedavg", "fedhbm"), ("shakespeare_noniid",), (0,), 1.0),
+    QueueStep("ima/table1", ("fednova", "fedyogi", "fedgma"), ("fmnist_shards",), (2023,), 2.0),
+    QueueStep("ima/table1", ("fedavg", "fedadam", "fednova"), ("fmnist_dirichlet",), (2023,), 2.0),
+    QueueStep("ima/table1", ("fedprox", "fedasam", "fedfa"), ("fmnist_shards",), (2023,), 4.0),
+    QueueStep("ima/table1", ("fedprox", "fedasam", "fedfa", "fedyogi", "fedgma"), ("fmnist_dirichlet",), (2023,), 5.0),
+    QueueStep("ghb/table3", ("scaffold", "fedavgm"), ("shakespeare_noniid",), (0,), 1.0),
+    QueueStep("ghb/table3", ("fedavg", "fedhbm"), ("shakespeare_noniid",), (1, 2), 2.0),
+    QueueStep("ima/table1", ("fedavg", "fedadam"), ("fmnist_shards",), (2024, 2025), 2.0),
+    QueueStep("ghb/table4", ("fedavg", "fedhbm"), ("cifar10_noniid",), (0,), 14.0),
+    QueueStep("ghb/table3", ("fedavg", "fedhbm", "scaffold"), ("cifar10_noniid",), (0,), None),
+    QueueStep("wima/table2", ("fedavg", "scaffold"), ("cifar10_alpha0",), (0,), None),
+    QueueStep("ghb/table10", ("fedavg", "fedhbm", "local_ghb"), ("cifar10_noniid",), (0,), None),
+)
+
+
+def progress(step: QueueStep, results: Results) -> tuple[int, int]:
+    """Returns (cells with a final number in the stored results, cells) of a step."""
+    numbers = [value(results, cell, "paper") for cell in step.cells()]
+    done = sum(all(number.by_seed.get(seed) is not None for seed in step.seeds) for number in numbers)
+    return done, len(numbers)
+
+
+def _paces(results: Results) -> dict[tuple[Any, ...], float]:
+    """Returns kind of run, of any algorithm -> mean stored seconds per round, of the paper-scale results."""
+    paces = collections.defaultdict[tuple[Any, ...], list[float]](list)
+    for key in results.packed:
+        task = all_tasks("paper").get(key)
+        if task is not None and (seconds := results.seconds(task.run).values()):
+            paces[timing_key(task.run)[:-1]].append(sum(seconds) / len(seconds) / _own_rounds(task.run))
+    return {kind: sum(each) / len(each) for kind, each in paces.items()}
+
+
+def _own_rounds(run: Run) -> int:
+    """Returns the rounds that a run trains, after the fork."""
+    forked = run.parent is not None and run.parent.part is None
+    return max(run.num_rounds - (run.parent.round if forked and run.parent is not None else 0), 1)
+
+
+def duration(step: QueueStep, results: Results) -> str:
+    """Returns how long a step takes: from the stored seconds of its runs, or of others of their kind, or a guess."""
+    total, measured, paces = 0.0, True, _paces(results)
+    runs = {run.key: run for cell in step.cells() for run in lineage(cell.runs[best_point(results, cell) or 0])}
+    for run in runs.values():
+        seconds, pace = results.seconds(run), paces.get(timing_key(run)[:-1])
+        if not seconds and pace is None:
+            return "GPU" if step.hours is None else f"about {step.hours:g} h (a guess)"
+        similar = sum(seconds.values()) / len(seconds) if seconds else (pace or 0.0) * _own_rounds(run)
+        measured = measured and set(step.seeds) <= seconds.keys()
+        total += sum(seconds.get(seed, similar) for seed in step.seeds)
+    return readable(total) if measured else f"about {readable(total)}"
+
+
+def work_off(request: Request) -> None:
+    """Executes the steps that are not done, in their order.
+
+    Args:
+      request: directories, budget, and whether finished curves are stored.
+    """
+    deadline = None if request.budget is None else time.monotonic() + request.budget
+    for number, step in enumerate(QUEUE):
+        done, cells = progress(step, stored("paper"))
+        if cells and done == cells and not request.afresh:
+            continue
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            return
+        of_step = f"{step.item}, {', '.join(step.rows)} on {', '.join(step.columns)}"
+        print(f"step {number + 1} of {len(QUEUE)}: {of_step}, {duration(step, stored('paper'))}")
+        own = dataclasses.replace(request, scale="paper", seeds=step.seeds, budget=left)
+        execute(own, [item(step.item)], {step.item: step.cells()})

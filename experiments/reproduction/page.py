@@ -1,0 +1,308 @@
+"""The results: RESULTS.md and one page per paper, with their pictures and tables, from the stored curves."""
+
+import collections
+import functools
+import pathlib
+from typing import Any
+
+from fedwin.errors import UserError
+from fedwin.files import replace_text
+
+from ..figures import stored as figure_files
+from ..papers.catalogue import catalogue
+from ..papers.items import Analysis, AnyItem, Item, Sketch, file_stem
+from ..papers.remarks import errata
+from ..papers.survey.scaffold import HYPOTHESES, TABLE5, Hypothesis
+from ..tables.formats import markdown_table
+from . import pictures, tables
+from .command import QUEUE, duration, progress
+from .numbers import (
+    CONTRADICTED,
+    HOLDS,
+    OPEN,
+    READINGS,
+    RULE,
+    WORDS,
+    Value,
+    Verdict,
+    figure_verdicts,
+    values,
+    verdict,
+    verdicts,
+)
+from .results import IN_CHECKOUT, RESULTS, Results, stored
+from .runs import all_tasks
+
+PAGE, SCAFFOLD = "RESULTS.md", "scaffold.md"
+SCALES = ("paper", "trend")
+# Texts of the pages with numbers in them.
+TEXTS = pathlib.Path(__file__).parent
+# Folders below `experiments/results/`: the pages' pictures, and their numbers with commands.
+PICTURES, TABLES = "pictures", "tables"
+# Verdicts of one table that the summary states one by one; of more, two stand for all.
+MOST_LINES = 3
+# Package of a paper's items -> its title, and its name in the list of errata.
+TITLES = {
+    "wima": ("Window averages of server models (WIMA)", "WIMA"),
+    "ima": ("Iterative moving averages (IMA)", "IMA"),
+    "ghb": ("Generalized heavy-ball momentum (GHB, FedHBM)", "GHB"),
+    "wsm": ("Weighted softmax (WSM)", "WSM"),
+    "survey": ("Our own tables: every method on one task", ""),
+}
+LEGEND = """Above every table stands what its numbers are means over; n is the number of seeds, and the line says what
++- is. At paper scale a cell reads *printed / ours*. **Bold**: within one percentage point, and within two standard
+deviations over seeds. *Italic*: within one point, but further apart than the seeds explain, or of one seed where the
+paper prints no standard deviation."""
+
+
+def write(out_dir: pathlib.Path) -> None:
+    """Writes the pages, their pictures and their tables: in a checkout into experiments, otherwise into a folder.
+
+    Args:
+      out_dir: the folder of an installed package, which is never written to itself.
+    """
+    target = RESULTS.parent if IN_CHECKOUT else out_dir
+    folder = target / RESULTS.name
+    for path, text in pages(folder).items():
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        replace_text(target / path, text + "\n")
+    print(f"written: {target / PAGE}, {folder}/*.md, {folder / PICTURES}, {folder / TABLES}")
+
+
+def pages(folder: pathlib.Path = RESULTS) -> dict[pathlib.Path, str]:
+    """Draws the pictures, writes the numbers, and returns the pages: path relative to the folder's parent -> text.
+
+    Args:
+      folder: above pictures and numbers, in which the papers' pages are.
+
+    Raises:
+      UserError: no results are stored.
+    """
+    writer = _Pages(folder)
+    if not any(results.packed for results in writer.stored.values()):
+        raise UserError("there are no stored results; those of the project are in its repository and in its wheel.")
+    result = {pathlib.Path(PAGE): writer.summary()}
+    result |= {pathlib.Path(folder.name, f"{paper}.md"): writer.of_paper(paper) for paper in TITLES}
+    if scaffold := writer.scaffold():
+        result[pathlib.Path(folder.name, SCAFFOLD)] = scaffold
+    return result
+
+
+class _Pages:
+    """Writes the pages; records, numbers and verdicts are read once.
+
+    Args:
+      folder: above pictures and numbers.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        self.stored: dict[str, Results] = {scale: stored(scale) for scale in SCALES}
+        self.numbers = functools.cache(self._numbers)
+        self.verdicts = functools.cache(self._verdicts)
+
+    def _numbers(self, name: str, scale: str) -> list[Value]:
+        """Returns the numbers of a table or figure; none of a figure of trained models."""
+        item = catalogue()[name]
+        return values(self.stored[scale], item, scale) if isinstance(item, Item) else []
+
+    def _verdicts(self, paper: str, scale: str) -> list[tuple[str, Verdict]]:
+        """Returns (name of the item, verdict) of all claims of a paper."""
+        found: list[tuple[str, Verdict]] = []
+        for item in _items(paper):
+            if isinstance(item, Item) and item.claims:
+                found += [(item.name, each) for each in verdicts(item, self.numbers(item.name, scale))]
+            elif isinstance(item, Analysis) and item.claims:
+                source = self.stored[scale].figure(file_stem(item))
+                found += [(item.name, each) for each in figure_verdicts(item, scale, source)]
+        return found
+
+    def _distinct(self, paper: str, scale: str = "trend") -> list[tuple[str, Verdict]]:
+        """Returns (name of the item, verdict) of a paper's claims; of claims on the same numbers the first."""
+        distinct: dict[Any, tuple[str, Verdict]] = {}
+        for name, each in self.verdicts(paper, scale):
+            distinct.setdefault(each.identity or (name, each.claim.text), (name, each))
+        return list(distinct.values())
+
+    def summary(self) -> str:
+        """Returns RESULTS.md: the rule of verdicts, their numbers per paper, the queue, and the data."""
+        rows = []
+        for paper, (title, _) in TITLES.items():
+            counter = collections.Counter(each.word for _, each in self._distinct(paper))
+            counts = (str(counter[word]) for word in WORDS)
+            rows.append((f"[{title}]({self.folder.name}/{paper}.md)", *counts, f"{self._hours(paper):.1f}"))
+        where = f"[a page of its own]({self.folder.name}/{SCAFFOLD})"
+        own = f"Why SCAFFOLD stays behind FedAvg where every client has one class: {where}."
+        return _filled(
+            PAGE.lower(),
+            claims=markdown_table(("page", *WORDS, "hours"), rows),
+            rule=RULE,
+            scaffold=own if self.scaffold() else "",
+            headlines="\n\n".join(filter(None, map(self._headlines, TITLES))),
+            queue=self._queue(),
+            data=self._data(),
+        )
+
+    def _headlines(self, paper: str) -> str:
+        """Returns the verdicts of a paper that are decided; '' without any."""
+        lines = []
+        for scale in SCALES:
+            for word in (HOLDS, CONTRADICTED):
+                by_item: dict[str, list[Verdict]] = {}
+                for name, each in self._distinct(paper, scale):
+                    if each.word == word:
+                        by_item.setdefault(name, []).append(each)
+                for name, decided in by_item.items():
+                    place = f"**{word}** ({name}, {scale} scale)"
+                    lines += [f"- {place}: {text}" for text in _in_words(decided)]
+        return f"### {TITLES[paper][0]}\n\n" + "\n".join(lines) if lines else ""
+
+    def _hours(self, paper: str) -> float:
+        """Returns the hours of training of the stored runs that a paper's tables read, each counted once."""
+        seconds: dict[tuple[str, str, int], float] = {}
+        for scale in SCALES:
+            for item in _items(paper):
+                for number in self.numbers(item.name, scale):
+                    of_seeds = self.stored[scale].seconds(number.run)
+                    seconds |= {(scale, number.run.key, seed): value for seed, value in of_seeds.items()}
+        return sum(seconds.values()) / 3600
+
+    def _queue(self) -> str:
+        """Returns the steps of the queue and their state."""
+        rows = []
+        for step in QUEUE:
+            done, cells = progress(step, self.stored["paper"])
+            state = "done" if cells and done == cells else f"{done} of {cells} cells"
+            names = (step.item, ", ".join(step.rows), ", ".join(step.columns), " ".join(map(str, step.seeds)))
+            rows.append((*names, duration(step, self.stored["paper"]), state))
+        return markdown_table(("item", "rows", "columns", "seeds", "two CPU cores", "state"), rows)
+
+    def _data(self) -> str:
+        """Returns the data sets of the stored results: numbers of examples and checksums, as they were when stored."""
+        files: collections.Counter[tuple[str, ...]] = collections.Counter()
+        for scale, results in self.stored.items():
+            for key in results.packed:
+                task = all_tasks(scale).get(key)
+                for record in results.records(task.run) if task is not None else ():
+                    data = record.stored.get("data")
+                    counts = f"{data['train']:,} / {data['test']:,}" if data else tables.UNRECORDED
+                    checksum = data["checksum"] if data else tables.UNRECORDED
+                    files[record.config["dataset"], scale, counts, checksum] += 1
+        head = ("data set", "scale", "examples", "checksum", "stored results")
+        return markdown_table(head, [(*row, str(count)) for row, count in sorted(files.items())])
+
+    def scaffold(self) -> str:
+        """Returns the page on SCAFFOLD with one class per client, whose picture is its table's; '' without results."""
+        numbers = self.numbers(TABLE5.name, "trend")
+        if not any(map(_trained, numbers)):
+            return ""
+        rows = [(each.text, each.test, _hypothesis_verdict(each, numbers), each.earlier) for each in HYPOTHESES]
+        trained = [number for number in numbers if number.by_seed]
+        return _filled(
+            SCAFFOLD,
+            setting=TABLE5.standin,
+            hypotheses=markdown_table(("reason", "then", "verdict", "earlier runs"), rows),
+            title=TABLE5.title,
+            picture=str(pathlib.Path(PICTURES, "trend", f"{file_stem(TABLE5)}.png")),
+            numbers="\n\n".join(tables.paired_blocks(self.stored["trend"], TABLE5, trained)),
+        )
+
+    def of_paper(self, paper: str) -> str:
+        """Returns the page of a paper: its verdicts first, then tables and figures."""
+        title, errata_name = TITLES[paper]
+        sections = {scale: [self._section(item, scale) for item in _items(paper)] for scale in SCALES}
+        at_paper, at_trend = ("\n\n".join(filter(None, sections[scale])) for scale in SCALES)
+        misprints = [erratum for erratum in errata() if erratum.where.partition(",")[0] == errata_name]
+        blocks = [f"# {title}", f"One page of the [results](../{PAGE}), which state the rule of verdicts."]
+        claims, absent = self._claims(paper), _absent(paper)
+        blocks += ["## Claims", claims] if claims else []
+        blocks += [LEGEND, *(["## Paper scale", at_paper] if at_paper else [])]
+        blocks += ["## Trend scale", at_trend or "Nothing yet."]
+        blocks += ["## Not run", absent] if absent else []
+        if misprints:
+            blocks += ["## Errata", markdown_table(("where", "printed", "what shows it", "here"), misprints)]
+        return "\n\n".join(blocks)
+
+    def _claims(self, paper: str) -> str:
+        """Returns a line per claim of a paper, decided ones first."""
+        order = {word: place for place, word in enumerate((CONTRADICTED, HOLDS, OPEN))}
+        ranked = []
+        for (name, trend), (_, own) in zip(self.verdicts(paper, "trend"), self.verdicts(paper, "paper"), strict=True):
+            rank = min(order.get(each.word, len(order)) for each in (trend, own))
+            source = f"{name}, {trend.claim.section}".rstrip(", ")
+            ranked.append((rank, (source, trend.claim.text, str(trend), str(own))))
+        rows = [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
+        return markdown_table(("item", "claim", "trend scale", "paper scale"), rows) if rows else ""
+
+    def _section(self, item: AnyItem, scale: str) -> str:
+        """Draws an item, writes its numbers and returns its section; '' if nothing is stored."""
+        drawings, results = self.folder / PICTURES / scale, self.stored[scale]
+        drawings.mkdir(parents=True, exist_ok=True)
+        command = f"Command: `fedwin reproduce {item.name} --scale={scale} --data_dir=DIR`"
+        if isinstance(item, Analysis) and (source := results.figure(file_stem(item))) is not None:
+            path = drawings / f"{file_stem(item)}.png"
+            pictures.draw_models(item, scale, source, path)
+            blocks = [f"### {item.name} ({scale}): {item.title}"]
+            blocks += [f"Stand-in: {item.standin}"] if scale != "paper" and item.standin else []
+            if item.claims:
+                seeds = list(figure_files.read(source)[0][READINGS])
+                over = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
+                blocks.append(f"Shown: seed {seeds[0]}. Claims: over {over}.")
+            picture = f"![{item.title}]({path.relative_to(self.folder)})"
+            return "\n\n".join([*blocks, picture, command])
+        numbers = self.numbers(item.name, scale)
+        if not isinstance(item, Item) or not any(map(_trained, numbers)):
+            return ""
+        drawn = pictures.draw(item, scale, results, numbers, drawings)
+        table = self.folder / TABLES / scale / f"{file_stem(item)}.csv"
+        table.parent.mkdir(parents=True, exist_ok=True)
+        tables.write_numbers(item, results, numbers, table)
+        text = tables.section(item, scale, results, numbers, [path.relative_to(self.folder) for path in drawn])
+        link = table.relative_to(self.folder)
+        return f"{text}\n\n{command}; numbers, and the commands of single runs: [{table.name}]({link})"
+
+
+def _filled(name: str, **parts: str) -> str:
+    """Returns a text with its parts; without the paragraph of an empty one."""
+    text = (TEXTS / name).read_text(encoding="utf-8").strip()
+    for part, filling in parts.items():
+        text = text.replace(f"{{{part}}}" if filling else f"{{{part}}}\n\n", filling)
+    return text
+
+
+def _items(paper: str) -> list[AnyItem]:
+    return [item for item in catalogue().values() if item.name.partition("/")[0] == paper]
+
+
+def _trained(number: Value) -> bool:
+    return bool(number.by_seed) and number.rounds[1] > 0
+
+
+def _in_words(decided: list[Verdict]) -> list[str]:
+    """Returns verdicts of one table in words, a line each; of many the smallest and the largest gain in one line."""
+    if len(decided) <= MOST_LINES:
+        return [f"{each.claim.text} {each.numbers}." for each in decided]
+    gains = {index: each.estimate[0] for index, each in enumerate(decided) if each.estimate is not None}
+    ends = (decided[min(gains, key=gains.__getitem__)], decided[max(gains, key=gains.__getitem__)])
+    smallest, largest = (f"{each.claim.text.rstrip('.')}, {each.numbers}" for each in ends)
+    return [f"{len(decided)} claims, from: {smallest}; to: {largest}."]
+
+
+def _hypothesis_verdict(hypothesis: Hypothesis, numbers: list[Value]) -> str:
+    """Returns the verdict on a hypothesis, or the name of a row that diverged."""
+    rows = {number.cell.row.name: number for number in numbers}
+    diverged = [rows[name].cell.row.title for name in (hypothesis.better, hypothesis.worse) if rows[name].diverged]
+    return f"not comparable: {diverged[0]} diverged" if diverged else str(verdict(hypothesis.claim, numbers))
+
+
+def _absent(paper: str) -> str:
+    """Returns why cells are absent at trend scale, and which figures are sketches."""
+    lines = []
+    for item in _items(paper):
+        if isinstance(item, Sketch):
+            lines.append(f"- {item.name}, {item.title}: {item.why}.")
+        elif isinstance(item, Item):
+            for variation in (*item.rows, *item.columns, *item.variants):
+                if variation.absent:
+                    lines.append(f"- {item.name}, {variation.title}: {variation.absent}.")
+    return "\n".join(dict.fromkeys(lines))

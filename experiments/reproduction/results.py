@@ -1,0 +1,267 @@
+"""Result store: records of run directories and of the project's stored results, found by the key of their run."""
+
+import collections
+import datetime
+import functools
+import os
+import pathlib
+import platform
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from fedwin import data
+from fedwin.errors import UserError
+from fedwin.observers import OBSERVERS, wima_name
+from fedwin.runs.config import Config, default_of
+from fedwin.runs.schedule import Schedule
+
+from .. import records
+from ..papers.measures import Curve
+from ..papers.trajectories import Run
+from ..records import Record
+
+# The project's stored results.
+RESULTS = pathlib.Path(__file__).parent.parent / "results"
+# Results are stored in a checkout; an installed package has a copy of them, and is never written to.
+IN_CHECKOUT = (RESULTS.parent.parent / "setup.py").is_file()
+# Name of the trained model in metrics.jsonl, next to those of the read-outs.
+MODEL = "model"
+# Digits of accuracies and losses that are stored.
+DIGITS = 5
+# What a stored record takes from config.json.
+OF_CONFIG = ("fingerprint", "versions", "device", "strategy")
+# Fields of Config that depend on the machine are not stored, others may repeat the run.
+NOT_STORED = ("out_dir", "data_dir")
+# Fields of Config that are stored even at their defaults.
+ALWAYS = ("algorithm", "dataset", "num_rounds", "eval_every", "final_evals", "seeds")
+
+
+class Results:
+    """Records of runs; a packed run is read once, a directory every time.
+
+    Args:
+      *folders: with directories KEY/* of runs, and packed runs KEY-seed*; in the order of their records.
+    """
+
+    def __init__(self, *folders: pathlib.Path):
+        self.folders = folders
+        self._read: dict[pathlib.Path, Record] = {}
+
+    @functools.cached_property
+    def packed(self) -> dict[str, list[pathlib.Path]]:
+        """Key of a run -> its packed runs."""
+        found = collections.defaultdict[str, list[pathlib.Path]](list)
+        for folder in self.folders:
+            for path in sorted(folder.glob(f"*-seed*{records.SUFFIX}")):
+                found[path.name.partition("-seed")[0]].append(path)
+        return dict(found)
+
+    def records(self, run: Run) -> list[Record]:
+        """Returns all records of a run."""
+        places = [path.parent for folder in self.folders for path in sorted((folder / run.key).glob("*/config.json"))]
+        packed = self.packed.get(run.key, [])
+        self._read |= {path: records.read(path) for path in packed if path not in self._read}
+        return [*map(records.read, places), *(self._read[path] for path in packed)]
+
+    def record_of(self, run: Run, seed: int) -> Record | None:
+        """Returns the first record of a seed of a run; None without one."""
+        return next((record for record in self.records(run) if seed in record.seeds), None)
+
+    def seconds(self, run: Run) -> dict[int, float]:
+        """Returns seed -> seconds of training of a run, without those of its parent."""
+        return {seed: value for record in self.records(run) for seed, value in record.seconds.items()}
+
+    def figure(self, stem: str) -> pathlib.Path | None:
+        """Returns the file of the data of a figure; None without one."""
+        return next((path for folder in self.folders if (path := folder / f"{stem}.json").is_file()), None)
+
+
+def stored(scale: str) -> Results:
+    """Returns the project's stored results of a scale."""
+    return Results(RESULTS / scale)
+
+
+def covers(config: dict[str, Any], reads: Iterable[str], eval_every: int, final_evals: int) -> bool:
+    """Whether a run has all read-outs, and is evaluated at least as often as required.
+
+    Args:
+      config: of the run.
+      reads: observers' texts.
+      eval_every: rounds between evaluations.
+      final_evals: rounds at the end that are all evaluated.
+    """
+    dense = eval_every % config["eval_every"] == 0
+    dense = dense and (config["eval_every"] == 1 or config["final_evals"] >= final_evals)
+    return dense and set(reads) <= set(config.get("observe", []))
+
+
+def check_writable() -> None:
+    """Raises UserError if results can't be stored, because this is the installed package."""
+    if not IN_CHECKOUT:
+        raise UserError("--keep stores results in a checkout of the project's repository; this package is installed.")
+
+
+def keep(run: Run, directory: pathlib.Path, folder: pathlib.Path) -> bool:
+    """Packs a finished run, without checkpoints; returns False if the folder has it already.
+
+    A packed run that lacks read-outs or evaluations of this one is replaced, if this one has all of its own.
+
+    Args:
+      run: the trajectory.
+      directory: of the run.
+      folder: of the packed runs of a scale.
+
+    Raises:
+      UserError: the run's data are not those of the scale.
+    """
+    trained = records.read(directory)
+    path = folder / f"{run.key}-seed{'-'.join(map(str, trained.seeds))}{records.SUFFIX}"
+    if path.is_file():
+        there = records.read(path).config
+        has = lambda one, other: covers(one, other.get("observe", []), other["eval_every"], other["final_evals"])
+        if has(there, trained.config) or not has(trained.config, there):
+            return False
+    about = provenance(trained.config["dataset"], trained.config.get("data_dir", ""))
+    if about["subset"] and folder.name == "paper":
+        raise UserError(
+            f"{run.key} is not stored: --scale=paper needs the complete data set, and {trained.config['dataset']} has "
+            f"{about['subset']}."
+        )
+    stored = {"machine": machine(), "data": about, "day": datetime.date.today().isoformat()}
+    records.write(path, packable(run, trained, stored))
+    return True
+
+
+def packable(run: Run, record: Record, stored: dict[str, Any]) -> Record:
+    """Returns the record of a run as it is stored: rounded, without training loss, seconds and paths.
+
+    Args:
+      run: the trajectory.
+      record: of its directory.
+      stored: machine, data and day.
+    """
+    config = portable(record.config, run.parent.run.key if run.parent else "")
+    about = {"config": config, **{name: record.about[name] for name in OF_CONFIG if name in record.about}}
+    ends = {
+        str(seed): {"wall_seconds": seconds, "diverged_at": record.diverged.get(seed)}
+        for seed, seconds in record.seconds.items()
+    }
+    lines = [{name: _rounded(each) for name, each in line.items() if name not in ("train_loss", "seconds")}
+             for line in record.lines]  # fmt: skip
+    return Record(about | {"stored": stored}, lines, {"seeds": ends})
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return round(value, DIGITS) if isinstance(value, float) else value
+
+
+@functools.cache
+def provenance(dataset: str, data_dir: str) -> dict[str, Any]:
+    """Returns numbers of examples and checksum of a data set, and the part of it that is loaded ('' for all).
+
+    Args:
+      dataset: its text, as in --dataset.
+      data_dir: folder of its files.
+
+    Raises:
+      UserError: it can't be read.
+    """
+    loaded = data.load(dataset, data_dir)
+    return {
+        "train": len(loaded.train["y"]),
+        "test": len(loaded.test["y"]),
+        "checksum": data.checksum(loaded),
+        "subset": data.describe_subset(dataset, loaded),
+    }
+
+
+def machine() -> str:
+    """Returns this machine in words."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def portable(config: dict[str, Any], parent_key: str) -> dict[str, Any]:
+    """Returns the fields that differ from the defaults; a parent's directory is replaced by its run's key."""
+    defaults = {field: default_of(definition) for field, definition in Config.__dataclass_fields__.items()}
+    # A module has a name everywhere, a file a path on this machine.
+    config = config | {"imports": [text for text in config.get("imports", ()) if not text.endswith(".py")]}
+    stored = {name: value for name, value in config.items() if name not in NOT_STORED and value != defaults.get(name)}
+    for name in ("fork_from", "init_from"):
+        if stored.get(name):
+            stored[name] = f"{parent_key}@{stored[name].rpartition('@')[2]}"
+    return stored | {name: config[name] for name in ALWAYS}
+
+
+def readout_name(read: str) -> str:
+    """Returns the name of a read-out in metrics.jsonl.
+
+    >>> readout_name("wima:window=100,part=classifier")
+    'wima100_classifier'
+
+    Args:
+      read: an observer's text, as in --observe; empty for the trained model.
+    """
+    if not read:
+        return MODEL
+    choice = OBSERVERS.check(read)
+    if choice.name != "wima":
+        return choice.name
+    return wima_name(**{name: value for name, value in choice.params.items() if name != "warmup"})
+
+
+def curves(results: Results, run: Run, read: str = "", metric: str = "accuracy") -> dict[int, Curve]:
+    """Returns seed -> curve of a read-out; that of a fork begins with the curve of its parent's model.
+
+    A record may contain more evaluations than the run asks for, because tables and figures share runs: the curve has
+    those of the run's own eval_every and final_evals alone.
+
+    Args:
+      results: where records are read.
+      run: the trajectory.
+      read: the read-out, an observer's text; empty: the trained model.
+      metric: name of one of its metrics in [0, 1].
+    """
+    name, config = readout_name(read), run.config()
+    by_seed: dict[int, Curve] = {}
+    for record in results.records(run):
+        for seed in record.seeds:
+            curve = _curve(record, seed, name, metric, config)
+            if curve is not None and (seed not in by_seed or curve.rounds[-1] > by_seed[seed].rounds[-1]):
+                by_seed[seed] = curve
+    parent = run.parent
+    if parent is None or parent.part is not None:
+        return by_seed
+    before = curves(results, parent.run, metric=metric)
+    return {seed: _joined(before.get(seed), curve, parent.round) for seed, curve in by_seed.items()}
+
+
+def _curve(record: Record, seed: int, name: str, metric: str, config: Config) -> Curve | None:
+    """Returns the curve of a seed in a record, with the evaluations of a Config; None without any."""
+    own = [line for line in record.lines if line["seed"] == seed and metric in line.get(name, ())]
+    schedule = Schedule(config.num_rounds, config.clients_per_round, config.eval_every, config.final_evals, 0)
+    lines = [line for line in own if schedule.evaluated(line["round"])]
+    if not lines:
+        return None
+    losses = [float(line[MODEL].get("loss", 0.0)) for line in own if MODEL in line]
+    return Curve(
+        np.array([line["round"] for line in lines]),
+        np.array([float(line[name][metric]) for line in lines]),
+        max(config.final_evals, 1),
+        config.num_rounds,
+        seed in record.diverged or not np.isfinite(losses).all(),
+    )
+
+
+def _joined(before: Curve | None, after: Curve, round: int) -> Curve:
+    """Returns a parent's curve before the fork's round, and the fork's own from there on."""
+    if before is None:
+        return after
+    early, late = before.rounds < round, after.rounds >= round
+    return after._replace(
+        rounds=np.concatenate([before.rounds[early], after.rounds[late]]),
+        accuracy=np.concatenate([before.accuracy[early], after.accuracy[late]]),
+    )

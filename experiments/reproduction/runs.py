@@ -1,0 +1,354 @@
+"""From tables and figures to the runs that they need, each once, and to the directories of these runs."""
+
+import dataclasses
+import functools
+import json
+import math
+import pathlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fedwin.engine.evaluate import VALIDATION_PREFIX
+from fedwin.runs.config import Config
+from fedwin.runs.fingerprint import hash_of
+from fedwin.runs.metrics_log import read_lines
+
+from ..papers.catalogue import catalogue
+from ..papers.items import Analysis, AnyItem, Cell, Item, Sketch
+from ..papers.trajectories import Checkpoint, Run
+from .results import Results, covers, curves
+
+# Rounds between checkpoints; a run that is forked has one at the fork, too.
+CHECKPOINT_EVERY = 100
+# Share of every client's examples that is held out while a grid is searched, with the first seed, and what is compared.
+HELD_OUT = 0.1
+HELD_OUT_METRIC = f"{VALIDATION_PREFIX}accuracy"
+
+
+@dataclasses.dataclass
+class Task:
+    """A run and all that tables and figures read from it.
+
+    Attributes:
+      run: the trajectory.
+      reads: observers' texts.
+      eval_every: rounds between evaluations.
+      final_evals: rounds at the end that are all evaluated.
+      keep_rounds: rounds whose checkpoints are kept, for forks and figures.
+      seeds: to train.
+      uses: name of a table or figure -> how many of its cells read this run.
+    """
+
+    run: Run
+    reads: set[str] = dataclasses.field(default_factory=set)
+    eval_every: int = 0
+    final_evals: int = 0
+    keep_rounds: set[int] = dataclasses.field(default_factory=set)
+    seeds: set[int] = dataclasses.field(default_factory=set)
+    uses: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def readout_hash(self) -> str:
+        """A hash of the evaluated metrics and read-outs, for the name of the run's directory."""
+        return hash_of([sorted(self.reads), self.eval_every, self.final_evals], size=3)
+
+    def fields(self) -> dict[str, Any]:
+        """Returns the fields of Config that select evaluations and checkpoints."""
+        return {
+            "observe": sorted(self.reads),
+            "eval_every": self.eval_every,
+            "final_evals": self.final_evals,
+            "checkpoint_every": CHECKPOINT_EVERY,
+            "keep_rounds": sorted(self.keep_rounds),
+        }
+
+    def covered_by(self, config: dict[str, Any]) -> bool:
+        """Whether the evaluations of a run with a config include all that is read from this one."""
+        return covers(config, self.reads, self.eval_every, self.final_evals)
+
+
+@functools.cache
+def search_run(run: Run) -> Run:
+    """Returns the run that evaluates a point of a grid: the same, but trained without the held-out examples."""
+    fields = run.fields | {"val_fraction": run.fields.get("val_fraction") or HELD_OUT, "eval_val": True}
+    parent = run.parent
+    return Run(fields, None if parent is None else Checkpoint(search_run(parent.run), parent.round, parent.part))
+
+
+def held_out_accuracies(results: Results, cell: Cell) -> list[float | None]:
+    """Returns the mean held-out accuracy over the last rounds, for every point of a cell's grid.
+
+    Args:
+      results: where records are read.
+      cell: with a grid.
+
+    Returns:
+      A number per point; None if its run has not finished, 0 if it diverged.
+    """
+    accuracies: list[float | None] = []
+    for run in cell.runs:
+        by_seed = curves(results, search_run(run), cell.read, HELD_OUT_METRIC)
+        curve = by_seed[min(by_seed)] if by_seed else None
+        ended = curve is not None and (curve.diverged or curve.final is not None)
+        accuracies.append((curve.final or 0.0) if curve is not None and ended else None)
+    return accuracies
+
+
+def best_point(results: Results, cell: Cell) -> int | None:
+    """Returns the index of the run that counts for a cell: the best of its grid; None until all have been searched."""
+    if len(cell.runs) == 1:
+        return 0
+    accuracies = held_out_accuracies(results, cell)
+    if any(accuracy is None for accuracy in accuracies):
+        return None
+    return max(range(len(accuracies)), key=lambda index: accuracies[index] or 0.0)
+
+
+def lineage(run: Run) -> list[Run]:
+    """Returns a run after all of its ancestors."""
+    return [*(lineage(run.parent.run) if run.parent else []), run]
+
+
+def _cell_runs(cell: Cell) -> Iterator[tuple[Run, str]]:
+    """Yields (run, read-out) of all that a cell may need: for a grid, every point and its search run."""
+    for run in cell.runs:
+        yield run, cell.read
+        if len(cell.runs) > 1:
+            yield search_run(run), cell.read
+    if cell.reference is not None:
+        yield cell.reference, ""
+
+
+def required_runs(item: AnyItem, scale: str) -> Iterator[tuple[Run, str, set[int]]]:
+    """Yields (run, read-out, rounds whose checkpoints are kept) of all that an item needs.
+
+    Args:
+      item: a table or figure.
+      scale: smoke, trend or paper.
+    """
+    if isinstance(item, Item):
+        for cell in item.cells(scale):
+            for run, read in _cell_runs(cell):
+                yield run, read, set()
+    elif isinstance(item, Analysis) and item.kind != "labels":  # histograms need no model
+        for run in item.trajectories(scale).values():
+            yield run, "", set(item.checkpoints(scale))
+
+
+@functools.cache
+def all_tasks(scale: str) -> dict[str, Task]:
+    """Returns key of a run -> task, of the entire catalogue at a scale.
+
+    The evaluations of a run are decided here, so a run that was trained for one table serves all others.
+    """
+    tasks: dict[str, Task] = {}
+    for item in catalogue().values():
+        for run, read, rounds in required_runs(item, scale):
+            _add(tasks, run, read, rounds)
+    return tasks
+
+
+def _add(tasks: dict[str, Task], run: Run, read: str, rounds: set[int]) -> None:
+    if run.parent is not None:
+        _add(tasks, run.parent.run, "", {run.parent.round})
+    task = tasks.setdefault(run.key, Task(run))
+    config = run.config()
+    if read:
+        task.reads.add(read)
+    task.eval_every = math.gcd(task.eval_every, config.eval_every)
+    task.final_evals = max(task.final_evals, config.final_evals)
+    task.keep_rounds |= {r for r in rounds if r < config.num_rounds}
+
+
+def plan(
+    items: Iterable[AnyItem],
+    scale: str,
+    seeds: Iterable[int] = (),
+    cells: dict[str, list[Cell]] | None = None,
+    results: Results | None = None,
+) -> list[Task]:
+    """Returns the tasks that fill tables and figures, a run before its forks.
+
+    For a grid whose best point is not known yet these are the search runs of its points, with the first seed; later the
+    best point's run.
+
+    Args:
+      items: tables and figures.
+      scale: smoke, trend or paper.
+      seeds: instead of every item's own; empty: those.
+      cells: name of an item -> those of its cells that are requested; items without an entry: all cells.
+      results: where search runs of grids are read; None: none has been trained.
+    """
+    wanted: dict[str, Task] = {}
+    for item in items:
+        if isinstance(item, Sketch):
+            continue
+        item_seeds = tuple(dict.fromkeys(seeds)) or item.seeds_at(scale)
+        if isinstance(item, Item):
+            requested = (cells or {}).get(item.name, item.cells(scale))
+            runs = [pair for cell in requested for pair in _current_runs(cell, item_seeds, results)]
+        else:
+            runs = [(run, item_seeds) for run, _, _ in required_runs(item, scale)]
+        for run, run_seeds in runs:
+            for ancestor in lineage(run):
+                blank = dataclasses.replace(all_tasks(scale)[ancestor.key], seeds=set(), uses={})
+                wanted.setdefault(ancestor.key, blank).seeds |= set(run_seeds)
+            wanted[run.key].uses[item.name] = wanted[run.key].uses.get(item.name, 0) + 1
+    return list(wanted.values())
+
+
+def _current_runs(cell: Cell, seeds: tuple[int, ...], results: Results | None) -> Iterator[tuple[Run, tuple[int, ...]]]:
+    """Yields (run, seeds) that a cell needs now."""
+    index = 0 if len(cell.runs) == 1 else best_point(results, cell) if results is not None else None
+    if index is None:
+        yield from ((search_run(run), seeds[:1]) for run in cell.runs)
+    else:
+        yield cell.runs[index], seeds
+    if cell.reference is not None:
+        yield cell.reference, seeds
+
+
+def without_stored(tasks: list[Task], stored: Results, analyzed: Iterable[str] = ()) -> list[Task]:
+    """Returns the tasks that have to be trained because their curves are not stored with the project.
+
+    Args:
+      tasks: a run before its forks.
+      stored: the stored curves.
+      analyzed: keys of runs whose models are needed, not only their curves.
+    """
+    models, remaining = set(analyzed), {}
+    needed: dict[str, set[int]] = {}
+    for task in reversed(tasks):  # a fork needs a checkpoint of its parent
+        key = task.run.key
+        covered = {
+            seed
+            for record in (() if key in models else stored.records(task.run))
+            if task.covered_by(record.config)
+            for seed in record.seeds
+        }
+        seeds = (task.seeds - covered) | needed.get(key, set())
+        if seeds:
+            remaining[key] = dataclasses.replace(task, seeds=seeds)
+            if task.run.parent is not None:
+                needed.setdefault(task.run.parent.run.key, set()).update(seeds)
+    return [remaining[task.run.key] for task in tasks if task.run.key in remaining]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDirectory:
+    """A task for some of its seeds, which are trained in one directory.
+
+    Attributes:
+      task: the run and the curves read from it.
+      seeds: of this directory.
+      path: of the directory.
+      parent: directory of the run whose checkpoint it starts from; None: none.
+      seeds_at_once: number of seeds that train vmapped in one program; 1: one seed after another.
+    """
+
+    task: Task
+    seeds: tuple[int, ...]
+    path: pathlib.Path
+    parent: pathlib.Path | None = None
+    seeds_at_once: int = 1
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its seeds have been trained."""
+        return (self.path / "summary.json").is_file()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the checkpoints that it starts from exist."""
+        checkpoint = self.task.run.parent
+        if checkpoint is None or self.parent is None:
+            return True
+        folders = [self.parent / "checkpoints" / f"seed_{seed}" / str(checkpoint.round) for seed in self.seeds]
+        return all(folder.is_dir() for folder in folders)
+
+    @property
+    def first_round(self) -> int:
+        """The round at which training starts: 0, or that of the fork."""
+        checkpoint = self.task.run.parent
+        return checkpoint.round if checkpoint is not None and checkpoint.part is None else 0
+
+    def completed(self) -> list[int]:
+        """Returns the number of completed rounds of each seed, those before a fork included."""
+        if self.finished:
+            return [self.task.run.num_rounds] * len(self.seeds)
+        completed = dict.fromkeys(self.seeds, self.first_round)
+        for line in read_lines(self.path / "metrics.jsonl"):
+            completed[line["seed"]] = max(line["round"], self.first_round)
+        return list(completed.values())
+
+    def rounds_left(self) -> int:
+        """Returns the number of rounds left to train, over all seeds."""
+        return sum(self.task.run.num_rounds - completed for completed in self.completed())
+
+    def config(self, **more: Any) -> Config:
+        """Returns the Config of its run.
+
+        Args:
+          **more: operational fields such as data_dir.
+        """
+        fields = {**self.task.fields(), "seeds": list(self.seeds), "out_dir": str(self.path)}
+        if self.seeds_at_once > 1:
+            fields |= {"seeds_at_once": self.seeds_at_once, "strategy": "vmapped"}
+        checkpoint = self.task.run.parent
+        if self.parent is not None and checkpoint is not None:
+            name = "init_from" if checkpoint.part else "fork_from"
+            text = f"{self.parent}@{checkpoint.round}" + (f":part={checkpoint.part}" if checkpoint.part else "")
+            # A directory in use keeps its own, even if the parent has been moved.
+            fields[name] = _config_of(self.path).get(name) or text
+        return self.task.run.config(**fields, **more)
+
+
+def _config_of(directory: pathlib.Path) -> dict[str, Any]:
+    """Returns the recorded fields of Config of a run directory; {} if it has none."""
+    try:
+        return dict(json.loads((directory / "config.json").read_bytes())["config"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _existing(task: Task, folder: pathlib.Path) -> dict[int, tuple[pathlib.Path, tuple[int, ...]]]:
+    """Returns seed -> (directory, all its seeds) of a task's existing directories; finished ones take precedence."""
+    existing: dict[int, tuple[pathlib.Path, tuple[int, ...]]] = {}
+    for path in sorted((folder / task.run.key).glob("*-seed*"), key=lambda path: (path / "summary.json").is_file()):
+        config = _config_of(path)
+        if config and task.covered_by(config):
+            seeds = tuple(int(seed) for seed in path.name.partition("-seed")[2].split("-"))
+            existing |= dict.fromkeys(seeds, (path, seeds))
+    return existing
+
+
+def run_directories(tasks: list[Task], folder: pathlib.Path, scale: str, seeds_at_once: int = 1) -> list[RunDirectory]:
+    """Returns the directories in which the tasks' seeds are trained: existing ones, and new ones for the other seeds.
+
+    At paper scale every seed has a separate directory, so that several processes share the work; at smaller scales
+    the seeds of a run share one compilation.
+
+    Args:
+      tasks: runs to train, each before its forks.
+      folder: above the runs of this scale.
+      scale: smoke, trend or paper.
+      seeds_at_once: number of seeds of a new directory that train vmapped.
+    """
+    by_key: dict[str, dict[int, RunDirectory]] = {}
+    for task in tasks:
+        assigned = by_key.setdefault(task.run.key, {})
+        parents = by_key[task.run.parent.run.key] if task.run.parent is not None else {}
+        parent_of = lambda seed: parents[seed].path if seed in parents else None
+        existing = _existing(task, folder)
+        for path, seeds in dict.fromkeys(existing[seed] for seed in sorted(task.seeds) if seed in existing):
+            at_once = _config_of(path).get("seeds_at_once", 1)  # it resumes as it was started
+            assigned |= dict.fromkeys(seeds, RunDirectory(task, seeds, path, parent_of(seeds[0]), at_once))
+        groups: dict[Any, list[int]] = {}  # seeds that share a directory start from the same one
+        for seed in sorted(task.seeds - assigned.keys()):
+            groups.setdefault(seed if scale == "paper" else parent_of(seed), []).append(seed)
+        for group in groups.values():
+            path = folder / task.run.key / f"{task.readout_hash}-seed{'-'.join(map(str, group))}"
+            at_once = min(seeds_at_once, len(group))
+            new = RunDirectory(task, tuple(group), path, parent_of(group[0]), at_once)
+            assigned |= dict.fromkeys(group, new)
+    return [unit for of_run in by_key.values() for unit in {id(each): each for each in of_run.values()}.values()]

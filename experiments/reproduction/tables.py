@@ -1,0 +1,402 @@
+"""The numbers of a table next to the printed ones: CSV for programs, Markdown for people, and the commands of runs."""
+
+import itertools
+import pathlib
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fedwin.analysis import Interval, mean_interval, paired_interval
+from fedwin.files import replace_text
+from fedwin.registry.choices import parse
+from fedwin.runs.config import Config
+
+from ..cli import command_line
+from ..papers.items import Cell, Item, file_stem
+from ..papers.measures import NATS, SHARE
+from ..papers.remarks import explanations
+from ..papers.trajectories import Run
+from ..tables.formats import (
+    HALF_WIDTH,
+    MIN_SEEDS,
+    interval_bounds,
+    markdown_table,
+    mean_and_half_width,
+    number,
+    write_csv,
+)
+from .numbers import AGREES, NEAR, Position, Value, verdicts
+from .results import MODEL, Results, portable
+from .runs import all_tasks, held_out_accuracies
+
+# Decimals of numbers with these units; others have two. Those of tables with paired differences.
+DIGITS = {SHARE: 3, "rounds": 0, NATS: 3}
+PAIRED_DIGITS = {NATS: 3}
+# Agreement with the printed number -> Markdown around ours.
+MARKS = {AGREES: "**", NEAR: "*"}
+MEGABYTE = 1e6
+# Stands for a fact that a stored result lacks.
+UNRECORDED = "not recorded"
+# Data sets that need no files; synthetic ones neither.
+WITHOUT_FILES, SYNTHETIC = ("digits",), "_synthetic"
+# Stands for the folder of the data in a command.
+DATA_DIR = "DIR"
+HEAD = (
+    "row", "column", "variant", "read-out", "unit", "printed", "printed std", "ours (mean over seeds)",
+    "std over seeds", "difference", "z", "seeds (n)", "of one seed", "rounds done", "rounds", "run", "fingerprint",
+    "strategy", "data", "command", "grid, held-out accuracy",
+)  # fmt: skip
+PAIRED_HEAD = (
+    "mean", "half width of its 95 % interval", "difference to the first",
+    "half width of the difference's 95 % interval", "seeds that count", "MB sent",
+)  # fmt: skip
+
+
+# CSV
+
+
+def write_numbers(item: Item, results: Results, numbers: list[Value], path: pathlib.Path) -> None:
+    """Writes an item's numbers to a CSV file, each with the printed one, its run, its fingerprint and its command."""
+    head, rows = list(HEAD), [_csv_row(results, value) for value in numbers]
+    if item.paired:
+        head += PAIRED_HEAD
+        by_position = intervals(item, numbers)
+        rows = [
+            [*row, *_paired_columns(results, value, *by_position[value.cell.position])]
+            for row, value in zip(rows, numbers, strict=True)
+        ]
+    write_csv(path, head, rows)
+
+
+def _csv_row(results: Results, value: Value) -> list[Any]:
+    """Returns a number with the columns of HEAD: among them fingerprints, strategies and data of all records."""
+    cell, printed = value.cell, value.cell.printed
+    records = results.records(value.run)
+    distinct = lambda texts: " ".join(dict.fromkeys(texts))
+    return [
+        *cell.position,
+        cell.read or MODEL,
+        cell.measure.unit,
+        printed.value if printed else None,
+        printed.std if printed else None,
+        value.mean,
+        value.std,
+        value.difference,
+        value.z,
+        len(value.numbers),
+        value.description if value.by_seed else None,
+        *value.rounds,
+        value.run.key,
+        distinct(record.about.get("fingerprint", "") for record in records),
+        distinct(record.about.get("strategy", UNRECORDED) for record in records),
+        distinct(record.stored.get("data", {}).get("checksum", UNRECORDED) for record in records),
+        commands(results, value.run, value.scale),
+        _grid_points(results, cell),
+    ]
+
+
+def _paired_columns(results: Results, value: Value, mean: Interval, difference: Interval | None) -> list[Any]:
+    """Returns the columns of PAIRED_HEAD."""
+    other = (difference.mean, difference.half_width) if difference else (None, None)
+    return [mean.mean, mean.half_width, *other, f"{mean.seeds} of {mean.of_seeds}", megabytes(results, value)]
+
+
+def _grid_points(results: Results, cell: Cell) -> str:
+    """Returns the points of a cell's grid, by the flags that differ, and their held-out accuracies; '' without one."""
+    if len(cell.runs) == 1:
+        return ""
+    texts = []
+    for run, accuracy in zip(cell.runs, held_out_accuracies(results, cell), strict=True):
+        differing = {name for each in cell.runs for name, value in each.fields.items() if value != run.fields.get(name)}
+        point = " ".join(f"--{name}={run.fields[name]}" for name in sorted(differing) if name in run.fields)
+        texts.append(f"{point} {'-' if accuracy is None else f'{100 * accuracy:.2f} %'}")
+    return "; ".join(texts)
+
+
+# Commands
+
+
+def commands(results: Results, run: Run, scale: str) -> str:
+    """Returns a command per record of a run, separated by ' ; '; '' if nothing has been trained.
+
+    A fork's command trains the run that it forks first, into the directory that --fork_from names. All commands can be
+    executed in one directory; runs that several of them name are trained once. If the strategy of a run is unknown, a
+    comment at the end says so.
+
+    Args:
+      results: where records are read.
+      run: the trajectory.
+      scale: smoke, trend or paper.
+    """
+    chains: list[list[dict[str, Any]]] = []
+    done: set[int] = set()
+    for record in results.records(run):
+        groups: dict[tuple[str, ...], list[int]] = {}  # seeds whose ancestors had the same strategies
+        for seed in record.seeds:
+            if seed not in done:
+                groups.setdefault(_ancestors_strategies(results, run, seed), []).append(seed)
+        done |= set(record.seeds)
+        chains += [list(_chain(results, run, seeds, scale)) for seeds in groups.values()]
+    text = " ; ".join(" && ".join(map(_command, chain)) for chain in chains)
+    known = all("strategy" in fields for chain in chains for fields in chain)
+    return text if known else f"{text}  # strategy {UNRECORDED}"
+
+
+def _ancestors_strategies(results: Results, run: Run, seed: int) -> tuple[str, ...]:
+    if run.parent is None:
+        return ()
+    record = results.record_of(run.parent.run, seed)
+    own = record.about.get("strategy", "") if record else ""
+    return own, *_ancestors_strategies(results, run.parent.run, seed)
+
+
+def _chain(
+    results: Results, run: Run, seeds: list[int], scale: str, kept: tuple[int, ...] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yields the fields of the Configs that train a run, its ancestors first; checkpoints of `kept` rounds are kept."""
+    checkpoint = run.parent
+    if checkpoint is not None:
+        yield from _chain(results, checkpoint.run, seeds, scale, (checkpoint.round,))
+    record = results.record_of(run, seeds[0])
+    fields = portable(record.config if record is not None else vars(run.config()), "")
+    if record is not None:
+        fields.pop("strategy", None)
+        fields |= {name: record.about[name] for name in ("strategy",) if record.about.get(name)}
+    task = all_tasks(scale).get(run.key)
+    rounds = {*kept, *fields.get("keep_rounds", ()), *(task.keep_rounds if task is not None else ())}
+    fields |= {"seeds": seeds, "out_dir": _directory(run, seeds)}
+    fields["keep_rounds"] = sorted(rounds - {run.num_rounds})  # a run's last checkpoint is kept anyway
+    if checkpoint is not None:
+        start = f"{_directory(checkpoint.run, seeds)}@{checkpoint.round}"
+        part = f":part={checkpoint.part}" if checkpoint.part else ""
+        fields["init_from" if part else "fork_from"] = start + part
+    dataset = parse(fields["dataset"]).name
+    if dataset not in WITHOUT_FILES and not dataset.endswith(SYNTHETIC):
+        fields["data_dir"] = DATA_DIR
+    yield fields
+
+
+def _directory(run: Run, seeds: list[int]) -> str:
+    return f"runs/{run.key}-seed{'-'.join(map(str, seeds))}"
+
+
+def _command(fields: dict[str, Any]) -> str:
+    config = Config(**{name: value for name, value in fields.items() if name in Config.__dataclass_fields__})
+    return shlex.join(["fedwin", "train", *command_line.flags_of(config)])
+
+
+# Markdown
+
+
+def shown(value: Value) -> str:
+    """Returns a number for readers.
+
+    At paper scale 'printed / ours', ours in bold if it agrees, in italics if it is near, and of one seed with the
+    standard deviation over the averaged evaluations in brackets.
+    """
+    digits = DIGITS.get(value.cell.measure.unit, 2)
+    ended = value.rounds[0] == value.rounds[1]
+    ours = "never" if value.by_seed and ended and value.mean is None else number(value.mean, digits)
+    ours = "diverged" if value.mean is None and value.diverged else ours
+    if value.std is not None:
+        ours += f" +- {value.std:.{digits}f} (n = {len(value.numbers)})"
+    if value.mean is not None and 0 < value.rounds[0] < value.rounds[1]:
+        ours += f" (round {value.rounds[0]:,} of {value.rounds[1]:,})"
+    if value.scale == "paper" and len(value.numbers) == 1 and value.jump is not None:
+        ours += f" ({value.jump:.{digits}f})"
+    mark = MARKS.get(value.agreement or "", "")
+    ours = f"{mark}{ours}{mark}"
+    beside = value.cell.printed is not None and value.scale == "paper"
+    return f"{value.cell.printed} / {ours}" if beside else ours
+
+
+def legend(item: Item, numbers: list[Value]) -> str:
+    """Returns a line above a table: the rounds and seeds of its means, and the meaning of +-.
+
+    Args:
+      item: the table or figure.
+      numbers: of its cells, as far as they have been trained.
+    """
+    counts = sorted({len(value.numbers) for value in numbers if value.mean is not None})
+    if not counts:
+        return "No number yet: no run has finished."
+    parts = [f"Of one seed: {_descriptions(item, numbers)}."]
+    jumps = any(value.scale == "paper" and value.jump is not None for value in numbers)
+    one = "one seed, in brackets the standard deviation over these evaluations" if jumps else "one seed"
+    if counts == [1]:
+        return " ".join([*parts, f"Shown: {one}."])
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    if item.draw == "curves":
+        return " ".join([*parts, f"Lines: mean over n = {seeds} seeds; band: standard deviation over them."])
+    parts.append(f"Shown: mean over n seeds, +- their standard deviation{f'; without +-: {one}' * (1 in counts)}.")
+    if any(value.scale == "paper" and value.cell.printed and value.cell.printed.std for value in numbers):
+        parts.append("The printed +- is the paper's.")
+    return " ".join(parts)
+
+
+def _descriptions(item: Item, numbers: list[Value]) -> str:
+    """Returns the measure of one seed, with the columns and variants of each kind if there are several."""
+    by_description: dict[str, list[Value]] = {}
+    for value in numbers:
+        if value.mean is not None:
+            by_description.setdefault(value.description, []).append(value)
+    if len(by_description) == 1:
+        return next(iter(by_description))
+    return "; ".join(f"{text} ({_where(item, values)})" for text, values in by_description.items())
+
+
+def _where(item: Item, values: list[Value]) -> str:
+    """Returns the columns and variants of some numbers in words."""
+    variants: dict[str, dict[str, None]] = {}
+    for value in values:
+        variants.setdefault(value.cell.column.title, {})[value.cell.variant.title] = None
+    columns: dict[tuple[str, ...], list[str]] = {}
+    for column, titles in variants.items():
+        columns.setdefault(tuple(titles), []).append(column)
+    every = {variant.title for variant in item.variants}
+    return "; ".join(
+        " / ".join(titles) + ("" if {*shown_variants} == every else f": {' / '.join(shown_variants)}")
+        for shown_variants, titles in columns.items()
+    )
+
+
+def _grid(item: Item, numbers: list[Value]) -> str:
+    """Returns a table in Markdown: methods down, data and variants across."""
+    title = lambda cell: cell.column.title + (f": {cell.variant.title}" if len(item.variants) > 1 else "")
+    titles = {(v.cell.column.name, v.cell.variant.name): title(v.cell) for v in numbers}
+    pairs = itertools.product((c.name for c in item.columns), (v.name for v in item.variants))
+    columns = [pair for pair in pairs if pair in titles]
+    by_position = {v.cell.position: v for v in numbers}
+    rows = []
+    for row in dict.fromkeys(v.cell.row for v in numbers):
+        cells = [by_position.get((row.name, *pair)) for pair in columns]
+        rows.append([row.title, *("" if value is None else shown(value) for value in cells)])
+    return markdown_table(["", *(titles[column] for column in columns)], rows)
+
+
+def section(
+    item: Item, scale: str, results: Results, numbers: list[Value], pictures: Iterable[str | pathlib.Path] = ()
+) -> str:
+    """Returns an item's section of the report in Markdown.
+
+    Args:
+      item: the table or figure.
+      scale: smoke, trend or paper.
+      results: where records are read.
+      numbers: of its cells.
+      pictures: paths of its pictures, relative to the report.
+    """
+    trained = [value for value in numbers if value.by_seed]
+    blocks = [f"### {item.name} ({scale}): {item.title}"]
+    if scale != "paper" and item.standin:
+        blocks.append(f"{'Setting' if item.paired else 'Stand-in'}: {item.standin}")
+    if item.paired and item.draw != "curves":
+        blocks += paired_blocks(results, item, trained)
+    elif item.draw != "curves":
+        blocks += [legend(item, trained), _grid(item, trained)]
+    elif trained:
+        blocks.append(legend(item, trained))
+    blocks += [f"![{item.title}]({path})" for path in pictures]
+    blocks.append("\n".join(f"- {v.claim.text} **{v}**" for v in verdicts(item, numbers)))
+    blocks.append(explanations().get((item.name, scale), ""))
+    if item.assumed and scale == "paper":
+        notes = "\n".join(f"- {line}" for line in item.assumed)
+        blocks.append(f"Not stated in the paper, and taken here:\n\n{notes}")
+    return "\n\n".join(filter(None, blocks))
+
+
+def write(
+    item: Item,
+    scale: str,
+    results: Results,
+    numbers: list[Value],
+    folder: pathlib.Path,
+    pictures: Iterable[str | pathlib.Path] = (),
+) -> None:
+    """Writes NAME.csv and NAME.md of an item into a folder; other arguments as of `section`."""
+    stem = file_stem(item)
+    write_numbers(item, results, numbers, folder / f"{stem}.csv")
+    replace_text(folder / f"{stem}.md", section(item, scale, results, numbers, pictures) + "\n")
+
+
+# Tables of our own: methods against the first one, seed by seed
+
+
+def megabytes(results: Results, value: Value) -> float | None:
+    """Returns the traffic of all clients of a run, down and up, in megabytes per seed."""
+    ends = [
+        max(line["bytes_down"] + line["bytes_up"] for line in record.lines if line["seed"] == seed)
+        for record in results.records(value.run)
+        for seed in record.seeds
+    ]
+    return max(ends) / MEGABYTE if ends else None
+
+
+def intervals(item: Item, numbers: list[Value]) -> dict[Position, tuple[Interval, Interval | None]]:
+    """Returns position -> (mean, difference to the first row's model in the same column; None for that model)."""
+    by_position = {value.cell.position: value for value in numbers}
+    result = {}
+    for position, value in by_position.items():
+        first = by_position.get((item.rows[0].name, value.cell.column.name, item.variants[0].name))
+        difference = None if first is None or first is value else paired_interval(value.by_seed, first.by_seed)
+        result[position] = (mean_interval(value.by_seed), difference)
+    return result
+
+
+def paired_blocks(results: Results, item: Item, numbers: list[Value]) -> list[str]:
+    """Returns the tables of a report, and how to read them."""
+    counted = [value for value in numbers if value.mean is not None]
+    text = (
+        f"Of one seed: {_descriptions(item, counted)}. Shown: mean over n seeds, +- {HALF_WIDTH}; in parentheses the "
+        f"difference to the model of {item.rows[0].title} in the same column, seed by seed, and its 95 % interval. (n) "
+        "is the number of seeds; fewer than three have no interval."
+    )
+    ended = [value for value in numbers if value.mean is not None or value.diverged]
+    return [text, _paired_grid(item, ended), _costs(results, item, ended)]
+
+
+def _paired_grid(item: Item, numbers: list[Value]) -> str:
+    """Returns a table in Markdown: mean +- 95 % half width (n), and the interval of the paired difference."""
+    by_position = intervals(item, numbers)
+    digits = {value.cell.position: PAIRED_DIGITS.get(value.cell.measure.unit, 2) for value in numbers}
+    heads = [(column, variant) for column in item.columns for variant in item.variants]
+    rows = []
+    for row in item.rows:
+        positions = [(row.name, column.name, variant.name) for column, variant in heads]
+        cells = [_paired(*by_position[each], digits[each]) if each in by_position else "" for each in positions]
+        if any(cells):
+            rows.append([row.title, *cells])
+    return markdown_table(["", *(f"{column.title}: {variant.title}" for column, variant in heads)], rows)
+
+
+def _paired(mean: Interval, difference: Interval | None, digits: int) -> str:
+    """Returns '81.20 +- 0.30 (n = 5) (+1.20, [+0.50, +1.90])', or '(+1.20)' with too few seeds."""
+    text = mean_and_half_width(mean, 1, digits)
+    text += f" (n = {mean.seeds})" if mean.seeds and "(n =" not in text else ""
+    if difference is None or difference.mean is None:
+        return text
+    bounds = "" if difference.seeds < MIN_SEEDS else f", {interval_bounds(difference, 1, digits)}"
+    return f"{text} ({difference.mean:+.{digits}f}{bounds})"
+
+
+def _costs(results: Results, item: Item, numbers: list[Value]) -> str:
+    """Returns in Markdown the flags of every method, and its traffic in megabytes per seed."""
+    sent = {
+        (v.cell.row.name, v.cell.column.name): megabytes(results, v)
+        for v in numbers
+        if v.mean is not None  # without those that diverged
+    }
+    by_row = {v.cell.row.name: v.run.config() for v in numbers}
+    same_costs: dict[tuple[float | None, ...], list[str]] = {}  # megabytes of all rows -> columns
+    for column in item.columns:
+        same_costs.setdefault(tuple(sent.get((name, column.name)) for name in by_row), []).append(column.title)
+    rows = []
+    for index, row in enumerate(row for row in item.rows if row.name in by_row):
+        config = by_row[row.name]
+        flags = [f"--algorithm={config.algorithm}", *(f"--wrap={text}" for text in config.wrap)]
+        flags.append(f"--client_lr={config.client_lr:g}")
+        if config.lr_schedule:
+            flags.append(f"--lr_schedule={config.lr_schedule}")
+        rows.append([row.title, f"`{' '.join(flags)}`", *(number(column[index], 1) for column in same_costs)])
+    heads = [f"MB sent: {'; '.join(titles)}" for titles in same_costs.values()]
+    return markdown_table(["", "runs with", *heads], rows)
