@@ -91,11 +91,12 @@ def read(path: str | pathlib.Path) -> Record:
     if not path.name.endswith(SUFFIX):
         raise UserError(f"{path}: neither the directory of a run nor a packed run (*{SUFFIX}); check the path.")
     try:
-        contents = io.BytesIO(read_bytes(path))
+        contents = read_bytes(path)
     except OSError as error:
         raise UserError(f"{path} can't be read ({error.strerror}); check the path.") from error
     try:
-        with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=contents, mode="r:xz") as packed:
+        packed = tarfile.open(fileobj=io.BytesIO(lzma.decompress(contents)))
+        with tempfile.TemporaryDirectory() as folder:
             packed.extractall(folder, filter="data")
             return _of_directory(pathlib.Path(folder))
     except (OSError, EOFError, ValueError, KeyError, tarfile.TarError, lzma.LZMAError, UserError) as error:
@@ -112,7 +113,8 @@ def _of_directory(directory: pathlib.Path) -> Record:
 def write(path: pathlib.Path, record: Record) -> None:
     """Packs a record; equal records give equal bytes."""
     text = lambda value: json.dumps(value, separators=(",", ":")) + "\n"
-    files = {CONFIG: text(record.about), METRICS: "".join(map(text, record.lines)), SUMMARY: text(record.summary)}
+    files = {CONFIG: text(record.about), METRICS: "".join(map(text, record.lines))}
+    files |= {} if record.summary is None else {SUMMARY: text(record.summary)}
     sums = [f"{hashlib.sha256(contents.encode()).hexdigest()}  {name}\n" for name, contents in files.items()]
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:xz", preset=9) as packed:

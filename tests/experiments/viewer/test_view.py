@@ -39,7 +39,7 @@ def test_it_writes_one_file(folder):
     "arguments, words",
     [
         ([], "no runs in runs; name a folder that contains runs"),
-        (["nothing"], "nothing: neither a folder nor a stored result"),
+        (["nothing"], "nothing: neither a folder nor a packed run"),
         (["--out=a.png"], "write --out=a.html"),
         (["--out=no/a.html"], "there is no folder no"),
         (["--out=runs"], "not the name of a file"),

@@ -1,28 +1,22 @@
-"""Verdicts on claims: intervals of the differences over the seeds that both sides have."""
+"""Numbers of the items' own evaluations, and verdicts: intervals of the differences over seeds that both sides have."""
 
 import dataclasses
 import itertools
-import json
 
+import numpy as np
 import pytest
 
+from experiments.figures import stored as figure_files
 from experiments.papers.catalogue import catalogue, item
-from experiments.papers.items import Analysis, Cell, Claim, Item, Variation, file_stem
+from experiments.papers.items import Analysis, Claim, Item, Variation, file_stem
 from experiments.papers.measures import MeanLast, MeanLoss, RoundsTo
-from experiments.papers.trajectories import Fields, Run
-from experiments.reproduction import readings
-from experiments.reproduction.store import StoredResults
-from experiments.reproduction.values import Value
-from experiments.reproduction.verdicts import verdict
+from experiments.papers.trajectories import Run
+from experiments.reproduction.numbers import Value, figure_verdicts, readings, value, values, verdict, verdicts
+from experiments.reproduction.results import stored
 from fedwin.registry import parse
+from tests.experiments.reproduction.fakes import RUN, Fake, cell, number
 
 CLAIM = Claim("b is better than a.", (("row", "b"),), (("row", "a"),))
-
-
-def number(row, measure, each, rounds=(100, 100), **fields):
-    run = Run(Fields(num_rounds=rounds[1], **fields))
-    cell = Cell(Variation(row), Variation("data"), Variation("base"), (run,), "", measure, None, None)
-    return Value(cell, each, rounds, scale="trend")
 
 
 def judged(measure, a, b, claim=CLAIM, **more):
@@ -31,6 +25,28 @@ def judged(measure, a, b, claim=CLAIM, **more):
 
 def seeds(*numbers):
     return dict(enumerate(numbers))
+
+
+@pytest.mark.parametrize("final_evals, mean, evaluations", [(1, 100.0, 1), (3, 95.0, 3), (100, 52.5, 20)])
+def test_the_mean_is_over_the_items_own_evaluations_and_never_that_of_the_untrained_model(
+    final_evals, mean, evaluations
+):
+    run = Run(RUN.fields | {"final_evals": final_evals})
+    found = value(Fake(), cell(MeanLast(), run), "trend")
+    assert found.mean == pytest.approx(mean) and found.evaluations == evaluations
+    assert found.jump == (pytest.approx(5) if evaluations == 3 else found.jump)  # 90, 95, 100
+    several = f"the {evaluations} evaluations after rounds {21 - evaluations} to 20"
+    assert found.description.endswith(several if evaluations > 1 else "the evaluation after round 20")
+    assert value(Fake(), cell(RoundsTo(trend=30.0)), "trend").by_seed == {0: 10}
+
+
+def test_both_lines_of_a_figure_average_the_same_rounds():
+    figure = item("ima/figure5")
+    found = values(stored("trend"), figure, "trend")
+    assert [each.evaluations for each in found] == [10, 10]
+    base, ima = (each.by_seed for each in found)
+    gain = np.mean([ima[seed] - base[seed] for seed in base.keys() & ima.keys()])
+    assert f"{gain:+.2f} points" in str(verdicts(figure, found)[0])
 
 
 @pytest.mark.parametrize(
@@ -78,8 +94,7 @@ def test_several_comparisons_have_one_interval_over_all():
     numbers = []
     for column, gain, count in (("x", 2.0, 5), ("y", 4.0, 5), ("z", -9.0, 1)):
         for row, base in (("a", 50.0), ("b", 50.0 + gain)):
-            value = number(row, MeanLast(), {seed: base for seed in range(count)})
-            numbers.append(dataclasses.replace(value, cell=dataclasses.replace(value.cell, column=Variation(column))))
+            numbers.append(number(row, MeanLast(), dict.fromkeys(range(count), base), column=column))
     text = str(verdict(CLAIM, numbers))
     # The middle half of 2, 2, 2, 2, 2, 4, 4, 4, 4, 4 has three of each.
     assert text == (
@@ -111,26 +126,29 @@ def test_gains_of_two_columns_are_compared_seed_by_seed():
     levels = {("x", "a"): 50.0, ("x", "b"): 56.0, ("y", "a"): 60.0, ("y", "b"): 61.0}
     numbers = []
     for (column, variant), level in levels.items():
-        value = number("row", MeanLast(), {seed: level + seed for seed in range(5)})
-        place = dataclasses.replace(value.cell, column=Variation(column), variant=Variation(variant))
-        numbers.append(dataclasses.replace(value, cell=place))
+        one = number("row", MeanLast(), {seed: level + seed for seed in range(5)}, column=column)
+        numbers.append(dataclasses.replace(one, cell=dataclasses.replace(one.cell, variant=Variation(variant))))
     assert str(verdict(claim, numbers)) == "holds: +5.00 points, 95 % interval [+5.00, +5.00], 5 seeds"
     assert verdict(claim, numbers[1:]).word == "not tested"  # nothing to gain over
 
 
-def test_a_figure_of_models_has_numbers_that_claims_compare():
+def test_a_figure_of_models_has_numbers_that_claims_compare(tmp_path):
     mark = lambda role, loss: {"role": role, "label": role, "loss": loss, "error": loss / 10}
     points = [mark("corner", 0.4), mark("corner", 0.2), mark("mean", 0.3), mark("further", 0.1)]
-    one, found = item("ima/figure1d"), readings.readings({"kind": "plane", "points": points})
-    said = lambda by_seed: [str(each) for each in readings.verdicts(one, "trend", json.dumps({"readings": by_seed}))]
+    one, found, path = item("ima/figure1d"), readings({"kind": "plane", "points": points}), tmp_path / "figure.json"
+
+    def said(by_seed):
+        figure_files.write(path, {"kind": "plane", "readings": by_seed}, "")
+        return [str(each) for each in figure_verdicts(one, "trend", path)]
+
     assert said({"7": found}) == ["too few seeds: -0.100 nats less, 1 seed", "too few seeds: -1.00 points, 1 seed"]
     assert said({str(seed): found for seed in range(5)}) == [
         "contradicted: -0.100 nats less, 95 % interval [-0.100, -0.100], 5 seeds",
         "contradicted: -1.00 points, 95 % interval [-1.00, -1.00], 5 seeds",
     ]
-    assert [str(each) for each in readings.verdicts(one, "trend", None)] == ["not tested"] * 2
+    assert [str(each) for each in figure_verdicts(one, "trend", None)] == ["not tested"] * 2
     s = {"kind": "line", "s": [0.0, 0.5, 1.0], "splits": {"test": {"loss": [2, 1, 3], "accuracy": [0.5, 0.4, 0.6]}}}
-    found = readings.readings(s)
+    found = readings(s)
     assert found["between"]["loss"] == 1 and found["end"]["loss"] == 2 and found["second"]["error"] == 0.4
 
 
@@ -152,27 +170,15 @@ def test_rounds_to_a_target_are_compared_and_never_counts_as_all_of_them(b, text
     assert judged(RoundsTo(), a, b, rounds=(50, 100)).word == "not tested"  # it has not ended
 
 
-def test_claims_name_cells_that_there_are_and_that_can_be_compared():
-    for name in ("ima/table2", "ghb/table2", "ghb/table9"):
-        one = item(name)
-        found = [Value(cell, {0: 50.0}, (100, 100), scale="paper") for cell in one.cells("paper")]
-        assert all(verdict(claim, found).comparisons for claim in one.claims), name
-
-
-def test_every_claim_names_cells_of_its_table():
-    """At paper scale, where all cells exist; a claim about names that no cell has would never be tested."""
-    for table in catalogue().values():
-        if not isinstance(table, Item):
-            continue
-        numbers = [
-            Value(cell, dict.fromkeys(range(5), 50.0), (100, 100), scale="paper") for cell in table.cells("paper")
-        ]
-        for claim in table.claims:
-            assert verdict(claim, numbers).comparisons, (table.name, claim.text)
-
-
-def test_every_claim_about_a_figure_of_models_names_what_its_data_have():
+def test_every_claim_is_about_numbers_that_there_are():
+    """At paper scale, where all cells exist, and of the stored figures of models; others would never be tested."""
+    kept = stored("trend")
     for one in catalogue().values():
-        text = StoredResults("trend").text(f"{file_stem(one)}.json.gz") if isinstance(one, Analysis) else None
-        if text is not None:
-            assert all(each.comparisons for each in readings.verdicts(one, "trend", text)), one.name
+        if isinstance(one, Item):
+            each_seed = dict.fromkeys(range(5), 50.0)
+            found = verdicts(one, [Value(place, each_seed, (100, 100), scale="paper") for place in one.cells("paper")])
+        elif isinstance(one, Analysis) and (path := kept.figure(file_stem(one))) is not None:
+            found = figure_verdicts(one, "trend", path)
+        else:
+            continue
+        assert all(each.comparisons for each in found), one.name

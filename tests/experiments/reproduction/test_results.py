@@ -1,0 +1,91 @@
+"""Stored results: packed runs, replaced by those with more evaluations; only of complete data at paper scale."""
+
+import dataclasses
+import functools
+import pathlib
+
+import pytest
+
+from experiments import records
+from experiments.papers.catalogue import item
+from experiments.reproduction import page, results, work
+from experiments.reproduction.request import Request
+from fedwin import data
+from fedwin.errors import UserError
+from tests.experiments.reproduction.fakes import RUN, record
+
+
+@pytest.fixture
+def kept(monkeypatch, tmp_path):
+    """A function that stores a made-up record; returns whether it was stored."""
+    given = []
+    monkeypatch.setattr(records, "read", lambda path, read=records.read: read(path) if path.suffix else given[-1])
+
+    def keep(folder="trend", **options):
+        given.append(record(**options))
+        return results.keep(RUN, pathlib.Path("directory"), tmp_path / folder)
+
+    return keep
+
+
+@pytest.fixture
+def subset(monkeypatch):
+    """Half of the training examples of the digits."""
+    whole = data.load("digits")
+    few = dataclasses.replace(whole, train={name: array[:700] for name, array in whole.train.items()})
+    monkeypatch.setattr(data, "load", lambda name, data_dir=None: few)
+    for module, name in ((work, "missing"), (results, "provenance")):
+        monkeypatch.setattr(module, name, functools.cache(getattr(module, name).__wrapped__))
+
+
+def test_packed_runs_are_read_as_they_were_written(tmp_path):
+    paths = [tmp_path / f"{RUN.key}-seed{seed}{records.SUFFIX}" for seed in (0, 1)]
+    for seed, path in enumerate(paths):
+        records.write(path, record(seeds=(seed,)))
+    found = results.Results(tmp_path / "none", tmp_path)
+    assert found.records(RUN) == [record(seeds=(0,)), record(seeds=(1,))] and list(found.packed) == [RUN.key]
+    assert found.seconds(RUN) == {0: 36.0, 1: 36.0} and found.record_of(RUN, 1).seeds == [1]
+    before = paths[0].read_bytes()
+    records.write(paths[0], record(seeds=(0,)))
+    assert paths[0].read_bytes() == before
+    paths[0].write_bytes(before[:-20])
+    with pytest.raises(UserError, match="damaged"):
+        results.Results(tmp_path).records(RUN)
+
+
+def test_a_run_with_more_read_outs_replaces_the_stored_one(kept, tmp_path):
+    added = lambda *observe, eval_every=10: kept(observe=observe, eval_every=eval_every)
+    assert added("ema") and not added("ema") and not added("swa") and not added()
+    assert added("ema", "swa") and not added("ema") and not added("ema", "swa", eval_every=20)
+    assert added("ema", "swa", eval_every=5)
+    (path,) = (tmp_path / "trend").iterdir()
+    config = records.read(path).config
+    assert config["observe"] == ["ema", "swa"] and config["eval_every"] == 5
+
+
+def test_paper_scale_needs_the_complete_data(subset, kept, tmp_path):
+    assert work.missing("digits", "", "trend") == ""
+    table = item("survey/table1")
+    with pytest.raises(UserError, match="refused.*needs the complete data set; digits .* has 700 of 1,400 training"):
+        Request("paper", tmp_path, seeds=(0,), afresh=True).execute([table], {table.name: table.cells("paper")[:1]})
+    with pytest.raises(UserError, match="is not stored.*digits has 700 of 1,400"):
+        kept("paper")
+    assert kept("trend")
+
+
+def test_the_installed_package_is_never_written_to(monkeypatch, tmp_path):
+    for module in (results, page):
+        monkeypatch.setattr(module, "IN_CHECKOUT", False)
+    monkeypatch.setattr(page, "pages", lambda folder: {pathlib.Path("RESULTS.md"): str(folder)})
+    page.write(tmp_path)
+    assert (tmp_path / "RESULTS.md").read_text().strip() == str(tmp_path / "results")
+    with pytest.raises(UserError, match="--keep stores results in a checkout"):
+        Request(keep=True, out_dir=tmp_path).check()
+
+
+def test_without_stored_results_nothing_is_drawn(monkeypatch, tmp_path):
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    with pytest.raises(UserError, match="there are no stored results of scale trend.*repository"):
+        Request(from_results=True, out_dir=tmp_path).check()
+    with pytest.raises(UserError, match="there are no stored results"):
+        page.pages(tmp_path)

@@ -1,0 +1,93 @@
+"""Plans: runs are shared by tables and figures, forks come after their parents, directories are reused."""
+
+import dataclasses
+import json
+
+import pytest
+
+from experiments.papers.catalogue import catalogue, item
+from experiments.papers.scales import SCALES
+from experiments.reproduction import results, runs
+
+
+def keys(name, scale="paper"):
+    return {run.key for run, _, _ in runs.required_runs(item(name), scale)}
+
+
+def one_task(*seeds):
+    table = item("wima/table4")
+    cells = [cell for cell in table.cells("smoke") if cell.column == table.columns[0]]
+    (task,) = runs.plan([table], "smoke", seeds, {table.name: cells})
+    return task
+
+
+def test_tables_share_runs_and_a_table_alone_plans_the_same_ones():
+    assert keys("wima/table4") <= keys("wima/table2")
+    assert keys("wima/figure1") <= keys("wima/table2")
+    alone = {task.run.key: task for task in runs.plan([item("wima/table4")], "paper")}
+    (run,) = (task for task in alone.values() if "cifar100" in task.run.config().dataset)
+    assert {"wima:window=5", "wima:window=100", "wima:window=200"} <= run.reads
+    together = {task.run.key: task.readout_hash for task in runs.plan(catalogue().values(), "paper")}
+    assert all(together[key] == task.readout_hash for key, task in alone.items())
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_fork_comes_after_its_parent_and_shares_it_with_the_table(scale):
+    seen = {}
+    for task in runs.plan([item("ima/table1")], scale):
+        checkpoint = task.run.parent
+        if checkpoint is not None:
+            parent = seen[checkpoint.run.key]
+            assert "wrap" not in parent.run.fields and task.run.fields["wrap"]
+            assert checkpoint.round in parent.keep_rounds
+        seen[task.run.key] = task
+    assert any(task.run.parent for task in seen.values())
+
+
+def test_a_directory_with_more_evaluations_than_required_is_reused(tmp_path):
+    task = one_task(0, 1)
+    (new,) = runs.run_directories([task], tmp_path, "smoke")
+    early = tmp_path / task.run.key / "early-seed0-1"
+    early.mkdir(parents=True)
+    config = {"observe": [*task.reads, "ema"], "eval_every": 1, "final_evals": 50, "fork_from": ""}
+    (early / "config.json").write_text(json.dumps({"config": config}))
+    (found,) = runs.run_directories([task], tmp_path, "smoke")
+    assert new.path != early and found.path == early and not found.finished
+    # Seeds requested later get a directory of their own.
+    more = runs.run_directories([one_task(0, 1, 2)], tmp_path, "smoke")
+    assert [each.seeds for each in more] == [(0, 1), (2,)] and more[0].path == early
+    (early / "config.json").write_text(json.dumps({"config": config | {"observe": []}}))
+    assert runs.run_directories([task], tmp_path, "smoke")[0].path == new.path
+
+
+def test_seeds_of_a_directory_train_at_once_and_at_paper_scale_apart(tmp_path):
+    task = dataclasses.replace(next(iter(runs.all_tasks("smoke").values())), seeds={0, 1, 2})
+    (together,) = runs.run_directories([task], tmp_path, "smoke", seeds_at_once=2)
+    config = together.config()
+    assert (config.seeds_at_once, config.strategy, config.seeds) == (2, "vmapped", [0, 1, 2])
+    apart = runs.run_directories([task], tmp_path, "paper", seeds_at_once=2)
+    assert {each.seeds for each in apart} == {(0,), (1,), (2,)}
+    assert {each.config().seeds_at_once for each in apart} == {1}
+    # A directory in use resumes as it was started.
+    together.path.mkdir(parents=True)
+    (together.path / "config.json").write_text(json.dumps({"config": dataclasses.asdict(config)}))
+    (again,) = runs.run_directories([task], tmp_path, "smoke")
+    assert again.path == together.path and again.config() == config
+
+
+def test_rounds_left_of_a_run_and_its_fork(tmp_path):
+    tasks = {bool(task.run.parent): task for task in runs.plan([item("ima/figure5")], "smoke", (0, 1))}
+    found = {bool(each.task.run.parent): each for each in runs.run_directories([*tasks.values()], tmp_path, "smoke")}
+    base, fork = found[False], found[True]
+    assert base.completed() == [0, 0] and fork.completed() == [fork.first_round] * 2 and fork.first_round > 0
+    assert base.ready and not fork.ready
+    base.path.mkdir(parents=True)
+    lines = [{"seed": 0, "round": 8}, {"seed": 1, "round": 4}]
+    (base.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert base.completed() == [8, 4] and base.rounds_left() == 4
+
+
+@pytest.mark.parametrize("scale", ["trend", "paper"])
+def test_every_stored_curve_belongs_to_a_table_or_figure(scale):
+    packed = results.stored(scale).packed
+    assert packed and packed.keys() <= runs.all_tasks(scale).keys()
