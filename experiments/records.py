@@ -15,14 +15,12 @@ import tempfile
 from typing import Any
 
 from fedwin.errors import UserError
-from fedwin.files import read_bytes, replace_bytes
-from fedwin.runs.directory import read_config, verified_lines
+from fedwin.files import SUMS, read_bytes, read_verified, replace_bytes
+from fedwin.runs.directory import read_config
+from fedwin.runs.metrics_log import Line, read_lines
 
 SUFFIX = ".tar.xz"
-CONFIG, METRICS, SUMMARY, SUMS = "config.json", "metrics.jsonl", "summary.json", "SHA256SUMS"
-
-# An evaluation, as in metrics.jsonl.
-Line = dict[str, Any]
+CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,10 +102,9 @@ def read(path: str | pathlib.Path) -> Record:
 
 
 def _of_directory(directory: pathlib.Path) -> Record:
-    contents = lambda name: json.loads((directory / name).read_bytes())
-    lines = verified_lines(directory)
+    contents = lambda name: json.loads(read_verified(directory, name))
     summary = contents(SUMMARY) if (directory / SUMMARY).is_file() else None
-    return Record(contents(CONFIG), lines, summary)
+    return Record(contents(CONFIG), read_lines(directory / METRICS), summary)
 
 
 def write(path: pathlib.Path, record: Record) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fedwin.engine.evaluate import VALIDATION_PREFIX
+from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.fingerprint import hash_of
 from fedwin.runs.metrics_log import read_lines
@@ -263,8 +264,7 @@ class RunDirectory:
         checkpoint = self.task.run.parent
         if checkpoint is None or self.parent is None:
             return True
-        folders = [self.parent / "checkpoints" / f"seed_{seed}" / str(checkpoint.round) for seed in self.seeds]
-        return all(folder.is_dir() for folder in folders)
+        return all(checkpoint.round in seed_checkpoints(self.parent, seed).rounds() for seed in self.seeds)
 
     @property
     def first_round(self) -> int:

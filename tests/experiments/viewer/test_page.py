@@ -103,7 +103,8 @@ def test_settings_command_and_histograms_are_those_of_the_run(trained, data):
 
 def test_a_run_under_way_shows_what_it_has(tmp_path, trained):
     shutil.copytree(trained[0], tmp_path / "half")
-    (tmp_path / "half" / "summary.json").unlink()
+    for name in ("summary.json", "SHA256SUMS"):
+        (tmp_path / "half" / name).unlink()
     shutil.rmtree(tmp_path / "half" / "checkpoints")
     lines = (tmp_path / "half" / "metrics.jsonl").read_text().splitlines()
     (tmp_path / "half" / "metrics.jsonl").write_text("\n".join(lines[:3]) + "\n")
