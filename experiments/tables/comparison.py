@@ -15,12 +15,6 @@ from . import formats, scores
 SAME_DATA = ("dataset", "data_dir", "partition", "num_clients", "partition_seed", "val_fraction", "eval_examples")
 # The read-out of the plain model.
 PLAIN = "model"
-CSV_HEAD = (
-    "method", "readout", "accuracy_percent", "half_width_95", "final_accuracy_percent", "difference_points",
-    "difference_low_95", "difference_high_95", "compared_with", "pairs", "of_pairs", "seeds", "of_seeds",
-    "megabytes_sent", "loss", "rounds_per_second", "simulated_seconds", "last_rounds", "of_rounds", "evaluations",
-    "command", "fingerprint",
-)  # fmt: skip
 HEAD = (
     "method", "read-out", "accuracy (%)", "final (%)", "difference (points)", "95 % CI", "seeds",
     "MB sent", "loss", "rounds/s", "command", "fingerprint",
@@ -40,31 +34,31 @@ class ComparisonRow(NamedTuple):
       method: as in --methods.
       readout: model, wima50 ...
       accuracy: interval over seeds.
-      final: accuracy at the last evaluation, the mean over seeds.
       difference: interval of the paired differences to the plain model of `reference`; None for that model itself.
       reference: the first method on the same data.
+      summary: that `fedwin.run` returned.
+      config: of the run, with its out_dir.
       megabytes: sent in all rounds of a seed.
-      loss: mean over seeds.
-      rounds_per_second: of training.
-      averaged: (last rounds that the means cover, of all rounds, evaluations of a seed).
-      command: that runs it.
-      fingerprint: of the run.
-      simulated_seconds: of all rounds (--clock), the mean over seeds; None without a clock.
     """
 
     method: str
     readout: str
     accuracy: Interval
-    final: float | None
     difference: Interval | None
     reference: str
+    summary: dict[str, Any]
+    config: Config
     megabytes: float | None
-    loss: float | None
-    rounds_per_second: float | None
-    averaged: tuple[int, int, int]
-    command: str
-    fingerprint: str
-    simulated_seconds: float | None = None
+
+    @property
+    def final(self) -> float | None:
+        """Accuracy at the last evaluation in percent, the mean over seeds."""
+        return _percent(scores.final(self.summary, self.readout, "accuracy"))
+
+    @property
+    def loss(self) -> float | None:
+        """Mean over seeds."""
+        return scores.mean_of(scores.by_seed(self.summary, self.readout, "loss").values())
 
 
 def references(configs: Mapping[str, Config]) -> dict[str, str]:
@@ -80,7 +74,7 @@ def rows_of(summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Confi
     """Returns the rows of finished runs.
 
     Args:
-      summaries: method -> what `fedwin.run` returned.
+      summaries: method -> summary that `fedwin.run` returned.
       configs: method -> its Config, with its out_dir.
     """
     rows, first = [], references(configs)
@@ -90,23 +84,9 @@ def rows_of(summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Confi
         for readout in scores.readouts(summary):
             accuracy = scores.by_seed(summary, readout, "accuracy")
             is_reference = (method, readout) == (first[method], PLAIN)
-            rows.append(
-                ComparisonRow(
-                    method,
-                    readout,
-                    mean_interval(accuracy),
-                    scores.final(summary, readout, "accuracy"),
-                    None if is_reference else paired_interval(accuracy, reference),
-                    first[method],
-                    megabytes,
-                    scores.mean_of(scores.by_seed(summary, readout, "loss").values()),
-                    scores.rounds_per_second(summary),
-                    (summary["last_rounds"], summary["num_rounds"], scores.evaluations(summary)),
-                    command_line.train_command(configs[method]),
-                    summary["fingerprint"],
-                    scores.mean_of(seed.get("simulated_seconds") for seed in summary["seeds"].values()),
-                )
-            )
+            difference = None if is_reference else paired_interval(accuracy, reference)
+            shared = (difference, first[method], summary, configs[method], megabytes)
+            rows.append(ComparisonRow(method, readout, mean_interval(accuracy), *shared))
     return rows
 
 
@@ -117,13 +97,14 @@ def write(
 
     Args:
       folder: an existing one.
-      summaries: method -> what `fedwin.run` returned.
+      summaries: method -> summary that `fedwin.run` returned.
       configs: method -> its Config.
       form: format of the picture.
     """
     rows = rows_of(summaries, configs)
     remarks = notes(rows, summaries)
-    formats.write_csv(folder / "comparison.csv", CSV_HEAD, [_csv_row(row) for row in rows])
+    records = [_csv_row(row) for row in rows]
+    formats.write_csv(folder / "comparison.csv", list(records[0]), (record.values() for record in records))
     table = formats.markdown_table(_head(rows), [_cells(row) for row in rows])
     formats.write_markdown(folder / "comparison.md", "Comparison of methods", [table, *remarks])
     draw_picture(rows, folder / f"comparison.{form}")
@@ -134,31 +115,37 @@ def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def _csv_row(row: ComparisonRow) -> tuple:
-    difference = row.difference or Interval(None, None, 0, 0)
-    low, high = formats.shown(difference).bounds or (None, None)
-    return (
-        row.method,
-        row.readout,
-        _percent(row.accuracy.mean),
-        _percent(formats.shown(row.accuracy).half_width),
-        _percent(row.final),
-        _percent(difference.mean),
-        _percent(low),
-        _percent(high),
-        None if row.difference is None else row.reference,
-        None if row.difference is None else difference.seeds,
-        None if row.difference is None else difference.of_seeds,
-        row.accuracy.seeds,
-        row.accuracy.of_seeds,
-        row.megabytes,
-        row.loss,
-        row.rounds_per_second,
-        row.simulated_seconds,
-        *row.averaged,
-        row.command,
-        row.fingerprint,
-    )
+def _csv_row(row: ComparisonRow) -> dict[str, Any]:
+    """Returns column -> value of comparison.csv."""
+    interval = row.difference or Interval(None, None, 0, 0)
+    low, high = formats.shown(interval).bounds or (None, None)
+    difference = {
+        "difference_points": _percent(interval.mean),
+        "difference_low_95": _percent(low),
+        "difference_high_95": _percent(high),
+        "compared_with": row.reference,
+        "pairs": interval.seeds,
+        "of_pairs": interval.of_seeds,
+    }
+    return {
+        "method": row.method,
+        "readout": row.readout,
+        "accuracy_percent": _percent(row.accuracy.mean),
+        "half_width_95": _percent(formats.shown(row.accuracy).half_width),
+        "final_accuracy_percent": row.final,
+        **(difference if row.difference else dict.fromkeys(difference)),
+        "seeds": row.accuracy.seeds,
+        "of_seeds": row.accuracy.of_seeds,
+        "megabytes_sent": row.megabytes,
+        "loss": row.loss,
+        "rounds_per_second": scores.rounds_per_second(row.summary),
+        "simulated_seconds": scores.mean_of(s.get("simulated_seconds") for s in row.summary["seeds"].values()),
+        "last_rounds": row.summary["last_rounds"],
+        "of_rounds": row.summary["num_rounds"],
+        "evaluations": scores.evaluations(row.summary),
+        "command": command_line.train_command(row.config),
+        "fingerprint": row.summary["fingerprint"],
+    }
 
 
 def _difference(row: ComparisonRow) -> tuple[str, str]:
@@ -177,7 +164,7 @@ def _has_intervals(rows: Sequence[ComparisonRow]) -> bool:
 
 
 def _head(rows: Sequence[ComparisonRow]) -> list[str]:
-    """Returns the names of the columns; those with `+-` say what it is."""
+    """Returns the names of the columns; that of accuracies names its interval."""
     plus = f" +- {formats.CI}" if _has_intervals(rows) else ""
     return [f"{name}{plus}" if name == "accuracy (%)" else name for name in HEAD]
 
@@ -187,37 +174,32 @@ def _cells(row: ComparisonRow) -> tuple[str, ...]:
         row.method,
         row.readout,
         formats.mean_and_half_width(row.accuracy),
-        formats.number(_percent(row.final), 2),
+        formats.number(row.final, 2),
         *_difference(row),
         f"{row.accuracy.seeds} of {row.accuracy.of_seeds}",
         formats.number(row.megabytes, 1),
         formats.number(row.loss, 4),
-        formats.number(row.rounds_per_second, 1),
-        f"`{row.command}`",
-        f"`{row.fingerprint}`",
+        formats.number(scores.rounds_per_second(row.summary), 1),
+        f"`{command_line.train_command(row.config)}`",
+        f"`{row.summary['fingerprint']}`",
     )
 
 
 def notes(rows: Sequence[ComparisonRow], summaries: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Returns the remarks below the table: what its numbers mean.
+    """Returns the remarks below the table, which explain its numbers.
 
     Args:
       rows: of the table.
-      summaries: method -> what `fedwin.run` returned.
+      summaries: method -> summary that `fedwin.run` returned.
     """
-    first = list(dict.fromkeys(row.reference for row in rows))
+    first, *others = dict.fromkeys(row.reference for row in rows)
     several = _has_intervals(rows)
+    interval = f", +- {formats.HALF_WIDTH}" if several else ""
+    elsewhere = f" (methods on other data: to the first on the same, {', '.join(f'`{name}`' for name in others)})"
     remarks = [
-        f"Accuracy is the mean over {scores.averaged_rounds(summaries)} and over seeds"
-        + (f", +- {formats.HALF_WIDTH}" if several else "")
-        + "; final: the last evaluation."
-        + f" Differences are taken seed by seed, in percentage points, to the plain model of `{first[0]}`"
-        + (
-            f" (methods on other data: to the first on the same, {', '.join(f'`{name}`' for name in first[1:])})."
-            if first[1:]
-            else "."
-        )
-        + " MB are sent in all rounds of a seed, to clients and back."
+        f"Accuracy is the mean over {scores.averaged_rounds(summaries)} and over seeds{interval}; final: the last "
+        f"evaluation. Differences are taken seed by seed, in percentage points, to the plain model of `{first}`"
+        f"{elsewhere if others else ''}. MB are sent in all rounds of a seed, to clients and back."
     ]
     if not several:
         remarks.append(FEW_SEEDS)
@@ -233,7 +215,7 @@ def text(rows: Sequence[ComparisonRow], summaries: Mapping[str, dict[str, Any]])
 
     Args:
       rows: of the table.
-      summaries: method -> what `fedwin.run` returned.
+      summaries: method -> summary that `fedwin.run` returned.
     """
     interval = f", +- {formats.HALF_WIDTH}" if _has_intervals(rows) else ""
     heading = f"mean over {scores.averaged_rounds(summaries)}{interval};"

@@ -3,7 +3,7 @@
 import csv
 import io
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fedwin.analysis import Interval
@@ -68,7 +68,7 @@ def write_markdown(path: pathlib.Path, title: str, blocks: Sequence[str]) -> Non
     replace_text(path, "\n\n".join([f"# {title}", *blocks]) + "\n")
 
 
-def write_csv(path: pathlib.Path, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def write_csv(path: pathlib.Path, head: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """Writes a CSV file with full precision; None is an empty cell.
 
     Args:
@@ -77,9 +77,7 @@ def write_csv(path: pathlib.Path, head: Sequence[str], rows: Sequence[Sequence[A
       rows: the cells.
     """
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(["" if cell is None else cell for cell in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
     replace_text(path, text.getvalue())
 
 

@@ -19,7 +19,7 @@ def by_seed(summary: dict[str, Any], readout: str, metric: str) -> dict[int, flo
     A seed that was stopped early may have no figures of clients: it may have ended between their evaluations.
 
     Args:
-      summary: what `fedwin.run` returned.
+      summary: returned by `fedwin.run`.
       readout: such as model or wima50.
       metric: such as accuracy.
     """
@@ -33,7 +33,7 @@ def final(summary: dict[str, Any], readout: str, metric: str) -> float | None:
     """Returns a metric at the last evaluation, the mean over the seeds that did not diverge and have it; None if none.
 
     Args:
-      summary: what `fedwin.run` returned.
+      summary: returned by `fedwin.run`.
       readout: such as model or wima50.
       metric: such as accuracy.
     """
@@ -85,7 +85,7 @@ def megabytes_of(config: Config, summary: dict[str, Any]) -> float | None:
 
     Args:
       config: of the run, with its out_dir.
-      summary: what `fedwin.run` returned.
+      summary: returned by `fedwin.run`.
 
     Raises:
       UserError: the evaluations have been altered.
@@ -95,7 +95,7 @@ def megabytes_of(config: Config, summary: dict[str, Any]) -> float | None:
 
 
 def last_rounds(summary: dict[str, Any]) -> str:
-    """Returns what the means of a summary cover: 'the last 10 of 50 rounds (10 evaluations)'."""
+    """Describes the rounds that the means of a summary cover: 'the last 10 of 50 rounds (10 evaluations)'."""
     total = summary["num_rounds"]
     last = min(max(summary["last_rounds"], 1), total)
     rounds = f"the last {last} of {total} rounds" if last < total else f"all {total} round{'s' if total > 1 else ''}"
@@ -108,11 +108,7 @@ def last_rounds(summary: dict[str, Any]) -> str:
 
 
 def averaged_rounds(summaries: Mapping[str, dict[str, Any]]) -> str:
-    """Returns what the means of several runs cover; where runs differ, with their names.
-
-    Args:
-      summaries: name of the run -> what `fedwin.run` returned.
-    """
+    """Describes the rounds that the means of several runs cover, with the runs' names where they differ."""
     runs: dict[str, list[str]] = {}
     for run, summary in summaries.items():
         # A run whose seeds all diverged has no means.
@@ -130,7 +126,7 @@ def summary_table(summaries: dict[str, dict[str, Any]]) -> str:
     With several seeds a mean is followed by the standard deviation over them.
 
     Args:
-      summaries: name of the run -> what `fedwin.run` returned.
+      summaries: name of the run -> returned by `fedwin.run`.
     """
     several = any(len(summary["seeds"]) > 1 for summary in summaries.values())
     deviation = f" +- {STD}" if several else ""
@@ -168,11 +164,7 @@ def _accuracy(seed: dict[str, Any], readout: str) -> str:
 
 
 def mean_note(summaries: Mapping[str, dict[str, Any]]) -> str:
-    """Returns the line below the table: what its numbers are means over, and the meaning of `+-` and `final`.
-
-    Args:
-      summaries: name of the run -> what `fedwin.run` returned.
-    """
+    """Returns the line below the table: rounds and seeds of the means, and the meaning of `+-` and `final`."""
     seeds = dict.fromkeys(", ".join(map(str, summary["seeds"])) for summary in summaries.values())
     several = any(len(summary["seeds"]) > 1 for summary in summaries.values())
     deviation = "; +- is the standard deviation over seeds" if several else ""
@@ -193,7 +185,7 @@ def divergence_notes(summaries: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def stop_notes(summaries: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Returns a line per seed that was stopped early: when, and what its mean covers."""
+    """Returns a line per seed that was stopped early: when, and the rounds of its mean."""
     return [
         f"{run} seed {seed} stopped early in round {entry['stopped_at']} of {summary['num_rounds']}"
         + ("" if entry["last"] is None else f"; its mean covers {_stopped_mean(summary, entry)}")

@@ -106,7 +106,7 @@ def score(summary: dict[str, Any], select: str, readout: str = PLAIN) -> Interva
     """Returns the interval over seeds of the metric that a run is ranked by.
 
     Args:
-      summary: what `fedwin.run` returned.
+      summary: summary that `fedwin.run` returned.
       select: a metric: accuracy, loss, val_accuracy ...
       readout: whose metric.
 
@@ -148,7 +148,7 @@ class Sweep:
       axes: field -> values, or the texts of a search's ranges.
       points: label of a run -> field -> value.
       configs: label -> Config of the run.
-      summaries: label -> Summary that `fedwin.run` returned.
+      summaries: label -> summary that `fedwin.run` returned.
       select: the metric that selects the best run.
       readout: whose metric.
       trials: label -> optuna.trial.FrozenTrial of a search; empty: a grid.
@@ -249,7 +249,7 @@ def _write_csv(path: pathlib.Path, sweep: Sweep) -> None:
         row["rounds_per_second"] = scores.rounds_per_second(summary)
         row |= {"command": command_line.train_command(config), "fingerprint": summary["fingerprint"]}
         rows.append(row)
-    formats.write_csv(path, list(rows[0]), [list(row.values()) for row in rows])
+    formats.write_csv(path, list(rows[0]), (row.values() for row in rows))
 
 
 def _cells(sweep: Sweep, label: str) -> list[str]:
