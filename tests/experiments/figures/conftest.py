@@ -1,7 +1,8 @@
-"""Fixture: a small finished run to draw figures of."""
+"""Fixtures: a small finished run to draw figures of, and pictures of few dots."""
 
 import pytest
 
+from experiments.figures import style
 from fedwin.runs.config import Config
 from fedwin.runs.run import run
 
@@ -29,3 +30,8 @@ def finished(tmp_path_factory):
     directory = tmp_path_factory.mktemp("figures") / "fedavg"
     run(Config(**CONFIG, out_dir=str(directory)), quiet=True)
     return directory
+
+
+@pytest.fixture(autouse=True)
+def few_dots(monkeypatch):
+    monkeypatch.setattr(style, "DPI", 60)

@@ -84,9 +84,8 @@ def test_runs_and_kept_results_are_read_alike(finished, tmp_path):
     assert sources.describe(both) == "digits, dirichlet:alpha=0.3, digits_mlp:hidden=8, 2 seeds"
     # Each of the runs has its own number of seeds.
     single = sources.Series("one", [line for line in lines if line["seed"] == lines[0]["seed"]])
-    assert sources.describe([single]).endswith("1 seed") and sources.describe([single, both[0]]).endswith(
-        "1 or 2 seeds"
-    )
+    assert sources.describe([single]).endswith("1 seed")
+    assert sources.describe([single, both[0]]).endswith("1 or 2 seeds")
     found = curves.compute(both)
     assert found["curves"][0]["values"] == found["curves"][1]["values"]
 

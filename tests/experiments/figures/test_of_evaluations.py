@@ -1,9 +1,9 @@
-"""Figures of sweeps, smoothness, rounds to targets and label histograms."""
+"""Figures of evaluations: sweeps, smoothness, targets, labels and clients."""
 
 import numpy as np
 import pytest
 
-from experiments.figures import labels, smoothness, sources, sweeps, targets
+from experiments.figures import clients, labels, smoothness, sources, sweeps, targets
 from experiments.figures.sources import Series
 from experiments.tables.formats import plain_table
 from fedwin import data
@@ -17,7 +17,6 @@ def test_sweeps_are_means_over_seeds(tmp_path):
     assert one["x"] == [0, 1, 100] and one["mean"] == pytest.approx([0.1, 0.5, 0.7]) and found["log"]
     assert one["std"][0] is None and one["std"][1] == pytest.approx(np.std([0.4, 0.6], ddof=1))
     drawn(found, tmp_path)
-    drawn(sweeps.compute({"a": {10: [0.5], 20: [0.6]}}, "clients per round", limits=(None, 1)), tmp_path)
 
 
 def test_points_that_diverged_are_marked_and_not_scaled_to():
@@ -65,7 +64,6 @@ def test_targets_per_seed(tmp_path):
     said = plain_table(targets.rows(found))
     assert "rounds to 30 %" in said and "> 10 (1/2 seeds)" in said and "0.0" in said
     drawn(found, tmp_path)
-    drawn(targets.compute([slow], [0.3]), tmp_path)
     drawn(targets.compute([slow], [0.99]), tmp_path)
     for call, message in ((lambda: targets.compute([slow], []), "--target"),
                         (lambda: targets.compute([slow], [0.5], baseline="slwo"), "'slow'")):  # fmt: skip
@@ -104,8 +102,35 @@ def test_label_histograms(tmp_path):
     assert one_class.shape == (4, 10) and ((one_class > 0).sum(1) == 1).all()
     assert np.array_equal(np.array(counts["iid"])[:4], found["panels"][0]["histogram"])
     drawn(found, tmp_path)
-    drawn(labels.compute({"many": np.ones((3, 100), int)}), tmp_path)
+    drawn(labels.compute({"many": np.ones((3, 30), int)}), tmp_path)
     with pytest.raises(UserError, match="0..19"):
         labels.compute(counts, clients=[20])
     with pytest.raises(UserError, match="name a partition"):
         labels.compute({})
+
+
+def table(count, unseen=0):
+    draw = np.random.default_rng(count)
+    seen = np.arange(count) < count - unseen
+    values = {f"{name}.{metric}": draw.random(count) for name in ("model", "wima5") for metric in ("accuracy", "loss")}
+    tuned = np.where(seen, draw.random(count), np.nan)
+    return {"seen": seen, "client": np.arange(count), **values, "model.finetune.accuracy": tuned}
+
+
+def test_clients_are_sorted_and_unseen_ones_are_apart(tmp_path):
+    first, second = table(30, unseen=10), table(12)
+    found = clients.compute({"a": first, "b": second})
+    assert [(curve["label"], curve["seen"], len(curve["values"])) for curve in found["curves"]] == [
+        ("a: model", True, 20), ("a: model", False, 10), ("a: wima5", True, 20), ("a: wima5", False, 10),
+        ("a: model.finetune", True, 20),
+        ("b: model", True, 12), ("b: wima5", True, 12), ("b: model.finetune", True, 12),
+    ]  # fmt: skip
+    curve = found["curves"][1]
+    assert curve["values"] == sorted(first["model.accuracy"][20:]) and curve["mean"] == np.mean(curve["values"])
+    one = clients.compute({"a": first, "b": second}, "loss", ["wima5"])
+    assert [curve["label"] for curve in one["curves"]] == ["a", "a", "b"]
+    drawn(one, tmp_path)
+    with pytest.raises(UserError, match="no run has 'wima6'. Did you mean 'wima5'"):
+        clients.compute({"a": table(3)}, models=["wima6"])
+    with pytest.raises(UserError, match="no run has the metric 'error'. Available: accuracy, loss"):
+        clients.compute({"a": table(3)}, "error")
