@@ -43,6 +43,7 @@ __all__ = [
     "mean_step",
     "mean_step_of",
     "nothing_resettable",
+    "on_inner_row",
     "transmit_everything",
     "with_mean_step",
 ]
@@ -324,6 +325,22 @@ class Observer(NamedTuple):
     init: Callable
     update: Callable
     read: Callable
+
+
+def on_inner_row(client: Callable, down: PyTree, c: Client, **changes) -> tuple[Update, PyTree]:
+    """Runs the client function of a wrapped algorithm on the row `c.state.inner`.
+
+    Args:
+      client: its Phase.client.
+      down: its broadcast.
+      c: a client whose row has the algorithm's row as `inner`.
+      **changes: other fields of the client that the algorithm sees.
+
+    Returns:
+      (its Update, the algorithm's row after it: the one before if the update has none).
+    """
+    update = client(down, c._replace(state=c.state.inner, **changes))
+    return update, c.state.inner if tree.is_empty(update.state) else update.state
 
 
 class Setting(NamedTuple):

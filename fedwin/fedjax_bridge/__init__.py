@@ -17,10 +17,9 @@ max_clients and largest are given. Clients without examples take no part and are
 the client's key; the seed of a program is its sampler's. Leave Solver.equal_size of a built algorithm unset unless all
 clients have that many examples.
 
-Clients' rows are part of the server state, keyed by FedJAX's client ids, on the device that trained them. Rows of
-absent clients are not moved; jax.device_get(state) is a valid state, too. A round is one program per chunk of clients
-(one client each on a CPU), so that padded clients cost nothing; several devices train a chunk each at the same time,
-of clients of similar size (fedwin.fedjax_bridge.programs).
+Clients' rows are part of the server state, keyed by FedJAX's client ids. Rows of absent clients are not moved;
+jax.device_get(state) is a valid state, too. A round is one program, in which padded clients are not computed where
+clients run one by one (on a CPU); several devices train clients of similar size at the same time.
 """
 
 from fedwin.fedjax_bridge.bridge import as_fedjax

@@ -85,11 +85,6 @@ def as_fedjax(
     numbers = dict(num_clients=num_clients, clients_per_round=clients_per_round, num_rounds=num_rounds)
     _check(algorithm, choice | numbers, dict(max_clients=max_clients, largest=largest), wrap, observers)
     built = _built(algorithm, choice, more | numbers)
-    if any(phase.aggregate for phase in built.phases):
-        raise UserError(
-            "as_fedjax: the server of this algorithm needs every message (Phase.aggregate), and a FedJAX program only "
-            "sums them; train it with fedwin.run."
-        )
     if strategy == "default":
         strategy = strategies.default_name(jax.default_backend(), jax.local_device_count())
     mapping = strategies.STRATEGIES.build(strategy)

@@ -1,7 +1,7 @@
-"""A cohort of FedJAX clients as a padded Store: members, keys, and the capacity that keeps compilations few."""
+"""A cohort of FedJAX clients as a padded Store, and the capacity that keeps compilations few."""
 
 import zlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,8 @@ class Member(NamedTuple):
     """
 
     name: bytes
-    examples: dict[str, Any]
-    rng: Any
+    examples: dict[str, np.ndarray]
+    rng: jax.Array
 
     @property
     def size(self) -> int:
@@ -48,18 +48,6 @@ class Padding(NamedTuple):
     clients: int
     largest: int
     total: int
-
-
-class CohortKeys(NamedTuple):
-    """Numbers and keys of a cohort, padded to C clients.
-
-    Attributes:
-      ids: numbers that depend on the clients' names alone, int32 [C]; -1 marks padding.
-      keys: data of the clients' keys, uint32 [C, 2].
-    """
-
-    ids: Any
-    keys: Any
 
 
 def cohort_members(clients) -> list[Member]:
@@ -90,13 +78,9 @@ def required_padding(cohort: list[Member]) -> Padding:
     return Padding(len(sizes), max(sizes), sum(sizes))
 
 
-def cohort_keys(cohort: list[Member], padding: Padding) -> CohortKeys:
-    """Returns the numbers and keys of a cohort, padded."""
-    ids, keys = np.full(padding.clients, -1, np.int32), np.zeros((padding.clients, 2), np.uint32)
-    # Numbers that depend on the names alone, not on which clients were seen before.
-    ids[: len(cohort)] = [zlib.crc32(member.name) & 0x7FFFFFFF for member in cohort]
-    keys[: len(cohort)] = [member.key_data for member in cohort]
-    return CohortKeys(ids, keys)
+def client_number(name: bytes) -> int:
+    """Returns a client's number, which depends on its name alone, not on which clients were seen before."""
+    return zlib.crc32(name) & 0x7FFFFFFF
 
 
 def pack(cohort: list[Member], padding: Padding, num_classes: int | None, total_examples: int | None) -> Store:

@@ -1,18 +1,31 @@
 """The functions `init` and `apply` of a fedjax.FederatedAlgorithm, and the state that they pass on."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from fedwin import engine, tree
-from fedwin.core import Algorithm, Observer, Variables
+from fedwin import core, engine, tree
+from fedwin.core import Algorithm, Client, Cohort, Observer, Phase, Variables
+from fedwin.engine.placement import replicated
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.fedjax_bridge.cohort import Capacity, Padding, cohort_keys, cohort_members, pack, required_padding
-from fedwin.fedjax_bridge.programs import ChunkedRound
-from fedwin.fedjax_bridge.rows import with_table_rows
+from fedwin.fedjax_bridge.cohort import (
+    Capacity,
+    Member,
+    Padding,
+    client_number,
+    cohort_members,
+    pack,
+    required_padding,
+)
 from fedwin.residence.rows import row_shapes
+from fedwin.tree import PyTree
+
+# Reported numbers per client, where the algorithm provides them: mean training loss and norm of the step.
+REPORTED = ("loss", "delta_l2_norm")
 
 
 class ServerState(NamedTuple):
@@ -26,10 +39,47 @@ class ServerState(NamedTuple):
       initial: the initial parameters, from which rows of new clients are initialized; () for stateless clients.
     """
 
-    params: Any
+    params: PyTree
     run: engine.RunState
-    rows: dict[bytes, Any]
-    initial: Any
+    rows: dict[bytes, PyTree]
+    initial: PyTree
+
+
+class ClientRow(NamedTuple):
+    """A row of the round's client table.
+
+    Attributes:
+      inner: the algorithm's row.
+      key: data of the client's key, uint32 [2].
+      report: name -> reported number, float32 [].
+    """
+
+    inner: PyTree
+    key: jax.Array
+    report: dict[str, jax.Array]
+
+
+class ClientWithoutWeight(Client):
+    """A client whose share of all examples is unknown because total_examples was not given."""
+
+    @property
+    def weight(self):
+        """Not available.
+
+        Raises:
+          UserError: always.
+        """
+        raise UserError("as_fedjax: this algorithm weighs clients by their share of all examples; set total_examples.")
+
+
+class UnknownCounts(dict):
+    """Label counts of a client where num_classes was not given: reading them raises UserError."""
+
+    def __contains__(self, name) -> bool:
+        return True
+
+    def __missing__(self, name):
+        raise UserError(f"as_fedjax: the loss or algorithm reads label counts ('{name}'); set num_classes.")
 
 
 class Rounds:
@@ -46,7 +96,6 @@ class Rounds:
 
     Attributes:
       traces: the Padding of every compiled round.
-      step: the compiled round.
     """
 
     def __init__(
@@ -62,9 +111,15 @@ class Rounds:
         self.algorithm, self.observers, self.strategy, self.capacity = algorithm, observers, strategy, capacity
         self.num_classes, self.total_examples = num_classes, total_examples
         self.traces: list[Padding] = []
-        self._written: set[str] = set()
-        with_rows = with_table_rows(algorithm, num_classes is not None, total_examples is not None, self._written)
-        self.step = ChunkedRound(with_rows, observers, strategy, self.traces, compiler_options)
+        # Names that the clients of this algorithm report, known once a round is traced.
+        self._reported: set[str] = set()
+        phases = tuple(self._with_rows(number, phase) for number, phase in enumerate(algorithm.phases))
+        self._with_client_rows = algorithm._replace(phases=phases)
+        first_row = lambda initial, id: algorithm.client_init(initial, id, jax.random.key(0))
+        self._first_row = jax.jit(first_row, compiler_options=compiler_options)
+        whole: dict[str, Any] = {} if strategy.mesh is None else {"out_shardings": replicated(strategy.mesh)}
+        # Nothing is donated: earlier server states, and with them rows, stay valid.
+        self._round = jax.jit(self._traced, static_argnames="padding", compiler_options=compiler_options, **whole)
 
     def init(self, params) -> ServerState:
         """Returns the state before the first round.
@@ -85,7 +140,7 @@ class Rounds:
         initial = () if stateless else jax.tree.map(jnp.copy, model.params)
         return ServerState(self.algorithm.eval_model(model, run.state).params, run, {}, initial)
 
-    def __call__(self, state: ServerState, clients) -> tuple[ServerState, dict[bytes, Any]]:
+    def __call__(self, state: ServerState, clients) -> tuple[ServerState, dict[bytes, dict[str, float]]]:
         """Runs one round.
 
         Args:
@@ -100,19 +155,92 @@ class Rounds:
         """
         if not isinstance(state, ServerState):
             raise UserError(f"as_fedjax: apply takes the state that init returns, not a {type(state).__name__}.")
-        cohort = cohort_members(clients)
-        if self.strategy.num_devices > 1:
-            # Clients of similar size are trained at the same time, so that no device waits long for another.
-            cohort.sort(key=lambda member: -member.size)
-        padding = self.capacity.hold(required_padding(cohort))
-        names = [member.name for member in cohort]
-        store = pack(cohort, padding, self.num_classes, self.total_examples)
-        rows = [state.rows.get(name) for name in names]
-        params, run, rows, reports = self.step(
-            state.run, state.initial, cohort_keys(cohort, padding), rows, store, padding
-        )
+        members = cohort_members(clients)
+        devices = self.strategy.num_devices
+        if devices > 1:
+            members.sort(key=lambda member: -member.size)
+        padding = self.capacity.hold(required_padding(members))
+        # Clients of similar size are trained at the same time, so that no device waits long for another.
+        turns = np.arange(padding.clients)
+        places = (turns % devices * (padding.clients // devices) + turns // devices)[: len(members)]
+        rows = [state.rows.get(member.name) for member in members]
+        known = [
+            row if row is not None else self._fresh(state.initial, member)
+            for row, member in zip(rows, members, strict=True)
+        ]
+        table: list[PyTree] = [known[0]] * padding.clients
+        for place, row in zip(places, known, strict=True):
+            table[place] = row
+        store = pack(members, padding, self.num_classes, self.total_examples)
+        inputs = (state.run, table, *_cohort(members, places, padding.clients), store)
+        params, run, table, reports = self._round(*self.strategy.place(inputs), padding=padding)
+        reports, names = jax.device_get(reports), sorted(self._reported)
         diagnostics = {
-            name: {key: float(reports[key][k]) for key in sorted(self._written)} for k, name in enumerate(names)
+            member.name: {name: float(reports[name][place]) for name in names}
+            for member, place in zip(members, places, strict=True)
         }
-        new_rows = {} if tree.is_empty(state.initial) else dict(zip(names, rows, strict=True))
-        return ServerState(params, run, state.rows | new_rows, state.initial), diagnostics
+        if not tree.is_empty(state.initial):
+            new = {member.name: _on_one_device(table[place]) for member, place in zip(members, places, strict=True)}
+            state = state._replace(rows=state.rows | new)
+        return state._replace(params=params, run=run), diagnostics
+
+    def _fresh(self, initial: PyTree, member: Member) -> PyTree:
+        return () if tree.is_empty(initial) else self._first_row(initial, client_number(member.name))
+
+    def _traced(self, run, rows: list[PyTree], cohort: Cohort, keys, store, *, padding: Padding):
+        """Runs a round on rows of every place: (params to evaluate, RunState, new rows, name -> reports [C])."""
+        self.traces.append(padding)  # once per trace
+        inner = tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+        blank = {name: jnp.zeros(padding.clients, jnp.float32) for name in REPORTED}
+        run = run._replace(table=ClientRow(inner, keys, blank))
+        with self.strategy.mesh_context():
+            run, _ = engine.one_round(
+                self._with_client_rows, self.observers, self.strategy, padding.largest, run, store, cohort
+            )
+            model = self.algorithm.eval_model(Variables(run.params, run.stats), run.state)
+        table = run.table
+        rows = [tree.map(lambda leaf, k=k: leaf[k], table.inner) for k in range(padding.clients)]
+        return model.params, run._replace(table=()), rows, table.report
+
+    def _with_rows(self, number: int, phase: Phase) -> Phase:
+        """Returns a phase whose clients read their key from a ClientRow and write their report into it."""
+        if (client_part := phase.client) is None:
+            return phase
+
+        def client(down, c: Client):
+            own: ClientRow = c.state
+            c = c._replace(key=jax.random.fold_in(jax.random.wrap_key_data(own.key), number))
+            c = c if self.num_classes is not None else c._replace(info=UnknownCounts())
+            c = c if self.total_examples is not None else ClientWithoutWeight(*c)
+            update, inner = core.on_inner_row(client_part, down, c)
+            report = client_report(update)
+            self._reported.update(report)
+            return update._replace(state=ClientRow(inner, own.key, own.report | report))
+
+        return phase._replace(client=client)
+
+
+def _cohort(members: Sequence[Member], places: np.ndarray, width: int) -> tuple[Cohort, np.ndarray]:
+    """Returns the cohort of clients in their places, and the data of their keys, uint32 [width, 2]."""
+    ids, rows, present = np.zeros(width, np.int32), np.zeros(width, np.int32), np.zeros(width, bool)
+    keys = np.zeros((width, 2), np.uint32)
+    ids[places] = [client_number(member.name) for member in members]
+    rows[places], present[places] = np.arange(len(members)), True
+    keys[places] = [member.key_data for member in members]
+    slots = np.where(present, np.arange(width), width).astype(np.int32)
+    return Cohort(ids, present, rows, slots, size=np.int32(len(members))), keys
+
+
+def _on_one_device(row: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0), row)
+
+
+def client_report(update: core.Update) -> dict[str, jax.Array]:
+    """Returns the reported numbers that an update provides, name -> float32 []."""
+    report = {}
+    if "loss" in update.metrics:
+        report["loss"] = update.metrics["loss"].value
+    step = core.mean_step_of(update.message)
+    if step is not None:
+        report["delta_l2_norm"] = tree.norm(step.value)
+    return {name: jnp.asarray(value, jnp.float32) for name, value in report.items()}

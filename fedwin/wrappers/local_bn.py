@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedwin import tree
+from fedwin import core, tree
 from fedwin.core import Setting
 from fedwin.errors import UserError
 from fedwin.tree import PyTree
@@ -54,9 +54,8 @@ def local_bn(setting: Setting) -> Wrapper:
         def client(down, c):
             row = c.state
             own = tree.where(row.seen, row.stats, c.stats)
-            update = phase.client(down, c._replace(state=row.inner, stats=own))
             # MIME's first round trip returns neither a client state nor statistics.
-            inner = row.inner if tree.is_empty(update.state) else update.state
+            update, inner = core.on_inner_row(phase.client, down, c, stats=own)
             stats = own if tree.is_empty(update.stats) else update.stats
             return update._replace(state=LocalStatistics(inner, jnp.ones((), bool), stats))
 

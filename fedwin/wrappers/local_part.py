@@ -82,7 +82,7 @@ def _local_phase(phase: core.Phase, mask_of: Callable) -> core.Phase:
         params, state = down
         mask = mask_of(params)
         start = _own_params(mask, params, c.state)
-        update = phase.client(phase.broadcast(start, state), c._replace(state=c.state.inner))
+        update, inner = core.on_inner_row(phase.client, phase.broadcast(start, state), c)
         step = core.mean_step_of(update.message)
         if step is None or len(jax.tree.leaves(update.message)) > len(jax.tree.leaves(step)):
             raise UserError(
@@ -97,7 +97,6 @@ def _local_phase(phase: core.Phase, mask_of: Callable) -> core.Phase:
         # A client without examples has weight 0, and 0 / 0 would be NaN.
         trained = tree.where(step.weight > 0, tree.add(start, step.value), start)
         shared = select(mask, tree.zeros_like(step.total), step.total)
-        inner = c.state.inner if tree.is_empty(update.state) else update.state
         return update._replace(
             message=core.with_mean_step(update.message, core.Mean(shared, step.weight)),
             state=LocalPart(inner, jnp.ones((), bool), leaves_of(mask, trained)),

@@ -100,7 +100,7 @@ def topk(setting: core.Setting, *, share: PositiveShare = 0.01) -> Wrapper:
 
     def sparse_phase(phase: core.Phase) -> core.Phase:
         def client(down, c):
-            update = phase.client(down, c._replace(state=c.state.inner))
+            update, inner = core.on_inner_row(phase.client, down, c)
             check_nothing_derived("topk", update.message)
             mean = core.mean_step_of(update.message)
             if mean is None:
@@ -112,7 +112,6 @@ def topk(setting: core.Setting, *, share: PositiveShare = 0.01) -> Wrapper:
                 )
             pending = tree.add(c.state.residual, mean.value)
             sent = largest(pending, kept_entries(sum(x.size for x in jax.tree.leaves(pending)), share))
-            inner = c.state.inner if tree.is_empty(update.state) else update.state
             return update._replace(
                 message=core.with_mean_step(update.message, core.mean(sent, mean.weight)),
                 state=Feedback(inner, tree.sub(pending, sent)),

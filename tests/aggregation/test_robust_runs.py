@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 import fedwin
-from fedwin import core
-from fedwin.aggregation import AGGREGATORS, aggregated
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.runs import resources
@@ -139,13 +137,6 @@ def test_label_flips_of_sequences_are_refused():
     config = Config(dataset="shakespeare_synthetic", model="shakespeare_lstm", attack="label_flip", clients_per_round=2)
     with pytest.raises(UserError, match="label_flip: needs one class per example, not a sequence"):
         fedwin.check(config)
-
-
-def test_fedjax_programs_refuse_stacked_messages():
-    method = fedwin.testing.two_quadratics().build("fedavg")
-    robust = aggregated(method, AGGREGATORS.build("median", core.Setting(2, 2, 2)))
-    with pytest.raises(UserError, match="as_fedjax: the server of this algorithm needs every message"):
-        fedwin.as_fedjax(robust)
 
 
 def test_a_robust_run_is_cited():

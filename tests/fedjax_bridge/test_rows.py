@@ -8,7 +8,6 @@ import pytest
 
 from fedwin import tree
 from fedwin.fedjax_bridge import as_fedjax
-from fedwin.fedjax_bridge.rounds import Rounds
 from fedwin.testing import compile_options
 from tests.fedjax_bridge import problem
 from tests.fedjax_bridge.test_fedjax_bridge import build
@@ -101,16 +100,24 @@ def test_strategies_agree(strategy):
         np.testing.assert_allclose(problem.flat(changed.rows[name]), problem.flat(row), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("strategy, devices", [("chunked:k=1", 1), pytest.param("sharded", 2, marks=pytest.mark.slow)])
-def test_padding_with_clients_costs_no_work(strategy, devices):
-    fed, state = started(strategy=strategy, max_clients=40, largest=17)
-    rounds: Rounds = fed.apply
-    train, calls = rounds.step._train, []
-    rounds.step._train = lambda *args, **options: calls.append(args) or train(*args, **options)
+@pytest.mark.parametrize("strategy", ["chunked:k=1", slow("sharded:devices=2,k=1")])
+def test_padding_with_clients_costs_no_work(strategy):
+    trained = []
+    algorithm = build("scaffold")
+    (phase,) = algorithm.phases
+
+    def client(down, c):
+        jax.debug.callback(lambda size: trained.append(int(size)), c.size)
+        return phase.client(down, c)
+
+    algorithm = algorithm._replace(phases=(phase._replace(client=client),))
+    fed = as_fedjax(algorithm, strategy=strategy, max_clients=40, largest=17, compiler_options=QUICK)
+    state = fed.init(problem.initial(problem.model()))
     for round, numbers in enumerate(COHORTS):
         state, _ = fed.apply(state, cohort(round, *numbers))
-    assert rounds.traces == [(40, 17, 680)]
-    assert len(calls) == sum(-(-len(numbers) // devices) for numbers in COHORTS)
+    jax.effects_barrier()
+    assert fed.apply.traces == [(40, 17, 680)] and 0 not in trained
+    assert len(trained) == sum(map(len, COHORTS))
 
 
 def live() -> int:
