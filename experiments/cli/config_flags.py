@@ -28,18 +28,20 @@ def flag_of(field: str) -> str:
 
 def define(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     """Defines a flag for every field; returns title -> names of flags."""
-    groups: dict[str, list[str]] = {title: [] for title in GROUPS}
-    for field in dataclasses.fields(Config):
-        if field.name in _FLAGS:
-            continue
-        name, default, text = field.name, default_of(field), field.metadata["help"]
-        if name in ("wrap", "observe", "personalize", "track"):
-            flags.DEFINE_multi_string(name, default, text, flag_values=flag_values)
-        elif isinstance(default, list):
-            flags.DEFINE_list(name, [str(item) for item in default], text, flag_values=flag_values)
-        else:
-            _DEFINE[type(default)](name, default, text, flag_values=flag_values)
-        groups[field.metadata["group"]].append(name)
+    groups: dict[str, list[str]] = {}
+    for group in GROUPS:
+        names = groups.setdefault(group.heading, [])
+        for field in dataclasses.fields(group):
+            if field.name in _FLAGS:
+                continue
+            name, default, text = field.name, default_of(field), field.metadata["help"]
+            if name in ("wrap", "observe", "personalize", "track"):
+                flags.DEFINE_multi_string(name, default, text, flag_values=flag_values)
+            elif isinstance(default, list):
+                flags.DEFINE_list(name, [str(item) for item in default], text, flag_values=flag_values)
+            else:
+                _DEFINE[type(default)](name, default, text, flag_values=flag_values)
+            names.append(name)
     return groups
 
 

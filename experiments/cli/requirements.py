@@ -9,7 +9,7 @@ from absl import flags
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import Requirements, measure_requirements
+from fedwin.runs.dry_run import DryRun, measure_requirements
 from fedwin.runs.warm_start import fork_round
 
 _MINUTE, _HOUR = 60, 3600
@@ -55,7 +55,7 @@ def define(groups: dict[str, list[str]], flag_values: flags.FlagValues) -> None:
     """
     text = "Time a few rounds, print the requirements (memory, disk, rounds, hours), and stop; nothing is written."
     flags.DEFINE_bool("dry_run", False, text, flag_values=flag_values)
-    groups["running"].append("dry_run")
+    groups["execution"].append("dry_run")
 
 
 def requested(flag_values: flags.FlagValues = flags.FLAGS) -> bool:
@@ -63,18 +63,17 @@ def requested(flag_values: flags.FlagValues = flags.FLAGS) -> bool:
     return bool(flag_values["dry_run"].value)
 
 
-def memory_line(required: Requirements) -> str:
+def memory_line(required: DryRun) -> str:
     """Returns the memory of a run by part, its sum, and the available memory."""
     free = required.available.host if required.available.device is None else required.available.device
     note = "" if free is None else f"; {free / _MB:,.0f} MB are available"
-    parts, _, _ = str(required.memory).partition("; disk: ")  # disk_line
-    return f"{parts}; total {sum(required.memory.parts.values()) / _MB:,.0f} MB{note}"
+    return f"{required.requirements}; total {sum(required.requirements.parts.values()) / _MB:,.0f} MB{note}"
 
 
-def disk_line(required: Requirements) -> str:
+def disk_line(required: DryRun) -> str:
     """Returns the files of a run by part, and the free disk space."""
-    parts = ", ".join(f"{name} {size / _MB:,.1f} MB" for name, size in required.disk.parts.items())
-    return f"disk: {parts}; {required.disk.free / _MB:,.0f} MB are free"
+    parts = ", ".join(f"{name} {size / _MB:,.1f} MB" for name, size in required.requirements.disk.items())
+    return f"disk: {parts}; {required.free_disk / _MB:,.0f} MB are free"
 
 
 def show(config: Config) -> float:
@@ -85,19 +84,21 @@ def show(config: Config) -> float:
     """
     required = measure_requirements(config, say=print)
     seconds = required.timing.expected(
-        required.checked.prepared.schedule, completed(config, required.checked.directory)
+        required.checked.plan.prepared.schedule, completed(config, required.checked.directory)
     )
     print("\n".join(_lines(required, seconds)), flush=True)
     return seconds
 
 
-def _lines(required: Requirements, seconds: float) -> list[str]:
-    config, directory = required.checked.prepared.config, required.checked.directory
-    done, schedule, timing = completed(config, directory), required.checked.prepared.schedule, required.timing
+def _lines(required: DryRun, seconds: float) -> list[str]:
+    plan, directory, timing = required.checked.plan, required.checked.directory, required.timing
+    config, schedule = plan.prepared.config, plan.prepared.schedule
+    done = completed(config, directory)
     seeds = f"{'seed' if len(done) == 1 else 'each of the seeds'} {','.join(map(str, config.seeds))}"
     finished = f"; done: {','.join(map(str, done))}" if any(done) else ""
     return [
-        f"{directory}: {config.algorithm} on {config.dataset}, {config.model}, strategy {required.strategy}",
+        f"{directory}: {config.algorithm} on {config.dataset}, {config.model}",
+        f"plan: {plan}",
         memory_line(required),
         disk_line(required),
         f"rounds: {config.num_rounds:,} and {schedule.evaluations(0):,} evaluations for {seeds}{finished}",

@@ -149,4 +149,4 @@ def bytes_per_round(header: dict[str, Any], data_dir: str | None = None) -> int:
     if "directory" not in header:
         raise UserError(f"{header['label']}: a packed run does not have the traffic of a client per round.")
     prepared = prepared_run(header["directory"], data_dir)
-    return traffic(prepared.rehearse(), 1, prepared.setting.clients_per_round)
+    return traffic(prepared.bytes_per_client, 1, prepared.setting.clients_per_round)

@@ -1,6 +1,9 @@
-"""Sets up CPU devices before JAX starts its backend: one per core, and collectives without a time limit."""
+"""JAX's configuration: CPU devices before its backend starts, and precision and random numbers during a run."""
 
+import concurrent.futures
+import contextlib
 import os
+from collections.abc import Iterator
 
 import jax
 
@@ -41,3 +44,33 @@ def set_collective_timeouts() -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     more = [f"--{name}={seconds}" for name, seconds in _TIMEOUTS.items() if name not in flags]
     os.environ["XLA_FLAGS"] = " ".join([flags, *more]).strip()
+
+
+@contextlib.contextmanager
+def settings(precision: str) -> Iterator[None]:
+    """Computes the body with the precision and the random numbers of a run; afterwards JAX is configured as before.
+
+    Products of float32 are exact float32 on every device, except with 'tf32'. Random numbers are the same under all
+    environment variables and options of the user. The settings hold in all threads, which read rows and examples.
+
+    Args:
+      precision: of the run (--precision).
+    """
+    double, product = precision == "float64", None if precision == "tf32" else "highest"
+    wanted = {
+        "jax_enable_x64": double,
+        "jax_default_matmul_precision": product,
+        "jax_threefry_partitionable": True,
+        "jax_default_prng_impl": "threefry2x32",
+        "jax_random_seed_offset": 0,
+    }
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:  # which does not see a context of the caller's thread
+        before = thread.submit(lambda: {name: getattr(jax.config, name) for name in wanted}).result()
+    try:
+        for name, value in wanted.items():
+            jax.config.update(name, value)
+        with jax.enable_x64(double), jax.default_matmul_precision(product):
+            yield
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)

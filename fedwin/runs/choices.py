@@ -1,7 +1,4 @@
-"""Parses the choices of a Config (algorithm, model, loss ...) and checks flags that must fit each other."""
-
-from collections.abc import Sequence
-from typing import NamedTuple
+"""Checks of a Config's choices (algorithm, model, loss ...) before anything is read or built."""
 
 from fedwin.aggregation import AGGREGATORS, ATTACKS
 from fedwin.algorithms import ALGORITHMS
@@ -14,150 +11,118 @@ from fedwin.losses import LOSSES
 from fedwin.models import MODELS
 from fedwin.observers import OBSERVERS
 from fedwin.personalization import PERSONALIZERS
+from fedwin.registry import Registry
 from fedwin.registry.choices import Choice
-from fedwin.runs.config import MOST, Config
+from fedwin.runs.config import MOST, Config, LocalOptions, ModelOptions, ServerOptions
 from fedwin.sampling import SAMPLERS
 from fedwin.wrappers import WRAPPERS
 
+# Field of Config -> registry of its choices. An empty field is no choice.
+REGISTRIES: dict[str, Registry] = {
+    "wrap": WRAPPERS,
+    "observe": OBSERVERS,
+    "loss": LOSSES,
+    "augment": AUGMENTATIONS,
+    "partition": PARTITIONS,
+    "sampling": SAMPLERS,
+    "personalize": PERSONALIZERS,
+    "aggregate": AGGREGATORS,
+    "attack": ATTACKS,
+    "local_work": LOCAL_WORK,
+    "clock": CLOCKS,
+}
 
-class Choices(NamedTuple):
-    """The parsed choices of a Config.
 
-    Attributes:
-      algorithm: the algorithm, with --server_lr and --weighting among its parameters.
-      wrappers: the wrappers, innermost first.
-      observers: the observers, in the given order.
-      loss: the local loss.
-      augmentation: the augmentation of training images.
-      model: the network, with the dtype of --precision; None if an object is given instead.
-      partition: the partition; None for the data set's own.
-      sampling: the sampler of cohorts.
-      personalizers: of the evaluation of clients, in the given order.
-      aggregator: how the clients' steps are combined.
-      attack: what attackers do.
-      local_work: the clients' local work; None for all steps.
-      clock: the simulated clock, or None.
+def check_choices(config: Config, named_model: bool = True) -> None:
+    """Raises UserError for an unknown name or parameter among a Config's choices.
+
+    Args:
+      config: the configuration.
+      named_model: whether --model is used, not an object.
     """
-
-    algorithm: Choice
-    wrappers: list[Choice]
-    observers: list[Choice]
-    loss: Choice
-    augmentation: Choice
-    model: Choice | None
-    partition: Choice | None
-    sampling: Choice
-    personalizers: list[Choice]
-    aggregator: Choice
-    attack: Choice
-    local_work: Choice | None
-    clock: Choice | None
+    algorithm_choice(config)
+    if named_model:
+        model_choice(config)
+    for field, registry in REGISTRIES.items():
+        value = getattr(config, field)
+        for text in [value] if isinstance(value, str) else value:
+            if text:
+                registry.check(text)
 
 
-def algorithm_choice(config: Config) -> Choice:
+def algorithm_choice(options: ServerOptions) -> Choice:
     """Returns the algorithm with --server_lr and --weighting among its parameters.
 
     Raises:
       UserError: it is unknown, does not have these parameters, or they are given twice.
     """
-    choice = ALGORITHMS.check(config.algorithm)
-    options = ALGORITHMS.options(choice.name)
-    for name, value in (("server_lr", config.server_lr), ("weighting", config.weighting)):
+    choice = ALGORITHMS.check(options.algorithm)
+    known = ALGORITHMS.options(choice.name)
+    for name, value in (("server_lr", options.server_lr), ("weighting", options.weighting)):
         if not value:
             continue
-        if name not in options:
+        if name not in known:
             raise UserError(f"algorithm '{choice.name}' has no {name}; omit --{name}.")
         if choice.params.get(name, value) != value:
-            raise UserError(f"{name} is given twice: --{name}={value} and --algorithm={config.algorithm}; keep one.")
+            raise UserError(f"{name} is given twice: --{name}={value} and --algorithm={options.algorithm}; keep one.")
         choice = choice.with_params(**{name: value})
     return choice
 
 
-def model_choice(config: Config) -> Choice:
+def model_choice(options: ModelOptions) -> Choice:
     """Returns --model, with the dtype of --precision if the network has such a parameter."""
-    choice = MODELS.check(config.model)
-    dtype = {"bfloat16": "bfloat16", "float64": "float64"}.get(config.precision)
-    if dtype is None or "dtype" not in MODELS.options(choice.name) or "dtype" in choice.params:
+    choice = MODELS.check(options.model)
+    if options.precision not in ("bfloat16", "float64"):
         return choice
-    return choice.with_params(dtype=dtype)
+    if "dtype" not in MODELS.options(choice.name) or "dtype" in choice.params:
+        return choice
+    return choice.with_params(dtype=options.precision)
 
 
-def choices_of(config: Config, named_model: bool = True) -> Choices:
-    """Parses and checks the names of a Config.
-
-    Args:
-      config: the flags.
-      named_model: whether --model is used, not an object.
-
-    Raises:
-      UserError: a name or parameter is unknown.
-    """
-    return Choices(
-        algorithm_choice(config),
-        [WRAPPERS.check(text) for text in config.wrap],
-        [OBSERVERS.check(text) for text in config.observe],
-        LOSSES.check(config.loss),
-        AUGMENTATIONS.check(config.augment),
-        model_choice(config) if named_model else None,
-        PARTITIONS.check(config.partition) if config.partition else None,
-        SAMPLERS.check(config.sampling),
-        [PERSONALIZERS.check(text) for text in config.personalize],
-        AGGREGATORS.check(config.aggregate),
-        ATTACKS.check(config.attack),
-        LOCAL_WORK.check(config.local_work) if config.local_work else None,
-        CLOCKS.check(config.clock) if config.clock else None,
-    )
-
-
-def batch_size(config: Config, largest: int) -> int:
+def batch_size(options: LocalOptions, largest: int) -> int:
     """Returns the size of local batches: --batch_size, at most the examples of the largest client.
 
     Args:
-      config: the flags.
+      options: batches, epochs and steps.
       largest: number of examples of the largest client.
 
     Raises:
       UserError: the positions of a client's examples in local training do not fit into a 32-bit index.
     """
-    size = min(config.batch_size, largest) if config.batching == "epoch" else config.batch_size
-    batches = Batches(size, config.batching)
-    flag, places = "local_epochs", batches.places(largest, config.local_epochs)
-    if config.local_steps:
-        flag, places = "local_steps", batches.places_of_steps(largest, config.local_steps)
+    size = min(options.batch_size, largest) if options.batching == "epoch" else options.batch_size
+    batches = Batches(size, options.batching)
+    flag, places = "local_epochs", batches.places(largest, options.local_epochs)
+    if options.local_steps:
+        flag, places = "local_steps", batches.places_of_steps(largest, options.local_steps)
     if places > MOST:
         raise UserError(
-            f"{flag}={getattr(config, flag)}, batch_size={config.batch_size}: a client of {largest} examples would "
+            f"{flag}={getattr(options, flag)}, batch_size={options.batch_size}: a client of {largest} examples would "
             f"see {places:,} examples per round, more than a 32-bit index allows ({MOST:,}); set a smaller "
             f"--{flag} or --batch_size."
         )
     return size
 
 
-def _check_once(wrappers: Sequence[Choice]) -> None:
-    """Raises UserError if a wrapper is given twice."""
-    names = [choice.name for choice in wrappers]
-    for choice in wrappers:
-        if names.count(choice.name) > 1:
-            raise UserError(f"wrap={choice}: wrapper '{choice.name}' is given twice; keep one.")
-
-
-def check_training(choices: Choices, num_rounds: int) -> None:
+def check_training(options: ServerOptions, observe: list[str], num_rounds: int) -> None:
     """Checks that every wrapper is given once, and that algorithm, wrappers and observers start before the run ends.
 
     The fact `warmup_horizon` of a registered algorithm or wrapper names its parameter that is a number of rounds before
     it takes effect. Windows of observers may be longer than the run.
 
     Args:
-      choices: the parsed choices of the run.
+      options: algorithm and wrappers.
+      observe: the observers.
       num_rounds: number of rounds T.
 
     Raises:
       UserError: a wrapper is given twice; a window, delay or start is beyond the last round.
     """
-    _check_once(choices.wrappers)
-    wrapped = ((WRAPPERS, choice) for choice in choices.wrappers)
-    observed = ((OBSERVERS, choice) for choice in choices.observers)
-    for registry, choice in ((ALGORITHMS, choices.algorithm), *wrapped, *observed):
+    wrapped = [WRAPPERS.check(text) for text in options.wrap]
+    for choice in wrapped:
+        if sum(other.name == choice.name for other in wrapped) > 1:
+            raise UserError(f"wrap={choice}: wrapper '{choice.name}' is given twice; keep one.")
+    everything = [(ALGORITHMS, algorithm_choice(options)), *((WRAPPERS, choice) for choice in wrapped)]
+    for registry, choice in [*everything, *((OBSERVERS, OBSERVERS.check(text)) for text in observe)]:
         label, params = f"{registry.kind} '{choice.name}'", registry.options(choice.name) | choice.params
         name = registry.entries[choice.name].facts.get("warmup_horizon", "")
         horizon, start = params.get(name), params.get("start")

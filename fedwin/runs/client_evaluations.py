@@ -15,7 +15,6 @@ from fedwin import engine
 from fedwin.core import Cohort
 from fedwin.engine import client_evaluation, evaluate
 from fedwin.engine.client_evaluation import PERSONAL, PLAIN, ClientProbe, EvaluatedClients
-from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.files import digest_of, read_bytes
 from fedwin.local import Batches
@@ -23,9 +22,7 @@ from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_e
 from fedwin.runs.directory import verified_lines
 from fedwin.runs.journal import ClientEvaluation
 from fedwin.runs.metrics_log import client_file
-from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.program import Program
-from fedwin.runs.resources import table_slots
 
 # Columns of a table: name -> array [n].
 Table = dict[str, np.ndarray]
@@ -37,24 +34,6 @@ PERCENTILES = (5, 25, 50, 75, 95)
 TAIL = 10
 # Prefix of the metrics of clients that never train.
 UNSEEN = "unseen"
-
-
-def check(prepared: PreparedRun, strategy: Strategy) -> None:
-    """Raises UserError if clients' own models are to be evaluated and their rows are not on the device.
-
-    Args:
-      prepared: the prepared run.
-      strategy: how cohorts are executed.
-    """
-    config = prepared.config
-    if not config.eval_clients or prepared.algorithm.client_model is None:
-        return
-    kind = table_slots(prepared, strategy, config.rounds_per_dispatch)[1]
-    if kind != "device":
-        raise UserError(
-            f"eval_clients={config.eval_clients} evaluates the clients' own models, whose rows must be on the device, "
-            f"and they are in the {kind}; set --table=device, or omit --eval_clients."
-        )
 
 
 def sampled(clients: EvaluatedClients, most: int) -> EvaluatedClients:
@@ -126,11 +105,11 @@ class ClientEvaluations:
         present = np.concatenate([some[some > 0] for some in sizes])
         most = prepared.config.eval_batch_size // (self._strategy.chunk or 1)
         batches = Batches(client_evaluation.batch_length(present, most), shuffle=False)
-        network, normalise = prepared.model, prepared.normalise
+        network, normalize = prepared.model, prepared.normalize
         task = prepared.dataset
         personal = name == "seen"
         probe = ClientProbe(
-            lambda model, batch: network.apply(model, normalise(batch), None, False).logits,
+            lambda model, batch: network.apply(model, normalize(batch), None, False).logits,
             evaluate.sequence(task.accuracies) if task.task == "sequence" else evaluate.classification(),
             batches,
             int(present.max()),

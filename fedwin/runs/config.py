@@ -2,8 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 from fedwin.errors import UserError
 from fedwin.registry.checks import SMALLEST, one_of
@@ -66,279 +66,303 @@ def check_range(name: str, bounds: Mapping[str, Any], value: Any) -> None:
         raise UserError(f"{name}={value} must be at most {MOST}: counts are 32-bit integers on the device.")
 
 
-# Groups of flags, as --help shows them.
-GROUPS = ("task and method", "federation", "clients", "server", "read-outs", "running", "output")
-
 SCHEDULES = ("", "cosine", "wsd")
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop", "yogi")
 
 
-def option(default: Any, group: str, help: str, *, least=None, below=None, words=(), operational=False):
+def option(
+    default: Any, help: str, *, least=None, below=None, words: Sequence[str] | None = None, operational: bool = False
+):
     """Returns a dataclass field of Config.
 
     Args:
       default: the default value.
-      group: the group in --help, one of GROUPS.
-      help: its description, one line.
+      help: its description in --help, one line.
       least: smallest valid value, or None.
       below: exclusive upper bound, or None.
-      words: all valid values; (): any.
+      words: all valid values; None: any.
       operational: whether a resumed run may change it, because it does not affect results.
     """
-    metadata = {
-        "help": help,
-        "group": group,
-        "least": least,
-        "below": below,
-        "words": words,
-        "operational": operational,
-    }
+    metadata = {"help": help, "least": least, "below": below, "words": words, "operational": operational}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """All settings of a run.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """The data set and its partition among clients."""
 
-    A choice with parameters is written `name:key=value,key=value`.
-    """
-
-    algorithm: str = option("fedavg", "task and method", "Method, e.g. fedavg, fedprox:mu=0.1, scaffold.")
-    wrap: list[str] = option(
-        [],
-        "task and method",
-        "Wrapper that changes training: ima:window=5,start=0.75, swa:cycle=10, clip:norm=1, quantize:bits=8, "
-        "dp:clip=1,noise=1; repeatable.",
-    )
-    model: str = option("cnn", "task and method", "Network: mlp, cnn, lenet5, mcmahan_cnn, emnist_cnn, resnet20 ...")
-    lora: str = option(
-        "",
-        "task and method",
-        "Train nothing but low-rank corrections of the layers of --init_from's model: rank=4,part=features|all|NAMES.",
-    )
-    loss: str = option("cross_entropy", "task and method", "Local loss: cross_entropy, wsm, wsm:proportions=train.")
-    augment: str = option(
-        "none",
-        "task and method",
-        "Augmentation of training images: none, flip, crop_flip:padding=4, crop_flip:size=224.",
-    )
-    precision: str = option(
-        "float32",
-        "task and method",
-        "float32 (exact float32 products), tf32 (the device's fast default), bfloat16 (for computation), float64.",
-        words=("float32", "tf32", "bfloat16", "float64"),
-    )
-    dataset: str = option("digits", "federation", "Data set: digits, cifar10, cifar100:label=coarse, mnist, fmnist ...")
-    data_dir: str = option(
-        "", "federation", "Folder of the data set's files; not needed for built-in data.", operational=True
-    )
+    heading: ClassVar[str] = "data"
+    dataset: str = option("digits", "Data set: digits, cifar10, cifar100:label=coarse, mnist, fmnist ...")
+    data_dir: str = option("", "Folder of the data set's files; not needed for built-in data.", operational=True)
     partition: str = option(
         "",
-        "federation",
         "Partition of the examples among clients: iid, shards:per_client=2, dirichlet:alpha=0, csv:path=FILE, natural "
         "...; empty: the data set's own clients, otherwise iid.",
     )
     num_clients: int = option(
-        0, "federation", "Number of clients K; 0: as in the data set or the partition file, otherwise 100.", least=0
+        0, "Number of clients K; 0: as in the data set or the partition file, otherwise 100.", least=0
     )
-    clients_per_round: int = option(10, "federation", "Number of clients that take part in a round.", least=1)
-    sampling: str = option(
-        "uniform",
-        "federation",
-        "Which clients take part in a round: uniform, weighted, poisson:rate=0.1, cyclic, markov:up=0.1,down=0.1, "
-        "diurnal:period=24, file:path=FILE.",
-    )
-    dropout: float = option(
-        0.0, "federation", "Probability that a client that was drawn does not answer.", least=0, below=1
-    )
-    num_rounds: int = option(400, "federation", "Number of rounds T.", least=1)
-    partition_seed: int = option(-1, "federation", "Seed of the partition; -1: the run's own seed.", least=-1)
+    partition_seed: int = option(-1, "Seed of the partition; -1: the run's own seed.", least=-1)
     val_fraction: float = option(
-        0.0, "federation", "Fraction of every client's examples that is held out for validation.", least=0, below=1
+        0.0, "Fraction of every client's examples that is held out for validation.", least=0, below=1
     )
-    local_epochs: float = option(1.0, "clients", "Number of local epochs E, such as 5 or 0.5.", least=0)
-    local_steps: int = option(
-        0, "clients", "Number of local steps H of every client, in place of --local_epochs; 0: off.", least=0
-    )
-    local_work: str = option(
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """The network, its loss and precision, and the parameters that it starts from."""
+
+    heading: ClassVar[str] = "model"
+    model: str = option("cnn", "Network: mlp, cnn, lenet5, mcmahan_cnn, emnist_cnn, resnet20 ...")
+    lora: str = option(
         "",
-        "clients",
-        "Share of the local steps that each client takes: uniform:low=0.2,high=1, stragglers:share=0.5, "
-        "file:path=FILE; empty: all.",
+        "Train nothing but low-rank corrections of the layers of --init_from's model: rank=4,part=features|all|NAMES.",
     )
-    batch_size: int = option(32, "clients", "Local batch size B.", least=1)
-    client_lr: float = option(0.1, "clients", "Local learning rate.", least=0)
-    lr_decay: float = option(
-        0.0, "clients", "Decay of the local learning rate per round: lr * (1 - lr_decay)^round.", least=0, below=1
+    loss: str = option("cross_entropy", "Local loss: cross_entropy, wsm, wsm:proportions=train.")
+    augment: str = option(
+        "none",
+        "Augmentation of training images: none, flip, crop_flip:padding=4, crop_flip:size=224.",
     )
-    lr_schedule: str = option(
+    precision: str = option(
+        "float32",
+        "float32 (exact float32 products), tf32 (the device's fast default), bfloat16 (for computation), float64.",
+        words=("float32", "tf32", "bfloat16", "float64"),
+    )
+    init_from: str = option(
         "",
-        "clients",
-        "Schedule of the local learning rate: cosine: lr * (1 + cos(pi * round / num_rounds)) / 2; wsd "
-        "(warmup-stable-decay): constant, then linear to 0 over the last fifth of the rounds; empty: none.",
-        words=SCHEDULES,
+        "Start round 0 with the parameters of a run or file: DIR@ROUND:part=features, model.npz, model.pt:map=FILE.",
     )
-    client_optimizer: str = option(
-        "sgd", "clients", f"Local optimizer from optax: {', '.join(OPTIMIZERS)}.", words=OPTIMIZERS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """The algorithm, its wrappers, and what the server does with the clients' steps."""
+
+    heading: ClassVar[str] = "method"
+    algorithm: str = option("fedavg", "Method, e.g. fedavg, fedprox:mu=0.1, scaffold.")
+    wrap: list[str] = option(
+        [],
+        "Wrapper that changes training: ima:window=5,start=0.75, swa:cycle=10, clip:norm=1, quantize:bits=8, "
+        "dp:clip=1,noise=1; repeatable.",
     )
-    client_momentum: float = option(0.0, "clients", "Local momentum of sgd, reset in every round.", least=0, below=1)
-    weight_decay: float = option(0.0, "clients", "Weight decay lambda of the local steps.", least=0)
-    wd_in_loss: bool = option(
-        False, "clients", "Apply weight decay in the loss, as FedJAX does, instead of the step, as PyTorch does."
-    )
-    clip_norm: float = option(
-        0.0, "clients", "Clip the direction of local steps to this global norm; 0: no clipping.", least=0
-    )
-    batching: str = option(
-        "epoch",
-        "clients",
-        "epoch: E*ceil(N/B) steps with a smaller last batch; repeat: ceil(E*N/B) full batches, as in FedJAX.",
-        words=("epoch", "repeat"),
-    )
-    shuffle: bool = option(True, "clients", "Shuffle the local examples in every local epoch.")
-    server_lr: float = option(0.0, "server", "Server learning rate; 0: the algorithm's default.", least=0)
+    server_lr: float = option(0.0, "Server learning rate; 0: the algorithm's default.", least=0)
     weighting: str = option(
         "",
-        "server",
         "Aggregation weights: samples or uniform; empty: the algorithm's default.",
         words=("", "samples", "uniform"),
     )
     aggregate: str = option(
         "mean",
-        "server",
         "How the server combines the clients' steps: mean, median, trimmed_mean:share=0.1, krum:f=2, krum:f=2,m=3, "
         "geometric_median.",
     )
     attack: str = option(
         "none",
-        "federation",
         "What attackers do, and which part of all clients attacks: none, sign_flip:clients=0.2, gaussian:std=1, "
         "label_flip:clients=10.",
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParticipationOptions:
+    """Rounds, and the clients that take part in them."""
+
+    heading: ClassVar[str] = "participation"
+    num_rounds: int = option(400, "Number of rounds T.", least=1)
+    clients_per_round: int = option(10, "Number of clients that take part in a round.", least=1)
+    sampling: str = option(
+        "uniform",
+        "Which clients take part in a round: uniform, weighted, poisson:rate=0.1, cyclic, markov:up=0.1,down=0.1, "
+        "diurnal:period=24, file:path=FILE.",
+    )
+    dropout: float = option(0.0, "Probability that a client that was drawn does not answer.", least=0, below=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalOptions:
+    """What a client computes in a round."""
+
+    heading: ClassVar[str] = "local training"
+    local_epochs: float = option(1.0, "Number of local epochs E, such as 5 or 0.5.", least=0)
+    local_steps: int = option(
+        0, "Number of local steps H of every client, in place of --local_epochs; 0: off.", least=0
+    )
+    local_work: str = option(
+        "",
+        "Share of the local steps that each client takes: uniform:low=0.2,high=1, stragglers:share=0.5, "
+        "file:path=FILE; empty: all.",
+    )
+    batch_size: int = option(32, "Local batch size B.", least=1)
+    batching: str = option(
+        "epoch",
+        "epoch: E*ceil(N/B) steps with a smaller last batch; repeat: ceil(E*N/B) full batches, as in FedJAX.",
+        words=("epoch", "repeat"),
+    )
+    shuffle: bool = option(True, "Shuffle the local examples in every local epoch.")
+    client_optimizer: str = option("sgd", f"Local optimizer from optax: {', '.join(OPTIMIZERS)}.", words=OPTIMIZERS)
+    client_lr: float = option(0.1, "Local learning rate.", least=0)
+    client_momentum: float = option(0.0, "Local momentum of sgd, reset in every round.", least=0, below=1)
+    lr_decay: float = option(
+        0.0, "Decay of the local learning rate per round: lr * (1 - lr_decay)^round.", least=0, below=1
+    )
+    lr_schedule: str = option(
+        "",
+        "Schedule of the local learning rate: cosine: lr * (1 + cos(pi * round / num_rounds)) / 2; wsd "
+        "(warmup-stable-decay): constant, then linear to 0 over the last fifth of the rounds; empty: none.",
+        words=SCHEDULES,
+    )
+    weight_decay: float = option(0.0, "Weight decay lambda of the local steps.", least=0)
+    wd_in_loss: bool = option(
+        False, "Apply weight decay in the loss, as FedJAX does, instead of the step, as PyTorch does."
+    )
+    clip_norm: float = option(0.0, "Clip the direction of local steps to this global norm; 0: no clipping.", least=0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluationOptions:
+    """Read-outs, and when and on which examples they are evaluated."""
+
+    heading: ClassVar[str] = "evaluation"
     observe: list[str] = option(
         [],
-        "read-outs",
         "Observer that evaluates averages and does not change training: wima:window=100, swa:start=0.75,cycle=10, ema; "
         "repeatable.",
     )
-    eval_every: int = option(10, "read-outs", "Number of rounds between evaluations.", least=1)
+    eval_every: int = option(10, "Number of rounds between evaluations.", least=1)
     final_evals: int = option(
         -1,
-        "read-outs",
         "Evaluate after each of the last N rounds and report the mean; -1: a quarter of the rounds, from 1 to 100.",
         least=-1,
     )
-    eval_examples: int = option(
-        0, "read-outs", "Number of test examples for evaluation, a fixed random subset; 0: all.", least=0
-    )
-    eval_batch_size: int = option(500, "read-outs", "Number of test examples per evaluation step.", least=1)
-    clock: str = option(
-        "",
-        "read-outs",
-        "Simulated clock, in bytes/s and seconds per local step: bandwidth:up=1e6,down=1e7,compute=0.01, "
-        "file:path=FILE; empty: none.",
-    )
+    eval_examples: int = option(0, "Number of test examples for evaluation, a fixed random subset; 0: all.", least=0)
+    eval_batch_size: int = option(500, "Number of test examples per evaluation step.", least=1)
     eval_val: bool = option(
-        False, "read-outs", "Also evaluate on the examples that --val_fraction holds out: val_accuracy, val_loss."
-    )
-    early_stopping: str = option(
-        "",
-        "running",
-        "Rule that ends a seed early: patience:rounds=50,min_delta=0.001, target:value=0.9 (of val_accuracy, see "
-        "--eval_val, or of metric=...,read_out=...); empty: none.",
+        False, "Also evaluate on the examples that --val_fraction holds out: val_accuracy, val_loss."
     )
     eval_clients: str = option(
         "",
-        "read-outs",
         "Evaluate read-outs on each client's own examples: all, or a number of clients; empty: off.",
     )
-    eval_clients_every: int = option(
-        0, "read-outs", "Rounds between evaluations of clients; 0: only after the last.", least=0
-    )
+    eval_clients_every: int = option(0, "Rounds between evaluations of clients; 0: only after the last.", least=0)
     personalize: list[str] = option(
         [],
-        "read-outs",
         "Also evaluate clients after personalization: finetune:epochs=1, finetune:part=classifier; repeatable.",
     )
-    seeds: list[int] = option([0], "running", "Random seeds, one run each: 0,1,2.")
+    clock: str = option(
+        "",
+        "Simulated clock, in bytes/s and seconds per local step: bandwidth:up=1e6,down=1e7,compute=0.01, "
+        "file:path=FILE; empty: none.",
+    )
+    early_stopping: str = option(
+        "",
+        "Rule that ends a seed early: patience:rounds=50,min_delta=0.001, target:value=0.9 (of val_accuracy, see "
+        "--eval_val, or of metric=...,read_out=...); empty: none.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExecutionOptions:
+    """Seeds, devices and memory, and the run that this one continues."""
+
+    heading: ClassVar[str] = "execution"
+    seeds: list[int] = option([0], "Random seeds, one run each: 0,1,2.")
     seeds_at_once: int = option(
         1,
-        "running",
         "Number of seeds that train vmapped in one compiled program, for small models on accelerators; 1: one seed "
         "after another. Results differ from those of 1 by rounding; a resumed run has the same bits as without a stop.",
         least=1,
     )
     strategy: str = option(
         "default",
-        "running",
         "How a cohort is executed: default (from a table of measurements), auto (the fastest in a test), vmapped, "
         "chunked:k=4, sharded:devices=2; pmap is an alias of sharded.",
     )
     table: str = option(
         "auto",
-        "running",
         "Where client states are stored: device, host, file (only of clients that took part), auto.",
         words=("auto", "device", "host", "file"),
         operational=True,
     )
     window: str = option(
         "auto",
-        "running",
         "Where the models of windows and delays are stored: device, host, file, auto.",
         words=("auto", "device", "host", "file"),
         operational=True,
     )
     examples: str = option(
         "auto",
-        "running",
         "Where training examples are stored: device, stream (read for every dispatch), auto.",
         words=("auto", "device", "stream"),
         operational=True,
     )
     rounds_per_dispatch: int = option(
-        50, "running", "Maximum number of rounds that one call of the compiled program (dispatch) computes.", least=1
+        50, "Maximum number of rounds that one call of the compiled program (dispatch) computes.", least=1
     )
-    stop_on_divergence: bool = option(
-        True, "running", "End a seed at the first NaN or inf, which is recorded in any case."
-    )
-    fork_from: str = option(
-        "", "running", "Continue from another run's checkpoint, with its state and round: DIR@ROUND."
-    )
-    init_from: str = option(
-        "",
-        "running",
-        "Start round 0 with the parameters of a run or file: DIR@ROUND:part=features, model.npz, model.pt:map=FILE.",
-    )
+    stop_on_divergence: bool = option(True, "End a seed at the first NaN or inf, which is recorded in any case.")
+    fork_from: str = option("", "Continue from another run's checkpoint, with its state and round: DIR@ROUND.")
     imports: list[str] = option(
-        [], "running", "Module or .py file that registers algorithms, models ... (flag --import); repeatable."
+        [], "Module or .py file that registers algorithms, models ... (flag --import); repeatable."
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """Directory, checkpoints and trackers of the run."""
+
+    heading: ClassVar[str] = "output"
     out_dir: str = option(
-        "", "output", "Directory of the run; empty: runs/<dataset>_<algorithm>-<hash of the flags>.", operational=True
+        "", "Directory of the run; empty: runs/<dataset>_<algorithm>-<hash of the flags>.", operational=True
     )
     track: list[str] = option(
         [],
-        "output",
         "Experiment tracker: wandb:project=NAME, trackio:project=NAME, mlflow:experiment=NAME,uri=...; repeatable.",
         operational=True,
     )
     checkpoint_every: int = option(
         100,
-        "output",
         "Number of rounds between checkpoints; 0: only at the start and the end.",
         least=0,
         operational=True,
     )
-    keep_checkpoints: int = option(
-        3, "output", "Number of newest checkpoints that are kept.", least=1, operational=True
-    )
+    keep_checkpoints: int = option(3, "Number of newest checkpoints that are kept.", least=1, operational=True)
     keep_rounds: list[int] = option(
         [],
-        "output",
         "Rounds whose checkpoints are also kept, for --fork_from: 75,150.",
         operational=True,
     )
+
+
+# The groups of flags, in the order of --help.
+GROUPS = (
+    DataOptions,
+    ModelOptions,
+    ServerOptions,
+    ParticipationOptions,
+    LocalOptions,
+    EvaluationOptions,
+    ExecutionOptions,
+    OutputOptions,
+)
+
+
+# Fields are in the reverse order of the bases.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(
+    OutputOptions,
+    ExecutionOptions,
+    EvaluationOptions,
+    LocalOptions,
+    ParticipationOptions,
+    ServerOptions,
+    ModelOptions,
+    DataOptions,
+):
+    """All settings of a run.
+
+    A choice with parameters is written `name:key=value,key=value`.
+    """
 
     def __post_init__(self):
         for name in INTEGER_LISTS:
@@ -352,41 +376,40 @@ class Config:
         for field in dataclasses.fields(self):
             check_type(field.name, default_of(field), getattr(self, field.name))
             check_range(field.name, field.metadata, getattr(self, field.name))
-        if not self.seeds:
-            raise UserError("seeds: give at least one, e.g. --seeds=0,1,2.")
         for seed in self.seeds:
             if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST:
                 raise UserError(f"seeds: '{seed}' is not an integer in 0..{MOST}.")
+            if self.seeds.count(seed) > 1:
+                raise UserError(f"seeds={','.join(map(str, self.seeds))}: duplicate seed {seed}; keep one.")
         for round in self.keep_rounds:
             if isinstance(round, bool) or not isinstance(round, int) or not 0 <= round <= self.num_rounds:
                 raise UserError(f"keep_rounds: '{round}' is not a round in 0..{self.num_rounds}.")
-        for seed in self.seeds:
-            if self.seeds.count(seed) > 1:
-                raise UserError(f"seeds={','.join(map(str, self.seeds))}: duplicate seed {seed}; keep one.")
+        for message in self._conflicts():
+            raise UserError(message)
+
+    def _conflicts(self) -> Iterator[str]:
+        """Yields a message for every pair of fields that do not go together."""
+        if not self.seeds:
+            yield "seeds: give at least one, e.g. --seeds=0,1,2."
         if not self.local_epochs:
-            raise UserError("local_epochs=0 must be greater than 0.")
+            yield "local_epochs=0 must be greater than 0."
         if self.local_steps and self.local_epochs != 1:
-            raise UserError(
-                f"local_steps={self.local_steps} and local_epochs={self.local_epochs} both set the local steps; keep "
-                f"one."
-            )
+            yield f"local_steps={self.local_steps} and local_epochs={self.local_epochs} both set the steps; keep one."
         if self.eval_val and not self.val_fraction:
-            raise UserError("eval_val: no examples are held out for validation; set --val_fraction, e.g. 0.1.")
+            yield "eval_val: no examples are held out for validation; set --val_fraction, e.g. 0.1."
         if not self.eval_clients and (self.eval_clients_every or self.personalize):
             flag = "personalize" if self.personalize else "eval_clients_every"
-            raise UserError(f"{flag} belongs to the evaluation of clients; set --eval_clients=all, or leave it out.")
+            yield f"{flag} belongs to the evaluation of clients; set --eval_clients=all, or leave it out."
         if self.eval_clients and self.early_stopping and not self.eval_clients_every:
-            raise UserError(
-                "eval_clients: with --early_stopping the last round is not known in advance; set --eval_clients_every."
-            )
+            yield "eval_clients: --early_stopping makes the last round unknown; set --eval_clients_every."
         if self.client_optimizer != "sgd" and self.client_momentum:
-            raise UserError(f"client_momentum belongs to sgd, not to {self.client_optimizer}; leave it 0.")
+            yield f"client_momentum belongs to sgd, not to {self.client_optimizer}; leave it 0."
         if self.lr_schedule and self.lr_decay:
-            raise UserError(f"lr_schedule={self.lr_schedule} and lr_decay={self.lr_decay} both set the rate; keep one.")
+            yield f"lr_schedule={self.lr_schedule} and lr_decay={self.lr_decay} both set the rate; keep one."
         if self.lora and not self.init_from:
-            raise UserError(f"lora={self.lora} adapts a pretrained model; name it with --init_from, e.g. runs/a@100.")
+            yield f"lora={self.lora} adapts a pretrained model; name it with --init_from, e.g. runs/a@100."
         if self.init_from and self.fork_from and not self.lora:
-            raise UserError(f"init_from={self.init_from} and fork_from={self.fork_from} exclude each other; keep one.")
+            yield f"init_from={self.init_from} and fork_from={self.fork_from} exclude each other; keep one."
 
     def resolved(self) -> "Config":
         """Returns the config with the number of final evaluations that -1 stands for: T // 4, from 1 to 100."""

@@ -105,7 +105,7 @@ def load(
     models = engine.read_out(prepared.algorithm, prepared.observers, traceable(run))
     if readout not in models:
         raise UserError(f"readout='{readout}': {directory} has {', '.join(models)}.")
-    return TrainedModel(models[readout], prepared.model, prepared.normalise, seed, round, prepared, run, directory)
+    return TrainedModel(models[readout], prepared.model, prepared.normalize, seed, round, prepared, run, directory)
 
 
 def export(

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from fedwin.callbacks import StoppingRule, stopping
 from fedwin.clock import CLOCKS, Clock, Load, SimulatedTime
 from fedwin.data import Dataset
 from fedwin.data.federation import Federation, federate
-from fedwin.engine import evaluate
+from fedwin.engine import devices, evaluate
 from fedwin.engine.algorithm_check import check_round
 from fedwin.engine.client_evaluation import EvaluatedClients, evaluated_clients
 from fedwin.engine.communication import Bytes, communication
@@ -29,10 +29,11 @@ from fedwin.models import MODELS, Model
 from fedwin.personalization import Personalizer
 from fedwin.personalization import build_all as build_personalizers
 from fedwin.registry import Choice, parse
-from fedwin.runs.choices import Choices, batch_size, check_training, choices_of
-from fedwin.runs.config import Config
+from fedwin.runs.choices import algorithm_choice, batch_size, check_choices, check_training, model_choice
+from fedwin.runs.config import Config, DataOptions, LocalOptions
 from fedwin.runs.schedule import CohortSchedule, Schedule
 from fedwin.runs.warm_start import WarmStart, adapted, warm_starts
+from fedwin.sampling import SAMPLERS
 from fedwin.schedules import cosine, exponential, warmup_stable_decay
 from fedwin.wrappers.accounting import Privacy
 
@@ -75,12 +76,12 @@ def _type_name(value: object) -> str:
     return f"class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
-def build_federations(config: Config, partition: Choice | None, dataset: data.Dataset) -> dict[int, Federation]:
+def _federations(options: DataOptions, seeds: list[int], dataset: Dataset) -> dict[int, Federation]:
     """Partitions the data set among clients, for every seed.
 
     Args:
-      config: seeds, number of clients, validation split.
-      partition: the partition; None for the data set's own.
+      options: partition, number of clients, validation split.
+      seeds: the seeds of the run.
       dataset: the data set.
 
     Returns:
@@ -89,7 +90,16 @@ def build_federations(config: Config, partition: Choice | None, dataset: data.Da
     Raises:
       UserError: seeds differ in the number of clients; they share one compiled program.
     """
-    federations = {seed: _federation(config, partition, dataset, seed) for seed in config.seeds}
+
+    def one(seed: int) -> Federation:
+        partition_seed = seed if options.partition_seed < 0 else options.partition_seed
+        split = data.make_partition(dataset, options.partition or None, options.num_clients or None, partition_seed)
+        held_out = None
+        if options.val_fraction:
+            split, held_out = data.split_validation(split, options.val_fraction, partition_seed)
+        return federate(dataset, split, held_out)
+
+    federations = {seed: one(seed) for seed in seeds}
     numbers = {seed: federation.num_clients for seed, federation in federations.items()}
     if len(set(numbers.values())) > 1:
         counts = ", ".join(f"{count} with seed {seed}" for seed, count in numbers.items())
@@ -100,27 +110,12 @@ def build_federations(config: Config, partition: Choice | None, dataset: data.Da
     return federations
 
 
-def _federation(config: Config, partition: Choice | None, dataset: data.Dataset, seed: int) -> Federation:
-    """Partitions the data set for one seed."""
-    partition_seed = seed if config.partition_seed < 0 else config.partition_seed
-    split = data.make_partition(
-        dataset, str(partition) if partition else None, config.num_clients or None, partition_seed
-    )
-    held_out = None
-    if config.val_fraction:
-        split, held_out = data.split_validation(split, config.val_fraction, partition_seed)
-    federation = federate(dataset, split, held_out)
-    if config.eval_val:
-        evaluate.check_validation(federation, seed)
-    return federation
-
-
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
     """The objects of a run, built from its Config before anything is compiled.
 
     Attributes:
-      config: the flags.
+      config: the configuration.
       dataset: the data set.
       model: the network.
       schedule: when the run evaluates and saves.
@@ -130,7 +125,7 @@ class PreparedRun:
       observers: name -> Observer.
       federations: seed -> the data set partitioned among clients.
       solver: the local solver.
-      normalise: batch -> batch, the preparation of test examples.
+      normalize: batch -> batch, the preparation of test examples.
       initial: seed -> the parameters from another run; {} without --init_from.
       stopping_rule: ends seeds early (--early_stopping), or None.
       evaluated: seed -> 'seen' and 'unseen' -> clients to evaluate on their own examples; {} without --eval_clients.
@@ -141,7 +136,7 @@ class PreparedRun:
     """
 
     config: Config
-    dataset: data.Dataset
+    dataset: Dataset
     model: Model
     schedule: Schedule
     setting: core.Setting
@@ -150,14 +145,14 @@ class PreparedRun:
     observers: dict[str, core.Observer]
     federations: dict[int, Federation]
     solver: local.Solver
-    normalise: Callable
-    initial: dict[int, WarmStart] = dataclasses.field(default_factory=dict)
-    stopping_rule: StoppingRule | None = None
-    evaluated: dict[int, dict[str, EvaluatedClients]] = dataclasses.field(default_factory=dict)
-    personalizers: tuple[Personalizer, ...] = ()
-    privacy: Privacy | None = None
-    local_work: local.LocalWork | None = None
-    clock: Clock | None = None
+    normalize: Callable[[Mapping[str, Any]], dict[str, Any]]
+    initial: dict[int, WarmStart]
+    stopping_rule: StoppingRule | None
+    evaluated: dict[int, dict[str, EvaluatedClients]]
+    personalizers: tuple[Personalizer, ...]
+    privacy: Privacy | None
+    local_work: local.LocalWork | None
+    clock: Clock | None
 
     def with_stops(self) -> "PreparedRun":
         """Returns the prepared run with dispatches that end at every evaluation, where a callback may stop a seed."""
@@ -169,24 +164,51 @@ class PreparedRun:
         masks = {seed: federation.info.get("attacker") for seed, federation in self.federations.items()}
         return {str(seed): np.flatnonzero(mask).tolist() for seed, mask in masks.items() if mask is not None}
 
-    def cohorts(self, seed: int, schedule: Schedule, strategy: Strategy) -> CohortSchedule:
-        """Returns the cohorts of a seed.
+    @property
+    def is_user_defined(self) -> bool:
+        """Whether the algorithm is the user's own."""
+        return not ALGORITHMS[parse(self.config.algorithm).name].__module__.startswith("fedwin.")
 
-        Args:
-          seed: the seed.
-          schedule: its rounds.
-          strategy: pads cohorts.
+    @functools.cached_property
+    def shapes(self) -> core.Variables:
+        """Shapes of the model's parameters and statistics."""
+        return jax.eval_shape(self.model.init, jax.random.key(0))
+
+    @functools.cached_property
+    def bytes_per_client(self) -> Bytes:
+        """Bytes that a client receives and sends in a round; the first use traces a round and every read-out.
+
+        Raises:
+          UserError: model, loss, data, algorithm or wrappers do not fit together.
         """
+        seed, federation = next(iter(self.federations.items()))
+        store, n_max = federation.shapes(), federation.buckets[-1]
+        if self.is_user_defined:  # function by function, so that messages name the one with the error
+            traced = ALGORITHMS.build(self.config.algorithm, self.setting, self.solver)
+            check_round(traced, self.shapes, store, n_max)
+
+        def rehearse(store, who):
+            run = self.start(seed, 1)
+            cohort = engine.Cohort(who, who >= 0, who, who)
+            run, _ = engine.one_round(self.algorithm, self.observers, Strategy(), n_max, run, store, cohort)
+            models = engine.read_out(self.algorithm, self.observers, run)
+            learner = store.client(
+                id=who[0], row=who[0], slot=who[0], key=run.key, round=run.round, state=(), stats=(), n_max=n_max
+            )
+            return models["model"], [_adapted(each, models["model"], learner) for each in self.personalizers]
+
+        jax.eval_shape(rehearse, store, jax.ShapeDtypeStruct((1,), jnp.int32))
+        return communication(self.algorithm, self.shapes.params, store, n_max, self.shapes.stats)
+
+    def cohorts(self, seed: int, schedule: Schedule, strategy: Strategy) -> CohortSchedule:
+        """Returns the cohorts of a seed in the rounds of a schedule, padded to the width that a strategy needs."""
         return CohortSchedule(self.federations[seed], schedule, strategy, seed, self.setting.sampling, self.local_work)
 
-    def simulated_time(
-        self, cohorts: CohortSchedule, bytes_per_client: Bytes, saved: dict[str, Any] | None = None
-    ) -> SimulatedTime | None:
+    def simulated_time(self, cohorts: CohortSchedule, saved: dict[str, Any] | None = None) -> SimulatedTime | None:
         """Returns the simulated time of a seed; None without a clock.
 
         Args:
           cohorts: of the seed.
-          bytes_per_client: bytes that a client receives and sends in a round.
           saved: its state in a checkpoint, or None.
         """
         if (clock := self.clock) is None:
@@ -197,18 +219,9 @@ class PreparedRun:
             ids, missing = cohorts.answering(round)
             work = local.work_of_cohort(self.local_work, cohorts.seed, round, ids)
             steps = self.solver.count_steps(cohorts.federation.sizes[ids], round, work)
-            return clock.round(cohorts.seed, ids, Load(steps, *bytes_per_client, trips), missing)
+            return clock.round(cohorts.seed, ids, Load(steps, *self.bytes_per_client, trips), missing)
 
         return SimulatedTime(seconds, saved)
-
-    def is_user_defined(self) -> bool:
-        """Whether the algorithm is the user's own."""
-        return not ALGORITHMS[parse(self.config.algorithm).name].__module__.startswith("fedwin.")
-
-    def _check_user_algorithm(self, model: core.Variables, store: Any, n_max: int) -> None:
-        """Traces a user-defined algorithm function by function, so that messages name the function with the error."""
-        if self.is_user_defined():
-            check_round(ALGORITHMS.build(self.config.algorithm, self.setting, self.solver), model, store, n_max)
 
     def start(
         self, seed: int, slots: int, model: core.Variables | None = None, window_rounds: int | None = None
@@ -227,31 +240,6 @@ class PreparedRun:
         model = model if warm_start is None else warm_start.into(model)
         run = engine.init(self.algorithm, self.observers, model, slots, keys["run"], keys["init"], window_rounds)
         return run if warm_start is None else run._replace(state=warm_start.into_state(run.state, model))
-
-    def rehearse(self) -> Bytes:
-        """Traces a round and every read-out without computing; returns the bytes that a client receives and sends.
-
-        Raises:
-          UserError: model, loss, data, algorithm or wrappers do not fit together.
-        """
-        seed, federation = next(iter(self.federations.items()))
-        store, n_max = federation.shapes(), federation.buckets[-1]
-        one = jax.ShapeDtypeStruct((1,), jnp.int32)
-        model = jax.eval_shape(self.model.init, seed_keys(seed)["init"])
-        self._check_user_algorithm(model, store, n_max)
-
-        def rehearse(store, who):
-            run = self.start(seed, 1)
-            cohort = engine.Cohort(who, who >= 0, who, who)
-            run, _ = engine.one_round(self.algorithm, self.observers, Strategy(), n_max, run, store, cohort)
-            models = engine.read_out(self.algorithm, self.observers, run)
-            learner = store.client(
-                id=who[0], row=who[0], slot=who[0], key=run.key, round=run.round, state=(), stats=(), n_max=n_max
-            )
-            return models["model"], [_adapted(each, models["model"], learner) for each in self.personalizers]
-
-        jax.eval_shape(rehearse, store, one)
-        return communication(self.algorithm, model.params, store, n_max, model.stats)
 
 
 def _adapted(personalizer: Personalizer, model: core.Variables, learner: core.Client) -> core.Variables:
@@ -274,68 +262,58 @@ def seed_keys(seed: int) -> dict[str, jax.Array]:
     return {"init": jax.random.fold_in(base, 0), "run": jax.random.fold_in(base, 1)}
 
 
-def set_precision(precision: str) -> None:
-    """Sets jax's precision: float32 products are exact float32 on every device, except with 'tf32'."""
-    jax.config.update("jax_enable_x64", precision == "float64")
-    jax.config.update("jax_default_matmul_precision", None if precision == "tf32" else "highest")
-
-
-def set_random_numbers() -> None:
-    """Sets jax's random number generator: the same numbers under all environment variables and user options."""
-    jax.config.update("jax_threefry_partitionable", True)
-    jax.config.update("jax_default_prng_impl", "threefry2x32")
-    jax.config.update("jax_random_seed_offset", 0)
-
-
-def client_optimizer(config: Config) -> tuple[optax.GradientTransformation, float]:
+def _optimizer(options: LocalOptions) -> tuple[optax.GradientTransformation, float]:
     """Returns the local optimizer at learning rate 1, and the weight decay that the local solver has to apply.
 
     adamw decays weights itself, decoupled from its moments; for the others lambda y is part of the direction.
     """
-    if config.client_optimizer == "sgd":
-        return optax.sgd(1.0, config.client_momentum or None), config.weight_decay
-    if config.client_optimizer == "adamw":
-        decoupled = 0.0 if config.wd_in_loss else config.weight_decay
-        return optax.adamw(1.0, weight_decay=decoupled), config.weight_decay - decoupled
-    return getattr(optax, config.client_optimizer)(1.0), config.weight_decay
+    if options.client_optimizer == "sgd":
+        return optax.sgd(1.0, options.client_momentum or None), options.weight_decay
+    if options.client_optimizer == "adamw":
+        decoupled = 0.0 if options.wd_in_loss else options.weight_decay
+        return optax.adamw(1.0, weight_decay=decoupled), options.weight_decay - decoupled
+    return getattr(optax, options.client_optimizer)(1.0), options.weight_decay
 
 
-def _rate_schedule(config: Config) -> Callable:
+def _rate_schedule(options: LocalOptions, num_rounds: int) -> Callable[[jax.Array], jax.Array]:
     """Returns the clients' learning rate as a function of the round."""
-    if config.lr_schedule == "cosine":
-        return cosine(config.client_lr, config.num_rounds)
-    if config.lr_schedule == "wsd":
-        return warmup_stable_decay(config.client_lr, config.num_rounds)
-    return exponential(config.client_lr, config.lr_decay)
+    if options.lr_schedule == "cosine":
+        return cosine(options.client_lr, num_rounds)
+    if options.lr_schedule == "wsd":
+        return warmup_stable_decay(options.client_lr, num_rounds)
+    return exponential(options.client_lr, options.lr_decay)
 
 
-def _solver(config: Config, choices: Choices, model, federations, prepare: Callable) -> local.Solver:
-    optimizer, weight_decay = client_optimizer(config)
+def _solver(
+    options: LocalOptions, num_rounds: int, loss: Callable, federations: dict[int, Federation], preparation: Callable
+) -> local.Solver:
+    optimizer, weight_decay = _optimizer(options)
     # All seeds share one compiled program, which may assume equal client sizes only if all seeds have them.
     sizes = {federation.equal_size for federation in federations.values()}
     largest = max(federation.buckets[-1] for federation in federations.values())
     return local.Solver(
-        loss=LOSSES.build(choices.loss, model),
-        lr=_rate_schedule(config),
-        batch_size=batch_size(config, largest),
-        epochs=config.local_epochs,
-        max_epochs=math.ceil(config.local_epochs),
-        batching=config.batching,
-        shuffle=config.shuffle,
+        loss=loss,
+        lr=_rate_schedule(options, num_rounds),
+        batch_size=batch_size(options, largest),
+        epochs=options.local_epochs,
+        max_epochs=math.ceil(options.local_epochs),
+        batching=options.batching,
+        shuffle=options.shuffle,
         optimizer=optimizer,
-        prepare=prepare,
+        prepare=preparation,
         weight_decay=weight_decay,
-        wd_in_loss=config.wd_in_loss,
-        clip_norm=config.clip_norm or None,
+        wd_in_loss=options.wd_in_loss,
+        clip_norm=options.clip_norm or None,
         equal_size=sizes.pop() if len(sizes) == 1 else None,
-        steps=config.local_steps or None,
+        steps=options.local_steps or None,
     )
 
 
-def _local_work(choice: Choice | None, federations: dict[int, Federation]) -> local.LocalWork | None:
+def _local_work(text: str, federations: dict[int, Federation]) -> local.LocalWork | None:
     """Builds the clients' local work, and draws it for a few clients, so that errors of user code are found early."""
-    if choice is None:
+    if not text:
         return None
+    choice = local.LOCAL_WORK.check(text)
     work = local.LOCAL_WORK.build(choice)
     seed, federation = next(iter(federations.items()))
     with user_code(local.LOCAL_WORK[choice.name], f"local work '{choice.name}' can't be drawn"):
@@ -343,10 +321,11 @@ def _local_work(choice: Choice | None, federations: dict[int, Federation]) -> lo
     return work
 
 
-def _clock(choice: Choice | None, federations: dict[int, Federation]) -> Clock | None:
+def _clock(text: str, federations: dict[int, Federation]) -> Clock | None:
     """Builds the simulated clock, and reads it for every client, so that a missing one is found early."""
-    if choice is None:
+    if not text:
         return None
+    choice = CLOCKS.check(text)
     clock = CLOCKS.build(choice)
     seed, federation = next(iter(federations.items()))
     everyone = np.arange(federation.num_clients)
@@ -355,37 +334,19 @@ def _clock(choice: Choice | None, federations: dict[int, Federation]) -> Clock |
     return clock
 
 
-def _schedule(config: Config) -> Schedule:
-    return Schedule(
-        config.num_rounds,
-        config.clients_per_round,
-        config.eval_every,
-        config.final_evals,
-        config.checkpoint_every,
-        config.rounds_per_dispatch,
-        config.stop_on_divergence,
-        tuple(config.keep_rounds),
-        clients_every=config.eval_clients_every if config.eval_clients else None,
-    )
-
-
-def _sampler(config: Config, choice: Choice, federations: dict[int, Federation]) -> sampling.Sampler:
+def _sampler(config: Config, federations: dict[int, Federation]) -> sampling.Sampler:
     """Returns the sampler of all seeds."""
+    choice, per_round = SAMPLERS.check(config.sampling), config.clients_per_round
     clients = next(iter(federations.values())).num_clients
-    population = sampling.Population(
-        clients,
-        config.clients_per_round,
-        config.num_rounds,
-        tuple(config.seeds),
-        lambda seed: federations[seed].sizes,
-    )
+    sizes = lambda seed: federations[seed].sizes
+    population = sampling.Population(clients, per_round, config.num_rounds, tuple(config.seeds), sizes)
     sampler = sampling.make_sampler(choice, population, config.dropout)
     if sampler.rate is not None and "rate" in choice.params:
         default = Config.__dataclass_fields__["clients_per_round"].default
-        if config.clients_per_round not in (default, round(sampler.expected)):
+        if per_round not in (default, round(sampler.expected)):
             raise UserError(
-                f"clients_per_round={config.clients_per_round} and sampling={choice}, {sampler.expected:g} clients on "
-                f"average, both set the size of a round; omit one."
+                f"clients_per_round={per_round} and sampling={choice}, {sampler.expected:g} clients on average, both "
+                f"set the size of a round; omit one."
             )
     return sampler
 
@@ -430,8 +391,10 @@ def _algorithm(
     return aggregated(attacked(wrappers.wrapped(built, around), attack), aggregator)
 
 
-def prepare(config: Config, dataset: data.Dataset | None = None, model: Model | None = None) -> PreparedRun:
+def prepare(config: Config, dataset: Dataset | None = None, model: Model | None = None) -> PreparedRun:
     """Reads the data and builds the objects of a run.
+
+    Computations with them need the run's precision: `with engine.devices.settings(config.precision)`.
 
     Args:
       config: the configuration.
@@ -447,53 +410,60 @@ def prepare(config: Config, dataset: data.Dataset | None = None, model: Model | 
         config = dataclasses.replace(config, model=model.name)
     config.check()
     config = config.resolved()
-    choices = choices_of(config, named_model=model is None)
-    set_precision(config.precision)
-    set_random_numbers()
-    dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
-    augmentation = augment.AUGMENTATIONS.build(choices.augmentation)
-    shape = augment.output_shape(augmentation, dataset.train["x"].shape[1:])
-    network = model if choices.model is None else MODELS.build(choices.model, shape, dataset.num_classes)
-    assert network is not None
+    check_choices(config, named_model=model is None)
+    with devices.settings(config.precision):
+        dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
+        return _build(config, dataset, model)
+
+
+def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun:
+    """Builds the objects of a run from a checked config."""
     x, y = dataset.train["x"], dataset.train["y"]
+    augmentation = augment.AUGMENTATIONS.build(config.augment)
+    shape = augment.output_shape(augmentation, x.shape[1:])
+    network = MODELS.build(model_choice(config), shape, dataset.num_classes) if model is None else model
     models.check(network, shape, dataset.num_classes, input_dtype=x.dtype, label_shape=y.shape[1:])
-    starts = warm_starts(config, network, shape, x.dtype)
-    network = adapted(config, network, starts)
-    federations = build_federations(config, choices.partition, dataset)
+    initial = warm_starts(config, network, shape, x.dtype)
+    network = adapted(config, network, initial)
+    federations = _federations(config, config.seeds, dataset)
+    if config.eval_val:
+        for seed, federation in federations.items():
+            evaluate.check_validation(federation, seed)
     num_clients = next(iter(federations.values())).num_clients
-    sampler = _sampler(config, choices.sampling, federations)
+    sampler = _sampler(config, federations)
     size = max(1, round(sampler.expected))
     setting = core.Setting(num_clients, size, config.num_rounds, lambda key: network.init(key).params, network, sampler)
-    around = wrappers.build_all(choices.wrappers, setting)
+    around = wrappers.build_all(config.wrap, setting)
     preparation = augment.train_preparation(dataset.mean, dataset.std, augmentation)
-    solver = wrappers.wrapped_solver(_solver(config, choices, network, federations, preparation), around)
-    robust = ATTACKS.build(choices.attack, setting), AGGREGATORS.build(choices.aggregator, setting)
+    loss = LOSSES.build(config.loss, network)
+    solver = wrappers.wrapped_solver(_solver(config, config.num_rounds, loss, federations, preparation), around)
+    robust = ATTACKS.build(config.attack, setting), AGGREGATORS.build(config.aggregate, setting)
     _check_private(around, *robust)
     federations = _with_attackers(federations, robust[0])
-    algorithm_of = functools.partial(_algorithm, choices.algorithm, around, robust, setting)
-    watching = observers.build_all(choices.observers, setting)
-    check_training(choices, config.num_rounds)
-    rule = stopping.build(config.early_stopping, config.eval_val) if config.early_stopping else None
-    normalise = augment.normaliser(dataset.mean, dataset.std, augmentation)
+    algorithm_of = functools.partial(_algorithm, algorithm_choice(config), around, robust, setting)
+    watching = observers.build_all(config.observe, setting)
+    check_training(config, config.observe, config.num_rounds)
     return PreparedRun(
-        config,
-        dataset,
-        network,
-        _schedule(config),
-        setting,
-        algorithm_of(solver),
-        algorithm_of,
-        watching,
-        federations,
-        solver,
-        normalise,
-        starts,
-        rule,
-        {seed: evaluated_clients(federation, config.eval_clients, seed) for seed, federation in federations.items()}
-        if config.eval_clients
-        else {},
-        build_personalizers(choices.personalizers, setting, solver),
+        config=config,
+        dataset=dataset,
+        model=network,
+        schedule=Schedule.of(config),
+        setting=setting,
+        algorithm=algorithm_of(solver),
+        algorithm_of=algorithm_of,
+        observers=watching,
+        federations=federations,
+        solver=solver,
+        normalize=augment.normaliser(dataset.mean, dataset.std, augmentation),
+        initial=initial,
+        stopping_rule=stopping.build(config.early_stopping, config.eval_val) if config.early_stopping else None,
+        evaluated={
+            seed: evaluated_clients(federation, config.eval_clients, seed)
+            for seed, federation in federations.items()
+            if config.eval_clients
+        },
+        personalizers=build_personalizers(config.personalize, setting, solver),
         privacy=wrappers.privacy_of(around),
-        local_work=_local_work(choices.local_work, federations),
-        clock=_clock(choices.clock, federations),
+        local_work=_local_work(config.local_work, federations),
+        clock=_clock(config.clock, federations),
     )

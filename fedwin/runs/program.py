@@ -1,8 +1,9 @@
 """Program: the compiled functions and device data that all seeds of a run share, and their client tables."""
 
 import contextlib
+import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,21 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedwin import core, engine, multi_process, tree
+from fedwin.data.dataset import Partition
+from fedwin.data.federation import Federation
 from fedwin.engine import evaluate
 from fedwin.engine.algorithm_check import message_weights
-from fedwin.engine.communication import Bytes
 from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_examples
 from fedwin.residence.rings import OffloadedWindows
-from fedwin.residence.rows import DeviceTable, InitialRows, OffloadedTable, init_rows, row_shapes
+from fedwin.residence.rows import ClientTable, DeviceTable, InitialRows, OffloadedTable, init_rows, row_shapes
 from fedwin.residence.saved import ROWS, ring_folder
 from fedwin.residence.store import FileStore, MemoryStore, RecordLayout, RecordStore, record_layout
 from fedwin.runs.checkpoint import Checkpoints
-from fedwin.runs.prepare import PreparedRun, seed_keys
-from fedwin.runs.resources import WindowPlan, table_slots, window_plan
+from fedwin.runs.plan import RunPlan
+from fedwin.runs.prepare import seed_keys
 from fedwin.runs.schedule import Schedule
-from fedwin.runs.seed_groups import group_size, partitions_differ
 
 # Bytes of initial client rows that are computed at a time, if rows are in a file.
 INITIAL_BYTES = 64 << 20
@@ -34,30 +35,30 @@ class Program:
     """The compiled functions of a run, and the data that its seeds share on the device.
 
     Args:
-      prepared: the prepared run.
-      strategy: how cohorts are executed.
+      plan: how the run is executed.
       test: examples for evaluation (engine.evaluate.held_out).
-      bytes_per_client: bytes that a client receives and sends in a round.
+      may_stop: whether a callback may stop a seed at an evaluation, so that dispatches end there.
 
     Attributes:
+      prepared: the prepared run.
+      strategy: how cohorts are executed.
       dispatch: the compiled loop over rounds.
-      num_vmapped: length of the vmapped axis of seeds; 1: none.
       partitions_differ: whether clients hold different examples under different vmapped seeds.
       test: placed test batches.
     """
 
-    def __init__(self, prepared: PreparedRun, strategy: Strategy, test: dict[str, Any], bytes_per_client: Bytes):
-        self.prepared, self.strategy, self.bytes_per_client = prepared, strategy, bytes_per_client
+    def __init__(self, plan: RunPlan, test: dict[str, Any], may_stop: bool = False):
+        self.plan, self.prepared, self.strategy, self.may_stop = plan, plan.prepared, plan.strategy, may_stop
+        prepared, strategy = self.prepared, self.strategy
         dataset, config = prepared.dataset, prepared.config
         if config.eval_val:
-            probe = evaluate.make_validation_probe(prepared.model, prepared.normalise, dataset, strategy)
+            probe = evaluate.make_validation_probe(prepared.model, prepared.normalize, dataset, strategy)
         else:
-            probe = evaluate.make_probe(prepared.model, prepared.normalise, evaluate.measure_of(dataset), strategy)
+            probe = evaluate.make_probe(prepared.model, prepared.normalize, evaluate.measure_of(dataset), strategy)
         parts = (prepared.algorithm, prepared.observers, strategy, probe)
-        self.num_vmapped = group_size(config)
-        self.partitions_differ = self.num_vmapped > 1 and partitions_differ(prepared.federations)
+        self.partitions_differ = plan.num_vmapped > 1 and partitions_differ(prepared.federations)
         self.dispatch = engine.Dispatch(*parts)
-        if self.num_vmapped > 1:
+        if plan.num_vmapped > 1:
             pools = (None, 0) if config.eval_val and self.partitions_differ else None
             self.dispatch = engine.VmappedDispatch(*parts, partitions_differ=self.partitions_differ, test_axes=pools)
         self.read_out = strategy.jit(lambda run: engine.read_out(prepared.algorithm, prepared.observers, run))
@@ -92,7 +93,7 @@ class Program:
         pools = [self.evaluation_data(seed)[1] for seed in seeds]
         return self.test, jax.tree.map(lambda *leaves: jnp.stack(leaves), *pools)
 
-    def examples(self, seed: int):
+    def examples(self, seed: int) -> TrainingExamples:
         """Returns the training examples of a seed; those on the device are shared by all seeds."""
         config = self.prepared.config
         examples = make_examples(
@@ -117,7 +118,7 @@ class Program:
           seed: the seed.
           diverged_at: completed rounds when the loss was not finite.
         """
-        if multi_process.count() == 1 and self.prepared.is_user_defined():
+        if multi_process.count() == 1 and self.prepared.is_user_defined:
             # A loss is that of the model before the round.
             for round in range(max(diverged_at - 2, 0), diverged_at):
                 weights = self._message_weights(seed, round)
@@ -143,22 +144,9 @@ class Program:
             run = self.prepared.start(seed, len(ids), window_rounds=1)
             return [float(weight) for weight in weights(run._replace(round=jnp.int32(round), observers={}), store)]
 
-    @functools.cached_property
-    def windows(self) -> WindowPlan:
-        """Where windows are stored."""
-        return window_plan(self.prepared, self.prepared.config.rounds_per_dispatch)
-
     def schedule(self, examples: TrainingExamples) -> Schedule:
         """Returns the run's schedule, with dispatches whose examples and windows fit on the device."""
-        return self.prepared.schedule.with_dispatches_of(examples.rounds).with_windows_of(self.windows.rounds)
-
-    def slots(self, rounds: int) -> tuple[int, str]:
-        """Returns the number of rows of the table in the state, and where all rows are: 'device', 'host' or 'file'.
-
-        Args:
-          rounds: maximum number of rounds of a dispatch.
-        """
-        return table_slots(self.prepared, self.strategy, rounds)
+        return dataclasses.replace(self.plan.schedule(examples), ends_at_evaluations=self.may_stop)
 
     def with_table(self, seed: int, run: engine.RunState, slots: int) -> engine.RunState:
         """Returns a fresh state with initial rows of the first `slots` clients in its table, sharded as in training."""
@@ -166,35 +154,34 @@ class Program:
         make = functools.partial(init_rows, self.prepared.algorithm, run.params, ids, key)
         return run._replace(table=make(shardings=self.strategy.table_placement(jax.eval_shape(make))))
 
-    def rows(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
+    def rows(self, seed: int, run: engine.RunState, slots: int, checkpoints: Checkpoints) -> ClientTable:
         """Returns the client table of a seed, which also manages windows that are offloaded from the device.
 
         Args:
           seed: the seed.
           run: its state before the first round.
           slots: rows of the table in the state.
-          kind: where all rows are: 'device', 'host' or 'file'.
           checkpoints: of the seed; process 0 puts files of rows and windows next to them.
         """
-        table = self._client_table(seed, run, slots, kind, checkpoints)
-        if self.windows.rounds is None:
+        table = self._client_table(seed, run, slots, checkpoints)
+        if self.plan.windows.rounds is None:
             return table
 
         def place(ring, sharding):
             return self.strategy.place(multi_process.broadcast_arrays(ring), sharding)
 
         def store(name: str, layout: RecordLayout, slots: int) -> RecordStore:
-            if self.windows.kind == "host":
+            if self.plan.windows.kind == "host":
                 return MemoryStore(layout, slots)
             return FileStore(checkpoints.directory / ring_folder(f"{name}.ring"), layout, slots, checkpoints.rounds)
 
         own = store if multi_process.is_first() else None
         return OffloadedWindows(table, run, own, place, self.strategy.placement)
 
-    def _client_table(self, seed: int, run: engine.RunState, slots: int, kind: str, checkpoints: Checkpoints):
+    def _client_table(self, seed: int, run: engine.RunState, slots: int, checkpoints: Checkpoints) -> ClientTable:
         clients, strategy = self.prepared.setting.num_clients, self.strategy
         algorithm, key = self.prepared.algorithm, seed_keys(seed)["init"]
-        if kind == "device":
+        if self.plan.table == "device":
             return DeviceTable(clients)
 
         def place(table, run):
@@ -204,14 +191,31 @@ class Program:
         row = row_shapes(algorithm, run.params)
         at_a_time = max(1, min(slots, INITIAL_BYTES // tree.nbytes(row)))
         first, store = InitialRows(algorithm, run.params, key, at_a_time), None
-        if multi_process.is_first() and kind == "host":
+        if multi_process.is_first() and self.plan.table == "host":
             store = MemoryStore(record_layout(row), clients)
         elif multi_process.is_first():
             store = FileStore(checkpoints.directory / ROWS, record_layout(row), clients, checkpoints.rounds)
         return OffloadedTable(store, first, clients, slots, place)
 
 
-def _batch_sharding(strategy: Strategy):
+def partitions_differ(federations: Mapping[int, Federation]) -> bool:
+    """Returns whether clients hold different training or validation examples, or others attack, by seed."""
+    first, *others = federations.values()
+    return any(
+        _differ(first.partition, other.partition)
+        or _differ(first.validation, other.validation)
+        or not np.array_equal(first.info.get("attacker", ()), other.info.get("attacker", ()))
+        for other in others
+    )
+
+
+def _differ(a: Partition | None, b: Partition | None) -> bool:
+    if a is None or b is None:
+        return a is not b
+    return not (np.array_equal(a.order, b.order) and np.array_equal(a.offset, b.offset))
+
+
+def _batch_sharding(strategy: Strategy) -> jax.sharding.NamedSharding | None:
     if strategy.mesh is None:
         return None
     return jax.sharding.NamedSharding(strategy.mesh, jax.sharding.PartitionSpec(AXIS))

@@ -12,22 +12,24 @@ import jax
 from fedwin import multi_process, plugins
 from fedwin.callbacks import Callback, EarlyStopping, RunCallbacks, Tracking, as_callback, trackers
 from fedwin.data import Dataset
-from fedwin.engine.communication import Bytes
+from fedwin.engine import devices
 from fedwin.engine.evaluate import held_out
 from fedwin.errors import UserError
 from fedwin.files import check_unlocked
 from fedwin.models import Model
 from fedwin.models.convolution import onednn
-from fedwin.runs import client_evaluations, fingerprint, multi_seed, strategy_choice
 from fedwin.runs import directory as directories
+from fedwin.runs import fingerprint
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Result, summarize
+from fedwin.runs.machine import available, free_disk
 from fedwin.runs.metrics_log import MetricsLog, read_lines
-from fedwin.runs.multi_seed import SeedRunner
+from fedwin.runs.plan import RunPlan
 from fedwin.runs.prepare import PreparedRun, check_objects, prepare
 from fedwin.runs.program import Program
-from fedwin.runs.resources import available, estimate, free_disk
+from fedwin.runs.seeds import SeedRunner
 from fedwin.runs.start import check_fork
+from fedwin.runs.strategy_choice import check_strategy, chosen, planned
 
 Say = Callable[[str], None]
 
@@ -61,40 +63,47 @@ def run(
     """
     quiet = quiet or not multi_process.is_first()
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
+    multi_process.run_on_all(lambda: check_objects(config, dataset, model))
     fingerprint.check_flags(config)
-    callback = multi_process.run_on_all(lambda: as_callback(on_eval))
-    prepared, directory, config_file, imports, bytes_per_client = multi_process.run_on_all(
-        lambda: prepare_and_check(config, dataset, model)
-    )
-    config = prepared.config
-    test = multi_process.run_on_all(lambda: held_out(prepared.dataset, config.eval_examples))
-    with contextlib.ExitStack() as closing:
-        metrics_log, config_file = multi_process.run_on_all(lambda: _open(config, directory, closing))
-        strategy = strategy_choice.choose_strategy(config, prepared, config_file, say)
-        identity = multi_process.run_on_all(
-            lambda: _write_or_compare_config(directory, prepared, config_file, str(strategy), imports, say)
-        )
-        # Hosts may differ in their processors: process 0's is recorded.
-        fingerprint.check_identity(dataclasses.replace(identity, environment={}).fingerprint)
-        _print_header(directory, prepared, str(strategy), identity.fingerprint, say)
-        flags = dataclasses.asdict(config) | {"fingerprint": identity.fingerprint, "directory": str(directory)}
-        tracking = _tracking(config, directory, flags, closing)
-        callbacks = _callbacks(prepared, callback, tracking)
-        prepared = prepared.with_stops() if callbacks.may_stop else prepared
-        program = Program(prepared, strategy, test, bytes_per_client)
-        results = SeedRunner(program, directory, metrics_log, quiet, say, callbacks).train()
-        summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint, say))
-        if tracking is not None:
-            tracking.summary(summary)
+    with devices.settings(config.precision), contextlib.ExitStack() as closing:
+        callback = multi_process.run_on_all(lambda: as_callback(on_eval))
+        checked = multi_process.run_on_all(lambda: prepare_and_check(config, dataset, model))
+        summary = _train(checked, callback, quiet, say, closing)
     return directories.summary_from_json(multi_process.broadcast_object(summary))
 
 
+def _train(
+    checked: "CheckedRun", on_eval: Callback | None, quiet: bool, say: Say, closing: contextlib.ExitStack
+) -> dict[str, Any]:
+    """Opens the run's directory, trains all seeds, and returns the summary ({} in processes that do not write)."""
+    prepared, directory = checked.plan.prepared, checked.directory
+    config = prepared.config
+    test = multi_process.run_on_all(lambda: held_out(prepared.dataset, config.eval_examples))
+    metrics_log, config_file = multi_process.run_on_all(lambda: _open(config, directory, closing))
+    checked = checked._replace(config_file=config_file)  # another process may have changed it
+    plan = chosen(checked.plan, checked.previous_strategy, say)
+    checked = checked._replace(plan=plan)
+    identity = multi_process.run_on_all(lambda: _write_or_compare_config(checked, say))
+    # Hosts may differ in their processors: process 0's is recorded.
+    fingerprint.check_identity(dataclasses.replace(identity, environment={}).fingerprint)
+    _print_header(checked, identity.fingerprint, say)
+    tracking = _tracking(config, directory, identity.fingerprint, closing)
+    callbacks = _callbacks(prepared, on_eval, tracking)
+    program = Program(plan, test, callbacks.may_stop)
+    results = SeedRunner(program, directory, metrics_log, quiet, say, callbacks).train()
+    summary = multi_process.run_on_all(lambda: _summary(program, results, directory, identity.fingerprint, say))
+    if tracking is not None:
+        tracking.summary(summary)
+    return summary
+
+
 def _tracking(
-    config: Config, directory: pathlib.Path, flags: dict[str, Any], closing: contextlib.ExitStack
+    config: Config, directory: pathlib.Path, fingerprint: str, closing: contextlib.ExitStack
 ) -> Tracking | None:
     """Starts the trackers of --track in process 0, and has them closed at the end."""
     if not config.track or not multi_process.is_first():
         return None
+    flags = dataclasses.asdict(config) | {"fingerprint": fingerprint, "directory": str(directory)}
     started = Tracking(trackers.build_all(config.track), directory, flags)
     closing.callback(started.close)
     return started
@@ -115,7 +124,7 @@ def _open(
         return None, None
     closing.enter_context(directories.open_directory(directory))
     metrics_log = closing.enter_context(contextlib.closing(MetricsLog(directory)))
-    return metrics_log, directories.load_config(config, directory)  # again: another process may have changed it
+    return metrics_log, directories.load_config(config, directory)
 
 
 def _summary(
@@ -152,29 +161,34 @@ def check(config: Config, *, dataset: Dataset | None = None, model: Model | None
     Raises:
       UserError: `run` would reject the config before it writes.
     """
-    prepare_and_check(config, dataset, model)
+    check_objects(config, dataset, model)
+    with devices.settings(config.precision):
+        prepare_and_check(config, dataset, model)
 
 
 class CheckedRun(NamedTuple):
     """A valid run.
 
     Attributes:
-      prepared: the prepared run.
+      plan: how it is executed.
       directory: its directory.
       config_file: config.json in the directory; None for a new run, and in processes that do not write.
       imports: imported file or module -> hash of its content.
-      bytes_per_client: bytes that a client receives and sends in a round.
     """
 
-    prepared: PreparedRun
+    plan: RunPlan
     directory: pathlib.Path
     config_file: directories.ConfigFile | None
     imports: dict[str, str]
-    bytes_per_client: Bytes
+
+    @property
+    def previous_strategy(self) -> str | None:
+        """The strategy in config.json, or None."""
+        return None if self.config_file is None else self.config_file.identity.strategy
 
 
 def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | None) -> CheckedRun:
-    """Prepares a run and checks it; writes nothing, compiles nothing.
+    """Prepares and plans a run and checks it; writes nothing, compiles nothing.
 
     Args:
       config: the configuration.
@@ -188,41 +202,32 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
     imports = plugins.load(config.imports)
     if config.out_dir and multi_process.is_first():
         check_unlocked(config.out_dir)
-    strategy_choice.check_strategy(config.strategy)
-    multi_seed.check_processes(config)
+    check_strategy(config.strategy)
     if multi_process.is_first():
         trackers.build_all(config.track)
     prepared = prepare(config, dataset, model)
     config = prepared.config
     directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
     config_file = directories.load_config(config, directory) if multi_process.is_first() else None
-    bytes_per_client = prepared.rehearse()
-    strategy = strategy_choice.planned_strategy(prepared, config_file)
-    multi_seed.check(prepared, strategy)
-    client_evaluations.check(prepared, strategy)
-    requirements = estimate(prepared, strategy)
-    requirements.check(available())
+    assert prepared.bytes_per_client  # traces a round
+    plan = planned(prepared, None if config_file is None else config_file.identity.strategy)
+    plan.check(available())
     if config_file is None and multi_process.is_first():  # a resumed run has its files already
-        requirements.check_disk(free_disk(directory))
-    if config_file is None and config.fork_from and multi_process.is_first():
-        check_fork(prepared)
-    return CheckedRun(prepared, directory, config_file, imports, bytes_per_client)
+        plan.requirements.check_disk(free_disk(directory))
+        if config.fork_from:
+            check_fork(prepared)
+    return CheckedRun(plan, directory, config_file, imports)
 
 
-def _write_or_compare_config(
-    directory: pathlib.Path,
-    prepared: PreparedRun,
-    config_file: directories.ConfigFile | None,
-    strategy: str,
-    imports: dict[str, str],
-    say: Say,
-) -> fingerprint.Identity:
+def _write_or_compare_config(checked: CheckedRun, say: Say) -> fingerprint.Identity:
     """Writes config.json of a new run; compares that of a resumed run with the current data and versions."""
+    plan, directory, config_file, imports = checked
+    prepared = plan.prepared
     config = prepared.config
     files = fingerprint.file_hashes(config) | {"sampling": prepared.setting.sampling.digest}
     hashes = fingerprint.data_hashes(prepared.federations) | {flag: digest for flag, digest in files.items() if digest}
     initial = {str(seed): start.digest for seed, start in prepared.initial.items()}
-    identity = fingerprint.identity(config, hashes, strategy, imports, initial, prepared.dataset)
+    identity = fingerprint.identity(config, hashes, str(plan.strategy), imports, initial, prepared.dataset)
     if not multi_process.is_first():
         return identity
     if config_file is None:
@@ -247,15 +252,17 @@ def _write_or_compare_config(
     return identity
 
 
-def _print_header(directory: pathlib.Path, prepared: PreparedRun, strategy: str, fingerprint: str, say: Say) -> None:
+def _print_header(checked: CheckedRun, fingerprint: str, say: Say) -> None:
+    prepared = checked.plan.prepared
     partition = next(iter(prepared.federations.values())).partition
     chosen_from = (partition.report or {}).get("chosen_from")
     clients = f"{partition.num_clients}" + (f" of {chosen_from}" if chosen_from else "")
     config = prepared.config
     say(
-        f"{directory}: {config.algorithm} on {config.dataset}, {clients} clients, strategy {strategy}, "
-        f"fingerprint {fingerprint}"
+        f"{checked.directory}: {config.algorithm} on {config.dataset}, {clients} clients, strategy "
+        f"{checked.plan.strategy}, fingerprint {fingerprint}"
     )
+    say(str(checked.plan.requirements))
     if (rule := prepared.stopping_rule) is not None and rule.on_test:
         say(f"note: the test examples decide when a seed stops (early_stopping by {rule.metric}): a biased result.")
     if prepared.privacy is not None:
@@ -266,6 +273,5 @@ def _print_header(directory: pathlib.Path, prepared: PreparedRun, strategy: str,
 
 def _has_large_convolutions(prepared: PreparedRun) -> bool:
     """Whether the network has kernels [height, width, channels, outputs], and images that oneDNN is faster for."""
-    shapes = jax.eval_shape(prepared.model.init, jax.random.key(0)).params
     pixels = math.prod(prepared.dataset.train["x"].shape[1:3])
-    return pixels >= 256 and any(leaf.ndim == 4 for leaf in jax.tree.leaves(shapes))
+    return pixels >= 256 and any(leaf.ndim == 4 for leaf in jax.tree.leaves(prepared.shapes.params))

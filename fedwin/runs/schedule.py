@@ -2,11 +2,8 @@
 
 import dataclasses
 import functools
-import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -15,6 +12,7 @@ from fedwin.data.federation import Federation
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.local import LocalWork, work_of_rounds
+from fedwin.runs.config import Config
 from fedwin.sampling import Draw, Sampler, uniform_sampler
 
 # Blocks of cohorts in memory: the one in training and the one that is prefetched.
@@ -52,6 +50,21 @@ class Schedule:
     ends_at_evaluations: bool = False
     clients_every: int | None = None
 
+    @classmethod
+    def of(cls, config: Config) -> "Schedule":
+        """Returns the schedule of a resolved config."""
+        return cls(
+            config.num_rounds,
+            config.clients_per_round,
+            config.eval_every,
+            config.final_evals,
+            config.checkpoint_every,
+            config.rounds_per_dispatch,
+            config.stop_on_divergence,
+            tuple(config.keep_rounds),
+            clients_every=config.eval_clients_every if config.eval_clients else None,
+        )
+
     def clients_evaluated(self, completed: int) -> bool:
         """Returns whether the model after `completed` rounds is evaluated on each client's own examples."""
         if self.clients_every is None or not completed:
@@ -60,10 +73,7 @@ class Schedule:
 
     def client_evaluations(self, completed: int) -> int:
         """Returns how many of the rounds after the first `completed` are evaluated on each client's own examples."""
-        if self.clients_every is None or completed >= self.num_rounds:
-            return 0
-        every = self.clients_every or self.num_rounds
-        return self.num_rounds // every - completed // every + (self.num_rounds % every > 0)
+        return sum(self.clients_evaluated(after) for after in range(completed + 1, self.num_rounds + 1))
 
     def evaluated(self, completed: int) -> bool:
         """Returns whether the model after `completed` rounds is evaluated."""
@@ -76,14 +86,7 @@ class Schedule:
 
     def evaluations(self, completed: int) -> int:
         """Returns how many of the rounds after the first `completed` are evaluated."""
-        start = min(completed, self.num_rounds)
-        dense = max(start, self.num_rounds - max(self.final_evals, 1))
-        sparse = dense // self.eval_every - start // self.eval_every
-        if self.clients_every:
-            # Rounds that both schedules evaluate count once.
-            both = math.lcm(self.eval_every, self.clients_every)
-            sparse += dense // self.clients_every - start // self.clients_every - (dense // both - start // both)
-        return self.num_rounds - dense + sparse
+        return sum(self.evaluated(after) for after in range(completed + 1, self.num_rounds + 1))
 
     def checkpointed(self, completed: int) -> bool:
         """Returns whether a checkpoint is saved after `completed` rounds."""
@@ -131,7 +134,7 @@ class Schedule:
 
 
 class CohortSource(Protocol):
-    """The cohorts of a run: a CohortSchedule, or the VmappedCohorts of several seeds."""
+    """The cohorts of a run: a CohortSchedule, or the GroupCohorts of vmapped seeds."""
 
     @property
     def schedule(self) -> Schedule:
@@ -301,7 +304,7 @@ class Attendance:
         self._sizes += answered.tolist()
 
     def evaluated(self, completed: int) -> dict[str, Any]:
-        """Returns what an evaluation after `completed` rounds tells: bytes, empty rounds, sizes since the last one."""
+        """Returns the traffic and attendance fields of an evaluation: bytes, empty rounds, sizes since the last one."""
         self._advance(completed)
         sizes, self._sizes = self._sizes, []
         down, up = self.bytes_per_client
@@ -314,37 +317,7 @@ class Attendance:
         return self.cohorts.sizes(completed, completed + count)[1] == 0
 
     def state(self, completed: int) -> dict[str, Any]:
-        """Returns what a checkpoint after `completed` rounds stores, JSON data."""
+        """Returns the counts after `completed` rounds as a checkpoint stores them, JSON data."""
         self._advance(completed)
         counts = {"rounds": self._rounds, "drawn": self._drawn, "answered": self._answered, "empty": self.empty}
         return counts | {"sizes": self._sizes}
-
-
-class VmappedCohorts:
-    """The cohorts of several vmapped seeds.
-
-    Args:
-      members: one CohortSchedule per vmapped seed.
-      buckets: client sizes that cohorts are padded to, ascending.
-    """
-
-    def __init__(self, members: Sequence[CohortSchedule], buckets: Sequence[int]):
-        self.members, self.buckets = members, buckets
-
-    @property
-    def schedule(self) -> Schedule:
-        """Rounds and cohort size, the same for all seeds."""
-        return self.members[0].schedule
-
-    def cohorts(self, completed: int, end: int) -> tuple[Cohort, int]:
-        """Returns (cohorts [R_max, seeds, width], n_max) of rounds `completed` .. `end` - 1.
-
-        Seeds that have ended count, too, so that a seed always trains in the same compiled program.
-        """
-        blocks = [member.block(completed) for member in self.members]
-        largest = max(
-            member.federation.most(block.participants) for member, block in zip(self.members, blocks, strict=True)
-        )
-        drawn = [member.cohorts(completed, end)[0] for member in self.members]
-        together = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *drawn)
-        return together, next(bucket for bucket in self.buckets if bucket >= largest)

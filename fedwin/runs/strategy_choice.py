@@ -1,6 +1,7 @@
 """Chooses the strategy of a run: by name, from the table of measured defaults, or by timing a few rounds of each."""
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable
 
@@ -12,12 +13,11 @@ from fedwin.core import Cohort
 from fedwin.engine.strategy import STRATEGIES, Strategy, default_name
 from fedwin.errors import UserError
 from fedwin.registry import nearest, parse
-from fedwin.residence.examples import make_examples
 from fedwin.residence.rows import DeviceTable, distinct_clients, slots_of
-from fedwin.runs.config import Config
-from fedwin.runs.directory import ConfigFile
+from fedwin.residence.examples import make_examples
+from fedwin.runs.machine import available
+from fedwin.runs.plan import RunPlan, make_plan
 from fedwin.runs.prepare import PreparedRun
-from fedwin.runs.resources import available, estimate
 from fedwin.runs.schedule import Schedule
 from fedwin.runs.train import Driver, Parts
 
@@ -62,45 +62,39 @@ def resolve_strategy(name: str, clients_per_round: int | None = None) -> Strateg
     return strategy
 
 
-def planned_strategy(prepared: PreparedRun, config_file: ConfigFile | None) -> Strategy:
-    """Returns the strategy of `choose_strategy` without timing; for 'auto' the one that needs the least memory.
+def planned(prepared: PreparedRun, previous: str | None) -> RunPlan:
+    """Returns the plan of a run without timing; of 'auto' that which needs the least memory.
 
     Args:
       prepared: the prepared run.
-      config_file: config.json of the run, None for a new run.
+      previous: strategy of the run that is resumed (its config.json), or None.
     """
-    if config_file is not None:
-        return _resumed_strategy(prepared, config_file.identity.strategy)
-    sequential = "chunked:k=1" if multi_process.count() == 1 else "sharded:k=1"
-    name = prepared.config.strategy
-    return resolve_strategy(sequential if name == "auto" else name, prepared.setting.sampling.largest)
+    name, clients = prepared.config.strategy, prepared.setting.sampling.largest
+    if previous is not None:
+        try:
+            return make_plan(prepared, resolve_strategy(previous, clients))
+        except UserError:  # this machine lacks the devices
+            name = "default" if name == "auto" else name
+    if name == "auto":
+        name = "chunked:k=1" if multi_process.count() == 1 else "sharded:k=1"
+    return make_plan(prepared, resolve_strategy(name, clients))
 
 
-def choose_strategy(
-    config: Config, prepared: PreparedRun, config_file: ConfigFile | None, say: Callable[[str], None]
-) -> Strategy:
-    """Returns the strategy of a run: of a resumed run that of its config.json, otherwise that of --strategy.
+def chosen(plan: RunPlan, previous: str | None, say: Callable[[str], None]) -> RunPlan:
+    """Returns the plan of a run in all processes, with the fastest strategy for 'auto'.
 
     Args:
-      config: the flags.
-      prepared: the prepared run.
-      config_file: config.json of the run; None for a new run, and in processes that do not write.
+      plan: the result of `planned`.
+      previous: strategy of the run that is resumed; None for a new run, and in processes that do not write.
       say: prints a line.
     """
-    previous = multi_process.broadcast_object(None if config_file is None else config_file.identity.strategy)
+    previous = multi_process.broadcast_object(previous)
     if previous is not None:
-        return _resumed_strategy(prepared, previous)
-    name = multi_process.broadcast_object(fastest(prepared, say)) if config.strategy == "auto" else config.strategy
-    return resolve_strategy(name, prepared.setting.sampling.largest)
-
-
-def _resumed_strategy(prepared: PreparedRun, previous: str) -> Strategy:
-    """Returns the strategy of a resumed run, or that of --strategy if this machine lacks the devices for it."""
-    name, clients = prepared.config.strategy, prepared.setting.sampling.largest
-    try:
-        return resolve_strategy(previous, clients)
-    except UserError:
-        return resolve_strategy("default" if name == "auto" else name, clients)
+        return planned(plan.prepared, previous)
+    if plan.prepared.config.strategy != "auto":
+        return plan
+    name = multi_process.broadcast_object(fastest(plan, say))
+    return dataclasses.replace(plan, strategy=resolve_strategy(name, plan.prepared.setting.sampling.largest))
 
 
 def candidates(clients: int, devices: int) -> list[str]:
@@ -118,16 +112,16 @@ def candidates(clients: int, devices: int) -> list[str]:
     return names
 
 
-def fastest(prepared: PreparedRun, say: Callable[[str], None]) -> str:
+def fastest(plan: RunPlan, say: Callable[[str], None]) -> str:
     """Times a few rounds under every strategy that fits this machine and returns the name of the fastest."""
-    seconds = {}
+    seconds: dict[str, float] = {}
     memory = available()
-    names = candidates(prepared.setting.sampling.largest, jax.device_count())
-    for name in names:
-        if name != names[0] and not estimate(prepared, STRATEGIES.build(name)).fits(memory):
+    for name in candidates(plan.prepared.setting.sampling.largest, jax.device_count()):
+        candidate = dataclasses.replace(plan, strategy=STRATEGIES.build(name))
+        if seconds and not candidate.requirements.fits(memory):
             say(f"strategy {name}: needs more memory than is available")
             continue
-        seconds[name] = _seconds_per_round(prepared, STRATEGIES.build(name))
+        seconds[name] = _seconds_per_round(candidate)
         say(f"strategy {name}: {seconds[name] * 1e3:.1f} ms per round")
     return min(seconds, key=lambda name: seconds[name])
 
@@ -148,19 +142,18 @@ class _CohortTable(DeviceTable):
         return run, slots_of(cohort, self.clients, len(self.clients))
 
 
-def _seconds_per_round(prepared: PreparedRun, strategy: Strategy) -> float:
-    config, seed = prepared.config, prepared.config.seeds[0]
-    federation = prepared.federations[seed]
-    schedule = Schedule(ROUNDS, prepared.setting.sampling.largest, ROUNDS, 0, 0, ROUNDS)
+def _seconds_per_round(plan: RunPlan) -> float:
+    prepared, strategy = plan.prepared, plan.strategy
+    seed, largest = prepared.config.seeds[0], prepared.setting.sampling.largest
+    schedule = Schedule(ROUNDS, largest, ROUNDS, 0, 0, ROUNDS)
     cohorts = prepared.cohorts(seed, schedule, strategy)
     table = _CohortTable(distinct_clients(cohorts.cohorts(0, ROUNDS)[0]))
     run = prepared.start(seed, table.slots, window_rounds=ROUNDS)._replace(observers={})
     run = strategy.place(run, strategy.placement(run))
     dispatch = engine.Dispatch(prepared.algorithm, {}, strategy)
     seconds = 0.0
-    with contextlib.closing(
-        make_examples(federation, config.examples, strategy, schedule.clients_per_round, ROUNDS)
-    ) as examples:
+    examples = make_examples(prepared.federations[seed], prepared.config.examples, strategy, largest, ROUNDS)
+    with contextlib.closing(examples):
         driver = Driver(run, Parts(dispatch, (), examples, table, cohorts))
         del run
         for _ in range(2):  # the first dispatch compiles

@@ -10,15 +10,15 @@ import jax
 import numpy as np
 
 from fedwin import engine
-from fedwin.residence.examples import TrainingExamples
 from fedwin.residence.rows import ClientTable
-from fedwin.runs.journal import Evaluations, Journal, Metrics, Result
+from fedwin.residence.examples import TrainingExamples
+from fedwin.runs.journal import Evaluations, Metrics
 from fedwin.runs.progress import DispatchLength, Progress, compile_seconds
 from fedwin.runs.schedule import CohortSource
 
 
 class Recorder(Protocol):
-    """Records what a training loop computes: a Journal, or the VmappedJournals of several seeds."""
+    """Records the results of a training loop: a Journal, or the GroupJournal of vmapped seeds."""
 
     def ended(self, stop: bool) -> bool:
         """Whether no seed trains further: each was stopped by a callback, or diverged and `stop`."""
@@ -73,7 +73,7 @@ class DispatchFunction(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """What a dispatch needs besides the state.
+    """The inputs of a dispatch besides the state.
 
     Attributes:
       dispatch: the compiled loop over rounds.
@@ -93,7 +93,7 @@ class Parts:
 
 
 class DispatchOutcome(NamedTuple):
-    """What a dispatch computed, on the host, and how long it took.
+    """The results of a dispatch on the host, and its duration.
 
     Attributes:
       metrics: name -> Mean with leading axis [R_max].
@@ -118,7 +118,7 @@ class Driver:
 
     Args:
       run: a placed state (donated), of one seed or of several vmapped ones.
-      parts: what dispatches need.
+      parts: inputs of dispatches.
 
     Attributes:
       run: the state after the latest dispatch.
@@ -130,7 +130,7 @@ class Driver:
         self._started, self._compiled = 0.0, 0.0
 
     def load(self, completed: int, end: int, evaluated: Callable[[int], bool]) -> None:
-        """Takes what rounds `completed` .. `end` - 1 need to the device; the time of the dispatch starts here.
+        """Loads the examples and rows of rounds `completed` .. `end` - 1; the time of the dispatch starts here.
 
         Args:
           completed: rounds before the dispatch.
@@ -166,17 +166,16 @@ class Driver:
 
 
 def train(
-    run: engine.RunState, parts: Parts, journal: Recorder, label: str | None, *, completed: int, until: int
+    run: engine.RunState, parts: Parts, journal: Recorder, label: str | None, completed: int
 ) -> tuple[engine.RunState, int]:
-    """Trains until a round, or until every seed has ended; returns the state and the number of dispatches.
+    """Trains to the last round, or until every seed has ended; returns the state and the number of dispatches.
 
     Args:
       run: a placed state (donated), of one seed or of several vmapped ones.
-      parts: what dispatches need.
+      parts: inputs of dispatches.
       journal: records evaluations and checkpoints.
       label: start of progress lines; None shows no progress.
       completed: rounds that the state has completed.
-      until: the round to stop at.
     """
     schedule, dispatches = parts.cohorts.schedule, 0
     driver = Driver(run, parts)
@@ -184,11 +183,11 @@ def train(
     with contextlib.closing(Progress(label, schedule.num_rounds, completed)) as progress:
         length = DispatchLength(schedule.rounds_per_dispatch, progress.patience)
         finished = lambda: journal.ended(schedule.stop_on_divergence)
-        end = schedule.dispatch_end(completed, min(length.next_rounds(), until - completed))
-        while completed < until and not finished():
+        end = schedule.dispatch_end(completed, length.next_rounds())
+        while completed < schedule.num_rounds and not finished():
             driver.load(completed, end, schedule.evaluated)
-            following = schedule.dispatch_end(end, min(length.next_rounds(), until - end))
-            if end < until:
+            following = schedule.dispatch_end(end, length.next_rounds())
+            if end < schedule.num_rounds:
                 # Before the launch, because not every backend returns from that at once.
                 driver.prefetch(end, following)
             if dispatches:  # the first dispatch compiles for an unknown time; a signal need not wait for it
@@ -201,26 +200,10 @@ def train(
             clients = parts.evaluate_clients(driver.run) if schedule.clients_evaluated(end) else None
             measured = outcome.metrics, outcome.evaluations, outcome.flags
             loss = journal.record(completed, *measured, rounds, schedule.stop_on_divergence, clients)
-            note = journal.progress_note(loss[rounds - 1])
-            progress.update(end, rounds, outcome.seconds, outcome.compiling, note)
+            progress.update(end, outcome.seconds, outcome.compiling, journal.progress_note(loss[rounds - 1]))
             completed, end = end, following
             journal.save_stopped(completed, driver.run)
             if schedule.checkpointed(completed) and not finished():
                 journal.save(completed, driver.run)
             journal.end_if_interrupted(completed, driver.run, ended=finished())
     return driver.run, dispatches
-
-
-def train_seed(run: engine.RunState, parts: Parts, journal: Journal, label: str | None = None) -> Result:
-    """Trains one seed from the rounds that `run` has completed to the last round.
-
-    Args:
-      run: a placed state (donated).
-      parts: what dispatches need.
-      journal: records evaluations and checkpoints.
-      label: start of progress lines; None shows no progress.
-    """
-    until = parts.cohorts.schedule.num_rounds
-    run, dispatches = train(run, parts, journal, label, completed=int(run.round), until=until)
-    journal.finish()
-    return journal.result(run, dispatches)

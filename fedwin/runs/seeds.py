@@ -1,0 +1,442 @@
+"""Trains the seeds of a run: one after the other, or groups of vmapped seeds as one state (--seeds_at_once)."""
+
+import contextlib
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedwin import engine, multi_process, tree
+from fedwin.callbacks import RunCallbacks
+from fedwin.data.federation import Federation, Store, buckets_below
+from fedwin.residence.rows import ClientTable, DeviceTable
+from fedwin.residence.examples import ResidentExamples
+from fedwin.runs import signals
+from fedwin.runs.checkpoint import Checkpoints, Extra, NoCheckpoints, from_leaves
+from fedwin.runs.client_evaluations import ClientEvaluations
+from fedwin.runs.journal import ClientEvaluation, Evaluations, Journal, Metrics, Result, progress_note
+from fedwin.runs.metrics_log import MetricsLog
+from fedwin.runs.program import Program
+from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
+from fedwin.runs.start import newest_checkpoint, starting_state
+from fedwin.runs.train import Parts, train
+from fedwin.runs.warm_start import fork_round
+
+
+def seeds_label(seeds: Sequence[int]) -> str:
+    """Returns the name of a group of seeds in progress lines.
+
+    >>> seeds_label([3]), seeds_label([0, 1, 2]), seeds_label([0, 2])
+    ('seed 3', 'seeds 0-2', 'seeds 0,2')
+    """
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    consecutive = list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
+    return f"seeds {seeds[0]}-{seeds[-1]}" if consecutive else f"seeds {','.join(map(str, seeds))}"
+
+
+class SeedRunner:
+    """Trains the seeds of a run, from their newest checkpoints if they have any.
+
+    Args:
+      program: the compiled program.
+      directory: the run's directory.
+      metrics_log: file of evaluations; None in a process that does not write.
+      quiet: whether to show no progress.
+      say: prints a line.
+      callbacks: called after each evaluation, or None.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        directory: pathlib.Path,
+        metrics_log: MetricsLog | None,
+        quiet: bool,
+        say: Callable[[str], None],
+        callbacks: RunCallbacks | None = None,
+    ):
+        self.program, self.directory, self.metrics_log = program, directory, metrics_log
+        self.quiet, self.say, self.callbacks = quiet, say, callbacks
+        self.clients = ClientEvaluations(program) if program.prepared.config.eval_clients else None
+
+    def train(self) -> dict[int, Result]:
+        """Trains all seeds; returns seed -> outcome."""
+        results: dict[int, Result] = {}
+        for group in self.program.plan.groups:
+            with contextlib.ExitStack() as closing:
+                if self.program.plan.num_vmapped == 1:
+                    results |= {seed: self._train_one(seed, closing) for seed in group}
+                else:
+                    results |= self._train_group(group, closing)
+        return results
+
+    def _train_one(self, seed: int, closing: contextlib.ExitStack) -> Result:
+        program, strategy = self.program, self.program.strategy
+        examples = closing.enter_context(contextlib.closing(program.examples(seed)))
+        schedule, test = program.schedule(examples), program.evaluation_data(seed)
+        cohorts = program.prepared.cohorts(seed, schedule, strategy)
+        checkpoints = self._checkpoints(f"seed_{seed}", closing)
+        run, rows, saved = self._start(seed, schedule, checkpoints, closing)
+        run = strategy.place(run, strategy.placement(run))
+        journal = self._journal(seed, cohorts, int(run.round), saved, checkpoints, rows)
+        if saved is None:
+            self._record_start(journal, run, test)
+            journal.save(int(run.round), run)
+        parts = Parts(program.dispatch, test, examples, rows, cohorts)
+        if self.clients is not None:
+            parts = dataclasses.replace(parts, evaluate_clients=closing.enter_context(self.clients.of(seed)))
+        label = None if self.quiet else seeds_label([seed])
+        run, dispatches = train(run, parts, journal, label, int(run.round))
+        journal.finish()
+        if examples.waited:
+            self.say(f"seed {seed}: {examples.waited:.2f} s of {journal.seconds:.1f} s were spent waiting for examples")
+        return journal.result(None, dispatches)  # the next seed needs the memory of the state
+
+    def _checkpoints(self, folder: str, closing: contextlib.ExitStack) -> Checkpoints:
+        config, kind = self.program.prepared.config, Checkpoints if multi_process.is_first() else NoCheckpoints
+        found = kind(self.directory / "checkpoints" / folder, config.keep_checkpoints, config.keep_rounds)
+        return closing.enter_context(contextlib.closing(found))
+
+    def _start(
+        self, seed: int, schedule: Schedule, checkpoints: Checkpoints, closing: contextlib.ExitStack
+    ) -> tuple[engine.RunState, ClientTable, Extra | None]:
+        """Returns the state that a seed starts from, not placed, its client table, and the checkpoint's JSON data.
+
+        The JSON data is None where the seed starts with its first round.
+        """
+        program, plan = self.program, self.program.plan
+        slots = plan.slots(schedule.longest)
+        # On the device one row is enough to describe the table, which a checkpoint may replace.
+        described = 1 if plan.table == "device" else slots
+        run = program.prepared.start(seed, described, window_rounds=schedule.window_rounds)
+        rows = closing.enter_context(contextlib.closing(program.rows(seed, run, slots, checkpoints)))
+        run, saved, _ = starting_state(program, seed, rows, checkpoints, self.metrics_log, run, self.say)
+        return run, rows, saved
+
+    def _journal(
+        self,
+        seed: int,
+        cohorts: CohortSchedule,
+        completed: int,
+        saved: Extra | None,
+        checkpoints: Checkpoints | None = None,
+        rows: ClientTable | None = None,
+    ) -> Journal:
+        """Returns the journal of a seed that has completed some rounds; `saved` is of its checkpoint, or None."""
+        prepared, extra, attendance = self.program.prepared, saved or {}, None
+        bytes_per_client, sampler = prepared.bytes_per_client, cohorts.sampler
+        if sampler.varies:
+            attendance = Attendance(cohorts, bytes_per_client, extra.get("attendance"), completed)
+        if saved is not None and self.callbacks is not None:
+            self.callbacks.resume(seed, lambda: self.metrics_log.lines(seed) if self.metrics_log else [])
+        return Journal(
+            seed,
+            self.metrics_log,
+            checkpoints,
+            rows,
+            bytes_per_round=(sampler.largest * bytes_per_client.down, sampler.largest * bytes_per_client.up),
+            attendance=attendance,
+            saved=saved,
+            callbacks=self.callbacks,
+            privacy=prepared.privacy,
+            simulated=prepared.simulated_time(cohorts, extra.get("simulated")),
+        )
+
+    def _record_start(self, journal: Journal, run: engine.RunState, test: Any) -> None:
+        # A seed trains at least until its next evaluation: a stop that a callback returns for this one does not count.
+        journal.write_evaluation(int(run.round), self.program.first_evaluation(run, test), None)
+
+    def _train_group(self, seeds: Sequence[int], closing: contextlib.ExitStack) -> dict[int, Result]:
+        inputs = GroupInputs(self.program, seeds)
+        checkpoints = self._checkpoints(f"seeds_{','.join(map(str, seeds))}", closing)
+        run, saved = self._resumed(inputs, seeds, checkpoints)
+        journals: dict[int, Journal] = {}
+        for index, seed in enumerate(seeds):
+            cohorts = inputs.cohorts.members[index]
+            if saved is not None:
+                journals[index] = self._journal(seed, cohorts, saved["round"], saved["of_seed"][str(seed)])
+                continue
+            one, _, _ = self._start(seed, inputs.schedule, NoCheckpoints(checkpoints.path), closing)
+            one = self.program.strategy.place(one)
+            journals[index] = self._journal(seed, cohorts, int(one.round), None)
+            self._record_start(journals[index], one, self.program.evaluation_data(seed))
+            # Only one state of a single seed is in memory at a time.
+            run = inputs.broadcast(one) if run is None else set_seed_state(run, one, index)
+            del one
+        assert run is not None
+        completed = int(run.round[0])
+        finals = {seed: self._checkpoints(f"seed_{seed}", closing) for seed in seeds}
+        rows = DeviceTable(self.program.prepared.setting.num_clients)
+        journal = GroupJournal(journals, inputs.schedule.stop_on_divergence, checkpoints, finals, rows)
+        if saved is None:
+            journal.save(completed, run)
+        parts = Parts(self.program.dispatch, inputs.test, inputs.examples, rows, inputs.cohorts)
+        if self.clients is not None:
+            evaluations = [closing.enter_context(self.clients.of(seed)) for seed in seeds]
+            of_active = lambda run: {index: evaluations[index](seed_state(run, index)) for index in journal.active}
+            parts = dataclasses.replace(parts, evaluate_clients=of_active)
+        run, dispatches = train(run, parts, journal, None if self.quiet else seeds_label(seeds), completed)
+        for member in journals.values():
+            member.finish()
+        return {seed: journals[index].result(None, dispatches) for index, seed in enumerate(seeds)}
+
+    def _resumed(
+        self, inputs: "GroupInputs", seeds: Sequence[int], checkpoints: Checkpoints
+    ) -> tuple[engine.RunState | None, Extra | None]:
+        """Returns the state of the group's newest usable checkpoint, and its JSON data; None, None without one."""
+        log, prepared, strategy = self.metrics_log, self.program.prepared, self.program.strategy
+        assert log is not None
+        lines = [line for seed in seeds for line in log.lines(seed)]
+        found = newest_checkpoint(checkpoints, prepared.schedule, lines, seeds, fork_round(prepared.config))
+        if found is None:
+            return None, None
+        (leaves, saved), table = found, DeviceTable(prepared.setting.num_clients)
+        fresh = jax.eval_shape(lambda: inputs.broadcast(prepared.start(seeds[0], table.num_clients)))
+        run = from_leaves(leaves, table.checkpoint_form(fresh))
+        if not tree.is_empty(run.table):
+            run = run._replace(table=run.table.rows)
+        for seed in seeds:
+            log.truncate_after(seed, saved["round"])
+        self.say(f"{seeds_label(seeds)}: resuming after round {saved['round']}")
+        return strategy.place(run, strategy.placement(run)), saved
+
+
+class GroupJournal:
+    """The journals of a group of vmapped seeds, behind the interface of one Journal, and their common checkpoints.
+
+    The time of a dispatch is divided among the seeds that train in it, so that their seconds add up to the elapsed
+    time, as they do if one seed trains after the other.
+
+    Args:
+      journals: position on the vmapped axis -> the seed's journal.
+      stop: whether a seed ends when it diverges; the others continue. One that a callback stopped always ends.
+      checkpoints: of the group.
+      finals: seed -> its own checkpoints, for its last state if a callback stops it.
+      rows: makes the checkpoint's form of client rows.
+    """
+
+    def __init__(
+        self,
+        journals: Mapping[int, Journal],
+        stop: bool,
+        checkpoints: Checkpoints,
+        finals: Mapping[int, Checkpoints],
+        rows: DeviceTable,
+    ):
+        self.journals, self.stop, self.checkpoints = journals, stop, checkpoints
+        self.finals, self.rows = finals, rows
+        self.saved_round: int | None = None
+
+    @property
+    def active(self) -> dict[int, Journal]:
+        """The journals of the seeds that have not ended."""
+        return {index: journal for index, journal in self.journals.items() if not journal.ended(self.stop)}
+
+    def ended(self, stop: bool) -> bool:
+        """Whether all seeds have ended."""
+        return not self.active
+
+    def add_time(self, rounds: int, seconds: float, compiling: float) -> None:
+        """Adds the duration of a dispatch, and how much of it was compilation."""
+        active = self.active.values()
+        for journal in active:
+            journal.add_time(rounds, seconds / len(active), compiling / len(active))
+
+    def record(
+        self,
+        completed: int,
+        metrics: Metrics,
+        evaluations: Evaluations,
+        flags: np.ndarray,
+        count: int,
+        stop: bool,
+        clients: Mapping[int, ClientEvaluation] | None = None,
+    ) -> np.ndarray:
+        """Writes the evaluations of a dispatch, as Journal.record does; leaves are [R_max, seeds].
+
+        Args:
+          completed: rounds before the dispatch.
+          metrics: name -> Mean.
+          evaluations: read-out -> metric -> values.
+          flags: which rounds were evaluated, bool [R_max].
+          count: rounds of the dispatch.
+          stop: whether a seed ends at the first divergence.
+          clients: position on the vmapped axis -> evaluation on each client's own examples, or None.
+
+        Returns:
+          The training loss of every round [R_max], a mean over the seeds.
+        """
+        losses = []
+        for index, journal in self.active.items():
+            of_seed = lambda values, index=index: jax.tree.map(lambda leaf: leaf[:, index], values)
+            measured = of_seed(metrics), of_seed(evaluations), flags
+            losses.append(journal.record(completed, *measured, count, stop, (clients or {}).get(index)))
+        return np.mean(losses, 0)
+
+    def save(self, completed: int, run: engine.RunState) -> None:
+        """Saves a checkpoint of the group; the evaluations of its seeds are written to disk first."""
+        of_seed = {}
+        for journal in self.journals.values():
+            journal.flush()
+            of_seed[str(journal.seed)] = journal.saved_extra(min(completed, journal.stopped_at or completed))
+        extra = {"seeds": [journal.seed for journal in self.journals.values()], "of_seed": of_seed}
+        self.checkpoints.save(completed, self.rows.checkpoint(run), extra)
+        self.saved_round = completed
+        if (watch := signals.active()) is not None:
+            watch.mark_saved()
+
+    def save_stopped(self, completed: int, run: engine.RunState) -> None:
+        """Saves the last states of the seeds that a callback stopped after `completed` rounds, and the group."""
+        stopped = {index: journal for index, journal in self.journals.items() if journal.stopped_at == completed}
+        for index, journal in stopped.items():
+            state = self.rows.checkpoint(seed_state(run, index))
+            journal.flush()
+            self.finals[journal.seed].save(completed, state, journal.saved_extra(completed))
+        if stopped:
+            self.save(completed, run)
+
+    def mark_unsaved(self) -> None:
+        """Notes that rounds have been computed since the last checkpoint."""
+        if (watch := signals.active()) is not None:
+            watch.mark_unsaved()
+
+    def end_if_interrupted(self, completed: int, run: engine.RunState, ended: bool) -> None:
+        """Saves the group and raises Interrupted if Ctrl-C or SIGTERM was received.
+
+        Args:
+          completed: completed rounds.
+          run: the vmapped state.
+          ended: whether all seeds have ended.
+
+        Raises:
+          Interrupted: a signal was received.
+        """
+        watch = signals.active()
+        if watch is None or not watch.requested:
+            return
+        if ended:
+            raise signals.Interrupted(watch.requested, "interrupted; the same command resumes.")
+        if self.saved_round != completed:
+            self.save(completed, run)
+        raise signals.Interrupted(
+            watch.requested, f"interrupted; saved after round {completed}, the same command resumes there."
+        )
+
+    def progress_note(self, loss: float) -> str:
+        """Returns loss and latest accuracies for the progress line, means over the seeds that have not ended."""
+        journals = (self.active or self.journals).values()
+        return progress_note(loss, [journal.lines[-1] for journal in journals if journal.lines])
+
+
+class GroupCohorts:
+    """The cohorts of several vmapped seeds.
+
+    Args:
+      members: one CohortSchedule per vmapped seed.
+      buckets: client sizes that cohorts are padded to, ascending.
+    """
+
+    def __init__(self, members: Sequence[CohortSchedule], buckets: Sequence[int]):
+        self.members, self.buckets = members, buckets
+
+    @property
+    def schedule(self) -> Schedule:
+        """Rounds and cohort size, the same for all seeds."""
+        return self.members[0].schedule
+
+    def cohorts(self, completed: int, end: int) -> tuple[engine.Cohort, int]:
+        """Returns (cohorts [R_max, seeds, width], n_max) of rounds `completed` .. `end` - 1.
+
+        Seeds that have ended count, too, so that a seed always trains in the same compiled program.
+        """
+        largest = max(member.federation.most(member.block(completed).participants) for member in self.members)
+        drawn = [member.cohorts(completed, end)[0] for member in self.members]
+        together = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *drawn)
+        return together, next(bucket for bucket in self.buckets if bucket >= largest)
+
+
+def common_buckets(federations: Mapping[int, Federation]) -> tuple[int, ...]:
+    """Returns the client sizes that cohorts are padded to, the same for all seeds, ascending."""
+    largest = [federation.buckets[-1] for federation in federations.values()]
+    equal = all(federation.equal_size == largest[0] for federation in federations.values())
+    return (largest[0],) if equal else buckets_below(max(largest))
+
+
+class GroupExamples(ResidentExamples):
+    """Training examples of vmapped seeds: on the device once, with one index per seed.
+
+    Args:
+      members: the examples of each seed.
+      partitions_differ: whether clients hold different examples under different seeds; if not, one index serves all.
+      capacity: number of entries of an index.
+    """
+
+    def __init__(self, members: Sequence[ResidentExamples], partitions_differ: bool, capacity: int):
+        stores = [member.store for member in members]
+        self.store = stores[0]
+        if partitions_differ:
+            full = lambda order: jnp.pad(order, (0, capacity - order.shape[0]))
+            padded = [store._replace(examples=(), order=full(store.order)) for store in stores]
+            stacked: Store = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
+            self.store = stacked._replace(examples=stores[0].examples)
+
+
+class GroupInputs:
+    """Examples, cohorts and test data of a group of vmapped seeds.
+
+    The vmapped axis always has the same length, however many seeds are still training: a seed computes the same bits
+    whether the others have ended or not. Unused positions repeat the first seed.
+
+    Args:
+      program: the compiled program.
+      seeds: the group, at most as many as the vmapped axis is long.
+
+    Attributes:
+      examples: training examples.
+      cohorts: which clients take part.
+      test: data that read-outs are evaluated on.
+    """
+
+    def __init__(self, program: Program, seeds: Sequence[int]):
+        prepared, self.num_vmapped = program.prepared, program.plan.num_vmapped
+        padded = (*seeds, *(seeds[0] for _ in range(self.num_vmapped - len(seeds))))
+        members: list[Any] = [program.examples(seed) for seed in padded]
+        capacity = max(len(federation.partition.order) for federation in prepared.federations.values())
+        self.examples = GroupExamples(members, program.partitions_differ, capacity)
+        schedule = program.schedule(self.examples)
+        drawn = [prepared.cohorts(seed, schedule, program.strategy) for seed in padded]
+        self.cohorts = GroupCohorts(drawn, common_buckets(prepared.federations))
+        self.test = program.vmapped_evaluation_data(padded)
+
+    @property
+    def schedule(self) -> Schedule:
+        """When the run evaluates, saves, and ends dispatches."""
+        return self.cohorts.schedule
+
+    def broadcast(self, run: engine.RunState) -> engine.RunState:
+        """Returns a vmapped state with the state of one seed at every position; may be traced."""
+        return broadcast_state(run, self.num_vmapped)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def broadcast_state(run: engine.RunState, num_vmapped: int) -> engine.RunState:
+    """Returns a vmapped state [num_vmapped, ...] with `run` at every position."""
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_vmapped, *leaf.shape)), run)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def set_seed_state(vmapped: engine.RunState, run: engine.RunState, index: int) -> engine.RunState:
+    """Returns a vmapped state (donated) with `run` at one position."""
+    return jax.tree.map(lambda leaf, value: leaf.at[index].set(value), vmapped, run)
+
+
+@jax.jit
+def seed_state(vmapped: engine.RunState, index: int) -> engine.RunState:
+    """Returns a copy of the state at one position of a vmapped state."""
+    return jax.tree.map(lambda leaf: leaf[index], vmapped)
