@@ -198,7 +198,10 @@ class SeedRunner:
             return None, None
         (leaves, saved), table = found, DeviceTable(prepared.setting.num_clients)
         fresh = jax.eval_shape(lambda: inputs.broadcast(prepared.start(seeds[0], table.num_clients)))
-        run = from_leaves(leaves, table.checkpoint_form(fresh))
+        keys = jax.random.split(
+            jax.random.key(0, impl="threefry2x32"), inputs.num_vmapped
+        )  # replaced by the saved ones
+        run = from_leaves(leaves, table.checkpoint_form(fresh._replace(key=keys)))
         if not tree.is_empty(run.table):
             run = run._replace(table=run.table.rows)
         for seed in seeds:

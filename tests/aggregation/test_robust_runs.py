@@ -11,10 +11,11 @@ import pytest
 import fedwin
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.runs import resources
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.fingerprint import set_fields
+from fedwin.runs.machine import Memory
+from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare
 from tests.run_lines import lines
 
@@ -81,18 +82,18 @@ def test_runs_without_the_flags_keep_their_identity():
     plain = prepare(dataclasses.replace(SMALL, aggregate="mean", attack="none"))
     assert "attacker" not in plain.federations[0].info and not plain.attackers
     assert [phase.aggregate for phase in plain.algorithm.phases] == [None]
-    assert resources.estimate(plain, Strategy(1)).device["messages"] == 0
+    assert make_plan(plain, Strategy(1)).requirements.device["messages"] == 0
 
 
 def test_stacked_messages_are_counted_and_refused_where_they_do_not_fit():
     prepared = prepare(SMALL)
-    found = resources.estimate(prepared, Strategy(2))
+    found = make_plan(prepared, Strategy(2)).requirements
     step = sum(leaf.size * 4 for leaf in jax.tree.leaves(jax.eval_shape(prepared.model.init, jax.random.key(0)).params))
     # Five clients are padded to three chunks of two; a message is a step and its weight.
     assert found.device["messages"] == 3 * 6 * (step + 4)
     large = dataclasses.replace(found, device=found.device | {"messages": 1 << 40})
     with pytest.raises(UserError, match="messages: 1,024.0 GiB of .*; lower --clients_per_round, set --aggregate=mean"):
-        large.check(resources.Memory(1 << 34))
+        large.check_memory(Memory(1 << 34))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from fedwin import core, engine, observers, tree, window
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.rings import windows_of
-from fedwin.runs import multi_seed
+from fedwin.runs.seeds import broadcast_state, seed_state, set_seed_state
 from fedwin.testing import federations, problems
 
 ROUNDS, WINDOW = 4, 7
@@ -27,9 +27,9 @@ def state(algorithm, seen, seed):
 
 
 def stacked(runs):
-    several = multi_seed.broadcast_state(runs[0], len(runs))
+    several = broadcast_state(runs[0], len(runs))
     for index, run in enumerate(runs):
-        several = multi_seed.set_seed_state(several, run, index)
+        several = set_seed_state(several, run, index)
     return several
 
 
@@ -71,15 +71,15 @@ def test_a_vmapped_seed_computes_what_it_would_alone():
     for index, seed in enumerate((0, 1, 2)):
         run, store = federations.start(algorithm, seen, FED, seed=seed)
         found = alone(run, store, federations.cohorts(FED, ROUNDS, seed=seed), test, ROUNDS, flags, n_max=N_MAX)
-        own = (multi_seed.seed_state(together[0], index), *jax.tree.map(lambda leaf, k=index: leaf[:, k], together[1:]))
+        own = (seed_state(together[0], index), *jax.tree.map(lambda leaf, k=index: leaf[:, k], together[1:]))
         for mine, theirs in zip(
             plain((own[0]._replace(key=()), *own[1:])), plain((found[0]._replace(key=()), *found[1:]))
         ):
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
     # The bits do not depend on the other seeds.
     for mine, theirs in zip(
-        plain(multi_seed.seed_state(together[0], 1).params),
-        plain(multi_seed.seed_state(again[0], 1).params),
+        plain(seed_state(together[0], 1).params),
+        plain(seed_state(again[0], 1).params),
         strict=True,
     ):
         np.testing.assert_array_equal(mine, theirs)

@@ -130,8 +130,8 @@ def test_help_fits_three_screens(module, own):
 
 def test_help_groups_every_field_of_config(own):
     groups = train.define_flags(own)
-    assert list(groups)[0] == "task and method" and "other" not in groups
-    assert {"clients", "server", "read-outs", "running", "output"} <= set(groups)
+    assert list(groups)[0] == "data" and "other" not in groups
+    assert {"method", "local training", "evaluation", "execution", "output"} <= set(groups)
 
 
 def test_help_shows_defaults_and_the_other_form_of_a_boolean():

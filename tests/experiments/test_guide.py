@@ -15,7 +15,7 @@ from experiments import cli, compare, export, readme, sweep
 from experiments.cli import config_flags, subcommand
 from fedwin.callbacks import stopping
 from fedwin.callbacks.trackers import TRACKERS
-from fedwin.runs.choices import choices_of
+from fedwin.runs.choices import check_choices
 from fedwin.runs.warm_start import init_source
 
 ROOT = readme.README.parent
@@ -73,7 +73,7 @@ def test_a_line_parses_and_its_choices_exist(task):
         return
     config = config_flags.config_from_flags(values)
     config.check()
-    choices_of(config)
+    check_choices(config)
     for tracker in config.track:
         TRACKERS.check(tracker)
     if config.early_stopping:

@@ -14,7 +14,7 @@ from fedwin import data
 from fedwin.algorithms import ALGORITHMS
 from fedwin.errors import UserError
 from fedwin.models import MODELS
-from fedwin.runs.choices import choices_of
+from fedwin.runs.choices import check_choices
 from fedwin.wrappers import WRAPPERS
 
 # Examples of data sets that WIMA's clients share equally.
@@ -39,7 +39,7 @@ def test_a_preset_is_runnable_and_names_command_time_and_numbers(name):
     known(presets.resolve(["train", f"--flagfile={name}"]))
     config = config_flags.config_from_flags(known)
     config.check()
-    choices_of(config)
+    check_choices(config)
     MODELS.check(config.model)
     data.DATASETS.check(config.dataset)
     partition = data.PARTITIONS.check(config.partition)

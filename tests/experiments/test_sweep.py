@@ -15,7 +15,7 @@ from fedwin.files import InUse, locked, write_json
 from fedwin.runs.config import Config
 from fedwin.runs.directory import finished_summary
 from fedwin.runs.metrics_log import read_lines
-from fedwin.runs.multi_seed import SeedRunner
+from fedwin.runs.seeds import SeedRunner
 from tests.misuse import calls
 
 FLAGS = (

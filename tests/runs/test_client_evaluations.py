@@ -23,7 +23,7 @@ from fedwin.models.model import Output
 from fedwin.personalization import PERSONALIZERS, Personalizer
 from fedwin.runs import client_evaluations
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import Timing, measure_timing
+from fedwin.runs.dry_run import Timing, measure_requirements
 from fedwin.runs.metrics_log import client_file, read_lines
 from fedwin.runs.prepare import prepare
 from fedwin.runs.schedule import Schedule
@@ -420,7 +420,7 @@ def test_personal_models_are_those_of_the_clients_rows(tmp_path):
 
 @pytest.mark.slow
 def test_evaluations_of_clients_are_timed():
-    assert measure_timing(DIGITS, rounds=2, seconds=1.0).seconds_per_client_evaluation > 0
+    assert measure_requirements(DIGITS, rounds=2, seconds=1.0).timing.seconds_per_client_evaluation > 0
 
 
 @pytest.mark.slow

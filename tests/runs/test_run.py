@@ -4,6 +4,8 @@ import dataclasses
 import json
 import shutil
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -332,14 +334,22 @@ def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, c
     ],
 )
 def test_precisions(tmp_path, precision, dtype, model, changes):
-    import jax
-
-    before = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
-    try:
-        fedwin.run(config(tmp_path / "p", precision=precision, num_rounds=3, model=model, **changes), quiet=True)
-    finally:
-        jax.config.update("jax_enable_x64", before[0])
-        jax.config.update("jax_default_matmul_precision", before[1])
+    fedwin.run(config(tmp_path / "p", precision=precision, num_rounds=3, model=model, **changes), quiet=True)
     kept = final(tmp_path / "p")
     assert {str(v.dtype) for k, v in kept.items() if k.startswith("params")} == {dtype}
     assert np.isfinite(lines(tmp_path / "p")[-1]["model"]["loss"])
+
+
+def test_a_run_leaves_jax_as_it_was_configured(tmp_path):
+    """A float64 run is trained and loaded in a program that computes with float32."""
+    names = ("enable_x64", "default_matmul_precision", "threefry_partitionable", "default_prng_impl")
+    before = [getattr(jax.config, f"jax_{name}") for name in names]
+    mine = config(tmp_path / "wide", precision="float64", model="logistic", num_rounds=1, **PLAIN)
+    fedwin.run(mine, quiet=True)
+    trained = fedwin.load(tmp_path / "wide")
+    assert {leaf.dtype for leaf in jax.tree.leaves(trained.variables.params)} == {np.dtype(np.float64)}
+    assert trained.logits(np.zeros((2, *trained.prepared.dataset.train["x"].shape[1:]))).dtype == np.float64
+    with pytest.raises(UserError, match="nosuch"):
+        fedwin.check(dataclasses.replace(mine, algorithm="nosuch"))
+    assert [getattr(jax.config, f"jax_{name}") for name in names] == before
+    assert jnp.ones(()).dtype == np.float32

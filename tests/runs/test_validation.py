@@ -9,7 +9,7 @@ import fedwin
 from fedwin.engine import evaluate
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import measure_timing
+from fedwin.runs.dry_run import measure_requirements
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
 
@@ -88,7 +88,5 @@ def test_what_is_not_held_out_cannot_be_evaluated(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_run_that_evaluates_them_can_be_timed():
-    assert (
-        measure_timing(dataclasses.replace(SMALL, eval_val=True, seeds=[0]), rounds=2, seconds=1.0).seconds_per_round
-        > 0
-    )
+    config = dataclasses.replace(SMALL, eval_val=True, seeds=[0])
+    assert measure_requirements(config, rounds=2, seconds=1.0).timing.seconds_per_round > 0

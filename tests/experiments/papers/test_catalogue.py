@@ -10,7 +10,7 @@ from experiments.papers.scales import SCALES
 from fedwin import plugins
 from fedwin.algorithms import ALGORITHMS
 from fedwin.data import DATASETS
-from fedwin.runs.choices import choices_of
+from fedwin.runs.choices import check_choices
 from fedwin.wrappers import WRAPPERS
 
 RUNNABLE = [name for name, one in catalogue().items() if isinstance(one, (Item, Analysis))]
@@ -64,7 +64,7 @@ def test_every_run_can_be_configured(scale, plug_ins):
     plug_ins(sorted({text for _, config in configs for text in config.imports}))
     for name, config in configs:
         config.check()
-        choices_of(config)
+        check_choices(config)
         DATASETS.check(config.dataset)
         assert config.clients_per_round <= (config.num_clients or config.clients_per_round), name
 

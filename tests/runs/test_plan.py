@@ -1,4 +1,4 @@
-"""Memory estimates: computed from shapes, close to the allocated memory, and errors that name the largest part."""
+"""Plans: requirements are computed from shapes, and errors name the largest part."""
 
 import dataclasses
 
@@ -9,20 +9,22 @@ from fedwin import tree
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.rows import HOST_TABLE_BYTES, row_shapes, table_kind
+from fedwin.runs import machine
 from fedwin.runs.config import Config
+from fedwin.runs.machine import Memory, available
+from fedwin.runs.plan import Requirements, make_plan
 from fedwin.runs.prepare import prepare
-from fedwin.runs.resources import Estimate, Memory, _cgroup_memory, available, estimate
 
 BASE = Config(dataset="digits", model="digits_mlp", num_clients=20, clients_per_round=4, num_rounds=50)
 
 
-def of(strategy=None, **changes) -> Estimate:
-    return estimate(prepare(dataclasses.replace(BASE, **changes)), strategy or Strategy())
+def of(strategy=None, **changes) -> Requirements:
+    return make_plan(prepare(dataclasses.replace(BASE, **changes)), strategy or Strategy()).requirements
 
 
 def test_parts_are_those_of_the_state():
     prepared = prepare(dataclasses.replace(BASE, algorithm="scaffold", observe=["wima:window=20"]))
-    found, run = estimate(prepared, Strategy()), prepared.start(0, 20)
+    found, run = make_plan(prepared, Strategy()).requirements, prepared.start(0, 20)
     held = {name: tree.nbytes(getattr(run, name)) for name in ("state", "observers", "table")}
     assert found.device["algorithm"] == held["state"] and found.device["observers"] == held["observers"]
     assert found.device["client table"] >= held["table"] > 0
@@ -64,9 +66,9 @@ def test_the_largest_part_is_named_with_its_remedy():
         UserError,
         match="observers: .* GiB of the .* are available; set --window=file, or shorten the windows of --observe",
     ):
-        found.check(Memory(10**6))
+        found.check_memory(Memory(10**6))
     with pytest.raises(UserError, match="device memory"):
-        found.check(Memory(10**10, 10**6))
+        found.check_memory(Memory(10**10, 10**6))
     assert found.fits(Memory(10**10, 10**10))
 
 
@@ -76,7 +78,7 @@ def test_large_rings_are_counted_once_over_a_mesh():
     assert of(Strategy(1, mesh), clients_per_round=4).devices == 2
 
 
-def test_the_machine_says_what_it_has(tmp_path):
+def test_memory_of_this_host_and_its_container(tmp_path):
     assert available().host > 1 << 26 and available().device is None
     for name, text in {
         "memory.max": "1000",
@@ -84,6 +86,21 @@ def test_the_machine_says_what_it_has(tmp_path):
         "memory.stat": "anon 5\ninactive_file 100",
     }.items():
         (tmp_path / name).write_text(text)
-    assert _cgroup_memory(str(tmp_path)) == 400
+    assert machine._cgroup_memory(tmp_path) == 400
     (tmp_path / "memory.max").write_text("max")
-    assert _cgroup_memory(str(tmp_path)) is None and _cgroup_memory(str(tmp_path / "gone")) is None
+    assert machine._cgroup_memory(tmp_path) is None and machine._cgroup_memory(tmp_path / "gone") is None
+
+
+def test_a_disk_without_a_limit_is_not_full(monkeypatch, tmp_path):
+    """A tmpfs that was mounted with size=0 reports no blocks, free or not."""
+    unlimited = type("Usage", (), {"total": 0, "used": 0, "free": 0})
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda place: unlimited)
+    assert machine.free_disk(tmp_path / "new") > 1 << 60
+
+
+def test_files_that_do_not_fit_on_the_disk_are_named():
+    with pytest.raises(UserError, match="^checkpoints: .* of disk space that .*; lower --keep_checkpoints, or choose"):
+        of(algorithm="scaffold").check_disk(1000)
+    in_file = of(algorithm="scaffold", table="file", num_clients=1000, num_rounds=5000)
+    with pytest.raises(UserError, match="^rows in files: .*; lower --clients_per_round or --num_rounds"):
+        in_file.check_disk(1000)

@@ -1,6 +1,7 @@
 """Vmapped seeds (--seeds_at_once): each equals its single-seed run, even if others diverge."""
 
 import dataclasses
+import shutil
 import signal
 
 import jax
@@ -13,10 +14,13 @@ from fedwin import core, multi_process, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
-from fedwin.runs import multi_seed, prepare, resources, signals
-from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs import signals
+from fedwin.runs.checkpoint import Checkpoints, seed_checkpoints
 from fedwin.runs.config import Config
+from fedwin.runs.machine import Memory
 from fedwin.runs.metrics_log import read_lines
+from fedwin.runs.plan import make_plan
+from fedwin.runs.prepare import prepare
 
 SEEDS = [1, 0, 2]
 SMALL = Config(
@@ -66,15 +70,12 @@ def numbers(directory, seed):
     return [{k: v for k, v in line.items() if k != "seconds"} for line in found]
 
 
-def saved(directory, seed):
-    return Checkpoints(directory / "checkpoints" / f"seed_{seed}")
-
-
 def assert_same_bits(one, other, seeds=SEEDS):
     for seed in seeds:
         assert numbers(one, seed) == numbers(other, seed)
-        assert saved(one, seed).rounds()[-1] == saved(other, seed).rounds()[-1]
-        mine, theirs = (saved(directory, seed).latest()[0] for directory in (one, other))
+        assert seed_checkpoints(one, seed).rounds()[-1] == seed_checkpoints(other, seed).rounds()[-1]
+    for group in (path.name for path in (one / "checkpoints").iterdir()):
+        mine, theirs = (Checkpoints(run / "checkpoints" / group).latest()[0] for run in (one, other))
         assert set(mine) == set(theirs)
         for name in mine:
             np.testing.assert_array_equal(mine[name], theirs[name])
@@ -82,7 +83,6 @@ def assert_same_bits(one, other, seeds=SEEDS):
 
 def assert_same_to_rounding(one, other, seeds=SEEDS):
     for seed in seeds:
-        assert saved(one, seed).rounds() == saved(other, seed).rounds()
         mine, theirs = numbers(one, seed), numbers(other, seed)
         assert [line["round"] for line in mine] == [line["round"] for line in theirs]
         for a, b in zip(mine, theirs, strict=True):
@@ -118,17 +118,34 @@ def test_each_seed_has_the_numbers_that_it_has_alone(runs):
     assert set(together["seeds"][0]) == set(alone["seeds"][0])
 
 
+def test_a_seed_is_loaded_and_forked_from_the_checkpoint_of_its_group(runs, tmp_path):
+    where, *_ = runs
+    assert [path.name for path in (where / "together" / "checkpoints").iterdir()] == ["seeds_1,0,2"]
+    ended = next(seed for seed, found in runs[1]["seeds"].items() if found["diverged_at"])
+    one = next(seed for seed in SEEDS if seed != ended)
+    mine, alone = (fedwin.load(where / name, seed=one) for name in ("together", "alone"))
+    assert mine.round == alone.round == 12
+    for a, b in zip(jax.tree.leaves(mine.variables), jax.tree.leaves(alone.variables), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4)
+    assert jax.tree.map(jnp.shape, mine.run) == jax.tree.map(jnp.shape, alone.run)
+    with pytest.raises(UserError, match=f"seed {ended} diverged in round 7"):
+        fedwin.load(where / "together", seed=ended)
+    forked = dataclasses.replace(SMALL, fork_from=f"{where / 'together'}@4", seeds=[one], out_dir=str(tmp_path / "f"))
+    fedwin.run(forked, quiet=True)
+    assert numbers(tmp_path / "f", one)[-1]["model"]["loss"] == pytest.approx(
+        numbers(where / "together", one)[-1]["model"]["loss"], rel=1e-3
+    )
+
+
 class Killed(BaseException):
     """What ends a run at once."""
 
 
-@pytest.fixture
-def killed(runs, tmp_path, monkeypatch):
-    """A run that ended after its first seed's checkpoint of round 8, before those of the others."""
+def test_a_killed_group_resumes_to_the_same_bits(runs, tmp_path, monkeypatch, capfd):
     write = Checkpoints.save
 
     def save(self, round, *args):
-        if round == 8 and self.directory.name != "seed_1":
+        if round == 8:
             raise Killed
         write(self, round, *args)
 
@@ -137,29 +154,38 @@ def killed(runs, tmp_path, monkeypatch):
     with pytest.raises(Killed):
         fedwin.run(config, quiet=True)
     monkeypatch.undo()
-    assert [saved(tmp_path / "killed", seed).rounds()[-1] for seed in SEEDS] == [8, 4, 4]
-    return config
-
-
-def test_seeds_that_a_kill_left_behind_catch_up_to_the_same_bits(runs, killed, tmp_path, capfd):
-    summary = fedwin.run(killed)
+    summary = fedwin.run(config)
     assert_same_bits(tmp_path / "killed", runs[0] / "together")
     said = capfd.readouterr()
-    assert "seed 1: resuming after round 8" in said.out and "seed 2: resuming after round 4" in said.out
-    assert "seeds 1-2: round 12/12" in said.err and summary["traces"] == 1
+    assert "seeds 1,0,2: resuming after round 4" in said.out
+    assert "seeds 1,0,2: round 12/12" in said.err and summary["traces"] == 1
+
+
+def test_a_seed_that_is_stopped_keeps_its_last_state(runs, tmp_path):
+    """Seed 2 stops in round 8; its group goes on, and a resumed run leaves it stopped."""
+    stop = lambda round, seed, read_outs: fedwin.STOP if (round, seed) == (8, 2) else None
+    config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"))
+    summary = fedwin.run(config, quiet=True, on_eval=stop)
+    assert summary["seeds"][2]["stopped_at"] == 8 == fedwin.load(tmp_path / "run", seed=2).round
+    assert numbers(tmp_path / "run", 1) == numbers(runs[0] / "together", 1)
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "seeds_1,0,2" / "12")
+    (tmp_path / "run" / "summary.json").unlink()
+    again = fedwin.run(config, quiet=True, on_eval=stop)
+    assert again["seeds"][2]["final"] == summary["seeds"][2]["final"]
+    assert numbers(tmp_path / "run", 1) == numbers(runs[0] / "together", 1)
 
 
 @pytest.mark.slow
-def test_a_signal_saves_all_seeds(runs, tmp_path):
+def test_a_signal_saves_the_group(runs, tmp_path):
     config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"), checkpoint_every=0)
     with signals.watched() as watch:
         watch.request(signal.SIGTERM)
         with pytest.raises(signals.Interrupted, match="saved after round 1,"):
             fedwin.run(config, quiet=True)
-    assert [saved(tmp_path / "run", seed).rounds() for seed in SEEDS] == [[0, 1]] * 3
+    assert Checkpoints(tmp_path / "run" / "checkpoints" / "seeds_1,0,2").rounds() == [0, 1]
     fedwin.run(config, quiet=True)
-    assert_same_bits(tmp_path / "run", runs[0] / "together", [1, 2])
-    assert numbers(tmp_path / "run", 0) == numbers(runs[0] / "together", 0)
+    for seed in SEEDS:
+        assert numbers(tmp_path / "run", seed) == numbers(runs[0] / "together", seed)
 
 
 def test_a_resumed_run_keeps_the_number_and_says_so(runs):
@@ -189,19 +215,18 @@ def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, changes, wor
 
 
 def test_several_processes_are_refused(monkeypatch):
+    plan = make_plan(prepare(SMALL), Strategy(1))
     monkeypatch.setattr(multi_process, "count", lambda: 2)
     with pytest.raises(UserError, match="one process, and there are 2"):
-        multi_seed.check_processes(SMALL)
+        plan.check(Memory(None))
 
 
-def test_the_estimate_counts_every_vmapped_seed():
-    prepared = prepare.prepare(SMALL)
-    one = prepare.prepare(dataclasses.replace(SMALL, seeds_at_once=1))
-    strategy = Strategy(1)
-    mine, alone = (resources.estimate(found, strategy).device for found in (prepared, one))
-    assert mine["clients in training"] == 3 * alone["clients in training"]
-    assert mine["observers"] == 4 * alone["observers"]  # and the one that is being saved
-    assert alone["examples"] < mine["examples"] < 1.2 * alone["examples"]
+def test_the_requirements_count_every_vmapped_seed():
+    strategy, alone = Strategy(1), dataclasses.replace(SMALL, seeds_at_once=1)
+    mine, one = (make_plan(prepare(config), strategy).requirements.device for config in (SMALL, alone))
+    assert mine["clients in training"] == 3 * one["clients in training"]
+    assert mine["observers"] == 4 * one["observers"]  # and the one that is being saved
+    assert one["examples"] < mine["examples"] < 1.2 * one["examples"]
 
 
 @pytest.mark.slow
