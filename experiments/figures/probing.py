@@ -59,7 +59,7 @@ def probe(
     for split in splits:
         batches[split] = evaluate.batches(examples(trained, split, count), trained.prepared.config.eval_batch_size)
         measure = evaluate.measure_of(dataclasses.replace(dataset, test=getattr(dataset, split)))
-        probes[split] = evaluate.make_probe(trained.model, trained.normalise, measure)
+        probes[split] = evaluate.make_probe(trained.model, trained.normalize, measure)
 
     def measured(variables, batches):
         if calibration:
@@ -74,7 +74,7 @@ def _batches(trained: TrainedModel, features: dict[str, np.ndarray]) -> list[dic
     size = trained.prepared.config.eval_batch_size
     packed = evaluate.batches(features, min(size, len(features["y"])))
     pick = lambda i: {name: values[i] for name, values in packed.items()}
-    return [dict(trained.normalise(pick(i))) for i in range(len(packed["mask"]))]
+    return [dict(trained.normalize(pick(i))) for i in range(len(packed["mask"]))]
 
 
 def logits(trained: TrainedModel, models: Sequence, x) -> np.ndarray:
@@ -96,7 +96,7 @@ def logits(trained: TrainedModel, models: Sequence, x) -> np.ndarray:
     @jax.jit
     def program(stacked, packed):
         def one(variables):
-            network = lambda x: trained.model.apply(variables, trained.normalise({"x": x}), None, False).logits
+            network = lambda x: trained.model.apply(variables, trained.normalize({"x": x}), None, False).logits
             return jax.lax.map(network, packed)
 
         return jax.lax.map(one, stacked)

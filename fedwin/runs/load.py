@@ -13,6 +13,7 @@ import numpy as np
 from fedwin import __version__, augment, core, engine, local, plugins, tree
 from fedwin.core import Variables
 from fedwin.data import Dataset
+from fedwin.engine import devices
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.models import Model, interchange, merged
@@ -37,7 +38,7 @@ class TrainedModel:
     Attributes:
       variables: parameters and statistics of the read-out.
       model: the network.
-      normalise: batch -> batch, the preparation of test examples for the network.
+      normalize: batch -> batch, the preparation of test examples for the network.
       seed: the seed.
       round: completed rounds.
       prepared: the prepared run: data set, federations, algorithm, ...
@@ -47,7 +48,7 @@ class TrainedModel:
 
     variables: Variables
     model: Model
-    normalise: Callable[[dict[str, Any]], dict[str, Any]]
+    normalize: Callable[[dict[str, Any]], dict[str, Any]]
     seed: int
     round: int
     prepared: PreparedRun
@@ -60,7 +61,8 @@ class TrainedModel:
 
     def logits(self, x: Any) -> jax.Array:
         """Returns the network's output, [B, C] or [B, T, V], for examples [B, ...] as the data set stores them."""
-        return self.model.apply(self.variables, self.normalise({"x": jnp.asarray(x)}), None, False).logits
+        with devices.settings(self.prepared.config.precision):
+            return self.model.apply(self.variables, self.normalize({"x": jnp.asarray(x)}), None, False).logits
 
 
 def load(
@@ -101,8 +103,9 @@ def load(
         raise UserError(f"{checkpoints.directory} has no checkpoint{wanted}; available: {available}.")
     round = rounds[-1] if round is None else round
     leaves, _ = checkpoints.load(round)
-    run = _state(prepared, seed, leaves)
-    models = engine.read_out(prepared.algorithm, prepared.observers, traceable(run))
+    with devices.settings(prepared.config.precision):
+        run = _state(prepared, seed, leaves)
+        models = engine.read_out(prepared.algorithm, prepared.observers, traceable(run))
     if readout not in models:
         raise UserError(f"readout='{readout}': {directory} has {', '.join(models)}.")
     return TrainedModel(models[readout], prepared.model, prepared.normalize, seed, round, prepared, run, directory)
@@ -166,7 +169,9 @@ def export(
         "mean": numbers(dataset.mean),
         "std": numbers(dataset.std),
     }
-    interchange.write(out, leaves_of(merged(trained.model, trained.variables)), metadata, overwrite)
+    with devices.settings(trained.prepared.config.precision):
+        arrays = leaves_of(merged(trained.model, trained.variables))
+    interchange.write(out, arrays, metadata, overwrite)
     return out
 
 
@@ -321,6 +326,13 @@ def client_models(
     ids = np.asarray(list(clients), np.int32)
     if not len(ids) or len(set(ids.tolist())) < len(ids) or ids.min() < 0 or ids.max() >= federation.num_clients:
         raise UserError(f"clients={list(clients)}: give each once, of 0..{federation.num_clients - 1}.")
+    with devices.settings(prepared.config.precision):
+        return _trained_clients(trained, ids)
+
+
+def _trained_clients(trained: TrainedModel, ids: np.ndarray) -> list[Variables]:
+    """Trains clients for one round and returns their models."""
+    prepared, federation = trained.prepared, trained.prepared.federations[trained.seed]
     solver = _RecordingSolver(**vars(prepared.solver))
     algorithm = prepared.algorithm_of(solver)
     last = max(number for number, phase in enumerate(algorithm.phases) if phase.client)

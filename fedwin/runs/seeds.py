@@ -198,9 +198,8 @@ class SeedRunner:
             return None, None
         (leaves, saved), table = found, DeviceTable(prepared.setting.num_clients)
         fresh = jax.eval_shape(lambda: inputs.broadcast(prepared.start(seeds[0], table.num_clients)))
-        keys = jax.random.split(
-            jax.random.key(0, impl="threefry2x32"), inputs.num_vmapped
-        )  # replaced by the saved ones
+        # Keys in place of their shapes: the checkpoint's are compared with their type.
+        keys = jax.random.split(jax.random.key(0, impl="threefry2x32"), inputs.num_vmapped)
         run = from_leaves(leaves, table.checkpoint_form(fresh._replace(key=keys)))
         if not tree.is_empty(run.table):
             run = run._replace(table=run.table.rows)
@@ -284,6 +283,8 @@ class GroupJournal:
 
     def save(self, completed: int, run: engine.RunState) -> None:
         """Saves a checkpoint of the group; the evaluations of its seeds are written to disk first."""
+        if completed == self.saved_round:
+            return
         of_seed = {}
         for journal in self.journals.values():
             journal.flush()
@@ -325,8 +326,7 @@ class GroupJournal:
             return
         if ended:
             raise signals.Interrupted(watch.requested, "interrupted; the same command resumes.")
-        if self.saved_round != completed:
-            self.save(completed, run)
+        self.save(completed, run)
         raise signals.Interrupted(
             watch.requested, f"interrupted; saved after round {completed}, the same command resumes there."
         )

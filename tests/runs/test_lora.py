@@ -90,7 +90,7 @@ def test_the_exported_model_is_the_merged_network(tuned, tmp_path):
     start = plain.start(0, 1)
     trained = fedwin.load(directory, readout="wima2")
     x = trained.prepared.dataset.test["x"][:20]
-    batch = trained.normalise({"x": jax.numpy.asarray(x)})
+    batch = trained.normalize({"x": jax.numpy.asarray(x)})
     logits = plain.model.apply(Variables(start.params, start.stats), batch, None, False).logits
     np.testing.assert_allclose(logits, trained.logits(x), rtol=1e-5, atol=1e-5)
 
