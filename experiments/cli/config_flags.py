@@ -29,8 +29,8 @@ def flag_of(field: str) -> str:
 def define(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[str]]:
     """Defines a flag for every field; returns title -> names of flags."""
     groups: dict[str, list[str]] = {}
-    for group in GROUPS:
-        names = groups.setdefault(group.heading, [])
+    for heading, group in GROUPS.items():
+        names = groups.setdefault(heading, [])
         for field in dataclasses.fields(group):
             if field.name in _FLAGS:
                 continue

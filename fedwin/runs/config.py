@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from fedwin.errors import UserError
 from fedwin.registry.checks import SMALLEST, one_of
@@ -93,7 +93,6 @@ def option(
 class DataOptions:
     """The data set and its partition among clients."""
 
-    heading: ClassVar[str] = "data"
     dataset: str = option("digits", "Data set: digits, cifar10, cifar100:label=coarse, mnist, fmnist ...")
     data_dir: str = option("", "Folder of the data set's files; not needed for built-in data.", operational=True)
     partition: str = option(
@@ -114,7 +113,6 @@ class DataOptions:
 class ModelOptions:
     """The network, its loss and precision, and the parameters that it starts from."""
 
-    heading: ClassVar[str] = "model"
     model: str = option("cnn", "Network: mlp, cnn, lenet5, mcmahan_cnn, emnist_cnn, resnet20 ...")
     lora: str = option(
         "",
@@ -140,7 +138,6 @@ class ModelOptions:
 class ServerOptions:
     """The algorithm, its wrappers, and what the server does with the clients' steps."""
 
-    heading: ClassVar[str] = "method"
     algorithm: str = option("fedavg", "Method, e.g. fedavg, fedprox:mu=0.1, scaffold.")
     wrap: list[str] = option(
         [],
@@ -169,7 +166,6 @@ class ServerOptions:
 class ParticipationOptions:
     """Rounds, and the clients that take part in them."""
 
-    heading: ClassVar[str] = "participation"
     num_rounds: int = option(400, "Number of rounds T.", least=1)
     clients_per_round: int = option(10, "Number of clients that take part in a round.", least=1)
     sampling: str = option(
@@ -184,7 +180,6 @@ class ParticipationOptions:
 class LocalOptions:
     """What a client computes in a round."""
 
-    heading: ClassVar[str] = "local training"
     local_epochs: float = option(1.0, "Number of local epochs E, such as 5 or 0.5.", least=0)
     local_steps: int = option(
         0, "Number of local steps H of every client, in place of --local_epochs; 0: off.", least=0
@@ -224,7 +219,6 @@ class LocalOptions:
 class EvaluationOptions:
     """Read-outs, and when and on which examples they are evaluated."""
 
-    heading: ClassVar[str] = "evaluation"
     observe: list[str] = option(
         [],
         "Observer that evaluates averages and does not change training: wima:window=100, swa:start=0.75,cycle=10, ema; "
@@ -266,7 +260,6 @@ class EvaluationOptions:
 class ExecutionOptions:
     """Seeds, devices and memory, and the run that this one continues."""
 
-    heading: ClassVar[str] = "execution"
     seeds: list[int] = option([0], "Random seeds, one run each: 0,1,2.")
     seeds_at_once: int = option(
         1,
@@ -311,7 +304,6 @@ class ExecutionOptions:
 class OutputOptions:
     """Directory, checkpoints and trackers of the run."""
 
-    heading: ClassVar[str] = "output"
     out_dir: str = option(
         "", "Directory of the run; empty: runs/<dataset>_<algorithm>-<hash of the flags>.", operational=True
     )
@@ -334,17 +326,17 @@ class OutputOptions:
     )
 
 
-# The groups of flags, in the order of --help.
-GROUPS = (
-    DataOptions,
-    ModelOptions,
-    ServerOptions,
-    ParticipationOptions,
-    LocalOptions,
-    EvaluationOptions,
-    ExecutionOptions,
-    OutputOptions,
-)
+# Heading in --help -> the group of flags.
+GROUPS = {
+    "data": DataOptions,
+    "model": ModelOptions,
+    "method": ServerOptions,
+    "participation": ParticipationOptions,
+    "local training": LocalOptions,
+    "evaluation": EvaluationOptions,
+    "execution": ExecutionOptions,
+    "output": OutputOptions,
+}
 
 
 # Fields are in the reverse order of the bases.

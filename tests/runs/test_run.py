@@ -63,8 +63,10 @@ def test_a_run_leaves_what_it_should(finished):
         "config.json",
         "metrics.jsonl",
         "summary.json",
+        "SHA256SUMS",
         "tensorboard",
         "checkpoints",
+        ".lock",
     }
     assert [line["round"] for line in lines(directory)] == [0, 4, 8, 11, 12]
     last = lines(directory)[-1]
@@ -99,7 +101,8 @@ def test_resume_equals_the_uninterrupted_run(finished, tmp_path, keep):
     directory, _ = finished
     copy = tmp_path / "copy"
     shutil.copytree(directory, copy)
-    (copy / "summary.json").unlink()
+    for name in ("summary.json", "SHA256SUMS"):
+        (copy / name).unlink()
     for checkpoint in (copy / "checkpoints" / "seed_0").iterdir():
         if checkpoint.name.isdigit() and int(checkpoint.name) > keep:
             shutil.rmtree(checkpoint)
