@@ -15,9 +15,9 @@ from fedwin.engine.communication import stacked_bytes
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import BLOCK_BYTES, nbytes
-from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES, table_kind
 from fedwin.residence.examples import TrainingExamples, example_memory, should_stream
 from fedwin.residence.rings import max_earlier, windows_of
+from fedwin.residence.rows import HOST_SHARE, HOST_TABLE_BYTES, table_kind
 from fedwin.runs.checkpoint import is_large
 from fedwin.runs.machine import Memory, free_disk, total_memory
 from fedwin.runs.prepare import PreparedRun
@@ -445,8 +445,7 @@ def _window_plan(prepared: PreparedRun) -> WindowPlan:
     def vectors(rounds: int) -> int:
         # There are two buffers for new vectors: while a dispatch fills one, the other is written back.
         return sum(
-            (2 * rounds + max_earlier(rounds, ring.ages)) * ring.shape[1] * ring.dtype.itemsize
-            for ring in partial
+            (2 * rounds + max_earlier(rounds, ring.ages)) * ring.shape[1] * ring.dtype.itemsize for ring in partial
         )
 
     longest = prepared.config.rounds_per_dispatch

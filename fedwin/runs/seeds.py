@@ -14,8 +14,8 @@ import numpy as np
 from fedwin import engine, multi_process, tree
 from fedwin.callbacks import RunCallbacks
 from fedwin.data.federation import Federation, Store, buckets_below
-from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.residence.examples import ResidentExamples
+from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.runs import signals
 from fedwin.runs.checkpoint import Checkpoints, Extra, NoCheckpoints, from_leaves
 from fedwin.runs.client_evaluations import ClientEvaluations

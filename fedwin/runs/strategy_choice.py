@@ -13,8 +13,8 @@ from fedwin.core import Cohort
 from fedwin.engine.strategy import STRATEGIES, Strategy, default_name
 from fedwin.errors import UserError
 from fedwin.registry import nearest, parse
-from fedwin.residence.rows import DeviceTable, distinct_clients, slots_of
 from fedwin.residence.examples import make_examples
+from fedwin.residence.rows import DeviceTable, distinct_clients, slots_of
 from fedwin.runs.machine import available
 from fedwin.runs.plan import RunPlan, make_plan
 from fedwin.runs.prepare import PreparedRun

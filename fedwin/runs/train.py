@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from fedwin import engine
-from fedwin.residence.rows import ClientTable
 from fedwin.residence.examples import TrainingExamples
+from fedwin.residence.rows import ClientTable
 from fedwin.runs.journal import Evaluations, Metrics
 from fedwin.runs.progress import DispatchLength, Progress, compile_seconds
 from fedwin.runs.schedule import CohortSource
