@@ -18,22 +18,16 @@ ARGUMENTS = "NAME|RUN ..."
 
 
 def subject(text: str) -> str | Config:
-    """Returns what an argument stands for: a name, unchanged, or the Config of a run's directory.
+    """Returns a name, unchanged, or the Config of a run's directory.
 
     Raises:
       UserError: a directory that is not a run's, or whose configuration has been altered, or that imports code which
         the user has not named.
     """
-    path = pathlib.Path(text)
-    if not text or not os.path.isdir(path):
+    if not os.path.isdir(text):
         return text
-    try:
-        values = sources.config_of(path)
-    except UserError as error:
-        if not isinstance(error.__cause__, (ValueError, KeyError, TypeError, AttributeError)):
-            raise
-        raise UserError(f"{text}: this is not the directory of a run; `fedwin list runs` shows them.") from error
-    plugins.load_for(path, values["imports"])
+    values = sources.config_of(text)
+    plugins.load_for(pathlib.Path(text), values["imports"])
     return Config(**{name: values[name] for name in ("algorithm", "wrap", "observe", "loss")})
 
 
@@ -46,7 +40,7 @@ def main(argv: list[str]) -> None:
     """Prints every BibTeX entry once."""
     if not all(argv[1:]) or len(argv) < 2:
         raise UserError("name what to cite: fedwin citation NAME ..., or the directory of a run.")
-    print(citations.citation(*(subject(argument) for argument in argv[1:])))
+    print(citations.citation(*map(subject, argv[1:])))
 
 
 if __name__ == "__main__":

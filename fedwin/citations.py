@@ -16,22 +16,22 @@ from fedwin.runs.config import Config
 from fedwin.sampling import SAMPLERS
 from fedwin.wrappers import WRAPPERS
 
-# Registries in which a name is looked up.
-REGISTRIES: tuple[Registry, ...] = (
-    ALGORITHMS,
-    WRAPPERS,
-    OBSERVERS,
-    LOSSES,
-    MODELS,
-    ADAPTATIONS,
-    DATASETS,
-    PARTITIONS,
-    AUGMENTATIONS,
-    SAMPLERS,
-    AGGREGATORS,
-    ATTACKS,
-    LOCAL_WORK,
-    CLOCKS,
+# Registry -> the field of Config that names its entries.
+FIELDS: tuple[tuple[Registry, str], ...] = (
+    (ALGORITHMS, "algorithm"),
+    (WRAPPERS, "wrap"),
+    (OBSERVERS, "observe"),
+    (LOSSES, "loss"),
+    (MODELS, "model"),
+    (ADAPTATIONS, "lora"),
+    (DATASETS, "dataset"),
+    (PARTITIONS, "partition"),
+    (AUGMENTATIONS, "augment"),
+    (SAMPLERS, "sampling"),
+    (AGGREGATORS, "aggregate"),
+    (ATTACKS, "attack"),
+    (LOCAL_WORK, "local_work"),
+    (CLOCKS, "clock"),
 )
 
 
@@ -42,9 +42,10 @@ def _name(choice: str | Choice) -> str:
 def _entries_named(choice: str | Choice) -> list[Entry]:
     """Returns the entries of a name, several if registries share it (a wrapper and an observer, for instance)."""
     name = _name(choice)
-    entries = [registry.entries[name] for registry in REGISTRIES if name in registry]
+    registries = [registry for registry, _ in FIELDS]
+    entries = [registry.entries[name] for registry in registries if name in registry]
     if not entries:
-        cited = sorted({name for registry in REGISTRIES for name, entry in registry.entries.items() if entry.papers})
+        cited = sorted({name for registry in registries for name, entry in registry.entries.items() if entry.papers})
         raise UserError(f"no citation for '{name}'.{nearest(name, cited)} Known: {', '.join(cited)}.")
     return entries
 
@@ -55,36 +56,18 @@ def _entries_of_run(config: Config) -> list[Entry]:
     Raises:
       UserError: for an unknown wrapper, observer, loss, partition or augmentation.
     """
-    parts: tuple[tuple[Registry, list[str]], ...] = (
-        (WRAPPERS, config.wrap),
-        (OBSERVERS, config.observe),
-        (LOSSES, [config.loss]),
-        (MODELS, [config.model]),
-        (ADAPTATIONS, ["lora"] if config.lora else []),
-        (DATASETS, [config.dataset]),
-        (PARTITIONS, [config.partition]),
-        (AUGMENTATIONS, [config.augment]),
-        (SAMPLERS, [config.sampling]),
-        (AGGREGATORS, [config.aggregate]),
-        (ATTACKS, [config.attack]),
-        (LOCAL_WORK, [config.local_work]),
-        (CLOCKS, [config.clock]),
-    )
-    entries = [ALGORITHMS.entries[ALGORITHMS.check(config.algorithm).name]]
-    for registry, texts in parts:
-        # Data and models may be given as objects, whose names are not registered.
-        may_be_object = registry in (MODELS, DATASETS)
-        names = [_name(text) for text in texts if text]
-        registered = [_entry(registry, name) for name in names if not (may_be_object and name not in registry)]
-        entries += [entry for entry in registered if entry.papers]
-    return entries
-
-
-def _entry(registry: Registry, name: str) -> Entry:
-    registry_entries = registry.entries
-    if name not in registry_entries:
-        raise UserError(f"no citation for {registry.kind} '{name}'.{nearest(name, registry_entries)}")
-    return registry_entries[name]
+    entries = []
+    for registry, field in FIELDS:
+        value = getattr(config, field)
+        if registry is ADAPTATIONS:
+            value = "lora" if value else ""
+        for name in (_name(text) for text in (value if isinstance(value, list) else [value]) if text):
+            # Data and models may be given as objects, whose names are not registered.
+            if name not in registry and registry not in (MODELS, DATASETS):
+                known = nearest(name, registry.entries)
+                raise UserError(f"no citation for {registry.kind} '{name}'.{known}")
+            entries += [registry.entries[name]] if name in registry else []
+    return [entry for entry in entries if entry.papers or entry.name in ALGORITHMS]
 
 
 def citation(*items: str | Choice | Config) -> str:

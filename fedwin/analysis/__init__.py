@@ -7,9 +7,9 @@ any precision; nothing takes part in training. `evaluate` is a function of the c
     line(first, second, lambda variables: probe({"it": variables}, test)["it"])      # {'loss': [41], 'accuracy': [41]}
 """
 
+from fedwin.analysis.accuracies import mean_last, round_to_round_std, rounds_to_target, speedup, traffic
 from fedwin.analysis.batch_norm import recomputed
 from fedwin.analysis.cka import linear_cka, mean_cka
-from fedwin.analysis.curves import mean_last, round_to_round_std, rounds_to_target, speedup, traffic
 from fedwin.analysis.factors import Factors, by_ownership, client_losses, factors, locality
 from fedwin.analysis.forgetting import forgetting, mean_forgetting, per_model
 from fedwin.analysis.intervals import (
@@ -20,10 +20,8 @@ from fedwin.analysis.intervals import (
     mean_interval,
     paired_interval,
 )
-from fedwin.analysis.line import line
-from fedwin.analysis.mixtures import mixtures
-from fedwin.analysis.models import mix, vector
-from fedwin.analysis.plane import Place, Plane, corners, grid, landscape, place, plane, point
+from fedwin.analysis.landscape import Place, Plane, corners, grid, landscape, line, place, plane, point
+from fedwin.analysis.models import mix, mixtures, vector
 
 __all__ = [
     "Factors", "Interval", "Place", "Plane", "bootstrap_interval", "by_ownership", "client_losses", "corners",

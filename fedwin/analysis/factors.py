@@ -171,14 +171,14 @@ def _owners(owner, clients: int, examples: int) -> np.ndarray:
     return owner
 
 
-def locality(clients, centre) -> np.ndarray:
+def locality(clients, center) -> np.ndarray:
     """Computes the distances of the clients' models from the global one.
 
         ||w_k - w_GM||_2 over parameters;   f_GM = sum_k p_k f_k + O(max_k ||w_k - w_GM||^2)
 
     Args:
       clients: w_k, a list of K Variables or trees.
-      centre: w_GM = sum_k p_k w_k.
+      center: w_GM = sum_k p_k w_k.
 
     Returns:
       float64 [K].
@@ -196,6 +196,6 @@ def locality(clients, centre) -> np.ndarray:
     """
     if not clients:
         raise UserError("locality: clients is empty; pass at least one client's model.")
-    models.check_alike((centre, *clients))
-    origin = models.vector(centre)
+    models.check_alike((center, *clients))
+    origin = models.vector(center)
     return np.array([np.linalg.norm(models.vector(client) - origin) for client in clients])

@@ -83,7 +83,7 @@ def test_the_plain_table_explains_every_hyperparameter_below_its_row():
             assert paper.title in said and paper.link in said
 
 
-@pytest.mark.parametrize("registry", citations.REGISTRIES, ids=lambda registry: registry.kind)
+@pytest.mark.parametrize("registry", [registry for registry, _ in citations.FIELDS], ids=lambda registry: registry.kind)
 def test_every_registry_renders_itself(registry):
     assert len(registry.table().splitlines()) == len(registry) + 2
     assert max(map(len, registry.table("plain").splitlines())) <= 120

@@ -10,7 +10,7 @@ from fedwin import analysis, models, testing
 from fedwin.core import Variables
 from fedwin.errors import UserError
 from fedwin.models import layers
-from tests.analysis.common import RANDOM, bitwise, check_refused, network
+from tests.analysis.common import RANDOM, bitwise
 
 
 def test_recomputed_statistics_are_those_of_the_data():
@@ -54,13 +54,3 @@ def test_integer_statistics_are_refused():
     model = testing.classification().setting.model
     with pytest.raises(UserError, match="not all floats"):
         analysis.recomputed(model, Variables({}, {"count": jnp.zeros((), jnp.int32)}), [])
-
-
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: analysis.recomputed(testing.classification().setting.model, network(0), []), "no batch"),
-    ],
-)
-def test_bad_input_is_one_line(call, words):
-    check_refused(call, words)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedwin import analysis
-from tests.analysis.common import DATA, RANDOM, array, check_refused
+from tests.analysis.common import DATA, RANDOM, array
 
 
 def test_golden_g14_cka(same):
@@ -36,15 +36,3 @@ def test_cka_is_invariant(shape):
 def test_cka_of_constant_outputs_is_nan():
     x = RANDOM(0).standard_normal((5, 3))
     assert np.isnan(analysis.linear_cka(x, np.full((5, 3), 0.1))) and np.isnan(analysis.linear_cka(x[:1], x[:1]))
-
-
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: analysis.linear_cka(np.ones((3, 2)), np.ones((4, 2))), "3 and 4 examples"),
-        (lambda: analysis.linear_cka([[1, 2], [3]], np.ones((2, 2))), "rectangular"),
-        (lambda: analysis.mean_cka([np.ones((3, 2))]), "1 client"),
-    ],
-)
-def test_bad_input_is_one_line(call, words):
-    check_refused(call, words)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedwin import analysis, losses
-from tests.analysis.common import DATA, ONES, RANDOM, array, check_refused
+from tests.analysis.common import DATA, RANDOM, array
 
 SQUARE = np.zeros((1, 2, 2))
 
@@ -122,21 +122,3 @@ def test_linear_models_equal_their_ensemble():
     outputs = np.stack([x @ np.asarray(k["w"]) for k in kernels])
     merged = x @ np.asarray(analysis.mix(p, kernels)["w"])
     np.testing.assert_allclose(np.einsum("k,knc->nc", p, outputs), merged, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: analysis.factors(np.zeros((1, 2, 3)), np.zeros(2), [0, 1]), "(1, 2, 3)"),
-        (lambda: analysis.factors(SQUARE, np.zeros(2), [0, 2]), "0..1"),
-        (lambda: analysis.factors(SQUARE, np.zeros(2), [0.0, 1.0]), "integers"),
-        (lambda: analysis.factors(SQUARE, np.zeros(2), [0, 0]), "has no examples"),
-        (lambda: analysis.factors(SQUARE[:, :1], np.zeros(2), [0, 0]), "two clients are needed"),
-        (lambda: analysis.factors(SQUARE, np.zeros(2), [0, 1], [1, -1]), "weights"),
-        (lambda: analysis.client_losses(SQUARE, [0, 1], "hinge"), "'hinge'"),
-        (lambda: analysis.client_losses(SQUARE, [0, 2]), "0..1"),
-        (lambda: analysis.locality([], ONES), "clients is empty"),
-    ],
-)
-def test_bad_input_is_one_line(call, words):
-    check_refused(call, words)

@@ -3,10 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from fedwin import analysis, losses
-from tests.analysis.common import DATA, RANDOM, array, check_refused
+from tests.analysis.common import DATA, RANDOM, array
 
 
 def test_golden_g15_forgetting(same):
@@ -39,14 +38,3 @@ def test_a_one_class_client_forgets_nothing_under_wsm():
     matrix = analysis.forgetting(accuracies(start), [accuracies(trained(k)) for k in range(3)])
     assert (matrix[0] == 0).all() and (np.diag(matrix)[1:] < 0).all()
     assert (analysis.forgetting(accuracies(start), [accuracies(start)] * 3) == 0).all()
-
-
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: analysis.forgetting([0.1, 0.2], [[0.1, 0.2]]), "(1, 2)"),
-        (lambda: analysis.per_model([[0.1]]), "K >= 2"),
-    ],
-)
-def test_bad_input_is_one_line(call, words):
-    check_refused(call, words)

@@ -2,10 +2,9 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from fedwin import analysis
-from tests.analysis.common import DATA, ONES, array, bitwise, bowl, check_refused, network
+from tests.analysis.common import DATA, array, bitwise, bowl, network
 
 
 def test_golden_g12_line(same):
@@ -28,16 +27,3 @@ def test_a_line_ends_at_its_models():
     half = seen[int(np.flatnonzero(s == 0.5)[0])]
     np.testing.assert_allclose(half.stats["mean"], (first.stats["mean"] + second.stats["mean"]) / 2, rtol=1e-6)
     assert half.params["kernel"].dtype == jnp.float32
-
-
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: analysis.line(ONES, {"w": jnp.ones(3)}, bowl), "model 1 differs"),
-        (lambda: analysis.line(ONES, ONES, bowl, [0, np.nan]), "NaN"),
-        (lambda: analysis.line(ONES, ONES, bowl, []), "line: s"),
-        (lambda: analysis.line({}, {}, bowl), "no model"),
-    ],
-)
-def test_bad_input_is_one_line(call, words):
-    check_refused(call, words)

@@ -1,4 +1,4 @@
-"""Mixtures in one program equal those that `mix` computes one by one."""
+"""Mixtures of models, in one program and one by one."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedwin import analysis
-from tests.analysis.common import ONES, RANDOM, check_refused, network
+from tests.analysis.common import ONES, RANDOM, network
 
 ROWS = RANDOM(0).dirichlet([1, 1, 1], 7)
 
@@ -60,9 +60,7 @@ def test_counters_are_the_first_models():
     assert analysis.mixtures([one, two], [[0, 1]], lambda model: model["n"]).tolist() == [3]
 
 
-def test_misuse():
-    check_refused(lambda: analysis.mixtures([ONES], [[0.5, 0.5]], squares), "2 coefficient(s) for 1 model(s)")
-    check_refused(lambda: analysis.mixtures([ONES, {"v": jnp.ones(2)}], [[1, 0]], squares), "differs")
-    check_refused(lambda: analysis.mixtures([ONES, {"w": jnp.array([1, np.inf])}], [[1, 0]], squares), "model 1 is not")
-    check_refused(lambda: analysis.mixtures([ONES], [[1.0]], squares, chunk=0), "chunk=0")
-    check_refused(lambda: analysis.mixtures([ONES], [], squares), "non-empty")
+def test_mixing_keeps_counters_and_dtypes():
+    mixed = lambda count, value: {"count": jnp.int32(count), "w": jnp.full(2, value, jnp.bfloat16)}
+    out = analysis.mix([0.25, 0.75], [mixed(3, 1.0), mixed(5, 2.0)])
+    assert int(out["count"]) == 3 and out["w"].dtype == jnp.bfloat16 and float(out["w"][0]) == 1.75

@@ -1,12 +1,11 @@
 """The plane through three models: key g12 of golden_ima_wsm.json, and identities."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedwin import analysis
 from fedwin.core import Variables
-from tests.analysis.common import DATA, ONES, RANDOM, array, bitwise, bowl, check_refused, network
+from tests.analysis.common import DATA, RANDOM, array, bitwise, bowl, network
 
 
 def test_golden_g12_plane(same):
@@ -74,18 +73,3 @@ def test_the_grid_surrounds_the_models():
     there = analysis.landscape(plane, lambda m: analysis.place(plane, m), a, b[:3])
     np.testing.assert_allclose(there.a, np.broadcast_to(a, (3, 4)), atol=1e-5)
     np.testing.assert_allclose(there.b, np.broadcast_to(b[:3, None], (3, 4)), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: analysis.plane(ONES, ONES, {"w": jnp.array([1.0, 2.0])}), "first two models are equal"),
-        (lambda: analysis.plane(*({"w": i * jnp.ones(2)} for i in range(3))), "one line"),
-        (lambda: analysis.plane(ONES, {"w": jnp.zeros(2)}, {"w": jnp.array([jnp.nan, 0])}), "not finite"),
-        (lambda: analysis.grid(analysis.plane(*(network(i) for i in range(3))), margin=-1.0), "margin=-1.0"),
-        (lambda: analysis.grid(analysis.plane(*(network(i) for i in range(3))), points=1), "points=1"),
-        (lambda: analysis.place(analysis.plane(*(network(i) for i in range(3))), ONES), "model 1 differs"),
-    ],
-)
-def test_bad_input_is_one_line(call, words):
-    check_refused(call, words)

@@ -166,7 +166,8 @@ def test_citation_takes_names_and_runs(tmp_path):
         citation_command.subject(str(tmp_path))
     config = {"algorithm": "scaffold", "wrap": [], "observe": ["ema"], "loss": "cross_entropy"}
     rest = {"data": {}, "versions": {"jax": "0"}, "device": "cpu x1", "strategy": "default", "fingerprint": ""}
-    (tmp_path / "config.json").write_text(json.dumps({"format": 2, "config": config, "imports": {}, **rest}))
+    rest |= {"format": 1, "imports": {}, "initial": None, "environment": {}}
+    (tmp_path / "config.json").write_text(json.dumps({"config": config, **rest}))
     found = citation(citation_command.subject(str(tmp_path)))
     assert "karimireddy2020scaffold" in found and "polyak1992acceleration" in found
 

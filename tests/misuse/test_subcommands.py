@@ -114,7 +114,7 @@ LISTS = [
     ("citation", "fedwin citation NAME"),
     ("citation nosuch", "no citation for 'nosuch'"),
     ("citation strangers", "strangers | not the directory of a run"),
-    ("citation fieldless", "fieldless | not the directory of a run"),
+    ("citation fieldless", "fieldless | not a run's configuration"),
     ("nosuch", "unknown command 'nosuch' | train, compare"),
 ]
 EXPORT = [

@@ -27,20 +27,6 @@ def test_curves():
     assert analysis.traffic((2, 1), rounds=400, clients_per_round=10) == 12_000
 
 
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: analysis.rounds_to_target([0.1, 0.2], np.nan), "target=nan"),
-        (lambda: analysis.rounds_to_target([0.1, 0.2], 0.1, rounds=[2, 1]), "increasing"),
-        (lambda: analysis.speedup(0, 3), "counted from 1"),
-        (lambda: analysis.mean_last([0.1, 0.2], 3), "1..2"),
-        (lambda: analysis.traffic((1, 1), -1, 2), "-1 rounds"),
-    ],
-)
-def test_bad_input_is_one_line(call, words):
-    check_refused(call, words)
-
-
 def test_round_to_round_std_is_that_of_independent_scatter_and_not_of_a_trend():
     noise = 0.03 * RANDOM(0).standard_normal(4000)
     for level in (0.5, np.linspace(0.2, 0.9, 4000)):
