@@ -9,6 +9,7 @@ from jax import lax
 
 from fedwin.errors import UserError
 from fedwin.registry import Registry
+from fedwin.registry.ranges import NonNegativeInt
 
 AUGMENTATIONS = Registry("augmentation")
 
@@ -48,9 +49,6 @@ def _flip(images, key):
 def none():
     """Leaves images unchanged.
 
-    Returns:
-      An Augmentation.
-
     Example:
       >>> none().name
       'none'
@@ -62,9 +60,6 @@ def none():
 def flip():
     """Mirrors every image left-right with probability 1/2.
 
-    Returns:
-      An Augmentation.
-
     Example:
       >>> flip().name
       'flip'
@@ -73,7 +68,7 @@ def flip():
 
 
 @AUGMENTATIONS.register("crop_flip")
-def crop_flip(*, padding: int | None = None, size: int = 0):
+def crop_flip(*, padding: NonNegativeInt | None = None, size: NonNegativeInt = 0):
     """Crops every image at a random position, then mirrors it with probability 1/2.
 
     Args:
@@ -81,21 +76,16 @@ def crop_flip(*, padding: int | None = None, size: int = 0):
       size: side of the crop, at random in training and from the center in evaluation (images stored at 256 are trained
         on at 224); 0: that of the image.
 
-    Returns:
-      An Augmentation.
-
     Raises:
-      UserError: for a negative size, an impossible padding, or images smaller than the crop.
+      UserError: for a padding of 0 without a size, or images smaller than the crop.
 
     Example:
       >>> output_shape(crop_flip(size=224), (256, 256, 3))
       (224, 224, 3)
     """
     padding = (0 if size else 4) if padding is None else padding
-    if not isinstance(padding, int) or padding < (0 if size else 1):
-        raise UserError(f"augmentation crop_flip: padding={padding} must be an integer >= {0 if size else 1}.")
-    if not isinstance(size, int) or size < 0:
-        raise UserError(f"augmentation crop_flip: size={size} must be an integer >= 1, or 0 for that of the images.")
+    if not (padding or size):
+        raise UserError("augmentation crop_flip: padding=0 leaves nothing to crop; give a size, or padding >= 1.")
 
     def cut_to(height, width):
         if size > min(height, width):
@@ -142,7 +132,7 @@ def output_shape(augmentation: Augmentation, shape: tuple[int, ...]) -> tuple[in
     return jax.eval_shape(augmentation.evaluation, jax.ShapeDtypeStruct((1, *shape), jnp.uint8)).shape[1:]
 
 
-def normaliser(mean, std, augmentation: Augmentation = NONE) -> Callable:
+def normalizer(mean, std, augmentation: Augmentation = NONE) -> Callable:
     """Returns the preparation of batches in evaluation: the augmentation's crop, then normalization.
 
         x <- (x / 255 - mean) / std       per channel, in float32; x is divided by 255 only if it is uint8
@@ -158,10 +148,10 @@ def normaliser(mean, std, augmentation: Augmentation = NONE) -> Callable:
       batch -> batch.
     """
 
-    def normalise(batch):
+    def normalize(batch):
         return batch | {"x": _normalize(augmentation.evaluation(batch["x"]), mean, std)}
 
-    return normalise
+    return normalize
 
 
 def _normalize(x, mean, std):

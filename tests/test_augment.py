@@ -39,10 +39,10 @@ def test_the_central_cut_is_evaluated_and_the_network_is_of_its_size():
     for text in ("crop_flip:size=6", "crop_flip", "flip", "none"):
         shape = (6, 6, 2) if "size" in text else (8, 10, 2)
         built = AUGMENTATIONS.build(text)
-        tested = augment.normaliser(None, None, built)({"x": images})["x"]
+        tested = augment.normalizer(None, None, built)({"x": images})["x"]
         trained = augment.train_preparation(None, None, built)({"x": images}, KEY)["x"]
         assert tested.shape[1:] == trained.shape[1:] == augment.output_shape(built, (8, 10, 2)) == shape
-    central = augment.normaliser(None, None, AUGMENTATIONS.build("crop_flip:size=6"))({"x": images})["x"] * 255
+    central = augment.normalizer(None, None, AUGMENTATIONS.build("crop_flip:size=6"))({"x": images})["x"] * 255
     np.testing.assert_allclose(central, images[:, 1:7, 2:8], rtol=1e-6)
 
 
@@ -57,9 +57,9 @@ def test_padding_is_black_before_normalisation_and_nine_places_are_equally_likel
 
 def test_tokens_and_floats_are_left_or_scaled():
     tokens = jnp.arange(6).reshape(2, 3)
-    assert augment.normaliser((0.5,), (0.5,))({"x": tokens, "y": 1})["x"] is tokens
+    assert augment.normalizer((0.5,), (0.5,))({"x": tokens, "y": 1})["x"] is tokens
     assert augment.output_shape(AUGMENTATIONS.build("none"), (20,)) == (20,)
-    np.testing.assert_allclose(augment.normaliser((1.0,), (2.0,))({"x": jnp.ones((1, 2, 2, 1)) * 3})["x"], 1.0)
+    np.testing.assert_allclose(augment.normalizer((1.0,), (2.0,))({"x": jnp.ones((1, 2, 2, 1)) * 3})["x"], 1.0)
 
 
 @pytest.mark.parametrize(

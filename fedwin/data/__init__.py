@@ -10,11 +10,10 @@ rows = partition.client(3)                                     # training exampl
 import warnings
 
 from fedwin.data import cache, integrity
-from fedwin.data.checks import check
+from fedwin.data.checks import check, check_not_empty
 from fedwin.data.contents import checksum, describe_subset, full_counts
 from fedwin.data.dataset import DATASETS, PARTITIONS, Dataset, Examples, Partition, split_validation
 from fedwin.data.example_source import ExampleSource, Images
-from fedwin.data.partitions.pack import check_not_empty
 from fedwin.data.sources.arrays import from_arrays
 from fedwin.data.sources.fedjax_data import from_fedjax
 from fedwin.errors import UserError
@@ -78,22 +77,7 @@ def load(name: str, data_dir=None) -> Dataset:
 
 
 def original(name: str, data_dir=None) -> Dataset:
-    """Loads a data set from its original files, whether or not there is a packed cache.
-
-    Args:
-      name: name of the data set, possibly with parameters.
-      data_dir: folder of its files, or a parent of it.
-
-    Returns:
-      The Dataset.
-
-    Raises:
-      UserError: unknown name or parameter, missing, damaged or inconsistent files.
-
-    Example:
-      >>> original("digits").name
-      'digits'
-    """
+    """Loads a data set from its original files, as `load` without packed caches."""
     try:
         return check(DATASETS.build(name, data_dir))
     except OSError as error:  # e.g. a folder that may be listed but not entered, or a failing disk
@@ -102,20 +86,7 @@ def original(name: str, data_dir=None) -> Dataset:
 
 
 def rebuild_cache(cached, text: str, data_dir, damage: integrity.DamagedCache) -> Dataset:
-    """Loads a data set from its original files and rebuilds its damaged cache.
-
-    Args:
-      cached: path of the damaged cache.
-      text: the choice, as given to `load`.
-      data_dir: folder of the original files.
-      damage: the error raised when the cache was opened.
-
-    Returns:
-      The Dataset.
-
-    Raises:
-      UserError: the original files can't be read.
-    """
+    """Loads a data set, given its choice, from its original files, and rebuilds its damaged cache at `cached`."""
     try:
         dataset = original(text, data_dir)
     except UserError as error:

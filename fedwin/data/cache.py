@@ -68,29 +68,13 @@ def path_in(text: str, folder) -> pathlib.Path:
 
 
 def user_path(text: str, data_dir) -> pathlib.Path:
-    """Returns the path of a choice's cache in the user's cache directory; every data_dir has a separate cache.
-
-    Args:
-      text: the choice, as given to `load`.
-      data_dir: folder of the original files.
-
-    Raises:
-      UserError: the user has no home directory.
-    """
+    """Path of a choice's cache in the user's cache directory (UserError without one); each data_dir has its own."""
     key = hashlib.blake2b(f"{text}\0{origin(data_dir)}".encode(), digest_size=6).hexdigest()
     return require_cache_directory() / f"{file_name(text)[:100]}-{key}.fedwin"
 
 
 def find(text: str, data_dir) -> pathlib.Path | None:
-    """Finds the cache that `load` opens: in data_dir itself, else in the user's cache directory.
-
-    Args:
-      text: the choice, as given to `load`.
-      data_dir: folder of the original files, or of the cache.
-
-    Returns:
-      The cache's path, or None if there is none.
-    """
+    """Finds the cache of a choice that `load` opens, in data_dir itself or else in the user's cache directory."""
     if not data_dir:
         return None
     candidates = [path_in(text, data_dir)]
@@ -206,13 +190,7 @@ def write_to(
 
 
 def write_feature(path: pathlib.Path, value: np.ndarray | Images, progress: Progress) -> None:
-    """Writes one array; images in chunks, so that the decoded images are never in memory all at once.
-
-    Args:
-      path: the new file.
-      value: array, memory map or Images [N, ...].
-      progress: called with the number of rows after each chunk.
-    """
+    """Writes an array, memory map or Images [N, ...]; images in chunks, never all of them in memory."""
     if not isinstance(value, Images):
         np.save(path, np.ascontiguousarray(value))
         progress(len(value))
@@ -235,30 +213,14 @@ def read_meta_entry(folder: pathlib.Path, key: str) -> str | None:
 
 
 def check_choice(folder: pathlib.Path, text: str) -> None:
-    """Checks that an existing cache belongs to a choice: `train=a/b.csv` and `train=a_b.csv` share a path.
-
-    Args:
-      folder: path of the cache.
-      text: the choice, as given to `load`.
-
-    Raises:
-      UserError: it belongs to another choice.
-    """
+    """Raises UserError if a cache belongs to another choice: `train=a/b.csv` and `train=a_b.csv` share a path."""
     other = read_meta_entry(folder, "choice")
     if other not in (None, text):
         raise UserError(f"{folder}: the cache of '{other}', not of '{text}'; move it or use another folder.")
 
 
 def check_origin(folder: pathlib.Path, data_dir) -> None:
-    """Checks that an existing cache was made from the original files in data_dir.
-
-    Args:
-      folder: path of the cache.
-      data_dir: folder of the original files.
-
-    Raises:
-      UserError: it was made from other files.
-    """
+    """Raises UserError if an existing cache was made from other original files than those in data_dir."""
     other = read_meta_entry(folder, "origin")
     if other and data_dir and other != origin(data_dir):
         raise UserError(
@@ -267,14 +229,7 @@ def check_origin(folder: pathlib.Path, data_dir) -> None:
 
 
 def check_writable(folder) -> None:
-    """Checks that files can be written to a folder, or that the folder can be created; creates nothing.
-
-    Args:
-      folder: path of the folder.
-
-    Raises:
-      UserError: it is not writable.
-    """
+    """Raises UserError if files can't be written to a folder that exists or could be created; creates nothing."""
     try:
         path = pathlib.Path(folder).absolute()
         existing = next(parent for parent in (path, *path.parents) if parent.exists())

@@ -11,19 +11,9 @@ def markdown() -> str:
     """Returns the guide's table: one row per data set with a title, those read from the user's own files last."""
     titled = [entry for entry in DATASETS.entries.values() if entry.facts["title"]]
     titled.sort(key=lambda entry: (entry.facts["sizes"] == "your own", entry.facts["title"].lower()))
-    rows = []
-    for entry in titled:
-        facts = entry.facts
-        rows.append(
-            (
-                facts["title"],
-                facts["flag"] or f"`{entry.name}`",
-                facts["how"],
-                facts["sizes"],
-                facts["prepared"],
-                facts["cache"],
-            )
-        )
+    columns = lambda facts: [facts[key] for key in ("how", "sizes", "prepared", "cache")]
+    flag = lambda entry: entry.facts["flag"] or f"`{entry.name}`"
+    rows = [(entry.facts["title"], flag(entry), *columns(entry.facts)) for entry in titled]
     lines = ["| " + " | ".join(row) + " |" for row in (HEAD, *rows, STAND_INS)]
     return "\n".join([lines[0], "|" + "---|" * len(HEAD), *lines[1:]])
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedwin.data.dataset import Dataset
+from fedwin.data.dataset import Dataset, Partition
 from fedwin.errors import UserError
 
 CHUNK = 1 << 24
@@ -80,18 +80,10 @@ def check_range(ids: np.ndarray, count: int, what: str, where: str) -> None:
 
 
 def check_inputs(x: np.ndarray, dataset: Dataset, where: str) -> None:
-    """Checks that the type of the inputs determines whether they are images, vectors or tokens.
+    """Raises UserError if a network would misinterpret inputs [N, ...]; `where` is the data set and split.
 
     Networks divide uint8 by 255, use floating-point numbers as they are and embed other whole numbers as token ids; so
     images must not be int32, and tokens must not be uint8.
-
-    Args:
-      x: the inputs [N, ...].
-      dataset: the data set, whose task distinguishes tokens from images.
-      where: data set and split, for error messages.
-
-    Raises:
-      UserError: a network would misinterpret the inputs.
     """
     if np.issubdtype(x.dtype, np.floating):
         check_finite(x, where)
@@ -118,15 +110,10 @@ def check_finite(values: np.ndarray, where: str, key: str = "x") -> None:
 
 
 def check_scaling(name: str, x: np.ndarray, **values) -> None:
-    """Checks mean and standard deviation: one finite number per channel, deviations positive, both given or neither.
-
-    Args:
-      name: the data set, for error messages.
-      x: the inputs [N, ..., channels].
-      **values: `mean` and `std`; None if not given.
+    """Checks `mean` and `std` for inputs [N, ..., channels]; None stands for a value that is not given.
 
     Raises:
-      UserError: naming the wrong one.
+      UserError: not one finite number per channel, a deviation that is not positive, or one of them alone.
     """
     channels = x.shape[-1] if x.ndim > 1 else 1
     given = {what: value for what, value in values.items() if value is not None}
@@ -145,14 +132,7 @@ def check_scaling(name: str, x: np.ndarray, **values) -> None:
 
 
 def as_labels(labels, where: str) -> np.ndarray:
-    """Casts labels to int32.
-
-    Args:
-      labels: whole numbers, [N] or, for sequences, [N, T].
-      where: data set and split, for error messages.
-
-    Returns:
-      The labels as int32.
+    """Casts labels, whole numbers [N] or [N, T], to int32; `where` is the data set and split.
 
     Raises:
       UserError: numbers that are not whole or do not fit into int32, which a cast would wrap.
@@ -168,6 +148,18 @@ def _whole(labels, where: str) -> np.ndarray:
     if not np.issubdtype(labels.dtype, np.integer):
         raise UserError(f"{where}: labels are {labels.dtype}; they must be whole numbers.")
     return labels
+
+
+def check_not_empty(partition: Partition) -> None:
+    """Raises UserError naming the first client without examples."""
+    sizes = partition.sizes
+    if sizes.size and sizes.min() < 1:
+        k = int(sizes.argmin())
+        name = k if partition.ids is None else partition.ids[k]
+        raise UserError(
+            f"client {name} has no examples ({int((sizes < 1).sum())} of {len(sizes)} clients are empty); use fewer "
+            f"clients or a larger alpha."
+        )
 
 
 def check_clients(dataset: Dataset) -> None:

@@ -15,13 +15,7 @@ ROWS = 4096
 
 
 def full_size(choice: str | Choice) -> FullSize:
-    """Returns the size of the complete data set, with None for every number that is not known.
-
-    Args:
-      choice: name of the data set, possibly with parameters: `cifar10`, `pacs:test_fraction=0.2`.
-
-    Raises:
-      UserError: unknown name or parameter.
+    """Returns the size of the complete data set of a choice, such as `pacs:test_fraction=0.2`.
 
     Example:
       >>> full_size("mnist_writers")
@@ -33,16 +27,7 @@ def full_size(choice: str | Choice) -> FullSize:
 
 
 def full_counts(choice: str | Choice) -> tuple[int, int] | None:
-    """Returns the numbers of training and test examples of the complete data set.
-
-    Args:
-      choice: name of the data set, possibly with parameters.
-
-    Returns:
-      (training examples, test examples), or None if one of them is not known.
-
-    Raises:
-      UserError: unknown name or parameter.
+    """Returns (training examples, test examples) of the complete data set of a choice, or None if one is not known.
 
     Example:
       >>> full_counts("cifar10"), full_counts("npz")
@@ -53,17 +38,12 @@ def full_counts(choice: str | Choice) -> tuple[int, int] | None:
 
 
 def describe_subset(choice: str | Choice, dataset: Dataset) -> str:
-    """Returns how a loaded data set differs in size from the complete one.
+    """Describes how a loaded data set differs in size from the complete one, or ''.
 
-    Args:
-      choice: the choice that was loaded.
-      dataset: the loaded data set.
-
-    Returns:
-      Such as '6,000 of 50,000 training examples and 1,000 of 10,000 test examples'; '' if no known number differs.
-
-    Raises:
-      UserError: unknown name or parameter.
+    Example:
+      >>> from fedwin import data
+      >>> describe_subset("digits", data.load("digits"))
+      ''
     """
     full = full_size(choice)
     clients = None if dataset.natural is None else dataset.natural.num_clients

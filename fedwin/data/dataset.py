@@ -78,28 +78,13 @@ class Partition(NamedTuple):
         return np.diff(self.offset)
 
     def client(self, k: int) -> np.ndarray:
-        """Returns the rows of the training examples that client k holds, int32 [N_k].
-
-        Args:
-          k: the client, 0 <= k < K.
-
-        Raises:
-          IndexError: the client does not exist.
-        """
+        """Returns the rows of the training examples that client k holds, int32 [N_k]; IndexError unless 0 <= k < K."""
         if not 0 <= k < self.num_clients:
             raise IndexError(f"client {k} is not in 0..{self.num_clients - 1}")
         return self.order[self.offset[k] : self.offset[k + 1]]
 
     def class_counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
-        """Counts the examples of each class that each client holds.
-
-        Args:
-          labels: the labels of all training examples [N].
-          num_classes: number of classes C.
-
-        Returns:
-          int32 [K, C].
-        """
+        """Counts examples by client and class, int32 [K, C]; `labels` [N] are those of all training examples."""
         owner = np.repeat(np.arange(self.num_clients, dtype=np.int64), self.sizes)
         cells = owner * num_classes + np.asarray(labels)[self.order]
         counts = np.bincount(cells, minlength=self.num_clients * num_classes)
@@ -107,14 +92,9 @@ class Partition(NamedTuple):
 
     @classmethod
     def from_lists(cls, lists, **fields) -> "Partition":
-        """Builds a partition from the rows of each client.
+        """Builds a partition from one index array per client, or from a matrix [K, n] if all clients hold n examples.
 
-        Args:
-          lists: one index array per client, or a matrix [K, n] if all clients hold n examples.
-          **fields: further fields of the partition, such as `ids`.
-
-        Returns:
-          The Partition.
+        Further fields of the partition, such as `ids`, are taken as they are.
         """
         if isinstance(lists, np.ndarray):
             return cls(lists.astype(np.int32).reshape(-1), offsets(np.full(len(lists), lists.shape[1])), **fields)
@@ -192,11 +172,16 @@ DATASETS = Registry(
         "n": "number of training examples.",
         "tests": "number of test examples.",
         "clients": "number of clients.",
+        "per_client": "number of examples of each client.",
+        "users": "number of clients.",
+        "rows": "number of training rows.",
+        "vocabulary_size": "number of most frequent words that get their own id.",
         "size": "side of the images in pixels, cropped from the center of the scaled image.",
         "resize": "pixels that the short side is scaled to.",
         "length": "number of positions per row T.",
         "constants": "normalization constants.",
         "num_classes": "number of classes; the largest label + 1 by default.",
+        "label": "level of the labels that is y.",
         "seed": "seed of the random choices.",
     },
     title="",

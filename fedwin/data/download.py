@@ -16,14 +16,9 @@ TIMEOUT = 30  # seconds without a response
 
 
 def download_urls(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
-    """Returns the files to download for a choice such as `landmarks:small=true`.
+    """Returns (URL, checksum kind, checksum) of each file to download for a choice such as `landmarks:small=true`.
 
-    Args:
-      text: a data set, possibly with parameters.
-
-    Returns:
-      (URL, checksum kind, checksum) of each file; kind and checksum are None if none is published. Empty if the
-      files can't be downloaded automatically.
+    Kind and checksum are None if none is published; there is no file if none can be downloaded automatically.
     """
     choice = registry.parse(text)
     facts = DATASETS.entries[choice.name].facts
@@ -79,7 +74,7 @@ def fetch(
 
 
 def append_remaining(url: str, partial: pathlib.Path, done: int, by_hand: str, progress) -> tuple[int, int]:
-    """Requests the rest of a file and appends it.
+    """Requests the rest of a file, of which `done` bytes are in `partial`, and appends it.
 
     Args:
       url: URL of the file.

@@ -94,14 +94,9 @@ class ExampleSource:
         self.pool.shutdown(cancel_futures=True)
 
     def pending(self, rows: np.ndarray, capacity: int = 0) -> list:
-        """Starts decoding rows.
+        """Starts decoding rows, of any shape, and returns the jobs that `finish` waits for.
 
-        Args:
-          rows: index array of any shape.
-          capacity: number of rows to allocate; the result for 1-D `rows` is padded with zeros to that many.
-
-        Returns:
-          Jobs that `finish` waits for.
+        The result for 1-D rows is padded with zeros to `capacity` rows.
 
         Raises:
           UserError: a row is out of range.
@@ -136,13 +131,7 @@ class ExampleSource:
         return {key: result for key, result, _ in jobs}
 
     def gather(self, rows) -> Examples:
-        """Returns the features of some rows.
-
-        Args:
-          rows: index array of any shape [...].
-
-        Returns:
-          name -> [..., *feature].
+        """Returns name -> [..., *feature] for an index array of any shape [...].
 
         Raises:
           UserError: a row is out of range, or an image is missing or can't be decoded.
@@ -150,12 +139,7 @@ class ExampleSource:
         return self.finish(self.pending(np.asarray(rows)))
 
     def prefetch(self, batches: Iterable[np.ndarray], depth: int = 2) -> Iterator[Examples]:
-        """Yields `gather(rows)` for every index array, decoding up to `depth` of them in advance.
-
-        Args:
-          batches: index arrays.
-          depth: number of index arrays to decode in advance.
-        """
+        """Yields `gather(rows)` for every index array, decoding up to `depth` of them in advance."""
         waiting: collections.deque[list] = collections.deque()
         for rows in batches:
             waiting.append(self.pending(rows))
@@ -166,13 +150,7 @@ class ExampleSource:
 
 
 def gather(value, rows: np.ndarray, out: np.ndarray) -> None:
-    """Copies rows of a feature into an array; rows of a memory map are copied only once.
-
-    Args:
-      value: array, memory map or Images [N, ...].
-      rows: the rows, int [n].
-      out: destination [n, ...].
-    """
+    """Copies rows [n] of an array, memory map or Images to `out` [n, ...]; those of a memory map only once."""
     if isinstance(value, Images):
         value.decode_into(rows, out)
     elif len(rows):
@@ -222,12 +200,7 @@ class Images:
         return result
 
     def decode_into(self, rows, out: np.ndarray) -> None:
-        """Decodes images into an array.
-
-        Args:
-          rows: the images [n].
-          out: destination, uint8 [n, size, size, channels].
-        """
+        """Decodes the images in `rows` [n] into an array, uint8 [n, size, size, channels]."""
         for position, row in enumerate(rows):
             out[position] = self.image(self.items[row])
 
@@ -271,15 +244,9 @@ def decode_whole(item: Item, channels: int | None = None) -> np.ndarray:
 
 
 def open_image(item: Item, channels: int | None, short_side: int | None = None):
-    """Decodes an image with Pillow.
+    """Decodes an image with Pillow to RGB or gray; channels None: gray if it is.
 
-    Args:
-      item: the image.
-      channels: 3 or 1; None: 1 for gray images, else 3.
-      short_side: pixels that the short side will be scaled to; lets the JPEG decoder skip what would be scaled away.
-
-    Returns:
-      The PIL.Image.
+    A `short_side` that it will be scaled to lets the JPEG decoder skip what would be scaled away.
 
     Raises:
       UserError: the image is missing or can't be decoded.
@@ -335,7 +302,7 @@ def pillow():
 
 
 def feature_digest(values, whole_bytes: int | None = None, num_rows: int | None = None) -> bytes:
-    """Computes a hash of a feature's shape, type and rows.
+    """Computes a hash of a feature's shape, type and rows, 16 bytes.
 
     Large features are hashed by a sample of their rows that depends on the size alone, so image files, arrays and
     memory maps have the same hash: a run that was started on image files can be resumed on their packed cache.
@@ -344,9 +311,6 @@ def feature_digest(values, whole_bytes: int | None = None, num_rows: int | None 
       values: array, memory map or Images [N, ...].
       whole_bytes: maximum size of a feature whose rows are all read; WHOLE_BYTES by default.
       num_rows: number of rows read of larger features; ROWS by default.
-
-    Returns:
-      16 bytes.
     """
     size = int(np.prod(values.shape, dtype=np.int64)) * values.dtype.itemsize
     if size > (WHOLE_BYTES if whole_bytes is None else whole_bytes):

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedwin import core, tree
 from fedwin.data import integrity
-from fedwin.data.checks import check_labels
+from fedwin.data.checks import check_labels, check_not_empty
 from fedwin.data.dataset import MAX_CELLS, Dataset, Partition, offsets
 from fedwin.errors import UserError
 
@@ -242,13 +242,9 @@ def federate(dataset: Dataset, partition: Partition, validation: Partition | Non
         # A memory map belongs to a packed cache, which was checked when written and may be too large to read here.
         if not isinstance(features["y"], np.memmap):
             check_labels(features["y"], dataset.num_classes, f"data set '{dataset.name}', {split}")
-    sizes = partition.sizes
     if partition.num_clients < 1:
         raise UserError(f"dataset {dataset.name}: the partition has no clients.")
-    if (sizes < 1).any():
-        empty = int(np.argmin(sizes))
-        name = empty if partition.ids is None else partition.ids[empty]
-        raise UserError(f"client {name} has no examples; use fewer clients or a partition that leaves none empty.")
+    check_not_empty(partition)
     total = len(dataset.train["y"])
     if partition.order.size and (partition.order.min() < 0 or partition.order.max() >= total):
         raise UserError(f"the partition contains example {partition.order.max()}, but there are only {total}.")

@@ -40,15 +40,10 @@ def array_checksums(folder: pathlib.Path) -> dict[str, dict]:
 
 
 def check_file(path: pathlib.Path, expected: Mapping, whole: bool) -> None:
-    """Checks the size of a cache's file, and its checksum if it is small; a file is read only once per process.
-
-    Args:
-      path: the file.
-      expected: its size and checksum, as from `array_checksums`.
-      whole: whether to read a large file as well.
+    """Checks a file's size, and its checksum if it is small or to be read `whole`; it is read only once per process.
 
     Raises:
-      DamagedCache: the file is missing or has changed.
+      DamagedCache: the file is missing, or differs from the `expected` size and checksum, as from `array_checksums`.
     """
     try:
         status = os.stat(path)
@@ -68,13 +63,10 @@ def check_file(path: pathlib.Path, expected: Mapping, whole: bool) -> None:
 
 
 def check_arrays(features: Mapping[str, object]) -> None:
-    """Checks the checksums of those features that are memory maps of a cache, by reading them completely.
+    """Checks those features that are memory maps of a cache, by reading them completely.
 
-    To be called before a data set is read completely anyway. Arrays in memory, and images that are decoded on access,
+    To be called before a data set is read completely anyway; arrays in memory, and images that are decoded on access,
     pass.
-
-    Args:
-      features: name -> array.
 
     Raises:
       DamagedCache: naming the file, and how to restore it.

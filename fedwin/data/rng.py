@@ -10,14 +10,7 @@ from fedwin.errors import UserError
 def generator(seed: int, *tags) -> np.random.Generator:
     """Returns `Generator(PCG64(SeedSequence([seed, tag, ...])))`, where a text tag stands for its CRC-32.
 
-    Unlike Python's hash of a text, the CRC is the same in every process.
-
-    Args:
-      seed: the seed, >= 0.
-      *tags: texts and integers that name the stream.
-
-    Raises:
-      UserError: the seed is negative.
+    Unlike Python's hash of a text, the CRC is the same in every process. A negative seed raises UserError.
 
     Example:
       >>> generator(0, "iid").permutation(5).tolist() == generator(0, "iid").permutation(5).tolist()

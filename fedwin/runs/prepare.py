@@ -454,7 +454,7 @@ def _build(config: Config, dataset: Dataset, model: Model | None) -> PreparedRun
         observers=watching,
         federations=federations,
         solver=solver,
-        normalize=augment.normaliser(dataset.mean, dataset.std, augmentation),
+        normalize=augment.normalizer(dataset.mean, dataset.std, augmentation),
         initial=initial,
         stopping_rule=stopping.build(config.early_stopping, config.eval_val) if config.early_stopping else None,
         evaluated={

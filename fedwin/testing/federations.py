@@ -208,7 +208,7 @@ def cohorts(fed: Federation, rounds: int, clients: int = 4, width=None, seed: in
 
 def probe(strategy: Strategy = Strategy()):
     """Returns the evaluation of `network()`, as engine.Dispatch takes it."""
-    return evaluate.make_probe(network(), augment.normaliser(None, None), evaluate.classification(), strategy)
+    return evaluate.make_probe(network(), augment.normalizer(None, None), evaluate.classification(), strategy)
 
 
 def evaluation_set(fed: Federation, strategy: Strategy = Strategy(), batch_size: int = 16):

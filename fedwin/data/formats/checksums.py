@@ -19,13 +19,7 @@ def published_checksum(dataset: str, name: str) -> tuple[str, str] | tuple[None,
 
 
 def matches(dataset: str, name: str, content: pathlib.Path | bytes | None) -> bool:
-    """Returns whether a file has its published checksum; False if none is published.
-
-    Args:
-      dataset: name of the data set.
-      name: name of the file.
-      content: its bytes, or the path of the file; None has no checksum.
-    """
+    """Returns whether a file, given by its bytes or path, has its published checksum; None has none."""
     kind, checksum = published_checksum(dataset, name)
     return kind is not None and content is not None and files.file_digest(content, kind) == checksum
 
@@ -63,14 +57,7 @@ def verify_files(dataset: str, paths: list[pathlib.Path]) -> bool:
 
 
 def check_num_clients(dataset: str, where, num_clients: int, expected: int) -> None:
-    """Warns 'unverified' if files without published checksums have an unexpected number of clients.
-
-    Args:
-      dataset: name of the data set.
-      where: the files, for the warning.
-      num_clients: number of clients in the files.
-      expected: the published number.
-    """
+    """Warns 'unverified' if files without published checksums have another number of clients than published."""
     if num_clients != expected:
         warnings.warn(
             f"{where}: unverified, {num_clients:,} clients, but the original {dataset} has {expected:,}.", stacklevel=4

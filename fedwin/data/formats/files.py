@@ -57,11 +57,7 @@ def read(path) -> bytes:
 
 
 def decode(raw: bytes, name) -> bytes:
-    """Decompresses gzip, xz, lzma or bzip2; returns other bytes unchanged.
-
-    Args:
-      raw: content of the file.
-      name: its name, for error messages.
+    """Decompresses gzip, xz, lzma or bzip2, and returns other bytes unchanged; `name` is the file.
 
     Raises:
       UserError: the compressed data is truncated or damaged.
@@ -80,14 +76,9 @@ def content(entry: Entry) -> bytes:
 
 
 def entries(location, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, Entry]:
-    """Returns the files of a folder (not of its subfolders) or of an archive (anywhere in it).
+    """Returns plain name -> path or bytes of the files of a folder (not of its subfolders) or of an archive (all).
 
-    Args:
-      location: the folder or archive.
-      wanted: whether to include a file, by its plain name; other files of an archive are not decompressed.
-
-    Returns:
-      plain name -> path (folder) or decompressed bytes (archive).
+    Files that are not `wanted`, by their plain names, are not decompressed.
     """
     location = pathlib.Path(location)
     if not location.is_dir():
@@ -99,14 +90,9 @@ def entries(location, wanted: Callable[[str], bool] = lambda name: True) -> dict
 
 
 def members(path, wanted: Callable[[str], object] = lambda name: True) -> dict[str, bytes]:
-    """Reads files of a tar (however compressed) or zip archive.
+    """Returns name -> bytes of the files of a tar (however compressed) or zip archive.
 
-    Args:
-      path: the archive.
-      wanted: whether to read a member, by its name; others are not even decompressed if the format allows it.
-
-    Returns:
-      name -> bytes.
+    Files that are not `wanted`, by their names, are not even decompressed if the format allows it.
 
     Raises:
       UserError: not an archive, or truncated.
@@ -128,14 +114,9 @@ def locate(folder, name: str) -> pathlib.Path | None:
 
 
 def locate_all(locations: list[pathlib.Path], *names: str) -> list[pathlib.Path] | None:
-    """Finds files that belong together.
+    """Finds files that belong together in the first folder that has all of them, possibly compressed.
 
-    Args:
-      locations: folders, and files that may themselves be the only wanted one.
-      *names: names of the files.
-
-    Returns:
-      The files in the first folder that has all of them, possibly compressed; None if there is no such folder.
+    A location may also be a file itself, if it is the only wanted one. None if there is no such place.
     """
     for place in locations:
         if place.is_file() and names == (plain(place.name),):
@@ -146,13 +127,9 @@ def locate_all(locations: list[pathlib.Path], *names: str) -> list[pathlib.Path]
 
 
 def folders(data_dir, *patterns: str) -> list[pathlib.Path]:
-    """Returns data_dir and its subfolders to depth two whose names match, nearest first.
+    """Returns data_dir and its subfolders to depth two with names like lower-case patterns of fnmatch, nearest first.
 
-    So a loader finds its files whether data_dir is their folder or a parent of it.
-
-    Args:
-      data_dir: the folder, or a file such as an archive.
-      *patterns: lower-case patterns of names, as for fnmatch.
+    So a loader finds its files whether data_dir is their folder or a parent of it; it may be a file such as an archive.
 
     Raises:
       UserError: data_dir is not given, does not exist or can't be listed.
@@ -187,25 +164,13 @@ class Missing(UserError):
 
 
 def missing(dataset: str, data_dir, wanted: str, source: str = "") -> Missing:
-    """Builds the error for files that were not found.
-
-    Args:
-      dataset: name of the data set.
-      data_dir: the folder that was searched.
-      wanted: description of the files.
-      source: URL for a download, or ''.
-    """
+    """Builds the error for files, described by `wanted`, that were not found; `source` is a URL for a download."""
     hint = f" Fetch it from {source}." if source else ""
     return Missing(f"{dataset}: found no {wanted} in or under {data_dir}.{hint}")
 
 
 def file_digest(content, kind: str = "md5") -> str:
-    """Returns the hexadecimal checksum of bytes or of a file, without decompressing it.
-
-    Args:
-      content: bytes, or path of the file.
-      kind: 'md5', 'sha256' or another name known to hashlib.
-    """
+    """Returns the checksum of bytes or of the file at a path; `kind` is a name known to hashlib, such as 'md5'."""
     if isinstance(content, bytes):
         return hashlib.new(kind, content).hexdigest()
     with open(content, "rb") as stream:

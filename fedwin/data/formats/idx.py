@@ -51,13 +51,7 @@ def load(path) -> np.ndarray:
 
 
 def file_names(prefix: str = "", test: str = "t10k", kind: str = "ubyte") -> tuple[str, str, str, str]:
-    """Returns the file names of training images, training labels, test images and test labels.
-
-    Args:
-      prefix: prefix of all names.
-      test: name of the test split.
-      kind: type in the names of images.
-    """
+    """Returns the file names of training images, training labels, test images and test labels."""
     images, labels = f"images-idx3-{kind}", "labels-idx1-ubyte"
     return f"{prefix}train-{images}", f"{prefix}train-{labels}", f"{prefix}{test}-{images}", f"{prefix}{test}-{labels}"
 
@@ -132,15 +126,12 @@ def _find(dataset: str, data_dir, patterns, wanted, source: str) -> dict[str, tu
 
 
 def pack(found: dict[str, IdxFile], wanted, num_classes: int) -> tuple[Examples, Examples]:
-    """Converts arrays to features: images uint8 with a channel axis, labels int32 in 0..num_classes - 1.
+    """Converts (training, test) arrays to features: images uint8 [N, H, W, 1], labels int32 in 0..num_classes - 1.
 
     Args:
       found: name -> IdxFile, as from `read`.
       wanted: names of training images, training labels, test images and test labels.
       num_classes: number of classes C.
-
-    Returns:
-      (training features, test features).
 
     Raises:
       UserError: pixels or labels out of range.

@@ -19,15 +19,9 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
 def images_below(location) -> dict[str, Item]:
-    """Finds the image files in a folder or in a tar or zip archive, without decoding them.
+    """Finds the image files in a folder or in a tar or zip archive, without decoding them: relative name -> image.
 
     Members of an uncompressed tar are read in place; those of other archives are read into memory.
-
-    Args:
-      location: the folder or archive.
-
-    Returns:
-      relative name -> path, Span or Member.
 
     Raises:
       UserError: a folder that can't be listed, or not an archive.
@@ -47,16 +41,9 @@ def images_below(location) -> dict[str, Item]:
 
 
 def by_name(images, wanted: set[str]) -> dict[str, list[str]]:
-    """Matches image ids of lists with image files.
+    """Returns image id -> matching files, for the `wanted` ids and images given by (folder or archive, path in it).
 
     An id is the file's path below the folder or, if no path matches, its name, each with or without suffix.
-
-    Args:
-      images: (folder or archive, path in it) of the image files.
-      wanted: the ids in the lists; nothing else is indexed.
-
-    Returns:
-      image id -> matching files.
     """
     paths: dict[str, list[str]] = {}
     bare: dict[str, list[str]] = {}
@@ -68,15 +55,10 @@ def by_name(images, wanted: set[str]) -> dict[str, list[str]]:
 
 
 def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], list[str] | None, np.ndarray]:
-    """Reads a list of images; rows whose user is `NA` are skipped.
-
-    Args:
-      path: the list, for error messages.
-      blob: its decompressed content.
-      user_column: name of the column of users, or None.
+    """Reads a list of images; rows whose user is `NA` are skipped. `path` is the list, for error messages.
 
     Returns:
-      (image ids, users or None if there is no column, classes int32 [N]).
+      (image ids, users or None without a user_column, classes int32 [N]).
 
     Raises:
       UserError: a column or value is missing, or an image is listed twice.
@@ -96,12 +78,7 @@ def read_list(path, blob: bytes, user_column: str | None) -> tuple[list[str], li
 
 
 def csv_rows(path, blob: bytes, columns: list[str]):
-    """Yields (line, values of some columns) of each record of a CSV file.
-
-    Args:
-      path: the file, for error messages.
-      blob: its decompressed content.
-      columns: names of the columns.
+    """Yields (line, values of some columns) of each record of a CSV file; `path` is for error messages.
 
     Raises:
       UserError: not a CSV file, or a column or value is missing.

@@ -15,9 +15,6 @@ from fedwin.errors import UserError
 def read(folder) -> Iterator[tuple[pathlib.Path, str, list, list]]:
     """Yields (file, user, x, y) of every user, file by file.
 
-    Args:
-      folder: folder of the files.
-
     Raises:
       UserError: not LEAF JSON, a user that occurs twice, or x and y of different lengths.
     """
@@ -41,15 +38,7 @@ def read(folder) -> Iterator[tuple[pathlib.Path, str, list, list]]:
 
 
 def find(data_dir, *patterns: str) -> tuple[pathlib.Path, pathlib.Path] | None:
-    """Finds LEAF's folders `train` and `test`.
-
-    Args:
-      data_dir: the folder to search.
-      *patterns: patterns of folder names, as in files.folders.
-
-    Returns:
-      (train folder, test folder), or None.
-    """
+    """Finds LEAF's folders (train, test) in data_dir or in subfolders that match the patterns, or returns None."""
     for folder in files.folders(data_dir, "leaf*", *patterns):
         for location in (folder, folder / "data"):
             if parts(location / "train") and parts(location / "test"):

@@ -31,11 +31,7 @@ class ArrayUnpickler(pickle.Unpickler):
 
 
 def loads(blob: bytes, where) -> object:
-    """Unpickles plain containers and arrays; texts of Python 2 become bytes.
-
-    Args:
-      blob: the pickle.
-      where: the file, for error messages.
+    """Unpickles plain containers and arrays; texts of Python 2 become bytes. `where` is the file.
 
     Raises:
       UserError: truncated, or it contains other objects.

@@ -20,15 +20,7 @@ UNINDENTED, UNINDENTED_SPEECH = "THE COMEDY OF ERRORS", re.compile(r"([A-Za-z][A
 
 
 def text_by_role(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]:
-    """Joins all speeches of each role of several plays.
-
-    Args:
-      texts: name of the play -> its text.
-      min_speeches: minimum number of speeches of a role.
-
-    Returns:
-      `PLAY_ROLE` -> text.
-    """
+    """Joins the speeches of each role with at least `min_speeches`: play -> text becomes `PLAY_ROLE` -> text."""
     result = {}
     for play, text in sorted(texts.items()):
         for role, said in sorted(speeches_by_role(text).items()):
@@ -38,16 +30,10 @@ def text_by_role(texts: dict[str, str], min_speeches: int = 2) -> dict[str, str]
 
 
 def speeches_by_role(text: str) -> dict[str, list[str]]:
-    """Extracts the speeches of a play, from `ACT I` on.
+    """Extracts the speeches of a play, from `ACT I` on: role -> its speeches in order.
 
     Speeches of several roles at once (with `|`) are left out, stage directions and running heads with the play's title
     removed, and white space is folded to single spaces.
-
-    Args:
-      text: the play.
-
-    Returns:
-      role -> its speeches in order.
     """
     start = START.search(text)
     if not start:
@@ -78,17 +64,10 @@ def is_gutenberg(text: str) -> bool:
 
 
 def text_by_role_of_gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
-    """Joins all speeches of each role in the complete works, by LEAF's rules.
+    """Joins all speeches of each role of at least `min_lines` lines in the complete works, by LEAF's rules.
 
     Everything before the second occurrence of the author (the sonnets) is left out, a play's title is the nearest text
-    two to seven lines above the author, and white space is folded to single spaces.
-
-    Args:
-      text: the complete works.
-      min_lines: minimum number of lines of a role.
-
-    Returns:
-      `PLAY_ROLE` -> text.
+    two to seven lines above the author, and white space is folded to single spaces. Returns `PLAY_ROLE` -> text.
     """
     lines = text.splitlines()[1:PLAYS_END]
     starts = [at for at, line in enumerate(lines) if AUTHOR in line][1:]
@@ -105,13 +84,7 @@ def text_by_role_of_gutenberg(text: str, min_lines: int = 3) -> dict[str, str]:
 def lines_by_role(lines: list[str], unindented: bool) -> dict[str, list[str]]:
     """Extracts the lines of each role of one play: `  Role. text`, continued on lines that begin with four spaces.
 
-    Args:
-      lines: the play.
-      unindented: whether it is the play without indentation, whose speeches continue up to a heading or a publisher's
-        note.
-
-    Returns:
-      role -> its lines.
+    In the play without indentation speeches continue up to a heading or a publisher's note.
     """
     said: dict[str, list[str]] = {}
     role = None

@@ -134,10 +134,7 @@ def _example_class():
 
 
 def parse_example(blob: bytes) -> dict[str, np.ndarray | list[bytes]]:
-    """Decodes one serialized tf.train.Example.
-
-    Returns:
-      Feature name -> float32 or int64 array [n], or list of bytes; features without a value list are left out.
+    """Decodes a serialized tf.train.Example: feature name -> float32 or int64 array [n], or list of bytes.
 
     Raises:
       ValueError: not such a message.

@@ -33,16 +33,7 @@ def first_true(bad: np.ndarray) -> tuple[int, ...]:
 
 
 def within(values, low: int, high: int, what: str) -> np.ndarray:
-    """Checks that values are whole numbers in low..high.
-
-    Args:
-      values: numbers [N, ...].
-      low: smallest allowed value.
-      high: largest allowed value.
-      what: noun for a value, for error messages.
-
-    Returns:
-      The values as an array.
+    """Returns values [N, ...] as an array; they must be whole numbers in low..high, `what` is a noun for one of them.
 
     Raises:
       ValueError: naming the first record with another value.
@@ -63,11 +54,7 @@ def within(values, low: int, high: int, what: str) -> np.ndarray:
 
 
 def labels(values, num_classes: int | None = None) -> np.ndarray:
-    """Casts labels to int32; they must be whole numbers in 0..num_classes - 1.
-
-    Args:
-      values: the labels [N, ...].
-      num_classes: number of classes; None only requires numbers >= 0.
+    """Casts labels [N, ...] to int32; they must be whole numbers in 0..num_classes - 1, or >= 0 for None.
 
     Raises:
       ValueError: naming the first record with another value.
@@ -80,11 +67,7 @@ def labels(values, num_classes: int | None = None) -> np.ndarray:
 
 
 def pixels(values, shape: tuple[int, ...]) -> np.ndarray:
-    """Casts images to uint8 [N, *shape]; they must be whole numbers in 0..255.
-
-    Args:
-      values: the pixels, any shape of size N prod(shape).
-      shape: shape of one image.
+    """Casts images of a shape to uint8 [N, *shape]; they must be whole numbers in 0..255.
 
     Raises:
       ValueError: not whole images, or naming the first record with another value.

@@ -85,16 +85,6 @@ def one_class(dataset: Dataset, labels, num_clients: int, size: int, rng) -> Par
 
     If the class sizes are not multiples of `size`, the label-sorted list is cut instead, and a run may hold two
     classes; a warning reports it.
-
-    Args:
-      dataset: the data set.
-      labels: labels of its training examples [N].
-      num_clients: number of clients K.
-      size: number of examples per client.
-      rng: the random generator.
-
-    Returns:
-      The Partition.
     """
     shuffled = rng.permutation(len(labels))
     sorted_rows = shuffled[np.argsort(labels[shuffled], kind="stable")]
@@ -142,16 +132,7 @@ def draw_dirichlet(concentration: np.ndarray, count: int, rng: np.random.Generat
 
 
 def check_alpha(partition: str, alpha, *, zero: bool) -> None:
-    """Checks a Dirichlet concentration.
-
-    Args:
-      partition: name of the partitioner, for error messages.
-      alpha: the concentration; inf is allowed.
-      zero: whether 0 is allowed.
-
-    Raises:
-      UserError: not a number >= 0, or > 0.
-    """
+    """Raises UserError unless a Dirichlet concentration is a number > 0, or >= 0 with `zero`; inf is allowed."""
     number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool) and not math.isnan(alpha)
     if not number or alpha < 0 or (alpha == 0 and not zero):
         raise UserError(f"partition '{partition}': alpha={alpha}; give a number {'>=' if zero else '>'} 0.")

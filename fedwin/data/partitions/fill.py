@@ -48,12 +48,7 @@ def repeats(choice: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def pick(weights: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Draws indices in proportion to weights, by inverting their cumulative sum.
-
-    Args:
-      weights: the weights [..., C].
-      u: uniform numbers in [0, 1), one per index.
-    """
+    """Draws indices in proportion to weights [..., C], by inverting their cumulative sum at uniform numbers u."""
     cumulative = np.cumsum(weights, axis=-1)
     cumulative /= cumulative[..., -1:]
     # The sum first reaches its end at the last index of positive weight, so rounding cannot pick a later one.
@@ -98,14 +93,7 @@ def sequential(pools: Pools, weights, visit, per_client: int, rng) -> tuple[list
 def rotating(pools: Pools, q: np.ndarray, per_client: int, rng) -> tuple[list[np.ndarray], int]:
     """Gives every client one example per sweep, each sweep in a new random order of the clients.
 
-    Args:
-      pools: the pools of examples.
-      q: weights of the pools for each client [K, C].
-      per_client: number of examples per client, and of sweeps.
-      rng: the random generator.
-
-    Returns:
-      (one array of per_client rows per client, number of fallbacks).
+    Pool c has the weight q[k, c] for client k; arguments and result otherwise as for `sequential`.
     """
     rows = np.empty((len(q), per_client), np.int64)
     fallbacks = 0

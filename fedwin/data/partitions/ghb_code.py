@@ -56,16 +56,7 @@ def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tri
 
 
 def rebalance(lists: list[np.ndarray], size: int, rng) -> list[np.ndarray]:
-    """Moves random surplus examples of large clients to small ones.
-
-    Args:
-      lists: rows of each client.
-      size: number of examples that clients are filled up, or cut, to.
-      rng: the random generator.
-
-    Returns:
-      The new rows of each client.
-    """
+    """Moves random surplus examples of clients with more than `size` to those with fewer; returns the new rows."""
     surplus = rng.permutation(np.concatenate([rows[size:] for rows in lists]))
     result = []
     for rows in lists:

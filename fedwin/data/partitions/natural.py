@@ -9,12 +9,7 @@ from fedwin.errors import UserError
 
 
 def subset(partition: Partition, clients: np.ndarray) -> Partition:
-    """Returns the partition of some clients, in the given order.
-
-    Args:
-      partition: the partition of all clients.
-      clients: the clients to keep, int [n].
-    """
+    """Returns the partition of the `clients` [n], in the given order."""
     begin, sizes = partition.offset[clients], partition.sizes[clients]
     offset = offsets(sizes)
     positions = np.arange(offset[-1]) + np.repeat(begin - offset[:-1], sizes)

@@ -72,13 +72,9 @@ def pachinko(
 
 
 def label_tree(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the tree of labels of a data set with coarse and fine labels.
+    """Returns (fine label of each training example [N], coarse label of each fine label).
 
-    Args:
-      dataset: the data set; one level is its label, the other the feature 'coarse' or 'fine'.
-
-    Returns:
-      (fine label of each training example [N], coarse label of each fine label).
+    One level is the data set's label, the other its feature 'coarse' or 'fine'.
 
     Raises:
       UserError: there is only one level, or a fine label belongs to two coarse ones.

@@ -7,18 +7,7 @@ from fedwin.errors import UserError
 
 
 def labels_of(dataset: Dataset, partition: str) -> np.ndarray:
-    """Returns the labels of the training examples.
-
-    Args:
-      dataset: the data set.
-      partition: name of the partitioner, for error messages.
-
-    Returns:
-      The labels [N].
-
-    Raises:
-      UserError: examples have several labels each.
-    """
+    """Returns the labels of the training examples [N]; raises UserError if each example has several."""
     labels = np.asarray(dataset.train["y"])
     if labels.ndim != 1:
         raise UserError(
@@ -29,17 +18,7 @@ def labels_of(dataset: Dataset, partition: str) -> np.ndarray:
 
 
 def check_counts(partition: str, num_examples: int, num_clients: int, per_client: int = 1) -> None:
-    """Checks that there are enough examples for all clients.
-
-    Args:
-      partition: name of the partitioner, for error messages.
-      num_examples: number of training examples N.
-      num_clients: number of clients K.
-      per_client: number of examples of each client.
-
-    Raises:
-      UserError: there are no clients, or too few examples.
-    """
+    """Raises UserError if there are no clients, or fewer examples than num_clients x per_client."""
     if num_clients is None or num_clients < 1:
         raise UserError(f"partition '{partition}' needs num_clients >= 1, got {num_clients}.")
     if per_client < 1:
@@ -52,15 +31,7 @@ def check_counts(partition: str, num_examples: int, num_clients: int, per_client
 
 
 def histogram(dataset: Dataset, partition: Partition) -> np.ndarray | None:
-    """Counts the examples of each class on each client.
-
-    Args:
-      dataset: the data set.
-      partition: its partition.
-
-    Returns:
-      int32 [K, C]; None for sequences, and for more than MAX_CELLS counts.
-    """
+    """Counts examples by client and class, int32 [K, C]; None for sequences, and for more than MAX_CELLS counts."""
     if dataset.task != "classification" or partition.num_clients * dataset.num_classes > MAX_CELLS:
         return None
     return partition.class_counts(dataset.train["y"], dataset.num_classes)
@@ -103,27 +74,5 @@ def finish(dataset: Dataset, partition: Partition, name: str, **report) -> Parti
 
 
 def pack(dataset: Dataset, lists, name: str, **report) -> Partition:
-    """Packs one list of rows per client into a finished partition.
-
-    Args:
-      dataset: the data set.
-      lists: rows of each client.
-      name: name of the partitioner.
-      **report: further entries of the report.
-
-    Returns:
-      The Partition, as from `finish`.
-    """
+    """Packs one list of rows per client into a finished partition, as from `finish`."""
     return finish(dataset, Partition.from_lists(lists), name, **report)
-
-
-def check_not_empty(partition: Partition) -> None:
-    """Raises UserError naming the first client without examples."""
-    sizes = partition.sizes
-    if sizes.size and sizes.min() < 1:
-        k = int(sizes.argmin())
-        name = k if partition.ids is None else partition.ids[k]
-        raise UserError(
-            f"client {name} has no examples ({int((sizes < 1).sum())} of {len(sizes)} clients are empty); use fewer "
-            f"clients or a larger alpha."
-        )

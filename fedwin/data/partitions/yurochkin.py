@@ -66,18 +66,10 @@ def yurochkin(
 
 
 def draw_counts(class_sizes: list[int], num_clients: int, alpha: float, rng) -> np.ndarray:
-    """Draws how many examples of each class each client gets: shares ~ Dirichlet(alpha 1_K), 0 for full clients.
+    """Draws how many examples of each class each client gets, int64 [C, K]: shares ~ Dirichlet(alpha 1_K), 0 if full.
 
-    Only the counts are drawn; examples are shuffled once a draw is accepted, which gives the same distribution.
-
-    Args:
-      class_sizes: number of examples of each class [C].
-      num_clients: number of clients K.
-      alpha: concentration.
-      rng: the random generator.
-
-    Returns:
-      int64 [C, K].
+    Only the counts are drawn, from the sizes of the classes [C]; examples are shuffled once a draw is accepted, which
+    gives the same distribution.
     """
     cap = sum(class_sizes) / num_clients
     num_held = np.zeros(num_clients, np.int64)
@@ -98,16 +90,7 @@ def draw_counts(class_sizes: list[int], num_clients: int, alpha: float, rng) -> 
 
 
 def assign_examples(by_class: list[np.ndarray], counts: np.ndarray, rng) -> list[np.ndarray]:
-    """Draws the examples of each client, given the counts.
-
-    Args:
-      by_class: rows of each class.
-      counts: number of examples of each class for each client, int [C, K].
-      rng: the random generator.
-
-    Returns:
-      The rows of each client, in random order.
-    """
+    """Draws the rows of each client, in random order, given the rows of each class and the counts [C, K]."""
     split = [np.split(rng.permutation(rows), np.cumsum(count)[:-1]) for rows, count in zip(by_class, counts)]
     return [rng.permutation(np.concatenate(parts)) for parts in zip(*split)]
 

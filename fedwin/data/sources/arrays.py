@@ -80,15 +80,7 @@ def _array(values, where: str) -> np.ndarray:
 
 
 def by_client(clients: np.ndarray, examples: int, name: str) -> Partition:
-    """Groups examples by client, in order of the client ids.
-
-    Args:
-      clients: client of each example [N].
-      examples: number of examples N.
-      name: name of the data set, for error messages.
-
-    Returns:
-      The Partition, with the client ids as text.
+    """Groups N examples by client, in order of the client ids, which become text; `name` is the data set.
 
     Raises:
       UserError: not N clients, or ids that are NaN or neither numbers nor text.

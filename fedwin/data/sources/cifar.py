@@ -23,11 +23,9 @@ Constants = Literal["cifar10", "cifar100", "ima"]
 
 
 def block_means(images: np.ndarray, size: int) -> np.ndarray:
-    """Returns images of side `size` whose pixels are the means of square blocks, rounded half up.
+    """Returns images uint8 [N, size, size, channels] whose pixels are the means of blocks of [N, S, S, channels].
 
-    Args:
-      images: uint8 [N, S, S, channels], S a multiple of `size`.
-      size: side of the result.
+    Means are rounded half up; S must be a multiple of `size`.
     """
     side = images.shape[1]
     if side == size:
@@ -39,12 +37,7 @@ def block_means(images: np.ndarray, size: int) -> np.ndarray:
 
 
 def first_of_each_class(examples: dict, count: int) -> dict:
-    """Returns the first `count` examples of each class, in their order.
-
-    Args:
-      examples: feature -> array [N, ...], with labels 'y'.
-      count: examples per class.
-    """
+    """Returns the first `count` examples of each class, in their order."""
     positions = [np.flatnonzero(examples["y"] == label)[:count] for label in np.unique(examples["y"])]
     kept = np.sort(np.concatenate(positions))
     return {name: value[kept] for name, value in examples.items()}
@@ -93,7 +86,6 @@ def cifar10(
       data_dir: a folder with the binary or the Python archive or its unpacked files (plain, .gz, .xz or .bz2), or a
         parent of it.
       per_class: number of training images of each class, the first ones of the archive; 0: all.
-
     """
     mean, std = CONSTANTS[constants]
     train, test, verified = read("cifar10", data_dir)
@@ -127,11 +119,8 @@ CIFAR100 = {
 def cifar100(data_dir, *, label: Literal["fine", "coarse"] = "fine", constants: Constants = "cifar100") -> Dataset:
     """CIFAR-100, Krizhevsky 2009: x uint8 [N, 32, 32, 3], y in 0..99 (fine) or 0..19 (coarse).
 
-    The label that is not y is available as feature 'coarse' or 'fine', for Pachinko allocation.
-
-    Args:
-      data_dir: as for cifar10.
-      label: 'fine' or 'coarse'.
+    Reads files as for cifar10. The label that is not y is available as feature 'coarse' or 'fine', for Pachinko
+    allocation.
     """
     mean, std = CONSTANTS[constants]
     train, test, verified = read("cifar100", data_dir)

@@ -62,8 +62,6 @@ def cifar100_pam(data_dir, *, constants: cifar.Constants = "cifar100", seed: Non
     Reads TFF's `cifar100.sqlite` (.lzma) or FedJAX's `federated_cifar100_{train,test}.sqlite`. Without any of them,
     such clients are drawn from CIFAR-100, with a warning: 500 from the training images and 100 from the test images.
 
-    Args:
-      data_dir: folder of the files, or a parent of it.
 
     Returns:
       The Dataset, with `natural` and `test_natural` clients.
@@ -101,15 +99,7 @@ def cifar100_pam(data_dir, *, constants: cifar.Constants = "cifar100", seed: Non
 
 
 def draw_clients(cifar100: Dataset, seed: int) -> list[tuple[Examples, Partition]]:
-    """Draws the training and the test clients from CIFAR-100, independently of each other.
-
-    Args:
-      cifar100: the data set.
-      seed: the seed.
-
-    Returns:
-      [(training examples, Partition), (test examples, Partition)].
-    """
+    """Draws (examples, clients) for training and test from CIFAR-100, independently of each other."""
     warnings.warn(
         f"cifar100_pam: no file with the released clients; {TRAIN_CLIENTS} + {TEST_CLIENTS} are drawn with seed "
         f"{seed} (fetch {SOURCE} for the released ones).",

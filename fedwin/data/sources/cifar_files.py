@@ -60,14 +60,7 @@ LAYOUTS = {
 
 
 def read(name: str, data_dir) -> tuple[Examples, Examples, bool]:
-    """Reads a data set.
-
-    Args:
-      name: 'cifar10' or 'cifar100'.
-      data_dir: the folder to search.
-
-    Returns:
-      (training features, test features, whether all checksums are right).
+    """Reads 'cifar10' or 'cifar100' below data_dir: (training features, test features, whether checksums are right).
 
     Raises:
       UserError: no files, truncated files, a label out of range, or a pickle with a wrong checksum.
@@ -131,15 +124,7 @@ def _decode(
 
 
 def from_binary(blob: bytes, columns: list[str], where) -> Examples:
-    """Decodes binary records.
-
-    Args:
-      blob: any number of records.
-      columns: names of the label columns.
-      where: the file, for error messages.
-
-    Returns:
-      Label columns and 'x'.
+    """Decodes binary records to label `columns` and 'x'; `where` is the file.
 
     Raises:
       UserError: not a whole number of records.
@@ -152,16 +137,7 @@ def from_binary(blob: bytes, columns: list[str], where) -> Examples:
 
 
 def from_pickle(blob: bytes, columns: dict[str, bytes], where, md5: str | None) -> Examples:
-    """Decodes a pickle, after checking its md5.
-
-    Args:
-      blob: the pickle.
-      columns: label column -> its key in the pickle.
-      where: the file, for error messages.
-      md5: the expected checksum.
-
-    Returns:
-      Label columns and 'x'.
+    """Decodes a pickle with the expected md5 to label columns (name -> its key) and 'x'; `where` is the file.
 
     Raises:
       UserError: wrong checksum, or other content.

@@ -76,7 +76,6 @@ def digit5(
     others for training.
 
     Args:
-      data_dir: folder of the files, or a parent of it.
       domains: names joined by '+', of mnist, svhn, usps, synthdigits and mnist_m.
       parts: number of training parts of the archive to use.
       per_domain: number of training images of a domain read from original files.

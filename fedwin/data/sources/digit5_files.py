@@ -43,14 +43,7 @@ class Archive(NamedTuple):
     read: Callable[[str], bytes]
 
     def domain(self, domain: str, parts: int) -> tuple[Pair, Pair] | None:
-        """Returns (training pair, test pair) of a domain.
-
-        Args:
-          domain: name of the domain.
-          parts: number of training parts to use.
-
-        Returns:
-          The pairs, or None if the domain is not there.
+        """Returns (training pair, test pair) of a domain from its first `parts` training files; None without them.
 
         Raises:
           UserError: the domain is incomplete or damaged.
@@ -92,15 +85,7 @@ def from_pickle(blob: bytes, where, domain: str = "") -> Pair:
 
 
 def original_domain(data_dir, domain: str) -> Pair:
-    """Returns all images and labels of an original data set, training and test pooled.
-
-    Args:
-      data_dir: the folder to search.
-      domain: name of the domain.
-
-    Raises:
-      UserError: missing or damaged files.
-    """
+    """Returns all examples of an original data set below data_dir, training and test pooled; UserError if missing."""
     if domain == "mnist":
         pairs = idx_pairs(files.folders(data_dir, "mnist"), idx.file_names())
     elif domain == "usps":
@@ -196,16 +181,7 @@ def listed_images(folders: list[pathlib.Path]) -> list[tuple]:
 
 
 def check_pair(images, labels, where, domain: str = "") -> Pair:
-    """Checks and converts a set of images and labels.
-
-    Args:
-      images: the images.
-      labels: their labels; SVHN, and data sets made after it, write the digit 0 as 10.
-      where: the file, for error messages.
-      domain: name of the domain.
-
-    Returns:
-      (images uint8 [N, 28, 28, 3], labels int32 [N]).
+    """Checks images, and labels in which SVHN and data sets made after it write the digit 0 as 10; `where` is the file.
 
     Raises:
       UserError: wrong images or labels, or different numbers of them.
@@ -221,14 +197,10 @@ def check_pair(images, labels, where, domain: str = "") -> Pair:
 
 
 def to_rgb28(images: np.ndarray, where) -> np.ndarray:
-    """Converts images to uint8 [N, 28, 28, 3]: gray becomes three equal channels, images are scaled bilinearly.
-
-    Args:
-      images: the images [N, height, width] or with a channel axis.
-      where: the file, for error messages.
+    """Converts images [N, H, W] or [N, H, W, 1 or 3] to uint8 [N, 28, 28, 3]: equal channels, scaled bilinearly.
 
     Raises:
-      UserError: not images, NaN, or values that are neither bytes nor in [0, 1].
+      UserError: not images, NaN, or values that are neither bytes nor in [0, 1]; `where` is the file.
     """
     if images.dtype.kind not in "biuf":
         raise UserError(f"{where}: pixels are {images.dtype}, not numbers.")

@@ -5,12 +5,12 @@ https://archive.ics.uci.edu/dataset/80.
 """
 
 import importlib.util
-import pathlib
 
 import numpy as np
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
 from fedwin.data.rng import generator
+from fedwin.errors import UserError
 
 TRAIN_PER_CLASS = 140
 
@@ -58,14 +58,9 @@ def digits(data_dir=None) -> Dataset:
 
 def _read() -> tuple[np.ndarray, np.ndarray]:
     """Reads (images [N, 8, 8], labels [N]) of scikit-learn."""
+    # Importing scikit-learn would take longer than the rest of a short run.
     spec = importlib.util.find_spec("sklearn")
-    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
-        path = pathlib.Path(folder) / "datasets" / "data" / "digits.csv.gz"
-        if path.is_file():
-            # Importing scikit-learn would take longer than the rest of a short run.
-            table = np.loadtxt(path, delimiter=",")
-            return table[:, :-1].reshape(-1, 8, 8), table[:, -1]
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    return bunch.images, bunch.target
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError("digits: the data set comes with scikit-learn; install it with `pip install scikit-learn`.")
+    table = np.loadtxt(f"{spec.submodule_search_locations[0]}/datasets/data/digits.csv.gz", delimiter=",")
+    return table[:, :-1].reshape(-1, 8, 8), table[:, -1]

@@ -60,16 +60,8 @@ def build(name: str, sides, num_classes: int | None, *, task: str | None = None,
 def clean(examples: Examples, natural: Partition, where: str) -> tuple[Examples, Partition]:
     """Casts labels to int32, renames 'domain_id', and sets the domain of clients that each have one domain.
 
-    Args:
-      examples: the examples, changed in place.
-      natural: the clients.
-      where: the data set, for error messages.
-
-    Returns:
-      (examples, clients).
-
     Raises:
-      UserError: no 'x' or 'y', or labels that are not whole numbers.
+      UserError: no 'x' or 'y', or labels that are not whole numbers; `where` is the data set.
     """
     if not {"x", "y"} <= examples.keys():
         raise UserError(

@@ -22,11 +22,7 @@ WRITERS = {"femnist": 3400, "femnist_digits": 3383}
 
 
 def quantize(pixels, paper: int) -> np.ndarray:
-    """Converts pixels, bytes divided by 255 in the files, to uint8 [N, 28, 28, 1] = 255 |pixel - paper|.
-
-    Args:
-      pixels: the pixels [N * 784].
-      paper: value of paper in the file, 0 or 1.
+    """Converts pixels [N * 784], bytes divided by 255 in the files, to uint8 [N, 28, 28, 1] = 255 |pixel - paper|.
 
     Raises:
       ValueError: not images of 784 numbers in [0, 1].
@@ -71,15 +67,7 @@ def domains(natural: Partition) -> Partition:
 
 
 def load(name: str, data_dir, form: str, paper: int) -> Dataset:
-    """Loads FEMNIST in the first form found below data_dir, or in the given one.
-
-    Args:
-      name: 'femnist' or 'femnist_digits'.
-      data_dir: the folder to search.
-      form: 'auto', 'fedjax' or 'leaf'.
-      paper: value of paper in the files, 0 or 1.
-
-    """
+    """Loads 'femnist' or 'femnist_digits' in the first form found below data_dir, or in the given one."""
     infix, names = ("emnist_digitsonly", DIGITS) if name == "femnist_digits" else ("emnist", CHARACTERS)
     to_examples = functools.partial(convert, paper, len(names))
     folders = files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*")
@@ -126,7 +114,6 @@ def femnist(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto", paper
     """FEMNIST by writer: x uint8 [N, 28, 28, 1], ink 255, y in 0..61; 3,400 writers in FedJAX's files.
 
     Args:
-      data_dir: folder of the files, or a parent of it.
       form: auto, fedjax (federated_emnist_{train,test}.sqlite) or leaf (train/ and test/ with JSON); both may be
         compressed.
       paper: value of paper in the files, 1 in all originals.
@@ -149,7 +136,6 @@ def femnist_digits(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto"
     """The digits of FEMNIST by writer, y in 0..9; 3,383 writers. Reads the `digitsonly` files.
 
     Args:
-      data_dir: folder of the files, or a parent of it.
       form: as for `femnist`.
       paper: value of paper in the files, 1 in all originals.
     """

@@ -215,13 +215,7 @@ def _image_items(split, column: str, where: str, folder: pathlib.Path) -> list[I
 def _images(items: list[Item], size, resize, channels, where: str, shape) -> np.ndarray | Images:
     """Returns images [N, H, W, C]: decoded on access with a size, else at once.
 
-    Args:
-      items: from `_image_items`.
-      size: as of `hf`.
-      resize: likewise.
-      channels: likewise.
-      where: the split, for error messages.
-      shape: (height, width, channels) of the training images; None: of the first one.
+    The shape (height, width, channels) is that of the training images, or None for that of the first one.
     """
     channels = shape[-1] if shape else channels or decode_whole(items[0]).shape[-1]
     if size is not None:

@@ -35,15 +35,7 @@ def package():
 
 
 def find(name: str, data_dir) -> pathlib.Path:
-    """Returns the folder of a data set.
-
-    Args:
-      name: path of the folder, absolute or relative to data_dir or to the current folder.
-      data_dir: a folder, or None.
-
-    Raises:
-      UserError: there is no such folder.
-    """
+    """Returns the folder `name`, in data_dir or the current folder; raises UserError if there is none."""
     own = pathlib.Path(name).expanduser()
     candidates = [*([pathlib.Path(data_dir) / own] if data_dir else []), own]
     for path in candidates:
@@ -57,14 +49,7 @@ def find(name: str, data_dir) -> pathlib.Path:
 
 
 def open_split(folder: pathlib.Path, split: str):
-    """Opens one split; Arrow files are memory-mapped.
-
-    Args:
-      folder: of the data set.
-      split: name of the split.
-
-    Returns:
-      A datasets.Dataset.
+    """Opens a split of the data set in a folder as datasets.Dataset; Arrow files are memory-mapped.
 
     Raises:
       UserError: no such split, or files that can't be read.
@@ -92,11 +77,7 @@ def _open_file(datasets, path: pathlib.Path):
 
 
 def files_of(folder: pathlib.Path, split: str) -> list[pathlib.Path]:
-    """Returns the Parquet or Arrow files of a split, in the order of their names.
-
-    Args:
-      folder: of the data set; files may lie two folders below it.
-      split: name of the split, a part of the names of its files or their folder.
+    """Returns the Parquet or Arrow files of a split, up to two folders below, in the order of their names.
 
     Raises:
       UserError: there are none, or they lie in several folders.

@@ -1,7 +1,7 @@
 """iNaturalist-User-120k: photographs of species by observer, Hsu et al. 2020, https://arxiv.org/abs/2003.08082."""
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
-from fedwin.data.sources.folder import build
+from fedwin.data.sources.folder import find
 from fedwin.registry.ranges import PositiveInt
 
 
@@ -32,15 +32,6 @@ def inaturalist(data_dir, *, size: PositiveInt = 224, resize: PositiveInt = 256,
     Source: https://arxiv.org/abs/2003.08082.
     """
     source = "http://storage.googleapis.com/gresearch/federated-vision-datasets/inaturalist-user-120k.zip"
-    return build(
-        "inaturalist",
-        data_dir,
-        ("inat*",),
-        ("iNaturalist_train.csv", "federated_train.csv"),
-        ("iNaturalist_test.csv", "test.csv"),
-        size,
-        resize,
-        1203,
-        (users, "user_id"),
-        source,
-    )
+    lists = ("iNaturalist_train.csv", "federated_train.csv"), ("iNaturalist_test.csv", "test.csv")
+    photos = find("inaturalist", data_dir, ("inat*",), lists, (users, "user_id"), source)
+    return photos.load("inaturalist", size, resize, 1203)

@@ -1,7 +1,7 @@
 """Landmarks-User-160k: photographs of landmarks by photographer, Hsu et al. 2020, https://arxiv.org/abs/2003.08082."""
 
 from fedwin.data.dataset import DATASETS, Dataset, FullSize
-from fedwin.data.sources.folder import build
+from fedwin.data.sources.folder import find
 from fedwin.registry.ranges import PositiveInt
 
 LISTS = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
@@ -35,9 +35,7 @@ def landmarks(data_dir, *, size: PositiveInt = 224, resize: PositiveInt = 256, s
 
     Source: https://arxiv.org/abs/2003.08082.
     """
-    lists = (
-        (("mini_gld_train_split.csv",), ("mini_gld_test.csv",)) if small else (("federated_train.csv",), ("test.csv",))
-    )
-    return build(
-        "landmarks", data_dir, ("landmark*", "gld*"), *lists, size, resize, 203 if small else 2028, ("user_id",), LISTS
-    )
+    names = ("mini_gld_train_split.csv", "mini_gld_test.csv") if small else ("federated_train.csv", "test.csv")
+    lists = tuple((name,) for name in names)
+    photos = find("landmarks", data_dir, ("landmark*", "gld*"), lists, ("user_id",), LISTS)
+    return photos.load("landmarks", size, resize, 203 if small else 2028)

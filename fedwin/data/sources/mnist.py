@@ -14,24 +14,15 @@ DIGITS = tuple("0123456789")
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 CHARACTERS = DIGITS + LETTERS + tuple("abcdefghijklmnopqrstuvwxyz")
 
-# Classes of each EMNIST split; the labels of `letters` start at 1.
-EMNIST_NAMES = {
-    "byclass": CHARACTERS,
-    "bymerge": DIGITS + LETTERS + tuple("abdefghnqrt"),
-    "balanced": DIGITS + LETTERS + tuple("abdefghnqrt"),
-    "letters": LETTERS,
-    "digits": DIGITS,
-    "mnist": DIGITS,
-}
-
-# (training, test) images of each EMNIST split.
-EMNIST_SIZES = {
-    "byclass": (697_932, 116_323),
-    "bymerge": (697_932, 116_323),
-    "balanced": (112_800, 18_800),
-    "letters": (124_800, 20_800),
-    "digits": (240_000, 40_000),
-    "mnist": (60_000, 10_000),
+MERGED = DIGITS + LETTERS + tuple("abdefghnqrt")
+# EMNIST split -> (classes, training images, test images); the labels of `letters` start at 1.
+EMNIST = {
+    "byclass": (CHARACTERS, 697_932, 116_323),
+    "bymerge": (MERGED, 697_932, 116_323),
+    "balanced": (MERGED, 112_800, 18_800),
+    "letters": (LETTERS, 124_800, 20_800),
+    "digits": (DIGITS, 240_000, 40_000),
+    "mnist": (DIGITS, 60_000, 10_000),
 }
 
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
@@ -61,11 +52,7 @@ DOWNLOADS = tuple(f"{MNIST}{name}.gz" for name in file_names())
     checksums=CHECKSUMS,
 )
 def mnist(data_dir) -> Dataset:
-    """MNIST, LeCun et al. 1998: x uint8 [N, 28, 28, 1], ink 255, y in 0..9; 60,000 training and 10,000 test images.
-
-    Args:
-      data_dir: folder of the four IDX files, or a parent of it.
-    """
+    """MNIST, LeCun et al. 1998: x uint8 [N, 28, 28, 1], ink 255, y in 0..9; 60,000 training and 10,000 test images."""
     wanted = file_names()
     found = read("mnist", data_dir, ("mnist*",), wanted, "http://yann.lecun.com/exdb/mnist")
     train, test = pack(found, wanted, 10)
@@ -101,29 +88,15 @@ def mnist_writers(data_dir) -> Dataset:
     train, test = pack(found, wanted, 10)
     verified = verify([found[name] for name in wanted[:4]], "mnist")
     natural, test_natural = (by_writer(found[name], features["y"]) for name, features in zip(wanted[4:], (train, test)))
-    return Dataset(
-        "mnist_writers",
-        train,
-        test,
-        10,
-        mean=(0.1307,),
-        std=(0.3081,),
-        natural=natural,
-        class_names=DIGITS,
-        verified=verified,
-        test_natural=test_natural,
-    )
+    described = {"mean": (0.1307,), "std": (0.3081,), "class_names": DIGITS, "verified": verified}
+    return Dataset("mnist_writers", train, test, 10, natural=natural, test_natural=test_natural, **described)
 
 
 def by_writer(file: IdxFile, labels: np.ndarray) -> Partition:
-    """Groups images by their writers in QMNIST's labels, in ascending order; ids are NIST's, such as `f0017`.
-
-    Args:
-      file: QMNIST's labels: column 0 is the class, column 2 the writer.
-      labels: the labels of the images [N], which belong to the first N rows.
+    """Groups images by their writers in QMNIST's labels (column 2), in ascending order; ids such as `f0017` are NIST's.
 
     Raises:
-      UserError: rows are missing or of other classes.
+      UserError: rows of images are missing or of other classes (column 0) than the labels [N].
     """
     rows = file.array[: len(labels)]
     if rows.ndim != 2 or rows.shape[1] < 3 or len(rows) < len(labels):
@@ -137,7 +110,7 @@ def by_writer(file: IdxFile, labels: np.ndarray) -> Partition:
 
 
 FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-FASHION_CHECKSUMS = {
+FASHION_SUMS = {
     "train-images-idx3-ubyte.gz": ("sha256", "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
     "train-labels-idx1-ubyte.gz": ("sha256", "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
     "t10k-images-idx3-ubyte.gz": ("sha256", "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
@@ -154,14 +127,10 @@ FASHION_CHECKSUMS = {
     prepared="14 s (from .xz)",
     cache="53 MiB",
     downloads=tuple(f"{FASHION}{name}.gz" for name in file_names()),
-    checksums=FASHION_CHECKSUMS,
+    checksums=FASHION_SUMS,
 )
 def fmnist(data_dir) -> Dataset:
-    """Fashion-MNIST, Xiao et al. 2017, https://arxiv.org/abs/1708.07747: x uint8 [N, 28, 28, 1], scaled to [0, 1].
-
-    Args:
-      data_dir: folder of the four IDX files, or a parent of it.
-    """
+    """Fashion-MNIST, Xiao et al. 2017, https://arxiv.org/abs/1708.07747: x uint8 [N, 28, 28, 1], scaled to [0, 1]."""
     wanted = file_names()
     found = read("fmnist", data_dir, ("fashion*", "fmnist*"), wanted, FASHION)
     train, test = pack(found, wanted, 10)
@@ -175,7 +144,7 @@ def fmnist(data_dir) -> Dataset:
     flag="`emnist:split=byclass`",
     how="by hand: NIST's `gzip.zip`",
     sizes="by partition / 697,932 / 116,323 (byclass)",
-    full=lambda params: FullSize(*EMNIST_SIZES.get(params["split"], ())),
+    full=lambda params: FullSize(*EMNIST[params["split"]][1:]),
     prepared="not measured: file not available",
     by_hand="gzip.zip from https://www.nist.gov/itl/products-and-services/emnist-dataset",
 )
@@ -190,7 +159,6 @@ def emnist(
     Args:
       data_dir: folder of the IDX files or of `gzip.zip`, or a parent of it.
       split: byclass (62 classes), bymerge (47), balanced (47), letters (26), digits or mnist (10).
-
     """
     wanted = file_names(f"emnist-{split}-", "test")
     source = "https://www.nist.gov/itl/products-and-services/emnist-dataset"
@@ -199,21 +167,13 @@ def emnist(
         found[name] = found[name]._replace(array=np.ascontiguousarray(found[name].array.swapaxes(1, 2)))
     for name in wanted[1::2]:
         found[name] = found[name]._replace(array=found[name].array.astype(np.int32) - (split == "letters"))
-    classes = EMNIST_NAMES[split]
+    classes = EMNIST[split][0]
     train, test = pack(found, wanted, len(classes))
     return Dataset("emnist", train, test, len(classes), mean=(0.0,), std=(1.0,), class_names=classes, verified=False)
 
 
 def usps_pixels(gray: np.ndarray, where) -> np.ndarray:
-    """Converts gray values v in -1000..1000 to uint8 255 (v + 1000) / 2000.
-
-    Args:
-      gray: the gray values.
-      where: the file, for error messages.
-
-    Raises:
-      UserError: values out of range.
-    """
+    """Converts gray values v in -1000..1000 to uint8 255 (v + 1000) / 2000; UserError for others, naming the file."""
     with values.naming(where):
         gray = values.within(gray, -1000, 1000, "gray value").astype(np.float32)
     return np.rint((gray + 1000) * (255 / 2000)).astype(np.uint8)
@@ -230,11 +190,7 @@ def usps_pixels(gray: np.ndarray, where) -> np.ndarray:
     by_hand="USPS converted to usps-{train,test}-{images-idx3-short,labels-idx1-ubyte}",
 )
 def usps(data_dir) -> Dataset:
-    """USPS digits, Hull 1994, from int16 IDX files, v in -1000..1000: x uint8 [N, 16, 16, 1], 255 (v + 1000) / 2000.
-
-    Args:
-      data_dir: folder of the four IDX files, or a parent of it.
-    """
+    """USPS digits, Hull 1994, from int16 IDX files, v in -1000..1000: x uint8 [N, 16, 16, 1], 255 (v + 1000) / 2000."""
     wanted = tuple(f"usps-{name}" for name in file_names("", "test", "short"))
     found = read("usps", data_dir, ("usps*",), wanted, "any copy of USPS, converted to these IDX files")
     for name in wanted[::2]:

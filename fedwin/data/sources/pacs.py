@@ -79,15 +79,7 @@ def pacs(
 
 
 def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
-    """Splits the images of every domain into training and test images, and builds the data set.
-
-    Args:
-      where: the folder or archive.
-      size: side of the images in pixels.
-      resize: pixels that the short side is scaled to.
-      fraction: share of test images.
-      seed: seed of the split.
-    """
+    """Splits the images of every domain into training and test images, and builds the data set."""
     items, labels, domains = list_images(image_files.images_below(where), where)
     is_test = np.zeros(len(items), bool)
     for d in range(4):
@@ -113,17 +105,10 @@ def split(where, size: int, resize: int, fraction: float, seed: int) -> Dataset:
 
 
 def list_images(images: Mapping[str, Item], where) -> tuple[list[Item], np.ndarray, np.ndarray]:
-    """Selects the images `.../<domain>/<class>/<file>`, in order of their names.
-
-    Args:
-      images: relative name -> image.
-      where: the folder or archive, for error messages.
-
-    Returns:
-      (images, classes [N], domains [N]).
+    """Selects the images `.../<domain>/<class>/<file>`, in order of their names: (images, classes [N], domains [N]).
 
     Raises:
-      UserError: a class folder that PACS does not have, or a domain without images.
+      UserError: a class folder that PACS does not have, or a domain without images; `where` is the folder or archive.
     """
     items, labels, domains = [], [], []
     for name in sorted(images):

@@ -63,9 +63,6 @@ def shakespeare(data_dir, *, length: PositiveInt = 80) -> Dataset:
     """Shakespeare roles: x, y int32 [N, 80], one target per position, 0 = padding; 90 ids.
 
     Reads FedJAX's `shakespeare_{train,test}.sqlite`.
-
-    Args:
-      data_dir: folder of the files, or a parent of it.
     """
 
     def cut(features: dict) -> Examples:

@@ -99,7 +99,7 @@ def draw_pooled_windows(ids: Ids, side: int, counts: dict[str, int], total: int,
     """Draws windows without replacement from all roles, in random order.
 
     Args:
-      ids: role -> (training ids, test ids).
+      ids: the texts.
       side: 0 for training, 1 for test.
       counts: role -> number of windows.
       total: number of windows to draw.

@@ -21,13 +21,9 @@ SOURCE = "https://github.com/martin-gorner/tensorflow-rnn-shakespeare (its folde
 
 
 def find(data_dir) -> dict[str, str]:
-    """Finds and reads the plays.
+    """Reads name -> text from `ACT I` on, from `plays.tar.xz`, a folder `plays` or text files below data_dir.
 
-    Args:
-      data_dir: the folder to search for `plays.tar.xz`, a folder `plays` or text files.
-
-    Returns:
-      name -> text from `ACT I` on, with single spaces in place of tabs; texts without acts are left out.
+    Tabs become single spaces, and texts without acts are left out.
 
     Raises:
       UserError: there are none.

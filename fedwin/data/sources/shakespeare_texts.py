@@ -18,13 +18,7 @@ TABLE[[ord(character) for character in ALPHABET]] = np.arange(len(ALPHABET))
 
 
 def find(data_dir) -> dict[str, tuple[str, str]]:
-    """Finds and reads the texts, from LEAF's JSON files or else from plays.
-
-    Args:
-      data_dir: the folder to search.
-
-    Returns:
-      role -> (training text, test text).
+    """Reads role -> (training text, test text) from LEAF's JSON files or else from plays below data_dir.
 
     Raises:
       UserError: no files, or damaged ones.
@@ -49,16 +43,10 @@ def find(data_dir) -> dict[str, tuple[str, str]]:
 
 
 def texts_of_leaf(folders) -> dict[str, tuple[str, str]]:
-    """Reconstructs the texts in LEAF's folders.
+    """Reconstructs role -> (training text, test text) from LEAF's folders (train, test).
 
     Windows that do not overlap are 80 times fewer than LEAF's own; then training and test text are joined and split
     again.
-
-    Args:
-      folders: (train folder, test folder).
-
-    Returns:
-      role -> (training text, test text).
 
     Raises:
       UserError: damaged files, or windows that do not continue each other.
@@ -83,15 +71,7 @@ def texts_of_leaf(folders) -> dict[str, tuple[str, str]]:
 
 
 def join_windows(x: list[str], y: list[str], where) -> tuple[str, int]:
-    """Reconstructs the text behind a user's windows.
-
-    Args:
-      x: the windows, in order.
-      y: the next characters.
-      where: the user, for error messages.
-
-    Returns:
-      (text, stride of the windows): 1 or 80; 0 if one window is ambiguous.
+    """Reconstructs the text behind a user's windows x and next characters y: (text, stride 1 or 80, 0 if ambiguous).
 
     Raises:
       UserError: a window that is not 80 characters and the next one, or that does not continue the previous one.
@@ -115,13 +95,7 @@ def join_windows(x: list[str], y: list[str], where) -> tuple[str, int]:
 
 
 def texts_of_plays(location) -> dict[str, str]:
-    """Reads plays from a text file, or a folder or archive of them.
-
-    Args:
-      location: the file, folder or archive.
-
-    Returns:
-      `PLAY_ROLE` -> text.
+    """Reads `PLAY_ROLE` -> text from a text file, or a folder or archive of plays.
 
     Raises:
       UserError: texts in which no role speaks.
@@ -143,14 +117,9 @@ def texts_of_plays(location) -> dict[str, str]:
 
 
 def split(texts: dict[str, str], fraction: float = 0.8) -> dict[str, tuple[str, str]]:
-    """Splits texts by LEAF's rule: of n windows the first 0.8 n train and the last n - 0.8 n - 79 test.
+    """Splits role -> text to (training text, test text) by LEAF's rule.
 
-    Args:
-      texts: role -> text.
-      fraction: share of training windows.
-
-    Returns:
-      role -> (training text, test text).
+    Of n windows the first 0.8 n train and the last n - 0.8 n - 79 test.
     """
     result = {}
     for role, text in texts.items():

@@ -25,14 +25,7 @@ def accuracies(oov: int) -> dict:
 
 
 def vocabulary(folder, size: int) -> dict[bytes, int]:
-    """Reads the most frequent words in `stackoverflow.word_count`, plain or in its archive.
-
-    Args:
-      folder: folder of the file.
-      size: number of words.
-
-    Returns:
-      word -> id.
+    """Returns word -> id of the `size` most frequent words in `stackoverflow.word_count`, plain or in its archive.
 
     Raises:
       UserError: no such file, or too few words.
@@ -60,13 +53,7 @@ def vocabulary(folder, size: int) -> dict[bytes, int]:
 
 
 def tokenize(sentences, words: dict[bytes, int], length: int) -> dict[str, np.ndarray]:
-    """Tokenizes sentences: x = BOS w1 w2 ... and y = w1 w2 ... EOS, cut or padded with 0 to int32 [N, length].
-
-    Args:
-      sentences: the sentences, str or bytes [N].
-      words: word -> id.
-      length: number of positions T.
-    """
+    """Tokenizes sentences to int32 [N, length]: x = BOS w1 w2 ..., y = w1 w2 ... EOS, cut or padded with 0."""
     oov = FIRST + len(words)
     x, y = np.zeros((2, len(sentences), length), np.int32)
     for row, sentence in enumerate(sentences):
@@ -89,12 +76,7 @@ def choose_users(sizes: dict[bytes, int], users: int, seed: int) -> list[bytes]:
 
 
 def choose_test_examples(sizes: dict[bytes, int], count: int, seed: int) -> dict[bytes, np.ndarray]:
-    """Draws test examples without replacement from all clients.
-
-    Args:
-      sizes: client -> number of examples.
-      count: number of examples to draw.
-      seed: the seed.
+    """Draws `count` test examples without replacement from all clients, given client -> number of examples.
 
     Returns:
       client -> rows, in order of the clients' ids.
@@ -142,9 +124,7 @@ def stackoverflow(
     decoded.
 
     Args:
-      data_dir: folder of the files, or a parent of it.
       users: number of training users, of 342,477.
-      vocabulary_size: number of most frequent words that get their own id.
 
     Raises:
       UserError: too few users or words.

@@ -75,16 +75,13 @@ def smooth_patterns(rng, count: int, side: int, channels: int) -> np.ndarray:
 
 
 def noisy_images(rng, labels: np.ndarray, prototypes: np.ndarray, style: np.ndarray | None = None) -> np.ndarray:
-    """Generates images: the pattern of the class plus noise, with a style per image.
+    """Generates images uint8 [N, side, side, channels]: the pattern of the class plus noise.
 
     Args:
       rng: the random generator.
       labels: classes of the images [N].
       prototypes: patterns [C, side, side, channels].
-      style: scale and shift of the brightness [N, 2], or None.
-
-    Returns:
-      uint8 [N, side, side, channels].
+      style: scale and shift of the brightness of each image [N, 2], or None.
     """
     bank = NOISE * rng.standard_normal((BANK // prototypes[0].size, *prototypes.shape[1:]), np.float32)
     drawn = rng.integers(0, len(bank), len(labels))
@@ -270,11 +267,7 @@ def cifar100(
     tests: PositiveInt = 2000,
     seed: NonNegativeInt = 0,
 ) -> Dataset:
-    """Images like those of CIFAR-100, with its tree of 20 x 5 classes.
-
-    Args:
-      label: 'fine' or 'coarse'.
-    """
+    """Images like those of CIFAR-100, with its tree of 20 x 5 classes."""
     rng = generator(seed, "cifar100_synthetic")
     prototypes = cifar100_patterns(rng)
     train, test = cifar100_examples(rng, n, prototypes), cifar100_examples(rng, tests, prototypes)
@@ -297,7 +290,6 @@ def cifar100_pam(
 
     Args:
       test_clients: number of test clients.
-      per_client: number of images of each client.
     """
     rng = generator(seed, "cifar100_pam_synthetic")
     prototypes = cifar100_patterns(rng)

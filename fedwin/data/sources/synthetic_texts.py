@@ -1,10 +1,10 @@
 """Synthetic stand-ins `<name>_synthetic` for the text data sets."""
 
-import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Examples
+from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition
 from fedwin.data.rng import generator
 from fedwin.data.sources import shakespeare, shakespeare_texts
 from fedwin.data.sources.stackoverflow import accuracies as word_accuracies
@@ -13,13 +13,7 @@ from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 
 
 def markov(rng, symbols: int, length: int) -> np.ndarray:
-    """Generates a random walk in which each symbol is followed by one of four others, mostly by the first.
-
-    Args:
-      rng: the random generator.
-      symbols: number of symbols.
-      length: number of steps.
-    """
+    """Walks `length` random steps; each symbol is followed by one of four others, mostly by the first."""
     follow = generator(0, "markov", symbols).integers(0, symbols, (symbols, 4))
     choice = rng.choice(4, length, p=[0.7, 0.15, 0.1, 0.05])
     walk = np.empty(length, np.int64)
@@ -34,62 +28,41 @@ def _joined(parts: list[Examples]) -> Examples:
     return {key: np.concatenate([part[key] for part in parts]) for key in ("x", "y")}
 
 
-@DATASETS.register("shakespeare_synthetic", how=NO_FILES)
-def shakespeare_roles(
-    data_dir=None,
-    *,
-    clients: PositiveInt = 715,
-    rows: PositiveInt = 3000,
-    length: PositiveInt = 80,
-    seed: NonNegativeInt = 0,
-) -> Dataset:
-    """Markov text of roles of unequal sizes, in rows of 80 with the 90 ids of FedJAX's Shakespeare.
+def register_roles(name: str, clients: int, accuracies: Mapping[str, tuple]) -> None:
+    """Registers a stand-in of Markov text of clients of unequal sizes, in rows with the 90 ids of FedJAX's form."""
 
-    Args:
-      rows: number of training rows.
-    """
-    rng = generator(seed, "shakespeare_synthetic")
-    ids = np.array([f"PLAY_ROLE_{k:03d}" for k in range(clients)])
-    sides = []
-    for total in (rows, max(rows // 7, clients)):
-        parts = []
-        for size in lognormal_sizes(rng, total, clients):
-            # A snippet of n characters is a stream of n + 2 ids and ceil((n + 1) / length) rows.
-            walk = markov(rng, len(shakespeare.ALPHABET), size * length - 1 - min(length - 1, 9))
-            text = np.frombuffer(shakespeare.ALPHABET, np.uint8)[walk]
-            parts.append(shakespeare.rows([text.tobytes()], length))
-        own = consecutive_clients(np.array([len(part["y"]) for part in parts]), ids)
-        sides.append((_joined(parts), own))
+    @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
+    def build(
+        data_dir=None,
+        *,
+        clients: PositiveInt = clients,
+        rows: PositiveInt = 3000,
+        length: PositiveInt = 80,
+        seed: NonNegativeInt = 0,
+    ) -> Dataset:
+        rng = generator(seed, "shakespeare_synthetic")
+        ids = np.array([f"PLAY_ROLE_{k:03d}" for k in range(clients)])
+        sides = []
+        for total in (rows, max(rows // 7, clients)):
+            parts = []
+            for size in lognormal_sizes(rng, total, clients):
+                # A snippet of n characters is a stream of n + 2 ids and ceil((n + 1) / length) rows.
+                walk = markov(rng, len(shakespeare.ALPHABET), size * length - 1 - min(length - 1, 9))
+                text = np.frombuffer(shakespeare.ALPHABET, np.uint8)[walk]
+                parts.append(shakespeare.rows([text.tobytes()], length))
+            sides.append((_joined(parts), consecutive_clients(np.array([len(part["y"]) for part in parts]), ids)))
+        return sequences(name, sides, shakespeare.VOCABULARY, accuracies)
+
+
+def sequences(name: str, sides: list[tuple[Examples, Partition]], vocabulary: int, accuracies) -> Dataset:
+    """Builds the stand-in of a data set of sequences from its training and test examples and clients."""
     (train, natural), (test, test_natural) = sides
-    return Dataset(
-        "shakespeare_synthetic",
-        train,
-        test,
-        shakespeare.VOCABULARY,
-        task="sequence",
-        natural=natural,
-        test_natural=test_natural,
-        accuracies=shakespeare.ACCURACIES,
-    )
+    described = {"task": "sequence", "accuracies": accuracies, "natural": natural, "test_natural": test_natural}
+    return Dataset(f"{name}_synthetic", train, test, vocabulary, **described)
 
 
-@DATASETS.register("shakespeare_plays_synthetic", how=NO_FILES)
-def shakespeare_texts_of_plays(
-    data_dir=None,
-    *,
-    clients: PositiveInt = 37,
-    rows: PositiveInt = 3000,
-    length: PositiveInt = 80,
-    seed: NonNegativeInt = 0,
-) -> Dataset:
-    """Markov text of clients of unequal sizes, in rows of 80, like Shakespeare's plays.
-
-    Args:
-      rows: number of training rows.
-    """
-    dataset = shakespeare_roles(clients=clients, rows=rows, length=length, seed=seed)
-    accuracies = {"accuracy": shakespeare.ACCURACIES["accuracy"]}
-    return dataclasses.replace(dataset, name="shakespeare_plays_synthetic", accuracies=accuracies)
+register_roles("shakespeare", 715, shakespeare.ACCURACIES)
+register_roles("shakespeare_plays", 37, {"accuracy": shakespeare.ACCURACIES["accuracy"]})
 
 
 @DATASETS.register("shakespeare_leaf_synthetic", how=NO_FILES)
@@ -127,12 +100,7 @@ def stackoverflow(
     length: PositiveInt = 20,
     seed: NonNegativeInt = 0,
 ) -> Dataset:
-    """Sentences of Zipf-distributed words by users of unequal sizes, with 10,004 ids, like FedJAX's Stack Overflow.
-
-    Args:
-      users: number of users.
-      vocabulary_size: number of known words.
-    """
+    """Sentences of Zipf-distributed words by users of unequal sizes, with 10,004 ids, like FedJAX's Stack Overflow."""
     rng = generator(seed, "stackoverflow_synthetic")
     shares = 1 / np.arange(1, vocabulary_size + 2) ** 1.1
     cumulated = np.cumsum(shares) / shares.sum()
@@ -142,9 +110,7 @@ def stackoverflow(
         sizes = rng.integers(1, length + 4, total)[:, None]  # longer ones are cut and have no EOS
         place = np.arange(length)
         y = np.where(place < sizes, words, np.where(place == sizes, 2, 0)).astype(np.int32)
-        x = np.concatenate([np.ones((total, 1), np.int32), np.where(place < sizes, words, 0)[:, :-1]], 1).astype(
-            np.int32
-        )
+        x = np.concatenate([np.ones((total, 1)), np.where(place < sizes, words, 0)[:, :-1]], 1).astype(np.int32)
         return {"x": x, "y": y}
 
     ids = np.array([f"{k:08d}" for k in range(users)])
@@ -152,14 +118,4 @@ def stackoverflow(
         (sentences(total), consecutive_clients(lognormal_sizes(rng, total, users), ids))
         for total in (n, max(n // 8, users))
     ]
-    (train, natural), (test, test_natural) = sides
-    return Dataset(
-        "stackoverflow_synthetic",
-        train,
-        test,
-        vocabulary_size + 4,
-        task="sequence",
-        natural=natural,
-        test_natural=test_natural,
-        accuracies=word_accuracies(vocabulary_size + 3),
-    )
+    return sequences("stackoverflow", sides, vocabulary_size + 4, word_accuracies(vocabulary_size + 3))

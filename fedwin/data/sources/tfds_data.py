@@ -83,15 +83,7 @@ def tfds(
 
 
 def read(builder, split: str, keys: dict[str, str]) -> Examples:
-    """Reads one split into arrays.
-
-    Args:
-      builder: the package's DatasetBuilder.
-      split: name of the split.
-      keys: key -> feature of the builder; 'x' is the input, the others are labels.
-
-    Returns:
-      key -> array [N, ...].
+    """Reads one split into arrays [N, ...], given key -> feature of the builder; 'x' is the input, others are labels.
 
     Raises:
       UserError: no such feature, no examples, inputs of different shapes, or labels that are not whole numbers.
@@ -117,11 +109,7 @@ def read(builder, split: str, keys: dict[str, str]) -> Examples:
 
 
 def prepared_folder(root: pathlib.Path, name: str) -> pathlib.Path:
-    """Finds the newest prepared version of a builder; the builder's own code is not needed.
-
-    Args:
-      root: the folder to search.
-      name: the builder, possibly with a version.
+    """Finds the newest prepared version of a builder, or that in its name, below a folder; its code is not needed.
 
     Raises:
       UserError: it is not prepared there.
@@ -149,12 +137,7 @@ def second_label_level(features, y: str) -> dict[str, str]:
 
 
 def constants_of(builder: str, constants: str | None, images: np.ndarray):
-    """Returns (mean, std) per channel.
-
-    Args:
-      builder: name of the builder.
-      constants: a key of CONSTANTS, or 'auto'.
-      images: the images [N, ..., C].
+    """Returns (mean, std) of a key of CONSTANTS, or of the builder's name for 'auto', for images [N, ..., C].
 
     Raises:
       UserError: the constants have another number of channels.
