@@ -38,9 +38,7 @@ def test_attackers_are_a_function_of_the_seed():
     assert set(drawn(0, 3)) < set(drawn(0, 4)) and len(drawn(0, 20)) == 20 and drawn(0, 0) == []
 
 
-@pytest.mark.parametrize(
-    "clients, count", [("0.2", 2), ("0.25", 3), ("0.0", 0), ("1.0", 10), ("0", 0), ("1", 1), ("10", 10)]
-)
+@pytest.mark.parametrize("clients, count", [("0.25", 3), ("1.0", 10), ("0", 0), ("1", 1)])
 def test_attackers_are_a_fraction_or_a_number(clients, count):
     assert ATTACKS.build(f"sign_flip:clients={clients}", core.Setting(10, 2, 5)).count == count
 
@@ -81,8 +79,8 @@ def test_the_state_of_an_attacker_is_that_of_its_training():
 @pytest.mark.slow
 def test_gaussian_attackers_send_noise_that_is_paired_over_methods():
     """Standard deviation by statistics: 4000 numbers of one client, whose share of the cohort is a fifth."""
-    centres = np.zeros((5, 4000))
-    p = testing.quadratic([1.0] * 5, centres, centres[0], steps=1, lr=1.0, schedule=[range(5)])
+    centers = np.zeros((5, 4000))
+    p = testing.quadratic([1.0] * 5, centers, centers[0], steps=1, lr=1.0, schedule=[range(5)])
     mask = np.arange(5) == 2
     first = one_round("fedavg", "gaussian:clients=1,std=3", mask, p=p).params["x"]
     np.testing.assert_allclose(np.std(5 * first), 3, rtol=0.05)
@@ -130,13 +128,11 @@ def test_flipped_labels_are_an_array_to_jax():
     [
         ("sign_flip:clients=6", "sign_flip: clients=6, but the federation has 5"),
         ("label_flip", "label_flip: the model does not say how many classes there are"),
-        ("sign_flop", "unknown attack 'sign_flop'. Did you mean 'sign_flip'?"),
     ],
 )
 def test_what_an_attack_can_not_be_is_refused(choice, words):
-    setting = core.Setting(5, 5, 5, None, testing.classification().setting.model if "=-1" in choice else None)
     with pytest.raises(UserError, match=words):
-        ATTACKS.build(choice, setting)
+        ATTACKS.build(choice, core.Setting(5, 5, 5))
 
 
 @pytest.mark.parametrize(

@@ -138,8 +138,3 @@ def test_label_flips_of_sequences_are_refused():
     config = Config(dataset="shakespeare_synthetic", model="shakespeare_lstm", attack="label_flip", clients_per_round=2)
     with pytest.raises(UserError, match="label_flip: needs one class per example, not a sequence"):
         fedwin.check(config)
-
-
-def test_a_robust_run_is_cited():
-    text = fedwin.citation(SMALL)
-    assert "yin2018byzantine" in text and "li2019rsa" in text

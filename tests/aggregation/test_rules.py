@@ -24,10 +24,18 @@ def setting(cohort):
     return core.Setting(100, cohort, 10)
 
 
-def compiled(choice, cohort):
-    """The rule as a function of numpy arrays, with a program per shape."""
-    combine = AGGREGATORS.build(choice, setting(cohort)).combine
-    return jax.jit(combine, compiler_options=testing.compile_options())
+@functools.cache
+def program(choice):
+    """The rule for ten places, compiled once."""
+    return jax.jit(AGGREGATORS.build(choice, setting(10)).combine, compiler_options=testing.compile_options())
+
+
+def combined(choice, steps, weights, present):
+    """What a rule returns for steps [n, d <= 6], in the first n of ten places."""
+    n, d = steps.shape
+    padded = np.zeros((10, 6)), np.zeros(10), np.zeros(10, bool)
+    padded[0][:n, :d], padded[1][:n], padded[2][:n] = steps, weights, present
+    return np.asarray(program(choice)(*padded))[:d]
 
 
 def median(steps, weights):
@@ -74,7 +82,6 @@ EXPECTED = dict(zip(RULES, (median, trimmed(25), krum(1, 1), krum(1, 3), geometr
 @pytest.mark.parametrize("choice", RULES)
 def test_rules_are_those_of_numpy_for_any_number_of_clients_that_are_present(choice):
     """Of ten places, n at random are taken; one program serves them all."""
-    combine = compiled(choice, 10)
     generator = np.random.default_rng(7)
     for n in range(1, 11):
         steps = np.zeros((10, 6))
@@ -83,7 +90,7 @@ def test_rules_are_those_of_numpy_for_any_number_of_clients_that_are_present(cho
         own[0] *= 50  # an outlier
         steps[places], present, all_weights = own, np.isin(np.arange(10), places), np.zeros(10)
         all_weights[places] = weights
-        found = combine(steps, all_weights, present)
+        found = program(choice)(steps, all_weights, present)
         np.testing.assert_allclose(found, EXPECTED[choice](own, weights), rtol=1e-9, atol=1e-12, err_msg=str(n))
 
 
@@ -91,10 +98,8 @@ def test_known_values():
     """By hand: ties, even and odd numbers of clients, one coordinate at a time."""
     steps = np.array([[1.0, 5.0], [1.0, 2.0], [3.0, 2.0], [9.0, -4.0], [1.0, 2.0]])
     weights = np.array([1.0, 1, 1, 1, 6])
-    value = lambda choice, n=5: compiled(choice, 5)(steps, weights, np.arange(5) < n).tolist()
-    middle = compiled("median", 5)
-    assert middle(steps, weights, np.arange(5) < 5).tolist() == [1.0, 2.0]
-    assert middle(steps, weights, np.arange(5) < 4).tolist() == [2.0, 2.0]
+    value = lambda choice, n=5: combined(choice, steps, weights, np.arange(5) < n).tolist()
+    assert value("median") == [1.0, 2.0] and value("median", 4) == [2.0, 2.0]
     np.testing.assert_allclose(value("trimmed_mean:share=0.2"), [5 / 3, 2.0])
     np.testing.assert_allclose(value("trimmed_mean:share=0"), [3.0, 1.4])
     # Squared distances of (1, 2) to its two nearest: 0 and 4; the two clients there tie and the first one is taken.
@@ -107,12 +112,12 @@ def test_known_values():
 def test_the_geometric_median_is_a_minimum():
     generator = np.random.default_rng(0)
     steps, weights = generator.normal(size=(9, 4)), generator.uniform(1, 3, 9)
-    v = np.asarray(compiled("geometric_median:iterations=300", 9)(steps, weights, np.ones(9, bool)))
+    v = combined("geometric_median:iterations=300", steps, weights, np.ones(9, bool))
     units = (steps - v) / np.linalg.norm(steps - v, axis=1)[:, None]
     assert np.abs((weights[:, None] * units).sum(0)).max() < 1e-6
 
 
-@pytest.mark.parametrize("size", [1, 3, 8, 33])
+@pytest.mark.parametrize("size", [1, 3, 33])
 def test_columns_are_sorted(size):
     x = np.random.default_rng(size).integers(-3, 4, (size, 5)).astype(float)
     x[0, 0], x[-1, 1] = np.inf, -np.inf
@@ -123,23 +128,23 @@ def test_columns_are_sorted(size):
 
 @pytest.mark.parametrize("choice", RULES[:-1])
 def test_one_client_with_numbers_that_are_not_numbers_does_no_harm(choice):
-    steps, combine = np.random.default_rng(3).normal(size=(7, 4)), compiled(choice, 7)
+    steps = np.random.default_rng(3).normal(size=(7, 4))
     honest = np.abs(steps).max()
     for bad in (np.nan, np.inf, -np.inf, 1e200):
         steps[2] = bad
-        assert np.abs(combine(steps, np.ones(7), np.ones(7, bool))).max() <= honest
+        assert np.abs(combined(choice, steps, np.ones(7), np.ones(7, bool))).max() <= honest
 
 
 @pytest.mark.parametrize("choice", RULES)
 def test_the_order_of_clients_does_not_matter(choice):
     generator = np.random.default_rng(5)
     steps, weights, present = generator.normal(size=(8, 5)), generator.uniform(1, 2, 8), np.arange(8) != 3
-    combine, order = compiled(choice, 8), generator.permutation(8)
-    one, other = combine(steps, weights, present), combine(steps[order], weights[order], present[order])
+    order = generator.permutation(8)
+    one, other = (combined(choice, steps[at], weights[at], present[at]) for at in (np.arange(8), order))
     np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-# Through the engine: steps of clients with 1, 2, 1, 3, 1 examples, whose curvature 1 at rate 1 leads to the centre.
+# Through the engine: steps of clients with 1, 2, 1, 3, 1 examples, whose curvature 1 at rate 1 leads to the center.
 STEPS = np.array([[3.0, 4.0, -0.3], [0.2, -0.5, -0.2], [5.0, 1.5, -0.1], [0.1, 0.2, 4.0], [0.3, 0.1, -2.0]])
 SIZES = np.array([1, 2, 1, 3, 1])
 
@@ -163,14 +168,6 @@ def problem(schedule=(range(5),), rounds=1):
     return p
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("choice", RULES[1:-1])
-def test_the_server_steps_by_what_the_rule_returns(choice):
-    p = problem()
-    run = testing.trajectory(p, p.build(build("fedavg:server_lr=0.5", choice)), 1)[0]
-    np.testing.assert_allclose(run.params["x"], 0.5 * EXPECTED[choice](STEPS, SIZES), rtol=1e-9)
-
-
 @pytest.mark.parametrize("strategy", [Strategy(1), Strategy(None), Strategy(2), Strategy(1, make_mesh(2))], ids=str)
 def test_the_server_steps_by_the_median_on_every_strategy(strategy):
     p = problem()
@@ -186,17 +183,8 @@ def test_the_server_steps_by_the_median_on_every_strategy(strategy):
 def test_a_cohort_with_padding_counts_only_its_clients():
     p = problem(((0, 1, 2, 3, 4), (4, 1)))
     run = testing.trajectory(p, p.build(build("fedavg", "median")), 2)[-1]
-    # Every client walks to its centre: the median of the two that are left.
+    # Every client walks to its center: the median of the two that are left.
     np.testing.assert_allclose(run.params["x"], (STEPS[4] + STEPS[1]) / 2, rtol=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("choice", ["trimmed_mean:share=0", "krum:f=0,m=5"])
-def test_rules_that_keep_all_clients_are_the_uniform_mean(choice):
-    p = problem()
-    robust = testing.trajectory(p, p.build(build("fedavg", choice)), 1)[0]
-    plain = testing.trajectory(p, p.build("fedavg:weighting=uniform"), 1)[0]
-    np.testing.assert_allclose(robust.params["x"], plain.params["x"], rtol=1e-12)
 
 
 def test_the_mean_is_no_rule_at_all():
@@ -251,7 +239,7 @@ def test_wrappers_work_around_a_rule():
     wrapper = "ima:window=2,start=1,placement=pre,schedule=none"
     first, second = testing.trajectory(p, p.build(build("fedavg", "median", wrapper)), 2)
     np.testing.assert_allclose(first.params["x"], np.median(STEPS, 0), rtol=1e-12)
-    # Clients walk to their centres from anywhere.
+    # Clients walk to their centers from anywhere.
     np.testing.assert_allclose(second.params["x"], np.median(STEPS, 0), rtol=1e-12)
 
 

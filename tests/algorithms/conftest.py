@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 
-@pytest.fixture(params=["float64", "float32"])
+@pytest.fixture(params=["float64", pytest.param("float32", marks=pytest.mark.slow)])
 def precision(request):
     with jax.enable_x64(request.param == "float64"), jax.default_matmul_precision("highest"):
         yield request.param

@@ -28,7 +28,6 @@ VARIANTS = {
     "one step equal full": dict(epochs=1, batch_size=4, equal=True, schedule=FULL),
     "cyclic": dict(schedule=CYCLIC),
     "slow": dict(lr=0.4 * META["lr"]),
-    "lonely": dict(schedule=[[0]]),
 }
 
 

@@ -6,7 +6,6 @@ import pytest
 from fedwin import testing
 from fedwin.algorithms import ALGORITHMS
 from tests.algorithms import numpy_clients as plain
-from tests.algorithms.identities import models, same
 
 ROUNDS = 8
 
@@ -50,10 +49,6 @@ def test_amplified_scaffold_is_the_papers_rule(period, gamma, weighting, server_
     for t, run in enumerate(runs):
         for i in plain.SCHEDULE[t % len(plain.SCHEDULE)]:
             np.testing.assert_allclose(plain.row(run.table.control, i), controls[t, i], rtol=1e-9, atol=1e-12)
-
-
-def test_periods_of_one_round_are_scaffold_with_a_server_rate(double):
-    same(models("amplified_scaffold:period=1,gamma=0.7"), models("scaffold:server_lr=0.7"))
 
 
 def test_a_period_ends_in_a_round_without_clients(double):

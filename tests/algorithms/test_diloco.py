@@ -210,9 +210,3 @@ def test_another_local_optimizer_is_not_replaced_silently():
 def test_wrappers_that_need_whole_steps_refuse_fragments(wrapper):
     with pytest.raises(UserError, match=f"{wrapper.partition(':')[0]}: clients of this algorithm send a part"):
         testing.run_rounds("diloco:fragments=2", 1, wrappers=[wrapper], problem=testing.classification())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wrapper", ["topk:share=0.5", "local:part=classifier"])
-def test_wrappers_that_need_whole_steps_take_whole_ones(wrapper):
-    testing.run_rounds("diloco", 1, wrappers=[wrapper], problem=testing.classification())

@@ -1,11 +1,9 @@
 """FedAvg-M and SCAFFOLD-M against plain numpy, and as FedCM and SCAFFOLD where they coincide."""
 
 import numpy as np
-import pytest
 
 from fedwin import testing
 from tests.algorithms import numpy_clients as plain
-from tests.algorithms.identities import differ, models, same
 
 ROUNDS = len(plain.SCHEDULE)
 
@@ -52,18 +50,3 @@ def test_scaffold_m_is_the_papers_rule(double):
     np.testing.assert_allclose([plain.vector(run.state.control) for run in runs], c, rtol=1e-9)
     rows = [[plain.row(run.table, i) for i in range(3)] for run in runs]
     np.testing.assert_allclose(rows, controls, rtol=1e-9, atol=1e-12)
-
-
-def test_fedavg_m_is_fedcm_where_all_clients_take_as_many_steps(double):
-    same(models("fedavg_m:beta=0.4", "equal"), models("fedcm:alpha=0.4", "equal"))
-    differ(models("fedavg_m:beta=0.4"), models("fedcm:alpha=0.4"))
-
-
-@pytest.mark.slow
-def test_scaffold_m_without_momentum_is_scaffold(double):
-    same(models("scaffold_m:beta=1"), models("scaffold"))
-
-
-@pytest.mark.slow
-def test_scaffold_m_is_fedavg_m_where_the_corrections_cancel(double):
-    same(models("scaffold_m:beta=0.4", "one step equal full"), models("fedavg_m:beta=0.4", "one step equal full"))

@@ -32,10 +32,6 @@ def test_feddyn_without_alpha_is_local_sgd_and_a_server_integrator():
     same(models("feddyn:alpha=1e-12"), reference, 1e-8)
 
 
-def test_adabest_without_memory_loss_is_feddyn_at_full_participation():
-    same(models("adabest:mu=0,beta=1", "equal full"), models("feddyn:alpha=1e-13", "equal full"), 1e-8)
-
-
 @pytest.mark.parametrize("choice", ["feddyn:alpha=0.1", "adabest"])
 def test_evaluating_the_average_leaves_training_alone(choice):
     average = choice + (",eval_model=average" if ":" in choice else ":eval_model=average")

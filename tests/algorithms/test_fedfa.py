@@ -1,12 +1,15 @@
-"""FedFA against a NumPy implementation of entire rounds."""
+"""FedFA against a NumPy implementation of entire rounds; its anchors, calibration and refusals."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedwin import losses, testing
 from fedwin.core import Variables
+from fedwin.errors import UserError
 from fedwin.models.model import Model, Output
+from tests.algorithms.identities import classifier_runs, differ, leaves, same
 
 CLASSES, INPUTS, WIDTH = 3, 2, 4
 ROUNDS, RUN = 8, 4  # a quarter of the run is over after round 2: the last of four rounds calibrates
@@ -87,7 +90,9 @@ def reference(F, W, b, A):
         yield F, W, b, A
 
 
-@pytest.mark.parametrize("precision,tolerance", [("float64", 1e-11), ("float32", 1e-5)])
+@pytest.mark.parametrize(
+    "precision,tolerance", [("float64", 1e-11), pytest.param("float32", 1e-5, marks=pytest.mark.slow)]
+)
 def test_four_rounds_of_fedfa(precision, tolerance):
     with jax.enable_x64(precision == "float64"), jax.default_matmul_precision("highest"):
         model = linear_model()
@@ -105,3 +110,39 @@ def test_four_rounds_of_fedfa(precision, tolerance):
             for ours, theirs in zip((*flat(run.params), run.state), expected):
                 assert ours.dtype == precision
                 np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("double")
+def test_fedfa_without_its_losses_is_fedavg_and_frozen_anchors_stay():
+    p, plain = classifier_runs("fedavg")
+    _, ours = classifier_runs("fedfa:lam=0,beta=1,calibrate_from=2")
+    same(leaves(ours[-1].params), leaves(plain[-1].params))
+    assert (ours[-1].state == p.build("fedfa").init(p.variables.params, jax.random.key(0))).all()
+
+
+@pytest.mark.usefixtures("double")
+def test_fedfas_calibration_moves_the_classifier_alone():
+    # One step: a longer path would carry the difference into the features.
+    kwargs = dict(sizes=(2, 2), epochs=1, schedule=((0, 1),))
+    _, off = classifier_runs("fedfa:lam=0,calibrate_from=9", 1, **kwargs)
+    _, on = classifier_runs("fedfa:lam=0,calibrate_from=0", 1, **kwargs)
+    same(leaves(on[-1].params["hidden"]), leaves(off[-1].params["hidden"]), 0)
+    differ(leaves(on[-1].params["last"]), leaves(off[-1].params["last"]), 1e-4)
+
+
+@pytest.mark.usefixtures("double")
+def test_fedfas_anchors_of_absent_classes_stay():
+    # Clients 0 and 3 with two examples each hold class 0 only.
+    p, ours = classifier_runs("fedfa", 1, sizes=(2, 2, 2, 2), schedule=((0, 3),))
+    start = p.build("fedfa").init(p.variables.params, jax.random.key(0))
+    assert np.array_equal(ours[-1].state[1:], start[1:])
+    differ(ours[-1].state[0], start[0])
+
+
+def test_fedfa_refuses_sequences():
+    p = testing.classification()
+    labels = jnp.stack([p.store.examples["y"]] * 2, 1)
+    p = p._replace(store=p.store._replace(examples=p.store.examples | {"y": labels}))
+    with pytest.raises(UserError, match="fedfa.*one label per example"):
+        testing.trajectory(p, p.build("fedfa"), 1)

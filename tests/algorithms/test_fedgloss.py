@@ -5,7 +5,6 @@ import pytest
 
 from fedwin import testing
 from tests.algorithms import numpy_clients as plain
-from tests.algorithms.identities import differ, models, same
 
 ROUNDS = len(plain.SCHEDULE)
 
@@ -49,8 +48,3 @@ def test_fedgloss_is_the_papers_rule(rho, local_rho, ramp, dual, server_lr, doub
     np.testing.assert_allclose([plain.vector(run.state.s) for run in runs], s, rtol=1e-9, atol=1e-12)
     rows = [[plain.row(run.table, i) for i in range(3)] for run in runs]
     np.testing.assert_allclose(rows, q, rtol=1e-9, atol=1e-12)
-
-
-def test_fedgloss_without_perturbations_is_feddyn(double):
-    same(models("fedgloss:rho=0,local_rho=0,beta=2.5"), models("feddyn:alpha=0.4"))
-    differ(models("fedgloss:rho=0,local_rho=0,beta=2.5,dual=cohort"), models("feddyn:alpha=0.4"))

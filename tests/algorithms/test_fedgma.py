@@ -1,5 +1,7 @@
 """FedGMA: masks, thresholds and the extra step."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ STEPS = np.array(
 SIZES = [1, 2, 1, 3, 1]
 
 
+@functools.cache
 def masked(choice):
     """x after one round from 0 in which client i moves by STEPS[i]."""
     p = testing.quadratic([1.0] * 5, STEPS, np.zeros(4), steps=1, lr=1.0, schedule=[range(5)], sizes=SIZES)

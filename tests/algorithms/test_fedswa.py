@@ -89,10 +89,3 @@ def test_with_momentum_the_rate_shortens_the_whole_step(double):
     p = p._replace(schedule=((2,),))
     (run,) = testing.trajectory(p, p.build("fedswa:server_lr=1"), 1)
     np.testing.assert_allclose(plain.vector(run.params), y, rtol=1e-9)
-
-
-@pytest.mark.slow
-def test_fedmoswa_begins_as_fedswa(double):
-    p = plain.problem()
-    first = [plain.vector(testing.trajectory(p, p.build(name), 1)[0].params) for name in ("fedmoswa", "fedswa")]
-    np.testing.assert_array_equal(*first)

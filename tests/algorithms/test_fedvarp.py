@@ -5,7 +5,6 @@ import pytest
 
 from fedwin import testing
 from tests.algorithms import numpy_clients as plain
-from tests.algorithms.identities import differ, models, same
 
 ROUNDS = len(plain.SCHEDULE)
 
@@ -31,21 +30,3 @@ def test_golden_rounds(choice, beta, weighting, double):
     expected, memory = rounds(beta, weighting)
     np.testing.assert_allclose([plain.vector(run.params) for run in ours], expected, rtol=1e-9)
     np.testing.assert_allclose([plain.row(ours[-1].table, i) for i in range(3)], memory, rtol=1e-9)
-
-
-@pytest.mark.usefixtures("double")
-def test_the_upper_end_of_fedstale_is_fedvarp():
-    # The lower end is FedAvg: see the degenerate methods of the contract suite.
-    same(models("fedstale:beta=1"), models("fedvarp"), 0)
-    differ(models("fedvarp"), models("fedavg"))
-
-
-@pytest.mark.usefixtures("double")
-def test_with_all_clients_in_every_round_it_is_fedavg():
-    same(models("fedvarp", "full"), models("fedavg", "full"))
-
-
-@pytest.mark.usefixtures("double")
-def test_with_one_local_step_fedvarp_is_scaffold():
-    # -lr g_i is then the step, and the shift by c - c_i, which is constant, the remembered ones.
-    same(models("fedvarp:weighting=uniform", "one step"), models("scaffold:weighting=uniform", "one step"))

@@ -21,12 +21,6 @@ RENAMED = {"fedopt": {"lr": "server_lr"}, "fedacg": {"lambda": "lam"}}
 IMPLIED = {"fedopt_adam": {"optimizer": "adam"}}
 
 
-@pytest.fixture(params=["float64", "float32"])
-def precision(request):
-    with jax.enable_x64(request.param == "float64"), jax.default_matmul_precision("highest"):
-        yield request.param
-
-
 def build(p, key, hparams, extras=()):
     """Builds what a key names: the longest registered name that it begins with."""
     name = max((name for name in ALGORITHMS if key == name or key.startswith(name + "_")), key=len)

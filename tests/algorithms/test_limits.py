@@ -1,11 +1,13 @@
-"""Limits in which methods coincide, and settings in which they differ."""
+"""Limits in which methods coincide, settings in which they differ, and identities of single methods."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedwin import tree
+from fedwin import testing, tree
+from fedwin.algorithms.fedsam import perturbation
 from tests import golden_problems as golden
-from tests.algorithms.identities import META, differ, models, runs, same
+from tests.algorithms.identities import FULL, META, T, differ, models, runs, same
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -30,23 +32,27 @@ EQUAL = [
     ("fedavgm:beta=0.9", "fedopt:optimizer=momentum", "partial"),
     ("scaffold:option=I", "scaffold:option=II", "one step"),
     ("scaffold", "fedavg", "one step equal full"),
-    ("scaffold:weighting=uniform", "fedavg:weighting=uniform", "one step full"),
     ("scaffold:control_weighting=samples", "fedavg", "one step full"),
     ("mime", "fedavg", "one step"),
-    ("mime:beta=0.9", "fedavgm:beta=0.9", "one step"),
     ("mime:beta=0.9", "mimelite:beta=0.9", "one step"),
     ("local_ghb:beta=0.9", "ghb:tau=1,beta=0.9", "full"),
     ("local_ghb:beta=0.9", "ghb:tau=3,beta=0.9", "cyclic"),
     ("local_ghb:beta=0.9", "local_ghb:beta=0.9,scale=tau_i", "cyclic"),
     ("fedhbm", "fedavg", "one step full"),
     ("fedhbm:first=shared", "fedhbm", "full"),
-    ("fedhbm:first=random", "fedhbm:first=shared", "partial"),  # the initialiser returns x^0 here
-    ("fedhbm:first=pretrained", "fedhbm:first=shared", "partial"),
+    ("fedhbm:first=random", "fedhbm:first=shared", "partial"),  # the initializer returns x^0 here
     ("fednova", "fedavg", "equal"),
-    ("fednova", "fedavg", "lonely"),
     ("fednova:mu=0.3", "fedprox:mu=0.3", "equal"),
     ("fednova:tau_eff=steps", "fednova", "partial"),
-    ("fedgma:threshold=0.9", "fedavg", "lonely"),
+    ("fedstale:beta=1", "fedvarp", "partial"),
+    ("fedvarp", "fedavg", "full"),
+    # -lr g_i is then the step, and the shift by c - c_i, which is constant, the remembered ones
+    ("fedvarp:weighting=uniform", "scaffold:weighting=uniform", "one step"),
+    ("fedavg_m:beta=0.4", "fedcm:alpha=0.4", "equal"),
+    ("fedgloss:rho=0,local_rho=0,beta=2.5", "feddyn:alpha=0.4", "partial"),
+    ("amplified_scaffold:period=1,gamma=0.7", "scaffold:server_lr=0.7", "partial"),
+    pytest.param("scaffold_m:beta=1", "scaffold", "partial", marks=pytest.mark.slow),
+    pytest.param("scaffold_m:beta=0.4", "fedavg_m:beta=0.4", "one step equal full", marks=pytest.mark.slow),
 ]
 
 
@@ -63,6 +69,9 @@ DIFFERENT = [
     ("fedhbm:first=shared", "fedhbm", "partial"),
     ("fednova", "fedavg", "partial"),
     ("fedavg:weighting=uniform", "fedavg", "partial"),
+    ("fedvarp", "fedavg", "partial"),
+    ("fedavg_m:beta=0.4", "fedcm:alpha=0.4", "partial"),
+    ("fedgloss:rho=0,local_rho=0,beta=2.5,dual=cohort", "feddyn:alpha=0.4", "partial"),
 ]
 
 
@@ -99,3 +108,31 @@ def test_the_server_rate_scales_the_step_of_fedavg():
 
 def test_fedproxs_gradient_is_finite_where_the_pull_is_zero():
     assert np.isfinite(models("fedprox:mu=1.1")).all()
+
+
+def test_adabest_without_memory_loss_is_feddyn_at_full_participation():
+    same(models("adabest:mu=0,beta=1", "equal full"), models("feddyn:alpha=1e-13", "equal full"), 1e-8)
+
+
+@pytest.mark.parametrize("one,other", [("scaffold", "fedavg"), ("fedyogi", "fedadam")])
+def test_the_first_round_is_equal_and_the_last_is_not(one, other):
+    same(models(one)[0], models(other)[0])
+    differ(models(one)[-1], models(other)[-1], 1e-9)
+
+
+def test_mime_with_one_hessian_is_centralized_gradient_descent():
+    centers, lr, steps = np.array([1.0, -1.0, 0.5]), 0.1, 3
+    p = testing.quadratic([2.0] * 3, centers, [0.3], steps=steps, lr=lr, schedule=FULL)
+    x = 0.3
+    for run in testing.trajectory(p, p.build("mime"), T):
+        for _ in range(steps):
+            x = x - lr * 2 * (x - centers.mean())
+        same(run.params["x"], [x])
+
+
+def test_sams_perturbation_has_norm_rho_and_asam_without_weights_is_sam():
+    g = {"bias": jnp.array([3.0, -4.0])}
+    same(tree.norm(perturbation(g, g, 0.3)), 0.3)
+    same(perturbation(g, g, 0.3, 0.2)["bias"], perturbation(g, g, 0.3)["bias"])
+    w = {"scale": jnp.array([3.0, -4.0])}
+    differ(perturbation(w, w, 0.3, 0.2)["scale"], perturbation(w, w, 0.3)["scale"])

@@ -66,12 +66,6 @@ def test_the_state_of_any_optimiser_is_kept():
     np.testing.assert_allclose(trained(p, "local_momentum:momentum=0"), expected, rtol=1e-12)
 
 
-def test_without_momentum_and_at_a_constant_rate_it_is_fedavg_to_the_bit():
-    p = problem(lr=0.1)
-    np.testing.assert_array_equal(trained(p, "local_momentum:momentum=0"), trained(p, "fedavg"))
-    assert not np.array_equal(trained(p, "local_momentum:momentum=0.5"), trained(p, "fedavg"))
-
-
 def test_a_client_that_waits_keeps_its_momentum():
     p = testing.regression([X, X], [Y, Y], START, batch_size=5, epochs=1, lr=0.1, schedule=[[0], [1], [1]])
     runs = testing.trajectory(p, p.build("local_momentum:momentum=0.5"), 3)

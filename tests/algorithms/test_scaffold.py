@@ -5,14 +5,10 @@ import numpy as np
 import pytest
 
 from tests import golden_problems as golden
-from tests.algorithms.identities import META, models, problem, runs, same
+from tests.algorithms.identities import META, problem, runs, same
 from tests.algorithms.paths import gradient, recorded_rounds
 
 pytestmark = pytest.mark.usefixtures("double")
-
-
-def test_scaffold_begins_as_fedavg():
-    same(models("scaffold")[0], models("fedavg")[0])
 
 
 @pytest.mark.parametrize("choice", ["scaffold", "scaffold:option=I", "scaffold:control_weighting=samples"])

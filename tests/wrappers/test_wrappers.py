@@ -5,10 +5,9 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
-from fedwin import core, engine, observers, testing, tree, wrappers
+from fedwin import core, engine, observers, testing, tree
 from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Setting
 from fedwin.engine.communication import communication
@@ -148,37 +147,6 @@ def test_a_wrapper_leaves_constants_constant():
     assert [int(epoch.epochs(jnp.int32(t))) for t in (0, 49, 50, 60, 99)] == [3, 3, 3, 2, 1]
 
 
-def test_clipping_bounds_every_clients_step():
-    p = testing.quadratic([1.0, 1.0], [[3.0, 4.0], [0.3, 0.4]], [0.0, 0.0], steps=1, lr=1.0, schedule=[[0, 1]])
-    (run,) = testing.trajectory(p, p.build("fedavg", WRAPPERS.build("clip:norm=1.0", p.setting)), 1)
-    np.testing.assert_allclose(run.params["x"], (np.array([0.6, 0.8]) + np.array([0.3, 0.4])) / 2, rtol=1e-6)
-
-
-def test_a_loose_clip_changes_nothing():
-    p = testing.classification(shuffle=False)
-    loose = WRAPPERS.build("clip:norm=1e6", p.setting)
-    a, b = (testing.trajectory(p, p.build("fedavg", *w), 2)[-1] for w in ((), (loose,)))
-    np.testing.assert_allclose(leaves(a.params), leaves(b.params), rtol=1e-6)
-
-
-def test_wrapped_states_nest():
-    p = testing.classification(optimizer=optax.sgd(1.0, 0.9), shuffle=False)
-    both = [WRAPPERS.build(text, p.setting) for text in ("ima:window=2,start=0", "swa:start=1")]
-    run = p.start(p.build("scaffold", *both))
-    assert isinstance(run.state, wrappers.Wrapped) and isinstance(run.state.inner, wrappers.Wrapped)
-    assert jax.tree.structure(run.state.inner.inner) == jax.tree.structure(run.params)
-
-
-# --------------------------------------------------------------------------------------------------- local BatchNorm
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategies", [(), None], ids=["one", "every"])
-def test_local_statistics_pass_the_contract(strategies):
-    # Two round trips; the first returns no statistics.
-    testing.check_algorithm("mime", wrappers=("local_bn",), strategies=strategies)
-
-
 def test_local_statistics_continue_from_the_clients_own():
     # Client 0 takes part in every round, next to another one.
     p = testing.classification(schedule=((0, 1), (0, 2), (0, 3), (0, 1)), shuffle=False)
@@ -196,13 +164,6 @@ def test_local_statistics_continue_from_the_clients_own():
     # The evaluated statistics are the mean of the cohort's, weighted like the parameters.
     own, n = np.asarray(runs[3].table.stats["mean"]), np.array([4, 2])
     np.testing.assert_allclose(runs[3].stats["mean"], n @ own[:2] / n.sum(), rtol=1e-6)
-
-
-def test_a_client_alone_has_the_same_statistics_either_way():
-    p = testing.classification(schedule=((2,), (2,)), shuffle=False)
-    local = WRAPPERS.build("local_bn", p.setting)
-    a, b = (testing.trajectory(p, p.build("fedavg", *w), 2)[-1] for w in ((local,), ()))
-    np.testing.assert_allclose(leaves((a.params, a.stats)), leaves((b.params, b.stats)), rtol=1e-6)
 
 
 def test_a_personal_model_has_the_clients_own_statistics():
