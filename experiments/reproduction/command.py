@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 from fedwin.runs.dry_run import Timing
@@ -130,7 +132,6 @@ def run_table(directories: list[RunDirectory], data_dir: str, scale: str) -> str
     Args:
       directories: of the planned runs.
       data_dir: folder of the data sets' files.
-      scale: smoke, trend or paper.
     """
     estimates = _Estimates(data_dir, scale)
     rows = [("run", "algorithm", "data", "seeds", "rounds left", "time", "fills")]
@@ -156,32 +157,19 @@ def run_table(directories: list[RunDirectory], data_dir: str, scale: str) -> str
 
 
 class Again(NamedTuple):
-    """One seed of a stored run beside the same one trained again.
+    """One seed of a stored run beside the same one trained again: the read-out whose means differ most.
 
     Attributes:
-      run: algorithm, data and partition.
-      seed: of the run.
-      means: read-out -> accuracy (%) over the last evaluations, (stored, trained again).
-      largest: largest difference of two accuracies of the same round, percentage points.
-      equal: whether all evaluations are equal as stored, rounded.
+      readout: its name.
+      means: accuracy (%) over the last evaluations, stored and trained again.
+      largest: largest difference of two accuracies of the same round and any read-out, percentage points.
+      verdict: 'equal': all evaluations are, as they are stored; 'agrees': the means, within TOLERANCE; or 'differs'.
     """
 
-    run: str
-    seed: int
-    means: dict[str, tuple[float, float]]
+    readout: str
+    means: tuple[float, float]
     largest: float
-    equal: bool
-
-    @property
-    def furthest(self) -> str:
-        """The read-out whose means differ most."""
-        return max(self.means, key=lambda name: abs(self.means[name][1] - self.means[name][0]))
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the means agree within TOLERANCE."""
-        before, after = self.means[self.furthest]
-        return abs(after - before) <= TOLERANCE
+    verdict: str
 
 
 def verify(items: Iterable[AnyItem], count: int, request: Request) -> str:
@@ -191,9 +179,7 @@ def verify(items: Iterable[AnyItem], count: int, request: Request) -> str:
     all evaluations are equal; elsewhere means must agree within TOLERANCE.
 
     Args:
-      items: tables and figures whose runs are drawn from.
       count: number of seeds.
-      request: scale, folders.
 
     Raises:
       UserError: nothing is stored, a run was rejected, or one does not agree.
@@ -202,21 +188,19 @@ def verify(items: Iterable[AnyItem], count: int, request: Request) -> str:
     if not found:
         raise UserError(f"verify: no run of scale {request.scale} is stored for these items.")
     chosen = random.Random(0).sample(found, min(count, len(found)))
-    compared = [_trained_again(task, record, seed, request) for task, record, seed in chosen]
     rows = []
-    for each in compared:
-        before, after = each.means[each.furthest]
-        verdict = "equal" if each.equal else "agrees" if each.agrees else "differs"
-        numbers = (f"{before:.2f}", f"{after:.2f}", f"{each.largest:.2f}")
-        rows.append((each.run, str(each.seed), each.furthest, *numbers, verdict))
+    for task, record, seed in chosen:
+        name, (before, after), largest, verdict = compare(record, _trained_again(task, record, seed, request), seed)
+        run = f"{record.label}, {record.config['dataset']}, {record.config['partition']}"
+        rows.append((run, str(seed), name, f"{before:.2f}", f"{after:.2f}", f"{largest:.2f}", verdict))
     head = ("run", "seed", "read-out", "stored (%)", "again (%)", "largest difference of one evaluation", "")
     table = (
         f"{markdown_table(head, rows)}\n\nmean accuracy of the last evaluations of the read-out that differs most; "
         f"equal: all evaluations, as they are stored; agrees: all means within {TOLERANCE:g} point"
     )
-    if apart := [each for each in compared if not each.agrees]:
+    if apart := [row for row in rows if row[-1] == "differs"]:
         print(table)
-        raise UserError(f"verify: {len(apart)} of {len(compared)} runs differ by more than {TOLERANCE:g} point.")
+        raise UserError(f"verify: {len(apart)} of {len(rows)} runs differ by more than {TOLERANCE:g} point.")
     return table
 
 
@@ -233,8 +217,8 @@ def candidates(items: Iterable[AnyItem], request: Request) -> list[tuple[Task, R
     ]
 
 
-def _trained_again(task: Task, record: Record, seed: int, request: Request) -> Again:
-    """Trains one seed as it was stored, after its parents, and compares it."""
+def _trained_again(task: Task, record: Record, seed: int, request: Request) -> Record:
+    """Trains one seed as it was stored, after its parents."""
     tasks = [
         dataclasses.replace(all_tasks(request.scale)[run.key], seeds={seed}, uses={"--verify": 1})
         for run in lineage(task.run)
@@ -242,35 +226,26 @@ def _trained_again(task: Task, record: Record, seed: int, request: Request) -> A
     evaluated = {name: record.config[name] for name in ("eval_every", "final_evals")}
     tasks[-1] = dataclasses.replace(tasks[-1], reads=set(record.config.get("observe", [])), **evaluated)
     directories = run_directories(tasks, request.out_dir / "verify" / request.scale, request.scale)
-    outcome = work(directories, data_dir=request.data_dir, scale=request.scale)
-    if outcome.refused:
-        raise UserError(f"verify: {next(iter(outcome.refused.values()))}")
-    return compare(record, records.read(directories[-1].path), seed)
+    if refused := work(directories, data_dir=request.data_dir, scale=request.scale):
+        raise UserError(f"verify: {next(iter(refused.values()))}")
+    return records.read(directories[-1].path)
 
 
 def compare(stored: Record, again: Record, seed: int) -> Again:
-    """Returns the comparison of one seed of two records.
-
-    Args:
-      stored: with rounded numbers.
-      again: as trained.
-      seed: of both.
-    """
-    config = stored.config
+    """Compares one seed of a stored record, whose numbers are rounded, with the same one trained again."""
     before, after = ({line["round"]: line for line in each.lines if line["seed"] == seed} for each in (stored, again))
-    rounds = sorted(set(before) & set(after))
+    rounds = sorted(before.keys() & after.keys())
     # Round 0 is the untrained model.
-    first = max(config["num_rounds"] - config["final_evals"], 0)
+    first = max(stored.config["num_rounds"] - stored.config["final_evals"], 0)
     last = [round for round in rounds if round > first] or rounds[-1:]
     names = [name for name, value in before[rounds[-1]].items() if isinstance(value, dict) and "accuracy" in value]
-    accuracy = lambda lines, round, name: 100 * lines[round][name]["accuracy"]
-    mean = lambda lines, name: sum(accuracy(lines, round, name) for round in last) / len(last)
-    gaps = [
-        abs(accuracy(before, r, name) - accuracy(after, r, name)) for r in rounds for name in names if name in before[r]
-    ]
-    means = {name: (mean(before, name), mean(after, name)) for name in names}
-    label = f"{stored.label}, {config['dataset']}, {config['partition']}"
-    return Again(label, seed, means, max(gaps), before.keys() == after.keys() and max(gaps) < 1e-3)
+    accuracies = lambda lines, name, of: np.array([100 * lines[r][name]["accuracy"] for r in of if name in before[r]])
+    gaps = [np.abs(accuracies(before, name, rounds) - accuracies(after, name, rounds)).max() for name in names]
+    means = {name: tuple(float(accuracies(lines, name, last).mean()) for lines in (before, after)) for name in names}
+    name = max(names, key=lambda name: abs(means[name][1] - means[name][0]))
+    equal = before.keys() == after.keys() and max(gaps) < 1e-3
+    agrees = abs(means[name][1] - means[name][0]) <= TOLERANCE
+    return Again(name, means[name], float(max(gaps)), "equal" if equal else "agrees" if agrees else "differs")
 
 
 # --queue
@@ -319,7 +294,7 @@ QUEUE = (
 
 def progress(step: QueueStep, results: Results) -> tuple[int, int]:
     """Returns (cells with a final number in the stored results, cells) of a step."""
-    numbers = [value(results, cell, "paper") for cell in step.cells()]
+    numbers = [value(results, cell) for cell in step.cells()]
     done = sum(all(number.by_seed.get(seed) is not None for seed in step.seeds) for number in numbers)
     return done, len(numbers)
 
@@ -355,11 +330,7 @@ def duration(step: QueueStep, results: Results) -> str:
 
 
 def work_off(request: Request) -> None:
-    """Executes the steps that are not done, in their order.
-
-    Args:
-      request: directories, budget, and whether finished curves are stored.
-    """
+    """Executes the steps that are not done, in their order."""
     deadline = None if request.budget is None else time.monotonic() + request.budget
     for number, step in enumerate(QUEUE):
         done, cells = progress(step, stored("paper"))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedwin.analysis.intervals import bootstrap_interval, improvement_probability, mean_interval
+from fedwin.data import DATASETS
 from fedwin.registry import parse
 
 from ..figures import factors, line, plane, stored
@@ -25,8 +26,6 @@ AGREES, NEAR, DIFFERS = "agrees", "near", "differs"
 LEAST_SEEDS = 5
 # A method whose mean accuracy is below this multiple of chance does not train; a comparison with it says nothing.
 CHANCE_FACTOR = 1.5
-# Number of classes of the data sets whose tables compare methods.
-CLASSES = {"digits": 10, "fmnist": 10, "mnist": 10, "mnist_writers": 10, "cifar10": 10, "cifar100": 100}
 # Data sets of stand-ins on which no rates were searched: methods have those of the digits, or the paper's.
 UNSEARCHED = {"fmnist": "Fashion-MNIST", "mnist_writers": "MNIST by writers"}
 
@@ -140,18 +139,18 @@ class Value:
     @property
     def near_chance(self) -> bool:
         """Whether the method does not train: its mean accuracy is below CHANCE_FACTOR times chance."""
-        classes = CLASSES.get(parse(self.run.config().dataset).name)
-        return classes is not None and self.share < CHANCE_FACTOR / classes
+        return self.share < least_trained(self.run)
 
 
-def value(results: Results, cell: Cell, scale: str) -> Value:
-    """Returns the number of a cell as far as its runs have been trained.
+def least_trained(run: Run) -> float:
+    """Returns CHANCE_FACTOR times the accuracy of chance; 0 where the registry does not know the number of classes."""
+    classes = DATASETS.entries[parse(run.config().dataset).name].facts["classes"]
+    return CHANCE_FACTOR / classes if classes else 0.0
 
-    Args:
-      results: where records are read.
-      cell: of a table or figure.
-      scale: smoke, trend or paper.
-    """
+
+def value(results: Results, cell: Cell) -> Value:
+    """Returns the number of a cell as far as its runs have been trained."""
+    scale = results.scale
     constant = cell.measure.constant(cell.runs[0].config().algorithm)
     if constant is not None:
         return Value(cell, {0: constant}, (0, 0), scale=scale)
@@ -175,9 +174,9 @@ def value(results: Results, cell: Cell, scale: str) -> Value:
     return Value(cell, by_seed, (completed, run.num_rounds), point, scale, diverged, evaluations, jump)
 
 
-def values(results: Results, item: Item, scale: str) -> list[Value]:
+def values(results: Results, item: Item) -> list[Value]:
     """Returns the numbers of all cells of a table or figure."""
-    return [value(results, cell, scale) for cell in item.cells(scale)]
+    return [value(results, cell) for cell in item.cells(results.scale)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -438,8 +437,6 @@ def figure_verdicts(item: Analysis, scale: str, path: pathlib.Path | None) -> li
     """Returns a verdict on each of a figure's claims; those of a figure that is not stored are not tested.
 
     Args:
-      item: the figure.
-      scale: smoke, trend or paper.
       path: of its data; None: not stored.
     """
     by_seed = stored.read(path)[0].get(READINGS, {}) if path is not None else {}

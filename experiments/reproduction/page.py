@@ -104,7 +104,7 @@ class _Pages:
     def _numbers(self, name: str, scale: str) -> list[Value]:
         """Returns the numbers of a table or figure; none of a figure of trained models."""
         item = catalogue()[name]
-        return values(self.stored[scale], item, scale) if isinstance(item, Item) else []
+        return values(self.stored[scale], item) if isinstance(item, Item) else []
 
     def _verdicts(self, paper: str, scale: str) -> list[tuple[str, Verdict]]:
         """Returns (name of the item, verdict) of all claims of a paper."""
@@ -253,11 +253,11 @@ class _Pages:
         numbers = self.numbers(item.name, scale)
         if not isinstance(item, Item) or not any(map(_trained, numbers)):
             return ""
-        drawn = pictures.draw(item, scale, results, numbers, drawings)
+        drawn = pictures.draw(item, results, numbers, drawings)
         table = self.folder / TABLES / scale / f"{file_stem(item)}.csv"
         table.parent.mkdir(parents=True, exist_ok=True)
         tables.write_numbers(item, results, numbers, table)
-        text = tables.section(item, scale, results, numbers, [path.relative_to(self.folder) for path in drawn])
+        text = tables.section(item, results, numbers, [path.relative_to(self.folder) for path in drawn])
         link = table.relative_to(self.folder)
         return f"{text}\n\n{command}; numbers, and the commands of single runs: [{table.name}]({link})"
 

@@ -16,7 +16,7 @@ from ..figures import curves as curve_figure
 from ..figures import factors, forgetting, labels, line, models, plane, probing, stored, style, sweeps
 from ..papers.items import Analysis, Cell, Item, Variation, file_stem
 from ..papers.measures import NATS, Curve, MeanLast, MeanLoss
-from .numbers import CHANCE_FACTOR, CLASSES, READINGS, Value, readings
+from .numbers import READINGS, Value, least_trained, readings
 from .results import Results, curves
 from .runs import RunDirectory, best_point
 
@@ -44,9 +44,6 @@ def _data_title(item: Item, scale: str, cell: Cell, title: str = "") -> str:
     """Returns the title of a panel; below paper scale it names the data that was used, and what it stands in for.
 
     Args:
-      item: the table or figure.
-      scale: smoke, trend or paper.
-      cell: one of the panel.
       title: of the panel at paper scale; empty: that of the cell's column.
     """
     title = title or cell.column.title
@@ -108,10 +105,9 @@ def _limits(cell: Cell, lines: list[dict[str, Any]]) -> list[float | None]:
 
     Lines of accuracies that end near chance do not count, unless all do.
     """
-    classes = CLASSES.get(parse(cell.runs[0].config().dataset).name)
-    if classes is not None and isinstance(cell.measure, MeanLast):
-        ends = [np.array(drawn["values"])[:, -1].mean() for drawn in lines]
-        lines = [drawn for drawn, end in zip(lines, ends, strict=True) if end >= CHANCE_FACTOR / classes] or lines
+    if isinstance(cell.measure, MeanLast):
+        least = least_trained(cell.runs[0])
+        lines = [drawn for drawn in lines if np.array(drawn["values"])[:, -1].mean() >= least] or lines
     falls = isinstance(cell.measure, MeanLoss)
     values = []
     for drawn in lines:
@@ -130,9 +126,9 @@ def _numbered(path: pathlib.Path, part: object) -> pathlib.Path:
     return path.with_stem(f"{path.stem}_{part}") if part else path
 
 
-def _draw_curves(item: Item, scale: str, results: Results, path: pathlib.Path) -> list[pathlib.Path]:
+def _draw_curves(item: Item, results: Results, path: pathlib.Path) -> list[pathlib.Path]:
     """Draws a picture per column: accuracy, or the metric of the measure, over rounds."""
-    drawn = []
+    drawn, scale = [], results.scale
     cells = item.cells(scale)
     for column in dict.fromkeys(cell.column for cell in cells):
         shown = [cell for cell in cells if cell.column == column]
@@ -289,7 +285,6 @@ def _draw_legend(figure: Any, variants: list[Variation], panels: list[_Panel], a
 
 def draw(
     item: Item,
-    scale: str,
     results: Results,
     numbers: list[Value],
     folder: pathlib.Path,
@@ -298,10 +293,6 @@ def draw(
     """Draws the pictures of a table or figure into a folder.
 
     Args:
-      item: the table or figure.
-      scale: smoke, trend or paper.
-      results: where records are read.
-      numbers: of its cells.
       folder: of the pictures.
       form: their format.
 
@@ -310,10 +301,10 @@ def draw(
     """
     path = folder / f"{file_stem(item)}.{form}"
     if item.draw == "curves":
-        return _draw_curves(item, scale, results, path)
+        return _draw_curves(item, results, path)
     if item.draw == "sweep":
-        return _draw_sweep(item, scale, numbers, path)
-    return _draw_table(item, scale, numbers, path)
+        return _draw_sweep(item, results.scale, numbers, path)
+    return _draw_table(item, results.scale, numbers, path)
 
 
 # Figures of trained models
@@ -323,8 +314,6 @@ def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], da
     """Returns the data of a figure of the first seed, and the numbers that claims compare of all seeds, as JSON values.
 
     Args:
-      item: the figure.
-      scale: smoke, trend or paper.
       directories: name of a run -> its finished directory.
       data_dir: folder of the data sets' files.
 
@@ -414,8 +403,6 @@ def draw_models(item: Analysis, scale: str, source: pathlib.Path, path: pathlib.
     """Draws a figure from its stored data.
 
     Args:
-      item: the figure.
-      scale: smoke, trend or paper.
       source: file of its data.
       path: of the picture.
 

@@ -18,7 +18,7 @@ from . import pictures, tables
 from .numbers import value
 from .results import RESULTS, Results, check_writable, keep, stored
 from .runs import RunDirectory, plan, run_directories, without_stored
-from .work import BudgetSpent, Outcome, readable, work
+from .work import BudgetSpent, readable, work
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
@@ -48,19 +48,11 @@ def _seeds(texts: list[str]) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A request for tables and figures.
+    """A request for tables and figures: the flags of `fedwin reproduce`.
 
     Attributes:
-      scale: smoke, trend or paper.
-      out_dir: folder of runs, tables and pictures.
-      data_dir: folder of the data sets' files.
       seeds: instead of the items' own; empty: those.
       budget: seconds after which to stop; None: unlimited.
-      dry_run: whether to estimate the runs instead of training them.
-      from_results: whether to draw the stored results, without training.
-      keep: whether to store finished curves with the project.
-      afresh: whether to also train runs whose results are stored with the project.
-      seeds_at_once: number of seeds of a run that train vmapped in one program.
       form: format of the pictures.
     """
 
@@ -114,7 +106,7 @@ class Request:
     def results(self) -> Results:
         """Where records are read."""
         own, kept = [self.folder] * (not self.from_results), [RESULTS / self.scale] * (not self.afresh)
-        return Results(*own, *kept)
+        return Results(self.scale, *own, *kept)
 
     def check(self) -> None:
         """Checks that out_dir can be used, and that results can be stored if they are to be; creates nothing.
@@ -138,7 +130,6 @@ class Request:
         """Plans, trains, writes and draws.
 
         Args:
-          items: tables and figures.
           cells: name of a table -> the requested cells.
 
         Raises:
@@ -146,13 +137,14 @@ class Request:
         """
         self.check()
         directories = [] if self.from_results else self.directories(items, cells)
-        outcome, stopped = Outcome(), False
+        refused: dict[pathlib.Path, str] = {}
+        stopped = False
         deadline = None if self.budget is None else time.monotonic() + self.budget
         try:
             # Once a grid has been searched, the run of its best point is planned.
-            while not outcome.covers(directories):
+            while not all(each.finished or each.path in refused for each in directories):
                 left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                outcome.refused |= work(directories, data_dir=self.data_dir, budget=left, scale=self.scale).refused
+                refused |= work(directories, data_dir=self.data_dir, budget=left, scale=self.scale)
                 directories = self.directories(items, cells)
         except BudgetSpent:
             stopped = True
@@ -164,13 +156,13 @@ class Request:
                 self._write_item(each, cells[each.name])
             elif isinstance(each, Analysis):
                 self._draw_analysis(each, directories)
-        self._report(outcome, directories, stopped)
+        self._report(refused, directories, stopped)
 
     def directories(self, items: list[AnyItem], cells: dict[str, list[Cell]]) -> list[RunDirectory]:
         """Returns the directories of all runs that have to be trained, or have been."""
         # Read from the disk again: other processes may have stored results since.
         kept = stored(self.scale)
-        tasks = plan(items, self.scale, self.seeds, cells, Results(self.folder, *([] if self.afresh else kept.folders)))
+        tasks = plan(items, self.scale, self.seeds, cells, Results(self.scale, *self.results.folders))
         if not self.afresh:
             pending = [each for each in items if isinstance(each, Analysis) and not self._figure(each)]
             analyzed = [run.key for each in pending for run in each.trajectories(self.scale).values()]
@@ -187,27 +179,27 @@ class Request:
                 print(error)
         print(f"{added} finished run(s) stored in {RESULTS / self.scale}")
 
-    def _report(self, outcome: Outcome, directories: list[RunDirectory], stopped: bool) -> None:
+    def _report(self, refused: dict[pathlib.Path, str], directories: list[RunDirectory], stopped: bool) -> None:
         """Prints rejected runs and a spent budget; raises UserError if any run was rejected."""
         reason = ""
-        for path, reason in outcome.refused.items():
+        for path, reason in refused.items():
             print(f"refused: {path}: {reason}")
         if stopped:
             left = sum(not directory.finished for directory in directories)
             budget = readable(self.budget or 0)
             print(f"the budget of {budget} is spent; {left} run(s) left, the same command resumes them.")
-        if outcome.refused:
-            raise UserError(f"{len(outcome.refused)} run(s) were refused, the last: {reason}")
+        if refused:
+            raise UserError(f"{len(refused)} run(s) were refused, the last: {reason}")
 
     def _write_item(self, item: Item, cells: list[Cell]) -> None:
-        results = Results(*self.results.folders)
-        numbers = [value(results, cell, self.scale) for cell in cells]
+        results = Results(self.scale, *self.results.folders)
+        numbers = [value(results, cell) for cell in cells]
         if not any(number.by_seed for number in numbers):  # a target that is never reached is a result
             print(f"{item.name}: nothing has been trained at scale {self.scale}.")
             return
-        drawn = pictures.draw(item, self.scale, results, numbers, self.tables, self.form)
-        tables.write(item, self.scale, results, numbers, self.tables, [path.name for path in drawn])
-        text = tables.section(item, self.scale, results, numbers)
+        drawn = pictures.draw(item, results, numbers, self.tables, self.form)
+        tables.write(item, results, numbers, self.tables, [path.name for path in drawn])
+        text = tables.section(item, results, numbers)
         paths = [self.tables / f"{file_stem(item)}.csv", *drawn]
         print(f"\n{text}\n\nwritten: {', '.join(map(str, paths))}")
 

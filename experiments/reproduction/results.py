@@ -42,11 +42,12 @@ class Results:
     """Records of runs; a packed run is read once, a directory every time.
 
     Args:
+      scale: smoke, trend or paper.
       *folders: with directories KEY/* of runs, and packed runs KEY-seed*; in the order of their records.
     """
 
-    def __init__(self, *folders: pathlib.Path):
-        self.folders = folders
+    def __init__(self, scale: str, *folders: pathlib.Path):
+        self.scale, self.folders = scale, folders
         self._read: dict[pathlib.Path, Record] = {}
 
     @functools.cached_property
@@ -80,7 +81,7 @@ class Results:
 
 def stored(scale: str) -> Results:
     """Returns the project's stored results of a scale."""
-    return Results(RESULTS / scale)
+    return Results(scale, RESULTS / scale)
 
 
 def covers(config: dict[str, Any], reads: Iterable[str], eval_every: int, final_evals: int) -> bool:
@@ -109,7 +110,6 @@ def keep(run: Run, directory: pathlib.Path, folder: pathlib.Path) -> bool:
     A packed run that lacks read-outs or evaluations of this one is replaced, if this one has all of its own.
 
     Args:
-      run: the trajectory.
       directory: of the run.
       folder: of the packed runs of a scale.
 
@@ -138,7 +138,6 @@ def packable(run: Run, record: Record, stored: dict[str, Any]) -> Record:
     """Returns the record of a run as it is stored: rounded, without training loss, seconds and paths.
 
     Args:
-      run: the trajectory.
       record: of its directory.
       stored: machine, data and day.
     """
@@ -165,7 +164,6 @@ def provenance(dataset: str, data_dir: str) -> dict[str, Any]:
 
     Args:
       dataset: its text, as in --dataset.
-      data_dir: folder of its files.
 
     Raises:
       UserError: it can't be read.
@@ -220,8 +218,6 @@ def curves(results: Results, run: Run, read: str = "", metric: str = "accuracy")
     those of the run's own eval_every and final_evals alone.
 
     Args:
-      results: where records are read.
-      run: the trajectory.
       read: the read-out, an observer's text; empty: the trained model.
       metric: name of one of its metrics in [0, 1].
     """

@@ -80,7 +80,6 @@ def held_out_accuracies(results: Results, cell: Cell) -> list[float | None]:
     """Returns the mean held-out accuracy over the last rounds, for every point of a cell's grid.
 
     Args:
-      results: where records are read.
       cell: with a grid.
 
     Returns:
@@ -121,12 +120,7 @@ def _cell_runs(cell: Cell) -> Iterator[tuple[Run, str]]:
 
 
 def required_runs(item: AnyItem, scale: str) -> Iterator[tuple[Run, str, set[int]]]:
-    """Yields (run, read-out, rounds whose checkpoints are kept) of all that an item needs.
-
-    Args:
-      item: a table or figure.
-      scale: smoke, trend or paper.
-    """
+    """Yields (run, read-out, rounds whose checkpoints are kept) of all that an item needs."""
     if isinstance(item, Item):
         for cell in item.cells(scale):
             for run, read in _cell_runs(cell):
@@ -174,8 +168,6 @@ def plan(
     best point's run.
 
     Args:
-      items: tables and figures.
-      scale: smoke, trend or paper.
       seeds: instead of every item's own; empty: those.
       cells: name of an item -> those of its cells that are requested; items without an entry: all cells.
       results: where search runs of grids are read; None: none has been trained.
@@ -331,7 +323,6 @@ def run_directories(tasks: list[Task], folder: pathlib.Path, scale: str, seeds_a
     Args:
       tasks: runs to train, each before its forks.
       folder: above the runs of this scale.
-      scale: smoke, trend or paper.
       seeds_at_once: number of seeds of a new directory that train vmapped.
     """
     by_key: dict[str, dict[int, RunDirectory]] = {}

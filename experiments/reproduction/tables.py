@@ -90,7 +90,7 @@ def _csv_row(results: Results, value: Value) -> list[Any]:
         distinct(record.about.get("fingerprint", "") for record in records),
         distinct(record.about.get("strategy", UNRECORDED) for record in records),
         distinct(record.stored.get("data", {}).get("checksum", UNRECORDED) for record in records),
-        commands(results, value.run, value.scale),
+        commands(results, value.run),
         _grid_points(results, cell),
     ]
 
@@ -116,17 +116,12 @@ def _grid_points(results: Results, cell: Cell) -> str:
 # Commands
 
 
-def commands(results: Results, run: Run, scale: str) -> str:
+def commands(results: Results, run: Run) -> str:
     """Returns a command per record of a run, separated by ' ; '; '' if nothing has been trained.
 
     A fork's command trains the run that it forks first, into the directory that --fork_from names. All commands can be
     executed in one directory; runs that several of them name are trained once. If the strategy of a run is unknown, a
     comment at the end says so.
-
-    Args:
-      results: where records are read.
-      run: the trajectory.
-      scale: smoke, trend or paper.
     """
     chains: list[list[dict[str, Any]]] = []
     done: set[int] = set()
@@ -136,7 +131,7 @@ def commands(results: Results, run: Run, scale: str) -> str:
             if seed not in done:
                 groups.setdefault(_ancestors_strategies(results, run, seed), []).append(seed)
         done |= set(record.seeds)
-        chains += [list(_chain(results, run, seeds, scale)) for seeds in groups.values()]
+        chains += [list(_chain(results, run, seeds)) for seeds in groups.values()]
     text = " ; ".join(" && ".join(map(_command, chain)) for chain in chains)
     known = all("strategy" in fields for chain in chains for fields in chain)
     return text if known else f"{text}  # strategy {UNRECORDED}"
@@ -150,19 +145,17 @@ def _ancestors_strategies(results: Results, run: Run, seed: int) -> tuple[str, .
     return own, *_ancestors_strategies(results, run.parent.run, seed)
 
 
-def _chain(
-    results: Results, run: Run, seeds: list[int], scale: str, kept: tuple[int, ...] = ()
-) -> Iterator[dict[str, Any]]:
+def _chain(results: Results, run: Run, seeds: list[int], kept: tuple[int, ...] = ()) -> Iterator[dict[str, Any]]:
     """Yields the fields of the Configs that train a run, its ancestors first; checkpoints of `kept` rounds are kept."""
     checkpoint = run.parent
     if checkpoint is not None:
-        yield from _chain(results, checkpoint.run, seeds, scale, (checkpoint.round,))
+        yield from _chain(results, checkpoint.run, seeds, (checkpoint.round,))
     record = results.record_of(run, seeds[0])
     fields = portable(record.config if record is not None else vars(run.config()), "")
     if record is not None:
         fields.pop("strategy", None)
         fields |= {name: record.about[name] for name in ("strategy",) if record.about.get(name)}
-    task = all_tasks(scale).get(run.key)
+    task = all_tasks(results.scale).get(run.key)
     rounds = {*kept, *fields.get("keep_rounds", ()), *(task.keep_rounds if task is not None else ())}
     fields |= {"seeds": seeds, "out_dir": _directory(run, seeds)}
     fields["keep_rounds"] = sorted(rounds - {run.num_rounds})  # a run's last checkpoint is kept anyway
@@ -211,12 +204,7 @@ def shown(value: Value) -> str:
 
 
 def legend(item: Item, numbers: list[Value]) -> str:
-    """Returns a line above a table: the rounds and seeds of its means, and the meaning of +-.
-
-    Args:
-      item: the table or figure.
-      numbers: of its cells, as far as they have been trained.
-    """
+    """Returns a line above a table: the rounds and seeds of its means, and the meaning of +-."""
     counts = sorted({len(value.numbers) for value in numbers if value.mean is not None})
     if not counts:
         return "No number yet: no run has finished."
@@ -274,19 +262,13 @@ def _grid(item: Item, numbers: list[Value]) -> str:
     return markdown_table(["", *(titles[column] for column in columns)], rows)
 
 
-def section(
-    item: Item, scale: str, results: Results, numbers: list[Value], pictures: Iterable[str | pathlib.Path] = ()
-) -> str:
+def section(item: Item, results: Results, numbers: list[Value], pictures: Iterable[str | pathlib.Path] = ()) -> str:
     """Returns an item's section of the report in Markdown.
 
     Args:
-      item: the table or figure.
-      scale: smoke, trend or paper.
-      results: where records are read.
-      numbers: of its cells.
       pictures: paths of its pictures, relative to the report.
     """
-    trained = [value for value in numbers if value.by_seed]
+    scale, trained = results.scale, [value for value in numbers if value.by_seed]
     blocks = [f"### {item.name} ({scale}): {item.title}"]
     if scale != "paper" and item.standin:
         blocks.append(f"{'Setting' if item.paired else 'Stand-in'}: {item.standin}")
@@ -307,7 +289,6 @@ def section(
 
 def write(
     item: Item,
-    scale: str,
     results: Results,
     numbers: list[Value],
     folder: pathlib.Path,
@@ -316,7 +297,7 @@ def write(
     """Writes NAME.csv and NAME.md of an item into a folder; other arguments as of `section`."""
     stem = file_stem(item)
     write_numbers(item, results, numbers, folder / f"{stem}.csv")
-    replace_text(folder / f"{stem}.md", section(item, scale, results, numbers, pictures) + "\n")
+    replace_text(folder / f"{stem}.md", section(item, results, numbers, pictures) + "\n")
 
 
 # Tables of our own: methods against the first one, seed by seed

@@ -7,6 +7,7 @@ Processes with one --out_dir take different directories: the lock of a directory
 import contextlib
 import dataclasses
 import functools
+import pathlib
 import signal
 import threading
 import time
@@ -33,32 +34,12 @@ class BudgetSpent(Exception):
     """The time budget is over; everything is saved."""
 
 
-@dataclasses.dataclass
-class Outcome:
-    """Result of training several run directories.
-
-    Attributes:
-      trained: by this process.
-      finished: before, or by other processes.
-      refused: directory -> why fedwin rejects its run.
-    """
-
-    trained: list[RunDirectory] = dataclasses.field(default_factory=list)
-    finished: list[RunDirectory] = dataclasses.field(default_factory=list)
-    refused: dict[str, str] = dataclasses.field(default_factory=dict)
-
-    def covers(self, directories: list[RunDirectory]) -> bool:
-        """Whether every directory is finished or rejected."""
-        return all(directory.finished or str(directory.path) in self.refused for directory in directories)
-
-
 @functools.cache
 def missing(dataset: str, data_dir: str, scale: str = "") -> str:
     """Returns why a data set can't be used at a scale; '' if it can.
 
     Args:
       dataset: its text, as in --dataset.
-      data_dir: folder of its files.
       scale: at 'paper' it must be complete: numbers of a subset are no reproduction of printed ones.
     """
     try:
@@ -109,65 +90,59 @@ def work(
     budget: float | None = None,
     scale: str = "",
     say: Callable[[str], None] = print,
-) -> Outcome:
+) -> dict[pathlib.Path, str]:
     """Trains all runs that are not finished; those that another process is training are checked again later.
 
     Args:
       directories: of the runs, a run before its forks.
       data_dir: folder of the data sets' files.
       budget: seconds after which the current run is saved and this function stops; None: unlimited.
-      scale: smoke, trend or paper; at paper scale a run on incomplete data is rejected.
       say: prints a line.
+
+    Returns:
+      Directory -> why fedwin rejects its run.
 
     Raises:
       BudgetSpent: the time is over.
       Interrupted: Ctrl-C or SIGTERM.
     """
-    outcome = Outcome(finished=[directory for directory in directories if directory.finished])
+    refused: dict[pathlib.Path, str] = {}
     pending = [directory for directory in directories if not directory.finished]
     progress = _Progress(pending)
     with _alarm(budget) as spent:
         while pending:
-            advanced = False
+            before = len(pending)
             for directory in list(pending):
-                if directory.finished:  # by another process
-                    outcome.finished.append(directory)
-                elif str(directory.parent) in outcome.refused:
-                    outcome.refused[str(directory.path)] = "the run that it resumes was refused"
-                elif directory.ready:
+                if directory.parent in refused:
+                    refused[directory.path] = "the run that it resumes was refused"
+                elif directory.ready and not directory.finished:
+                    if spent.is_set():
+                        raise BudgetSpent
                     say(progress.line(pending, directory))
-                    if not _train(directory, data_dir, scale, outcome, spent):
+                    try:
+                        _train(directory, data_dir, scale)
+                    except InUse:
                         continue
-                else:
-                    continue
-                pending.remove(directory)
-                advanced = True
-            if pending and not advanced:
+                    except UserError as error:
+                        refused[directory.path] = str(error)
+                    except signals.Interrupted:
+                        if spent.is_set():
+                            raise BudgetSpent from None
+                        raise
+                if directory.finished or directory.path in refused:  # here, or by another process
+                    pending.remove(directory)
+            if len(pending) == before:
                 multi_process.broadcast_object(["", {}])  # before the half-hour timeout of the other processes ends
                 if spent.wait(PATIENCE):
                     raise BudgetSpent
-    return outcome
+    return refused
 
 
-def _train(directory: RunDirectory, data_dir: str, scale: str, outcome: Outcome, spent: threading.Event) -> bool:
-    """Trains one directory; returns False if another process is training it."""
-    if spent.is_set():
-        raise BudgetSpent
-    try:
-        if scale == "paper" and (reason := missing(directory.task.run.config().dataset, data_dir, scale)):
-            raise UserError(reason)
-        in_all_processes("train", directory.config(data_dir=data_dir))
-    except InUse:
-        return False
-    except UserError as error:
-        outcome.refused[str(directory.path)] = str(error)
-        return True
-    except signals.Interrupted:
-        if spent.is_set():
-            raise BudgetSpent from None
-        raise
-    outcome.trained.append(directory)
-    return True
+def _train(directory: RunDirectory, data_dir: str, scale: str) -> None:
+    config = directory.config(data_dir=data_dir)
+    if scale == "paper" and (reason := missing(config.dataset, data_dir, scale)):
+        raise UserError(reason)
+    in_all_processes("train", config)
 
 
 class _Progress:

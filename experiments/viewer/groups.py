@@ -99,7 +99,7 @@ def kept() -> tuple[list[ViewedRun], list[Group]]:
         store = stored(scale)
         for item in catalogue().values():
             if isinstance(item, Item):
-                numbers = [value for value in values(store, item, scale) if value.by_seed and value.rounds[1]]
+                numbers = [value for value in values(store, item) if value.by_seed and value.rounds[1]]
                 if numbers:
                     groups.append(_of_item(item, scale, store, numbers, viewed))
     if not groups:
@@ -147,7 +147,7 @@ def _viewed(store: Results, run: Run, scale: str, name: str) -> ViewedRun:
     ends = {seed: end for record in records for seed, end in (record.summary or {"seeds": {}})["seeds"].items()}
     about = records[0].about | {"fingerprint": fingerprints}
     merged = Record(about, [lines[place] for place in sorted(lines)], {"seeds": ends})
-    return runs.of_record(merged, name, command=commands(store, run, scale))
+    return runs.of_record(merged, name, command=commands(store, run))
 
 
 def _before(store: Results, run: Run) -> list[Record]:

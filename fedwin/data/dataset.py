@@ -161,6 +161,7 @@ class FullSize(NamedTuple):
 #   title, flag: its title in the guide's table, and the flag if it is more than the name; untitled ones have no row.
 #   how: how to obtain its files; sizes: clients / training examples / test examples.
 #   full: FullSize of the complete data set, or a function from all parameters of the loader to it.
+#   classes: number of classes of a classification, for chance; None: not stated.
 #   prepared, cache: measured time of `fedwin prepare`, and size of the cache.
 #   downloads: URLs of its files; variants: parameters -> URLs, for choices that read other files.
 #   by_hand: files that can't be downloaded automatically, and where to find them.
@@ -189,6 +190,7 @@ DATASETS = Registry(
     how="your own files",
     sizes="your own",
     full=FullSize(),
+    classes=None,
     prepared="",
     cache="",
     downloads=(),

@@ -21,6 +21,7 @@ TRAIN_PER_CLASS = 140
     how="comes with scikit-learn",
     sizes="by partition / 1,400 / 397",
     full=FullSize(1_400, 397),
+    classes=10,
     prepared="needs none",
     cache="0.1 MiB",
 )

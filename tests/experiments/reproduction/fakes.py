@@ -26,8 +26,8 @@ def record(run=RUN, strategy="chunked:k=1", observe=(), eval_every=1, seeds=(0,)
 class Fake(Results):
     """Results with the given records, by key of their run."""
 
-    def __init__(self, by_key=None):
-        super().__init__()
+    def __init__(self, by_key=None, scale="trend"):
+        super().__init__(scale)
         self.by_key = by_key or {RUN.key: record()}
 
     def records(self, run):

@@ -32,17 +32,17 @@ def test_the_mean_is_over_the_items_own_evaluations_and_never_that_of_the_untrai
     final_evals, mean, evaluations
 ):
     run = Run(RUN.fields | {"final_evals": final_evals})
-    found = value(Fake(), cell(MeanLast(), run), "trend")
+    found = value(Fake(), cell(MeanLast(), run))
     assert found.mean == pytest.approx(mean) and found.evaluations == evaluations
     assert found.jump == (pytest.approx(5) if evaluations == 3 else found.jump)  # 90, 95, 100
     several = f"the {evaluations} evaluations after rounds {21 - evaluations} to 20"
     assert found.description.endswith(several if evaluations > 1 else "the evaluation after round 20")
-    assert value(Fake(), cell(RoundsTo(trend=30.0)), "trend").by_seed == {0: 10}
+    assert value(Fake(), cell(RoundsTo(trend=30.0))).by_seed == {0: 10}
 
 
 def test_both_lines_of_a_figure_average_the_same_rounds():
     figure = item("ima/figure5")
-    found = values(stored("trend"), figure, "trend")
+    found = values(stored("trend"), figure)
     assert [each.evaluations for each in found] == [10, 10]
     base, ima = (each.by_seed for each in found)
     gain = np.mean([ima[seed] - base[seed] for seed in base.keys() & ima.keys()])

@@ -42,7 +42,7 @@ def test_packed_runs_are_read_as_they_were_written(tmp_path):
     paths = [tmp_path / f"{RUN.key}-seed{seed}{records.SUFFIX}" for seed in (0, 1)]
     for seed, path in enumerate(paths):
         records.write(path, record(seeds=(seed,)))
-    found = results.Results(tmp_path / "none", tmp_path)
+    found = results.Results("trend", tmp_path / "none", tmp_path)
     assert found.records(RUN) == [record(seeds=(0,)), record(seeds=(1,))] and list(found.packed) == [RUN.key]
     assert found.seconds(RUN) == {0: 36.0, 1: 36.0} and found.record_of(RUN, 1).seeds == [1]
     before = paths[0].read_bytes()
@@ -50,7 +50,7 @@ def test_packed_runs_are_read_as_they_were_written(tmp_path):
     assert paths[0].read_bytes() == before
     paths[0].write_bytes(before[:-20])
     with pytest.raises(UserError, match="damaged"):
-        results.Results(tmp_path).records(RUN)
+        results.Results("trend", tmp_path).records(RUN)
 
 
 def test_a_run_with_more_read_outs_replaces_the_stored_one(kept, tmp_path):

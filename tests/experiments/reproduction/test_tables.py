@@ -24,7 +24,7 @@ from tests.experiments.reproduction.fakes import RUN, Fake, cell, record
 def test_tables_name_what_is_averaged_and_what_follows_plus_minus():
     figure = item("ima/figure6a")
     found = [Value(each, {0: 90.0, 1: 91.0, 2: 92.0}, (120, 120), evaluations=20) for each in figure.cells("trend")]
-    text = tables.section(figure, "trend", Fake(), found)
+    text = tables.section(figure, Fake(), found)
     assert "Of one seed: mean accuracy (%) of the 20 evaluations after rounds 101 to 120." in text
     assert "Shown: mean over n seeds, +- their standard deviation." in text and "91.00 +- 1.00 (n = 3)" in text
 
@@ -54,12 +54,12 @@ def test_a_forks_command_trains_the_run_that_it_forks_first():
     parent = dataclasses.replace(RUN, fields=RUN.fields | {"dataset": "fmnist"})
     fork = parent.forked(0.5, {"wrap": ["ima:window=5"]})
     both = Fake({parent.key: record(parent, "sharded:devices=2,k=1"), fork.key: record(fork, "chunked:k=1")})
-    first, _, second = tables.commands(both, fork, "trend").partition(" && ")
+    first, _, second = tables.commands(both, fork).partition(" && ")
     assert f"--out_dir=runs/{parent.key}-seed0" in first and "--keep_rounds=10" in first
     assert "--strategy=sharded:devices=2,k=1" in first and "--strategy=chunked:k=1" in second
     assert f"--fork_from=runs/{parent.key}-seed0@10" in second
     unknown = Fake({RUN.key: record(strategy="")})
-    assert tables.commands(unknown, RUN, "trend").endswith("  # strategy not recorded")
+    assert tables.commands(unknown, RUN).endswith("  # strategy not recorded")
 
 
 def printed_commands():
@@ -102,7 +102,7 @@ def test_a_random_sample_of_printed_commands_gives_the_printed_numbers(tmp_path)
         (found,) = [c for c in table.cells("trend") if c.position == (row["row"], row["column"], row["variant"])]
         paths = sorted((tmp_path / "runs").glob("*-seed*"))
         by_key = {each.name.partition("-")[0]: read(each) for each in paths}
-        trained = numbers.value(Fake(by_key), found, "trend")
+        trained = numbers.value(Fake(by_key), found)
         assert trained.mean == pytest.approx(float(row["ours (mean over seeds)"]), abs=2e-3), (path.name, row)
 
 
@@ -133,7 +133,7 @@ def test_a_panel_has_one_number_of_seeds_and_leaves_out_of_its_scale_what_does_n
         Value(scaffold, {0: 10.0, 1: 10.0, 2: 10.0}, (1000, 1000), scale="trend"),
         Value(feddyn, {0: 40.0, 1: 41.0}, (1000, 1000), scale="trend"),
     ]
-    assert pictures.draw(table, "trend", Fake(), found, tmp_path, "svg")[0].suffix == ".svg"
+    assert pictures.draw(table, Fake(), found, tmp_path, "svg")[0].suffix == ".svg"
     (axis,) = kept[0].axes
     assert axis.get_title().endswith("2 seeds") and 39 < axis.get_xlim()[0] < axis.get_xlim()[1] < 46
     (cross,) = [line for line in axis.get_lines() if line.get_marker() == "x"]

@@ -33,16 +33,16 @@ def trained(tmp_path_factory):
     with pytest.raises(work.BudgetSpent):
         work.work(found[:1], budget=0.0, say=lambda line: None)
     assert not found[0].finished
-    outcome = work.work(found, say=lambda line: None)
-    assert outcome.trained == found and len(found) == 2 and not outcome.refused
-    again = work.work(directories_of("ima/table1", folder, "fedavg"), say=lambda line: None)
-    assert not again.trained and len(again.finished) == 2  # nothing is trained twice
+    said = []
+    assert work.work(found, say=said.append) == {} and len(said) == 2 and all(each.finished for each in found)
+    assert work.work(directories_of("ima/table1", folder, "fedavg"), say=said.append) == {}
+    assert len(said) == 2  # nothing is trained twice
     return folder, found
 
 
 def test_a_forks_curve_continues_that_of_its_parent(trained):
     folder, (base, fork) = trained
-    whole, parted = (results.curves(Results(folder), directory.task.run)[0] for directory in (base, fork))
+    whole, parted = (results.curves(Results("smoke", folder), directory.task.run)[0] for directory in (base, fork))
     split = fork.task.run.parent.round
     assert 0 < split < fork.task.run.num_rounds
     assert parted.rounds[0] == 0 and parted.rounds[-1] == whole.rounds[-1]
@@ -63,8 +63,8 @@ def test_a_run_that_another_process_trains_is_left_to_it(trained, tmp_path, monk
 
     monkeypatch.setattr(work, "PATIENCE", 0.01)
     with locked(directory.path):
-        outcome = work.work([directory], say=released)
-    assert outcome.finished == [directory] and not outcome.trained and len(said) == 2
+        assert work.work([directory], say=released) == {}
+    assert directory.finished and len(said) == 2
 
 
 def test_stored_runs_give_the_same_numbers(trained, tmp_path):
@@ -72,7 +72,7 @@ def test_stored_runs_give_the_same_numbers(trained, tmp_path):
     for expected in (True, False):
         assert [results.keep(each.task.run, each.path, tmp_path) for each in found] == [expected] * 2
     for cell in cells("ima/table1", "fedavg"):
-        first, second = (numbers.value(Results(place), cell, "smoke") for place in (folder, tmp_path))
+        first, second = (numbers.value(Results("smoke", place), cell) for place in (folder, tmp_path))
         assert first.mean == pytest.approx(second.mean, abs=1e-3) and first.rounds == second.rounds
     for path in tmp_path.iterdir():
         record = records.read(path)
@@ -84,7 +84,7 @@ def test_stored_runs_give_the_same_numbers(trained, tmp_path):
 def test_stored_runs_are_not_trained_again_unless_a_fork_needs_them(trained, tmp_path):
     _, (base, fork) = trained
     tasks = [base.task, fork.task]
-    left = lambda planned, **more: [t.run.key for t in runs.without_stored(planned, Results(tmp_path), **more)]
+    left = lambda planned, **more: [t.run.key for t in runs.without_stored(planned, Results("smoke", tmp_path), **more)]
     both = [task.run.key for task in tasks]
     assert left(tasks) == both
     results.keep(base.task.run, base.path, tmp_path)
@@ -106,12 +106,13 @@ def test_an_edited_run_is_not_reported(trained, tmp_path):
 
 def test_the_table_is_written_next_to_the_printed_one(trained, tmp_path):
     folder, _ = trained
-    own, one = Results(folder), item("ima/table1")
-    found = [numbers.value(own, cell, "smoke") for cell in cells("ima/table1", "fedavg")]
-    tables.write(one, "smoke", own, found, tmp_path)
+    own, one = Results("smoke", folder), item("ima/table1")
+    found = [numbers.value(own, cell) for cell in cells("ima/table1", "fedavg")]
+    tables.write(one, own, found, tmp_path)
     text = (tmp_path / "ima_table1.md").read_text()
     assert "Stand-in" in text and "81.17" not in text  # printed numbers are compared at paper scale alone
-    text = tables.section(one, "paper", own, [dataclasses.replace(value, scale="paper") for value in found])
+    at_paper = [dataclasses.replace(value, scale="paper") for value in found]
+    text = tables.section(one, Results("paper", folder), at_paper)
     assert "81.17 / " in text and "84.68 / " in text
     rows = (tmp_path / "ima_table1.csv").read_text().splitlines()
     assert rows[0].startswith("row,column,variant") and len(rows) == 1 + len(found)

@@ -202,7 +202,7 @@ def test_stored_results_are_shown_as_their_table_shows_them(monkeypatch):
     monkeypatch.setattr(groups, "catalogue", lambda: {item.name: item})
     shown, (group,) = groups.kept()
     assert group.heading == "wima" and group.name == "wima/table4 (trend)"
-    expected = [value for value in values(stored_results("trend"), item, "trend") if value.by_seed]
+    expected = [value for value in values(stored_results("trend"), item) if value.by_seed]
     assert [row[3] for row in group.numbers] == [value.mean for value in expected]
     assert len({entry.run for entry in group.entries}) == len(shown) > 1
     by_name = {run.name: run for run in shown}
