@@ -8,14 +8,15 @@ It runs on the host, from counted bytes and true numbers of local steps, and nev
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
 from fedwin.local import read_columns
-from fedwin.registry import Registry, checks
+from fedwin.registry import Registry
+from fedwin.registry.ranges import NonNegative, Positive, Range
 
 # Builders have the signature builder(*, option=...) -> Clock.
 CLOCKS = Registry("clock")
@@ -24,7 +25,7 @@ _TAG = 0xC10C4
 
 
 class Load(NamedTuple):
-    """What the clients of a round do.
+    """Work and traffic of the clients of a round.
 
     Attributes:
       steps: J_i, int [n].
@@ -56,7 +57,7 @@ class Clock(NamedTuple):
         Args:
           seed: of the run.
           ids: the clients that answer, int [n].
-          load: what they do.
+          load: their work and traffic.
           missing: number of clients that were drawn and do not answer.
         """
         slowest = float(self.seconds(seed, ids, load).max(initial=0.0))
@@ -88,39 +89,30 @@ def factors(seed: int, ids: np.ndarray, spread: float) -> np.ndarray:
 @CLOCKS.register("bandwidth")
 def bandwidth(
     *,
-    up: float = 1e6,
-    down: float = 1e7,
-    compute: float = 0.01,
-    latency: float = 0.0,
-    spread: float = 0.0,
-    timeout: float = 0.0,
+    up: Positive = 1e6,
+    down: Positive = 1e7,
+    compute: NonNegative = 0.01,
+    latency: NonNegative = 0.0,
+    spread: Annotated[float, Range(0, 10)] = 0.0,
+    timeout: NonNegative = 0.0,
 ) -> Clock:
     """Bandwidth: t_i = trips latency + bytes / bandwidth + J_i compute, on clients of equal or log-normal speeds.
 
         t_i = trips latency + (down_i / down + up_i / up) / v_i + J_i compute / w_i,   log v_i, log w_i ~ N(0, spread^2)
 
     Args:
-      up: bytes per second from client to server, > 0.
-      down: bytes per second from server to client, > 0.
-      compute: seconds per local step, >= 0; for a method with two gradients per step, twice those of FedAvg.
-      latency: seconds per trip from server to client and back, >= 0.
+      up: bytes per second from client to server.
+      down: bytes per second from server to client.
+      compute: seconds per local step; for a method with two gradients per step, twice those of FedAvg.
+      latency: seconds per trip from server to client and back.
       spread: standard deviation of the logarithm of a client's network and processor speed, drawn once per client.
-      timeout: seconds of a round in which a client does not answer (--dropout), at least, >= 0.
-
-    Returns:
-      The Clock.
-
-    Raises:
-      UserError: when a parameter is out of range.
+      timeout: least seconds of a round in which a client does not answer (--dropout).
 
     Example:
       >>> load = Load(np.array([5, 10]), down=2_000, up=1_000)
       >>> bandwidth(up=1e3, down=1e3, compute=0.1, latency=0.5).round(0, np.array([3, 8]), load)
       4.5
     """
-    checks.number("bandwidth", 0, open_least=True, up=up, down=down)
-    checks.number("bandwidth", 0, compute=compute, latency=latency, timeout=timeout)
-    checks.number("bandwidth", 0, 10, spread=spread)
 
     def seconds(seed: int, ids: np.ndarray, load: Load) -> np.ndarray:
         network, processor = factors(seed, ids, spread).T if spread else (1.0, 1.0)
@@ -131,16 +123,13 @@ def bandwidth(
 
 
 @CLOCKS.register("file")
-def file(*, path: str, latency: float = 0.0, timeout: float = 0.0) -> Clock:
+def file(*, path: str, latency: NonNegative = 0.0, timeout: NonNegative = 0.0) -> Clock:
     """Speeds of every client from a CSV file, such as measured ones.
 
     Args:
       path: file with the header client,up,down,compute and a line per client: bytes/s, bytes/s, seconds per local step.
-      latency: seconds per trip from server to client and back, >= 0.
-      timeout: seconds of a round in which a client does not answer (--dropout), at least, >= 0.
-
-    Returns:
-      The Clock.
+      latency: seconds per trip from server to client and back.
+      timeout: least seconds of a round in which a client does not answer (--dropout).
 
     Raises:
       UserError: the file cannot be read, or a speed is not positive.
@@ -152,7 +141,6 @@ def file(*, path: str, latency: float = 0.0, timeout: float = 0.0) -> Clock:
       ...     file(path=table.name).round(0, np.array([3]), Load(np.array([10]), down=2_000, up=1_000))
       4.0
     """
-    checks.number("clock 'file'", 0, latency=latency, timeout=timeout)
     own = read_columns(path, "up", "down", "compute")
     for client, (up, down, compute) in own.items():
         if up <= 0 or down <= 0 or compute < 0:
@@ -176,9 +164,9 @@ class SimulatedTime:
       saved: the result of `state` in the checkpoint that the seed continues from, or None.
     """
 
-    def __init__(self, seconds: Callable[[int], float], saved: dict[str, Any] | None = None):
+    def __init__(self, seconds: Callable[[int], float], saved: dict[str, float] | None = None):
         self._seconds_of = seconds
-        self._rounds: int = saved["rounds"] if saved else 0
+        self._rounds = int(saved["rounds"]) if saved else 0
         self._total: float = saved["seconds"] if saved else 0.0
 
     def after(self, completed: int) -> float:
@@ -188,6 +176,6 @@ class SimulatedTime:
             self._rounds += 1
         return self._total
 
-    def state(self, completed: int) -> dict[str, Any]:
-        """Returns what a checkpoint after `completed` rounds stores, JSON data."""
+    def state(self, completed: int) -> dict[str, float]:
+        """State in a checkpoint after `completed` rounds, JSON data."""
         return {"seconds": self.after(completed), "rounds": self._rounds}

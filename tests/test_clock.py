@@ -83,18 +83,9 @@ def test_speeds_from_a_file(tmp_path):
         CLOCKS.build(f"file:path={path}")
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("bandwidth:up=0", "up=0 must be a number > 0"),
-        ("bandwidth:compute=-1", "compute=-1 must be a number >= 0"),
-        ("bandwith", "Did you mean 'bandwidth'"),
-        ("bandwidth:speed=3", "no parameter 'speed'"),
-    ],
-)
-def test_impossible_clocks_are_refused(tmp_path, text, message):
-    with pytest.raises(UserError, match=message):
-        fedwin.check(config(tmp_path / "none", clock=text))
+def test_an_unknown_clock_is_refused(tmp_path):
+    with pytest.raises(UserError, match="Did you mean 'bandwidth'"):
+        fedwin.check(config(tmp_path / "none", clock="bandwith"))
 
 
 def expected_seconds(directory, rounds):

@@ -7,6 +7,7 @@ write one file with `@SAMPLERS.register(...)` above its builder: every module of
 from fedwin.data.rng import generator
 from fedwin.registry import import_all
 from fedwin.sampling.base import (
+    SAMPLERS,
     Draw,
     Population,
     Sampler,
@@ -15,8 +16,7 @@ from fedwin.sampling.base import (
     make_sampler,
     uniforms,
 )
-from fedwin.sampling.registry import SAMPLERS
-from fedwin.sampling.uniform import cohort, cohorts, uniform_sampler
+from fedwin.sampling.drawing import cohort, cohorts, uniform_sampler
 
 import_all(__name__, __path__)
 

@@ -7,14 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedwin.errors import UserError, user_code
-from fedwin.registry import Choice
-from fedwin.sampling.registry import SAMPLERS
+from fedwin.registry import Choice, Registry
 
+# Builders `builder(population, *, option=default, ...) -> Sampler`. Facts of a sampler:
+#   size: cohort size in words.
+SAMPLERS = Registry("sampling", columns={"clients of a round": "{size}"}, rule="who takes part", size="?")
 _DROPOUT_TAG = 0xD407
 
 
 class Population(NamedTuple):
-    """What the builder of a sampler knows about a run.
+    """Properties of a run that builders of samplers may depend on.
 
     Attributes:
       num_clients: K, number of all clients.
@@ -66,7 +68,7 @@ class Sampler:
       weighted: whether draws have an importance.
       rate: probability with which every client is drawn independently of the others (Poisson sampling), or None.
       fixed_size: whether every round draws the same number of clients, uniformly without replacement.
-      digest: hash of what decides the draws besides the choice and the federation, such as a file; '' for nothing.
+      digest: hash of a file that decides the draws besides the choice and the federation; '' without one.
       dropout: probability that a client that was drawn does not answer.
     """
 

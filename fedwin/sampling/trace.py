@@ -1,4 +1,4 @@
-"""Traces: a file that says which clients are there when."""
+"""Traces: a file with the rounds in which each client is available."""
 
 import csv
 import functools
@@ -10,9 +10,8 @@ import numpy as np
 
 from fedwin.data.rng import generator
 from fedwin.errors import UserError
-from fedwin.registry import checks
-from fedwin.sampling.base import Population, Sampler, check_clients_per_round
-from fedwin.sampling.registry import SAMPLERS
+from fedwin.registry.ranges import NonNegativeInt
+from fedwin.sampling.base import SAMPLERS, Population, Sampler, check_clients_per_round
 
 _TAG = 0xF11E
 HEADER = ("client", "start", "end")
@@ -52,8 +51,8 @@ def read_trace(path: str, num_clients: int, most: int | None = None) -> tuple[np
         first = int(np.argmax(again))
         one, other = sorted(numbers[order[place]] for place in (first, first + 1))
         raise UserError(
-            f"sampling file: {path}, line {other}: by line {one}, client {by_client[first, 0]} is there already; join "
-            f"the two lines."
+            f"sampling file: {path}, line {other} overlaps line {one}: client {by_client[first, 0]} is already "
+            f"available; merge the lines."
         )
     return found, hashlib.blake2b(content, digest_size=8).hexdigest()
 
@@ -76,25 +75,21 @@ def _interval(place: str, line: list[str], num_clients: int, most: int | None) -
     return client, start, end
 
 
-@SAMPLERS.register("file", size="|S|, or all that are there")
-def file(population: Population, *, path: str, period: int = 0, everyone: bool = False) -> Sampler:
-    """A trace: a CSV file says which clients are there when; a round draws |S| of them, uniformly.
+@SAMPLERS.register("file", size="|S|, or all that are available")
+def file(population: Population, *, path: str, period: NonNegativeInt = 0, everyone: bool = False) -> Sampler:
+    """A trace, a CSV file with the rounds of each client; a round draws |S| of those available, uniformly.
 
-        client,start,end        client is there in the rounds start <= t < end (0-based), or t mod period
+        client,start,end        client is available in the rounds start <= t < end (0-based), or t mod period
         7,0,12
         7,30,41
 
-    A client may have any number of lines, and is never there without one. If fewer than |S| are there, all of them take
+    A client may have any number of lines, and is never available without one. If fewer than |S| are, all of them take
     part. The file's hash is part of the run's fingerprint.
 
     Args:
-      population: the clients and rounds of the run.
       path: the CSV file, with the header client,start,end.
       period: rounds after which the trace repeats; 0: never, and it must cover the run.
-      everyone: all clients that are there take part, whatever clients_per_round is.
-
-    Returns:
-      The Sampler.
+      everyone: all available clients take part, whatever clients_per_round is.
 
     Raises:
       UserError: when the file can't be read, a line is invalid, or the trace ends before the run.
@@ -108,8 +103,6 @@ def file(population: Population, *, path: str, period: int = 0, everyone: bool =
       >>> [sorted(sampler.cohort(seed=0, round=round).ids.tolist()) for round in range(4)]
       [[0], [0, 1, 2], [1], [0]]
     """
-    checks.integer("sampling file", 0, period=period)
-    checks.flag("sampling file", everyone=everyone)
     trace, digest = read_trace(path, population.num_clients, period or None)
     length, rounds = period or int(trace[:, 2].max()), population.num_rounds
     if length < rounds and not period:
