@@ -20,9 +20,8 @@ from typing import Any
 from absl import flags
 
 import fedwin
-from fedwin import multi_process, registry
+from fedwin import jax_config, multi_process, registry
 from fedwin.algorithms import ALGORITHMS
-from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
 
@@ -194,7 +193,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
 def main(argv: list[str]) -> None:
     """Runs the methods, prints their table and the paths of the files."""
     unused.refuse(["algorithm"], "in a comparison", "name the algorithms by --methods=NAME and omit it")
-    devices.use_every_core()
+    jax_config.use_every_core()
     methods = flags.FLAGS.methods or every_method()
     usual: dict[str, Any] = {"out_dir": SETTING["out_dir"]} if flags.FLAGS.methods else SETTING
     changes = {name: value for name, value in usual.items() if name not in config_flags.given_fields()}

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from fedwin import data
-from fedwin.engine import devices
+from fedwin import data, jax_config
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 from fedwin.runs.client_evaluations import client_table
@@ -289,7 +288,7 @@ def main(argv: list[str]) -> None:
     if redrawn:
         stored.redraw(kind, out, options.title)
     else:
-        devices.use_every_core()
+        jax_config.use_every_core()
         result, default_title = KINDS[kind][0](runs, options)
         title = options.title or default_title
         stored.module_of(kind).draw(result, out, title)

@@ -15,8 +15,7 @@ several times with the same --out_dir: the processes share the runs. With --dist
 
 from absl import flags
 
-from fedwin import multi_process
-from fedwin.engine import devices
+from fedwin import jax_config, multi_process
 from fedwin.errors import UserError
 from fedwin.registry import nearest
 
@@ -165,7 +164,7 @@ def _own_flags() -> list[str]:
 def main(argv: list[str]) -> None:
     """Executes the command in process 0; other processes train with it."""
     check_flags(argv[1:])
-    devices.use_every_core()
+    jax_config.use_every_core()
     if not multi_process.is_first():
         work.follow(FLAGS.data_dir)
         return

@@ -14,8 +14,7 @@ from collections.abc import Collection
 
 from absl import flags
 
-from fedwin import multi_process
-from fedwin.engine import devices
+from fedwin import jax_config, multi_process
 from fedwin.errors import UserError
 from fedwin.registry.checks import one_of
 from fedwin.runs import directory as directories
@@ -141,7 +140,7 @@ def _report(sweep: Sweep, folder: pathlib.Path) -> None:
 
 def main(argv: list[str]) -> None:
     """Runs the grid or the search, writes its files, prints its table and names the winner."""
-    devices.use_every_core()
+    jax_config.use_every_core()
     given = flags.FLAGS
     if (settings := search.SEARCHES.build(given.search)) is not None:
         unused.refuse(["max_runs"], "with a search, which has --search=optuna:trials=")

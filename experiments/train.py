@@ -14,8 +14,8 @@ import dataclasses
 from absl import flags
 
 import fedwin
+from fedwin import jax_config
 from fedwin.algorithms import ALGORITHMS
-from fedwin.engine import devices
 from fedwin.runs.config import Config
 
 from . import main_job
@@ -40,7 +40,7 @@ def decides_run() -> bool:
 
 def main(argv: list[str]) -> None:
     """Trains the run of the flags, or the main job."""
-    devices.use_every_core()
+    jax_config.use_every_core()
     if flags.FLAGS.list_algorithms:
         fields = (name for name in config_flags.fields() if name != "import")
         unused.refuse([*fields, "dry_run"], "with --list_algorithms")

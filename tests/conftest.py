@@ -8,9 +8,9 @@ import tempfile
 import jax
 import pytest
 
-from fedwin.engine import devices
+from fedwin import jax_config
 
-devices.set_collective_timeouts()
+jax_config.set_collective_timeouts()
 # Convolutions are XLA's, so that the tests compute the same on every machine and compile nothing but programs.
 os.environ.setdefault("FEDWIN_ONEDNN", "off")
 jax.config.update("jax_num_cpu_devices", 2)

@@ -9,7 +9,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 MOST_LINES_OF_A_FUNCTION = 60
 MOST_LINES_OF_A_MODULE = 500
-MOST_MODULES_AT_THE_TOP = 14
+MOST_MODULES_AT_THE_TOP = 15
 MOST_MODULES_OF_A_PACKAGE = 20
 # Lines of Python, with 2 % of room: they rise by what a new feature needs, and by nothing else.
 MOST_LINES = {"fedwin": 36_000, "experiments": 15_000, "tests": 23_000}
@@ -19,7 +19,7 @@ CATALOGUES = ("fedwin.algorithms", "fedwin.models.networks", "fedwin.data.source
 
 # From bottom to top; a module imports from its own layer and from lower ones.
 LAYERS = (
-    ("errors",),
+    ("errors", "jax_config"),
     ("tree",),
     ("files", "registry", "multi_process"),
     ("core",),
@@ -40,7 +40,10 @@ LAYERS = (
 # The same inside of `experiments`, whose other modules, the subcommands, lie on top.
 EXPERIMENTS = ("cli", "records", "figures", "tables", "papers", "reproduction", "viewer")
 # The only module that changes jax's configuration, and for no longer than a call.
-JAX_CONFIGURATION = "fedwin.jax_config"
+JAX_CONFIGURATION = {
+    "fedwin.jax_config": "the library and its commands",
+    "fedwin.experiments.tools.peers.fedjax_peer": "a process of its own",
+}
 # Module-level state that functions change -> why there is no better place.
 MUTABLE = {
     "fedwin.plugins._loaded_hashes": "a user's module is imported once per process; its source is recorded then",
@@ -252,7 +255,7 @@ def test_no_module_has_state(trees):
 
 def test_jax_is_configured_in_one_place():
     configuring = {module for module, path in SOURCES.items() if "config.update(" in path.read_text()}
-    assert configuring <= {JAX_CONFIGURATION}
+    assert configuring <= set(JAX_CONFIGURATION)
 
 
 @pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "tests").iterdir() if (p / "__init__.py").exists()))

@@ -15,6 +15,7 @@ import warnings
 
 import jax
 
+from fedwin import jax_config
 from fedwin.data import cache
 from fedwin.models.convolution.onednn import cpu_features
 
@@ -42,10 +43,7 @@ def enable() -> None:
         return  # a run works without the cache, too
     if not os.access(own, os.W_OK):
         return
-    jax.config.update("jax_compilation_cache_dir", str(own))
-    # A run compiles dozens of programs, most of them faster than jax's default threshold of one second.
-    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax_config.use_cache(own)
 
 
 def instruction_set() -> str:

@@ -5,8 +5,7 @@ import sys
 
 from absl import flags
 
-from fedwin import multi_process
-from fedwin.engine import devices
+from fedwin import jax_config, multi_process
 
 TITLE = "several processes"
 NAMES = ["distributed", "coordinator_address", "num_processes", "process_id"]
@@ -35,9 +34,9 @@ def join(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     address, number, process = (flag_values[name].value for name in NAMES[1:])
     if not flag_values["distributed"].value and (address, number, process) == (None, None, None):
         return
-    devices.set_collective_timeouts()
+    jax_config.set_collective_timeouts()
     multi_process.join(address, number, process)
-    devices.use_every_core()
+    jax_config.use_every_core()
     multi_process.check_devices()
     if not multi_process.is_first():
         sys.stdout = open(os.devnull, "w")  # only process 0 reports

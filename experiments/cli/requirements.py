@@ -9,7 +9,7 @@ from absl import flags
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import DryRun, measure_requirements
+from fedwin.runs.run import DryRun, measure_requirements
 from fedwin.runs.warm_start import fork_round
 
 _MINUTE, _HOUR = 60, 3600

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from absl import app, flags, logging
 
 import fedwin
-from fedwin import multi_process, plugins
-from fedwin.engine import devices
+from fedwin import jax_config, multi_process, plugins
 from fedwin.errors import StorageError, UserError
 from fedwin.files import RECOVERABLE_ERRNOS
 from fedwin.runs import signals
@@ -114,7 +113,7 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
                 jit_cache.enable()
                 processes.join()
                 if flags.FLAGS["import"].value:
-                    devices.use_every_core()  # the user's code may start the backend
+                    jax_config.use_every_core()  # the user's code may start the backend
                 plugins.load(flags.FLAGS["import"].value)
                 main(argv)
         except (UserError, app.UsageError) as error:

@@ -12,8 +12,8 @@ import numpy as np
 
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import Timing
 from fedwin.runs.schedule import Schedule
+from fedwin.runs.timing import Timing
 
 from .. import records
 from ..cli.requirements import disk_line, memory_line

@@ -20,7 +20,7 @@ from fedwin.errors import UserError
 from fedwin.files import InUse
 from fedwin.runs import signals
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import measure_requirements
+from fedwin.runs.run import measure_requirements
 
 from .runs import RunDirectory
 

@@ -14,7 +14,7 @@ from fedwin.files import InUse, check_unlocked
 from fedwin.registry import nearest
 from fedwin.runs.config import Config
 from fedwin.runs.directory import finished_summary
-from fedwin.runs.dry_run import readout_names
+from fedwin.runs.run import readout_names
 
 from ..cli import command_line, config_flags
 from . import formats, grid, scores, sweep_picture

@@ -11,9 +11,11 @@ from fedwin import multi_process
 from fedwin.engine import placement
 from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
-from fedwin.registry import Registry
+from fedwin.registry import Registry, nearest, parse
 
 STRATEGIES = Registry("strategy")
+# Values of --strategy that stand for a choice among the strategies.
+CHOICES = ("default", "auto")
 
 
 class Strategy(NamedTuple):
@@ -162,3 +164,38 @@ def default_name(backend: str, num_devices: int) -> str:
     if backend == "cpu":
         return "chunked:k=1" if num_devices == 1 else f"sharded:devices={num_devices},k=1"
     return "vmapped" if num_devices == 1 else f"sharded:devices={num_devices},k=0"
+
+
+def check_strategy(name: str) -> None:
+    """Raises UserError unless `name` is default, auto or a strategy that this machine can run."""
+    if name in CHOICES:
+        return
+    choice = parse(name)
+    if choice.name in CHOICES:
+        raise UserError(f"strategy={name}: '{choice.name}' has no parameters; write --strategy={choice.name}.")
+    if choice.name not in STRATEGIES:
+        names = (*CHOICES, *sorted(STRATEGIES))
+        raise UserError(f"unknown strategy '{choice.name}'.{nearest(choice.name, names)} Known: {', '.join(names)}.")
+    STRATEGIES.build(choice)
+
+
+def resolve_strategy(name: str, clients_per_round: int | None = None) -> Strategy:
+    """Returns a strategy on this machine.
+
+    Args:
+      name: a strategy, or 'default' for the table of measured defaults.
+      clients_per_round: cohort size, which limits the number of devices; None: no limit.
+
+    Raises:
+      UserError: several processes, and a strategy for one device.
+    """
+    if name == "default":
+        # More devices than clients would be idle; but every process must take part.
+        devices = jax.device_count()
+        if multi_process.count() == 1:
+            devices = min(devices, clients_per_round or devices)
+        name = default_name(jax.default_backend(), devices)
+    strategy = STRATEGIES.build(name)
+    if multi_process.count() > 1 and strategy.mesh is None:
+        raise UserError(f"strategy={name} uses one device; {multi_process.count()} processes need --strategy=sharded.")
+    return strategy

@@ -15,11 +15,10 @@ import jaxlib
 import numpy as np
 import optax
 
-from fedwin import __version__, multi_process
+from fedwin import __version__, jax_config, multi_process
 from fedwin.data import Dataset
 from fedwin.data.example_source import feature_digest
 from fedwin.data.federation import Federation
-from fedwin.engine import devices
 from fedwin.errors import UserError
 from fedwin.files import read_bytes
 from fedwin.models.convolution import onednn
@@ -203,7 +202,7 @@ def environment(platform_name: str) -> dict[str, str]:
     variables = {name: os.environ.get(name, "") for name in VARIABLES}
     recorded = libraries | options | variables | {"XLA_FLAGS": _xla_flags(os.environ.get("XLA_FLAGS", ""))}
     if platform_name == "cpu":
-        recorded |= {"processor": _processor(), "cores": str(devices.num_cores()), "oneDNN": _onednn()}
+        recorded |= {"processor": _processor(), "cores": str(jax_config.num_cores()), "oneDNN": _onednn()}
     return recorded
 
 

@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import __version__, augment, core, engine, local, plugins, tree
+from fedwin import __version__, augment, core, engine, jax_config, local, plugins, tree
 from fedwin.core import Variables
 from fedwin.data import Dataset
-from fedwin.engine import devices
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.models import Model, interchange, merged
@@ -61,7 +60,7 @@ class TrainedModel:
 
     def logits(self, x: Any) -> jax.Array:
         """Returns the network's output, [B, C] or [B, T, V], for examples [B, ...] as the data set stores them."""
-        with devices.settings(self.prepared.config.precision):
+        with jax_config.settings(self.prepared.config.precision):
             return self.model.apply(self.variables, self.normalize({"x": jnp.asarray(x)}), None, False).logits
 
 
@@ -103,7 +102,7 @@ def load(
         raise UserError(f"{checkpoints.directory} has no checkpoint{wanted}; available: {available}.")
     round = rounds[-1] if round is None else round
     leaves, _ = checkpoints.load(round)
-    with devices.settings(prepared.config.precision):
+    with jax_config.settings(prepared.config.precision):
         run = _state(prepared, seed, leaves)
         models = engine.read_out(prepared.algorithm, prepared.observers, traceable(run))
     if readout not in models:
@@ -169,7 +168,7 @@ def export(
         "mean": numbers(dataset.mean),
         "std": numbers(dataset.std),
     }
-    with devices.settings(trained.prepared.config.precision):
+    with jax_config.settings(trained.prepared.config.precision):
         arrays = leaves_of(merged(trained.model, trained.variables))
     interchange.write(out, arrays, metadata, overwrite)
     return out
@@ -326,7 +325,7 @@ def client_models(
     ids = np.asarray(list(clients), np.int32)
     if not len(ids) or len(set(ids.tolist())) < len(ids) or ids.min() < 0 or ids.max() >= federation.num_clients:
         raise UserError(f"clients={list(clients)}: give each once, of 0..{federation.num_clients - 1}.")
-    with devices.settings(prepared.config.precision):
+    with jax_config.settings(prepared.config.precision):
         return _trained_clients(trained, ids)
 
 

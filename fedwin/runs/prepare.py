@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedwin import augment, core, data, engine, local, models, observers, sampling, wrappers
+from fedwin import augment, core, data, engine, jax_config, local, models, observers, sampling, wrappers
 from fedwin.aggregation import AGGREGATORS, ATTACKS, Aggregator, Attack, aggregated, attacked, attackers, with_attackers
 from fedwin.algorithms import ALGORITHMS
 from fedwin.callbacks import StoppingRule, stopping
 from fedwin.clock import CLOCKS, Clock, Load, SimulatedTime
 from fedwin.data import Dataset
 from fedwin.data.federation import Federation, federate
-from fedwin.engine import devices, evaluate
+from fedwin.engine import evaluate
 from fedwin.engine.algorithm_check import check_round
 from fedwin.engine.client_evaluation import EvaluatedClients, evaluated_clients
 from fedwin.engine.communication import Bytes, communication
@@ -394,7 +394,7 @@ def _algorithm(
 def prepare(config: Config, dataset: Dataset | None = None, model: Model | None = None) -> PreparedRun:
     """Reads the data and builds the objects of a run.
 
-    Computations with them need the run's precision: `with engine.devices.settings(config.precision)`.
+    Computations with them need the run's precision: `with jax_config.settings(config.precision)`.
 
     Args:
       config: the configuration.
@@ -411,7 +411,7 @@ def prepare(config: Config, dataset: Dataset | None = None, model: Model | None 
     config.check()
     config = config.resolved()
     check_choices(config, named_model=model is None)
-    with devices.settings(config.precision):
+    with jax_config.settings(config.precision):
         dataset = data.load(config.dataset, config.data_dir or None) if dataset is None else data.check(dataset)
         return _build(config, dataset, model)
 

@@ -1,37 +1,43 @@
-"""run and check: validates a Config, starts its run or resumes it, and returns the summary."""
+"""run, check and dry runs: validates a Config, starts its run or resumes it, or measures what it would take."""
 
 import contextlib
 import dataclasses
 import math
 import pathlib
+import tempfile
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 
-from fedwin import multi_process, plugins
+from fedwin import engine, jax_config, multi_process, plugins
 from fedwin.callbacks import Callback, EarlyStopping, RunCallbacks, Tracking, as_callback, trackers
 from fedwin.data import Dataset
-from fedwin.engine import devices
 from fedwin.engine.evaluate import held_out
+from fedwin.engine.strategy import check_strategy
 from fedwin.errors import UserError
 from fedwin.files import check_unlocked
 from fedwin.models import Model
 from fedwin.models.convolution import onednn
 from fedwin.runs import directory as directories
 from fedwin.runs import fingerprint
+from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Result, summarize
-from fedwin.runs.machine import available, free_disk
+from fedwin.runs.machine import Memory, available, free_disk
 from fedwin.runs.metrics_log import MetricsLog, read_lines
-from fedwin.runs.plan import RunPlan
+from fedwin.runs.plan import Requirements, RunPlan
 from fedwin.runs.prepare import PreparedRun, check_objects, prepare
 from fedwin.runs.program import Program
 from fedwin.runs.seeds import SeedRunner
 from fedwin.runs.start import check_fork
-from fedwin.runs.strategy_choice import check_strategy, chosen, planned
+from fedwin.runs.timing import TimedRun, Timing, chosen, planned
 
 Say = Callable[[str], None]
+
+# Default limits of timing in dry runs; the first round compiles, however long that takes, and is not counted.
+ROUNDS, SECONDS = 20, 20.0
 
 
 def run(
@@ -65,7 +71,7 @@ def run(
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
     multi_process.run_on_all(lambda: check_objects(config, dataset, model))
     fingerprint.check_flags(config)
-    with devices.settings(config.precision), contextlib.ExitStack() as closing:
+    with jax_config.settings(config.precision), contextlib.ExitStack() as closing:
         callback = multi_process.run_on_all(lambda: as_callback(on_eval))
         checked = multi_process.run_on_all(lambda: prepare_and_check(config, dataset, model))
         summary = _train(checked, callback, quiet, say, closing)
@@ -162,7 +168,7 @@ def check(config: Config, *, dataset: Dataset | None = None, model: Model | None
       UserError: `run` would reject the config before it writes.
     """
     check_objects(config, dataset, model)
-    with devices.settings(config.precision):
+    with jax_config.settings(config.precision):
         prepare_and_check(config, dataset, model)
 
 
@@ -217,6 +223,83 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
         if config.fork_from:
             check_fork(prepared)
     return CheckedRun(plan, directory, config_file, imports)
+
+
+class DryRun(NamedTuple):
+    """The result of a dry run.
+
+    Attributes:
+      checked: the run and its plan.
+      requirements: bytes by part, including activations.
+      available: memory that was available before anything was allocated.
+      free_disk: free bytes where the run would be written.
+      timing: duration of its rounds.
+    """
+
+    checked: CheckedRun
+    requirements: Requirements
+    available: Memory
+    free_disk: int
+    timing: Timing
+
+
+def measure_requirements(
+    config: Config,
+    *,
+    rounds: int = ROUNDS,
+    seconds: float = SECONDS,
+    dataset: Dataset | None = None,
+    model: Model | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> DryRun:
+    """Compiles a dispatch of a run, compares its requirements with the machine, and times a few rounds if it fits.
+
+    Args:
+      config: the run.
+      rounds: maximum number of rounds to time.
+      seconds: no further round is timed after this.
+      dataset: an object in place of the data set that the config names.
+      model: an object in place of the model that the config names.
+      say: prints a line.
+
+    Raises:
+      UserError: `fedwin.run` would reject the run, or it does not fit.
+    """
+    with jax_config.settings(config.precision):
+        checked = prepare_and_check(config, dataset, model)
+        checked = checked._replace(plan=chosen(checked.plan, checked.previous_strategy, say))
+        plan, memory, free = checked.plan, available(), free_disk(checked.directory)
+        plan.requirements.check_disk(free)
+        started, config = time.monotonic(), plan.prepared.config
+        program = Program(plan, held_out(plan.prepared.dataset, config.eval_examples))
+        with (
+            contextlib.closing(program.examples(config.seeds[0])) as examples,
+            tempfile.TemporaryDirectory() as scratch,  # for rows that are in a file
+        ):
+            timed = TimedRun(program, examples)
+            requirements = plan.requirements.with_activations(timed.activation_bytes())
+            requirements.check_memory(memory)
+            with contextlib.closing(timed.start(Checkpoints(scratch))):
+                timing = timed.timing(started, rounds, seconds)
+        return DryRun(checked, requirements, memory, free, timing)
+
+
+def readout_names(config: Config) -> list[str]:
+    """Returns the names of a run's read-outs, sorted: 'model', 'wima50' ...; computes nothing.
+
+    Args:
+      config: the run.
+
+    Raises:
+      UserError: the config is invalid.
+    """
+    prepared = prepare(config)
+
+    def read():
+        return engine.read_out(prepared.algorithm, prepared.observers, prepared.start(config.seeds[0], 1))
+
+    with jax_config.settings(config.precision):
+        return sorted(jax.eval_shape(read))
 
 
 def _write_or_compare_config(checked: CheckedRun, say: Say) -> fingerprint.Identity:

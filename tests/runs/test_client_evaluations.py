@@ -23,10 +23,11 @@ from fedwin.models.model import Output
 from fedwin.personalization import PERSONALIZERS, Personalizer
 from fedwin.runs import client_evaluations
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import Timing, measure_requirements
 from fedwin.runs.metrics_log import client_file, read_lines
 from fedwin.runs.prepare import prepare
+from fedwin.runs.run import measure_requirements
 from fedwin.runs.schedule import Schedule
+from fedwin.runs.timing import Timing
 from fedwin.testing import federations
 from tests.runs import test_processes
 

@@ -5,14 +5,14 @@ import math
 
 import pytest
 
+import fedwin.runs.run as run_module
 from experiments.cli import requirements as dry_run_command
 from fedwin.errors import UserError
-from fedwin.runs import dry_run
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import TimedRun, Timing, measure_requirements
 from fedwin.runs.machine import Memory
-from fedwin.runs.run import run
+from fedwin.runs.run import measure_requirements, run
 from fedwin.runs.schedule import Schedule
+from fedwin.runs.timing import TimedRun, Timing
 from tests.misuse.calls import called, tree_of
 
 SMALL = dict(dataset="digits", model="digits_mlp:hidden=4", num_clients=20, clients_per_round=3, batch_size=16)
@@ -100,10 +100,10 @@ def test_what_does_not_fit_is_said_before_anything_is_made(tmp_path, monkeypatch
     assert found.requirements.device["activations"] > 0
     total = sum(found.requirements.parts.values())
     monkeypatch.setattr(TimedRun, "start", None)
-    monkeypatch.setattr(dry_run, "available", lambda: Memory(total - 1))
+    monkeypatch.setattr(run_module, "available", lambda: Memory(total - 1))
     with pytest.raises(UserError, match="of memory that this run needs, and .* are available; "):
         measure_requirements(config)
-    monkeypatch.setattr(dry_run, "free_disk", lambda directory: 1000)
+    monkeypatch.setattr(run_module, "free_disk", lambda directory: 1000)
     with pytest.raises(UserError, match=r"^checkpoints: .* available; lower --keep_checkpoints, or choose another"):
         measure_requirements(config)
     assert not tree_of(tmp_path)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fedwin
+from fedwin import jax_config
 from fedwin.models.convolution import onednn
 from fedwin.runs import fingerprint
 from fedwin.runs.config import Config
@@ -82,16 +83,17 @@ def test_flags_of_waiting_and_logging_are_not(prepared, monkeypatch):
 )
 def test_random_numbers_do_not_depend_on_the_users_options(option, value, prepared):
     """The same bits, initial parameters and draws of other shapes: these options are fedwin's."""
-    draw = lambda prepared: (
-        prepared.start(0, 1).params,
-        jax.random.normal(prepared.start(0, 1).key, (3, 5)),
-        jax.random.permutation(jax.random.key(1), 7),
-    )
+
+    def draw(prepared):
+        with jax_config.settings("float32"):
+            normal = jax.random.normal(prepared.start(0, 1).key, (3, 5))
+            return prepared.start(0, 1).params, normal, jax.random.permutation(jax.random.key(1), 7)
+
     before, kept = draw(prepared), jax.config.values[option]
     jax.config.update(option, value)
     try:
         after = draw(prepare(SMALL))
-        assert jax.config.values[option] == kept
+        assert jax.config.values[option] == value
     finally:
         jax.config.update(option, kept)
     jax.tree.map(np.testing.assert_array_equal, after, before)

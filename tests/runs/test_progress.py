@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from fedwin.runs import progress
+from fedwin.runs import train
 
 NOTE = "loss 0.0012  ema 0.9874  model 0.9849"
 
@@ -17,8 +17,8 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("stream", [io.StringIO, Terminal])
 def test_rounds_pace_and_note_are_shown(monkeypatch, stream):
     screen = stream()
-    monkeypatch.setattr(progress.sys, "stderr", screen)
-    shown = progress.Progress("seed 0", 300, 100)
+    monkeypatch.setattr(train.sys, "stderr", screen)
+    shown = train.Progress("seed 0", 300, 100)
     shown.update(101, 4.0, 3.5, NOTE)
     shown.update(300, 2.0, 0.0, NOTE)
     shown.close()
@@ -32,8 +32,8 @@ def test_rounds_pace_and_note_are_shown(monkeypatch, stream):
 
 def test_without_a_label_nothing_is_printed(monkeypatch):
     screen = Terminal()
-    monkeypatch.setattr(progress.sys, "stderr", screen)
-    shown = progress.Progress(None, 300, 0)
+    monkeypatch.setattr(train.sys, "stderr", screen)
+    shown = train.Progress(None, 300, 0)
     shown.update(300, 1.0, 0.0, NOTE)
     shown.close()
     assert not screen.getvalue()

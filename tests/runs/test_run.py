@@ -11,7 +11,7 @@ import pytest
 
 import fedwin
 from fedwin.errors import UserError
-from fedwin.runs import prepare, strategy_choice
+from fedwin.runs import prepare, timing
 from fedwin.runs.config import Config
 from tests.run_lines import lines
 
@@ -314,8 +314,8 @@ def test_cuts_of_larger_images_reach_the_network_in_training_and_evaluation(tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_auto_times_the_strategies_and_resume_keeps_the_one_it_chose(tmp_path, capsys, monkeypatch, devices):
-    candidates = strategy_choice.candidates
-    monkeypatch.setattr(strategy_choice, "candidates", lambda clients, _: candidates(clients, devices))
+    candidates = timing.candidates
+    monkeypatch.setattr(timing, "candidates", lambda clients, _: candidates(clients, devices))
     plain = dict(strategy="auto", num_rounds=2, **PLAIN)
     fedwin.run(config(tmp_path / "auto", **plain))
     said = capsys.readouterr().out

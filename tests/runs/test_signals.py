@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from fedwin.runs.progress import DispatchLength
+from fedwin.runs.train import DispatchLength
 from tests.runs.disturbance import hears
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -9,9 +9,9 @@ import fedwin
 from fedwin.engine import evaluate
 from fedwin.errors import UserError
 from fedwin.runs.config import Config
-from fedwin.runs.dry_run import measure_requirements
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
+from fedwin.runs.run import measure_requirements
 
 SMALL = Config(
     dataset="digits",

@@ -11,8 +11,8 @@ import numpy as np
 import serve
 
 import fedwin
+from fedwin import jax_config
 from fedwin.data import from_arrays
-from fedwin.engine import devices
 
 # Most rounds of a dispatch, as by default.
 DISPATCH = 50
@@ -57,7 +57,7 @@ def train(config: dict[str, Any], dataset: fedwin.data.Dataset, rounds: int, tur
 def main() -> None:
     """Answers the timer's requests: fields case, config (fields of the Config)."""
     request, answer, turns = serve.connect()
-    devices.use_every_core()
+    jax_config.use_every_core()
     fedwin.load_plugins(request["config"]["imports"])
     dataset = dataset_of(cases.of_request(request))
     answer(version=f"fedwin {fedwin.__version__}, jax {jax.__version__}, {jax.default_backend()}")

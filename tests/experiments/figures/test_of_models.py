@@ -95,7 +95,7 @@ def test_forgetting_is_of_direct_evaluations(finished, tmp_path):
     for row, model in enumerate([trained.variables, *client_models(trained, [0, 6, 2])]):
         for column, client in enumerate([0, 6, 2]):
             rows = federation.validation.client(client)
-            x = trained.normalise({"x": federation.dataset.train["x"][rows]})
+            x = trained.normalize({"x": federation.dataset.train["x"][rows]})
             right = trained.model.apply(model, x, None, False).logits.argmax(-1) == federation.dataset.train["y"][rows]
             accuracy = run["after"][row - 1][column] if row else run["before"][column]
             assert accuracy == pytest.approx(float(right.mean()))

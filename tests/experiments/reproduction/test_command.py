@@ -11,7 +11,7 @@ from experiments.reproduction import command, results
 from experiments.reproduction.request import Request
 from experiments.reproduction.runs import lineage
 from fedwin.errors import UserError
-from fedwin.runs.dry_run import Timing
+from fedwin.runs.timing import Timing
 from tests.experiments.reproduction.fakes import RUN, Fake, record
 
 

@@ -1,7 +1,7 @@
-"""Dry runs: the plan of a run, and its memory, disk space and time, measured on a few rounds. Nothing is written."""
+"""Times rounds of a run on this machine: to choose its strategy (--strategy=auto), and for dry runs."""
 
 import contextlib
-import tempfile
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,30 +9,129 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from fedwin import engine
-from fedwin.data import Dataset
-from fedwin.engine import devices
-from fedwin.engine.evaluate import held_out
-from fedwin.models import Model
-from fedwin.residence.examples import TrainingExamples
+from fedwin import engine, multi_process
+from fedwin.core import Cohort
+from fedwin.engine.strategy import STRATEGIES, resolve_strategy
+from fedwin.errors import UserError
+from fedwin.residence.examples import TrainingExamples, make_examples
+from fedwin.residence.rows import DeviceTable, distinct_clients, slots_of
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.client_evaluations import ClientEvaluations, sampled
-from fedwin.runs.config import Config
-from fedwin.runs.machine import Memory, available, free_disk
-from fedwin.runs.plan import Requirements
-from fedwin.runs.prepare import prepare
+from fedwin.runs.machine import available
+from fedwin.runs.plan import RunPlan, make_plan
+from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.program import Program
-from fedwin.runs.progress import compile_seconds
-from fedwin.runs.run import CheckedRun, prepare_and_check
 from fedwin.runs.schedule import CohortSource, Schedule
 from fedwin.runs.seeds import GroupInputs, seed_state
-from fedwin.runs.strategy_choice import chosen
-from fedwin.runs.train import Driver, Parts
+from fedwin.runs.train import Driver, Parts, compile_seconds
 
-# Default limits of timing; the first round compiles, however long that takes, and is not counted.
-ROUNDS, SECONDS = 20, 20.0
+# Rounds under each strategy.
+STRATEGY_ROUNDS = 2
 # Clients of each kind on which the evaluation of clients is timed.
 TIMED_CLIENTS = 100
+
+
+def planned(prepared: PreparedRun, previous: str | None) -> RunPlan:
+    """Returns the plan of a run without timing; of 'auto' that which needs the least memory.
+
+    Args:
+      prepared: the prepared run.
+      previous: strategy of the run that is resumed (its config.json), or None.
+    """
+    name, clients = prepared.config.strategy, prepared.setting.sampling.largest
+    if previous is not None:
+        try:
+            return make_plan(prepared, resolve_strategy(previous, clients))
+        except UserError:  # this machine lacks the devices
+            name = "default" if name == "auto" else name
+    if name == "auto":
+        name = "chunked:k=1" if multi_process.count() == 1 else "sharded:k=1"
+    return make_plan(prepared, resolve_strategy(name, clients))
+
+
+def chosen(plan: RunPlan, previous: str | None, say: Callable[[str], None]) -> RunPlan:
+    """Returns the plan of a run in all processes, with the fastest strategy for 'auto'.
+
+    Args:
+      plan: the result of `planned`.
+      previous: strategy of the run that is resumed; None for a new run, and in processes that do not write.
+      say: prints a line.
+    """
+    previous = multi_process.broadcast_object(previous)
+    if previous is not None:
+        return planned(plan.prepared, previous)
+    if plan.prepared.config.strategy != "auto":
+        return plan
+    name = multi_process.broadcast_object(fastest(plan, say))
+    return dataclasses.replace(plan, strategy=resolve_strategy(name, plan.prepared.setting.sampling.largest))
+
+
+def candidates(clients: int, devices: int) -> list[str]:
+    """Returns the strategies to time.
+
+    Args:
+      clients: cohort size.
+      devices: number of devices.
+    """
+    names = ["chunked:k=1", "vmapped"] + [f"chunked:k={k}" for k in (4, 16) if k < clients]
+    if multi_process.count() > 1:
+        names = []
+    if devices > 1:
+        names += [f"sharded:devices={devices},k=1", f"sharded:devices={devices},k=0"]
+    return names
+
+
+def fastest(plan: RunPlan, say: Callable[[str], None]) -> str:
+    """Times a few rounds under every strategy that fits this machine and returns the name of the fastest."""
+    seconds: dict[str, float] = {}
+    memory = available()
+    for name in candidates(plan.prepared.setting.sampling.largest, jax.device_count()):
+        candidate = dataclasses.replace(plan, strategy=STRATEGIES.build(name))
+        if seconds and not candidate.requirements.fits(memory):
+            say(f"strategy {name}: needs more memory than is available")
+            continue
+        seconds[name] = _seconds_per_round(candidate)
+        say(f"strategy {name}: {seconds[name] * 1e3:.1f} ms per round")
+    return min(seconds, key=lambda name: seconds[name])
+
+
+class _CohortTable(DeviceTable):
+    """The rows of a few clients on the device: timing does not need those of a large federation.
+
+    Args:
+      clients: their ids, ascending.
+    """
+
+    def __init__(self, clients: np.ndarray):
+        super().__init__(len(clients))
+        self.clients = clients
+
+    def load(self, run, cohort: Cohort, rounds: int):
+        """Returns the state as it is, and every client's row of its table."""
+        return run, slots_of(cohort, self.clients, len(self.clients))
+
+
+def _seconds_per_round(plan: RunPlan) -> float:
+    prepared, strategy = plan.prepared, plan.strategy
+    seed, largest = prepared.config.seeds[0], prepared.setting.sampling.largest
+    schedule = Schedule(STRATEGY_ROUNDS, largest, STRATEGY_ROUNDS, 0, 0, STRATEGY_ROUNDS)
+    cohorts = prepared.cohorts(seed, schedule, strategy)
+    table = _CohortTable(distinct_clients(cohorts.cohorts(0, STRATEGY_ROUNDS)[0]))
+    run = prepared.start(seed, table.slots, window_rounds=STRATEGY_ROUNDS)._replace(observers={})
+    run = strategy.place(run, strategy.placement(run))
+    dispatch = engine.Dispatch(prepared.algorithm, {}, strategy)
+    seconds = 0.0
+    examples = make_examples(prepared.federations[seed], prepared.config.examples, strategy, largest, STRATEGY_ROUNDS)
+    with contextlib.closing(examples):
+        driver = Driver(run, Parts(dispatch, (), examples, table, cohorts))
+        del run
+        for _ in range(2):  # the first dispatch compiles
+            driver.load(0, STRATEGY_ROUNDS, lambda completed: False)
+            started = time.monotonic()
+            driver.execute()
+            jax.block_until_ready(driver.run)
+            seconds = time.monotonic() - started
+    return seconds / STRATEGY_ROUNDS
 
 
 class Timing(NamedTuple):
@@ -68,65 +167,6 @@ class Timing(NamedTuple):
             + evaluations * self.seconds_per_evaluation
             + of_clients * self.seconds_per_client_evaluation
         )
-
-
-class DryRun(NamedTuple):
-    """The result of a dry run.
-
-    Attributes:
-      checked: the run and its plan.
-      requirements: bytes by part, including activations.
-      available: memory that was available before anything was allocated.
-      free_disk: free bytes where the run would be written.
-      timing: duration of its rounds.
-    """
-
-    checked: CheckedRun
-    requirements: Requirements
-    available: Memory
-    free_disk: int
-    timing: Timing
-
-
-def measure_requirements(
-    config: Config,
-    *,
-    rounds: int = ROUNDS,
-    seconds: float = SECONDS,
-    dataset: Dataset | None = None,
-    model: Model | None = None,
-    say: Callable[[str], None] = lambda line: None,
-) -> DryRun:
-    """Compiles a dispatch of a run, compares its requirements with the machine, and times a few rounds if it fits.
-
-    Args:
-      config: the run.
-      rounds: maximum number of rounds to time.
-      seconds: no further round is timed after this.
-      dataset: an object in place of the data set that the config names.
-      model: an object in place of the model that the config names.
-      say: prints a line.
-
-    Raises:
-      UserError: `fedwin.run` would reject the run, or it does not fit.
-    """
-    with devices.settings(config.precision):
-        checked = prepare_and_check(config, dataset, model)
-        checked = checked._replace(plan=chosen(checked.plan, checked.previous_strategy, say))
-        plan, memory, free = checked.plan, available(), free_disk(checked.directory)
-        plan.requirements.check_disk(free)
-        started, config = time.monotonic(), plan.prepared.config
-        program = Program(plan, held_out(plan.prepared.dataset, config.eval_examples))
-        with (
-            contextlib.closing(program.examples(config.seeds[0])) as examples,
-            tempfile.TemporaryDirectory() as scratch,  # for rows that are in a file
-        ):
-            timed = TimedRun(program, examples)
-            requirements = plan.requirements.with_activations(timed.activation_bytes())
-            requirements.check_memory(memory)
-            with contextlib.closing(timed.start(Checkpoints(scratch))):
-                timing = timed.timing(started, rounds, seconds)
-        return DryRun(checked, requirements, memory, free, timing)
 
 
 class TimedRun:
@@ -240,21 +280,3 @@ class TimedRun:
     def close(self) -> None:
         """Closes the client table."""
         self.rows.close()
-
-
-def readout_names(config: Config) -> list[str]:
-    """Returns the names of a run's read-outs, sorted: 'model', 'wima50' ...; computes nothing.
-
-    Args:
-      config: the run.
-
-    Raises:
-      UserError: the config is invalid.
-    """
-    prepared = prepare(config)
-
-    def read():
-        return engine.read_out(prepared.algorithm, prepared.observers, prepared.start(config.seeds[0], 1))
-
-    with devices.settings(config.precision):
-        return sorted(jax.eval_shape(read))

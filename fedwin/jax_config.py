@@ -1,4 +1,4 @@
-"""JAX's configuration: CPU devices before its backend starts, and precision and random numbers during a run."""
+"""JAX's configuration: devices, processes and cache before its backend starts; precision and random numbers of runs."""
 
 import concurrent.futures
 import contextlib
@@ -44,6 +44,21 @@ def set_collective_timeouts() -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     more = [f"--{name}={seconds}" for name, seconds in _TIMEOUTS.items() if name not in flags]
     os.environ["XLA_FLAGS"] = " ".join([flags, *more]).strip()
+
+
+def set_up_processes() -> None:
+    """Prepares JAX for several processes; call it before they join."""
+    # The service would take SIGTERM from fedwin.runs.signals and exit without saving.
+    jax.config.update("jax_enable_preemption_service", False)
+    # The default on a CPU supports a single process only.
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+
+
+def use_cache(directory: str | os.PathLike) -> None:
+    """Stores compiled programs in a directory, fast ones too: a run has dozens of them."""
+    jax.config.update("jax_compilation_cache_dir", str(directory))
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 @contextlib.contextmanager
