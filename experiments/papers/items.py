@@ -5,55 +5,15 @@ import functools
 import itertools
 from typing import Any
 
+from .claims import Claim, claims_of
 from .measures import MeanLast, Measure
 from .printed_cells import KEY, Printed, of_table
 from .remarks import assumptions
 from .scales import shrunk, shrunk_read, shrunk_wrap
 from .trajectories import Checkpoint, Fields, Run
 
-# (axis, name) of cells; axes that are not named are free.
-Names = tuple[tuple[str, str], ...]
 # Seeds of a stand-in: as many as a verdict needs.
 TREND_SEEDS = (0, 1, 2, 3, 4)
-# Tolerance of a claim that something is at least as good, in percentage points.
-AT_LEAST = -0.5
-
-
-@dataclasses.dataclass(frozen=True)
-class Claim:
-    """A statement of a paper about its numbers, in a form that can be checked.
-
-    Attributes:
-      text: the statement.
-      better: the cells that should be better; axes are 'row', 'column' and 'variant'. Of a figure of trained models
-        'reading' and 'metric' name a number, lower is better.
-      worse: the cells that they are compared with; other axes as in `better`.
-      by: required difference in percentage points.
-      section: where the paper says so.
-      over: the cells that both sides' accuracies are gains over; empty: the accuracies are compared.
-    """
-
-    text: str
-    better: Names
-    worse: Names
-    by: float = 0.0
-    section: str = ""
-    over: Names = ()
-
-
-def claim(text: str, *, by: float = 0.0, section: str = "", over: Names = (), **axes: str | tuple[str, str]) -> Claim:
-    """Returns a claim; `row=("fedhbm", "fedavg"), column="iid"` compares two rows in one column.
-
-    Args:
-      text: the statement.
-      by: required difference in percentage points.
-      section: where the paper says so.
-      over: as in Claim.
-      **axes: axis -> name on both sides, or (better, worse).
-    """
-    pairs = {axis: (name, name) if isinstance(name, str) else name for axis, name in axes.items()}
-    better, worse = (tuple((axis, names[side]) for axis, names in pairs.items()) for side in (0, 1))
-    return Claim(text, better, worse, by, section, over)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +146,7 @@ class Reproduced:
       base: fields that all runs share.
       seeds: at paper scale.
       trend_seeds: at trend scale.
-      claims: statements of the paper about it.
+      stated: claims about it that are not in claims.csv.
       standin: data and networks at trend scale, and what else is smaller there.
       cost: at paper scale, in words.
     """
@@ -196,9 +156,16 @@ class Reproduced:
     base: Variation
     seeds: tuple[int, ...] = (0, 1, 2)
     trend_seeds: tuple[int, ...] = TREND_SEEDS
-    claims: tuple[Claim, ...] = ()
+    stated: tuple[Claim, ...] = ()
     standin: str = ""
     cost: str = ""
+
+    @functools.cached_property
+    def claims(self) -> tuple[Claim, ...]:
+        """Statements of the paper about it."""
+        axes = {"row": "rows", "column": "columns", "variant": "variants"}
+        titles = {axis: {v.name: v.title for v in getattr(self, field, ())} for axis, field in axes.items()}
+        return self.stated + claims_of(self.name, titles)
 
     @property
     def assumed(self) -> list[str]:

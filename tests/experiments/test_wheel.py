@@ -71,6 +71,7 @@ def test_the_wheel_holds_fedwin_alone(wheel):
         "experiments/flags/digits_scaffold_wima.flags",
         "experiments/figures/panels.mplstyle",
         "experiments/papers/assumptions.md",
+        "experiments/papers/claims.csv",
         "experiments/papers/errata.md",
         "experiments/papers/survey/scaffold.md",
         "experiments/cli/__init__.py",

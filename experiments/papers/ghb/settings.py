@@ -1,9 +1,9 @@
-"""Settings shared by the heavy-ball paper's tables and figures: federations, networks, methods (Table 7), claims."""
+"""Settings shared by the heavy-ball paper's tables and figures: federations, networks, methods (Table 7)."""
 
 import functools
 
 from .. import standin
-from ..items import Claim, Override, Variation, claim
+from ..items import Override, Variation
 from ..trajectories import Fields
 from ..wima import settings as wima
 from ..wima.settings import FASHION
@@ -223,45 +223,3 @@ OF_STACKOVERFLOW = (
     _where(_WORDS, "mime_momentum", f"mime:beta=*,server_lr=1{MIME}", client_lr=0.1),
     _where(_WORDS, "mimelite", f"mimelite:beta=*,server_lr=1{MIME}", client_lr=0.1),
 )
-
-
-def most_accurate(
-    rows: tuple[Variation, ...], columns: tuple[Variation, ...], best: str = "fedhbm", section: str = "Section 4.2"
-) -> tuple[Claim, ...]:
-    """Returns the claims that a method is more accurate than every other.
-
-    Args:
-      rows: of the table.
-      columns: in which this is claimed.
-      best: name of the method's row.
-      section: where the paper claims it.
-    """
-    title = next(row.title for row in rows if row.name == best)
-    return tuple(
-        claim(
-            f"{title} is more accurate than {row.title}: {column.title}.",
-            row=(best, row.name),
-            column=column.name,
-            section=section,
-        )
-        for column in columns
-        for row in rows
-        if row.name != best
-    )
-
-
-def more_accurate(better: str, worse: str, column: Variation, section: str, by: float = 0.0) -> Claim:
-    """Returns the claim that one method is more accurate than another in a column.
-
-    Args:
-      better: name of a row.
-      worse: name of the other row.
-      column: of the table.
-      section: where the paper claims it.
-      by: required difference in percentage points; a negative one allows for so many.
-    """
-    titles = (BY_NAME[name].title for name in (better, worse))
-    words = "is more accurate than" if by >= 0 else "is at least as accurate as"
-    text = f" {words} ".join(titles)
-    first, second = ((("row", name), ("column", column.name)) for name in (better, worse))
-    return Claim(f"{text}: {column.title}.", first, second, by, section)

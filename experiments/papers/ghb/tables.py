@@ -3,7 +3,7 @@
 import dataclasses
 
 from .. import standin
-from ..items import AT_LEAST, Claim, Override, Variation, claim
+from ..items import Override, Variation
 from ..measures import Overhead, RoundsTo, Speedup
 from ..trajectories import Fields
 from ..wima.tables import LANDMARKS as WIMA_LANDMARKS
@@ -19,12 +19,6 @@ TABLE3 = settings.item(
     columns=TABLE3_COLUMNS,
     overrides=settings.OF_SHAKESPEARE,
     table=("ghb", "3"),
-    claims=(
-        *settings.most_accurate(settings.METHODS, TABLE3_COLUMNS),
-        settings.more_accurate("feddyn", "fedavg", settings.LENET_SILO[0], "Section 4.2"),
-        settings.more_accurate("mime_momentum", "scaffold", settings.LENET_SILO[0], "Section 4.2"),
-        settings.more_accurate("mime_momentum", "feddyn", settings.LENET_SILO[0], "Section 4.2"),
-    ),
     standin=settings.standin_text(TABLE3_COLUMNS, settings.METHODS),
     cost="Shakespeare: half an hour a seed on two cores; 5 seeds x 10,000 or 20,000 rounds of LeNet-5: for a GPU",
 )
@@ -36,7 +30,6 @@ TABLE4 = settings.item(
     columns=(*settings.LENET_DEVICE, settings.STACKOVERFLOW),
     overrides=settings.OF_STACKOVERFLOW,
     table=("ghb", "4"),
-    claims=settings.most_accurate(settings.METHODS, settings.LENET_DEVICE),
     standin=f"{standin.described(settings.LENET_DEVICE, settings.METHODS)} 3 of 100 clients in each round. The others: "
     "nothing.",
     cost="CIFAR-10: 2 hours a run on two cores; the others for a GPU",
@@ -54,14 +47,6 @@ TABLE10 = settings.item(
     columns=settings.RESNET_SILO,
     overrides=settings.OF_RESNET,
     table=("ghb", "10"),
-    claims=(
-        *settings.most_accurate(TABLE10_ROWS, settings.RESNET_SILO, section="Appendix B.3"),
-        settings.more_accurate("fedavg", "feddyn", settings.RESNET_SILO[0], "Section 4.2", AT_LEAST),
-        settings.more_accurate("fedavg", "mime_momentum", settings.RESNET_SILO[0], "Section 4.2", AT_LEAST),
-        *settings.most_accurate(
-            tuple(row for row in TABLE10_ROWS if row.name != "fedhbm"), ONE_CLASS_COLUMNS[:1], "local_ghb"
-        ),
-    ),
     standin=f"{settings.standin_text(settings.RESNET_SILO, TABLE10_ROWS)} The same runs as in Table 3, and Local-GHB.",
     cost="5 seeds x 10,000 or 20,000 rounds of ResNet-20 per cell: for a GPU",
 )
@@ -89,19 +74,6 @@ TABLE11 = settings.item(
     columns=TABLE3_COLUMNS,
     overrides=settings.OF_SHAKESPEARE,
     table=("ghb", "11"),
-    claims=(
-        claim(
-            "FedHBM with Nesterov's gradients is more accurate than FedAvg, CIFAR-10, one class per client.",
-            row=("nesterov", "fedavg"),
-            column="cifar10_noniid",
-        ),
-        claim(
-            "FedHBM is within a point of its form with Nesterov's gradients, CIFAR-10, one class per client.",
-            row=("fedhbm", "nesterov"),
-            column="cifar10_noniid",
-            by=-1.0,
-        ),
-    ),
     standin=settings.standin_text(TABLE3_COLUMNS, TABLE11_ROWS),
     cost="Table 3's runs and five of FedHBM with Nesterov's gradients per column",
 )
@@ -137,22 +109,6 @@ def _target_columns(silo: Variation, device: Variation, dataset: str) -> tuple[V
     )
 
 
-def _faster(rows: tuple[Variation, ...], share: int, columns: tuple[Variation, ...]) -> tuple[Claim, ...]:
-    """Returns the claims that FedHBM needs fewer rounds than any other method."""
-    return tuple(
-        claim(
-            f"FedHBM reaches {share} % of the centralized accuracy sooner than {row.title}: {column.title}.",
-            row=("fedhbm", row.name),
-            column=column.name,
-            variant=f"rounds{share}",
-            section="Section 4.2",
-        )
-        for column in columns
-        for row in rows
-        if row.name != "fedhbm"
-    )
-
-
 TABLE2_COLUMNS = _target_columns(settings.LENET_SILO[0], settings.LENET_DEVICE[0], "CIFAR-10")
 TABLE2 = settings.item(
     name="ghb/table2",
@@ -161,7 +117,6 @@ TABLE2 = settings.item(
     columns=TABLE2_COLUMNS,
     variants=_target_variants({70: 60.5, 80: 69.2, 90: 77.8}, standin.CENTRALIZED),
     table=("ghb", "2"),
-    claims=tuple(claim for share in (70, 80, 90) for claim in _faster(settings.METHODS, share, TABLE2_COLUMNS[:2])),
     standin=f"{standin.described(TABLE2_COLUMNS[:2], settings.METHODS)} Cross-device: 3 of 100 clients in each round. "
     f"Targets are shares of {standin.CENTRALIZED:g} %, the accuracy of the stand-in's network trained centrally; there "
     "is an evaluation in 20 rounds, and one in each of the last 50.",
@@ -178,11 +133,6 @@ TABLE9 = settings.item(
     variants=_target_variants({60: 34.2, 70: 39.9, 80: 45.6}, FASHION_CENTRALIZED),
     table=("ghb", "9"),
     # FedDyn diverges there: no speed-up of it is printed.
-    claims=tuple(
-        claim
-        for share in (60, 70, 80)
-        for claim in _faster(tuple(row for row in TABLE9_ROWS if row.name != "feddyn"), share, TABLE9_COLUMNS[:2])
-    ),
     standin=f"Fashion-MNIST, two layers of 200, 100 rounds; targets are shares of {FASHION_CENTRALIZED:g} %, the "
     "centralized accuracy; cross-device: nothing.",
     cost="read off the runs of Tables 3 and 4",
@@ -246,12 +196,6 @@ TABLE5 = settings.item(
         ),
     ),
     table=("ghb", "5"),
-    claims=tuple(
-        dataclasses.replace(
-            claim, better=(*claim.better, ("variant", "accuracy")), worse=(*claim.worse, ("variant", "accuracy"))
-        )
-        for claim in settings.most_accurate(TABLE5_ROWS, (LANDMARKS, *INATURALIST), section="Section 4.4")
-    ),
     standin="Landmarks: Fashion-MNIST with alpha = 0.05, two layers of 200, 100 rounds; iNaturalist: digits with one "
     "class per client, a hidden layer of 64, 150 rounds of 3, 10 and 20 of 100 clients.",
     cost="5 seeds x 3,000 rounds of MobileNetV2 on 224 x 224 images: for a GPU with the data sets",
@@ -327,9 +271,6 @@ TABLE6 = settings.item(
         _text(settings.STACKOVERFLOW, "StackOverflow-40k", "LSTM-670", Fields(client_lr=10**-0.5, num_rounds=50)),
     ),
     table=("ghb", "6"),
-    claims=(
-        claim("ResNet-20 is more accurate than LeNet-5, CIFAR-10.", column=("cifar10_resnet20", "cifar10_lenet5")),
-    ),
     standin="CIFAR-10, LeNet-5: the images and the network that stand in for it in Table 3, 30 epochs; CIFAR-100, "
     "LeNet-5: Fashion-MNIST, two layers of 200, 10 epochs; the accuracy of the last epoch.",
     cost="150 epochs of 50,000 images, 75 of 200,000 windows: for a GPU",

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ..items import Claim, Item, Variation, claim
+from ..items import Item, Variation
 from ..trajectories import Fields
-from . import claims, settings
+from . import settings
 from .tables import STARTS
 
 # Figure 5 (c)
@@ -16,7 +16,6 @@ FIGURE5 = settings.item(
     columns=(Variation("shards", "two shards per client"),),
     variants=(Variation("base", "model"), settings.averaging("ima", "IMA")),
     draw="curves",
-    claims=(claim("IMA is above the method without it at the end.", variant=("ima", "base"), section="Section 6.2"),),
     standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
     cost="Figure 1's run, and a fork of its last quarter",
 )
@@ -37,17 +36,8 @@ def _sweep(name: str, title: str, axis: str, columns: tuple[Variation, ...], **m
     )
 
 
-def _compared(section: str, further: tuple[Claim, ...]) -> dict[str, Any]:
-    """Returns the two lines of a panel of Figure 6, and the paper's claims about them."""
-    first = claim(
-        "IMA is more accurate than the method without it, wherever the parameter is.",
-        variant=("ima", "base"),
-        section=section,
-    )
-    variants = (Variation("base", "without IMA"), settings.averaging("ima", "with IMA"))
-    return {"variants": variants, "claims": (first, *further)}
-
-
+# Figure 6: two lines a panel.
+COMPARED = (Variation("base", "without IMA"), settings.averaging("ima", "with IMA"))
 ALPHAS = (0.05, 0.1, 0.3, 0.5, 1.0)
 # So few examples need larger shares, if every client is to have some.
 TREND_ALPHAS = {0.05: 0.08}
@@ -67,7 +57,7 @@ FIGURE6A = _sweep(
     tuple(_at_alpha(alpha) for alpha in ALPHAS),
     standin=f"{settings.STANDIN}; alpha = 0.08 in place of 0.05, with which so few images can't be split.",
     cost="five runs of CIFAR-10, CNN, 400 rounds, and a fork of each",
-    **_compared("Section 7.2.2", claims.FIGURE6A),
+    variants=COMPARED,
 )
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -89,7 +79,7 @@ FIGURE6B = _sweep(
     tuple(_at_share(share) for share in SHARES),
     standin=f"{settings.STANDIN}.",
     cost="five runs of CIFAR-10, CNN, 400 rounds of 10 to 50 clients, and a fork of each",
-    **_compared("Section 7.2.4", claims.FIGURE6B),
+    variants=COMPARED,
 )
 
 EPOCHS = (3, 5, 7, 9, 11, 13, 15, 17)
@@ -100,7 +90,7 @@ FIGURE6C = _sweep(
     tuple(Variation(f"epochs{n}", f"E = {n}", Fields(local_epochs=n), x=float(n)) for n in EPOCHS),
     standin=f"{settings.STANDIN}.",
     cost="eight runs of CIFAR-10, CNN, 400 rounds of 3 to 17 local epochs, and a fork of each",
-    **_compared("Section 7.2.5", claims.FIGURE6C),
+    variants=COMPARED,
 )
 
 FIGURE7A = _sweep(
@@ -111,7 +101,6 @@ FIGURE7A = _sweep(
         settings.averaging(f"start{start}", f"from {start}", start=share, x=float(start))
         for start, share in STARTS.items()
     ),
-    claims=claims.FIGURE7A,
     standin=f"{settings.STANDIN}; averaging from the same shares of the rounds.",
     cost="Table II's runs of FedAvg",
 )
@@ -129,7 +118,6 @@ FIGURE7B = _sweep(
         )
         for size in WINDOWS
     ),
-    claims=(claim("A window of 5 is better than none (P = 1).", column=("w5", "w1"), section="Figure 7 (b)"),),
     standin=f"{settings.STANDIN}.",
     cost="Table I's run of FedAvg, and five forks of its last third",
 )

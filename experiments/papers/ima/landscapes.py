@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Any
 
-from ..items import Analysis, Claim, Variation
+from ..items import Analysis, Variation
 from ..trajectories import Fields
-from . import claims, settings
+from . import settings
 
 # Every one of 10 clients in every round.
 ALL_OF_TEN = Fields(num_clients=10, clients_per_round=10)
@@ -27,9 +27,7 @@ PLANE_STANDIN = f"{settings.STANDIN}; {POINTS}"
 EVALUATED = "441 evaluations of 10,000 images"
 
 
-def _through_clients(
-    panel: str, base: Variation, stage: str, federation: str, standin: str, cost: str, section: str = "Appendix B"
-) -> Analysis:
+def _through_clients(panel: str, base: Variation, stage: str, federation: str, standin: str, cost: str) -> Analysis:
     """Returns the plane through three clients' models of one round."""
     return settings.analysis(
         name=f"ima/figure{panel}",
@@ -40,7 +38,6 @@ def _through_clients(
         at=(STAGES[stage],),
         options=CLIENTS,
         trend_options=CLIENTS | COARSE,
-        claims=claims.mean_of_models("three clients' models", section),
         standin=standin,
         cost=f"{cost}; {EVALUATED}",
     )
@@ -69,7 +66,6 @@ FIGURE1 = tuple(
         "CIFAR-10, two shards per client",
         PLANE_STANDIN,
         "a run of CIFAR-10, CNN, 400 rounds",
-        "Section 4.1",
     )
     for panel, stage in zip("abc", STAGES, strict=True)
 )
@@ -91,7 +87,6 @@ FIGURE1D = _through_checkpoints(
     # Forked, so that the run that other figures need keeps checkpoints of few rounds.
     runs=(Variation("fedavg", "FedAvg", fork=0.7),),
     ends=(2, 1),
-    claims=claims.mean_of_models("the last three global models", "Section 4.1"),
     cost=f"a fork of the last third of Figure 1's run; {EVALUATED}",
 )
 FIGURE9 = _through_checkpoints(
@@ -147,7 +142,7 @@ FIGURE10 = tuple(
 
 
 # Figures 2 to 4: five factors of the loss, with and without decay of the rate.
-def _factors(number: int, title: str, stated: tuple[Claim, ...], *panels: str) -> Analysis:
+def _factors(number: int, title: str, *panels: str) -> Analysis:
     """Returns one of the three figures, which show different factors of the same runs."""
     return settings.analysis(
         name=f"ima/figure{number}",
@@ -162,7 +157,6 @@ def _factors(number: int, title: str, stated: tuple[Claim, ...], *panels: str) -
         options=Fields(replicas=2, count=2000),
         trend_options=Fields(replicas=2, count=300),
         shows=panels,
-        claims=stated,
         standin="Digits, a hidden layer of 64, all of 10 clients with two shards each, 120 rounds.",
         cost="two runs of CIFAR-10, CNN, 10 clients, 400 rounds; 20 checkpoints, whose clients train twice",
     )
@@ -172,21 +166,18 @@ FACTORS = (
     _factors(
         2,
         "Bias and error of clients' models on their own and on others' data",
-        claims.FIGURE2,
         "bias (squared error)",
         "error (%)",
     ),
     _factors(
         3,
         "Locality of clients' models, and the test loss of their mean",
-        claims.FIGURE3,
         r"locality $\|w_k - w\|_2$",
         "test loss of the mean",
     ),
     _factors(
         4,
         "Variance of clients' models, and the covariance between them",
-        claims.FIGURE4,
         "variance",
         "covariance (linear CKA)",
     ),
@@ -203,7 +194,6 @@ FIGURE5B = settings.analysis(
     at=(0.75, 1.0),
     options=LINE,
     trend_options=Fields(),
-    claims=claims.FIGURE5B,
     standin="Digits, a hidden layer of 64, 4 of 40 clients, 120 rounds.",
     cost="Figure 1's run; 41 evaluations",
 )
@@ -215,7 +205,6 @@ FIGURE7C = settings.analysis(
     runs=(dataclasses.replace(settings.FEDAVG, label="without IMA"), settings.averaging("ima", "with IMA")),
     options=LINE,
     trend_options=Fields(),
-    claims=claims.FIGURE7C,
     standin=f"{settings.STANDIN}.",
     cost="Table I's two runs of FedAvg; 41 evaluations",
 )

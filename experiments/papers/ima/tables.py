@@ -1,9 +1,9 @@
 """IMA, Tables I to III: eight methods with and without IMA, rounds to a target, learning-rate schedules."""
 
 from .. import standin
-from ..items import Override, Variation, claim
+from ..items import Override, Variation
 from ..measures import RoundsTo, Speedup
-from . import claims, settings
+from . import settings
 
 ACCURACY = ("metric", "mean_test_accuracy_last10_pct")
 
@@ -33,10 +33,6 @@ TABLE1 = settings.item(
         FEWER_METHODS,
     ),
     table=("ima", "I"),
-    claims=(
-        claim("IMA is more accurate than every method without it.", variant=("ima", "base"), section="Section 7.2.1"),
-        *claims.TABLE1,
-    ),
     standin=f"CIFAR-10 with the CNN: {settings.standin_text(settings.COLUMNS, settings.METHODS)} Fashion-MNIST's "
     "shards: itself, two layers of 200, one local epoch, 100 rounds, FedAvg and FedAdam. Other columns: nothing.",
     cost="Fashion-MNIST: 20 minutes a run on two cores; CIFAR-10's CNN some hours; the others for a GPU",
@@ -77,17 +73,6 @@ TABLE2 = settings.item(
     variants=START_VARIANTS,
     overrides=settings.before_adaptive_servers(START_VARIANTS),
     table=("ima", "II"),
-    claims=(
-        *(
-            claim(
-                f"Averaging from round {start} of 400 on reaches the target sooner than no averaging.",
-                variant=(f"start{start}_rounds", "base_rounds"),
-                section="Section 7.2.3",
-            )
-            for start in STARTS
-        ),
-        *claims.TABLE2,
-    ),
     standin=f"{settings.standin_text((settings.CNN_DIRICHLET,), TABLE2_ROWS)} Averaging from the same shares of the "
     f"rounds, target {TREND_TARGET} %.",
     cost="Table I's runs, and three more forks of each: CIFAR-10, CNN, 400 rounds",
@@ -128,19 +113,6 @@ TABLE3 = settings.item(
         WITHOUT_GMA,
     ),
     table=("ima", "III"),
-    claims=(
-        *(
-            claim(f"{title} is better than {other}.", variant=(name, than), section="Section 7.3.2")
-            for name, title in (("exp", "Exponential decay"), ("const", "A small constant rate"))
-            for than, other in (("none", "no extra decay"), ("epoch", "fewer epochs"), ("cyclic", "cyclic decay"))
-        ),
-        claim(
-            "A small constant rate is within a point of exponential decay.",
-            variant=("const", "exp"),
-            by=-1.0,
-            section="Section 6.3",
-        ),
-    ),
     standin=settings.standin_text((settings.CNN_DIRICHLET,), settings.METHODS),
     cost="Table I's runs, and four more forks of each: CIFAR-10, CNN, the last 100 of 400 rounds",
 )

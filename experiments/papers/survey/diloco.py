@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..ima.settings import averaging
-from ..items import Claim, Item, Variation, claim
+from ..items import Item, Variation
 from ..measures import MeanLoss
 from ..trajectories import Fields
 
@@ -66,14 +66,7 @@ COMMON: dict[str, Any] = dict(
     cost="about two minutes a run on one core",
 )
 
-
 MODEL = Variation("base", "last model")
-
-
-def _lower(text: str, better: str, worse: str, column: Variation) -> Claim:
-    """Returns the claim that the test loss of one row is lower than that of another in a column."""
-    place = lambda row: (("row", row), ("column", column.name))
-    return Claim(f"{text}, {column.title}.", place(better), place(worse))
 
 
 TABLE4 = Item(
@@ -81,32 +74,6 @@ TABLE4 = Item(
     title="DiLoCo on Shakespeare's plays: windows, EMA, SWA and a decay of the inner rate",
     rows=(MODEL, *READOUTS, FED_BACK, DECAY),
     paired=True,
-    claims=(
-        *(
-            _lower(f"{row.title}: the test loss is lower than that of the last model", row.name, "base", column)
-            for column in SETTINGS
-            for row in (*READOUTS, FED_BACK)
-        ),
-        *(
-            claim
-            for column in SETTINGS
-            for claim in (
-                _lower(
-                    "A decay of the rate at equal budget has a lower test loss than the last model",
-                    "decay",
-                    "base",
-                    column,
-                ),
-                _lower(
-                    "A window of 20 at a constant rate has a lower test loss than a decay at equal budget",
-                    "wima20",
-                    "decay",
-                    column,
-                ),
-            )
-        ),
-        claim("Weights of a cosine make a window of 20 better.", row=("cosine20", "wima20")),
-    ),
     **COMMON,
 )
 FIGURE2 = Item(

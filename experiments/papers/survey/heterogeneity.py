@@ -1,6 +1,6 @@
 """Survey: every method on the digits and on Fashion-MNIST, with and without a window."""
 
-from ..items import Item, Variation, claim
+from ..items import Item, Variation
 from ..trajectories import Fields
 from ..wima.settings import BASE, DIGITS, FASHION
 
@@ -64,12 +64,6 @@ TABLE1 = Item(
     ),
     variants=(Variation("base", "model"), Variation("wima", "WIMA", read=WINDOW)),
     paired=True,
-    claims=(
-        claim("A window of 20 is more accurate than the model.", variant=("wima", "base")),
-        claim("SCAFFOLD is more accurate than FedAvg.", row=("scaffold", "fedavg")),
-        claim("FedHBM is more accurate than FedAvg.", row=("fedhbm", "fedavg")),
-        claim("GHB with tau = 1 / C is more accurate than FedAvg.", row=("ghb", "fedavg")),
-    ),
     standin="100 clients; digits: a hidden layer of 64, 150 rounds of three epochs, batches of 7; Fashion-MNIST: two "
     "layers of 200, 100 rounds of one epoch, batches of 50. Rates come from one coarse search on the digits with one "
     "class per client (seed 100) and are the same in all columns.",

@@ -4,7 +4,7 @@ import pathlib
 from typing import NamedTuple
 
 from .. import standin
-from ..items import Claim, Item, Variation, claim
+from ..items import Claim, Item, Variation
 from ..remarks import rows_of
 from ..trajectories import Fields
 from ..wima.settings import BASE
@@ -73,7 +73,7 @@ class Hypothesis(NamedTuple):
     @property
     def claim(self) -> Claim:
         """The test as a claim about the table."""
-        return claim(self.test, row=(self.better, self.worse))
+        return Claim(self.test, (("row", self.better),), (("row", self.worse),))
 
 
 HYPOTHESES = tuple(Hypothesis(*cells) for cells in rows_of(pathlib.Path(__file__).with_suffix(".md")))
@@ -86,7 +86,7 @@ TABLE5 = Item(
     columns=(Variation("alpha0", "CIFAR-10 at 16x16"),),
     variants=(Variation("base", "model"),),
     paired=True,
-    claims=tuple(hypothesis.claim for hypothesis in HYPOTHESES),
+    stated=tuple(hypothesis.claim for hypothesis in HYPOTHESES),
     standin="The data, clients and network of survey/table3: 100 clients with 100 images of one class each, of which "
     "10 take part in each of 250 rounds, one epoch in batches of 20. The rate is 0.02, not searched, for all that name "
     "no other; 0.1 with all clients or one step in place of five, 0.05 with two steps. Accuracies of 2,000 "

@@ -3,7 +3,7 @@
 import dataclasses
 
 from .. import standin
-from ..items import AT_LEAST, Variation, claim
+from ..items import Variation
 from ..trajectories import Fields
 from . import settings
 
@@ -22,7 +22,6 @@ FIGURE1 = settings.item(
     columns=(settings.CIFAR100_0,),
     variants=WITH_AND_WITHOUT,
     draw="curves",
-    claims=(claim("WIMA ends above the model that it averages.", variant=("wima", "base")),),
     standin=ON_FASHION,
     cost="read off Table 2's runs",
 )
@@ -45,17 +44,6 @@ FIGURE2 = settings.item(
     columns=(settings.CIFAR100_0,),
     variants=(*WITH_AND_WITHOUT, *(_swa(start, 10) for start in STARTS), _swa(0.75, 20)),
     draw="curves",
-    claims=(
-        *(
-            claim(
-                f"WIMA ends above SWA from {start:.0%} on.",
-                variant=("wima", f"swa{round(100 * start)}_c10"),
-                section="Section 4, WIMA vs SWA",
-            )
-            for start in STARTS
-        ),
-        claim("SWA from 25% on ends below FedAvg.", variant=("base", "swa25_c10"), section="Section 4, WIMA vs SWA"),
-    ),
     standin=ON_FASHION,
     cost="Table 2's FedAvg run, and four forks of it",
 )
@@ -92,25 +80,6 @@ FIGURE3 = settings.item(
     variants=WITH_AND_WITHOUT,
     draw="sweep",
     axis="clients per round",
-    claims=(
-        claim(
-            "alpha = 0: WIMA with 10 clients is at least as good as FedAvg with 15.",
-            column=("cifar10_alpha0_m10", "cifar10_alpha0_m15"),
-            variant=("wima", "base"),
-            by=AT_LEAST,
-        ),
-        claim(
-            "alpha = 0.05: WIMA with 10 clients is at least as good as FedAvg with 20.",
-            column=("cifar10_alpha005_m10", "cifar10_alpha005_m20"),
-            variant=("wima", "base"),
-            by=AT_LEAST,
-        ),
-        claim(
-            "alpha = 0.05: WIMA with 20 clients is better than FedAvg with 50.",
-            column=("cifar10_alpha005_m20", "cifar10_alpha005_m50"),
-            variant=("wima", "base"),
-        ),
-    ),
     standin=standin.described(FIGURE3_COLUMNS, FIGURE3_ROWS),
     cost="3 seeds x 10,000 rounds of 10 to 50 clients of ResNet-20: for a GPU",
 )

@@ -1,13 +1,12 @@
 """WIMA, Tables 2 to 5: eleven methods read through a window, Landmarks, window sizes, parts of the window."""
 
 from .. import standin
-from ..items import Variation, claim
+from ..items import Variation
 from ..measures import Gain
 from ..trajectories import Fields
 from . import settings
 
 ACCURACY = ("metric", "test_accuracy_pct")
-WIMA_BETTER = claim("WIMA is more accurate than the model that it averages.", variant=("wima", "base"))
 
 # Table 2
 WITH_WINDOW = ("variant", "+wima_W100")
@@ -42,11 +41,6 @@ TABLE2 = settings.item(
     columns=TABLE2_COLUMNS,
     variants=TABLE2_VARIANTS,
     table=("wima", "2"),
-    claims=(
-        WIMA_BETTER,
-        claim("SCAFFOLD is more accurate than FedAvg.", row=("scaffold", "fedavg"), variant="base"),
-        claim("FedAvg read through WIMA stays below SCAFFOLD.", row=("scaffold", "fedavg"), variant=("base", "wima")),
-    ),
     standin=f"{standin.described(TABLE2_COLUMNS, settings.METHODS)} CIFAR-100: Fashion-MNIST, two layers of 200; "
     "FEMNIST: MNIST by writer; both 100 rounds, W = 20, rates from a coarse search on the digits. Pachinko and "
     "Shakespeare: nothing.",
@@ -94,10 +88,6 @@ TABLE3 = settings.item(
         ),
     ),
     table=("wima", "3"),
-    claims=(
-        WIMA_BETTER,
-        claim("SCAFFOLD is more accurate than FedAvg.", row=("scaffold", "fedavg")),
-    ),
     standin="Fashion-MNIST with alpha = 0.05 and two layers of 200; 100 rounds, W = 20.",
     cost="3 seeds x 3,000 rounds of MobileNetV2 on 224 x 224 images: for a GPU with the data set (160 GB)",
 )
@@ -124,10 +114,6 @@ TABLE4 = settings.item(
     columns=TABLE4_COLUMNS,
     variants=TABLE4_VARIANTS,
     table=("wima", "4"),
-    claims=(
-        claim("A window of 100 is better than one of 5.", variant=("w100", "w5")),
-        claim("A window of 100 is better than one of 10.", variant=("w100", "w10")),
-    ),
     standin="As in Table 2; on Fashion-MNIST windows of "
     f"{', '.join(f'{small} for {size}' for size, small in WINDOWS.items())}.",
     cost="read off Table 2's FedAvg runs",
@@ -161,11 +147,6 @@ TABLE5 = settings.item(
     columns=TABLE5_COLUMNS,
     variants=TABLE5_VARIANTS,
     table=("wima", "5"),
-    claims=(
-        claim("Averaging everything is best: better than the classifier alone.", variant=("all", "classifier")),
-        claim("Averaging everything is better than the features alone.", variant=("all", "features")),
-        claim("The features matter more than the classifier.", variant=("features", "classifier")),
-    ),
     standin="As in Table 2, batches of 20.",
     cost="3 seeds x 10,000 rounds of ResNet-20 per column, apart from Table 2's because of the batches: for a GPU",
 )

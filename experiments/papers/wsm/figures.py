@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..items import Analysis, Item, Override, Variation, claim
+from ..items import Analysis, Item, Override, Variation
 from ..trajectories import Fields
 from . import settings
 
@@ -30,7 +30,6 @@ FIGURE3_2 = settings.item(
         for (column, variant), (rate, trend) in BEST.items()
     ),
     draw="curves",
-    claims=(claim("WSM ends above cross-entropy.", variant=("wsm", "base"), section="Figure 3.2, caption"),),
     standin=f"CIFAR-10: {settings.STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 rounds.",
     cost="read off Table 3.1's runs",
 )
@@ -56,7 +55,6 @@ def _sweep(panel: str, title: str, axis: str, columns: tuple[Variation, ...]) ->
         variants=settings.VARIANTS,
         draw="sweep",
         axis=axis,
-        claims=(claim("WSM is more accurate throughout.", variant=("wsm", "base"), section="Figure 3.3, caption"),),
         standin=f"{settings.STANDIN}.",
         cost=f"{2 * len(columns)} runs of 4,000 rounds of ResNet-18: for a GPU",
     )

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..items import Variation, claim
+from ..items import Variation
 from ..trajectories import Fields
 from . import settings
 
@@ -15,7 +15,6 @@ TABLE3_1 = settings.item(
     columns=(settings.CIFAR10, settings.CIFAR100, settings.FEMNIST),
     variants=settings.VARIANTS,
     table=("wsm", "3.1"),
-    claims=(claim("WSM is more accurate than cross-entropy.", variant=("wsm", "base"), section="Table 3.1, caption"),),
     standin=f"CIFAR-10: {settings.STANDIN}; FEMNIST: digits, a hidden layer of 64, 4 of 40 clients, 150 "
     "rounds; five rates.",
     cost="54 runs of 4,000 rounds (FEMNIST 2,000) of ResNet-18: for a GPU",
@@ -55,33 +54,6 @@ TABLE3_2 = settings.item(
     columns=(_of_twenty(settings.CIFAR10), _of_twenty(settings.CIFAR100)),
     variants=settings.VARIANTS,
     table=("wsm", "3.2"),
-    claims=(
-        claim("Every method is more accurate with WSM.", variant=("wsm", "base"), section="Section 3.5"),
-        *(
-            claim(
-                f"Without WSM, {title} is more accurate than FedAvg.",
-                row=(name, "fedavg"),
-                variant="base",
-                section="Section 3.5",
-            )
-            for name, title in RIVALS
-        ),
-        *(
-            claim(
-                f"With WSM, FedAvg is more accurate than {title}.",
-                row=("fedavg", name),
-                variant="wsm",
-                section="Table 3.2, caption",
-            )
-            for name, title in RIVALS
-        ),
-        claim(
-            "FedAvg with WSM is more accurate than SCAFFOLD without.",
-            row=("fedavg", "scaffold"),
-            variant=("wsm", "base"),
-            section="Table 3.2",
-        ),
-    ),
     standin=f"{settings.STANDIN.replace('10 of 100', '2 of 20')}, rate 0.1; CIFAR-100: nothing.",
     cost="12 runs of 1,500 rounds of ResNet-18: for a GPU",
 )
@@ -100,20 +72,6 @@ TABLE3_3 = settings.item(
     columns=settings.NORM_COLUMNS,
     variants=settings.VARIANTS,
     table=("wsm", "3.3"),
-    claims=(
-        claim(
-            "With BatchNorm WSM is more accurate than cross-entropy.",
-            column="bn",
-            variant=("wsm", "base"),
-            section="Section 3.7",
-        ),
-        claim(
-            "With GroupNorm cross-entropy is more accurate than WSM.",
-            column="gn",
-            variant=("base", "wsm"),
-            section="Section 3.7",
-        ),
-    ),
     standin=settings.NORM_STANDIN,
     cost="32 runs of 8,000 rounds of ResNet-18: for a GPU",
 )

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from experiments.papers import claims
 from experiments.papers.catalogue import catalogue, item
 from experiments.papers.items import Analysis, Item
 from experiments.papers.scales import SCALES
@@ -69,7 +70,19 @@ def test_every_run_can_be_configured(scale, plug_ins):
         assert config.clients_per_round <= (config.num_clients or config.clients_per_round), name
 
 
+def test_a_line_of_claims_stands_for_combinations():
+    found = item("ghb/table10").claims
+    assert len(found) == 4 * 8 + 2 + 7
+    assert found[1].text == "FedHBM is more accurate than SCAFFOLD: CIFAR-10, alpha = 0."
+    assert found[-1].text == "Local-GHB is more accurate than MimeLiteMom: CIFAR-10, alpha = 0."
+    assert found[-1].worse == (("row", "mimelite"), ("column", "cifar10_noniid"))
+    gain = item("ima/figure6c").claims[-1]
+    assert gain.over == (("variant", "base"),) and gain.by == -0.5 and gain.better[0] == ("column", "epochs17")
+    assert {dict(claim.better)["metric"] for claim in item("ima/figure1a").claims} == {"loss", "error"}
+
+
 def test_claims_name_cells_and_items_have_a_title_a_cost_and_a_stand_in():
+    assert {name for line in claims._lines() for name in line["items"].split()} <= set(RUNNABLE)
     for name in RUNNABLE:
         one = item(name)
         assert one.title and one.cost and one.standin, name

@@ -1,0 +1,87 @@
+"""Statements of the papers about their numbers, in a form that can be checked, from claims.csv.
+
+A line of the file stands for several claims: the combinations of the names in its axes. `a, b` are names, `*` all of
+an axis, `*, -a` all but one; `a > b` compares, and `;` separates comparisons. In the text {row}, {column} ... are
+titles of names, {better} and {worse} those of the first comparison.
+"""
+
+import csv
+import dataclasses
+import functools
+import itertools
+import pathlib
+from collections.abc import Iterator, Mapping
+
+# (axis, name) of cells; axes that are not named are free.
+Names = tuple[tuple[str, str], ...]
+AXES = ("row", "column", "variant", "reading", "metric")
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A statement about numbers.
+
+    Attributes:
+      text: the statement.
+      better: the cells that should be better; axes are 'row', 'column' and 'variant'. Of a figure of trained models
+        'reading' and 'metric' name a number, lower is better.
+      worse: the cells that they are compared with; other axes as in `better`.
+      by: required difference in percentage points.
+      section: where the paper says so.
+      over: the cells that both sides' accuracies are gains over; empty: the accuracies are compared.
+    """
+
+    text: str
+    better: Names
+    worse: Names
+    by: float = 0.0
+    section: str = ""
+    over: Names = ()
+
+
+@functools.cache
+def _lines() -> tuple[dict[str, str], ...]:
+    with (pathlib.Path(__file__).parent / "claims.csv").open(newline="", encoding="utf-8") as file:
+        return tuple(csv.DictReader(file))
+
+
+def claims_of(item: str, titles: Mapping[str, Mapping[str, str]]) -> tuple[Claim, ...]:
+    """Returns the claims about a table or figure.
+
+    Args:
+      item: its name.
+      titles: axis -> name -> title.
+    """
+    return tuple(claim for line in _lines() if item in line["items"].split() for claim in _claims(line, titles))
+
+
+def _claims(line: Mapping[str, str], titles: Mapping[str, Mapping[str, str]]) -> Iterator[Claim]:
+    """Yields the claims of a line; names of the first axis vary fastest."""
+    axes = [axis for axis in AXES if line[axis]]
+    pairs = [list(_pairs(line[axis], list(titles.get(axis, ())))) for axis in axes]
+    over = tuple((axis, name) for axis, _, name in [line["over"].partition("=")] if axis)
+    for chosen in itertools.product(*reversed(pairs)):
+        places = dict(zip(axes, reversed(chosen)))
+        words: dict[str, str] = {}
+        for axis, (better, worse) in places.items():
+            of_axis = titles.get(axis, {})
+            own = {axis: better} if better == worse else {"better": better, "worse": worse}
+            words = {word: of_axis.get(name, name) for word, name in own.items()} | words
+        better, worse = (tuple((axis, names[side]) for axis, names in places.items()) for side in (0, 1))
+        yield Claim(line["claim"].format(**words), better, worse, float(line["by"] or 0), line["section"], over)
+
+
+def _pairs(text: str, every: list[str]) -> Iterator[tuple[str, str]]:
+    """Yields (better, worse) for the names of an axis; both are the same without a comparison."""
+    for alternative in text.split("; "):
+        left, _, right = alternative.partition(" > ")
+        for name in _names(left, every, right):
+            yield from ((name, other) for other in _names(right, every, name)) if right else ((name, name),)
+
+
+def _names(text: str, every: list[str], other: str) -> list[str]:
+    """Returns the names that a text stands for; `*` leaves out the name that it is compared with."""
+    names = text.split(", ")
+    if names[0] != "*":
+        return names
+    return [name for name in every if name != other and f"-{name}" not in names]
