@@ -16,10 +16,9 @@ from fedwin.callbacks import RunCallbacks
 from fedwin.data.federation import Federation, Store, buckets_below
 from fedwin.residence.examples import ResidentExamples
 from fedwin.residence.rows import ClientTable, DeviceTable
-from fedwin.runs import signals
 from fedwin.runs.checkpoint import Checkpoints, Extra, NoCheckpoints, from_leaves
 from fedwin.runs.client_evaluations import ClientEvaluations
-from fedwin.runs.journal import ClientEvaluation, Evaluations, Journal, Metrics, Result, progress_note
+from fedwin.runs.journal import Journal, Result, progress_note
 from fedwin.runs.metrics_log import MetricsLog
 from fedwin.runs.program import Program
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
@@ -173,7 +172,8 @@ class SeedRunner:
         completed = int(run.round[0])
         finals = {seed: self._checkpoints(f"seed_{seed}", closing) for seed in seeds}
         rows = DeviceTable(self.program.prepared.setting.num_clients)
-        journal = GroupJournal(journals, inputs.schedule.stop_on_divergence, checkpoints, finals, rows)
+        stop = inputs.schedule.stop_on_divergence
+        journal = GroupJournal(journals, stop, self.metrics_log, checkpoints, rows, finals)
         if saved is None:
             journal.save(completed, run)
         parts = Parts(self.program.dispatch, inputs.test, inputs.examples, rows, inputs.cohorts)
@@ -182,8 +182,7 @@ class SeedRunner:
             of_active = lambda run: {index: evaluations[index](seed_state(run, index)) for index in journal.active}
             parts = dataclasses.replace(parts, evaluate_clients=of_active)
         run, dispatches = train(run, parts, journal, None if self.quiet else seeds_label(seeds), completed)
-        for member in journals.values():
-            member.finish()
+        journal.finish()
         return {seed: journals[index].result(None, dispatches) for index, seed in enumerate(seeds)}
 
     def _resumed(
@@ -209,36 +208,37 @@ class SeedRunner:
         return strategy.place(run, strategy.placement(run)), saved
 
 
-class GroupJournal:
-    """The journals of a group of vmapped seeds, behind the interface of one Journal, and their common checkpoints.
+class GroupJournal(Journal):
+    """The journals of a group of vmapped seeds, and their common checkpoints.
 
     The time of a dispatch is divided among the seeds that train in it, so that their seconds add up to the elapsed
     time, as they do if one seed trains after the other.
 
     Args:
-      journals: position on the vmapped axis -> the seed's journal.
+      members: position on the vmapped axis -> the seed's journal.
       stop: whether a seed ends when it diverges; the others continue. One that a callback stopped always ends.
+      metrics_log: file of evaluations.
       checkpoints: of the group.
-      finals: seed -> its own checkpoints, for its last state if a callback stops it.
       rows: makes the checkpoint's form of client rows.
+      finals: seed -> its own checkpoints, for its last state if a callback stops it.
     """
 
     def __init__(
         self,
-        journals: Mapping[int, Journal],
+        members: Mapping[int, Journal],
         stop: bool,
+        metrics_log: MetricsLog | None,
         checkpoints: Checkpoints,
+        rows: ClientTable,
         finals: Mapping[int, Checkpoints],
-        rows: DeviceTable,
     ):
-        self.journals, self.stop, self.checkpoints = journals, stop, checkpoints
-        self.finals, self.rows = finals, rows
-        self.saved_round: int | None = None
+        super().__init__(members[0].seed, metrics_log, checkpoints, rows)
+        self.members, self.stop, self.finals = members, stop, finals
 
     @property
     def active(self) -> dict[int, Journal]:
         """The journals of the seeds that have not ended."""
-        return {index: journal for index, journal in self.journals.items() if not journal.ended(self.stop)}
+        return {index: journal for index, journal in self.members.items() if not journal.ended(self.stop)}
 
     def ended(self, stop: bool) -> bool:
         """Whether all seeds have ended."""
@@ -250,26 +250,10 @@ class GroupJournal:
         for journal in active:
             journal.add_time(rounds, seconds / len(active), compiling / len(active))
 
-    def record(
-        self,
-        completed: int,
-        metrics: Metrics,
-        evaluations: Evaluations,
-        flags: np.ndarray,
-        count: int,
-        stop: bool,
-        clients: Mapping[int, ClientEvaluation] | None = None,
-    ) -> np.ndarray:
-        """Writes the evaluations of a dispatch, as Journal.record does; leaves are [R_max, seeds].
+    def record(self, completed, metrics, evaluations, flags, count, stop, clients=None) -> np.ndarray:
+        """Writes the evaluations of a dispatch, as Journal.record does.
 
-        Args:
-          completed: rounds before the dispatch.
-          metrics: name -> Mean.
-          evaluations: read-out -> metric -> values.
-          flags: which rounds were evaluated, bool [R_max].
-          count: rounds of the dispatch.
-          stop: whether a seed ends at the first divergence.
-          clients: position on the vmapped axis -> evaluation on each client's own examples, or None.
+        Leaves are [R_max, seeds]; `clients` is position on the vmapped axis -> evaluation of its seed's clients.
 
         Returns:
           The training loss of every round [R_max], a mean over the seeds.
@@ -282,58 +266,30 @@ class GroupJournal:
         return np.mean(losses, 0)
 
     def save(self, completed: int, run: engine.RunState) -> None:
-        """Saves a checkpoint of the group; the evaluations of its seeds are written to disk first."""
-        if completed == self.saved_round:
-            return
-        of_seed = {}
-        for journal in self.journals.values():
-            journal.flush()
-            of_seed[str(journal.seed)] = journal.saved_extra(min(completed, journal.stopped_at or completed))
-        extra = {"seeds": [journal.seed for journal in self.journals.values()], "of_seed": of_seed}
-        self.checkpoints.save(completed, self.rows.checkpoint(run), extra)
-        self.saved_round = completed
-        if (watch := signals.active()) is not None:
-            watch.mark_saved()
+        """Saves a checkpoint of the group, unless it has one of this round."""
+        if completed != self.saved_round:
+            super().save(completed, run)
+
+    def saved_extra(self, completed: int) -> Extra:
+        """Returns the JSON data that a checkpoint after `completed` rounds holds of the seeds."""
+        at_end = lambda journal: min(completed, journal.stopped_at or completed)
+        members = self.members.values()
+        of_seed = {str(journal.seed): journal.saved_extra(at_end(journal)) for journal in members}
+        return {"seeds": [journal.seed for journal in members], "of_seed": of_seed}
 
     def save_stopped(self, completed: int, run: engine.RunState) -> None:
         """Saves the last states of the seeds that a callback stopped after `completed` rounds, and the group."""
-        stopped = {index: journal for index, journal in self.journals.items() if journal.stopped_at == completed}
+        stopped = {index: journal for index, journal in self.members.items() if journal.stopped_at == completed}
+        self.flush()
         for index, journal in stopped.items():
             state = self.rows.checkpoint(seed_state(run, index))
-            journal.flush()
             self.finals[journal.seed].save(completed, state, journal.saved_extra(completed))
         if stopped:
             self.save(completed, run)
 
-    def mark_unsaved(self) -> None:
-        """Notes that rounds have been computed since the last checkpoint."""
-        if (watch := signals.active()) is not None:
-            watch.mark_unsaved()
-
-    def end_if_interrupted(self, completed: int, run: engine.RunState, ended: bool) -> None:
-        """Saves the group and raises Interrupted if Ctrl-C or SIGTERM was received.
-
-        Args:
-          completed: completed rounds.
-          run: the vmapped state.
-          ended: whether all seeds have ended.
-
-        Raises:
-          Interrupted: a signal was received.
-        """
-        watch = signals.active()
-        if watch is None or not watch.requested:
-            return
-        if ended:
-            raise signals.Interrupted(watch.requested, "interrupted; the same command resumes.")
-        self.save(completed, run)
-        raise signals.Interrupted(
-            watch.requested, f"interrupted; saved after round {completed}, the same command resumes there."
-        )
-
     def progress_note(self, loss: float) -> str:
         """Returns loss and latest accuracies for the progress line, means over the seeds that have not ended."""
-        journals = (self.active or self.journals).values()
+        journals = (self.active or self.members).values()
         return progress_note(loss, [journal.lines[-1] for journal in journals if journal.lines])
 
 

@@ -6,7 +6,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.monitoring
@@ -16,7 +16,7 @@ from tqdm import tqdm
 from fedwin import engine, multi_process
 from fedwin.residence.examples import TrainingExamples
 from fedwin.residence.rows import ClientTable
-from fedwin.runs.journal import Evaluations, Metrics
+from fedwin.runs.journal import Evaluations, Journal, Metrics
 from fedwin.runs.schedule import CohortSource
 
 # Maximum seconds of a dispatch. True: on a terminal, whose bar should move. False: otherwise, so that a process that
@@ -29,60 +29,6 @@ _COMPILING = (
     "/jax/core/compile/backend_compile_duration",
     "/jax/core/compile/jaxpr_to_mlir_module_duration",
 )
-
-
-class Recorder(Protocol):
-    """Records the results of a training loop: a Journal, or the GroupJournal of vmapped seeds."""
-
-    def ended(self, stop: bool) -> bool:
-        """Whether no seed trains further: each was stopped by a callback, or diverged and `stop`."""
-
-    def add_time(self, rounds: int, seconds: float, compiling: float) -> None:
-        """Adds the duration of a dispatch, and how much of it was compilation."""
-
-    def record(
-        self,
-        completed: int,
-        metrics: Metrics,
-        evaluations: Evaluations,
-        flags: np.ndarray,
-        count: int,
-        stop: bool,
-        clients: Any = None,
-    ) -> np.ndarray:
-        """Writes the evaluations of a dispatch of `count` rounds; returns the training loss of every round [R_max]."""
-
-    def save(self, completed: int, run: engine.RunState) -> None:
-        """Saves a checkpoint of the state after `completed` rounds."""
-
-    def save_stopped(self, completed: int, run: engine.RunState) -> None:
-        """Saves the states of the seeds that a callback stopped after `completed` rounds."""
-
-    def mark_unsaved(self) -> None:
-        """Notes that rounds have been computed since the last checkpoint."""
-
-    def end_if_interrupted(self, completed: int, run: engine.RunState, ended: bool) -> None:
-        """Saves the state and raises Interrupted if a signal was received."""
-
-    def progress_note(self, loss: float) -> str:
-        """Returns loss and latest accuracies for the progress line."""
-
-
-class DispatchFunction(Protocol):
-    """A compiled loop over the rounds of a dispatch: engine.Dispatch or engine.VmappedDispatch."""
-
-    def __call__(
-        self,
-        run: engine.RunState,
-        store: Any,
-        cohorts: engine.Cohort,
-        test: Any,
-        rounds: int,
-        flags: np.ndarray,
-        /,
-        n_max: int,
-    ) -> tuple[engine.RunState, Metrics, Evaluations]:
-        """Returns the state after `rounds` rounds, their metrics and evaluations."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +44,7 @@ class Parts:
       evaluate_clients: state -> the journal's argument `clients`, an evaluation on each client's own examples.
     """
 
-    dispatch: DispatchFunction
+    dispatch: engine.Dispatch
     test: Any
     examples: TrainingExamples
     rows: ClientTable
@@ -292,7 +238,7 @@ class Progress:
 
 
 def train(
-    run: engine.RunState, parts: Parts, journal: Recorder, label: str | None, completed: int
+    run: engine.RunState, parts: Parts, journal: Journal, label: str | None, completed: int
 ) -> tuple[engine.RunState, int]:
     """Trains to the last round, or until every seed has ended; returns the state and the number of dispatches.
 
