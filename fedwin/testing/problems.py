@@ -12,6 +12,7 @@ from fedwin.algorithms import ALGORITHMS
 from fedwin.core import Variables
 from fedwin.data.federation import make_store
 from fedwin.engine.strategy import Strategy
+from fedwin.registry import parse
 
 # Programs here run for microseconds: compilation dominates.
 _QUICK = {
@@ -137,8 +138,7 @@ def build(builder, setting, solve, wrappers=(), params=None) -> core.Algorithm:
     for wrapper in wrappers:
         solve = wrapper.solver(solve)
     if isinstance(builder, str):
-        choice = ALGORITHMS.check(builder)
-        algorithm = ALGORITHMS[choice.name](setting, solve, **(choice.params | (params or {})))
+        algorithm = ALGORITHMS.build(parse(builder).with_params(**(params or {})), setting, solve)
     else:
         algorithm = builder(setting, solve, **(params or {}))
     for wrapper in wrappers:

@@ -151,11 +151,3 @@ def test_the_suite_finds_what_is_wrong(how, reason):
         testing.check_algorithm(broken(how), strategies=())
 
 
-@pytest.mark.parametrize("name", list(ALGORITHMS))
-def test_hyperparameters_are_described_and_checked(name):
-    p = problem()
-    for h in ALGORITHMS.entries[name].hyperparameters:
-        assert h.meaning, f"{name}: {h.name} is not described"
-        # No hyper-parameter accepts a dict, and none may fail later than at building.
-        with pytest.raises(UserError, match=h.name):
-            p.build(name, **{h.name: {}})
