@@ -149,5 +149,3 @@ def broken(how):
 def test_the_suite_finds_what_is_wrong(how, reason):
     with pytest.raises((AssertionError, UserError), match=reason):
         testing.check_algorithm(broken(how), strategies=())
-
-
