@@ -12,22 +12,10 @@ from fedwin.runs.directory import verified_lines
 
 from .figures import curves
 from .figures.sources import Series
+from .papers.scales import MAIN_JOB
 from .tables import scores
 
-SETTING: dict[str, Any] = dict(
-    dataset="digits",
-    partition="dirichlet:alpha=0",
-    num_clients=100,
-    clients_per_round=3,
-    model="cnn",
-    num_rounds=400,
-    local_epochs=3,
-    batch_size=10,
-    client_lr=0.05,
-    seeds=["0", "1", "2"],
-    eval_every=5,
-    final_evals=100,
-)
+SETTING: dict[str, Any] = MAIN_JOB | {"seeds": ["0", "1", "2"], "eval_every": 5}
 RUNS: dict[str, dict[str, Any]] = {
     "fedavg": dict(observe=["wima:window=50", "swa:start=0.75,cycle=10"]),
     "fedavg_ima": dict(wrap=["ima:window=5,start=0.75"]),

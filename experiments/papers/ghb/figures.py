@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from ... import main_job
 from .. import standin
 from ..items import Item, Sketch, Variation
 from ..measures import MeanLast, Measure, RoundsTo
+from ..scales import MAIN_JOB
 from ..trajectories import Fields
 from . import settings, tables
 
@@ -70,9 +70,7 @@ FIGURE2 = settings.item(
 # Figure 3: tau -> the one that stands in for it where 3 of 100 clients take part, not 10: 33 is 1 / C there.
 TAUS = {1: 1, 2: 7, 5: 17, 10: 33, 20: 66, 40: 132}
 # Where tau = 1 fails: the setting of the main job.
-HETEROGENEOUS = Fields({name: value for name, value in main_job.SETTING.items() if name != "seeds"}) | {
-    "eval_every": 10
-}
+HETEROGENEOUS = MAIN_JOB | {"eval_every": 10}
 # Momentum of the released configuration.
 BETA = 0.9
 
