@@ -95,8 +95,8 @@ class Client(NamedTuple):
     state: PyTree
     stats: PyTree
     examples: PyTree
-    importance: jax.Array | None = None
-    work: jax.Array | None = None
+    importance: Array | None = None
+    work: Array | None = None
 
 
 class Cohort(NamedTuple):

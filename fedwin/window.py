@@ -22,6 +22,7 @@ from jax import lax
 from jax.sharding import AxisType, PartitionSpec
 
 from fedwin.errors import UserError
+from fedwin.tree import PyTree
 
 # Vectors are padded to a multiple of this, so that a ring buffer divides evenly over the devices of a mesh.
 ALIGNMENT = 1024
@@ -324,10 +325,10 @@ class PartialRing:
       slots: of the whole ring buffer.
     """
 
-    entered: jax.Array
-    earlier: jax.Array
-    base: jax.Array
-    leaving: jax.Array
+    entered: PyTree
+    earlier: PyTree
+    base: PyTree
+    leaving: PyTree
     ages: tuple[int, ...]
     slots: int
 

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 from fedwin import core, tree
 from fedwin.core import Algorithm, Variables
 from fedwin.data.federation import Store
+from fedwin.engine.cohort import client_shapes
 from fedwin.engine.rounds import RunState, one_round
 from fedwin.engine.strategy import Strategy
 from fedwin.engine.user_errors import UserFunction, reads
@@ -37,7 +37,7 @@ def aggregate_part(phase: core.Phase) -> UserFunction:
     )
 
 
-def check_built(builder: Callable, build: Callable[[], Any]) -> Algorithm:
+def check_built(builder: Callable, build: Callable[[], Algorithm]) -> Algorithm:
     """Builds an algorithm.
 
     Args:
@@ -91,7 +91,9 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
         sent = UserFunction("broadcast", phase.broadcast, "(params, state)", "what clients receive").trace(
             params, state
         )
-        update = _check_client(client_part(phase), sent, lambda n: _client(store, n, row, stats), row, stats, n_max)
+        update = _check_client(
+            client_part(phase), sent, lambda n: client_shapes(store, row, stats, n), row, stats, n_max
+        )
         _check_server(phase, params, state, update.message, number)
     read = UserFunction("eval_model", algorithm.eval_model, "(core.Variables, state)", "core.Variables to evaluate")
     evaluated = read.trace(Variables(params, stats), state)
@@ -131,16 +133,6 @@ def message_weights(
 
 def _concrete(model) -> bool:
     return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(model))
-
-
-def _client(store: Store, n_max: int, row, stats) -> core.Client:
-    """Returns the shapes of a client."""
-
-    def one(store, row, stats):
-        zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
-        return store.client(id=zero, row=0, slot=zero, key=key, round=zero, state=row, stats=stats, n_max=n_max)
-
-    return jax.eval_shape(one, store, row, stats)
 
 
 def _check_client(part: UserFunction, down, client, row, stats, n_max) -> core.Update:
@@ -230,7 +222,7 @@ def _same(part: UserFunction, before, after, what: str, source: str) -> None:
             raise part.error(f"{what}: {place and place + ' is '}{_shape(x)} from {source}, {_shape(y)} from here")
 
 
-def _structure(values) -> Any:
+def _structure(values) -> jax.tree_util.PyTreeDef:
     return jax.tree.structure(values)
 
 

@@ -241,7 +241,7 @@ class ClientProbe:
             results[personalizer.name] = lax.map(adapted, shared.models)
         return (), results
 
-    def _view(self, shared: ProbeInputs, store: Store, own: ProbedClient, row, n_max: int):
+    def _view(self, shared: ProbeInputs, store: PyTree, own: ProbedClient, row, n_max: int):
         number = own.place.ids
         key = jax.random.fold_in(jax.random.wrap_key_data(shared.key), shared.round)
         return store.client(

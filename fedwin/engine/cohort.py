@@ -100,6 +100,23 @@ def client_function(client_part: Callable, weighting: str, n_max: int, stacked: 
     return one
 
 
+def client_shapes(store: Store, row: PyTree, stats: PyTree, n_max: int) -> core.Client:
+    """Returns the shapes of a client as an algorithm sees it.
+
+    Args:
+      store: the clients' data, or its shapes.
+      row: shapes of a row of the client table.
+      stats: the model's statistics, or their shapes.
+      n_max: length of the client's index of examples.
+    """
+
+    def one(store, row, stats):
+        zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
+        return store.client(id=zero, row=zero, slot=zero, key=key, round=zero, state=row, stats=stats, n_max=n_max)
+
+    return jax.eval_shape(one, store, row, stats)
+
+
 def skip_absent(function: Callable) -> Callable:
     """Returns a function that computes nothing for padding and clients that do not answer, where it is not vmapped.
 

@@ -4,16 +4,16 @@
 printed constants are stored next to the counts in `algorithms.ALGORITHMS.entries[name].facts['reported']`.
 """
 
-import functools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from fedwin import core, engine, tree
 from fedwin.core import Algorithm
-from fedwin.engine.cohort import total_of_one
+from fedwin.engine.cohort import client_shapes, total_of_one
+from fedwin.residence.rows import row_shapes
+from fedwin.tree import PyTree
 
 
 class Bytes(NamedTuple):
@@ -69,10 +69,10 @@ def stacked_bytes(algorithm: Algorithm, params, store: engine.Store, n_max: int 
 
 def _round_trips(
     algorithm: Algorithm, params, store: engine.Store, n_max: int, stats
-) -> Iterator[tuple[core.Phase, Any, core.Update]]:
+) -> Iterator[tuple[core.Phase, PyTree, core.Update]]:
     """Yields (phase, shapes of what a client receives, shapes of its Update) of all phases with clients."""
     state = jax.eval_shape(algorithm.init, params, jax.random.key(0))
-    client = jax.eval_shape(functools.partial(_client, algorithm, n_max), params, stats, store)
+    client = client_shapes(store, row_shapes(algorithm, params), stats, n_max)
     for phase in algorithm.phases:
         if phase.client is None:
             continue
@@ -92,21 +92,6 @@ def overhead(counted: Bytes, params) -> float:
       params: the model.
     """
     return (counted.down + counted.up) / (2 * tree.nbytes(params))
-
-
-def _client(algorithm, n_max, params, stats, store: engine.Store) -> core.Client:
-    """Returns a client of the shapes that the engine passes to the algorithm."""
-    id = jnp.zeros((), jnp.int32)
-    return store.client(
-        id=id,
-        row=id,
-        slot=id,
-        key=jax.random.key(0),
-        round=id,
-        state=algorithm.client_init(params, id, jax.random.key(0)),
-        stats=stats,
-        n_max=n_max,
-    )
 
 
 def _nbytes(message) -> int:

@@ -1,7 +1,6 @@
 """Dispatch: many rounds in one call of a compiled program, for one seed or for several (vmapped)."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +8,14 @@ import numpy as np
 from jax import lax
 
 from fedwin import tree
-from fedwin.core import Algorithm, Cohort, Observer
+from fedwin.core import Algorithm, Cohort, Mean, Observer
 from fedwin.data.federation import ShardedStore, Store
 from fedwin.engine.placement import replicated
 from fedwin.engine.rounds import RunState, one_round, read_out
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.rings import windows_of
 from fedwin.sampling import check_cohort
+from fedwin.tree import PyTree
 from fedwin.window import is_window
 
 
@@ -61,7 +61,7 @@ class Dispatch:
         self.algorithm, self.observers, self.strategy, self.probe = algorithm, observers, strategy, probe
         self.compiler_options = compiler_options
         self.traces: list[int] = []
-        self._compiled: Any = None
+        self._compiled: jax.stages.Wrapped | None = None
 
     def _measure(self, run: RunState, test):
         return self.probe(read_out(self.algorithm, self.observers, run), test) if self.probe else ()
@@ -101,8 +101,15 @@ class Dispatch:
         return lax.fori_loop(0, n, body, start)
 
     def __call__(
-        self, run: RunState, store: Store | ShardedStore, cohorts: Cohort, test: Any, n: int, flags: Any, n_max: int
-    ) -> tuple[RunState, Any, Any]:
+        self,
+        run: RunState,
+        store: Store | ShardedStore,
+        cohorts: Cohort,
+        test: PyTree,
+        n: int,
+        flags: np.ndarray,
+        n_max: int,
+    ) -> tuple[RunState, dict[str, Mean], PyTree]:
         """Runs n rounds.
 
         Args:
@@ -118,18 +125,18 @@ class Dispatch:
           UserError: a client occurs twice in one round.
         """
         if isinstance(cohorts.ids, np.ndarray):
-            check_cohort(*(each.reshape(-1, each.shape[-1]) for each in (cohorts.ids, cohorts.present)))
+            check_cohort(*(np.reshape(each, (-1, each.shape[-1])) for each in (cohorts.ids, cohorts.present)))
         return self._jitted(run)(run, store, cohorts, test, n, flags, n_max=n_max)
 
-    def compiled(self, run, store, cohorts: Cohort, test, n: int, flags, n_max: int) -> Any:
+    def compiled(self, run, store, cohorts: Cohort, test, n: int, flags, n_max: int) -> jax.stages.Compiled:
         """Returns the compiled program, for its memory analysis; arguments as in a call, or their shapes."""
         return self._jitted(run).lower(run, store, cohorts, test, n, flags, n_max=n_max).compile()
 
-    def _jitted(self, run) -> Any:
+    def _jitted(self, run) -> jax.stages.Wrapped:
         if self._compiled is None:
             # On a mesh, outputs must come back placed as inputs are, or the next dispatch would be compiled again.
             mesh = self.strategy.mesh
-            placed: dict[str, Any] = {}
+            placed: dict[str, PyTree] = {}
             if mesh is not None:
                 placed["out_shardings"] = (self.strategy.placement(run), replicated(mesh), replicated(mesh))
             self._compiled = jax.jit(
@@ -159,10 +166,10 @@ class VmappedDispatch(Dispatch):
       test_axes: axes of the seeds in the evaluation examples, as of jax.vmap.
     """
 
-    def __init__(self, *args, partitions_differ: bool, test_axes: Any = None):
+    def __init__(self, *args, partitions_differ: bool, test_axes: PyTree = None):
         super().__init__(*args)
         own = 0 if partitions_differ else None
-        self._store_axes: Any = Store(None, own, own, own, own)  # type: ignore[arg-type]
+        self._store_axes: PyTree = Store(None, own, own, own, own)  # type: ignore[arg-type]
         self._test_axes = test_axes
 
     def _rounds(self, step, run, store, cohorts, test, n, flags):

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,8 +38,8 @@ class MeanOfMeans(NamedTuple):
       weight: their numbers [..., G].
     """
 
-    total: Any
-    weight: Any
+    total: jax.Array
+    weight: jax.Array
 
     @property
     def value(self):
@@ -49,7 +49,7 @@ class MeanOfMeans(NamedTuple):
         return jnp.sum(means, -1) / jnp.sum(present, -1)
 
 
-def held_out(dataset: Dataset, count: int = 0) -> dict[str, Any]:
+def held_out(dataset: Dataset, count: int = 0) -> dict[str, np.ndarray]:
     """Returns the test features that evaluation needs.
 
     A sample is one fixed draw, so that all runs on a data set are tested on the same examples. Images that are decoded
@@ -80,7 +80,7 @@ def held_out(dataset: Dataset, count: int = 0) -> dict[str, Any]:
         return source.gather(rows)
 
 
-def _fitting(name: str, features: dict[str, Any], total: int, count: int) -> int:
+def _fitting(name: str, features: dict[str, np.ndarray], total: int, count: int) -> int:
     """Returns the number of test examples to draw: `count` (0: all), or, with a warning, what fits."""
     drawn = min(count or total, total)
     size = sum(int(np.prod(v.shape[1:], dtype=np.int64)) * v.dtype.itemsize for v in features.values())
@@ -193,7 +193,7 @@ def sequence(accuracies: Mapping[str, tuple] | None = None) -> Callable:
     return measure
 
 
-def make_probe(model, normalise: Callable, measure: Callable, strategy: Strategy = Strategy()) -> Callable:
+def make_probe(model, normalize: Callable, measure: Callable, strategy: Strategy = Strategy()) -> Callable:
     """Returns (dict name -> Variables, test batches) -> dict name -> {metric: scalar}.
 
     All models run through one loop body, so that many read-outs cost one compilation; on a mesh every device evaluates
@@ -201,14 +201,14 @@ def make_probe(model, normalise: Callable, measure: Callable, strategy: Strategy
 
     Args:
       model: the network.
-      normalise: batch -> batch, applied before the network.
+      normalize: batch -> batch, applied before the network.
       measure: (logits, batch) -> metric -> Mean, as from `measure_of`.
       strategy: with the devices.
     """
 
     def one(variables: Variables, test):
         def logits(batch):
-            return model.apply(variables, normalise(batch), None, False).logits
+            return model.apply(variables, normalize(batch), None, False).logits
 
         def sums(batch):
             return measure(in_blocks(logits)(batch), batch)
@@ -235,7 +235,7 @@ def make_probe(model, normalise: Callable, measure: Callable, strategy: Strategy
             check_vma=False,
         )
 
-    def probe(models: dict[str, Variables], test) -> dict[str, Any]:
+    def probe(models: dict[str, Variables], test) -> dict[str, dict[str, jax.Array]]:
         names = list(models)
         stacked = tree.map(lambda *leaves: jnp.stack(leaves), *models.values())
         sums = measured(stacked, test)
@@ -295,7 +295,7 @@ def validation_bytes(federations: dict[int, Federation]) -> int:
 
 def validation_batches(
     federations: dict[int, Federation], seed: int, batch_size: int, multiple: int = 1
-) -> dict[str, Any]:
+) -> dict[str, np.ndarray]:
     """Returns the held-out examples of all clients in batches [n, B, ...], of one shape for all seeds.
 
     Args:
@@ -311,20 +311,20 @@ def validation_batches(
     return batches(examples, batch_size, multiple, room=max(map(_count, federations.values())))
 
 
-def make_validation_probe(model, normalise: Callable, dataset: Dataset, strategy: Strategy) -> Callable:
+def make_validation_probe(model, normalize: Callable, dataset: Dataset, strategy: Strategy) -> Callable:
     """Returns (dict name -> Variables, (test batches, pool)) -> dict name -> {metric: scalar}, 'val_...' of the pool.
 
     Args:
       model: the network.
-      normalise: batch -> batch, applied before the network.
+      normalize: batch -> batch, applied before the network.
       dataset: decides the metrics; held-out examples have no accuracies per domain.
       strategy: with the devices.
     """
-    tested = make_probe(model, normalise, measure_of(dataset), strategy)
+    tested = make_probe(model, normalize, measure_of(dataset), strategy)
     pooled = sequence(dataset.accuracies) if dataset.task == "sequence" else classification()
-    validated = make_probe(model, normalise, pooled, strategy)
+    validated = make_probe(model, normalize, pooled, strategy)
 
-    def probe(models: dict[str, Variables], examples) -> dict[str, dict[str, Any]]:
+    def probe(models: dict[str, Variables], examples) -> dict[str, dict[str, jax.Array]]:
         test, held_out = examples
         metrics, more = tested(models, test), validated(models, held_out)
         validation = {name: {VALIDATION_PREFIX + metric: v for metric, v in more[name].items()} for name in models}

@@ -1,13 +1,12 @@
 """Shardings of a RunState on a mesh: large client tables and windows are split, all else is on every device."""
 
-from typing import Any
-
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fedwin import multi_process
 from fedwin.residence import blockwise
 from fedwin.residence.blockwise import Lazy
+from fedwin.tree import PyTree
 from fedwin.window import ALIGNMENT
 
 # The mesh axis that clients are spread over.
@@ -39,7 +38,7 @@ def _of_window(mesh, leaf) -> NamedSharding:
     return replicated(mesh)
 
 
-def table_placement(table, mesh) -> Any:
+def table_placement(table, mesh) -> PyTree:
     """Returns shardings of a client table: large leaves are split over the mesh.
 
     Args:
@@ -67,7 +66,7 @@ def place(values, mesh, shardings=None):
     return multi_process.put_global(values, shardings)
 
 
-def placement(run, mesh) -> Any:
+def placement(run, mesh) -> PyTree:
     """Returns a RunState of shardings.
 
     Args:

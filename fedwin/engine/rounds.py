@@ -112,7 +112,8 @@ def one_round(
     own_state = strategy.everywhere(_gather(run.table, cohort.slots))
     round_key = jax.random.fold_in(run.key, run.round)
     client_keys = jax.vmap(lambda id: jax.random.fold_in(round_key, id))(cohort.ids)
-    places, metrics = cohort._replace(size=None), {}
+    places = cohort._replace(size=None)
+    metrics: dict[str, Mean] = {}
     for number, phase in enumerate(algorithm.phases):
         if phase.client is None:
             params, state, stats = _unless_empty(

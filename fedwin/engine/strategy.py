@@ -1,7 +1,7 @@
 """Execution strategies of a cohort: vmapped, chunked, or sharded over devices; the default per backend."""
 
 import contextlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -12,6 +12,8 @@ from fedwin.engine import placement
 from fedwin.engine.placement import AXIS
 from fedwin.errors import UserError
 from fedwin.registry import Registry, nearest, parse
+from fedwin.registry.ranges import NonNegativeInt, PositiveInt
+from fedwin.tree import PyTree
 
 STRATEGIES = Registry("strategy")
 # Values of --strategy that stand for a choice among the strategies.
@@ -27,7 +29,7 @@ class Strategy(NamedTuple):
     """
 
     chunk: int | None = 1
-    mesh: Any = None
+    mesh: jax.sharding.Mesh | None = None
 
     @property
     def num_devices(self) -> int:
@@ -72,7 +74,7 @@ class Strategy(NamedTuple):
         return jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh)
 
     def place(self, values, shardings=None):
-        """Puts values on the strategy's devices: as `shardings` says, else a copy on each."""
+        """Puts values on the strategy's devices: by `shardings`, else a copy on each."""
         return placement.place(values, self.mesh, shardings)
 
     @property
@@ -82,8 +84,9 @@ class Strategy(NamedTuple):
             return [0]
         return [n for n, device in enumerate(self.mesh.devices.flat) if device.process_index == jax.process_index()]
 
-    def place_split(self, parts: dict[int, Any]):
+    def place_split(self, parts: dict[int, PyTree]):
         """Puts one tree on each device of this process: position in the mesh -> tree; leaves become [D, ...]."""
+        assert self.mesh is not None
         devices = list(self.mesh.devices.flat)
         sharding = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(AXIS))
 
@@ -114,8 +117,6 @@ def make_mesh(devices: int | None = None):
     """
     available = jax.devices()
     devices = devices or len(available)
-    if devices < 0:
-        raise UserError(f"strategy: devices={devices} must be at least 1, or 0 for all.")
     if multi_process.count() > 1 and devices != len(available):
         raise UserError(
             f"strategy: devices={devices}, but the {multi_process.count()} processes have {len(available)} together; "
@@ -136,18 +137,14 @@ def vmapped() -> Strategy:
 
 
 @STRATEGIES.register("chunked")
-def chunked(*, k: int = 1) -> Strategy:
+def chunked(*, k: PositiveInt = 1) -> Strategy:
     """A loop over chunks of k clients, each chunk one vmap; k=1 is a plain loop over clients."""
-    if not isinstance(k, int) or k < 1:
-        raise UserError(f"strategy chunked: k={k} must be an integer >= 1.")
     return Strategy(k)
 
 
 @STRATEGIES.register("sharded")
-def sharded(*, devices: int = 0, k: int = 1) -> Strategy:
+def sharded(*, devices: NonNegativeInt = 0, k: NonNegativeInt = 1) -> Strategy:
     """The cohort spread over devices (0 = all), each working through chunks of k clients (0 = one vmap)."""
-    if not isinstance(k, int) or k < 0:
-        raise UserError(f"strategy sharded: k={k} must be an integer >= 0 (0 = one vmap per device).")
     mesh = make_mesh(devices or None)
     return Strategy(k or None, mesh if mesh.size > 1 else None)
 
@@ -157,7 +154,7 @@ STRATEGIES.register("pmap", sharded)
 
 
 def default_name(backend: str, num_devices: int) -> str:
-    """Returns what --strategy=default means: a fixed table, from measurements (BUILD_NOTES.md).
+    """Returns the strategy of --strategy=default, by measurements (BUILD_NOTES.md).
 
     CPU: a loop over clients on each core's own device keeps one model in cache; GPU and TPU: one vmap per device.
     """

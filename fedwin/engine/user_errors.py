@@ -5,12 +5,13 @@ import inspect
 import os
 import traceback
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from fedwin.core import IgnoresKey
 from fedwin.errors import UserError
+from fedwin.tree import PyTree
 
 # All clients run one traced program: Python's control flow must not depend on a value.
 _BY_VALUE = (
@@ -32,7 +33,7 @@ class UserFunction(NamedTuple):
     """
 
     name: str
-    function: Any
+    function: PyTree
     takes: str
     returns: str
 
@@ -46,8 +47,8 @@ class UserFunction(NamedTuple):
         """Returns the error with a problem (such as "returns None"), the place, and what the function should do."""
         return UserError(f"{self} {problem}; it should take {self.takes} and return {self.returns}.")
 
-    def trace(self, *args, hint: str = "") -> Any:
-        """Returns what the function returns for arguments of these shapes, as shapes.
+    def trace(self, *args, hint: str = "") -> PyTree:
+        """Returns the shapes of the function's result for arguments of these shapes.
 
         Args:
           *args: arrays or jax.ShapeDtypeStruct.

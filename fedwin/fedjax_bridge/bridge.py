@@ -237,7 +237,7 @@ def build_solver(model: fedjax.Model, batch_hparams, client_lr, client_optimizer
     if not isinstance(optimizer, optax.GradientTransformation):
         raise UserError(
             "as_fedjax: client_optimizer must be an optax transformation at unit learning rate, e.g. "
-            "optax.sgd(1.0, momentum=0.9) with client_lr=0.1; an optimiser of fedjax hides its learning rate."
+            "optax.sgd(1.0, momentum=0.9) with client_lr=0.1; an optimizer of fedjax hides its learning rate."
         )
     return local.Solver(solver_loss(model), client_lr, optimizer=optimizer, **batch_options(batch_hparams))
 

@@ -228,7 +228,7 @@ def _cohort(members: Sequence[Member], places: np.ndarray, width: int) -> tuple[
     rows[places], present[places] = np.arange(len(members)), True
     keys[places] = [member.key_data for member in members]
     slots = np.where(present, np.arange(width), width).astype(np.int32)
-    return Cohort(ids, present, rows, slots, size=np.int32(len(members))), keys
+    return Cohort(ids, present, rows, slots, size=np.asarray(len(members), np.int32)), keys
 
 
 def _on_one_device(row: PyTree) -> PyTree:

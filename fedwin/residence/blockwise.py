@@ -10,7 +10,6 @@ import math
 import os
 import pathlib
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +20,8 @@ from jax import lax
 class Lazy:
     """An array whose rows are read or computed on access; subclasses define shape, dtype and `_rows`."""
 
-    shape: Any
-    dtype: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
     def _rows(self, start: int, stop: int) -> np.ndarray:
         """Returns rows start to stop - 1."""
@@ -113,7 +112,7 @@ class Cut(Lazy):
       index: slices of it, one per axis.
     """
 
-    source: Any
+    source: "AnyArray"
     index: tuple[slice, ...]
 
     @property
@@ -126,8 +125,10 @@ class Cut(Lazy):
 
     def _rows(self, start: int, stop: int) -> np.ndarray:
         low = self.index[0].indices(self.source.shape[0])[0]
-        return self.source[low + start : low + stop][(slice(None), *self.index[1:])]
+        return np.asarray(self.source[low + start : low + stop][(slice(None), *self.index[1:])])
 
+
+AnyArray = jax.Array | np.ndarray | Lazy
 
 # Bytes of a block, which has at least one row.
 BLOCK_BYTES = 4 << 20
@@ -147,7 +148,7 @@ def _block_bounds(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[int, 
         yield start, min(start + rows, shape[0])
 
 
-def _parts(array: jax.Array) -> list[tuple[tuple[slice, ...], Any]]:
+def _parts(array: jax.Array) -> list[tuple[tuple[slice, ...], jax.Array | np.ndarray]]:
     """Returns (index, values) of the shards that make up an array; on a CPU they are views, to be dropped after use."""
     pieces = {str(shard.index): (shard.index, shard.data) for shard in array.addressable_shards}
     on_cpu = next(iter(array.devices())).platform == "cpu"

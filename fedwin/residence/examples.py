@@ -4,7 +4,7 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import numpy as np
@@ -26,12 +26,14 @@ class TrainingExamples(Protocol):
     """Training examples of a run, placed on its devices.
 
     Attributes:
-      rounds: upper bound on the rounds of a dispatch; None = no bound.
       waited: seconds spent waiting for examples so far.
     """
 
-    rounds: Any
     waited: float
+
+    @property
+    def rounds(self) -> int | None:
+        """Upper bound on the rounds of a dispatch; None = no bound."""
 
     @property
     def nbytes(self) -> int:
@@ -98,7 +100,7 @@ class ResidentExamples:
 
     def load(self, cohort: Cohort) -> tuple[Store, np.ndarray]:
         """Returns the Store and every client's row of it, int32 [R, C]."""
-        return self.store, cohort.ids
+        return self.store, np.asarray(cohort.ids)
 
     def prefetch(self, cohort: Cohort) -> None:
         """Does nothing."""
@@ -259,7 +261,7 @@ def example_memory(
         return tree.nbytes(federation.shapes()), rounds
     examples = make_examples(federation, choice, strategy, clients_per_round, rounds)
     examples.close()
-    return examples.nbytes, examples.rounds
+    return examples.nbytes, examples.rounds or rounds
 
 
 def make_examples(

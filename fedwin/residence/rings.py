@@ -5,7 +5,6 @@ A ring buffer is a table whose clients are slot numbers: vector number n is the 
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +13,11 @@ import numpy as np
 from fedwin import multi_process
 from fedwin.core import Cohort
 from fedwin.errors import UserError
+from fedwin.residence.blockwise import AnyArray
 from fedwin.residence.offload import Offload
 from fedwin.residence.rows import ClientTable
 from fedwin.residence.saved import SnapshotRing
-from fedwin.residence.store import MemoryStore, RecordLayout, RecordStore, record_layout
+from fedwin.residence.store import MemoryStore, RecordLayout, RecordStore, Reference, record_layout
 from fedwin.tree import PyTree
 from fedwin.window import Delay, PartialRing, Window, is_window
 
@@ -99,10 +99,10 @@ class OffloadedWindows(ClientTable):
     def __init__(
         self,
         table: ClientTable,
-        run: Any,
+        run: PyTree,
         store: Callable[[str, RecordLayout, int], RecordStore] | None,
-        place: Callable[[PyTree, Any], PyTree],
-        placement: Callable[[Any], Any],
+        place: Callable[[PyTree, PyTree], PyTree],
+        placement: Callable[[PyTree], PyTree],
     ):
         super().__init__(table.num_clients, table.slots)
         self.table, self.place, self.placement = table, place, placement
@@ -254,6 +254,7 @@ class OffloadedRing:
             raise UserError(
                 f"the window '{self.name}' is pushed to more than once a round; keep it on the device, --window=device."
             )
+        assert isinstance(node.ring, PartialRing)
         entered = node.ring.entered
         # A view on a CPU, a separate array object: `entered` would remember the view, and not be donated.
         view = jax.default_backend() == "cpu" and entered.is_fully_replicated
@@ -263,12 +264,12 @@ class OffloadedRing:
         self._offload.write_back(self._slots_of(self._base + pushed - len(vectors), len(vectors)), [vectors])
         self._spare, self._written = self._written, entered
 
-    def commit(self, round: int) -> Any:
+    def commit(self, round: int) -> Reference | np.ndarray | None:
         """Ends a snapshot; returns the ring buffer as a checkpoint holds it: a Reference, an array, or nothing."""
         reference, store = self._offload.commit(round), self._offload.store
         return store.fields[0] if isinstance(store, MemoryStore) else reference
 
-    def restore(self, source: Any, count: int) -> None:
+    def restore(self, source: AnyArray, count: int) -> None:
         """Stores the vectors of a checkpoint's ring buffer.
 
         Args:
@@ -289,7 +290,7 @@ class OffloadedRing:
         self._offload.close()
 
 
-def windows_of(run) -> dict[str, Any]:
+def windows_of(run) -> dict[str, Window | Delay]:
     """Returns name in checkpoints -> Window or Delay, of all that a state holds."""
     parts = {"observers": run.observers, "state": run.state}
     nodes = jax.tree_util.tree_leaves_with_path(parts, is_leaf=is_window)
@@ -297,7 +298,7 @@ def windows_of(run) -> dict[str, Any]:
     return {name(path): node for path, node in nodes if is_window(node)}
 
 
-def with_rings(run, ring_of: Callable[[str, Any], Any]):
+def with_rings(run, ring_of: Callable[[str, Window | Delay], PyTree]):
     """Returns a state with other ring buffers: (name, Window or Delay) -> ring buffer."""
     changed = iter([node._replace(ring=ring_of(name, node)) for name, node in windows_of(run).items()])
     parts = {"observers": run.observers, "state": run.state}

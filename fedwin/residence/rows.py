@@ -4,8 +4,7 @@ A `ClientTable` stores one row per client, in full or for the clients that have 
 rows that one dispatch needs (`RunState.table`), which `load` puts there and `write_back` takes from there.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ import numpy as np
 
 from fedwin import multi_process, tree
 from fedwin.core import Algorithm, Cohort
-from fedwin.residence.blockwise import set_rows
+from fedwin.residence.blockwise import AnyArray, set_rows
 from fedwin.residence.offload import Offload
 from fedwin.residence.saved import SavedTable, check_num_clients, table_template
 from fedwin.residence.store import Records, RecordStore, record_layout, snapshot_of
@@ -38,7 +37,7 @@ class ClientTable:
     def __init__(self, num_clients: int, slots: int):
         self.num_clients, self.slots = num_clients, slots
 
-    def load(self, run: Any, cohort: Cohort, rounds: int) -> tuple[Any, np.ndarray]:
+    def load(self, run: PyTree, cohort: Cohort, rounds: int) -> tuple[PyTree, np.ndarray]:
         """Puts the rows of a dispatch's clients into the state.
 
         Args:
@@ -54,22 +53,22 @@ class ClientTable:
     def prefetch(self, cohort: Cohort, rounds: int) -> None:
         """Starts to read the rows of the next dispatch's clients; to be called after `load`, while that one trains."""
 
-    def write_back(self, run: Any) -> None:
+    def write_back(self, run: PyTree) -> None:
         """Stores the rows that a dispatch changed, perhaps in the background."""
 
-    def checkpoint(self, run: Any) -> Any:
+    def checkpoint(self, run: PyTree) -> PyTree:
         """Returns the state as a checkpoint holds it: with a SavedTable, or the Reference of one in a file."""
         return self.checkpoint_form(run)
 
-    def checkpoint_form(self, run: Any) -> Any:
+    def checkpoint_form(self, run: PyTree) -> PyTree:
         """Returns a fresh state with a SavedTable."""
         raise NotImplementedError
 
-    def template(self, run: Any, leaves: dict[str, Any]) -> Any:
+    def template(self, run: PyTree, leaves: dict[str, AnyArray]) -> PyTree:
         """Returns a state of the shapes that a checkpoint's leaves must have; `run` is a fresh one."""
         return table_template(run, leaves)
 
-    def restore(self, saved: Any, run: Any) -> Any:
+    def restore(self, saved: PyTree, run: PyTree) -> PyTree:
         """Stores the rows of a checkpoint.
 
         Args:
@@ -143,7 +142,7 @@ class OffloadedTable(ClientTable):
         initial: "InitialRows",
         num_clients: int,
         slots: int,
-        place: Callable[[PyTree, Any], PyTree] = lambda table, run: table,
+        place: Callable[[PyTree, PyTree], PyTree] = lambda table, run: table,
     ):
         super().__init__(num_clients, slots)
         self.initial, self.place = initial, place
@@ -256,7 +255,7 @@ class InitialRows:
         self.params, self.init_key, self.batch = jax.tree.map(jnp.copy, params), init_key, batch
         self._make = jax.jit(jax.vmap(algorithm.client_init, (None, 0, None)))
 
-    def tree(self, fields: list[Any]) -> PyTree:
+    def tree(self, fields: Sequence[AnyArray]) -> PyTree:
         """Returns arrays, one per leaf of a row, as a tree of rows."""
         return jax.tree.unflatten(jax.tree.structure(self.shapes), fields)
 

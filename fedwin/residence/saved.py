@@ -10,7 +10,7 @@ import numpy as np
 
 from fedwin import tree
 from fedwin.errors import UserError
-from fedwin.residence.blockwise import Lazy
+from fedwin.residence.blockwise import AnyArray, Lazy
 from fedwin.residence.store import Reference, Snapshot, SnapshotLeaf
 from fedwin.tree import PyTree
 
@@ -76,7 +76,7 @@ def ring_folder(ring: str) -> str:
     return f"{WINDOWS}/{re.sub('[^A-Za-z0-9_.-]', '_', ring)}"
 
 
-def resolve(name: str, reference: Mapping[str, Any], directory: pathlib.Path) -> dict[str, Any]:
+def resolve(name: str, reference: Mapping[str, Any], directory: pathlib.Path) -> dict[str, AnyArray]:
     """Returns the leaves that a reference stands for, as arrays that are read on access.
 
     Args:
@@ -94,16 +94,16 @@ def resolve(name: str, reference: Mapping[str, Any], directory: pathlib.Path) ->
     if name != _TABLE:
         snapshot = Snapshot(directory / ring_folder(name), stored)
         (vector,) = snapshot.layout.fields
-        return {name: SnapshotRing((stored.total, *vector.shape), vector.dtype, snapshot)}
+        return {name: SnapshotRing((stored.total, vector.shape[0]), vector.dtype, snapshot)}
     snapshot = Snapshot(directory / ROWS, stored)
     rows = {
         f"{_TABLE}.rows.{field.name}".rstrip("."): SnapshotLeaf(snapshot, number)
         for number, field in enumerate(snapshot.layout.fields)
     }
-    return {f"{_TABLE}.ids": snapshot.ids, **rows, f"{_TABLE}.total": np.int32(stored.total)}
+    return {f"{_TABLE}.ids": snapshot.ids, **rows, f"{_TABLE}.total": np.asarray(stored.total, np.int32)}
 
 
-def table_template(run, leaves: Mapping[str, Any]):
+def table_template(run, leaves: Mapping[str, AnyArray]):
     """Returns a state like `run` whose table has the shapes of the SavedTable that a checkpoint's leaves hold."""
     if tree.is_empty(run.table):
         return run
@@ -113,7 +113,7 @@ def table_template(run, leaves: Mapping[str, Any]):
     return run._replace(table=SavedTable(spec((stored,), np.int32), rows, spec((), np.int32)))  # type: ignore[arg-type]
 
 
-def has_all_clients(leaves: Mapping[str, Any], num_clients: int) -> bool:
+def has_all_clients(leaves: Mapping[str, AnyArray], num_clients: int) -> bool:
     """Whether a checkpoint's leaves have a row of each of K clients."""
     return len(leaves.get(f"{_TABLE}.ids", ())) == num_clients
 

@@ -8,20 +8,21 @@ it changes, it moves (copy on write).
 
 import contextlib
 import dataclasses
+import io
 import json
 import math
 import os
 import pathlib
 import zlib
-from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from fedwin.errors import UserError
 from fedwin.files import digest_of, replace_bytes, writing
-from fedwin.residence.blockwise import Lazy, Picked
+from fedwin.residence.blockwise import AnyArray, Lazy, Picked
 from fedwin.tree import PyTree
 
 # Arrays [n, ...] of n records, one per field.
@@ -159,13 +160,14 @@ class SnapshotLeaf(Lazy):
         return rows
 
 
-def snapshot_of(leaves: list[Any]) -> Snapshot | None:
+def snapshot_of(leaves: Sequence[AnyArray]) -> Snapshot | None:
     """Returns the snapshot whose fields, all of them and in order, are these arrays; None for other arrays."""
-    if not leaves or not all(isinstance(leaf, SnapshotLeaf) for leaf in leaves):
+    own = [leaf for leaf in leaves if isinstance(leaf, SnapshotLeaf)]
+    if not own or len(own) < len(leaves):
         return None
-    snapshot = leaves[0].snapshot
-    same = all(leaf.snapshot is snapshot and leaf.number == n for n, leaf in enumerate(leaves))
-    return snapshot if same and len(leaves) == len(snapshot.layout.fields) else None
+    snapshot = own[0].snapshot
+    same = all(leaf.snapshot is snapshot and leaf.number == n for n, leaf in enumerate(own))
+    return snapshot if same and len(own) == len(snapshot.layout.fields) else None
 
 
 class RecordStore:
@@ -195,7 +197,7 @@ class RecordStore:
         """Writes distinct records, arrays [n, ...]; those of snapshots stay as they are."""
         raise NotImplementedError
 
-    def held(self) -> tuple[np.ndarray, list[Any]]:
+    def held(self) -> tuple[np.ndarray, Sequence[AnyArray]]:
         """Returns the records in main memory: their numbers, ascending, int32 [n], and arrays [n, ...] per field."""
         return np.zeros(0, np.int32), self.layout.blank(0)
 
@@ -244,7 +246,7 @@ class MemoryStore(RecordStore):
             field[numbers] = values
         self._written[numbers] = True
 
-    def held(self) -> tuple[np.ndarray, list[Any]]:
+    def held(self) -> tuple[np.ndarray, Sequence[AnyArray]]:
         ids = np.flatnonzero(self._written).astype(np.int32)
         return ids, [Picked(field, ids) for field in self.fields]
 
@@ -262,7 +264,7 @@ class FileStore(RecordStore):
     def __init__(self, root: pathlib.Path, layout: RecordLayout, count: int, rounds: Callable[[], Iterable[int]]):
         super().__init__(layout, count)
         self.root, self.rounds = root, rounds
-        self._data: BinaryIO | None = None
+        self._data: io.FileIO | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -280,7 +282,7 @@ class FileStore(RecordStore):
     def read(self, numbers: np.ndarray, records: Records, places: np.ndarray) -> None:
         for number, place in zip(numbers, places, strict=True):
             at, check = int(self._slots[number]), int(self._checks[number])
-            _read_record(self._data, at, self.layout.nbytes, records, place, check, number)
+            _read_record(self._open(), at, self.layout.nbytes, records, place, check, number)
 
     def write(self, numbers: np.ndarray, records: Records) -> None:
         data = self._open()
@@ -348,7 +350,7 @@ class FileStore(RecordStore):
             self._data.close()
         self._data = None
 
-    def _open(self, current: Snapshot | None = None) -> BinaryIO:
+    def _open(self, current: Snapshot | None = None) -> io.FileIO:
         """Opens the file if it is not; finds the snapshots that are kept, `current` for one, and removes others."""
         if self._data is not None:
             return self._data
@@ -389,7 +391,9 @@ def _checksum(parts: list[memoryview]) -> int:
     return value
 
 
-def _read_record(file: Any, slot: int, nbytes: int, records: Records, place: int, check: int, number: int) -> None:
+def _read_record(
+    file: io.FileIO, slot: int, nbytes: int, records: Records, place: int, check: int, number: int
+) -> None:
     """Reads the record in a slot of an unbuffered file into a place of arrays [room, ...].
 
     Raises:

@@ -10,14 +10,14 @@ from fedwin.models.model import Model, Output
 from fedwin.testing.problems import Problem, problem
 
 
-def quadratic(curvatures, centres, start, *, steps, lr, schedule, sizes=None, **kwargs) -> Problem:
+def quadratic(curvatures, centers, start, *, steps, lr, schedule, sizes=None, **kwargs) -> Problem:
     """Returns clients with quadratic losses that take `steps` local steps with the exact gradient.
 
         f_i(x) = a_i/2 ||x - b_i||^2
 
     Args:
       curvatures: a_i [K].
-      centres: b_i [K] or [K, D].
+      centers: b_i [K] or [K, D].
       start: x_0 [D].
       steps: J, local steps.
       lr: local learning rate.
@@ -39,7 +39,7 @@ def quadratic(curvatures, centres, start, *, steps, lr, schedule, sizes=None, **
     sizes = sizes if sizes is not None else [1] * len(curvatures)
     rows = [
         {"a": np.full((n, 1), a, float), "b": np.broadcast_to(np.asarray(b, float), (n, start.size))}
-        for a, b, n in zip(curvatures, centres, sizes)
+        for a, b, n in zip(curvatures, centers, sizes)
     ]
 
     def loss(params, batch, key, info):
@@ -100,8 +100,8 @@ def classification(sizes=(4, 2, 3, 5), *, batch_size=2, epochs=2, lr=0.3, schedu
     """
     random = np.random.default_rng(0)
     labels = [np.where(np.arange(n) % 3 == 2, i + 1, i) % 3 for i, n in enumerate(sizes)]
-    centres = np.array([[1.0, 0.0], [-0.5, 1.0], [-0.5, -1.0]])
-    rows = [{"x": centres[y] + 0.2 * random.normal(size=(len(y), 2)), "y": y} for y in labels]
+    centers = np.array([[1.0, 0.0], [-0.5, 1.0], [-0.5, -1.0]])
+    rows = [{"x": centers[y] + 0.2 * random.normal(size=(len(y), 2)), "y": y} for y in labels]
     counts = np.stack([np.bincount(y, minlength=3) for y in labels]).astype(np.int32)
     weights = random.normal(size=(2, 4)), random.normal(size=(4, 3))
 

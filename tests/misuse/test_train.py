@@ -103,7 +103,7 @@ CHOICES = [
     ("--strategy=default:k=2", "'default' has no parameters | --strategy=default"),
     ("--strategy=chunked:k=0", "k=0 | >= 1"),
     ("--strategy=sharded:devices=100", "devices=100 | lower it"),
-    ("--strategy=sharded:devices=-1", "devices=-1 | at least 1"),
+    ("--strategy=sharded:devices=-1", "devices=-1 | >= 0"),
     ("--table=disk", "table=disk | auto, device, host"),
     ("--precision=float16", "precision=float16 | 'bfloat16'"),
     ("--batching=epochs", "batching=epochs | 'epoch'"),

@@ -23,7 +23,7 @@ from fedwin.runs.config import Config
 from fedwin.runs.journal import Journal
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.schedule import CohortSchedule, Schedule
-from fedwin.runs.train import Parts, train_seed
+from fedwin.runs.train import Parts, train
 
 TEXT = "mnist_writers_synthetic:clients=12,n=200"
 SMALL = Config(
@@ -168,10 +168,11 @@ def test_the_next_dispatch_is_placed_before_the_results_of_this_one_are_fetched(
     source = examples.StreamedExamples(fed, 2, 2, place)
     cohorts = CohortSchedule(fed, Schedule(6, 2, 10, 0, 0, source.rounds), Strategy(), 0)
     run = engine.RunState((), (), (), (), {}, np.zeros((), np.int32), ())
-    result = train_seed(run, Parts(dispatch, None, source, DeviceTable(fed.num_clients), cohorts), Journal(0))
+    parts = Parts(dispatch, None, source, DeviceTable(fed.num_clients), cohorts)
+    _, dispatches = train(run, parts, Journal(0), None, 0)
     source.close()
     # The first two dispatches hold one round each, until the pace is known.
-    assert result.dispatches == 4 and len(events) == 12
+    assert dispatches == 4 and len(events) == 12
     for number in (0, 1, 2):
         assert events.index(("placed", number + 1)) < events.index(("fetched", number))
 

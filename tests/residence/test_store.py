@@ -89,11 +89,11 @@ class World:
 @pytest.mark.parametrize("seed", range(4))
 def test_every_kept_checkpoint_has_its_rows_after_any_history(tmp_path, seed):
     world = World(tmp_path / "rows", seed)
-    for _ in range(120):
+    for _ in range(80):
         act = world.rng.choice(4, p=(0.5, 0.35, 0.1, 0.05))
         (world.write, world.save, world.resume, lambda: world.save(committed=False))[act]()
         world.check()
-    assert len(world.references) > 3 and world.round > 15
+    assert len(world.references) > 3 and world.round > 9
 
 
 def indices(root) -> list[str]:
@@ -104,7 +104,7 @@ def test_room_is_used_again_and_the_index_of_a_removed_checkpoint_goes(tmp_path)
     kept: list[int] = []
     file = store(tmp_path / "rows", kept)
     file.write(np.arange(CLIENTS), rows(np.arange(CLIENTS)))
-    for round in range(60):
+    for round in range(30):
         file.write(np.array([round % CLIENTS]), rows([1000 + round]))
         file.write(np.array([round % CLIENTS]), rows([2000 + round]))
         file.commit(round)
