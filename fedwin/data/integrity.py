@@ -4,6 +4,7 @@ Opening a cache compares all sizes, and the checksums of small files; those of l
 first read completely.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -17,8 +18,6 @@ from fedwin.errors import UserError
 # Files up to this size are read when the cache is opened: a few milliseconds each.
 SMALL_BYTES = 8 << 20
 CHUNK = 1 << 22
-# Files with the right checksum: (path, modification time, size). The seeds of a run share their examples.
-_confirmed: set[tuple[str, int, int]] = set()
 
 
 class DamagedCache(UserError):
@@ -32,6 +31,12 @@ def crc32(path) -> str:
         while chunk := stream.read(CHUNK):
             value = zlib.crc32(chunk, value)
     return f"{value:08x}"
+
+
+@functools.lru_cache(maxsize=1024)
+def _crc32_once(path: pathlib.Path, *version: int) -> str:
+    """As `crc32`, once per process for each version of a file: the seeds of a run share their examples."""
+    return crc32(path)
 
 
 def array_checksums(folder: pathlib.Path) -> dict[str, dict]:
@@ -51,15 +56,13 @@ def check_file(path: pathlib.Path, expected: Mapping, whole: bool) -> None:
             raise DamagedCache(
                 f"{path}: not a complete cache, {status.st_size:,} bytes instead of {expected['bytes']:,}."
             )
-        key = (str(path), status.st_mtime_ns, status.st_size)
-        if key in _confirmed or not (whole or status.st_size <= SMALL_BYTES):
+        if not (whole or status.st_size <= SMALL_BYTES):
             return
-        actual = crc32(path)
+        actual = _crc32_once(path, status.st_mtime_ns, status.st_ino, status.st_size)
     except OSError as error:
         raise DamagedCache(f"{path}: not a complete cache ({error.strerror or error}).") from error
     if actual != expected["crc32"]:
         raise DamagedCache(f"{path}: damaged, its checksum is {actual} instead of {expected['crc32']}.")
-    _confirmed.add(key)
 
 
 def check_arrays(features: Mapping[str, object]) -> None:
