@@ -1,14 +1,13 @@
 """The subcommands `fedwin prepare` and `fedwin partition`."""
 
-import functools
-
 import numpy as np
 import pytest
+from PIL import Image
 
 from experiments import partition as partition_binary
 from fedwin import data
 from fedwin.data import catalog
-from fedwin.errors import UserError
+from tests.data.files import refused
 from tests.misuse.calls import called
 
 
@@ -27,8 +26,6 @@ def test_the_binaries_exit_with_one_line_on_bad_input(tmp_path):
 
 @pytest.mark.parametrize("kind", ["bubbles", "bars"])
 def test_the_picture_is_drawn_and_the_report_complete(tmp_path, kind):
-    from PIL import Image
-
     dataset = data.load("digits")
     part = data.make_partition(dataset, "dirichlet:alpha=0.5", 20, 0)
     partition_binary.draw_picture(part, dataset, kind, 12, str(tmp_path / "p.png"))
@@ -36,25 +33,22 @@ def test_the_picture_is_drawn_and_the_report_complete(tmp_path, kind):
     assert picture.shape[0] > 300 and picture.shape[1] > 500
     assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 20  # colors of ten classes and their edges
     text = partition_binary.describe(part)
-    for words in (
+    reported = (
         "clients            20",
         "1,400 assigned, 0 left out",
         "min 70",
         "classes per client",
         "share of top class",
-    ):
-        assert words in text
-
-
-def test_what_cannot_be_drawn_is_said(tmp_path):
-    dataset = data.load("stackoverflow_synthetic:users=20,n=200")
-    draw = functools.partial(
-        partition_binary.draw_picture, data.make_partition(dataset, None, None, 0), dataset, "bars", 10
     )
-    with pytest.raises(UserError, match="no class histogram"):
-        draw(str(tmp_path / "p.png"))
-    digits = data.load("digits")
-    with pytest.raises(UserError, match="cannot be written"):
-        partition_binary.draw_picture(
-            data.make_partition(digits, "iid", 5, 0), digits, "bars", 5, str(tmp_path / "no" / "p.png")
-        )
+    assert all(words in text for words in reported)
+
+
+def test_a_sequence_and_a_missing_folder_are_refused(tmp_path):
+    for text, folder, message in (
+        ("stackoverflow_synthetic:users=20,n=200", "", "no class histogram"),
+        ("digits", "no", "cannot be written"),
+    ):
+        dataset = data.load(text)
+        part = data.make_partition(dataset, "iid", 5, 0)
+        path = str(tmp_path / folder / "p.png")
+        refused(message, partition_binary.draw_picture, part, dataset, "bars", 5, path)

@@ -9,8 +9,7 @@ from fedwin import data
 from fedwin.data import cache
 from fedwin.data.contents import full_size
 from fedwin.data.dataset import FullSize
-from fedwin.errors import UserError
-from tests.data.files import write_cifar100
+from tests.data.files import refused, write_cifar100
 from tests.data.image_files import write_pacs
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
@@ -41,12 +40,7 @@ def test_full_counts_follow_the_parameters(choice, full):
 def test_full_sizes_state_clients_where_rows_are_not_known():
     assert full_size("landmarks:small=true") == FullSize(23_080, None, 233)
     assert full_size("stackoverflow:users=5") == FullSize(None, 10_000, 5)
-    with pytest.raises(UserError, match="unknown dataset 'cifar11'"):
-        data.full_counts("cifar11")
-
-
-def test_full_counts_of_the_data_set_that_is_always_available():
-    assert data.describe_subset("digits", data.load("digits")) == ""
+    refused("unknown dataset 'cifar11'", data.full_counts, "cifar11")
 
 
 def test_subsets_are_described(tmp_path):
@@ -58,7 +52,7 @@ def test_subsets_are_described(tmp_path):
     )
     assert data.describe_subset("pacs", pacs) == "72 of 8,994 training examples and 8 of 997 test examples"
     assert data.describe_subset("shakespeare", pacs) == "0 of 715 clients"
-    assert data.describe_subset("npz", pacs) == ""
+    assert data.describe_subset("npz", pacs) == data.describe_subset("digits", data.load("digits")) == ""
 
 
 def test_a_checksum_covers_all_that_decides_numbers():

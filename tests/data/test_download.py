@@ -17,7 +17,7 @@ from fedwin import data
 from fedwin.data import download
 from fedwin.data.formats import checksums, files
 from fedwin.errors import UserError
-from tests.data.files import idx, objects, write_both, write_idx
+from tests.data.files import idx, objects, refused, write_both, write_idx
 from tests.data.sources.test_cifar100_pam import write_tff_clients
 
 
@@ -53,7 +53,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server():
     kind = type("OneServer", (Handler,), {"contents": {"file.bin": bytes(range(256)) * 40}, "asked": []})
     running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    threading.Thread(target=running.serve_forever, daemon=True).start()
+    threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
     kind.url = f"http://127.0.0.1:{running.server_address[1]}/"
     kind.content = kind.contents["file.bin"]
     yield kind
@@ -83,12 +83,9 @@ def test_an_interrupted_download_resumes(tmp_path, server, ranges):
 
 
 def test_wrong_checksums_and_missing_files_leave_nothing(tmp_path, server):
-    with pytest.raises(UserError, match="md5 .*, not 0000; the file was removed"):
-        download.fetch(server.url + "file.bin", tmp_path, "md5", "0000")
-    with pytest.raises(UserError, match="404"):
-        download.fetch(server.url + "absent", tmp_path)
-    with pytest.raises(UserError, match="cannot be reached.*by hand"):
-        download.fetch("http://127.0.0.1:9/file.bin", tmp_path)
+    refused("md5 .*, not 0000; the file was removed", download.fetch, server.url + "file.bin", tmp_path, "md5", "0000")
+    refused("404", download.fetch, server.url + "absent", tmp_path)
+    refused("cannot be reached.*by hand", download.fetch, "http://127.0.0.1:9/file.bin", tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -103,19 +100,15 @@ def test_prepare_downloads_packs_and_reports(tmp_path, server, monkeypatch):
         text = prepare.prepare("mnist", tmp_path / "new", tmp_path / "cache")
     assert "mnist: 4 training and 4 test examples" in text and "opens in" in text
     assert isinstance(data.load("mnist", tmp_path / "cache").train["x"], np.memmap)
-    with pytest.raises(UserError, match="found no emnist.*By hand.*gzip.zip"):
-        prepare.prepare("emnist", tmp_path, tmp_path)
-    with pytest.raises(UserError, match="--data_dir"):
-        prepare.prepare("digits", None, None)
+    refused("found no emnist.*By hand.*gzip.zip", prepare.prepare, "emnist", tmp_path, tmp_path)
+    refused("--data_dir", prepare.prepare, "digits", None, None)
 
 
 @pytest.mark.parametrize(
     "answer, message",
     [
         (b"nonsense\r\n\r\n", "cannot be reached .*nonsense.*download it by hand"),
-        (b"", "cannot be reached"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", "interrupted after"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "interrupted after"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: many\r\nConnection: close\r\n\r\nabc", None),
     ],
 )
@@ -127,7 +120,7 @@ def test_answers_that_are_not_http_or_end_early(tmp_path, answer, message):
             self.wfile.write(answer)
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Raw) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{running.server_address[1]}/file.bin"
         if message is None:
             assert download.fetch(url, tmp_path).read_bytes() == b"abc"
@@ -150,8 +143,7 @@ def test_a_disk_that_is_full_or_not_ours_is_named(tmp_path, server, monkeypatch)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written .Not a directory|cannot be written .File exists"):
         download.fetch(server.url + "file.bin", tmp_path / "file" / "below")
-    with pytest.raises(UserError, match="file/below: cannot be made"):
-        prepare.prepare("mnist", tmp_path / "file" / "below", tmp_path / "cache")
+    refused("file/below: cannot be made", prepare.prepare, "mnist", tmp_path / "file" / "below", tmp_path / "cache")
 
 
 def names(text):
@@ -198,14 +190,6 @@ def test_a_file_with_the_published_checksum_is_verified(tmp_path, monkeypatch, f
         assert ", verified\n" in prepare.prepare("cifar100_pam", tmp_path, tmp_path / "cache")
 
 
-def test_an_archive_as_data_dir_has_its_cache_next_to_it(tmp_path):
-    write_tff_clients(tmp_path, ".lzma")
-    path = tmp_path / "cifar100.sqlite.lzma"
-    with pytest.warns(UserWarning, match="unverified"):
-        text = prepare.prepare("cifar100_pam", path, path)
-    assert "4 clients, checksums unverified" in text and (tmp_path / "cifar100_pam.fedwin").is_dir()
-
-
 def test_idx_files_are_verified_as_distributed(tmp_path, monkeypatch):
     write_idx(tmp_path)
     right = {path.name: ("sha256", hashlib.sha256(path.read_bytes()).hexdigest()) for path in tmp_path.iterdir()}
@@ -213,25 +197,15 @@ def test_idx_files_are_verified_as_distributed(tmp_path, monkeypatch):
     assert data.load("fmnist", tmp_path).verified
 
 
-@pytest.mark.parametrize(
-    "name, stem, original",
-    [
-        ("femnist", "federated_emnist", "3,400"),
-        ("femnist_digits", "federated_emnist_digitsonly", "3,383"),
-        ("shakespeare", "shakespeare", "715"),
-    ],
-)
-def test_another_number_of_clients_causes_a_warning(tmp_path, name, stem, original):
-    image = {"pixels": np.ones((1, 28, 28), np.float32), "label": np.array([1])}
-    write_both(tmp_path, stem, {b"f0001_00": {"snippets": objects([b"x"])} if name == "shakespeare" else image})
-    with pytest.warns(UserWarning, match=f"unverified, 1 clients, but the original {name} has {original}"):
-        assert not data.load(name, tmp_path).verified
+def test_another_number_of_clients_causes_a_warning(tmp_path):
+    write_both(tmp_path, "shakespeare", {b"f0001_00": {"snippets": objects([b"x"])}})
+    with pytest.warns(UserWarning, match="unverified, 1 clients, but the original shakespeare has 715"):
+        assert not data.load("shakespeare", tmp_path).verified
 
 
 def test_lists_of_landmarks_are_verified(tmp_path):
     (tmp_path / "mini_gld_train_split.csv").write_text("user_id,image_id,class\n1,a,0\n")
     (tmp_path / "mini_gld_test.csv").write_text("image_id,class\nb,0\n")
     with pytest.warns(UserWarning, match="landmarks: unverified, the checksums of .*mini_gld_t") as seen:
-        with pytest.raises(UserError, match="image 'a' .record 1. is not among the 0 image files"):
-            data.load("landmarks:small=true", tmp_path)
+        refused("image 'a' .record 1. is not among the 0 image files", data.load, "landmarks:small=true", tmp_path)
     assert len(seen) == 2

@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedwin import data
 from fedwin.data import example_source
-from fedwin.errors import UserError
+from tests.data.files import refused
 from tests.data.image_files import picture
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
@@ -25,8 +25,7 @@ def test_images_behave_like_a_read_only_array():
         np.testing.assert_array_equal(images[rows], whole[rows])
     grey = data.Images([picture((9, 9, 9), kind="PNG")], 4, channels=1)
     assert grey[0].shape == (4, 4, 1) and grey[0].max() == 9
-    with pytest.raises(UserError, match="resize >= size"):
-        data.Images([], 10, 5)
+    refused("resize >= size", data.Images, [], 10, 5)
 
 
 def test_the_short_side_is_scaled_and_the_centre_cut():
@@ -53,10 +52,8 @@ def test_gather_and_prefetch_give_the_same_rows(tmp_path):
             assert not isinstance(examples["m"], np.memmap)
         assert lazy.gather(np.zeros((0,), int))["x"].shape == (0, 4, 4, 3)
         for bad in ([50], [-1]):
-            with pytest.raises(UserError, match="is not in 0..49"):
-                lazy.gather(bad)
-    with pytest.raises(UserError, match="differ in length"):
-        data.ExampleSource({"x": images, "y": np.arange(3)})
+            refused("is not in 0..49", lazy.gather, bad)
+    refused("differ in length", data.ExampleSource, {"x": images, "y": np.arange(3)})
 
 
 def test_prefetch_decodes_ahead_but_not_further_than_asked():

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from fedwin import data
+from fedwin.data.sources import shakespeare_texts
+from fedwin.data.sources.cifar_names import PARENT
 
 ROOT = os.environ.get("FEDWIN_DATA_DIR")
 pytestmark = [
@@ -22,6 +24,11 @@ def need(*names) -> pathlib.Path:
     return path
 
 
+def counts(dataset, key="y"):
+    """Numbers of training and test examples of each class, or domain."""
+    return tuple(np.bincount(side[key]).tolist() for side in (dataset.train, dataset.test))
+
+
 @pytest.fixture(scope="module")
 def cifar10():
     need("cifar10")
@@ -30,10 +37,7 @@ def cifar10():
 
 def test_cifar10_in_full(cifar10):
     assert cifar10.verified
-    assert (
-        np.bincount(cifar10.train["y"]).tolist() == [5000] * 10
-        and np.bincount(cifar10.test["y"]).tolist() == [1000] * 10
-    )
+    assert counts(cifar10) == ([5000] * 10, [1000] * 10)
     # The first training images are a frog, a truck and a truck; the first test images a cat, a ship and a ship.
     assert cifar10.train["y"][:3].tolist() == [6, 9, 9] and cifar10.test["y"][:3].tolist() == [3, 8, 8]
     assert cifar10.train["x"][0, 0, 0].tolist() == [59, 62, 63]
@@ -56,12 +60,7 @@ def test_published_splits_of_cifar10(cifar10, alpha, classes):
 def test_cifar100_subset():
     need("cifar100-subset")
     dataset = data.load("cifar100", ROOT)
-    assert (
-        np.bincount(dataset.train["y"]).tolist() == [60] * 100
-        and np.bincount(dataset.test["coarse"]).tolist() == [50] * 20
-    )
-    from fedwin.data.sources.cifar_names import PARENT
-
+    assert counts(dataset) == ([60] * 100, [10] * 100)
     np.testing.assert_array_equal(PARENT[dataset.train["y"]], dataset.train["coarse"])
     names = (need("cifar100-subset", "fine_label_names.txt")).read_text().split()
     assert names == list(dataset.class_names)
@@ -73,11 +72,8 @@ def test_cifar100_subset():
 def test_mnist_and_its_writers():
     need("mnist")
     dataset = data.load("mnist_writers", ROOT)
-    assert (
-        dataset.verified
-        and dataset.train["y"][:5].tolist() == [5, 0, 4, 1, 9]
-        and dataset.test["y"][:3].tolist() == [7, 2, 1]
-    )
+    assert dataset.verified
+    assert dataset.train["y"][:5].tolist() == [5, 0, 4, 1, 9] and dataset.test["y"][:3].tolist() == [7, 2, 1]
     assert np.bincount(dataset.train["y"]).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     sizes = dataset.natural.sizes
     assert len(sizes) == 539 and (sizes.min(), sizes.max(), np.median(sizes)) == (19, 131, 116)
@@ -100,10 +96,7 @@ def test_leaf_json_holds_the_same_digits_as_the_idx_files():
 def test_fashion_mnist_and_usps():
     need("fashion-mnist")
     fashion = data.load("fmnist", ROOT)
-    assert (
-        np.bincount(fashion.train["y"]).tolist() == [6000] * 10
-        and np.bincount(fashion.test["y"]).tolist() == [1000] * 10
-    )
+    assert counts(fashion) == ([6000] * 10, [1000] * 10)
     assert len(np.unique(fashion.test["x"].reshape(10_000, -1), axis=0)) == 10_000
     need("usps")
     usps = data.load("usps", ROOT)
@@ -114,9 +107,7 @@ def test_fashion_mnist_and_usps():
 def test_two_domains_of_digit_five():
     need("usps")
     dataset = data.load("digit5:domains=mnist+usps", ROOT)
-    assert np.bincount(dataset.train["domain"]).tolist() == [7438, 7438] and np.bincount(
-        dataset.test["domain"]
-    ).tolist() == [14_000, 1860]
+    assert counts(dataset, "domain") == ([7438, 7438], [14_000, 1860])
     part = data.make_partition(dataset, "domain:inner=yurochkin:alpha=0.5", 40, 0)
     assert part.report["left_out"] == 0 and part.sizes.min() >= 10
 
@@ -131,9 +122,6 @@ def test_pacs_subset():
 
 @pytest.mark.filterwarnings("ignore:.*characters outside")
 def test_shakespeare_from_leaf_and_from_plays():
-    from fedwin.data.formats import plays
-    from fedwin.data.sources import shakespeare_texts
-
     need("shakespeare")
     dataset = data.load("shakespeare_leaf", ROOT)
     assert dataset.train["x"].shape == (200_000, 80) and dataset.test["x"].shape == (40_000, 80)
@@ -147,4 +135,3 @@ def test_shakespeare_from_leaf_and_from_plays():
     whole = data.load("shakespeare_plays", ROOT)
     assert whole.natural.num_clients == 37 and whole.train["x"].shape == (55_752, 80)
     assert whole.test["x"].shape == (6_210, 80)
-    assert plays.text_by_role({}) == {}

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedwin import data
-from fedwin.errors import UserError
-from tests.data.files import balanced
+from tests.data.files import balanced, refused
 
 QUICK = settings(max_examples=25, deadline=None)
 
@@ -36,8 +35,7 @@ def test_validation_split_sizes_of_the_thesis():
     one = data.make_partition(balanced(10, 100), "iid", 1, 0)
     assert data.split_validation(one, 0.29, 0)[1].sizes.tolist() == [29]
     for fraction in (-0.1, 1.0):
-        with pytest.raises(UserError, match=f"val_fraction={fraction}"):
-            data.split_validation(one, fraction, 0)
+        refused(f"val_fraction={fraction}", data.split_validation, one, fraction, 0)
 
 
 def test_a_partition_is_not_indexed_by_client():

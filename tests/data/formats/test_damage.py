@@ -14,10 +14,8 @@ from fedwin.data import cache
 from fedwin.errors import UserError
 from tests.data.files import (
     characters,
-    idx,
     taken,
     tarred,
-    write_both,
     write_cifar100,
     write_femnist,
     write_idx,
@@ -120,21 +118,3 @@ def test_a_damaged_file_is_one_line(tmp_path, reader):
                 assert "\n" not in message and len(message) < 1500, message
                 assert str(folder) in message or choice.partition(":")[0] in message, message
     assert outcomes or reader == "cache"  # a cache is rebuilt, and the digits need no files
-
-
-def test_texts_of_shakespeare_and_idx_of_other_types(tmp_path):
-    write_both(tmp_path, "shakespeare", {b"A": {"text": np.zeros(1)}})
-    with pytest.raises(UserError, match="client 'A': there is no 'snippets'"):
-        data.load("shakespeare", tmp_path)
-    (tmp_path / "x").mkdir()
-    names = write_idx(tmp_path / "x", suffix="")
-    for name, bad, message in (
-        ("t10k-labels-idx1-ubyte", np.array([1, 10, 2], np.uint8), "record 1: label 10 is not in 0..9"),
-        ("t10k-labels-idx1-ubyte", np.array([1, 2.5, 2], np.float32), "record 1: label 2.5 is not a whole number"),
-        ("t10k-labels-idx1-ubyte", np.zeros((3, 1), np.uint8), "an array of shape .3, 1."),
-        ("train-labels-idx1-ubyte", np.zeros(5, np.uint8), "5 labels for 6 images"),
-    ):
-        (tmp_path / "x" / name).write_bytes(idx(bad))
-        with pytest.raises(UserError, match=f"{name}: {message}"):
-            data.load("mnist", tmp_path / "x")
-        (tmp_path / "x" / name).write_bytes(idx(names[name]))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fedwin.data.formats import clients, files, leaf, values
-from fedwin.errors import UserError
-from tests.data.files import COMPRESS, tarred, zipped
+from tests.data.files import COMPRESS, refused, tarred, zipped
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
@@ -18,8 +17,7 @@ def test_compressed_files(tmp_path, suffix):
     assert files.plain(f"b/{path.name}") == "a.txt"
     if suffix:
         path.write_bytes(path.read_bytes()[:-9])
-        with pytest.raises(UserError, match=f"{path.name}: the compressed file is truncated or damaged"):
-            files.read(path)
+        refused(f"{path.name}: the compressed file is truncated or damaged", files.read, path)
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz", "x.tar.xz"])
@@ -32,8 +30,7 @@ def test_members_of_archives(tmp_path, name):
     assert files.members(tmp_path / name) == contents
     assert files.entries(tmp_path / name, lambda plain: plain.endswith(".txt")) == {"a.txt": b"1", "b.txt": b"2"}
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:40])
-    with pytest.raises(UserError, match=f"{name}: not a readable tar or zip archive .*fetch it again"):
-        files.members(tmp_path / name)
+    refused(f"{name}: not a readable tar or zip archive .*fetch it again", files.members, tmp_path / name)
 
 
 def test_members_that_are_not_wanted_are_not_read(tmp_path):
@@ -42,8 +39,7 @@ def test_members_that_are_not_wanted_are_not_read(tmp_path):
     blob[blob.index(b"unknown")] ^= 1
     (tmp_path / "a.zip").write_bytes(blob)
     assert files.members(tmp_path / "a.zip", lambda name: name == "good") == {"good": b"good"}
-    with pytest.raises(UserError, match="a.zip: not a readable tar or zip archive"):
-        files.members(tmp_path / "a.zip")
+    refused("a.zip: not a readable tar or zip archive", files.members, tmp_path / "a.zip")
 
 
 def two(**second):
@@ -64,8 +60,7 @@ def two(**second):
     ],
 )
 def test_streams_of_clients(stream, message):
-    with pytest.raises(UserError, match=f"file.*{message}"):
-        clients.flatten(stream, "file", 5)
+    refused(f"file.*{message}", clients.flatten, stream, "file", 5)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +95,4 @@ def test_labels_are_whole_numbers(given, message):
 )
 def test_damaged_leaf_files(tmp_path, content, message):
     (tmp_path / "a.json").write_text(content)
-    with pytest.raises(UserError, match=message) as error:
-        list(leaf.read(tmp_path))
-    assert "\n" not in str(error.value)
+    refused(message, list, leaf.read(tmp_path))

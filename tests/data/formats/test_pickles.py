@@ -7,6 +7,7 @@ import pytest
 
 from fedwin.data.formats import pickles
 from fedwin.errors import UserError
+from tests.data.files import refused
 
 
 class Called:
@@ -44,5 +45,4 @@ def test_arrays_and_containers_are_read(protocol):
 
 def test_damaged_pickles_are_one_line():
     for blob in (b"", b"nothing", pickle.dumps(np.arange(9))[:-9]):
-        with pytest.raises(UserError, match="^file: not a pickle of arrays .*fetch it again"):
-            pickles.loads(blob, "file")
+        refused("^file: not a pickle of arrays .*fetch it again", pickles.loads, blob, "file")

@@ -15,23 +15,14 @@ QUICK = settings(max_examples=25, deadline=None)
 # Classes per client and share of the top class of reference simulations, CIFAR-10 sizes, 100 clients.
 SHARES = {
     "alpha=0.05": (1.385, 0.945),
-    "alpha=0.1": (1.62, 0.92),
     "alpha=0.5": (3.215, 0.80),
-    "alpha=1": (4.3, 0.68),
     "alpha=10": (9.5, 0.31),
-    "alpha=100": (9.8, 0.17),
     "alpha=0.05,order=rotate": (3.1, 0.88),
-    "alpha=0.1,order=rotate": (3.25, 0.86),
     "alpha=0.5,order=rotate": (4.8, 0.71),
-    "alpha=1,order=rotate": (5.85, 0.60),
     "alpha=10,order=rotate": (9.9, 0.29),
-    "alpha=100,order=rotate": (10, 0.16),
     "alpha=0.05,prior=symmetric": (3.25, 0.80),
-    "alpha=0.1,prior=symmetric": (4.3, 0.68),
     "alpha=0.5,prior=symmetric": (8.7, 0.40),
-    "alpha=1,prior=symmetric": (9.5, 0.31),
     "alpha=10,prior=symmetric": (9.8, 0.16),
-    "alpha=100,prior=symmetric": (9.9, 0.13),
 }
 
 
@@ -77,19 +68,6 @@ def test_dirichlet_fills_every_client(order, alpha, clients, labels):
     assert 0 <= part.report["fallbacks"] <= len(labels)
 
 
-@pytest.mark.parametrize(
-    "alpha, low, high",
-    [(0.05, 1.32 * 0.65, 1.32 * 1.35), (0.1, 1.54 * 0.65, 1.54 * 1.35), (0.5, 2.32, 4.82), (1, 3.1, 6.45)],
-)
-def test_dirichlet_reproduces_the_published_number_of_classes(alpha, low, high):
-    dataset = balanced(10, 50_000)
-    means = [
-        (data.make_partition(dataset, f"dirichlet:alpha={alpha}", 100, seed).report["histogram"] > 0).sum(1).mean()
-        for seed in range(3)
-    ]
-    assert low < np.mean(means) < high
-
-
 @pytest.mark.parametrize("options", SHARES)
 def test_dirichlet_matches_the_reference_statistics(options):
     classes, share = SHARES[options]
@@ -100,22 +78,16 @@ def test_dirichlet_matches_the_reference_statistics(options):
     assert np.mean([(h.max(1) / h.sum(1)).mean() for h in histograms]) == pytest.approx(share, rel=0.06)
 
 
-def test_a_hundred_classes_at_a_large_alpha():
-    classes = (data.make_partition(balanced(100, 50_000), "dirichlet:alpha=1000", 100, 0).report["histogram"] > 0).sum(
-        1
-    )
-    assert (
-        classes.mean() == pytest.approx(95.5, rel=0.01) and classes.max() == 100 and classes.min() < 60
-    )  # the last filled
-
-
-def test_the_prior_matters_by_an_order_of_magnitude_on_a_hundred_classes():
+def test_a_hundred_classes_depend_on_the_prior_and_on_alpha():
     dataset = balanced(100, 50_000)
-    empirical, symmetric = (
-        (data.make_partition(dataset, f"dirichlet:alpha=0.5,prior={p}", 100, 0).report["histogram"] > 0).sum(1).mean()
-        for p in ("empirical", "symmetric")
-    )
-    assert 3.2 < empirical < 5.2 and 58 < symmetric < 72
+    classes = {
+        text: (data.make_partition(dataset, f"dirichlet:{text}", 100, 0).report["histogram"] > 0).sum(1)
+        for text in ("alpha=1000", "alpha=0.5", "alpha=0.5,prior=symmetric")
+    }
+    large, empirical, symmetric = classes.values()
+    assert large.mean() == pytest.approx(95.5, rel=0.01) and large.max() == 100
+    assert large.min() < 60  # the client that was filled last
+    assert 3.2 < empirical.mean() < 5.2 and 58 < symmetric.mean() < 72
 
 
 def test_the_clients_filled_last_are_the_most_skewed():

@@ -1,10 +1,8 @@
 """Properties of every partitioner."""
 
 import dataclasses
-import os
-import subprocess
-import sys
 import warnings
+import zlib
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from fedwin import data
 from fedwin.data.dataset import Partition
 from fedwin.data.partitions.pack import finish
 from fedwin.errors import UserError
-from tests.data.files import balanced, labeled
+from tests.data.files import balanced, labeled, refused
 
 QUICK = settings(max_examples=25, deadline=None)
 
@@ -24,23 +22,23 @@ def tree_set(labels) -> data.Dataset:
     return labeled(labels, 10, coarse=np.asarray(labels, np.int32) // 2)
 
 
-# Every label partitioner with options that suit a small data set.
-EVERY = (
-    "iid",
-    "iid:equal=true",
-    "shards:per_client=2",
-    "dirichlet:alpha=0.3",
-    "dirichlet:alpha=0.3,order=rotate",
-    "dirichlet:alpha=0.02,prior=symmetric",
-    "dirichlet:alpha=0",
-    "dirichlet:alpha=inf",
-    "yurochkin:alpha=0.5,min_size=1",
-    "quantity:classes=2",
-    "power_law:least=1,classes=1",
-    "ghb_code:alpha=0.5,tries=3",
-    "ghb_code:alpha=0",
-    "pachinko",
-)
+# Label partitioners with options that suit a small data set -> CRC-32 of their split of 800 examples, seed 3.
+EVERY = {
+    "iid": "e490c8ee",
+    "iid:equal=true": "e490c8ee",
+    "shards:per_client=2": "c9a7c8a1",
+    "dirichlet:alpha=0.3": "e5b9cc95",
+    "dirichlet:alpha=0.3,order=rotate": "c45d1689",
+    "dirichlet:alpha=0.02,prior=symmetric": "963ae25e",
+    "dirichlet:alpha=0": "273309b1",
+    "dirichlet:alpha=inf": "062f0f4d",
+    "yurochkin:alpha=0.5,min_size=1": "0e259bc5",
+    "quantity:classes=2": "570c5e3f",
+    "power_law:least=1,classes=1": "3d443abd",
+    "ghb_code:alpha=0.5,tries=3": "54e32f12",
+    "ghb_code:alpha=0": "7404ae0a",
+    "pachinko": "1f070e0b",
+}
 
 
 @pytest.mark.parametrize("text", EVERY)
@@ -53,7 +51,6 @@ def test_every_partition_deals_each_example_at_most_once(text, labels, clients, 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         part = data.make_partition(dataset, text, clients, seed, allow_empty=True)
-        again = data.make_partition(dataset, text, clients, seed, allow_empty=True)
     assert part.num_clients == clients
     assert len(np.unique(part.order)) == len(part.order)
     assert part.order.dtype == np.int32 and part.offset.dtype == np.int64
@@ -62,36 +59,14 @@ def test_every_partition_deals_each_example_at_most_once(text, labels, clients, 
     expected = [np.bincount(np.asarray(labels)[part.client(k)], minlength=10) for k in range(clients)]
     np.testing.assert_array_equal(part.report["histogram"], expected)
     np.testing.assert_array_equal(part.report["sizes"], part.sizes)
-    assert part.order.tobytes() == again.order.tobytes() and part.offset.tobytes() == again.offset.tobytes()
 
 
-@pytest.mark.parametrize("text", [t for t in EVERY if not t.startswith("shards")])
-def test_another_seed_deals_differently(text):
+@pytest.mark.parametrize("text", EVERY)
+def test_the_seed_alone_decides_the_split(text):
     dataset = tree_set(np.arange(800) % 10)
-    first, second = (data.make_partition(dataset, text, 10, seed) for seed in (0, 1))
-    assert first.order.tobytes() != second.order.tobytes()
-
-
-def test_the_partition_depends_on_no_global_state():
-    code = (
-        "import numpy as np, random, sys; np.random.seed(int(sys.argv[1])); random.seed(int(sys.argv[1]))\n"
-        "from fedwin import data; d = data.load('digits')\n"
-        "import hashlib; h = hashlib.sha256()\n"
-        "for t in ('iid', 'shards', 'dirichlet:alpha=0.5', 'yurochkin:alpha=0.5', 'quantity:classes=3'):\n"
-        "    h.update(data.make_partition(d, t, 20, 3).order.tobytes())\n"
-        "print(h.hexdigest())"
-    )
-    out = [
-        subprocess.run(
-            [sys.executable, "-c", code, str(seed)],
-            env={**os.environ, "PYTHONHASHSEED": str(seed)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in (1, 2)
-    ]
-    assert out[0] == out[1] and len(out[0]) == 65
+    first, second = (data.make_partition(dataset, text, 10, seed) for seed in (3, 4))
+    assert f"{zlib.crc32(first.order.tobytes() + first.offset.tobytes()):08x}" == EVERY[text]
+    assert text.startswith("shards") or first.order.tobytes() != second.order.tobytes()
 
 
 def test_a_hundred_clients_unless_someone_else_knows(tmp_path):
@@ -122,14 +97,11 @@ def test_a_hundred_clients_unless_someone_else_knows(tmp_path):
     ],
 )
 def test_bad_partitions_are_refused_in_one_line(text, clients, message):
-    with pytest.raises(UserError, match=message) as error:
-        data.make_partition(balanced(10, 100), text, clients, 0)
-    assert "\n" not in str(error.value)
+    refused(message, data.make_partition, balanced(10, 100), text, clients, 0)
 
 
 def test_negative_seeds_and_empty_clients_are_refused():
-    with pytest.raises(UserError, match="seed=-1"):
-        data.make_partition(balanced(10, 100), "iid", 10, -1)
+    refused("seed=-1", data.make_partition, balanced(10, 100), "iid", 10, -1)
     with pytest.raises(UserError, match=r"has no examples .*; use fewer clients or a larger alpha\.$"):
         data.make_partition(labeled([0, 1, 1, 1], 2), "quantity:classes=1", 4, 0)
     assert data.make_partition(labeled([0, 1, 1, 1], 2), "quantity:classes=1", 4, 0, allow_empty=True).sizes.min() == 0
@@ -137,25 +109,19 @@ def test_negative_seeds_and_empty_clients_are_refused():
 
 def test_partitions_that_do_not_fit_the_data_set():
     domains = labeled(np.arange(20) % 10, 10, domain=np.arange(20, dtype=np.int32) % 2)
-    with pytest.raises(UserError, match="3 clients; give a multiple of the 2 domains"):
-        data.make_partition(domains, "domain", 3, 0)
-    with pytest.raises(UserError, match="does not split labels"):
-        data.make_partition(domains, "domain:inner=natural", 4, 0)
+    refused("3 clients; give a multiple of the 2 domains", data.make_partition, domains, "domain", 3, 0)
+    refused("does not split labels", data.make_partition, domains, "domain:inner=natural", 4, 0)
     broken = labeled([0, 1, 0], 2, coarse=np.array([0, 1, 1], np.int32))
-    with pytest.raises(UserError, match="belongs to two coarse labels"):
-        data.make_partition(broken, "pachinko", 1, 0)
+    refused("belongs to two coarse labels", data.make_partition, broken, "pachinko", 1, 0)
     coarse = labeled(np.arange(40) % 2, 2, fine=np.arange(40, dtype=np.int32) % 4)
     assert data.make_partition(coarse, "pachinko", 4, 0).sizes.tolist() == [10] * 4
     assert data.make_partition(balanced(10, 200), "yurochkin:alpha=inf", 10, 0).sizes.sum() == 200
-    with pytest.raises(UserError, match="assigns example 3 to more than one client"):
-        finish(domains, Partition.from_lists([[3, 1], [3]]), "mine")
-    with pytest.raises(UserError, match="contains example 20, but 'labeled' has only 20"):
-        finish(domains, Partition.from_lists([[20]]), "mine")
+    refused("assigns example 3 to more than one client", finish, domains, Partition.from_lists([[3, 1], [3]]), "mine")
+    refused("contains example 20, but 'labeled' has only 20", finish, domains, Partition.from_lists([[20]]), "mine")
 
 
 def test_sequences_have_no_label_to_split_by():
     y = np.ones((6, 3), np.int32)
     dataset = data.Dataset("text", {"x": y, "y": y}, {"x": y, "y": y}, 5, task="sequence")
-    with pytest.raises(UserError, match="one label per example"):
-        data.make_partition(dataset, "shards", 2, 0)
+    refused("one label per example", data.make_partition, dataset, "shards", 2, 0)
     assert data.make_partition(dataset, "iid", 2, 0).report["histogram"] is None

@@ -5,7 +5,7 @@ import pytest
 
 from fedwin import data
 from fedwin.errors import UserError
-from tests.data.files import write_both, write_cifar100, write_tff
+from tests.data.files import refused, write_both, write_cifar100, write_tff
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 
@@ -54,13 +54,11 @@ def test_cifar100_pam_keeps_its_clients(tmp_path, form):
 )
 def test_wrong_records_are_named(tmp_path, features, message):
     write_both(tmp_path, "federated_cifar100", {b"me": {key: np.asarray(value) for key, value in features.items()}})
-    with pytest.raises(UserError, match=f"federated_cifar100_train.sqlite, client 'me': {message}"):
-        data.load("cifar100_pam", tmp_path)
+    refused(f"federated_cifar100_train.sqlite, client 'me': {message}", data.load, "cifar100_pam", tmp_path)
 
 
 def test_wrong_examples_of_tff_are_named(tmp_path):
-    with pytest.raises(UserError, match="cifar100_pam: found no"):
-        data.load("cifar100_pam", tmp_path)
+    refused("cifar100_pam: found no", data.load, "cifar100_pam", tmp_path)
     for image, label, message in ((np.full(3072, 256), [1], "pixel 256"), (np.zeros(3072, int), [], "one label")):
         write_tff(tmp_path / "cifar100.sqlite", {"train": {"me": [{"image": image, "label": np.array(label, int)}]}})
         with pytest.raises(UserError, match=f"cifar100.sqlite, split train, record 0 of client 'me': .*{message}"):

@@ -5,7 +5,7 @@ import pytest
 
 from fedwin import data
 from fedwin.errors import UserError
-from tests.data.files import WRITERS, characters, write_both, write_femnist, write_leaf
+from tests.data.files import WRITERS, characters, refused, write_both, write_femnist, write_leaf
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 PAPER = np.ones((2, 28, 28), np.float32)
@@ -34,8 +34,7 @@ def test_femnist_digits_and_forced_forms(tmp_path):
     write_both(tmp_path, "federated_emnist_digitsonly", {b"f0001_00": {"pixels": PAPER, "label": np.array([3, 4])}})
     assert data.load("femnist_digits", tmp_path).train["x"].max() == 0  # all paper
     assert data.load("femnist_digits:paper=0", tmp_path).train["x"].min() == 255
-    with pytest.raises(UserError, match="femnist_digits: found no"):
-        data.load("femnist_digits:form=leaf", tmp_path)
+    refused("femnist_digits: found no", data.load, "femnist_digits:form=leaf", tmp_path)
 
 
 def with_pixel(value):
@@ -61,8 +60,7 @@ def test_wrong_records_are_named(tmp_path, pixels, label, message, paper):
     good = {"pixels": PAPER, "label": np.array([1, 2])}
     if label != ["A", "B"]:
         write_both(tmp_path, "federated_emnist", {b"a": good, b"b": {"pixels": pixels, "label": np.array(label)}})
-        with pytest.raises(UserError, match=f"federated_emnist_train.sqlite, client 'b': {message}"):
-            data.load(f"femnist:paper={paper}", tmp_path)
+        refused(f"federated_emnist_train.sqlite, client 'b': {message}", data.load, f"femnist:paper={paper}", tmp_path)
     write_leaf(tmp_path / "train", {"b": (pixels.reshape(2, -1).tolist(), label)})
     write_leaf(tmp_path / "test", {"b": (PAPER.reshape(2, -1).tolist(), [1, 2])})
     with pytest.raises(UserError, match=f"all_data_0_niid_0_keep_0.json.gz, client 'b': {message}"):
@@ -73,5 +71,4 @@ def test_a_leaf_client_in_two_files_is_refused(tmp_path):
     write_femnist(tmp_path, "leaf", characters(), characters())
     first = min((tmp_path / "train").iterdir())
     (tmp_path / "train" / "second.json.gz").write_bytes(first.read_bytes())
-    with pytest.raises(UserError, match="second.json.gz.*'f2101_00' occurs twice"):
-        data.load("femnist", tmp_path)
+    refused("second.json.gz.*'f2101_00' occurs twice", data.load, "femnist", tmp_path)

@@ -1,13 +1,11 @@
 """Images with CSV lists: Landmarks, iNaturalist and custom folders."""
 
-import tarfile
-import zipfile
-
 import numpy as np
 import pytest
 
 from fedwin import data
 from fedwin.errors import UserError
+from tests.data.files import refused, taken, tarred, zipped
 from tests.data.image_files import picture, write_landmarks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
@@ -29,13 +27,19 @@ def test_lists_with_image_folders(tmp_path, name, folder):
     assert part.report["histogram"].shape == (3, dataset.num_classes)
 
 
-def test_lists_inside_their_zip(tmp_path):
+def test_lists_inside_their_zip_and_images_in_shards(tmp_path):
     write_landmarks(tmp_path)
-    with zipfile.ZipFile(tmp_path / "landmarks-user-160k.zip", "w") as archive:
-        for name in ("federated_train.csv", "test.csv"):
-            archive.write(tmp_path / name, f"landmarks-user-160k/{name}")
-            (tmp_path / name).unlink()
-    assert data.load("landmarks:size=8,resize=8", tmp_path).natural.ids.tolist() == ["3", "7", "10"]
+    expected = np.asarray(data.load("landmarks:size=8,resize=8", tmp_path).train["x"])
+    members = taken(tmp_path)
+    lists = {name: members.pop(name) for name in ("federated_train.csv", "test.csv")}
+    zipped(tmp_path / "landmarks-user-160k.zip", {f"landmarks-user-160k/{name}": blob for name, blob in lists.items()})
+    (tmp_path / "a.zip").write_bytes(b"PK\3\4 no archive")
+    for number, part in enumerate((list(members)[:2], list(members)[2:])):
+        tarred(tmp_path / f"images_{number:03d}.tar", {name: members[name] for name in part})
+    with pytest.warns(UserWarning, match="a.zip: not a readable .* is ignored"):
+        dataset = data.load("landmarks:size=8,resize=8", tmp_path)
+    assert dataset.natural.ids.tolist() == ["3", "7", "10"]
+    np.testing.assert_array_equal(np.asarray(dataset.train["x"]), expected)
 
 
 def test_tff_lists_choose_the_clients_column(tmp_path):
@@ -50,10 +54,9 @@ def test_tff_lists_choose_the_clients_column(tmp_path):
 
 def test_any_folder_or_tar_of_images_with_lists(tmp_path):
     write_landmarks(tmp_path)
-    with tarfile.open(tmp_path / "all.tar", "w") as archive:
-        archive.add(tmp_path / "images", "images")
-    with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
-        archive.add(tmp_path / "images", "images")
+    members = {path.name: path.read_bytes() for path in (tmp_path / "images").glob("**/*.jpg")}
+    tarred(tmp_path / "all.tar", members)
+    tarred(tmp_path / "all.tar.gz", members, "w:gz")
     lists = "train=federated_train.csv,test=test.csv,size=8,resize=8"
     seen = [
         data.load(f"image_folder:{lists},images={place}", tmp_path) for place in ("images", "all.tar", "all.tar.gz")
@@ -76,21 +79,16 @@ def test_any_folder_or_tar_of_images_with_lists(tmp_path):
         ("user_id,image_id,class\n", "lists no image"),
         ("user_id,image_id,class\n1,id0,2.7\n", "line 2: class '2.7' is not a whole number"),
         ("user_id,image_id,class\n1,id0,inf\n", "line 2: class 'inf' is not a whole number"),
-        ("user_id,image_id,class\n1,id0,nan\n", "line 2: class 'nan' is not a whole number"),
-        ("user_id,image_id,class\n1,id0,3e9\n", "line 2: class '3e9' is not a whole number"),
         ("user_id,image_id,class\n1,id0,-1\n", "line 2: class '-1' is not a whole number >= 0"),
         ("image_id,class,user_id\nid0,0,1\nid1,1\n", "line 3: it has fewer values than the 3 columns"),
         ('user_id,image_id,class\n1,"id0,0\n1,id1,1\n', "line 2: not a CSV file .*is a quote left open"),
-        ('user_id,image_id,class\n1,"' + "id0,0\n" * 30_000, "not a CSV file"),
         ('user_id,"image_id,class\n', "not a CSV file"),
     ],
 )
 def test_bad_lists_are_named(tmp_path, train, message):
     write_landmarks(tmp_path)
     (tmp_path / "federated_train.csv").write_text(train)
-    with pytest.raises(UserError, match=message) as error:
-        data.load("landmarks", tmp_path)
-    assert "\n" not in str(error.value)
+    refused(message, data.load, "landmarks", tmp_path)
 
 
 def test_an_image_that_two_files_may_be_is_refused(tmp_path):
@@ -99,14 +97,12 @@ def test_an_image_that_two_files_may_be_is_refused(tmp_path):
     other.mkdir()
     (other / "id1.jpg").write_bytes(picture((0, 0, 9)))
     both = r"image 'id1' .record 2. names 2 files, .*/images/a/id1.jpg and .*/images/b/id1.jpg"
-    with pytest.raises(UserError, match=f"federated_train.csv: {both}"):
-        data.load("landmarks", tmp_path)
+    refused(f"federated_train.csv: {both}", data.load, "landmarks", tmp_path)
     text = (tmp_path / "federated_train.csv").read_text()
     (tmp_path / "federated_train.csv").write_text(text.replace("id1", "b/id1"))  # a path leaves no doubt
     np.testing.assert_allclose(data.load("landmarks:size=8", tmp_path).train["x"][1][4, 4], [0, 0, 9], atol=4)
     (other / "id1.png").write_bytes(picture((0, 0, 9), kind="PNG"))
-    with pytest.raises(UserError, match="image 'b/id1' .record 2. names 2 files"):
-        data.load("landmarks", tmp_path)
+    refused("image 'b/id1' .record 2. names 2 files", data.load, "landmarks", tmp_path)
 
 
 def test_lists_of_spreadsheets(tmp_path):
@@ -121,8 +117,7 @@ def test_an_undecodable_or_vanished_image_is_named_when_it_is_used(tmp_path):
     path = tmp_path / "images" / "a" / "id1.jpg"
     path.write_bytes(path.read_bytes()[:150])
     dataset = data.load("landmarks:size=8,resize=8", tmp_path)
-    with pytest.raises(UserError, match="id1.jpg: not a decodable image"):
-        np.asarray(dataset.train["x"])
+    refused("id1.jpg: not a decodable image", np.asarray, dataset.train["x"])
     path.unlink()
     with data.ExampleSource(dataset.train, threads=2) as lazy, pytest.raises(UserError, match="id1.jpg.*No such file"):
         lazy.gather([0, 1])

@@ -12,6 +12,7 @@ from fedwin import data
 from fedwin.data import cache
 from fedwin.data.sources import hf_files, shakespeare
 from fedwin.errors import UserError
+from tests.data.files import refused
 
 REASON = "needs the extra `hf`: the package datasets"
 
@@ -134,8 +135,7 @@ def test_it_is_packed_and_trained(saved, tmp_path, monkeypatch):
     settings = dict(dataset=text, data_dir=str(saved), model="mlp:hidden=4", num_rounds=2, clients_per_round=2)
     summary = fedwin.run(fedwin.Config(**settings, out_dir=str(tmp_path / "run")), quiet=True)
     assert 0 <= summary["over_seeds"]["model"]["accuracy"]["mean"] <= 1
-    with pytest.raises(UserError, match=r"pip install 'fedwin\[hf\]'"):
-        data.load(text + ",train=test", saved)
+    refused(r"pip install 'fedwin\[hf\]'", data.load, text + ",train=test", saved)
 
 
 @pytest.mark.parametrize(
@@ -167,16 +167,13 @@ def test_what_is_wrong_is_one_line(saved, text, words):
 def test_damaged_files(saved, tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "train.parquet").write_bytes(b"PAR1")
-    with pytest.raises(UserError, match="broken, train: can't be read"):
-        data.load("hf:name=broken", tmp_path)
+    refused("broken, train: can't be read", data.load, "hf:name=broken", tmp_path)
 
 
 def test_without_the_package_one_line_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match=r"need the package datasets .*pip install 'fedwin\[hf\]'"):
-        data.load("hf:name=.", tmp_path)
-    with pytest.raises(UserError, match="no folder .*never downloaded"):
-        data.load("hf:name=squad", tmp_path)
+    refused(r"need the package datasets .*pip install 'fedwin\[hf\]'", data.load, "hf:name=.", tmp_path)
+    refused("no folder .*never downloaded", data.load, "hf:name=squad", tmp_path)
 
 
 def test_files_are_those_of_the_split(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from fedwin import data
 from fedwin.data.formats.idx import parse
 from fedwin.errors import UserError
-from tests.data.files import IDX_TYPES, idx, taken, write_idx, write_usps, write_writers, zipped
+from tests.data.files import IDX_TYPES, idx, refused, taken, write_idx, write_usps, write_writers, zipped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
 
@@ -36,8 +36,7 @@ IMAGES = idx(np.zeros((2, 28, 28), np.uint8))
     ],
 )
 def test_damaged_idx_is_refused(blob, message):
-    with pytest.raises(UserError, match=f"digits-idx.*{message}"):
-        parse(blob, "digits-idx")
+    refused(f"digits-idx.*{message}", parse, blob, "digits-idx")
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ""])
@@ -65,8 +64,7 @@ def test_emnist_is_transposed_and_letters_start_at_zero(tmp_path):
     for labels, message in (([0, 1, 2, 3, 4, 5], "label -1"), ([27, 1, 2, 3, 4, 5], "label 26")):
         path = tmp_path / "gzip" / f"{name.format('train')}.gz"
         path.write_bytes(gzip.compress(idx(np.array(labels, np.uint8))))
-        with pytest.raises(UserError, match=f"{path.name}: record 0: {message}"):
-            data.load("emnist:split=letters", tmp_path)
+        refused(f"{path.name}: record 0: {message}", data.load, "emnist:split=letters", tmp_path)
 
 
 def test_emnist_from_its_zip_next_to_a_broken_one(tmp_path):
@@ -89,8 +87,7 @@ def test_usps_maps_sixteen_bit_values_to_bytes(tmp_path, name):
         assert dataset.train["x"][::3, 0, 0, 0].tolist() == [0, 128, 255, 64]
     values[7, 3, 3] = 1001
     write_usps(tmp_path / "usps", values, labels)
-    with pytest.raises(UserError, match="usps-train-images-idx3-short: record 7: gray value 1001 is not in"):
-        data.load(name, tmp_path)
+    refused("usps-train-images-idx3-short: record 7: gray value 1001 is not in", data.load, name, tmp_path)
 
 
 def test_mnist_by_writer_has_its_writers_as_clients(tmp_path):
@@ -102,12 +99,21 @@ def test_mnist_by_writer_has_its_writers_as_clients(tmp_path):
     # The fourth row of the test file belongs to an image that MNIST does not have.
     assert dataset.test_natural.ids.tolist() == ["f0004", "f0005"] and dataset.test_natural.sizes.tolist() == [1, 2]
     write_writers(tmp_path, classes=1)
-    with pytest.raises(UserError, match="qmnist-train-labels.*record 0: class 1, but the image's label is 0"):
-        data.load("mnist_writers", tmp_path)
+    refused("qmnist-train-labels.*record 0: class 1, but the image's label is 0", data.load, "mnist_writers", tmp_path)
 
 
-def test_missing_files_are_named(tmp_path):
-    write_idx(tmp_path)
-    (tmp_path / "train-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(UserError, match="mnist: found no"):
-        data.load("mnist", tmp_path)
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("t10k-labels-idx1-ubyte", np.array([1, 10, 2], np.uint8), "record 1: label 10 is not in 0..9"),
+        ("t10k-labels-idx1-ubyte", np.array([1, 2.5, 2], np.float32), "record 1: label 2.5 is not a whole number"),
+        ("t10k-labels-idx1-ubyte", np.zeros((3, 1), np.uint8), "an array of shape .3, 1."),
+        ("train-labels-idx1-ubyte", np.zeros(5, np.uint8), "5 labels for 6 images"),
+    ],
+)
+def test_wrong_and_missing_files_are_named(tmp_path, name, content, message):
+    write_idx(tmp_path, suffix="")
+    (tmp_path / name).write_bytes(idx(content))
+    refused(f"{name}: {message}", data.load, "mnist", tmp_path)
+    (tmp_path / name).unlink()
+    refused("mnist: found no", data.load, "mnist", tmp_path)

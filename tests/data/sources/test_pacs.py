@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.errors import UserError
-from tests.data.files import taken, tarred, zipped
+from tests.data.files import refused, taken, tarred, zipped
 from tests.data.image_files import picture, write_pacs
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
@@ -34,9 +33,7 @@ def test_incomplete_pacs_is_named(tmp_path):
     write_pacs(tmp_path, 1)
     (tmp_path / "PACS" / "photo" / "cat").mkdir()
     (tmp_path / "PACS" / "photo" / "cat" / "0.png").write_bytes(picture((0, 0, 0), kind="PNG"))
-    with pytest.raises(UserError, match="class folder 'cat'"):
-        data.load("pacs", tmp_path)
+    refused("class folder 'cat'", data.load, "pacs", tmp_path)
     for file in (tmp_path / "PACS" / "photo").glob("*/*"):
         file.unlink()
-    with pytest.raises(UserError, match="no images of photo"):
-        data.load("pacs", tmp_path)
+    refused("no images of photo", data.load, "pacs", tmp_path)

@@ -5,8 +5,7 @@ import pytest
 
 from fedwin import data
 from fedwin.data.sources.shakespeare import ALPHABET, BOS, EOS, FIRST, OOV
-from fedwin.errors import UserError
-from tests.data.files import tarred
+from tests.data.files import refused, tarred
 
 LENGTH = 10
 # Tabs become spaces; '|' is not in the alphabet.
@@ -68,9 +67,7 @@ def test_fewer_clients_hold_several_plays(tmp_path):
 
 def test_too_many_clients_and_folders_without_plays_are_refused(tmp_path):
     write_plays(tmp_path)
-    with pytest.raises(UserError, match="clients=4, but there are 3 plays"):
-        data.load("shakespeare_plays:clients=4", tmp_path)
+    refused("clients=4, but there are 3 plays", data.load, "shakespeare_plays:clients=4", tmp_path)
     for name in TEXTS:
         (tmp_path / f"{name}.txt").unlink()
-    with pytest.raises(UserError, match="shakespeare_plays: found no plays in plain text"):
-        data.load("shakespeare_plays", tmp_path)
+    refused("shakespeare_plays: found no plays in plain text", data.load, "shakespeare_plays", tmp_path)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.errors import UserError
-from tests.data.files import objects, write_both
+from tests.data.files import objects, refused, write_both
 
 OPTIONS = "stackoverflow:users=12,tests=7,vocabulary_size=4,length=5"
 USERS = {b"%08d" % (k * 37 % 101): [b"the code", b"to the unknown a a a", b"a"][: 1 + k % 3] for k in range(12)}
@@ -49,25 +48,19 @@ def test_users_are_chosen_by_the_seed_and_tests_do_not_depend_on_them(tmp_path):
 
 
 def test_what_is_missing_is_named(tmp_path):
-    with pytest.raises(UserError, match="stackoverflow: found no"):
-        data.load(OPTIONS, tmp_path)
+    refused("stackoverflow: found no", data.load, OPTIONS, tmp_path)
     write(tmp_path)
     for users, size, message in ((13, 4, "users=13, but the file has only 12"), (2, 6, "only 5 words")):
-        with pytest.raises(UserError, match=message):
-            data.load(f"stackoverflow:users={users},vocabulary_size={size}", tmp_path)
+        refused(message, data.load, f"stackoverflow:users={users},vocabulary_size={size}", tmp_path)
     with sqlite3.connect(tmp_path / "stackoverflow_train.sqlite") as connection:
         connection.execute("UPDATE federated_data SET num_examples = 9 WHERE client_id = ?", (b"00000037",))
-    with pytest.raises(UserError, match="client '00000037': 2 sentences, but 9 according to the index"):
-        data.load(OPTIONS, tmp_path)
+    refused("client '00000037': 2 sentences, but 9 according to the index", data.load, OPTIONS, tmp_path)
     (tmp_path / "stackoverflow.word_count").write_text("the 5\nthe 4\n")
-    with pytest.raises(UserError, match="a word occurs twice"):
-        data.load("stackoverflow:users=1,vocabulary_size=2", tmp_path)
+    refused("a word occurs twice", data.load, "stackoverflow:users=1,vocabulary_size=2", tmp_path)
     (tmp_path / "stackoverflow.word_count").unlink()
-    with pytest.raises(UserError, match="found no stackoverflow.word_count"):
-        data.load(OPTIONS, tmp_path)
+    refused("found no stackoverflow.word_count", data.load, OPTIONS, tmp_path)
     (tmp_path / "stackoverflow.word_count").write_text("the 5\n")
     for name in ("train", "test"):
         (tmp_path / f"stackoverflow_{name}.sqlite").unlink()
     write_both(tmp_path, "stackoverflow", {b"me": {"title": objects([b"x"])}})
-    with pytest.raises(UserError, match="client 'me': no 'tokens', only title"):
-        data.load("stackoverflow:users=1,vocabulary_size=1", tmp_path)
+    refused("client 'me': no 'tokens', only title", data.load, "stackoverflow:users=1,vocabulary_size=1", tmp_path)

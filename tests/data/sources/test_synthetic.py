@@ -5,7 +5,6 @@ import pytest
 
 from fedwin import data
 from fedwin.data.sources import cifar_names
-from fedwin.errors import UserError
 from tests.data.files import (
     binary,
     characters,
@@ -13,6 +12,7 @@ from tests.data.files import (
     objects,
     paper,
     planes,
+    refused,
     text_of,
     write_both,
     write_femnist,
@@ -140,5 +140,4 @@ def test_stackoverflow_rows_are_well_formed():
 
 
 def test_more_clients_than_examples_are_refused():
-    with pytest.raises(UserError, match="n=20 training examples cannot have 30 clients"):
-        data.load("femnist_synthetic:clients=30,n=20")
+    refused("n=20 training examples cannot have 30 clients", data.load, "femnist_synthetic:clients=30,n=20")
