@@ -129,10 +129,6 @@ def parse_method(text: str, base: Config) -> Config:
 def plan(methods: Iterable[str], base: Config) -> dict[str, Config]:
     """Returns method -> its Config, each with a separate directory below base.out_dir.
 
-    Args:
-      methods: as in --methods.
-      base: the flags of all methods.
-
     Raises:
       UserError: a method that cannot be read, or is given twice.
     """

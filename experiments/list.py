@@ -110,10 +110,6 @@ def runs_table(folder: str = "runs") -> str:
 def listing(kind: str, arguments: list[str]) -> str:
     """Returns what `fedwin list KIND ...` prints.
 
-    Args:
-      kind: one of LISTS.
-      arguments: that follow it.
-
     Raises:
       UserError: there is no such list, or too many arguments.
     """

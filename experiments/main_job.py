@@ -34,9 +34,6 @@ def draw_curves(root: pathlib.Path) -> pathlib.Path:
 
     The last 100 rounds are all evaluated, for the table. The picture shows every fifth round: a curve that is denser
     towards its end looks as if training had become unstable.
-
-    Args:
-      root: folder of the runs.
     """
     lines = {name: verified_lines(root / name) for name in RUNS}
     ends = {name: max(line["round"] for line in evaluations) for name, evaluations in lines.items()}
@@ -52,11 +49,7 @@ def draw_curves(root: pathlib.Path) -> pathlib.Path:
 
 
 def configs(config: Config) -> dict[str, Config]:
-    """Returns run -> its Config, below `config.out_dir` (runs/digits).
-
-    Args:
-      config: whose operational fields apply to all runs.
-    """
+    """Returns run -> its Config, below `config.out_dir` (runs/digits)."""
     root = pathlib.Path(config.out_dir or "runs/digits")
     operational = {f.name: getattr(config, f.name) for f in dataclasses.fields(Config) if f.metadata["operational"]}
     values: dict[str, dict[str, Any]] = {

@@ -72,11 +72,7 @@ def names() -> list[str]:
 
 @functools.cache
 def text(name: str) -> str:
-    """Returns a preset as a flagfile: comments with its subject, command, expected time and accuracy, then its flags.
-
-    Args:
-      name: of `names`.
-    """
+    """Returns a preset as a flagfile: comments with subject, command, expected time and accuracy, then its flags."""
     if name not in CELLS:
         return (FOLDER / f"{name}.flags").read_text(encoding="utf-8")
     place = CELLS[name]

@@ -57,11 +57,6 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, list[
 def select_metric(select: str, base: Config, axes: Collection[str]) -> tuple[str, Config]:
     """Returns the metric that selects the best run, and `base` with the evaluation that it needs.
 
-    Args:
-      select: the value of --select.
-      base: the flags of all runs.
-      axes: fields of the grid or search.
-
     Raises:
       UserError: the metric does not exist, or no examples are held out for it.
     """
@@ -77,11 +72,6 @@ def select_metric(select: str, base: Config, axes: Collection[str]) -> tuple[str
 
 def plan(base: Config, axes: grid.Axes, max_runs: int) -> tuple[pathlib.Path, dict[str, Config]]:
     """Returns the folder of a sweep and label -> Config of its runs.
-
-    Args:
-      base: the flags of all runs.
-      axes: of the grid.
-      max_runs: most runs.
 
     Raises:
       UserError: there are too many runs, or the folder is the directory of a run.

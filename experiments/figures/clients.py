@@ -19,12 +19,7 @@ OTHERS = ("client", "seen", "examples", "id", "tokens")
 
 
 def models_of(table: Table, metric: str) -> list[str]:
-    """Returns the models of a table that have a metric: 'model', 'wima50', 'model.finetune', 'model.personal' ...
-
-    Args:
-      table: as `fedwin.client_table` returns it.
-      metric: such as accuracy.
-    """
+    """Returns the models of a table that have a metric: 'model', 'wima50', 'model.finetune', 'model.personal' ..."""
     columns = (column.rpartition(".") for column in table)
     return [model for model, _, name in columns if name == metric and model not in (*OTHERS, "")]
 

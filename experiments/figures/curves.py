@@ -75,12 +75,7 @@ def curve(
 
 
 def diverged_at(lines: list[Line], readout: str = "model") -> dict[int, int]:
-    """Returns seed -> the first round with a loss that is not finite, of the seeds that diverged.
-
-    Args:
-      lines: of metrics.jsonl.
-      readout: whose evaluations.
-    """
+    """Returns seed -> the first round with a loss that is not finite, of the seeds that diverged."""
     found: dict[int, int] = {}
     for line in lines:
         if readout in line and not math.isfinite(float(line[readout].get("loss", 0))):

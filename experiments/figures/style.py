@@ -117,9 +117,6 @@ def looks(labels: Sequence[str]) -> list[dict[str, Any]]:
 
     Further lines of a method (its read-outs, its variants) share its color where several methods are compared. Where
     all lines are of one method they have colors that are no method's, as lines have whose label names no method.
-
-    Args:
-      labels: of the lines, in their order.
     """
     methods = [method_of(label) for label in labels]
     one = len(set(methods)) == 1
@@ -216,13 +213,7 @@ def plain(values) -> Any:
 
 
 def subplots(*shape: int, figsize: tuple[float, float], **options) -> tuple[Figure, Any]:
-    """Returns (figure, axes) as pyplot.subplots does, without a display or pyplot's global state.
-
-    Args:
-      *shape: rows and columns of axes.
-      figsize: in inches.
-      **options: for Figure.subplots.
-    """
+    """Returns (figure, axes) as pyplot.subplots does, without a display or pyplot's global state."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=figsize, layout="constrained")
@@ -258,13 +249,7 @@ def panels(
 
 
 def save(figure: Figure, path: pathlib.Path, dpi: int = DEFAULT_DPI) -> None:
-    """Writes a picture and then renames it into place, so that processes that share a folder see whole files only.
-
-    Args:
-      figure: what to write.
-      path: where it goes; its suffix names the format.
-      dpi: dots per inch.
-    """
+    """Writes a picture and then renames it into place, so that processes that share a folder see whole files only."""
     from matplotlib import rc_context
 
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")

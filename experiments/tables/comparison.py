@@ -10,6 +10,7 @@ from fedwin.runs.config import Config
 from ..cli import command_line
 from ..figures import style
 from . import formats, scores
+from .scores import Summaries, Summary
 
 # Methods that agree in these fields see the same clients, examples and test set: their seeds form pairs.
 SAME_DATA = ("dataset", "data_dir", "partition", "num_clients", "partition_seed", "val_fraction", "eval_examples")
@@ -46,7 +47,7 @@ class ComparisonRow(NamedTuple):
     accuracy: Interval
     difference: Interval | None
     reference: str
-    summary: dict[str, Any]
+    summary: Summary
     config: Config
     megabytes: float | None
 
@@ -70,7 +71,7 @@ def references(configs: Mapping[str, Config]) -> dict[str, str]:
     }
 
 
-def rows_of(summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Config]) -> list[ComparisonRow]:
+def rows_of(summaries: Summaries, configs: Mapping[str, Config]) -> list[ComparisonRow]:
     """Returns the rows of finished runs.
 
     Args:
@@ -91,16 +92,9 @@ def rows_of(summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Confi
 
 
 def write(
-    folder: pathlib.Path, summaries: Mapping[str, dict[str, Any]], configs: Mapping[str, Config], form: str = "png"
+    folder: pathlib.Path, summaries: Summaries, configs: Mapping[str, Config], form: str = "png"
 ) -> list[ComparisonRow]:
-    """Writes comparison.csv, comparison.md and comparison.png; returns the rows.
-
-    Args:
-      folder: an existing one.
-      summaries: method -> summary that `fedwin.run` returned.
-      configs: method -> its Config.
-      form: format of the picture.
-    """
+    """Writes comparison.csv, comparison.md and comparison.png; returns the rows."""
     rows = rows_of(summaries, configs)
     remarks = notes(rows, summaries)
     records = [_csv_row(row) for row in rows]
@@ -185,13 +179,8 @@ def _cells(row: ComparisonRow) -> tuple[str, ...]:
     )
 
 
-def notes(rows: Sequence[ComparisonRow], summaries: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Returns the remarks below the table, which explain its numbers.
-
-    Args:
-      rows: of the table.
-      summaries: method -> summary that `fedwin.run` returned.
-    """
+def notes(rows: Sequence[ComparisonRow], summaries: Summaries) -> list[str]:
+    """Returns the remarks below the table, which explain its numbers."""
     first, *others = dict.fromkeys(row.reference for row in rows)
     several = _has_intervals(rows)
     interval = f", +- {formats.HALF_WIDTH}" if several else ""
@@ -210,13 +199,8 @@ def notes(rows: Sequence[ComparisonRow], summaries: Mapping[str, dict[str, Any]]
     return remarks
 
 
-def text(rows: Sequence[ComparisonRow], summaries: Mapping[str, dict[str, Any]]) -> str:
-    """Returns the table for the terminal.
-
-    Args:
-      rows: of the table.
-      summaries: method -> summary that `fedwin.run` returned.
-    """
+def text(rows: Sequence[ComparisonRow], summaries: Summaries) -> str:
+    """Returns the table for the terminal."""
     interval = f", +- {formats.HALF_WIDTH}" if _has_intervals(rows) else ""
     heading = f"mean over {scores.averaged_rounds(summaries)}{interval};"
     heading += "\npaired differences to the plain model of the reference; final: the last evaluation"
@@ -224,12 +208,7 @@ def text(rows: Sequence[ComparisonRow], summaries: Mapping[str, dict[str, Any]])
 
 
 def draw_picture(rows: Sequence[ComparisonRow], path: pathlib.Path) -> None:
-    """Draws accuracies and paired differences with their intervals, a row of the picture per method.
-
-    Args:
-      rows: of the table.
-      path: where it goes.
-    """
+    """Draws accuracies and paired differences with their intervals, a row of the picture per method."""
     methods = list(dict.fromkeys(row.method for row in rows))
     readouts = list(dict.fromkeys(row.readout for row in rows))
     size = (11, 2.2 + INCHES_PER_METHOD * max(len(methods), 3))

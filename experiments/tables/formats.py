@@ -47,47 +47,25 @@ def _cut(cell: str, width: int) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table in Markdown; vertical bars in cells are escaped.
-
-    Args:
-      head: names of the columns.
-      rows: the cells.
-    """
+    """Returns a table in Markdown; vertical bars in cells are escaped."""
     line = lambda cells: "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
     return "\n".join([line(head), line(["---"] * len(head)), *map(line, rows)])
 
 
 def write_markdown(path: pathlib.Path, title: str, blocks: Sequence[str]) -> None:
-    """Writes a Markdown file: a heading, then blocks of text and tables.
-
-    Args:
-      path: of the file.
-      title: heading.
-      blocks: of Markdown.
-    """
+    """Writes a Markdown file: a heading, then blocks of text and tables."""
     replace_text(path, "\n\n".join([f"# {title}", *blocks]) + "\n")
 
 
 def write_csv(path: pathlib.Path, head: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Writes a CSV file with full precision; None is an empty cell.
-
-    Args:
-      path: of the file.
-      head: names of the columns.
-      rows: the cells.
-    """
+    """Writes a CSV file with full precision; None is an empty cell."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([head, *rows])
     replace_text(path, text.getvalue())
 
 
 def number(value: float | None, digits: int) -> str:
-    """Returns a number with `digits` decimals; '-' for None.
-
-    Args:
-      value: the number.
-      digits: decimals.
-    """
+    """Returns a number with `digits` decimals; '-' for None."""
     return NOTHING if value is None else f"{value:.{digits}f}"
 
 
@@ -97,13 +75,7 @@ def shown(interval: Interval) -> Interval:
 
 
 def mean_and_half_width(interval: Interval, factor: float = 100, digits: int = 2) -> str:
-    """Returns 'mean +- half width', in percent by default; 'mean (n = 2)' for two seeds; 'diverged' if every seed did.
-
-    Args:
-      interval: over seeds.
-      factor: of both numbers.
-      digits: decimals.
-    """
+    """Returns 'mean +- half width', in percent by default; 'mean (n = 2)' for two seeds; 'diverged' without any."""
     if interval.mean is None:
         return "diverged"
     text = f"{interval.mean * factor:.{digits}f}"
@@ -113,13 +85,7 @@ def mean_and_half_width(interval: Interval, factor: float = 100, digits: int = 2
 
 
 def interval_bounds(interval: Interval, factor: float = 100, digits: int = 2) -> str:
-    """Returns '[low, high]', in percent by default; 'n = 2' for two seeds; '-' for fewer.
-
-    Args:
-      interval: over seeds.
-      factor: of both numbers.
-      digits: decimals.
-    """
+    """Returns '[low, high]', in percent by default; 'n = 2' for two seeds; '-' for fewer."""
     if (bounds := shown(interval).bounds) is None:
         return f"n = {interval.seeds}" if interval.seeds > 1 else NOTHING
     low, high = bounds

@@ -110,9 +110,6 @@ def points(axes: Axes) -> list[Point]:
 
     >>> points({"client_lr": [0.1, 1.0], "local_epochs": [1]})
     [{'client_lr': 0.1, 'local_epochs': 1}, {'client_lr': 1.0, 'local_epochs': 1}]
-
-    Args:
-      axes: field -> values.
     """
     return [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
 
@@ -142,12 +139,7 @@ def directory_name(point: Point) -> str:
 
 
 def config_of(base: Config, point: Point) -> Config:
-    """Returns `base` with a point's values and a directory below base.out_dir; values of repeated flags are added.
-
-    Args:
-      base: the flags of all runs.
-      point: field -> value.
-    """
+    """Returns `base` with a point's values and a directory below base.out_dir; values of repeated flags are added."""
     changes: dict[str, Any] = {
         field: [*getattr(base, field), *value] if isinstance(value, list) else value for field, value in point.items()
     }
@@ -156,10 +148,6 @@ def config_of(base: Config, point: Point) -> Config:
 
 def configs(base: Config, axes: Axes) -> dict[str, Config]:
     """Returns label -> Config of every point.
-
-    Args:
-      base: the flags of all runs.
-      axes: field -> values.
 
     Raises:
       UserError: two points share a directory.

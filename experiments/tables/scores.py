@@ -11,17 +11,15 @@ from fedwin.runs.directory import verified_lines
 from .formats import NOTHING, STD, number, plain_table
 
 MEGABYTE = 1e6
+# Returned by `fedwin.run`; of several runs: name -> summary.
+Summary = dict[str, Any]
+Summaries = Mapping[str, Summary]
 
 
-def by_seed(summary: dict[str, Any], readout: str, metric: str) -> dict[int, float | None]:
+def by_seed(summary: Summary, readout: str, metric: str) -> dict[int, float | None]:
     """Returns seed -> mean of a metric over the last rounds; None for a seed that diverged or has no such metric.
 
     A seed that was stopped early may have no figures of clients: it may have ended between their evaluations.
-
-    Args:
-      summary: returned by `fedwin.run`.
-      readout: such as model or wima50.
-      metric: such as accuracy.
     """
     return {
         seed: None if metric not in (means := (entry["last"] or {}).get(readout, {})) else float(means[metric])
@@ -29,33 +27,27 @@ def by_seed(summary: dict[str, Any], readout: str, metric: str) -> dict[int, flo
     }
 
 
-def final(summary: dict[str, Any], readout: str, metric: str) -> float | None:
-    """Returns a metric at the last evaluation, the mean over the seeds that did not diverge and have it; None if none.
-
-    Args:
-      summary: returned by `fedwin.run`.
-      readout: such as model or wima50.
-      metric: such as accuracy.
-    """
+def final(summary: Summary, readout: str, metric: str) -> float | None:
+    """Returns a metric at the last evaluation, the mean over seeds that did not diverge and have it; None if none."""
     return mean_of(
         None if entry["last"] is None else entry["final"].get(readout, {}).get(metric)
         for entry in summary["seeds"].values()
     )
 
 
-def evaluations(summary: dict[str, Any]) -> int:
+def evaluations(summary: Summary) -> int:
     """Returns how many evaluations of a seed its means cover, of one that was not stopped early; 0 if all diverged."""
     counted = [entry for entry in summary["seeds"].values() if entry["last"] is not None]
     finished = [entry for entry in counted if "stopped_at" not in entry] or counted
     return max((entry["evaluations"] for entry in finished), default=0)
 
 
-def readouts(summary: dict[str, Any]) -> list[str]:
+def readouts(summary: Summary) -> list[str]:
     """Returns the names of a run's read-outs, the plain model first."""
     return list(summary["over_seeds"])
 
 
-def rounds_per_second(summary: dict[str, Any]) -> float | None:
+def rounds_per_second(summary: Summary) -> float | None:
     """Returns rounds per second of training alone, the mean over seeds; None if none was measured."""
     return mean_of(seed["rounds_per_second"] or None for seed in summary["seeds"].values())
 
@@ -67,12 +59,7 @@ def mean_of(values: Iterable[float | None]) -> float | None:
 
 
 def megabytes(lines: Iterable[dict[str, Any]], seeds: Iterable[int]) -> float | None:
-    """Returns the traffic of one seed in MB, over all rounds and clients and in both directions; the mean over seeds.
-
-    Args:
-      lines: of metrics.jsonl.
-      seeds: which of them count.
-    """
+    """Returns the traffic of a seed in MB, of all rounds and clients and in both directions; the mean over seeds."""
     sent = dict.fromkeys(seeds, 0.0)
     for line in lines:
         if line["seed"] in sent:
@@ -80,12 +67,8 @@ def megabytes(lines: Iterable[dict[str, Any]], seeds: Iterable[int]) -> float | 
     return mean_of(total / MEGABYTE for total in sent.values())
 
 
-def megabytes_of(config: Config, summary: dict[str, Any]) -> float | None:
+def megabytes_of(config: Config, summary: Summary) -> float | None:
     """Returns the traffic in MB of the seeds of a run that did not diverge.
-
-    Args:
-      config: of the run, with its out_dir.
-      summary: returned by `fedwin.run`.
 
     Raises:
       UserError: the evaluations have been altered.
@@ -94,7 +77,7 @@ def megabytes_of(config: Config, summary: dict[str, Any]) -> float | None:
     return megabytes(verified_lines(config.out_dir), converged)
 
 
-def last_rounds(summary: dict[str, Any]) -> str:
+def last_rounds(summary: Summary) -> str:
     """Describes the rounds that the means of a summary cover: 'the last 10 of 50 rounds (10 evaluations)'."""
     total = summary["num_rounds"]
     last = min(max(summary["last_rounds"], 1), total)
@@ -107,7 +90,7 @@ def last_rounds(summary: dict[str, Any]) -> str:
     return f"{rounds} ({count} evaluation{'s' if count > 1 else ''})"
 
 
-def averaged_rounds(summaries: Mapping[str, dict[str, Any]]) -> str:
+def averaged_rounds(summaries: Summaries) -> str:
     """Describes the rounds that the means of several runs cover, with the runs' names where they differ."""
     runs: dict[str, list[str]] = {}
     for run, summary in summaries.items():
@@ -120,13 +103,10 @@ def averaged_rounds(summaries: Mapping[str, dict[str, Any]]) -> str:
     return "; ".join([first[0], *(f"of {', '.join(names)}: {text}" for text, names in others)])
 
 
-def summary_table(summaries: dict[str, dict[str, Any]]) -> str:
+def summary_table(summaries: Summaries) -> str:
     """Returns a row per run and read-out: mean accuracy (%) and loss over the last rounds, and the final accuracy.
 
     With several seeds a mean is followed by the standard deviation over them.
-
-    Args:
-      summaries: name of the run -> returned by `fedwin.run`.
     """
     several = any(len(summary["seeds"]) > 1 for summary in summaries.values())
     deviation = f" +- {STD}" if several else ""
@@ -163,7 +143,7 @@ def _accuracy(seed: dict[str, Any], readout: str) -> str:
     return f"{100 * seed['last'][readout]['accuracy']:.2f}" if seed["last"] else NOTHING
 
 
-def mean_note(summaries: Mapping[str, dict[str, Any]]) -> str:
+def mean_note(summaries: Summaries) -> str:
     """Returns the line below the table: rounds and seeds of the means, and the meaning of `+-` and `final`."""
     seeds = dict.fromkeys(", ".join(map(str, summary["seeds"])) for summary in summaries.values())
     several = any(len(summary["seeds"]) > 1 for summary in summaries.values())
@@ -174,7 +154,7 @@ def mean_note(summaries: Mapping[str, dict[str, Any]]) -> str:
     )
 
 
-def divergence_notes(summaries: dict[str, dict[str, Any]]) -> list[str]:
+def divergence_notes(summaries: Summaries) -> list[str]:
     """Returns a line per seed that diverged and is left out of all means."""
     return [
         f"{run} seed {seed} diverged in round {entry['diverged_at']} and counts in no mean"
@@ -184,7 +164,7 @@ def divergence_notes(summaries: dict[str, dict[str, Any]]) -> list[str]:
     ]
 
 
-def stop_notes(summaries: Mapping[str, dict[str, Any]]) -> list[str]:
+def stop_notes(summaries: Summaries) -> list[str]:
     """Returns a line per seed that was stopped early: when, and the rounds of its mean."""
     return [
         f"{run} seed {seed} stopped early in round {entry['stopped_at']} of {summary['num_rounds']}"
@@ -195,7 +175,7 @@ def stop_notes(summaries: Mapping[str, dict[str, Any]]) -> list[str]:
     ]
 
 
-def _stopped_mean(summary: dict[str, Any], entry: dict[str, Any]) -> str:
+def _stopped_mean(summary: Summary, entry: dict[str, Any]) -> str:
     last, count = entry["stopped_at"], entry["evaluations"]
     first = max(last - max(summary["last_rounds"], 1), 0) + 1
     return f"rounds {first}-{last} ({count} evaluation{'s' if count > 1 else ''})"

@@ -9,6 +9,7 @@ import math
 import pathlib
 import re
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -36,12 +37,18 @@ _RANGE = re.compile(rf"(log:)?({_NUMBER})\.\.({_NUMBER})")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 # Drawn numbers are rounded to so many significant digits, so that commands and directories are readable.
 DIGITS = 4
+# Draws the lower end of each range and the first of several values.
+_LOWEST = types.SimpleNamespace(
+    suggest_float=lambda name, low, high, log: low,
+    suggest_int=lambda name, low, high, log: low,
+    suggest_categorical=lambda name, choices: choices[0],
+)
 # Field of Config and the texts of its values: one range, or values that may contain ranges in braces.
 Space = Mapping[str, tuple[dataclasses.Field, Sequence[str]]]
 
 
 class OptunaSearch(NamedTuple):
-    """Settings of a search: number of trials, seed and random trials of the sampler, and the pruner's name."""
+    """Settings of a search, as of `optuna`."""
 
     trials: int
     seed: int
@@ -90,10 +97,7 @@ def optuna(
 
 
 def parse(texts: Sequence[str]) -> Space:
-    """Returns the space of the values of --grid.
-
-    Args:
-      texts: an axis each, of values as in a grid, or a range.
+    """Returns the space of the values of --grid: of each axis, values as in a grid, or a range.
 
     Raises:
       UserError: an invalid axis, or one that is given twice.
@@ -106,31 +110,14 @@ def parse(texts: Sequence[str]) -> Space:
         space[field.name] = field, pieces
         # The lower ends of all ranges of each value.
         for piece in pieces:
-            _value(field, [piece], _Lowest())
+            _value(field, [piece], _LOWEST)
     if not space:
         raise UserError("grid: give at least one axis, e.g. --grid=client_lr=log:0.001..1.")
     return space
 
 
-class _Lowest:
-    """Draws the lower end of each range and the first of several values."""
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        return low
-
-    suggest_int = suggest_float
-
-    def suggest_categorical(self, name: str, choices: Sequence[str]) -> str:
-        return choices[0]
-
-
 def point_of(space: Space, trial: Any) -> grid.Point:
-    """Returns field -> value, drawn axis by axis.
-
-    Args:
-      space: of the search.
-      trial: an optuna.Trial or FixedTrial, which draws the values.
-    """
+    """Returns field -> value, drawn axis by axis by an optuna.Trial or FixedTrial."""
     return {name: _value(field, pieces, trial) for name, (field, pieces) in space.items()}
 
 
@@ -173,21 +160,19 @@ class Pruning(Callback):
     Args:
       trial: the optuna.Trial.
       config: of its run.
-      select: the metric.
-      readout: whose metric.
+      metric: (read-out, metric).
       reported: the largest step that an ended process has reported, -1 for none: it did not prune before.
     """
 
-    def __init__(self, trial: Any, config: Config, select: str, readout: str, reported: int = -1):
-        self.trial, self.config, self.select, self.readout = trial, config, select, readout
-        self.reported = reported
+    def __init__(self, trial: Any, config: Config, metric: tuple[str, str], reported: int = -1):
+        self.trial, self.config, self.metric, self.reported = trial, config, metric, reported
         self.pruned_at = trial.user_attrs.get(PRUNED_AT)
 
     def __call__(self, round, seed, read_outs):
         """Returns whether the trial has been pruned."""
         place = [self.config.seeds.index(seed), round]
         if self.pruned_at is None and round > 0:
-            value = read_outs[self.readout][self.select]
+            value = read_outs[self.metric[0]][self.metric[1]]
             step = place[0] * self.config.num_rounds + round
             if math.isfinite(value) and step >= self.reported:
                 if step > self.reported:
@@ -215,7 +200,7 @@ class Search:
 
     def __init__(self, settings: OptunaSearch, space: Space, base: Config, select: str, readout: str):
         self.settings, self.space, self.base, self.select, self.readout = settings, space, base, select, readout
-        lowest = point_of(space, _Lowest())
+        lowest = point_of(space, _LOWEST)
         sweeps.check_runs({grid.label(lowest): grid.config_of(base, lowest)}, readout)
         self.optuna = importlib.import_module("optuna")
         self.optuna.logging.set_verbosity(self.optuna.logging.WARNING)
@@ -292,7 +277,7 @@ class Search:
         say(f"[{trial.number + 1}/{self.settings.trials}] {label}")
         trial.set_user_attr(LABEL, label)
         known = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
-        pruning = Pruning(trial, config, self.select, self.readout, max(known, default=-1))
+        pruning = Pruning(trial, config, (self.readout, self.select), max(known, default=-1))
         state = self.optuna.trial.TrialState
         try:
             summary = fedwin.run(config, on_eval=pruning)

@@ -19,6 +19,7 @@ from fedwin.runs.run import readout_names
 from ..cli import command_line, config_flags
 from . import formats, grid, scores, sweep_picture
 from .comparison import PLAIN
+from .scores import Summaries, Summary
 
 # Seconds between two checks of runs that other processes have locked.
 PAUSE = 2.0
@@ -30,10 +31,6 @@ Say = Callable[[str], None]
 
 def check_runs(configs: Mapping[str, Config], readout: str = PLAIN) -> None:
     """Checks all runs before the first one starts; those that have finished or are locked have been checked already.
-
-    Args:
-      configs: label -> Config of the run.
-      readout: that selects the best run; every run must have it.
 
     Raises:
       UserError: names the first run that would be rejected.
@@ -52,7 +49,7 @@ def check_runs(configs: Mapping[str, Config], readout: str = PLAIN) -> None:
             raise UserError(f"run '{label}': {error}") from error
 
 
-def _finished_summary(config: Config) -> dict[str, Any] | None:
+def _finished_summary(config: Config) -> Summary | None:
     """Returns the summary of a run, as process 0 reads it; None if the run has not finished.
 
     Raises:
@@ -69,7 +66,7 @@ def _finished_summary(config: Config) -> dict[str, Any] | None:
     return multi_process.broadcast_object(multi_process.run_on_all(read))
 
 
-def run_all(configs: Mapping[str, Config], say: Say = print, pause: float = PAUSE) -> dict[str, dict[str, Any]]:
+def run_all(configs: Mapping[str, Config], say: Say = print, pause: float = PAUSE) -> dict[str, Summary]:
     """Runs what has not finished yet, and returns label -> summary of all runs.
 
     A run that another process has locked is left to it; at the end this one waits for it, and resumes it if that
@@ -80,7 +77,7 @@ def run_all(configs: Mapping[str, Config], say: Say = print, pause: float = PAUS
       say: called with each line of progress.
       pause: seconds between two checks of locked runs.
     """
-    done: dict[str, dict[str, Any]] = {}
+    done: dict[str, Summary] = {}
     reported: list[str] = []
     while len(done) < len(configs):
         before, busy = len(done), []
@@ -102,13 +99,8 @@ def run_all(configs: Mapping[str, Config], say: Say = print, pause: float = PAUS
     return {label: done[label] for label in configs}
 
 
-def score(summary: dict[str, Any], select: str, readout: str = PLAIN) -> Interval:
+def score(summary: Summary, select: str, readout: str = PLAIN) -> Interval:
     """Returns the interval over seeds of the metric that a run is ranked by.
-
-    Args:
-      summary: summary that `fedwin.run` returned.
-      select: a metric: accuracy, loss, val_accuracy ...
-      readout: whose metric.
 
     Raises:
       UserError: the run has no such metric.
@@ -120,7 +112,7 @@ def score(summary: dict[str, Any], select: str, readout: str = PLAIN) -> Interva
     return mean_interval(scores.by_seed(summary, readout, select))
 
 
-def ranking(summaries: Mapping[str, dict[str, Any]], select: str, readout: str = PLAIN) -> list[str]:
+def ranking(summaries: Summaries, select: str, readout: str = PLAIN) -> list[str]:
     """Returns the labels from best to worst, without runs all of whose seeds diverged.
 
     A run with a larger fraction of diverged seeds ranks lower, independent of its mean; ties keep their order.
@@ -158,14 +150,14 @@ class Sweep:
     axes: Mapping[str, Sequence[Any]]
     points: dict[str, grid.Point]
     configs: dict[str, Config]
-    summaries: dict[str, dict[str, Any]]
+    summaries: dict[str, Summary]
     select: str
     readout: str = PLAIN
     trials: dict[str, Any] = dataclasses.field(default_factory=dict)
     pruned: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
-    def complete(self) -> dict[str, dict[str, Any]]:
+    def complete(self) -> dict[str, Summary]:
         """Label -> summary of the runs that were not pruned."""
         return {label: summary for label, summary in self.summaries.items() if label not in self.pruned}
 
@@ -214,13 +206,7 @@ def _metrics(sweep: Sweep) -> list[str]:
 
 
 def write(folder: pathlib.Path, sweep: Sweep, form: str = "png") -> None:
-    """Writes sweep.csv, sweep.md and sweep.png to an existing folder.
-
-    Args:
-      folder: an existing one.
-      sweep: the finished grid or search.
-      form: format of the picture.
-    """
+    """Writes sweep.csv, sweep.md and sweep.png to an existing folder."""
     _write_csv(folder / "sweep.csv", sweep)
     _write_markdown(folder / "sweep.md", sweep)
     draw = sweep_picture.draw_search if sweep.trials else sweep_picture.draw

@@ -98,4 +98,4 @@ def test_a_command_makes_its_config_again():
     assert known(["fedwin", *shlex.split(command_line.train_command(config))[2:]]) == ["fedwin"]
     assert config_flags.config_from_flags(known) == config
     # Without a flag that decides anything, `fedwin train` would be the main job.
-    assert command_line.train_command(Config()) == "fedwin train --algorithm=fedavg --dataset=digits"
+    assert command_line.train_command(Config()) == "fedwin train --dataset=digits --algorithm=fedavg"
