@@ -120,24 +120,7 @@ def test_server_models_and_workers_are_those_of_numpy(schedule, options, outer, 
             np.testing.assert_allclose(row(table.params), own[i], rtol=1e-12)
 
 
-@pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("fragments", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_one_worker_and_a_plain_outer_step_is_adamw_across_rounds(fragments):
-    p = problem(((0,),))
-    theta, moments, trained = clients.START, (np.zeros(2), np.zeros(2), 0), []
-    for t in range(ROUNDS):
-        theta, moments = adamw(theta, moments, 0, rate(t))
-        trained.append(theta)
-    runs = trajectory(p, f"diloco:{INNER},optimizer=sgd,server_lr=1,fragments={fragments}")
-    expected = np.array(trained)
-    for t in range(1, ROUNDS) if fragments == 2 else ():  # the server has each layer as it was last sent
-        waiting = PLACES[2][(t + 1) % 2]
-        expected[t][waiting] = np.array(trained)[t - 1][waiting]
-    if fragments == 2:
-        expected[0][PLACES[2][1]] = clients.START[PLACES[2][1]]
-    np.testing.assert_allclose([clients.vector(run.params) for run in runs], expected, rtol=1e-12)
-
-
+@pytest.mark.slow
 @pytest.mark.usefixtures("double")
 def test_rounds_are_those_of_drjax():
     drjax = pytest.importorskip("drjax", reason="DrJAX is not installed (extra `test`)")
@@ -204,9 +187,3 @@ def test_another_local_optimizer_is_not_replaced_silently():
         p.build("diloco")
     moved = tree.sub(trajectory(p, "diloco:inner=client_optimizer")[-1].params, p.variables.params)
     assert float(tree.norm(moved)) > 0.1
-
-
-@pytest.mark.parametrize("wrapper", ["topk:share=0.5", "local:part=classifier"])
-def test_wrappers_that_need_whole_steps_refuse_fragments(wrapper):
-    with pytest.raises(UserError, match=f"{wrapper.partition(':')[0]}: clients of this algorithm send a part"):
-        testing.run_rounds("diloco:fragments=2", 1, wrappers=[wrapper], problem=testing.classification())

@@ -1,4 +1,4 @@
-"""Broken image files and unreadable folders: one line, and training succeeds after the repair."""
+"""Broken image files and unreadable folders."""
 
 import errno
 import io
@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import fedwin
-from fedwin.data import example_source
-from fedwin.errors import UserError
 from tests.data.image_files import write_landmarks, write_pacs
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unverified")
@@ -29,15 +26,13 @@ def noisy(kind: str) -> bytes:
 
 BROKEN = {
     "half a JPEG": lambda: noisy("JPEG")[:1000],
-    "half a PNG": lambda: noisy("PNG")[:2000],
     "a PNG with a flipped byte": lambda: noisy("PNG")[:-200] + b"\0" + noisy("PNG")[-199:],
     "nothing": lambda: b"",
-    "text": lambda: b"<html>404</html>",
 }
 
 
 @pytest.mark.parametrize("how", BROKEN)
-@pytest.mark.parametrize("image", ["a/id1.jpg", "t.jpg"])
+@pytest.mark.parametrize("image", ["t.jpg"])
 def test_a_broken_image_is_a_line_that_names_it(how, image, odd, refused):
     folder = odd / f"{how} {image}".replace("/", " ")
     write_landmarks(folder)
@@ -54,7 +49,7 @@ def test_a_broken_image_of_folders_by_domain(odd, refused):
     refused("photo/dog/1.png: not a decodable image | fetch it again", *TRAIN, *data)
 
 
-@pytest.mark.parametrize("folder", ["", "images", "images/a"])
+@pytest.mark.parametrize("folder", ["", "images/a"])
 @pytest.mark.parametrize("command", ["train", "prepare"])
 def test_a_folder_that_may_not_be_listed_is_named(command, folder, odd, refused, monkeypatch):
     root = odd / f"closed_{folder}_{command}".replace("/", "_")
@@ -87,27 +82,3 @@ def test_a_folder_that_may_not_be_entered_is_named(odd, refused, monkeypatch):
 
     monkeypatch.setattr(os, "stat", guarded)
     refused("shut/ | Permission denied | --data_dir", *TRAIN, f"--dataset={LANDMARKS}", "--data_dir=shut")
-
-
-@pytest.mark.slow
-def test_a_run_stopped_by_a_broken_image_resumes_after_its_repair(tmp_path, monkeypatch):
-    """Of a large set, a few rows are read before the first round: a broken one is met when its client takes part."""
-    monkeypatch.setattr(example_source, "WHOLE_BYTES", 0)
-    monkeypatch.setattr(example_source, "ROWS", 1)
-    write_landmarks(tmp_path / "data", users=("1", "2", "3", "4"))
-    config = fedwin.Config(
-        dataset=LANDMARKS,
-        data_dir=str(tmp_path / "data"),
-        model="digits_mlp:hidden=4",
-        clients_per_round=1,
-        num_rounds=12,
-        checkpoint_every=1,
-        out_dir=str(tmp_path / "run"),
-    )
-    image = tmp_path / "data" / "images" / "a" / "id3.jpg"
-    whole = image.read_bytes()
-    image.write_bytes(noisy("JPEG")[:1000])
-    with pytest.raises(UserError, match="id3.jpg: not a decodable image .*; fetch it again"):
-        fedwin.run(config, quiet=True)
-    image.write_bytes(whole)
-    assert fedwin.run(config, quiet=True)["seeds"][0]["final_round"] == 12

@@ -164,35 +164,6 @@ def test_bytes_are_those_of_the_step_and_with_a_quantile_those_of_norm_and_bit()
     assert (adaptive.down, adaptive.up) == (count().down + 4, count().up + 1)
 
 
-@pytest.mark.parametrize(
-    "choice,texts,reason",
-    [
-        ("fedavg", ["dp"], "--weighting=uniform"),
-        ("scaffold:weighting=uniform", ["dp"], "also send 'drift'"),
-        ("feddyn:weighting=uniform", ["dp"], "also send 'moved'"),
-        ("fedgma:weighting=uniform", ["dp"], "also send 'sums'"),
-        ("mimelite:weighting=uniform", ["dp"], "also send 'gradient'"),
-        ("fednova:weighting=uniform", ["dp"], "no mean step"),
-        ("mime:weighting=uniform", ["dp"], "one round trip"),
-        ("fedavg:weighting=uniform", ["dp", "clip:norm=1"], "--wrap=clip before --wrap=dp"),
-        ("fedavg:weighting=uniform", ["dp", "topk:share=0.5"], "--wrap=topk before --wrap=dp"),
-        ("fedavg:weighting=uniform", ["dp", "quantize"], "--wrap=quantize before --wrap=dp"),
-        ("fedavg:weighting=uniform", ["dp", "ima:window=2,start=0,placement=pre"], "placement=pre before --wrap=dp"),
-    ],
-)
-def test_what_has_no_guarantee_is_refused(choice, texts, reason):
-    p = problem()
-    with pytest.raises(UserError, match=reason) as refused:
-        last(p, choice, *(EXACT if text == "dp" else text for text in texts))
-    assert "\n" not in str(refused.value)
-
-
-def test_statistics_are_refused():
-    p = testing.classification()
-    with pytest.raises(UserError, match="BatchNorm"):
-        last(p, "fedavg:weighting=uniform", EXACT)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("texts", [["quantize:bits=4"], ["topk:share=0.5"], ["ima:window=2,start=0,placement=pre"]])
 def test_steps_may_change_before_they_are_clipped(texts):

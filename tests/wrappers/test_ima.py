@@ -73,12 +73,6 @@ def test_imas_mean_of_equal_models_is_that_model():
         same(given_aggregates([[7.0, 7.0, 7.0]] + window * [model], window), model, 1e-15)
 
 
-def test_imas_window_does_not_care_for_the_order_of_its_models():
-    a = np.random.default_rng(0).normal(size=(5, 3))
-    for order in ([0, 1, 2, 3, 4], [4, 2, 0, 1, 3], [1, 0, 4, 3, 2]):
-        same(given_aggregates([[9.0, 9.0, 9.0], *a[order]], 5), a.mean(0), 1e-15)
-
-
 def test_rounds_before_imas_start_do_not_depend_on_the_window():
     short, long = (ima_run(f"ima:window={w},start=6") for w in (2, 5))
     assert np.array_equal(short[:6], long[:6])

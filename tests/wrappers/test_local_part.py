@@ -77,27 +77,6 @@ def test_a_local_classifier_passes_the_contract(algorithm):
     testing.check_algorithm(algorithm, wrappers=("local", "topk:share=0.5"))
 
 
-@pytest.mark.parametrize(
-    "algorithm,part,reason",
-    [
-        ("scaffold", "classifier", "send more than their mean step"),
-        ("mime", "classifier", "one round trip"),
-        ("fedavg", "norm", "no normalization layers"),
-        ("fedavg", "head", "part"),
-    ],
-)
-def test_what_cannot_stay_local_is_refused(algorithm, part, reason):
-    p = testing.classification()
-    with pytest.raises(UserError, match=reason):
-        testing.trajectory(p, built(p, algorithm, part), 1)
-
-
-def test_a_model_without_a_known_classifier_is_refused():
-    p = testing.two_quadratics()
-    with pytest.raises(UserError, match="local: part=classifier"):
-        testing.trajectory(p, built(p), 1)
-
-
 @pytest.mark.parametrize("first", ["topk:share=0.5", "quantize:bits=8"])
 def test_the_part_is_not_read_from_a_message_that_another_wrapper_has_changed(first):
     setting = testing.classification().setting

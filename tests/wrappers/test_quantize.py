@@ -9,7 +9,6 @@ import pytest
 
 from fedwin import core, testing
 from fedwin.engine.communication import communication
-from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS
 from fedwin.wrappers.quantize import stochastic
 from tests.wrappers.test_wrappers import leaves
@@ -83,24 +82,6 @@ def test_bytes_are_those_of_bits_and_scales(choice, models):
         assert ours.down == plain.down
         sent = sum(min(math.ceil(n * bits / 8) + 4, 4 * n) for n in sizes)
         assert ours.up - plain.up == models * (sent - 4 * sum(sizes))
-
-
-@pytest.mark.slow
-def test_training_with_few_bits_reaches_the_minimum_on_average():
-    """Around the fixed point, an unbiased error only adds noise: the mean of late models is that without it."""
-    centres = np.array([[1.0, -2.0, 0.5, 3.0, -1.0, 0.2, 0.0, 2.0]] * 2) + np.array([[0.5], [-0.5]])
-    p = testing.quadratic([1.0, 1.0], centres, np.zeros(8), steps=1, lr=0.5, schedule=[(0, 1)], num_rounds=400)
-    models = [np.asarray(run.params["x"]) for run in testing.trajectory(p, built(p, "fedavg", "quantize:bits=3"), 400)]
-    np.testing.assert_allclose(np.mean(models[100:], 0), centres.mean(0), atol=0.05)
-    assert np.std(models[100:], 0).max() > 0.01
-
-
-@pytest.mark.parametrize("choice", ["feddyn", "fedgma"])
-def test_servers_that_need_exact_steps_are_refused(choice):
-    p = testing.classification()
-    with pytest.raises(UserError, match="quantize: the server of this algorithm computes") as refused:
-        testing.trajectory(p, built(p, choice, "quantize"), 1)
-    assert "\n" not in str(refused.value)
 
 
 def test_leaves_that_would_not_shrink_are_sent_as_they_are():

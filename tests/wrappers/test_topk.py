@@ -7,7 +7,6 @@ import pytest
 
 from fedwin import core, testing
 from fedwin.engine.communication import communication
-from fedwin.errors import UserError
 from fedwin.wrappers import WRAPPERS
 from tests.wrappers.test_wrappers import leaves
 
@@ -95,17 +94,6 @@ def test_bytes_are_those_of_values_and_positions():
     # Values of 8 bits, one scale, positions of 4 bytes.
     both = count("fedavg", "topk:share=0.1", "quantize:bits=8")
     assert both.up - (plain.up - 4 * size) == kept + 4 + 4 * kept
-
-
-@pytest.mark.parametrize(
-    "choice,reason",
-    [("mime", "one round trip"), ("fednova", "no mean step"), ("feddyn", "computes 'moved'"), ("fedgma", "computes")],
-)
-def test_what_can_not_be_sparsified_is_refused(choice, reason):
-    p = testing.classification()
-    with pytest.raises(UserError, match=reason) as refused:
-        testing.trajectory(p, built(p, choice, "topk:share=0.5"), 1)
-    assert "topk" in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_ties_keep_the_number_of_entries():

@@ -21,16 +21,6 @@ def leaves(tree):
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
-@pytest.mark.parametrize(
-    "choice,reason", [("mime", "one round trip"), ("scaffold", "one mean step"), ("fedacg", "one mean step")]
-)
-def test_averaging_before_the_server_needs_one_mean_step(choice, reason):
-    p = testing.regression([[1.0], [3.0]], [[1.0], [2.0]], [0.5, 0.1], batch_size=1, epochs=1, lr=0.1, schedule=[[0]])
-    ima = WRAPPERS.build("ima:placement=pre", p.setting)
-    with pytest.raises(UserError, match=reason):
-        testing.trajectory(p, p.build(choice, ima), 1)
-
-
 @pytest.mark.parametrize("placement", ["post", "pre"])
 def test_ima_averages_statistics_like_parameters(placement):
     p = testing.classification(shuffle=False)
@@ -196,12 +186,6 @@ def test_wrappers_keep_personal_models(texts):
     np.testing.assert_array_equal(leaves(personal.params), 2 * leaves(p.variables.params))
 
 
-def test_local_statistics_need_statistics():
-    p = testing.quadratic([1.0], [3.0], [0.0], steps=1, lr=1.0, schedule=[[0]])
-    with pytest.raises(UserError, match="no BatchNorm statistics"):
-        p.build("fedavg", WRAPPERS.build("local_bn", p.setting))
-
-
 def test_statistics_travel_once_a_round_and_direction():
     p = testing.classification()
     count = lambda choice: communication(p.build(choice), p.variables.params, p.store, p.n_max, p.variables.stats)
@@ -222,3 +206,61 @@ def test_a_phase_that_returns_no_statistics_keeps_the_local_ones():
     assert np.abs(leaves(row.stats) - leaves(down.stats)).max() > 1e-3
     np.testing.assert_array_equal(leaves(update.state.stats), leaves(row.stats))
     assert bool(update.state.seen)
+
+
+# What a wrapper can't do for an algorithm | the error. `dp` needs equal weights and cohorts of a fixed size.
+DP = "dp:clip=1,noise=0,neighbors=replace_one"
+REFUSED = """
+ima:placement=pre       | mime      | one round trip
+ima:placement=pre       | scaffold  | one mean step
+ima:placement=pre       | fedacg    | one mean step
+clip:norm=1             | scaffold  | clip: .* send 'drift'
+clip:norm=1             | mimelite  | clip: .* send 'gradient'
+clip:norm=1             | fedfa     | clip: .* send 'anchors'
+clip:norm=1             | mime      | clip needs .* one round trip
+clip:norm=1             | fednova   | clip: .* no mean step
+clip:norm=1             | fedacg    | clip: .* no mean step
+topk:share=0.5          | mime      | topk needs .* one round trip
+topk:share=0.5          | fednova   | topk: .* no mean step
+topk:share=0.5          | feddyn    | topk: .* computes 'moved'
+topk:share=0.5          | fedgma    | topk: .* computes 'sums'
+topk:share=0.5          | diloco:fragments=2 | topk: clients of this algorithm send a part
+quantize                | feddyn    | quantize: the server of this algorithm computes 'moved'
+quantize                | fedgma    | quantize: the server of this algorithm computes 'sums'
+local:part=classifier   | scaffold  | local: .* send more than their mean step
+local:part=classifier   | mime      | local needs .* one round trip
+local:part=classifier   | diloco:fragments=2 | local: clients of this algorithm send a part
+local:part=norm         | fedavg    | local: part=norm: the model has no normalization layers
+dp                      | fedavg    | --weighting=uniform
+dp                      | fedavg:weighting=uniform     | BatchNorm
+dp                      | scaffold:weighting=uniform   | also send 'drift'
+dp                      | feddyn:weighting=uniform     | also send 'moved'
+dp                      | fedgma:weighting=uniform     | also send 'sums'
+dp                      | mimelite:weighting=uniform   | also send 'gradient'
+dp                      | fednova:weighting=uniform    | no mean step
+dp                      | mime:weighting=uniform       | one round trip
+dp clip:norm=1          | fedavg:weighting=uniform     | --wrap=clip before --wrap=dp
+dp topk:share=0.5       | fedavg:weighting=uniform     | --wrap=topk before --wrap=dp
+dp quantize             | fedavg:weighting=uniform     | --wrap=quantize before --wrap=dp
+dp ima:window=2,start=0,placement=pre | fedavg:weighting=uniform | placement=pre before --wrap=dp
+"""
+
+
+@pytest.mark.parametrize(
+    "line", REFUSED.strip().splitlines(), ids=lambda line: line.rpartition("|")[0].replace(" ", "")
+)
+def test_what_a_wrapper_can_not_do_is_one_line(line):
+    texts, choice, reason = (part.strip() for part in line.split("|"))
+    # A model with statistics, which dp refuses first, or one without.
+    p = small(2) if texts.startswith("dp") and reason != "BatchNorm" else testing.classification()
+    with pytest.raises(UserError, match=reason) as refused:
+        built = [WRAPPERS.build(DP if text == "dp" else text, p.setting) for text in texts.split()]
+        testing.trajectory(p, p.build(choice, *built), 1)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text, reason", [("local_bn", "no BatchNorm statistics"), ("local", "local: part=classifier")])
+def test_a_model_must_have_the_part_that_stays_local(text, reason):
+    p = small(1)
+    with pytest.raises(UserError, match=reason):
+        testing.trajectory(p, p.build("fedavg", WRAPPERS.build(text, p.setting)), 1)
