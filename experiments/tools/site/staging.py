@@ -1,4 +1,4 @@
-"""Copies the pages of the site into one folder for Sphinx: guide, results, notebooks, changelog, reference.
+"""Copies the pages of the site into one folder for Sphinx: guide, results, notebooks, changelog.
 
 Links between files of the repository become links between pages; a linked file that is no page becomes a download.
 The command that shows the results becomes a link to the page that it writes.
@@ -7,13 +7,16 @@ The command that shows the results becomes a link to the page that it writes.
 import json
 import os
 import pathlib
+import pkgutil
 import re
 import shutil
 import urllib.parse
 from collections.abc import Callable, Iterator
 
+import fedwin
+
 from ...reproduction.page import TITLES
-from . import diagrams, reference
+from . import diagrams
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GUIDE = ROOT / "experiments" / "guide"
@@ -30,6 +33,20 @@ FRAME = """```{{raw}} html
 <iframe class="viewer" src="{address}" title="results viewer" loading="lazy" allow="clipboard-write"></iframe>
 ```
 """
+API = """API reference
+=============
+
+Generated from the docstrings, one page per package. :doc:`What is public <../public>` names what programs may rely on.
+
+.. autosummary::
+
+   {names}
+
+.. toctree::
+   :hidden:
+
+   {names}
+"""
 # Sphinx has a page `search` of its own.
 RENAMED = {"search.md": "searches.md"}
 
@@ -41,6 +58,21 @@ def pages() -> dict[pathlib.Path, str]:
     found |= {path: f"results/{path.name}" for path in sorted(ROOT.glob("experiments/results/*.md"))}
     found |= {ROOT / "experiments" / "RESULTS.md": "results/index.md", ROOT / "README.md": "readme.md"}
     return found | {ROOT / "CHANGELOG.md": "changelog.md", ROOT / "BUILD_NOTES.md": "build_notes.md"}
+
+
+def reference() -> dict[str, str]:
+    """Returns place in the site -> text, of a page per package that documents its modules, and of their list."""
+    found: dict[str, list[str]] = {"fedwin": ["fedwin"]}
+    for module in pkgutil.walk_packages(fedwin.__path__, "fedwin."):
+        package = ".".join(module.name.split(".")[:2])
+        if package != "fedwin.experiments" and not module.name.rpartition(".")[2].startswith("_"):
+            found.setdefault(package, []).append(module.name)
+    sections = lambda names: (
+        f"{name}\n{('-' if number else '=') * len(name)}\n\n.. automodule:: {name}\n   :members:\n"
+        for number, name in enumerate(names)
+    )
+    pages = {f"reference/{package}.rst": "\n".join(sections(names)) for package, names in found.items()}
+    return pages | {"reference/index.rst": API.format(names="\n   ".join(found))}
 
 
 def outside_fences(text: str, change: Callable[[str], str]) -> str:
@@ -134,7 +166,7 @@ def stage(folder: pathlib.Path) -> None:
     """Writes all sources of the site to `folder`/source, and the gallery's examples to `folder`/examples."""
     source, places = folder / "source", pages()
     files: dict[str, pathlib.Path] = {}
-    contents: dict[str, str | bytes] = dict(reference.pages())
+    contents: dict[str, str | bytes] = dict(reference())
     for path, place in places.items():
         text = path.read_text()
         contents[place] = text if path.suffix == ".ipynb" else relinked(text, path, places, files)
