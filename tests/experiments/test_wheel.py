@@ -133,9 +133,9 @@ def test_stored_results_travel_with_the_wheel_and_nothing_is_written_into_it(ins
     text = run(
         installed / "fedwin", "reproduce", "ima/figure5", "--from_results", "--page", "--out_dir=mine", cwd=tmp_path
     )
-    assert "+2.79 points" in text and (tmp_path / "mine" / "results" / "tables" / "trend" / "ima_figure5.csv").is_file()
+    assert "+4.82 points" in text and (tmp_path / "mine" / "results" / "tables" / "trend" / "ima_figure5.csv").is_file()
     assert "ima.md" in (tmp_path / "mine" / "RESULTS.md").read_text()
-    assert "+2.79 points" in (tmp_path / "mine" / "results" / "ima.md").read_text()
+    assert "+4.82 points" in (tmp_path / "mine" / "results" / "ima.md").read_text()
     for name in ("tables/trend/survey_table1.csv", "tables/paper/ima_table1.csv"):
         assert (tmp_path / "mine" / "results" / name).read_text() == (RESULTS / name).read_text()
     refused = [installed / "fedwin", "reproduce", "wima/table4", "--scale=smoke", "--keep"]
