@@ -1,4 +1,4 @@
-"""A smoke run of a table: trained once, resumed after an interruption, stored and redrawn without training."""
+"""Smoke runs from plan to picture: trained once, resumed after an interruption, stored and redrawn without training."""
 
 import dataclasses
 import json
@@ -6,60 +6,64 @@ import os
 import shutil
 
 import pytest
+from matplotlib import image
 
 from experiments import records
-from experiments.papers.catalogue import item
+from experiments.papers.catalogue import catalogue, item
+from experiments.papers.items import Analysis, Item, Sketch, file_stem
 from experiments.reproduction import numbers, results, runs, tables, work
+from experiments.reproduction.request import Request
 from experiments.reproduction.results import Results
 from fedwin.errors import UserError
 from fedwin.files import locked
+from tests.experiments.reproduction.fakes import Fake
+
+# FedAvg and its fork with IMA.
+FIGURE = item("ima/figure5")
 
 
-def cells(name, *rows):
-    one = item(name)
-    return [cell for cell in one.cells("smoke") if cell.row.name in rows and cell.column.name == one.columns[0].name]
-
-
-def directories_of(name, folder, *rows):
-    tasks = runs.plan([item(name)], "smoke", (0,), {name: cells(name, *rows)})
-    return runs.run_directories(tasks, folder, "smoke")
+def directories(out_dir, one=FIGURE):
+    return runs.run_directories(runs.plan([one], "smoke", (0,)), out_dir / "smoke", "smoke")
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """IMA's FedAvg with its fork, both trained, the first with an interruption: its budget was spent."""
-    folder = tmp_path_factory.mktemp("papers")
-    found = directories_of("ima/table1", folder, "fedavg")
+def out_dir(tmp_path_factory):
+    """One folder for all tests, so that they share runs as users do; FIGURE is trained in it, with an interruption."""
+    out_dir = tmp_path_factory.mktemp("papers")
+    found = directories(out_dir)
     with pytest.raises(work.BudgetSpent):
         work.work(found[:1], budget=0.0, say=lambda line: None)
     assert not found[0].finished
     said = []
     assert work.work(found, say=said.append) == {} and len(said) == 2 and all(each.finished for each in found)
-    assert work.work(directories_of("ima/table1", folder, "fedavg"), say=said.append) == {}
-    assert len(said) == 2  # nothing is trained twice
-    return folder, found
+    assert work.work(directories(out_dir), say=said.append) == {} and len(said) == 2  # nothing is trained twice
+    return out_dir
 
 
-def test_a_forks_curve_continues_that_of_its_parent(trained):
-    folder, (base, fork) = trained
-    whole, parted = (results.curves(Results("smoke", folder), directory.task.run)[0] for directory in (base, fork))
-    split = fork.task.run.parent.round
-    assert 0 < split < fork.task.run.num_rounds
+@pytest.fixture
+def trained(out_dir):
+    return directories(out_dir)
+
+
+def test_a_forks_curve_continues_that_of_its_parent(out_dir, trained):
+    own = Results("smoke", out_dir / "smoke")
+    whole, parted = (results.curves(own, directory.task.run)[0] for directory in trained)
+    split = trained[1].task.run.parent.round
+    assert 0 < split < trained[1].task.run.num_rounds
     assert parted.rounds[0] == 0 and parted.rounds[-1] == whole.rounds[-1]
     before = parted.rounds < split
     assert (parted.accuracy[before] == whole.accuracy[whole.rounds < split]).all()
 
 
 def test_a_run_that_another_process_trains_is_left_to_it(trained, tmp_path, monkeypatch):
-    _, (base, _) = trained
-    (directory,) = directories_of("wima/table4", tmp_path, "fedavg")
+    (directory,) = directories(tmp_path, item("wima/table4"))
     directory.path.mkdir(parents=True)
     said = []
 
     def released(line):
         said.append(line)
         if len(said) == 2:  # the other process has ended by now, with this run done
-            shutil.copytree(base.path, directory.path, dirs_exist_ok=True)
+            shutil.copytree(trained[0].path, directory.path, dirs_exist_ok=True)
 
     monkeypatch.setattr(work, "PATIENCE", 0.01)
     with locked(directory.path):
@@ -67,12 +71,12 @@ def test_a_run_that_another_process_trains_is_left_to_it(trained, tmp_path, monk
     assert directory.finished and len(said) == 2
 
 
-def test_stored_runs_give_the_same_numbers(trained, tmp_path):
-    folder, found = trained
+def test_stored_runs_give_the_same_numbers(out_dir, trained, tmp_path):
     for expected in (True, False):
-        assert [results.keep(each.task.run, each.path, tmp_path) for each in found] == [expected] * 2
-    for cell in cells("ima/table1", "fedavg"):
-        first, second = (numbers.value(Results("smoke", place), cell) for place in (folder, tmp_path))
+        assert [results.keep(each.task.run, each.path, tmp_path) for each in trained] == [expected] * 2
+    for cell in FIGURE.cells("smoke"):
+        places = (out_dir / "smoke", tmp_path)
+        first, second = (numbers.value(Results("smoke", place), cell) for place in places)
         assert first.mean == pytest.approx(second.mean, abs=1e-3) and first.rounds == second.rounds
     for path in tmp_path.iterdir():
         record = records.read(path)
@@ -82,37 +86,88 @@ def test_stored_runs_give_the_same_numbers(trained, tmp_path):
 
 
 def test_stored_runs_are_not_trained_again_unless_a_fork_needs_them(trained, tmp_path):
-    _, (base, fork) = trained
-    tasks = [base.task, fork.task]
+    tasks, both = [each.task for each in trained], [each.task.run.key for each in trained]
     left = lambda planned, **more: [t.run.key for t in runs.without_stored(planned, Results("smoke", tmp_path), **more)]
-    both = [task.run.key for task in tasks]
     assert left(tasks) == both
-    results.keep(base.task.run, base.path, tmp_path)
+    results.keep(tasks[0].run, trained[0].path, tmp_path)
     assert left(tasks) == both  # the fork resumes a checkpoint, which is not stored
-    results.keep(fork.task.run, fork.path, tmp_path)
+    results.keep(tasks[1].run, trained[1].path, tmp_path)
     assert left(tasks) == [] and left(tasks, analyzed=both[:1]) == both[:1]
-    assert left([dataclasses.replace(base.task, reads={*base.task.reads, "wima:window=3"})]) == both[:1]
+    assert left([dataclasses.replace(tasks[0], reads={"wima:window=3"})]) == both[:1]
 
 
 def test_an_edited_run_is_not_reported(trained, tmp_path):
-    _, (base, _) = trained
-    copy = tmp_path / "copy"
-    shutil.copytree(base.path, copy)
-    lines = (copy / "metrics.jsonl").read_text()
-    (copy / "metrics.jsonl").write_text(lines.replace('"accuracy": 0.', '"accuracy": 1.', 1))
-    with pytest.raises(UserError, match=r"metrics\.jsonl"):
-        records.read(copy)
+    shutil.copytree(trained[0].path, tmp_path / "copy")
+    path = tmp_path / "copy" / "metrics.jsonl"
+    path.write_text(path.read_text().replace('"accuracy": 0.', '"accuracy": 1.', 1))
+    with pytest.raises(UserError, match=r"metrics\.jsonl has been altered"):
+        records.read(path.parent)
 
 
-def test_the_table_is_written_next_to_the_printed_one(trained, tmp_path):
-    folder, _ = trained
-    own, one = Results("smoke", folder), item("ima/table1")
-    found = [numbers.value(own, cell) for cell in cells("ima/table1", "fedavg")]
-    tables.write(one, own, found, tmp_path)
+def test_the_table_is_written_next_to_the_printed_one(tmp_path):
+    one = item("ima/table1")
+    found = [numbers.Value(cell, {2023: 82.0}, (8, 8)) for cell in one.cells("smoke")[:2]]
+    tables.write(one, Fake(scale="smoke"), [dataclasses.replace(each, scale="smoke") for each in found], tmp_path)
     text = (tmp_path / "ima_table1.md").read_text()
     assert "Stand-in" in text and "81.17" not in text  # printed numbers are compared at paper scale alone
-    at_paper = [dataclasses.replace(value, scale="paper") for value in found]
-    text = tables.section(one, Results("paper", folder), at_paper)
+    text = tables.section(one, Fake(scale="paper"), found)
     assert "81.17 / " in text and "84.68 / " in text
     rows = (tmp_path / "ima_table1.csv").read_text().splitlines()
     assert rows[0].startswith("row,column,variant") and len(rows) == 1 + len(found)
+
+
+# Requests
+
+
+def covering(one, scale):
+    """Returns cells of an item in which every row, column, variant and override comes at least once."""
+    chosen, seen = [], set()
+    for cell in one.cells(scale):
+        entries = (cell.row, cell.column, cell.variant)
+        met = {("override", override.variation.name) for override in one.overrides if override.applies_to(*entries)}
+        shown = met | set(zip(("row", "column", "variant"), cell.position, strict=True))
+        if not shown <= seen:
+            chosen.append(cell)
+            seen |= shown
+    return chosen
+
+
+def reproduced(out_dir, one, scale="smoke", **options):
+    """Reproduces an item; returns the suffixes of the files that were written."""
+    request = Request(scale=scale, out_dir=out_dir, **options)
+    request.execute([one], {one.name: covering(one, scale)} if isinstance(one, Item) else {})
+    written = sorted(request.tables.glob(f"{file_stem(one)}*"))
+    for path in written:
+        assert path.suffix != ".png" or image.imread(path).std() > 0.01  # something is drawn
+    return {path.suffix for path in written}
+
+
+@pytest.mark.parametrize(
+    "name, scale, kinds",
+    [
+        ("ima/figure5", "smoke", {".csv", ".md", ".png"}),  # curves
+        ("wsm/figure3_1", "smoke", {".json", ".png"}),  # needs no run
+        ("ghb/figure5", "smoke", set()),  # a sketch is no error
+        ("wima/figure3", "trend", {".csv", ".md", ".png"}),  # a sweep
+        ("ima/figure5b", "trend", {".png"}),  # an analysis of trained models
+    ],
+)
+def test_one_of_each_kind(out_dir, name, scale, kinds):
+    assert reproduced(out_dir, item(name), scale, from_results=scale == "trend") == kinds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(catalogue()))
+def test_every_item(out_dir, name):
+    one = item(name)
+    nothing = isinstance(one, Sketch) or not (
+        one.trajectories("smoke") if isinstance(one, Analysis) else one.cells("smoke")
+    )
+    assert bool(reproduced(out_dir, one)) != nothing
+
+
+def test_missing_data_is_an_error(tmp_path, capsys):
+    one = item("wima/table3")
+    with pytest.raises(UserError, match="2 run.* refused.*--data_dir"):
+        Request(scale="trend", out_dir=tmp_path, afresh=True).execute([one], {one.name: one.cells("trend")})
+    assert capsys.readouterr().out.count("refused: ") == 2
