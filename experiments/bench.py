@@ -1,7 +1,7 @@
 """Times fedwin against FedJAX, PyTorch, pfl-research and Flower on the same work, in alternating turns.
 
-  fedwin bench --install_peers
-  fedwin bench --cases=mlp,cifar_cnn --python_torch=/path/to/venv/bin/python
+  python3 -m venv peers && peers/bin/pip install torch==2.13.0 pfl==0.6.0 'flwr[simulation]==1.41.0' 'setuptools<81'
+  fedwin bench --python_torch=peers/bin/python
   fedwin bench --cases=published
   fedwin bench --cases=digits --peers= --methods=fedavg --methods=scaffold --methods='fedavg --window=host'
   fedwin bench --cases=lenet5 --device=gpu --precision=tf32
@@ -11,14 +11,12 @@ quartiles, ratios medians of the turns' ratios. Close other programs first.
 """
 
 import dataclasses
-import hashlib
 import json
 import math
 import os
 import pathlib
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +30,6 @@ from absl import flags
 import fedwin
 from fedwin import data
 from fedwin.algorithms import ALGORITHMS
-from fedwin.data.cache import cache_directory, require_cache_directory
 from fedwin.errors import UserError
 from fedwin.registry import checks, nearest
 from fedwin.runs.config import Config
@@ -44,8 +41,6 @@ from .tools import timer
 from .tools.peers.cases import CASES, OWN, PEERS, PUBLISHED, Case, scaled
 
 FOLDER = pathlib.Path(__file__).parent / "tools" / "peers"
-# Packages of the environment that --install_peers makes.
-REQUIREMENTS = ("torch==2.13.0", "pfl==0.6.0", "flwr[simulation]==1.41.0", "setuptools<81")
 # Maximum bytes of a case's examples; every contestant holds several copies.
 MOST_BYTES = 16 << 30
 # Cohort and effort of --quick.
@@ -70,10 +65,8 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_enum("precision", "float32", ("float32", "tf32", "bfloat16"), "Precision of all contestants.")
     flags.DEFINE_string(
         "python_torch", os.environ.get("FEDWIN_PYTHON_TORCH", ""),
-        "Interpreter that has torch, pfl and flwr; also the variable FEDWIN_PYTHON_TORCH; empty = the environment of "
-        "--install_peers, else this one.",
+        "Interpreter that has torch, pfl and flwr; also the variable FEDWIN_PYTHON_TORCH; empty = this one.",
     )  # fmt: skip
-    flags.DEFINE_bool("install_peers", False, "Make an environment with torch, pfl and flwr in the cache directory.")
     flags.DEFINE_integer("turns", 7, "Number of turns of every contestant.")
     flags.DEFINE_float("turn_seconds", 1.0, "Seconds of a turn (at least one round).")
     flags.DEFINE_float("case_seconds", 150.0, "Most seconds of a case, which limits the number of turns (at least 3).")
@@ -81,7 +74,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_bool("quick", False, "Short test with tiny cohorts.")
     return {
         "measurements": ["cases", "cohort", "peers", "methods", "device", "precision", "quick"],
-        "execution": ["install_peers", "python_torch", "turns", "turn_seconds", "case_seconds", "json"],
+        "execution": ["python_torch", "turns", "turn_seconds", "case_seconds", "json"],
     }
 
 
@@ -147,47 +140,6 @@ def check(options) -> None:
     path = pathlib.Path(options.json)
     if options.json and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
         raise UserError(f"json={path} can't be written; name a file in a folder that you can write to.")
-
-
-def peers_environment() -> pathlib.Path:
-    """Returns the folder of the environment that --install_peers makes."""
-    key = hashlib.blake2b(" ".join((sys.version, *REQUIREMENTS)).encode(), digest_size=6).hexdigest()
-    return require_cache_directory() / f"peers-{key}"
-
-
-def installed_peers() -> str | None:
-    """Returns the interpreter of the peers' environment, or None before --install_peers."""
-    if cache_directory() is None or not (peers_environment() / "made").exists():
-        return None
-    return str(peers_environment() / "bin" / "python")
-
-
-def install_peers(say: Callable[[str], None]) -> str:
-    """Creates the peers' environment, unless it exists; returns its interpreter.
-
-    Args:
-      say: called with each line of progress.
-
-    Raises:
-      UserError: the packages can't be installed.
-    """
-    if (python := installed_peers()) is not None:
-        return python
-    folder = peers_environment()
-    say(f"installing {', '.join(REQUIREMENTS)} in {folder}")
-    try:
-        shutil.rmtree(folder, ignore_errors=True)  # rests of an attempt
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True, text=True)
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *REQUIREMENTS]
-        subprocess.run(pip, check=True, capture_output=True, text=True)
-        (folder / "made").touch()
-    except (OSError, subprocess.CalledProcessError) as error:
-        lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-        raise UserError(
-            f"install_peers: {lines[-1] if lines else error}; make an environment by hand and name it with "
-            f"--python_torch, or leave these peers out, --peers=fedjax."
-        ) from error
-    return str(folder / "bin" / "python")
 
 
 def config_of(case: Case, options) -> Config:
@@ -295,8 +247,7 @@ def main(argv: list[str]) -> None:
     for text in options.methods:
         ALGORITHMS.check(parse_method(text, Config()).algorithm)
     say = lambda line: print(f"[{time.monotonic() - started:5.0f} s] {line}", file=sys.stderr, flush=True)
-    peers = install_peers(say) if options.install_peers else installed_peers()
-    python_torch = options.python_torch or peers or sys.executable
+    python_torch = options.python_torch or sys.executable
     effort = timer.Effort(options.turns, options.turn_seconds, options.case_seconds)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {options.device}, {options.precision}"
     report: Record = {"machine": machine, "load_before": os.getloadavg(), "records": []}

@@ -1,9 +1,10 @@
-"""Docstrings of everything that is registered: hyper-parameters and an example that runs as a doctest."""
+"""Public names, and docstrings of everything that is registered: hyper-parameters and an example that runs as a doctest."""
 
 import inspect
 
 import pytest
 
+import fedwin
 from fedwin.aggregation import AGGREGATORS, ATTACKS
 from fedwin.algorithms import ALGORITHMS
 from fedwin.callbacks import STOPPING_RULES, TRACKERS
@@ -48,3 +49,7 @@ def test_a_registered_builder_is_documented(registry, entry):
     assert ">>> " in example, f"{registry.kind} '{entry.name}': its example has no doctest prompt '>>>'"
     missing = [h.name for h in entry.hyperparameters if not h.meaning]
     assert not missing, f"{registry.kind} '{entry.name}': Args does not describe {', '.join(missing)}"
+
+
+def test_every_export_exists():
+    assert [name for name in fedwin.__all__ if getattr(fedwin, name) is None] == []

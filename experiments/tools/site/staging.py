@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 import fedwin
 
 from ...reproduction.page import TITLES
-from . import diagrams
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GUIDE = ROOT / "experiments" / "guide"
@@ -177,7 +176,7 @@ def stage(folder: pathlib.Path) -> None:
         str(contents["index.md"]), [place for path, place in places.items() if path.parent == GUIDE]
     )
     contents |= {place: path.read_bytes() for place, path in files.items()}
-    contents |= {f"drawn/{name}.svg": draw() for name, draw in diagrams.DIAGRAMS.items()}
+    contents |= {f"drawn/{path.name}": path.read_bytes() for path in (GUIDE / "drawn").glob("*.svg")}
     for place, content in contents.items():
         write(source / place, content)
     kept = {source / place for place in contents}
