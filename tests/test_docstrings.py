@@ -1,4 +1,4 @@
-"""Public names, and docstrings of everything that is registered: hyper-parameters and an example that runs as a doctest."""
+"""Public names, and docstrings of registered builders: hyper-parameters and an example that runs as a doctest."""
 
 import inspect
 
