@@ -10,8 +10,6 @@ from fedwin import core, tree
 from fedwin.core import Algorithm, Variables
 from fedwin.data.federation import Store
 from fedwin.engine.cohort import client_shapes
-from fedwin.engine.rounds import RunState, one_round
-from fedwin.engine.strategy import Strategy
 from fedwin.engine.user_errors import UserFunction, reads
 from fedwin.errors import UserError
 
@@ -101,34 +99,6 @@ def check_round(algorithm: Algorithm, model: Variables, store: Store, n_max: int
         raise read.error(f"returns {_kind(evaluated)}")
     if algorithm.client_model is not None:
         _check_client_model(algorithm, evaluated, row)
-
-
-def message_weights(
-    algorithm: core.Algorithm, run: RunState, store: Store, cohort: core.Cohort, n_max: int
-) -> list[jax.Array]:
-    """Returns the summed weights of all means that the clients of a cohort send in one round; may be traced.
-
-    Args:
-      algorithm: the algorithm.
-      run: the state before the round, whose table has one row per client of the cohort.
-      store: the clients' data.
-      cohort: its clients, arrays [C].
-      n_max: examples of the largest client.
-    """
-    weights: list[jax.Array] = []
-    is_mean = lambda node: isinstance(node, (core.Mean, core.MeanStep))
-
-    def watched(phase: core.Phase) -> core.Phase:
-        def server(params, state, message, round):
-            means = filter(is_mean, jax.tree.leaves(message, is_leaf=is_mean))
-            weights.extend(mean.weight for mean in means)
-            return phase.server(params, state, message, round)
-
-        return phase if phase.client is None else phase._replace(server=server)
-
-    algorithm = algorithm._replace(phases=tuple(map(watched, algorithm.phases)))
-    one_round(algorithm, {}, Strategy(), n_max, run, store, cohort)
-    return weights
 
 
 def _concrete(model) -> bool:

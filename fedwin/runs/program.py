@@ -1,6 +1,5 @@
 """Program: the compiled functions and device data that all seeds of a run share, and their client tables."""
 
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -10,11 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedwin import core, engine, multi_process, tree
+from fedwin import engine, multi_process, tree
 from fedwin.data.dataset import Partition
 from fedwin.data.federation import Federation
 from fedwin.engine import evaluate
-from fedwin.engine.algorithm_check import message_weights
 from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_examples
@@ -107,42 +105,6 @@ class Program:
         if isinstance(examples, ResidentExamples):
             self._examples = examples.store.examples
         return examples
-
-    def divergence(self, seed: int, diverged_at: int) -> str:
-        """Returns why training diverged: an empty cohort, or a loss or model that is not finite.
-
-        Cohorts can only be empty under a user's algorithm whose clients may have weight 0. It computes the weights of
-        the last two rounds' messages again, from the initial model: which clients drop out rarely depends on the model.
-
-        Args:
-          seed: the seed.
-          diverged_at: completed rounds when the loss was not finite.
-        """
-        if multi_process.count() == 1 and self.prepared.is_user_defined:
-            # A loss is that of the model before the round.
-            for round in range(max(diverged_at - 2, 0), diverged_at):
-                weights = self._message_weights(seed, round)
-                if weights and not any(weights):
-                    return (
-                        f"no client of round {round + 1} counts: the weights of its messages add up to 0, and their "
-                        f"mean is not a number; let the server keep its model in such a round"
-                    )
-        return "the loss is not finite; a smaller --client_lr or --clip_norm may help"
-
-    def _message_weights(self, seed: int, round: int) -> list[float]:
-        """Returns the summed weights of the means that a cohort sends, if it starts with the initial model."""
-        federation, config = self.prepared.federations[seed], self.prepared.config
-        ids = self.prepared.setting.sampling.cohort(seed, round).participants
-        if not len(ids):
-            return []
-        with contextlib.closing(make_examples(federation, config.examples, Strategy(), len(ids), 1)) as examples:
-            store, rows = examples.load(core.Cohort.of(ids[None]))
-            cohort = core.Cohort.of(ids, rows=rows[0], slots=np.arange(len(ids), dtype=np.int32))
-            weights = jax.jit(
-                lambda run, store: message_weights(self.prepared.algorithm, run, store, cohort, federation.bucket(ids))
-            )
-            run = self.prepared.start(seed, len(ids), window_rounds=1)
-            return [float(weight) for weight in weights(run._replace(round=jnp.int32(round), observers={}), store)]
 
     def schedule(self, examples: TrainingExamples) -> Schedule:
         """Returns the run's schedule, with dispatches whose examples and windows fit on the device."""

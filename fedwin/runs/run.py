@@ -35,6 +35,7 @@ from fedwin.runs.start import check_fork
 from fedwin.runs.timing import TimedRun, Timing, chosen, planned
 
 Say = Callable[[str], None]
+DIVERGENCE = "the loss is not finite; a smaller --client_lr or --clip_norm may help"
 
 # Default limits of timing in dry runs; the first round compiles, however long that takes, and is not counted.
 ROUNDS, SECONDS = 20, 20.0
@@ -138,11 +139,10 @@ def _summary(
 ) -> dict[str, Any]:
     if not multi_process.is_first():
         return {}
-    ended = {seed: result.diverged_at for seed, result in results.items() if result.diverged_at is not None}
-    causes = {seed: program.divergence(seed, diverged_at) for seed, diverged_at in ended.items()}
-    for seed, cause in causes.items():
-        say(f"seed {seed}: diverged in round {ended[seed]}: {cause}.")
+    causes = {seed: DIVERGENCE for seed, result in results.items() if result.diverged_at is not None}
     for seed, result in results.items():
+        if seed in causes:
+            say(f"seed {seed}: diverged in round {result.diverged_at}: {causes[seed]}.")
         if result.stopped_at is not None:
             say(f"seed {seed}: stopped early in round {result.stopped_at} of {program.prepared.config.num_rounds}.")
         if result.empty_rounds:

@@ -4,14 +4,11 @@ import dataclasses
 import json
 import re
 
-import jax
 import pytest
 from tensorboardX.proto import event_pb2
 
 import fedwin
 from experiments.tables import scores
-from fedwin import core, tree
-from fedwin.algorithms import ALGORITHMS
 from fedwin.files import json_value, write_json
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Result, summarize
@@ -134,34 +131,10 @@ def test_by_default_the_last_quarter_is_averaged_but_at_most_100_rounds():
     assert Config(num_rounds=20, final_evals=0).resolved().final_evals == 0
 
 
-def dropping(setting, solve, *, rate=0.5):
-    """FedAvg whose clients drop out; with a small cohort, all of them in some round."""
-
-    def client(params, c):
-        y = solve(params, c)
-        takes_part = jax.random.bernoulli(c.key, 1 - rate)
-        return y.update({"delta": core.mean_step(tree.sub(y.params, params), c.size * takes_part)})
-
-    def server(params, state, total, round):
-        return tree.add(params, total["delta"].value), state
-
-    return core.algorithm(client, server)
-
-
-@pytest.mark.parametrize(
-    "algorithm, client_lr, cause",
-    [
-        ("dropping:rate=0.9", 0.1, "no client of round [12] counts: the weights of its messages add up to 0"),
-        ("dropping:rate=0.0", 1e30, "the loss is not finite; a smaller --client_lr"),
-    ],
-)
-def test_the_summary_says_why_a_run_has_no_mean(tmp_path, capsys, algorithm, client_lr, cause):
-    ALGORITHMS.register("dropping", dropping)
-    config = dataclasses.replace(SMALL, algorithm=algorithm, client_lr=client_lr, out_dir=str(tmp_path / "run"))
-    try:
-        summary = fedwin.run(config)
-    finally:
-        ALGORITHMS.pop("dropping")
+def test_the_summary_of_a_diverged_run_has_a_cause_and_no_mean(tmp_path, capsys):
+    config = dataclasses.replace(SMALL, client_lr=1e30, out_dir=str(tmp_path / "run"))
+    summary = fedwin.run(config)
     assert summary["over_seeds"]["model"]["accuracy"]["mean"] is None
-    assert re.match(cause, summary["seeds"][0]["divergence"])
+    cause = summary["seeds"][0]["divergence"]
+    assert cause.startswith("the loss is not finite; a smaller --client_lr")
     assert re.search(f"seed 0: diverged in round [123]: {cause}", capsys.readouterr().out)

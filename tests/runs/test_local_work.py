@@ -107,33 +107,3 @@ def test_a_changed_file_of_work_is_refused(tmp_path):
     path.write_text("client,work\n1,0.6\n")
     with pytest.raises(UserError, match="was run with another file than --local_work=file:path="):
         fedwin.run(config(tmp_path / "run", **short), quiet=True)
-
-
-def test_an_integral_number_of_epochs_is_an_integer():
-    """Text of flags and floats give the same config, the same hash and the same JSON as before."""
-    for value in (1, 1.0, 2, 2.0):
-        made = dataclasses.replace(SMALL, local_epochs=value)
-        assert type(made.local_epochs) is int
-        made.check()
-    default = fingerprint.set_fields(dataclasses.replace(Config(), local_epochs=1.0).decisive())
-    assert not {"local_epochs", "local_steps", "local_work"} & default.keys()
-    assert dataclasses.replace(SMALL, local_epochs=0.5).local_epochs == 0.5
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        (dict(local_epochs=0), "greater than 0"),
-        (dict(local_epochs="1"), "must be a number"),
-        (dict(local_epochs=True), "must be a number"),
-        (dict(local_epochs=float("nan")), "finite"),
-        (dict(local_steps=5, local_epochs=2), "keep one"),
-        (dict(local_steps=0.5, local_epochs=1), "must be an integer"),
-        (dict(local_steps=10**9, local_epochs=1), "smaller --local_steps"),
-        (dict(local_work="unifrom"), "Did you mean 'uniform'"),
-        (dict(wrap=["ima:schedule=epoch"], local_epochs=1.5), "needs a whole number"),
-    ],
-)
-def test_impossible_settings_are_refused(tmp_path, changes, message):
-    with pytest.raises(UserError, match=message):
-        fedwin.check(config(tmp_path / "none", **changes))

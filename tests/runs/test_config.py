@@ -1,0 +1,109 @@
+"""Config: every invalid field is one line that names it, before anything is read, compiled or written."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import fedwin
+from fedwin import engine
+from fedwin.data.dataset import Partition
+from fedwin.data.federation import federate
+from fedwin.errors import UserError
+from fedwin.runs import fingerprint
+from fedwin.runs.config import GROUPS, INTEGER_LISTS, Config, default_of
+from fedwin.testing import federations
+
+BASE = Config(dataset="digits", num_clients=20, model="digits_mlp", partition="shards:per_client=2")
+
+
+def wrong_values(field: dataclasses.Field) -> list:
+    """Returns values just outside of a field's range, and of other types."""
+    bounds, default = field.metadata, default_of(field)
+    wrong = [object(), None, [1.5] if field.name in INTEGER_LISTS else [1]]
+    if bounds["least"] is not None:
+        wrong.append(bounds["least"] - 1)
+    if bounds["below"] is not None:
+        wrong.append(bounds["below"])
+    if bounds["words"] is not None:
+        wrong.append("nosuch")
+    if isinstance(default, (int, float)) and not isinstance(default, bool):
+        wrong += ["1", True, 1e-46, float("nan"), float("inf")]
+    return wrong
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(Config), ids=lambda field: field.name)
+def test_a_value_outside_of_a_field_is_one_line(field):
+    for value in wrong_values(field):
+        with pytest.raises(UserError, match=field.name) as caught:
+            dataclasses.replace(BASE, **{field.name: value}).check()
+        assert "\n" not in str(caught.value)
+
+
+def test_groups_hold_every_field_once():
+    names = [field.name for group in GROUPS.values() for field in dataclasses.fields(group)]
+    assert names == [field.name for field in dataclasses.fields(Config)] and len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        (dict(dataset="digit"), ["unknown dataset 'digit'", "'digits'"]),
+        (dict(algorithm="fedprx:mu=1"), ["unknown algorithm 'fedprx'", "'fedprox'"]),
+        (dict(algorithm="fedprox:nu=1"), ["no parameter 'nu'", "'mu'"]),
+        (dict(algorithm="fedavg:server_lr=0.5", server_lr=0.3), ["twice"]),
+        (dict(model="cnnn"), ["unknown model 'cnnn'"]),
+        (dict(partition="dirichlt:alpha=1"), ["unknown partition", "'dirichlet'"]),
+        (dict(wrap=["imma"]), ["unknown wrapper 'imma'", "'ima'"]),
+        (dict(wrap=["ima:schedule=epoch"], local_epochs=1.5), ["needs a whole number"]),
+        (dict(observe=["wima"]), ["needs window"]),
+        (dict(observe=["wima:window=3", "wima:window=3"]), ["twice"]),
+        (dict(loss="wms"), ["unknown loss 'wms'", "'wsm'"]),
+        (dict(augment="crop"), ["unknown augmentation 'crop'"]),
+        (dict(local_work="unifrom"), ["Did you mean 'uniform'"]),
+        (dict(clients_per_round=21), ["clients_per_round=21", "20"]),
+        (dict(num_clients=5000), ["5000"]),
+        (dict(seeds=["0", "x"]), ["seeds: 'x'"]),
+        (dict(seeds=["0", "0"]), ["duplicate seed 0"]),
+        (dict(local_steps=5, local_epochs=2), ["keep one"]),
+        (dict(local_steps=10**9), ["smaller --local_steps"]),
+        (dict(dataset="cifar10", data_dir="/nonexistent"), ["/nonexistent", "--data_dir"]),
+    ],
+)
+def test_a_bad_choice_is_one_line_before_anything_starts(changes, words, monkeypatch, tmp_path):
+    def begun(*args, **kwargs):
+        raise AssertionError("the run was started before the flags were checked")
+
+    monkeypatch.setattr(engine, "Dispatch", begun)
+    with pytest.raises(UserError) as caught:
+        fedwin.run(dataclasses.replace(BASE, out_dir=str(tmp_path / "run"), **changes), quiet=True)
+    message = str(caught.value)
+    assert not (tmp_path / "run").exists() and "\n" not in message
+    assert all(word in message for word in words), message
+
+
+def test_an_unwritable_directory(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(UserError, match="can't be written"):
+        fedwin.run(dataclasses.replace(BASE, out_dir=str(blocked / "run")), quiet=True)
+
+
+def test_a_client_without_examples_and_labels_outside_the_classes():
+    data = federations.dataset()
+    with pytest.raises(UserError, match="client 1 has no examples"):
+        federate(data, Partition(np.arange(10, dtype=np.int32), np.array([0, 5, 5, 10])))
+    bad = dataclasses.replace(data, train=data.train | {"y": data.train["y"] + 3})
+    with pytest.raises(UserError, match="record [0-9]+: label 4 is not in 0..3"):
+        federate(bad, federations.partition())
+
+
+def test_an_integral_number_of_epochs_is_an_integer():
+    """Text of flags and floats give the same config, the same hash and the same JSON."""
+    for value in (1, 1.0, 2, 2.0):
+        made = dataclasses.replace(BASE, local_epochs=value)
+        assert type(made.local_epochs) is int
+        made.check()
+    default = fingerprint.set_fields(dataclasses.replace(Config(), local_epochs=1.0).decisive())
+    assert not {"local_epochs", "local_steps", "local_work"} & default.keys()
+    assert dataclasses.replace(BASE, local_epochs=0.5).local_epochs == 0.5
