@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from absl import flags
 
 from fedwin.errors import UserError
-from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.run import DryRun, measure_requirements
 from fedwin.runs.warm_start import fork_round
@@ -39,7 +39,7 @@ def completed(config: Config, directory) -> list[int]:
     completed_rounds = []
     for seed in config.seeds:
         try:
-            rounds = Checkpoints(directory / "checkpoints" / f"seed_{seed}").rounds()
+            rounds = seed_checkpoints(directory, seed).rounds()
         except OSError as error:
             raise UserError(f"{directory}/checkpoints can't be read ({error.strerror}).") from error
         completed_rounds.append(rounds[-1] if rounds else fork_round(config))

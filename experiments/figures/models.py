@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fedwin.core import Variables
 from fedwin.data import Dataset
 from fedwin.errors import UserError
-from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.load import TrainedModel, load
 
 from .sources import config_of
@@ -60,7 +60,7 @@ def rounds_of(directory: str | pathlib.Path, seed: int = 0) -> list[int]:
       UserError: it has none.
     """
     config_of(directory)
-    rounds = Checkpoints(pathlib.Path(directory) / "checkpoints" / f"seed_{seed}").rounds()
+    rounds = seed_checkpoints(directory, seed).rounds()
     if not rounds:
         raise UserError(f"{directory} has no checkpoint of seed {seed}; stored curves contain no models.")
     return rounds

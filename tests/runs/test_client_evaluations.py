@@ -257,8 +257,6 @@ DIGITS = Config(
         ({"val_fraction": 0.001, "eval_val": False}, "raise --val_fraction"),
         ({"personalize": ["finetune", "finetune:lr=1"]}, "'finetune' is given twice"),
         ({"personalize": ["finetun"]}, "Did you mean 'finetune'"),
-        ({"personalize": ["finetune:part=head"]}, "part=head must be"),
-        ({"personalize": ["finetune:lr=-1"]}, "lr=-1"),
     ],
 )
 def test_what_can_not_be_evaluated_is_refused(changes, words, tmp_path):
@@ -287,9 +285,6 @@ def test_a_personalizer_that_fails_is_refused_before_training(returns, words, tm
 def test_the_schedule_counts_evaluations_of_clients(every, rounds):
     schedule = Schedule(10, 1, 3, 2, 0, clients_every=every)
     assert [r for r in range(11) if schedule.clients_evaluated(r)] == rounds
-    for done in range(11):
-        assert schedule.client_evaluations(done) == sum(r > done for r in rounds)
-        assert schedule.evaluations(done) == sum(schedule.evaluated(r) for r in range(done + 1, 11))
     ends, at = [], 0
     while at < 10:
         at = schedule.dispatch_end(at, 50)

@@ -48,15 +48,6 @@ def finished(tmp_path_factory):
     return directory, fedwin.run(config(directory, keep_checkpoints=10), quiet=True)
 
 
-@pytest.mark.slow
-def test_a_quiet_run_prints_nothing(tmp_path, capfd):
-    short = dict(num_rounds=2, eval_every=1, checkpoint_every=1, **PLAIN)
-    fedwin.run(config(tmp_path / "quiet", **short), quiet=True)
-    assert capfd.readouterr() == ("", "")
-    fedwin.run(config(tmp_path / "loud", **short))
-    assert "round 2/2" in capfd.readouterr().err
-
-
 def test_a_run_leaves_what_it_should(finished):
     directory, summary = finished
     assert {p.name for p in directory.iterdir()} == {
@@ -133,24 +124,30 @@ def test_methods_with_one_seed_are_paired(tmp_path):
 
 
 @pytest.mark.slow
-def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path):
-    directory, _ = finished
-    fedwin.run(config(tmp_path / "bare", observe=[], eval_every=12, final_evals=0), quiet=True)
-    for name, value in final(tmp_path / "bare").items():
-        np.testing.assert_array_equal(value, final(directory)[name])
+@pytest.mark.parametrize("changes", [dict(table="host"), dict(examples="stream")], ids=str)
+def test_residence_changes_no_number_and_survives_a_resume(finished, tmp_path, changes):
+    """Of clients of equal and of different sizes."""
+    ragged = dict(partition="yurochkin:alpha=0.5", algorithm="fedhbm", wrap=["ima:window=2,start=6"], observe=[])
+    fedwin.run(config(tmp_path / "ragged", **ragged), quiet=True)
+    for expected, more in ((finished[0], {}), (tmp_path / "ragged", ragged)):
+        mine = tmp_path / f"{expected.name}_moved"
+        fedwin.run(config(mine, **changes, **more), quiet=True)
+        assert lines(mine) == lines(expected)
+        shutil.rmtree(mine / "checkpoints" / "seed_0" / "12")
+        (mine / "summary.json").unlink()
+        fedwin.run(config(mine, **changes, **more), quiet=True)
+        assert lines(mine) == lines(expected)
 
 
 @pytest.mark.slow
-def test_a_host_table_gives_the_same_numbers_and_survives_a_resume(finished, tmp_path):
+def test_observers_and_evaluation_leave_the_trajectory_alone(finished, tmp_path, capfd):
     directory, _ = finished
-    fedwin.run(config(tmp_path / "host", table="host"), quiet=True)
-    whole = lines(tmp_path / "host")
-    for mine, theirs in zip(whole, lines(directory), strict=True):
-        assert mine["model"] == theirs["model"]
-    shutil.rmtree(tmp_path / "host" / "checkpoints" / "seed_0" / "12")
-    (tmp_path / "host" / "summary.json").unlink()
-    fedwin.run(config(tmp_path / "host", table="host"), quiet=True)
-    assert lines(tmp_path / "host") == whole
+    fedwin.run(config(tmp_path / "bare", observe=[], eval_every=12, final_evals=0, eval_examples=50), quiet=True)
+    assert capfd.readouterr() == ("", "")
+    for name, value in final(tmp_path / "bare").items():
+        np.testing.assert_array_equal(value, final(directory)[name])
+    accuracy = lines(tmp_path / "bare")[-1]["model"]["accuracy"]
+    assert accuracy * 50 == pytest.approx(round(accuracy * 50), abs=1e-4)
 
 
 def test_other_flags_are_refused_with_the_difference(finished):
@@ -196,15 +193,6 @@ def test_a_fork_continues_anothers_prefix(finished, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_fork_with_an_average_leaves_the_other_run_when_it_begins(finished, tmp_path):
-    directory, _ = finished
-    fedwin.run(config(tmp_path / "ima", fork_from=f"{directory}@5", wrap=["ima:window=2,start=8"]), quiet=True)
-    mine = {line["round"]: line["model"] for line in lines(tmp_path / "ima")}
-    theirs = {line["round"]: line["model"] for line in lines(directory)}
-    assert mine[8] == theirs[8] and mine[12] != theirs[12]
-
-
-@pytest.mark.slow
 def test_a_fork_that_observes_something_else_starts_its_windows_empty(finished, tmp_path, capsys):
     """Windows of 3 and of 2 have states of other shapes, those of {2, 3} and {3, 2} have not: neither is taken over."""
     directory, _ = finished
@@ -222,11 +210,11 @@ def test_a_fork_before_an_average_begins_is_the_whole_run(finished, tmp_path, wr
     directory, _ = finished
     fedwin.run(config(tmp_path / "fork", fork_from=f"{directory}@5", wrap=[wrap]), quiet=True)
     fedwin.run(config(tmp_path / "whole", wrap=[wrap]), quiet=True)
-    own, other = (
-        [{name: line[name] for name in ("round", "model")} for line in lines(tmp_path / name) if line["round"] > 5]
-        for name in ("fork", "whole")
+    own, whole, other = (
+        {line["round"]: line["model"] for line in lines(run) if line["round"] > 5}
+        for run in (tmp_path / "fork", tmp_path / "whole", directory)
     )
-    assert own == other
+    assert own == whole and own[8] == other[8] and own[12] != other[12]
 
 
 @pytest.mark.slow
@@ -273,32 +261,6 @@ def test_objects_take_the_place_of_names(tmp_path):
     known = json.loads((tmp_path / "mine" / "config.json").read_text())
     assert known["config"]["dataset"] == "mine" and known["config"]["model"] == "line" == known["model"]
     assert lines(tmp_path / "mine")[-1]["round"] == 4
-
-
-@pytest.mark.slow
-def test_streamed_examples_give_the_same_numbers(finished, tmp_path):
-    directory, _ = finished
-    fedwin.run(config(tmp_path / "stream", examples="stream", observe=["wima:window=3", "ema"]), quiet=True)
-    assert lines(tmp_path / "stream") == lines(directory)
-
-
-@pytest.mark.slow
-def test_ragged_clients_stream_and_resume_alike(tmp_path):
-    ragged = dict(partition="yurochkin:alpha=0.5", algorithm="fedhbm", wrap=["ima:window=2,start=6"], observe=[])
-    for where in ("device", "stream"):
-        fedwin.run(config(tmp_path / where, examples=where, **ragged), quiet=True)
-    assert lines(tmp_path / "stream") == lines(tmp_path / "device")
-    shutil.rmtree(tmp_path / "stream" / "checkpoints" / "seed_0" / "12")
-    (tmp_path / "stream" / "summary.json").unlink()
-    fedwin.run(config(tmp_path / "stream", examples="stream", **ragged), quiet=True)
-    assert lines(tmp_path / "stream") == lines(tmp_path / "device")
-
-
-@pytest.mark.slow
-def test_a_fixed_part_of_the_test_set(tmp_path):
-    fedwin.run(config(tmp_path / "part", eval_examples=50, num_rounds=2, **PLAIN), quiet=True)
-    accuracy = lines(tmp_path / "part")[-1]["model"]["accuracy"]
-    assert accuracy * 50 == pytest.approx(round(accuracy * 50), abs=1e-4)
 
 
 @pytest.mark.slow
