@@ -80,6 +80,7 @@ def compute(
     return {"kind": KIND, "replicas": replicas, "runs": entries}
 
 
+@probing.in_precision
 def at_checkpoint(
     trained: TrainedModel, clients: Sequence[int] = (), replicas: int = 2, count: int = EXAMPLES
 ) -> dict[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 from fedwin import analysis
 from fedwin.core import Variables
 from fedwin.errors import UserError
-from fedwin.runs.load import client_models
+from fedwin.runs.load import TrainedModel, client_models
 
 from . import probing, style
 from .models import Address, loaded, rounds_of
@@ -57,7 +57,8 @@ def compute(
     return {"kind": KIND, "clients": [int(client) for client in chosen], "runs": entries}
 
 
-def _of(trained, clients: Sequence[int]) -> dict[str, Any]:
+@probing.in_precision
+def _of(trained: TrainedModel, clients: Sequence[int]) -> dict[str, Any]:
     """Returns the accuracy and forgetting matrices of a run."""
     federation = trained.prepared.federations[trained.seed]
     held_out = federation.validation

@@ -22,6 +22,7 @@ LOOKS: dict[str, dict[str, str]] = {
 }
 
 
+@probing.in_precision
 def compute(
     trained: TrainedModel,
     ends: Mapping[str, Any],

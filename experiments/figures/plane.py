@@ -20,6 +20,7 @@ LEVELS = 16
 MOST_OBLONG = 2.2
 
 
+@probing.in_precision
 def compute(
     trained: TrainedModel,
     corners: Mapping[str, Any],

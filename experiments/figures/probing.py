@@ -1,13 +1,15 @@
 """Evaluates many models of a run on its examples, in one compiled program."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedwin import jax_config
 from fedwin.analysis import recomputed
 from fedwin.data.example_source import ExampleSource
 from fedwin.engine import evaluate
@@ -15,6 +17,20 @@ from fedwin.errors import UserError
 from fedwin.runs.load import TrainedModel
 
 SPLITS = ("train", "test")
+P, R = ParamSpec("P"), TypeVar("R")
+
+
+def in_precision(
+    function: Callable[Concatenate[TrainedModel, P], R],
+) -> Callable[Concatenate[TrainedModel, P], R]:
+    """Decorates a function of a trained model, which then computes with the precision of the model's run."""
+
+    @functools.wraps(function)
+    def computed(trained: TrainedModel, /, *arguments: P.args, **options: P.kwargs) -> R:
+        with jax_config.settings(trained.prepared.config.precision):
+            return function(trained, *arguments, **options)
+
+    return computed
 
 
 def examples(trained: TrainedModel, split: str = "test", count: int = 0) -> dict[str, np.ndarray]:
