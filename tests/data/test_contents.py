@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fedwin import data
-from fedwin.data import cache
 from fedwin.data.contents import full_size
 from fedwin.data.dataset import FullSize
 from tests.data.files import refused, write_cifar100
@@ -75,16 +74,3 @@ def test_a_checksum_covers_all_that_decides_numbers():
     assert len({data.checksum(variant) for variant in variants}) == len(variants)
     renamed = dataclasses.replace(dataset, class_names=(), verified=False, mean=np.array(dataset.mean))
     assert data.checksum(renamed) == data.checksum(dataset) and len(data.checksum(dataset)) == 32
-
-
-def test_a_checksum_does_not_depend_on_how_the_rows_are_stored(tmp_path, monkeypatch):
-    text = "landmarks_synthetic:clients=5,n=40,size=16"
-    cache.write(data.load(text), text, tmp_path)
-    images, mapped = data.load(text), data.load(text, tmp_path)
-    whole = data.checksum(images)
-    assert isinstance(images.train["x"], data.Images) and isinstance(mapped.train["x"], np.memmap)
-    monkeypatch.setattr("fedwin.data.example_source.PIECE_BYTES", 1000)  # several pieces
-    assert data.checksum(mapped) == data.checksum(images) == whole
-    monkeypatch.setattr("fedwin.data.contents.WHOLE_BYTES", 100)
-    monkeypatch.setattr("fedwin.data.contents.ROWS", 10)
-    assert data.checksum(mapped) == data.checksum(images) != whole
