@@ -131,15 +131,15 @@ def from_flax(
     dtype, input_shape = compute_dtype(dtype), check_input_shape(name, input_shape)
 
     @jax.jit  # one compilation instead of one per operation, one trace for the shapes here and for init
-    def initialise(key):
+    def initialize(key):
         streams = {"params": key, "dropout": jax.random.fold_in(key, 1)}
         return wrapped.init(streams, jnp.zeros((1, *input_shape), input_dtype), recorder)
 
-    out, variables = _shapes(name, input_shape, initialise)
+    out, variables = _shapes(name, input_shape, initialize)
     width = num_outputs(name, wrapped.logits(out), num_classes)
     params, has_stats = variables.get("params", {}), _collections(name, variables)
     path = locate_classifier(name, params, classifier_path, recorder.dense_layers, width)
-    init, apply = _init(initialise, dtype), _apply(wrapped, path, has_stats, lower)
+    init, apply = _init(initialize, dtype), _apply(wrapped, path, has_stats, lower)
 
     def classifier(params, features):
         return linear(subtree(params, path), features, "kernel", "bias", dtype)
@@ -147,21 +147,21 @@ def from_flax(
     return Model(init, apply, classifier if is_linear(params, path, "kernel") else None, path, name, width)
 
 
-def _shapes(name: str, input_shape, initialise):
+def _shapes(name: str, input_shape, initialize):
     """Returns the shapes of (result of the module, its variables); raises UserError if it cannot be traced."""
     try:
-        return jax.eval_shape(initialise, jax.random.key(0))
+        return jax.eval_shape(initialize, jax.random.key(0))
     except UserError:
         raise
     except Exception as error:  # an external network may raise anything
         raise untraceable_error(name, input_shape, error) from error
 
 
-def _init(initialise, dtype):
+def _init(initialize, dtype):
     """Returns Model.init of a module."""
 
     def init(key):
-        _, values = initialise(key)
+        _, values = initialize(key)
         if dtype == jnp.float64:
             values = jax.tree.map(lambda x: x.astype(dtype), values)
         return Variables(values.get("params", {}), values.get("batch_stats", ()))

@@ -1,11 +1,9 @@
 """Files of named arrays with metadata: reads and writes .npz and .safetensors, reads PyTorch's .pt and .pth."""
 
-import hashlib
 import io
 import json
 import os
 import pathlib
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,7 +12,7 @@ import numpy as np
 
 from fedwin.data.formats import files
 from fedwin.errors import UserError
-from fedwin.files import read_bytes, writing
+from fedwin.files import read_bytes, replace_bytes
 from fedwin.models.interchange import torch_files
 
 WRITTEN = (".npz", ".safetensors")
@@ -67,7 +65,7 @@ def write(
     Args:
       path: ends in .npz or .safetensors.
       arrays: name -> array.
-      metadata: JSON data; a hash of the arrays is added as `digest`.
+      metadata: JSON data.
       overwrite: whether an existing file is replaced.
 
     Raises:
@@ -76,22 +74,12 @@ def write(
     """
     path = check_target(path, overwrite)
     values = {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in arrays.items()}
-    text = json.dumps({**metadata, "digest": digest(values)})
+    text = json.dumps(metadata)
     if path.suffix == ".npz":
         content = _npz_bytes(values, text)
     else:
         content = _safetensors().numpy.save(values, {KEY: text})
-    with writing(path):
-        handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        finally:
-            pathlib.Path(temporary).unlink(missing_ok=True)
+    replace_bytes(path, content)
 
 
 def read(path: str | os.PathLike) -> ArrayFile:
@@ -122,19 +110,7 @@ def read(path: str | os.PathLike) -> ArrayFile:
         raise UserError(
             f"{path}: its metadata is damaged ({files.one_line(error)}); export the model again."
         ) from error
-    if "digest" in metadata and metadata.pop("digest") != digest(arrays):
-        raise UserError(f"{path} is damaged (its checksum differs); export the model again.")
     return ArrayFile(arrays, metadata)
-
-
-def digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """Returns a hash of names, types, shapes and values, independent of the order of the arrays."""
-    h = hashlib.blake2b(digest_size=16)
-    for name in sorted(arrays):
-        value = arrays[name]
-        h.update(f"{name}\0{value.dtype.name}{list(value.shape)}".encode())
-        h.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-    return h.hexdigest()
 
 
 def _npz_bytes(arrays: Mapping[str, np.ndarray], text: str) -> bytes:

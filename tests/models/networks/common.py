@@ -9,7 +9,7 @@ import numpy as np
 from fedwin.core import Variables
 from fedwin.testing import compile_options
 
-CIFAR, GREY, TEXT = (32, 32, 3), (28, 28, 1), (80,)
+CIFAR, GRAY, TEXT = (32, 32, 3), (28, 28, 1), (80,)
 
 
 def abstract(model) -> Variables:

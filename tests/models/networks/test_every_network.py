@@ -10,18 +10,18 @@ import pytest
 from fedwin.errors import UserError
 from fedwin.models import MODELS, build
 from fedwin.models.networks import plain_cnn
-from tests.models.networks.common import CIFAR, GREY, TEXT, abstract, batch_of, count, drawn, run
+from tests.models.networks.common import CIFAR, GRAY, TEXT, abstract, batch_of, count, drawn, run
 
 NETWORKS = [(name, entry) for name, entry in MODELS.entries.items() if entry.builder.__module__.startswith("fedwin.")]
 # Text, shape of one example, classes, parameters: each network as in its source, and its variants.
 SIZES = [
     *((name, *entry.facts["usual"], int(entry.facts["parameters"].replace(",", ""))) for name, entry in NETWORKS),
-    ("emnist_cnn", GREY, 10, 1_199_882),
-    ("emnist_dense", GREY, 10, 199_210),
-    ("logistic", GREY, 10, 7_850),
+    ("emnist_cnn", GRAY, 10, 1_199_882),
+    ("emnist_dense", GRAY, 10, 199_210),
+    ("logistic", GRAY, 10, 7_850),
     ("logistic", (24, 24, 3), 100, 172_900),
     ("lenet5", CIFAR, 100, 815_332),
-    ("mcmahan_cnn", GREY, 10, 274_026),
+    ("mcmahan_cnn", GRAY, 10, 274_026),
     ("resnet20", CIFAR, 100, 275_572),
     ("resnet20:shortcut=B", CIFAR, 10, 272_474),
     ("resnet20:shortcut=B", CIFAR, 100, 278_324),
@@ -34,7 +34,7 @@ SIZES = [
     ("resnet18:variant=wsm", CIFAR, 10, 11_178_762),
     ("resnet18:variant=wsm", CIFAR, 100, 11_224_932),
     ("resnet18:variant=wsm", CIFAR, 62, 11_205_438),
-    ("resnet18:variant=wsm", GREY, 62, 11_204_286),
+    ("resnet18:variant=wsm", GRAY, 62, 11_204_286),
     ("resnet18:variant=wsm,norm=bn", CIFAR, 10, 11_178_762),
     ("resnet18:variant=wsm,norm=gn", CIFAR, 10, 11_178_762),
     ("vgg11", CIFAR, 100, 9_304_548),
@@ -43,7 +43,7 @@ SIZES = [
     ("mobilenetv2", (128, 128, 3), 1203, 3_764_915),
     ("mobilenetv2", (64, 64, 3), 1000, 3_504_872),
     ("transformer:positions=rotary,tie=false", TEXT, 90, 111_616),
-    ("vit:patch=7,layers=2,pool=mean", GREY, 62, 108_350),
+    ("vit:patch=7,layers=2,pool=mean", GRAY, 62, 108_350),
 ]
 
 

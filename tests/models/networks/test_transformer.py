@@ -17,8 +17,8 @@ SMALL = "layers=1,width=4,heads=1"
 
 
 def norm(p, x):
-    centred = x - x.mean()
-    return centred / math.sqrt((centred**2).mean() + 1e-5) * p["scale"] + p["bias"]
+    centered = x - x.mean()
+    return centered / math.sqrt((centered**2).mean() + 1e-5) * p["scale"] + p["bias"]
 
 
 def dense(p, x):
