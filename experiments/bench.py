@@ -31,7 +31,7 @@ import fedwin
 from fedwin import data
 from fedwin.algorithms import ALGORITHMS
 from fedwin.errors import UserError
-from fedwin.registry import checks, nearest
+from fedwin.registry import nearest, ranges
 from fedwin.runs.config import Config
 
 from .cli import subcommand, unused
@@ -130,8 +130,8 @@ def check(options) -> None:
     """
     if options.quick:
         unused.refuse(["turns", "turn_seconds", "case_seconds"], "with --quick, which has its own")
-    checks.number("bench", 1, 100_000, turns=options.turns)
-    checks.number("bench", 0, open_least=True, turn_seconds=options.turn_seconds, case_seconds=options.case_seconds)
+    ranges.check_values("bench", ranges.Range(1, 100_000), turns=options.turns)
+    ranges.check_values("bench", ranges.Positive, turn_seconds=options.turn_seconds, case_seconds=options.case_seconds)
     if set(PEERS[1:]) & set(chosen("peers", PEERS)) and not shutil.which(options.python_torch or sys.executable):
         raise UserError(
             f"python_torch={options.python_torch}: no such program; name the interpreter that has torch, pfl "

@@ -16,7 +16,7 @@ from absl import flags
 
 from fedwin import jax_config, multi_process
 from fedwin.errors import UserError
-from fedwin.registry.checks import one_of
+from fedwin.registry.ranges import one_of
 from fedwin.runs import directory as directories
 from fedwin.runs.config import Config, default_of
 
@@ -62,7 +62,7 @@ def select_metric(select: str, base: Config, axes: Collection[str]) -> tuple[str
     """
     holds_out = bool(base.val_fraction) or "val_fraction" in axes
     select = select or ("val_accuracy" if holds_out else "accuracy")
-    one_of("", "select", select, METRICS)
+    one_of("select", select, METRICS)
     if not select.startswith("val_"):
         return select, base
     if not holds_out:

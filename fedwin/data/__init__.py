@@ -17,8 +17,7 @@ from fedwin.data.example_source import ExampleSource, Images
 from fedwin.data.sources.arrays import from_arrays
 from fedwin.data.sources.fedjax_data import from_fedjax
 from fedwin.errors import UserError
-from fedwin.registry.checks import integer as check_integer
-from fedwin.registry.choices import INT32_MAX
+from fedwin.registry.ranges import NonNegativeInt, check_values
 
 __all__ = [
     "DATASETS",
@@ -128,10 +127,8 @@ def make_partition(
         raise UserError(
             f"make_partition: dataset is a {type(dataset).__name__}; give a Dataset, such as data.load returns."
         )
-    check_integer("make_partition", -INT32_MAX, num_clients=num_clients)
-    if seed is None:
-        raise UserError("make_partition: seed=None; give the partition an integer seed, such as 0.")
-    check_integer("make_partition", 0, seed=seed)
+    check_values("make_partition", int | None, num_clients=num_clients)
+    check_values("make_partition", NonNegativeInt, seed=seed)
     if not partition:
         partition = "iid" if dataset.natural is None else "natural"
     if num_clients is None and PARTITIONS.check(partition).name not in ("natural", "csv"):

@@ -18,7 +18,7 @@ from fedwin.errors import UserError
 from fedwin.fedjax_bridge.cohort import Capacity
 from fedwin.fedjax_bridge.rounds import Rounds
 from fedwin.models.convolution.lowering import lower_convolutions
-from fedwin.registry import Choice, checks
+from fedwin.registry import Choice, ranges
 from fedwin.wrappers import WRAPPERS
 
 
@@ -97,14 +97,14 @@ def _check(algorithm, needed: dict[str, Any], sizes: dict[str, Any], wrap, obser
     """Raises UserError for arguments of a wrong type or an impossible value."""
     model, hparams, rate = needed["model"], needed["batch_hparams"], needed["client_lr"]
     counts = {name: needed[name] for name in ("num_clients", "clients_per_round", "num_rounds")}
-    checks.integer("as_fedjax", **counts, **sizes)
+    ranges.check_values("as_fedjax", ranges.PositiveInt | None, **counts, **sizes)
     if model is not None and not isinstance(model, fedjax.Model):
         raise UserError(f"as_fedjax: model is a {type(model).__name__}; give a fedjax.Model.")
     if rate is not None:
-        checks.number("as_fedjax", 0, client_lr=rate)
+        ranges.check_values("as_fedjax", ranges.NonNegative, client_lr=rate)
     if isinstance(hparams, fedjax.ShuffleRepeatBatchHParams):
         counts = {name: getattr(hparams, name) for name in ("batch_size", "num_epochs", "num_steps")}
-        checks.integer("as_fedjax: batch_hparams", **counts)
+        ranges.check_values("as_fedjax: batch_hparams", ranges.PositiveInt | None, **counts)
     if isinstance(wrap, str):
         raise UserError(f"as_fedjax: wrap={wrap!r} must be a list, such as [{wrap!r}].")
     if observers is not None and not isinstance(observers, dict):

@@ -18,7 +18,7 @@ from jax import lax
 from fedwin import core, tree
 from fedwin.errors import UserError
 from fedwin.local.batches import Batches, share_of
-from fedwin.registry import checks
+from fedwin.registry.ranges import Positive, PositiveInt, check_values
 from fedwin.rules import Gradient, Rule, Step, sgd
 from fedwin.tree import PyTree
 
@@ -124,11 +124,10 @@ class Solver:
     steps: int | None = None
 
     def __post_init__(self):
-        checks.integer("Solver", batch_size=self.batch_size, max_epochs=self.max_epochs, steps=self.steps)
-        if isinstance(self.epochs, float):
-            checks.number("Solver", 0, open_least=True, epochs=self.epochs)
-        elif not callable(self.epochs):
-            checks.integer("Solver", epochs=self.epochs)
+        check_values("Solver", PositiveInt, batch_size=self.batch_size)
+        check_values("Solver", PositiveInt | None, max_epochs=self.max_epochs, steps=self.steps)
+        if not callable(self.epochs):
+            check_values("Solver", Positive if isinstance(self.epochs, float) else PositiveInt, epochs=self.epochs)
         if not callable(self.loss):
             raise UserError(
                 f"Solver: loss={self.loss!r} must be a function, such as LOSSES.build('cross_entropy', model)."

@@ -10,9 +10,13 @@ import inspect
 import math
 import types
 import typing
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple
 
-from fedwin.registry.choices import nearest
+import numpy as np
+
+from fedwin.errors import UserError
+from fedwin.registry.choices import check_size, format_value, nearest
 
 # The smallest normal float32: smaller numbers are flushed to 0 on the device.
 SMALLEST = 2.0**-126
@@ -81,9 +85,10 @@ class Kind(NamedTuple):
             return any(value == other and type(value) is type(other) for other in self.values)
         if self.type not in _KINDS:
             return isinstance(value, self.type)
-        if type(value) is not self.type and not (self.type is float and type(value) is int):
+        kind = type(value)
+        if kind is not self.type and not (self.type is float and kind is int):
             return False
-        return self.range is None or self.range.holds(float(value))
+        return self.range is None or self.range.holds(value)
 
     def __str__(self) -> str:
         if self.values:
@@ -154,6 +159,39 @@ def values_of(parameter: inspect.Parameter) -> Values:
     if parameter.default in (None, parameter.empty) or type(parameter.default) not in _KINDS:
         return Values()
     return Values((Kind(type(parameter.default)),))
+
+
+def check_values(owner: str, wanted: Any, **values) -> None:
+    """Checks values that are no parameters of a registered builder.
+
+    Args:
+      owner: object that the values belong to, for the message.
+      wanted: a Range, or an annotation such as PositiveInt | None.
+      values: name -> value.
+
+    Raises:
+      UserError: when a value is not accepted.
+    """
+    accepted = Values(tuple(_kinds(Annotated[float, wanted] if isinstance(wanted, Range) else wanted) or ()))
+    for name, value in values.items():
+        check_size(f"{owner}: {name}", value)
+        try:
+            accepted.accept(int(value) if isinstance(value, np.integer) else value)
+        except ValueError as error:
+            raise UserError(f"{owner}: {name}={value!r} {error}") from None
+
+
+def one_of(name: str, value: Any, allowed: Iterable) -> None:
+    """Raises UserError unless a value is one of the allowed ones; the message names the nearest match.
+
+    Args:
+      name: name of the value.
+      value: the value.
+      allowed: the allowed values.
+    """
+    if value not in allowed:
+        suggestion = nearest(value, [other for other in allowed if other]) if isinstance(value, str) else ""
+        raise UserError(f"{name}={value} must be one of {', '.join(map(format_value, allowed))}.{suggestion}")
 
 
 def _kinds(annotation: Any) -> list[Kind] | None:

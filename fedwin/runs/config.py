@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedwin.errors import UserError
-from fedwin.registry.checks import SMALLEST, one_of
+from fedwin.registry.ranges import SMALLEST, one_of
 
 # Counts are int32 on the device.
 MOST = 2**31 - 1
@@ -49,7 +49,7 @@ def check_range(name: str, bounds: Mapping[str, Any], value: Any) -> None:
     """
     least, below = bounds["least"], bounds["below"]
     if bounds["words"]:
-        one_of("", name, value, bounds["words"])
+        one_of(name, value, bounds["words"])
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
     if not math.isfinite(value):

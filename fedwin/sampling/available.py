@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from fedwin.data.rng import generator
-from fedwin.registry import checks
+from fedwin.registry import ranges
 from fedwin.registry.ranges import NonNegativeInt, PositiveShare, Range, Share
 from fedwin.sampling.base import SAMPLERS, Population, Sampler, check_clients_per_round, uniforms
 
@@ -104,7 +104,7 @@ def diurnal(
       >>> [len(sampler.cohort(seed=0, round=round).ids) for round in range(8)]
       [6, 3, 0, 4, 6, 3, 0, 2]
     """
-    checks.number("sampling diurnal", 0, high, low=low)
+    ranges.check_values("sampling diurnal", ranges.Range(0, high), low=low)
 
     def available(seed, round, clients):
         zone = uniforms(seed, _ZONE_TAG, 0, clients)

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from fedwin.data.rng import generator
-from fedwin.registry import checks
+from fedwin.registry import ranges
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt, PositiveShare
 from fedwin.sampling.base import SAMPLERS, Draw, Population, Sampler, check_clients_per_round
 
@@ -222,7 +222,7 @@ def cyclic(
     clients, size = population.num_clients, population.clients_per_round
     check_clients_per_round(size, clients)
     groups = groups or -(-clients // size)
-    checks.number("sampling cyclic", 1, clients, groups=groups)
+    ranges.check_values("sampling cyclic", ranges.Range(1, clients), groups=groups)
     bounds = np.arange(groups + 1) * clients // groups
     sizes = np.minimum(np.diff(bounds), size)
 

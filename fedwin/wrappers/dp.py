@@ -7,8 +7,7 @@ import jax.numpy as jnp
 
 from fedwin import core, tree
 from fedwin.errors import UserError
-from fedwin.registry import checks
-from fedwin.registry.ranges import NonNegative, Positive, Range, Share
+from fedwin.registry.ranges import NonNegative, Positive, Range, Share, check_values
 from fedwin.tree import PyTree
 from fedwin.wrappers.accounting import Accountant, Neighbors, Privacy
 from fedwin.wrappers.base import WRAPPERS, Wrapped, Wrapper, on_inner_state, single_round_trip
@@ -278,7 +277,7 @@ def dp(
       >>> testing.run_rounds("fedavg:weighting=uniform", wrappers=[private])
       {'model': [6.099, 5.341, 4.755]}
     """
-    checks.number("dp", 0, 1 / setting.num_clients, open_most=True, delta=delta)
+    check_values("dp", Range(0, 1 / setting.num_clients, open_most=True), delta=delta)
     if accountant == "pld" and neighbors == "replace_one":
         raise UserError("dp: accountant=pld knows Poisson cohorts only; set accountant=rdp with neighbors=replace_one.")
     drawn = _check_cohorts(setting, neighbors)
@@ -286,7 +285,7 @@ def dp(
     multiplier = noise
     if quantile is not None:
         bit_noise = max(expected / 20, noise) if bit_noise is None else bit_noise
-        checks.number("dp", noise / 2, open_least=True, bit_noise=bit_noise)
+        check_values("dp", Range(noise / 2, open_least=True), bit_noise=bit_noise)
         multiplier = noise_of_the_sum(noise, bit_noise)
     clipping = Clipping(clip, multiplier, expected, quantile, clip_lr, bit_noise or 0.0)
 

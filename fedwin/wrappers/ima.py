@@ -69,7 +69,7 @@ def _after_the_server(algorithm, mean: _WindowMean, stats):
     return after(algorithm, init, smooth, None if mean.size == 1 else evaluated)
 
 
-def _before_the_server(algorithm, mean: _WindowMean, stats, reset: str):
+def _before_the_server(algorithm, mean: _WindowMean, stats, reset: Reset):
     """Averages the clients' means before the server optimizer, and the statistics after it."""
 
     def update(own, params, delta, round):

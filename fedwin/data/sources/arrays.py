@@ -6,8 +6,7 @@ from fedwin.data.checks import as_labels, check, check_scaling
 from fedwin.data.dataset import DATASETS, Dataset, Partition, offsets
 from fedwin.data.formats import files
 from fedwin.errors import UserError
-from fedwin.registry import checks
-from fedwin.registry.ranges import PositiveInt
+from fedwin.registry.ranges import PositiveInt, check_values
 
 
 def from_arrays(
@@ -48,7 +47,7 @@ def from_arrays(
     """
     if not isinstance(name, str):
         raise UserError(f"from_arrays: name={name!r} must be text.")
-    checks.integer(f"data set '{name}'", num_classes=num_classes)
+    check_values(f"data set '{name}'", PositiveInt | None, num_classes=num_classes)
     train, test = (
         {"x": _array(x, f"data set '{name}', {split}"), "y": as_labels(_array(y, split), f"data set '{name}', {split}")}
         for split, x, y in (("train", train_x, train_y), ("test", test_x, test_y))

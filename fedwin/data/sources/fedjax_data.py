@@ -6,8 +6,7 @@ from fedwin.data.checks import as_labels, check
 from fedwin.data.dataset import DATASETS, Dataset, Examples, Partition
 from fedwin.data.formats import clients, files, sqlite, values
 from fedwin.errors import UserError
-from fedwin.registry import checks
-from fedwin.registry.ranges import PositiveInt
+from fedwin.registry.ranges import PositiveInt, check_values
 
 
 def from_fedjax(
@@ -39,7 +38,7 @@ def from_fedjax(
       >>> from_fedjax(federated, federated).natural.sizes.tolist()
       [3, 1]
     """
-    checks.integer(name, num_classes=num_classes)
+    check_values(name, PositiveInt | None, num_classes=num_classes)
     sides = []
     for split, source in (("train", train), ("test", test)):
         if not hasattr(source, "clients"):
