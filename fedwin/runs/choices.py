@@ -34,12 +34,7 @@ REGISTRIES: dict[str, Registry] = {
 
 
 def check_choices(config: Config, named_model: bool = True) -> None:
-    """Raises UserError for an unknown name or parameter among a Config's choices.
-
-    Args:
-      config: the configuration.
-      named_model: whether --model is used, not an object.
-    """
+    """Raises UserError for an unknown name or parameter; an object in place of --model leaves its name unchecked."""
     algorithm_choice(config)
     if named_model:
         model_choice(config)

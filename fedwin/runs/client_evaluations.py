@@ -122,11 +122,7 @@ class ClientEvaluations:
 
     @contextlib.contextmanager
     def of(self, seed: int) -> Iterator[Callable[[engine.RunState], ClientEvaluation]]:
-        """Gives the function that evaluates states of a seed.
-
-        Args:
-          seed: the seed.
-        """
+        """Gives the function that evaluates states of a seed."""
         with contextlib.ExitStack() as opened:
             yield functools.partial(self._evaluate, seed, functools.cache(lambda: self._opened(seed, opened)))
 
@@ -188,10 +184,6 @@ def metrics_of(models: list[str], results: Mapping[str, Results]) -> dict[str, d
     """Returns read-out -> name -> figure of the distribution over clients, as in metrics.jsonl.
 
     Names are `<kind>_<metric>_<figure>`, such as client_accuracy_worst10, finetune_loss_mean, unseen_accuracy_p5.
-
-    Args:
-      models: names of the read-outs.
-      results: 'seen' or 'unseen' -> results.
     """
     metrics: dict[str, dict[str, float]] = {name: {} for name in models}
     for who, kinds in results.items():
@@ -239,13 +231,7 @@ def figures(total: np.ndarray, weight: np.ndarray, small_is_good: bool = False) 
 
 
 def table_of(models: list[str], clients: Mapping[str, EvaluatedClients], results: Mapping[str, Results]) -> Table:
-    """Returns the table of an evaluation: one row per client, unseen ones last.
-
-    Args:
-      models: names of the read-outs.
-      clients: 'seen' or 'unseen' -> the evaluated clients.
-      results: likewise -> results.
-    """
+    """Returns the table of an evaluation: one row per client, unseen ones last."""
     names, parts = [name for name in ("seen", "unseen") if name in results], []
     for name in names:
         federation, ids = clients[name]

@@ -20,13 +20,7 @@ _KINDS = {int: "an integer", float: "a number", str: "text", bool: "True or Fals
 
 
 def check_type(name: str, default: Any, value: Any) -> None:
-    """Raises UserError unless a value has the type of its field.
-
-    Args:
-      name: the field's name.
-      default: the field's default.
-      value: the value.
-    """
+    """Raises UserError unless a value has the type of its field's default."""
     kind = type(default)
     if kind is list:
         if not isinstance(value, (list, tuple)):
@@ -40,13 +34,7 @@ def check_type(name: str, default: Any, value: Any) -> None:
 
 
 def check_range(name: str, bounds: Mapping[str, Any], value: Any) -> None:
-    """Raises UserError unless a value is in the range of its field.
-
-    Args:
-      name: the field's name.
-      bounds: the field's 'least', 'below' and 'words'.
-      value: the value.
-    """
+    """Raises UserError unless a value is in the range of its field: 'least', 'below' and 'words' of `bounds`."""
     least, below = bounds["least"], bounds["below"]
     if bounds["words"]:
         one_of(name, value, bounds["words"])

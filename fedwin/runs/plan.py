@@ -72,8 +72,7 @@ class Requirements:
     def with_activations(self, temporaries: int) -> "Requirements":
         """Returns the requirements with a part for activations and other buffers of the compiler.
 
-        Args:
-          temporaries: bytes of a compiled dispatch on one device, including models and batches in training.
+        `temporaries` are the bytes of a compiled dispatch on one device, including models and batches in training.
         """
         estimated = self.device["clients in training"] + self.device["local batches"]
         return dataclasses.replace(self, device=self.device | {"activations": max(temporaries - estimated, 0)})
@@ -166,13 +165,12 @@ class RunPlan:
         return max(len(group) for group in self.groups)
 
     @property
-    def participants(self) -> int:
-        """Upper bound on the number of different clients that take part."""
+    def _participants(self) -> int:
         return _participants(self.prepared)
 
     def schedule(self, examples: TrainingExamples) -> Schedule:
         """Returns the run's schedule, with dispatches whose examples and windows fit on the device."""
-        return self.prepared.schedule.with_dispatches_of(examples.rounds).with_windows_of(self.windows.rounds)
+        return self.prepared.schedule.within(examples.rounds, self.windows.rounds)
 
     def slots(self, rounds: int) -> int:
         """Returns the number of rows of the table in the state, for dispatches of at most `rounds` rounds."""
@@ -214,27 +212,17 @@ class RunPlan:
             return
         config, processes = self.prepared.config, multi_process.count()
         infos = [_shape_of_information(federation) for federation in self.prepared.federations.values()]
+        streamed = should_stream(self._federation, config.examples)
+        on_one_device = "keeps everything on one device, and"
         for refused, why, remedy in (
             (processes > 1, f"works in one process, and there are {processes}", "leave it out"),
             (config.strategy == "auto", "does not go with strategy=auto", "name one: --strategy=vmapped"),
-            (
-                self.strategy.mesh is not None,
-                f"needs one device, and strategy={self.strategy} has several",
-                "set --strategy=vmapped",
-            ),
-            (
-                should_stream(self._federation, config.examples),
-                "needs all examples on the device, and they are streamed",
-                "set --examples=device",
-            ),
-            (
-                self.table != "device",
-                f"needs clients' rows on the device, and they are in the {self.table}",
-                "set --table=device",
-            ),
+            (self.strategy.mesh, f"{on_one_device} strategy={self.strategy} has several", "set --strategy=vmapped"),
+            (streamed, f"{on_one_device} examples are streamed", "set --examples=device"),
+            (self.table != "device", f"{on_one_device} client rows are on {self.table}", "set --table=device"),
             (
                 self.windows.kind != "device",
-                f"needs windows on the device, and they are in the {self.windows.kind}",
+                f"{on_one_device} windows are on {self.windows.kind}",
                 "set --window=device",
             ),
             (
@@ -320,8 +308,8 @@ class RunPlan:
         """Returns part -> bytes in main memory."""
         table, saved = 0, self.shapes
         if self.table == "host":
-            table = self._row_bytes * self.participants
-            stored = lambda leaf: jax.ShapeDtypeStruct((self.participants, *leaf.shape[1:]), leaf.dtype)
+            table = self._row_bytes * self._participants
+            stored = lambda leaf: jax.ShapeDtypeStruct((self._participants, *leaf.shape[1:]), leaf.dtype)
             saved = saved._replace(table=jax.tree.map(stored, saved.table))
         elif self.table == "file":
             # Rows of the dispatch that is written back, and of the prefetched one.
@@ -335,14 +323,14 @@ class RunPlan:
         interval = config.checkpoint_every or config.num_rounds
         written = 2 + (config.num_rounds - 1) // interval
         kept = min(max(config.keep_checkpoints, 1) + len(config.keep_rounds), written)
-        rows = {"device": self.prepared.setting.num_clients, "host": self.participants, "file": 0}[self.table]
+        rows = {"device": self.prepared.setting.num_clients, "host": self._participants, "file": 0}[self.table]
         state = self.shapes if in_file or self.windows.rounds is None else _shapes(self.prepared, 1, None)
         checkpoint = tree.nbytes(state._replace(key=(), table=())) + self._row_bytes * rows
         parts = {"checkpoints": kept * seeds * checkpoint}
         if self.table == "file":
             # Changing a row does not overwrite the version that a checkpoint needs.
-            changed = min(interval * self.prepared.setting.sampling.largest, self.participants)
-            parts["rows in files"] = seeds * self._row_bytes * (self.participants + kept * changed)
+            changed = min(interval * self.prepared.setting.sampling.largest, self._participants)
+            parts["rows in files"] = seeds * self._row_bytes * (self._participants + kept * changed)
         return parts | ({"windows in files": seeds * self.windows.ring_bytes} if in_file else {})
 
     def _remedies(self) -> dict[str, str]:
@@ -387,11 +375,7 @@ class RunPlan:
 
 
 def seed_groups(seeds: Sequence[int], at_once: int) -> tuple[tuple[int, ...], ...]:
-    """Returns the groups of vmapped seeds: as few groups as possible, of equal sizes except the last.
-
-    Args:
-      seeds: all seeds of a run.
-      at_once: most seeds of a group.
+    """Returns the groups of at most `at_once` vmapped seeds: as few as possible, of equal sizes except the last.
 
     >>> seed_groups([0, 1, 2, 3, 4], at_once=4)
     ((0, 1, 2), (3, 4))
@@ -402,12 +386,7 @@ def seed_groups(seeds: Sequence[int], at_once: int) -> tuple[tuple[int, ...], ..
 
 
 def make_plan(prepared: PreparedRun, strategy: Strategy) -> RunPlan:
-    """Decides where client rows and windows are stored, and which seeds train together; computes nothing.
-
-    Args:
-      prepared: the prepared run.
-      strategy: how cohorts are executed.
-    """
+    """Decides where client rows and windows are stored, and which seeds train together; computes nothing."""
     clients, config = prepared.setting.num_clients, prepared.config
     room = _participants(prepared), total_memory()
     table = table_kind(prepared.algorithm, prepared.shapes.params, clients, config.table, room)

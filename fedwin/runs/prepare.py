@@ -44,11 +44,6 @@ _ADAPTERS = {"haiku": "models.from_haiku(transform, sample_batch)", "fedjax": "m
 def check_objects(config: object, dataset: object, model: object) -> None:
     """Checks the types of a run's arguments, and the fields of its Config.
 
-    Args:
-      config: a Config.
-      dataset: a Dataset or None.
-      model: a Model or None.
-
     Raises:
       UserError: an argument has another type; the message names the function that converts it.
     """
@@ -77,15 +72,7 @@ def _type_name(value: object) -> str:
 
 
 def _federations(options: DataOptions, seeds: list[int], dataset: Dataset) -> dict[int, Federation]:
-    """Partitions the data set among clients, for every seed.
-
-    Args:
-      options: partition, number of clients, validation split.
-      seeds: the seeds of the run.
-      dataset: the data set.
-
-    Returns:
-      Seed -> Federation.
+    """Partitions the data set among clients; returns seed -> Federation.
 
     Raises:
       UserError: seeds differ in the number of clients; they share one compiled program.
@@ -205,12 +192,7 @@ class PreparedRun:
         return CohortSchedule(self.federations[seed], schedule, strategy, seed, self.setting.sampling, self.local_work)
 
     def simulated_time(self, cohorts: CohortSchedule, saved: dict[str, Any] | None = None) -> SimulatedTime | None:
-        """Returns the simulated time of a seed; None without a clock.
-
-        Args:
-          cohorts: of the seed.
-          saved: its state in a checkpoint, or None.
-        """
+        """Returns the simulated time of a seed that goes on from a checkpoint's state; None without a clock."""
         if (clock := self.clock) is None:
             return None
         trips = sum(phase.client is not None for phase in self.algorithm.phases)

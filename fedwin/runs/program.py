@@ -66,12 +66,7 @@ class Program:
         self._examples = None
 
     def first_evaluation(self, run: engine.RunState, examples: Any) -> dict[str, dict[str, Any]]:
-        """Evaluates the initial model; returns read-out -> metric -> value.
-
-        Args:
-          run: a state before its first round.
-          examples: the result of `evaluation_data`.
-        """
+        """Evaluates the initial model on `evaluation_data`; returns read-out -> metric -> value."""
         return jax.device_get(self._probe(self.read_out(run), examples))
 
     def evaluation_data(self, seed: int) -> Any:

@@ -194,16 +194,7 @@ class CheckedRun(NamedTuple):
 
 
 def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | None) -> CheckedRun:
-    """Prepares and plans a run and checks it; writes nothing, compiles nothing.
-
-    Args:
-      config: the configuration.
-      dataset: an object in place of the data set that the config names, or None.
-      model: an object in place of the model that the config names, or None.
-
-    Raises:
-      UserError: `run` rejects the config before it writes.
-    """
+    """Prepares, plans and checks a run, as `run` does before it writes; compiles nothing."""
     check_objects(config, dataset, model)
     imports = plugins.load(config.imports)
     if config.out_dir and multi_process.is_first():
@@ -258,8 +249,6 @@ def measure_requirements(
       config: the run.
       rounds: maximum number of rounds to time.
       seconds: no further round is timed after this.
-      dataset: an object in place of the data set that the config names.
-      model: an object in place of the model that the config names.
       say: prints a line.
 
     Raises:
@@ -285,14 +274,7 @@ def measure_requirements(
 
 
 def readout_names(config: Config) -> list[str]:
-    """Returns the names of a run's read-outs, sorted: 'model', 'wima50' ...; computes nothing.
-
-    Args:
-      config: the run.
-
-    Raises:
-      UserError: the config is invalid.
-    """
+    """Returns the names of a run's read-outs, sorted: 'model', 'wima50' ...; computes nothing."""
     prepared = prepare(config)
 
     def read():

@@ -124,13 +124,10 @@ class Schedule:
         """Maximum number of rounds of any dispatch."""
         return min(self.rounds_per_dispatch, self.window_rounds or self.rounds_per_dispatch)
 
-    def with_dispatches_of(self, rounds: int | None) -> "Schedule":
-        """Returns the schedule with dispatches of at most `rounds` rounds, padded to that; None: unchanged."""
-        return self if rounds is None else dataclasses.replace(self, rounds_per_dispatch=rounds)
-
-    def with_windows_of(self, rounds: int | None) -> "Schedule":
-        """Returns the schedule with dispatches cut to `rounds` rounds without a change of padding; None: not cut."""
-        return dataclasses.replace(self, window_rounds=rounds)
+    def within(self, rounds: int | None, window_rounds: int | None) -> "Schedule":
+        """Returns the schedule with dispatches padded to at most `rounds` rounds, and cut to `window_rounds`."""
+        longest = self.rounds_per_dispatch if rounds is None else rounds
+        return dataclasses.replace(self, rounds_per_dispatch=longest, window_rounds=window_rounds)
 
 
 class CohortSource(Protocol):

@@ -34,9 +34,7 @@ TIMED_CLIENTS = 100
 def planned(prepared: PreparedRun, previous: str | None) -> RunPlan:
     """Returns the plan of a run without timing; of 'auto' that which needs the least memory.
 
-    Args:
-      prepared: the prepared run.
-      previous: strategy of the run that is resumed (its config.json), or None.
+    A resumed run keeps its `previous` strategy (of config.json), if this machine has the devices for it.
     """
     name, clients = prepared.config.strategy, prepared.setting.sampling.largest
     if previous is not None:
@@ -50,13 +48,7 @@ def planned(prepared: PreparedRun, previous: str | None) -> RunPlan:
 
 
 def chosen(plan: RunPlan, previous: str | None, say: Callable[[str], None]) -> RunPlan:
-    """Returns the plan of a run in all processes, with the fastest strategy for 'auto'.
-
-    Args:
-      plan: the result of `planned`.
-      previous: strategy of the run that is resumed; None for a new run, and in processes that do not write.
-      say: prints a line.
-    """
+    """Returns the plan of a run in all processes, with the fastest strategy for 'auto'; arguments as of `planned`."""
     previous = multi_process.broadcast_object(previous)
     if previous is not None:
         return planned(plan.prepared, previous)
@@ -67,12 +59,7 @@ def chosen(plan: RunPlan, previous: str | None, say: Callable[[str], None]) -> R
 
 
 def candidates(clients: int, devices: int) -> list[str]:
-    """Returns the strategies to time.
-
-    Args:
-      clients: cohort size.
-      devices: number of devices.
-    """
+    """Returns the strategies to time for cohorts of `clients` on so many devices."""
     names = ["chunked:k=1", "vmapped"] + [f"chunked:k={k}" for k in (4, 16) if k < clients]
     if multi_process.count() > 1:
         names = []
@@ -150,12 +137,7 @@ class Timing(NamedTuple):
     seconds_per_client_evaluation: float = 0.0
 
     def expected(self, schedule: Schedule, completed: list[int]) -> float:
-        """Returns the seconds that remain.
-
-        Args:
-          schedule: of the run.
-          completed: completed rounds of each seed.
-        """
+        """Returns the seconds that remain when each seed has completed so many rounds."""
         if all(done >= schedule.num_rounds for done in completed):
             return 0.0
         rounds = sum(max(schedule.num_rounds - done, 0) for done in completed)
@@ -240,11 +222,7 @@ class TimedRun:
         return Timing(per_round, before + self.compiling, per_evaluation, of_clients)
 
     def time_dispatch(self, most: int, evaluated: bool = False) -> tuple[int, float]:
-        """Runs a dispatch.
-
-        Args:
-          most: maximum number of its rounds.
-          evaluated: whether the model after its last round is evaluated.
+        """Runs a dispatch of at most so many rounds, and evaluates the model after the last if `evaluated`.
 
         Returns:
           Its rounds, and its seconds without compilation, which is added to `compiling`.

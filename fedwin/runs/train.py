@@ -92,10 +92,7 @@ class Driver:
     def load(self, completed: int, end: int, evaluated: Callable[[int], bool]) -> None:
         """Loads the examples and rows of rounds `completed` .. `end` - 1; the time of the dispatch starts here.
 
-        Args:
-          completed: rounds before the dispatch.
-          end: rounds after it.
-          evaluated: completed rounds -> whether the model is evaluated then.
+        The model after a round is evaluated if `evaluated(completed rounds)`.
         """
         cohorts, n_max = self.parts.cohorts.cohorts(completed, end)
         flags = np.zeros(len(cohorts.ids), bool)
@@ -200,14 +197,7 @@ class Progress:
             )
 
     def update(self, done: int, seconds: float, compiling: float, note: str) -> None:
-        """Shows the progress after a dispatch.
-
-        Args:
-          done: completed rounds.
-          seconds: duration of the dispatch.
-          compiling: how much of that was compilation.
-          note: loss and accuracies.
-        """
+        """Shows the progress after a dispatch: its duration and compilation in seconds, loss and accuracies."""
         rounds, self._done = done - self._done, done
         if self._bar is not None:
             self._bar.set_postfix_str(note, refresh=False)
