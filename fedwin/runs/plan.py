@@ -22,6 +22,8 @@ from fedwin.runs.checkpoint import is_large
 from fedwin.runs.machine import Memory, free_disk, total_memory
 from fedwin.runs.prepare import PreparedRun
 from fedwin.runs.schedule import Schedule
+from fedwin.tree import PyTree
+from fedwin.window import PartialRing
 
 GIB = 1 << 30
 # Copies of the parameters of a client in training: its model, the gradient, the step.
@@ -325,7 +327,7 @@ class RunPlan:
         kept = min(max(config.keep_checkpoints, 1) + len(config.keep_rounds), written)
         rows = {"device": self.prepared.setting.num_clients, "host": self._participants, "file": 0}[self.table]
         state = self.shapes if in_file or self.windows.rounds is None else _shapes(self.prepared, 1, None)
-        checkpoint = tree.nbytes(state._replace(key=(), table=())) + self._row_bytes * rows
+        checkpoint = tree.nbytes(_without_table(state)) + self._row_bytes * rows
         parts = {"checkpoints": kept * seeds * checkpoint}
         if self.table == "file":
             # Changing a row does not overwrite the version that a checkpoint needs.
@@ -409,7 +411,8 @@ def _shape_of_information(federation: Federation) -> dict[str, tuple[int, ...]]:
 
 def _window_plan(prepared: PreparedRun) -> WindowPlan:
     """Decides where windows are stored."""
-    partial = [node.ring for node in windows_of(_shapes(prepared, 1, window_rounds=1)).values()]
+    found = windows_of(_shapes(prepared, 1, window_rounds=1)).values()
+    partial = [node.ring for node in found if isinstance(node.ring, PartialRing)]
     size = sum(ring.shape[0] * ring.shape[1] * ring.dtype.itemsize for ring in partial)
     kind = prepared.config.window
     if kind == "auto":
@@ -440,9 +443,13 @@ def _device_bytes(shapes, placed) -> int:
     return sum(math.prod(where.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf, where in leaves)
 
 
+def _without_table(run: engine.RunState) -> PyTree:
+    return run.params, run.stats, run.state, run.observers, run.round
+
+
 def _saving_bytes(run: engine.RunState) -> int:
     """Returns the bytes in main memory for writing a checkpoint: copies of small arrays, one block of large ones."""
-    leaves = jax.tree.leaves(run._replace(key=()))
+    leaves = jax.tree.leaves((_without_table(run), run.table))
     small = sum(nbytes(leaf) for leaf in leaves if not is_large(leaf))
     blocks = [max(BLOCK_BYTES, nbytes(leaf) // max(leaf.shape[0], 1)) for leaf in leaves if is_large(leaf)]
     return COPIES_IN_SAVING * small + max(blocks, default=0)

@@ -147,7 +147,8 @@ class Program:
 
         row = row_shapes(algorithm, run.params)
         at_a_time = max(1, min(slots, INITIAL_BYTES // tree.nbytes(row)))
-        first, store = InitialRows(algorithm, run.params, key, at_a_time), None
+        first = InitialRows(algorithm, run.params, key, at_a_time)
+        store: RecordStore | None = None
         if multi_process.is_first() and self.plan.table == "host":
             store = MemoryStore(record_layout(row), clients)
         elif multi_process.is_first():

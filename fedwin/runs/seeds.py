@@ -280,6 +280,7 @@ class GroupJournal(Journal):
     def save_stopped(self, completed: int, run: engine.RunState) -> None:
         """Saves the last states of the seeds that a callback stopped after `completed` rounds, and the group."""
         stopped = {index: journal for index, journal in self.members.items() if journal.stopped_at == completed}
+        assert self.rows is not None
         self.flush()
         for index, journal in stopped.items():
             state = self.rows.checkpoint(seed_state(run, index))

@@ -189,7 +189,8 @@ class TimedRun:
         store, rows = self.examples.load(cohorts)
         cohorts, flags = cohorts._replace(rows=rows), np.zeros(len(rows), bool)
         compiled = self.program.dispatch.compiled(run, store, cohorts, self.test, 1, flags, n_max)
-        return compiled.memory_analysis().temp_size_in_bytes
+        analysis = compiled.memory_analysis()
+        return 0 if analysis is None else analysis.temp_size_in_bytes
 
     def start(self, checkpoints: Checkpoints) -> "TimedRun":
         """Creates the state; rows in a file are next to `checkpoints`."""
