@@ -32,8 +32,8 @@ FOLDER = "runs"
 SUFFIXES = (".html", ".htm")
 # Files of a run that change while it goes on.
 CHANGING = ("config.json", "metrics.jsonl", "summary.json")
-# Times and sizes of a run's files.
-Stamp = list[tuple[int, int] | None] | None
+# Run -> times and sizes of its files.
+Stamps = dict[pathlib.Path, list[tuple[int, int] | None]]
 
 
 def define_flags() -> dict[str, list[str]]:
@@ -47,49 +47,40 @@ def define_flags() -> dict[str, list[str]]:
     return {"the page": ["out", "title", "results", "open"], "runs that go on": ["watch", "every"]}
 
 
-class RunReader:
-    """Reads runs, each again only if its files have changed.
+def stamps(paths: Sequence[str]) -> Stamps:
+    """Returns run -> times and sizes of its files.
 
     Args:
       paths: folders, run directories and stored results.
+
+    Raises:
+      UserError: a path does not exist.
     """
-
-    def __init__(self, paths: Sequence[str]):
-        self.paths = paths
-        self._read: dict[pathlib.Path, tuple[Stamp, runs.ViewedRun | str]] = {}
-
-    def changed(self) -> bool:
-        """Whether any run has appeared, ended or been evaluated since `read`; raises UserError without a folder."""
-        known = {path: stamp for path, (stamp, _) in self._read.items()}
-        return {path: stamp_of(path) for path in runs.find(self.paths)} != known
-
-    def read(self) -> tuple[list[runs.ViewedRun], list[str]]:
-        """Returns the runs, and the reasons why others can't be shown.
-
-        Raises:
-          UserError: a folder does not exist, or contains no run that can be shown.
-        """
-        found: dict[pathlib.Path, tuple[Stamp, runs.ViewedRun | str]] = {}
-        for path, name in runs.find(self.paths).items():
-            found[path] = self._read.get(path, (None, ""))
-            if found[path][0] != (stamp := stamp_of(path)):
-                try:
-                    found[path] = stamp, runs.read(path, name)
-                except UserError as error:
-                    found[path] = stamp, str(error)
-        self._read = found
-        results = [result for _, result in found.values()]
-        problems = [result for result in results if isinstance(result, str)]
-        if len(problems) == len(results):
-            none = f"no runs in {', '.join(self.paths)}; name a folder that contains runs, `fedwin view FOLDER`."
-            raise UserError(problems[0] if problems else none)
-        return [result for result in results if isinstance(result, runs.ViewedRun)], problems
+    found = {path: [path / name for name in CHANGING] if path.is_dir() else [path] for path in runs.find(paths)}
+    stamp = lambda file: (file.stat().st_mtime_ns, file.stat().st_size) if file.is_file() else None
+    return {path: [stamp(file) for file in files] for path, files in found.items()}
 
 
-def stamp_of(path: pathlib.Path) -> Stamp:
-    """Returns times and sizes of a run's files."""
-    files = [path / name for name in CHANGING] if path.is_dir() else [path]
-    return [(file.stat().st_mtime_ns, file.stat().st_size) if file.is_file() else None for file in files]
+def read(paths: Sequence[str]) -> tuple[list[runs.ViewedRun], list[str]]:
+    """Returns the runs, and the reasons why others can't be shown.
+
+    Args:
+      paths: folders, run directories and stored results.
+
+    Raises:
+      UserError: a path does not exist, or there is no run that can be shown.
+    """
+    viewed: list[runs.ViewedRun] = []
+    problems: list[str] = []
+    for path, name in runs.find(paths).items():
+        try:
+            viewed.append(runs.read(path, name))
+        except UserError as error:
+            problems.append(str(error))
+    if not viewed:
+        none = f"no runs in {', '.join(paths)}; name a folder that contains runs, `fedwin view FOLDER`."
+        raise UserError(problems[0] if problems else none)
+    return viewed, problems
 
 
 def path_of(text: str) -> pathlib.Path:
@@ -129,17 +120,17 @@ def _open(path: pathlib.Path, wanted: bool) -> None:
         webbrowser.open(path.resolve().as_uri())
 
 
-def write(reader: RunReader, title: str, out: pathlib.Path, bundle: str, reload: int = 0) -> None:
+def write(paths: Sequence[str], title: str, out: pathlib.Path, bundle: str, reload: int = 0) -> None:
     """Reads the runs, writes their page, and prints its name and size.
 
     Args:
-      reader: of the runs.
+      paths: folders, run directories and stored results.
       title: of the page.
       out: its file.
       bundle: the plotting library, from `page.library`.
       reload: seconds after which the page loads itself again; 0: never.
     """
-    viewed, left_out = reader.read()
+    viewed, left_out = read(paths)
     text = page.build(page.payload(viewed, groups.of_folders(viewed), left_out, reload), title, bundle)
     replace_text(out, text)
     for reason in left_out:
@@ -148,18 +139,24 @@ def write(reader: RunReader, title: str, out: pathlib.Path, bundle: str, reload:
     print(f"page               {out} ({count}, {len(text.encode()) / 1e6:.1f} MB)", flush=True)
 
 
-def watch(again: Callable[[], None], every: float, times: int | None = None) -> None:
-    """Calls a function repeatedly; an error of the user's files, such as a removed folder, is printed.
+def watch(
+    paths: Sequence[str], shown: Stamps, again: Callable[[], None], every: float, times: int | None = None
+) -> None:
+    """Calls a function whenever a run has changed; an error of the user's files, such as a removed folder, is printed.
 
     Args:
+      paths: folders, run directories and stored results.
+      shown: their `stamps` before they were read.
       again: the function.
-      every: seconds between two calls.
-      times: calls; None: without end.
+      every: seconds between two looks.
+      times: looks; None: without end.
     """
     while times is None or times > 0:
         time.sleep(every)
         try:
-            again()
+            if (now := stamps(paths)) != shown:
+                shown = now
+                again()
         except UserError as error:
             print(f"note: {error}", file=sys.stderr, flush=True)
         times = None if times is None else times - 1
@@ -182,15 +179,16 @@ def main(argv: list[str]) -> None:
         print(f"page               {out} ({len(text.encode()) / 1e6:.1f} MB)")
         _open(out, options.open)
         return
-    title, reader = options.title or ", ".join(paths), RunReader(paths)
-    reader.read()  # errors come before the library is loaded
+    title = options.title or ", ".join(paths)
+    shown = stamps(paths)
+    read(paths)  # errors come before the library is loaded
     bundle = page.library()
-    write(reader, title, out, bundle, options.every if options.watch else 0)
+    write(paths, title, out, bundle, options.every if options.watch else 0)
     _open(out, options.open)
     if options.watch:
         # A page that is no longer written need not be loaded again.
-        signals.before_exit(lambda: write(reader, title, out, bundle))
-        watch(lambda: write(reader, title, out, bundle, options.every) if reader.changed() else None, options.every)
+        signals.before_exit(lambda: write(paths, title, out, bundle))
+        watch(paths, shown, lambda: write(paths, title, out, bundle, options.every), options.every)
 
 
 if __name__ == "__main__":

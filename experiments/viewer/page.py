@@ -20,9 +20,9 @@ from fedwin.runs.config import Config
 
 from ..figures import curves, style
 from ..papers.trajectories import EVALUATION, EXECUTION
-from . import specs, thinning
+from . import specs
 from .groups import Group
-from .runs import DEFAULTS, NUMBERS, PATHS, ViewedRun, is_lower, plain
+from .runs import DEFAULTS, NUMBERS, PATHS, ViewedRun, is_lower, plain, points_per_curve
 
 FOLDER = pathlib.Path(__file__).parent
 # Name by which the page calls Vega-Embed.
@@ -67,7 +67,7 @@ def payload(
     """
     metrics = Counter(curve.metric for run in viewed for curve in run.curves)
     largest = max((len(group.entries) for group in groups), default=0)
-    most = thinning.points_per_curve(min(largest, max(metrics.values(), default=0)))
+    most = points_per_curve(min(largest, max(metrics.values(), default=0)))
     by_name = {run.name: number for number, run in enumerate(viewed)}
     shown = {name: {"label": style.axis_of(name), "lower": is_lower(name)} for name in metrics}
     return {

@@ -13,7 +13,7 @@ from fedwin.errors import UserError
 from fedwin.registry.choices import parse
 from fedwin.runs.client_evaluations import client_table
 from fedwin.runs.config import Config, default_of
-from fedwin.runs.directory import read_config, verified_summary
+from fedwin.runs.directory import read_config
 
 from .. import records
 from ..cli import command_line
@@ -22,18 +22,18 @@ from ..list import run_directories
 from ..records import Record
 from ..reproduction.results import ALWAYS
 from ..tables import scores
-from . import thinning
 
 DEFAULTS = {name: default_of(field) for name, field in Config.__dataclass_fields__.items()}
 # Fields whose texts name files, and are no choices.
 PATHS = ("out_dir", "data_dir", "fork_from", "init_from", "imports", "track")
 # Bins of a histogram of clients.
 BINS = 20
+# Points of all curves of one metric together, and limits for one of them.
+TOTAL, FEWEST, MOST = 40_000, 40, 500
 # Significant digits of points that are drawn; numbers of tables are complete.
 DIGITS = 5
 # Numbers of a run in the tables and filters, besides those of its read-outs.
 NUMBERS = ("round", "num_rounds", "MB", "seconds", "simulated_seconds")
-FINISHED, UNFINISHED, DIVERGED, STARTED = "finished", "unfinished", "diverged", "no evaluation yet"
 Fields = dict[str, Any]
 
 
@@ -73,17 +73,17 @@ class ViewedCurve:
           rounds: of the run.
           axes: values of the horizontal axes in these rounds.
         """
-        kept = thinning.kept(self.rounds, self.mean, most)
+        kept = thinned(self.rounds, self.mean, most)
         places = np.searchsorted(rounds, self.rounds[kept])
-        points = {axis: [rounded(value) for value in values[places]] for axis, values in axes.items()}
+        points = {axis: rounded(values[places]) for axis, values in axes.items()}
         return {
             "readout": self.readout,
             "metric": self.metric,
             "evaluations": len(self.rounds),
             "score": plain(float(self.mean[-1]) if self.final is None else self.final[0]),
             "axes": {"round": self.rounds[kept].tolist()} | points,
-            "mean": [rounded(value) for value in self.mean[kept]],
-            **({} if self.std is None else {"std": [rounded(value) for value in self.std[kept]]}),
+            "mean": rounded(self.mean[kept]),
+            **({} if self.std is None else {"std": rounded(self.std[kept])}),
         }
 
 
@@ -124,14 +124,45 @@ class ViewedRun:
         return fields | {"curves": [curve.data(most, self.rounds, self.axes) for curve in self.curves]}
 
 
+def thinned(rounds: np.ndarray, values: np.ndarray, most: int) -> np.ndarray:
+    """Returns the indices of the evaluations that are drawn: all of a curve with at most `most`, else
+
+        the first, the last, and the lowest and the highest of each of (most - 2) // 2 equal spans of rounds
+
+    so that jumps from round to round, and extremes, stay visible. An undefined value (NaN) counts as the highest.
+
+    Args:
+      rounds: of the evaluations, increasing [n].
+      values: of the metric [n].
+      most: number of points, at least 4.
+
+    Returns:
+      Indices, increasing [m], m <= most.
+    """
+    if len(rounds) <= most:
+        return np.arange(len(rounds))
+    spans = (most - 2) // 2
+    share = (rounds - rounds[0]) / (rounds[-1] - rounds[0])
+    span = np.minimum((share * spans).astype(int), spans - 1)
+    order = np.lexsort((values, span))
+    starts = np.flatnonzero(np.diff(span[order], prepend=-1))
+    ends = np.append(starts[1:], len(rounds)) - 1
+    return np.unique(np.concatenate([[0, len(rounds) - 1], order[starts], order[ends]]))
+
+
+def points_per_curve(count: int) -> int:
+    """Returns the number of points of each of `count` curves of one metric."""
+    return min(max(TOTAL // max(count, 1), FEWEST), MOST)
+
+
 def is_lower(metric: str) -> bool:
     """Whether lower values of a metric are better."""
     return "loss" in metric or "error" in metric
 
 
-def rounded(value: float) -> float | None:
-    """Returns a number with DIGITS significant digits; None for NaN and infinity."""
-    return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
+def rounded(values: np.ndarray) -> list[float | None]:
+    """Returns numbers with DIGITS significant digits; None for NaN and infinity."""
+    return [float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None for value in values]
 
 
 def plain(value: Any) -> Any:
@@ -179,38 +210,29 @@ def read(path: pathlib.Path, name: str) -> ViewedRun:
     Raises:
       UserError: its files are damaged, have been altered, or are not those of a run.
     """
-    if not path.is_dir():
-        return of_record(records.read(path), name)
     record = records.read(path)
+    if not path.is_dir():
+        return of_record(record, name)
     config = read_config(path).config
-    summary = verified_summary(path) if (path / "summary.json").is_file() else None
     record.about["config"] = config
     command = command_line.train_command(Config(**{field: config[field] for field in config if field in DEFAULTS}))
-    return of_record(record, name, command, summary, path)
+    return of_record(record, name, command, path)
 
 
-def of_record(
-    record: Record,
-    name: str,
-    command: str = "",
-    summary: Mapping[str, Any] | None = None,
-    directory: pathlib.Path | None = None,
-) -> ViewedRun:
+def of_record(record: Record, name: str, command: str = "", directory: pathlib.Path | None = None) -> ViewedRun:
     """Returns a run from its evaluations.
 
     Args:
       record: of the run.
       name: of the run.
       command: that runs it.
-      summary: of `fedwin.run`; None: a stored result, or an unfinished run.
       directory: of the run; None: a stored result.
     """
     lines, config = record.lines, record.config
-    stopped = {seed for seed, entry in summary["seeds"].items() if "stopped_at" in entry} if summary else set()
-    pairs = [
-        (r, m) for r in sources.readouts(lines) for m in dict.fromkeys(m for line in lines for m in line.get(r, ()))
-    ]
-    shown = [curve for pair in pairs if (curve := _curve(record, *pair, stopped, summary)) is not None]
+    ends = (record.summary or {"seeds": {}})["seeds"]
+    stopped = {int(seed) for seed, end in ends.items() if "stopped_at" in end}
+    pairs = dict.fromkeys((r, metric) for r in sources.readouts(lines) for line in lines for metric in line.get(r, ()))
+    shown = [curve for pair in pairs if (curve := _curve(record, *pair, stopped)) is not None]
     rounds = np.unique(np.concatenate([curve.rounds for curve in shown])) if shown else np.zeros(0, int)
     series = sources.Series(name, lines, header={"config": config})
     axes = {}
@@ -219,20 +241,12 @@ def of_record(
             if axis != "round" and len(rounds):
                 axes[axis] = np.array(curves.places(series, rounds, axis))
     folder = str(pathlib.PurePath(name).parent)
-    unfinished = directory is not None and summary is None
     changed = {field: value for field, value in config.items() if field in ALWAYS or value != DEFAULTS.get(field)}
-    own = {"run": name, "state": _state(record, stopped, unfinished)} | _numbers(record)
-    return ViewedRun(
-        name,
-        "" if folder == "." else folder,
-        changed | parameters(config) | own,
-        command,
-        _facts(record, name, directory),
-        axes,
-        rounds,
-        shown,
-        [] if directory is None else _histograms(name, directory, record),
-    )
+    own = {"run": name, "state": _state(record, stopped, directory)} | _numbers(record)
+    settings = changed | parameters(config) | own
+    bins = [] if directory is None else _histograms(name, directory, record)
+    facts = _facts(record, name, directory)
+    return ViewedRun(name, "" if folder == "." else folder, settings, command, facts, axes, rounds, shown, bins)
 
 
 def parameters(config: Mapping[str, Any]) -> Fields:
@@ -252,7 +266,7 @@ def parameters(config: Mapping[str, Any]) -> Fields:
     return found
 
 
-def _curve(record: Record, readout: str, metric: str, stopped: set[int], summary) -> ViewedCurve | None:
+def _curve(record: Record, readout: str, metric: str, stopped: set[int]) -> ViewedCurve | None:
     try:
         rounds, values = curves.curve(record.lines, readout, metric, stopped=stopped)
     except (UserError, TypeError, ValueError):  # no number
@@ -262,41 +276,40 @@ def _curve(record: Record, readout: str, metric: str, stopped: set[int], summary
     factor = 100 if style.is_share(metric) else 1
     values = factor * np.where(np.isfinite(values), values, np.nan)
     std = values.std(0, ddof=1) if len(values) > 1 else None
-    if summary is None:
-        final = _final(record, readout, metric)
-    else:
-        known = summary["over_seeds"].get(readout, {}).get(metric) or {"mean": None}
-        final = None if known["mean"] is None else (known["mean"], known["std"])
-    if final is not None:
-        final = factor * final[0], None if final[1] is None else factor * final[1]
+    mean, deviation = _final(record, readout, metric)
+    final = None if mean is None else (factor * mean, None if deviation is None else factor * deviation)
     return ViewedCurve(readout, metric, rounds, values.mean(0), std, final)
 
 
-def _final(record: Record, readout: str, metric: str) -> tuple[float, float | None] | None:
+def _final(record: Record, readout: str, metric: str) -> tuple[float | None, float | None]:
     """Returns mean and deviation over seeds of the means of the last rounds; None unless every seed has ended."""
+    if record.summary is not None and "over_seeds" in record.summary:
+        known = record.summary["over_seeds"].get(readout, {}).get(metric, {})
+        return known.get("mean"), known.get("std")
     config = DEFAULTS | record.config
     total, last = config["num_rounds"], max(config["final_evals"], 1)
     means = []
     for seed in record.seeds:
         own = [line for line in record.lines if line["seed"] == seed]
         if own[-1]["round"] < total:
-            return None
+            return None, None
         counted = [line for line in own if line["round"] > max(total - last, 0) and metric in line.get(readout, ())]
         if counted and seed not in record.diverged:
-            means.append(float(np.mean([float(line[readout][metric]) for line in counted])))
+            means.append(np.mean([float(line[readout][metric]) for line in counted]))
     if not means:
-        return None
+        return None, None
     return float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else None
 
 
-def _state(record: Record, stopped: set[int], unfinished: bool) -> str:
+def _state(record: Record, stopped: set[int], directory: pathlib.Path | None) -> str:
+    seeds = lambda some: ", ".join(map(str, sorted(some)))
     if not record.lines:
-        return STARTED
-    if unfinished:
-        return UNFINISHED
-    if diverged := record.diverged:
-        return f"{DIVERGED}: seed {', '.join(map(str, diverged))}"
-    return f"stopped early: seed {', '.join(map(str, sorted(stopped)))}" if stopped else FINISHED
+        return "no evaluation yet"
+    if directory is not None and record.summary is None:
+        return "unfinished"
+    if record.diverged:
+        return f"diverged: seed {seeds(record.diverged)}"
+    return f"stopped early: seed {seeds(stopped)}" if stopped else "finished"
 
 
 def _facts(record: Record, name: str, directory: pathlib.Path | None) -> dict[str, str]:
@@ -334,7 +347,7 @@ def _histograms(name: str, directory: pathlib.Path, record: Record) -> list[Fiel
     for seed in record.seeds:
         with contextlib.suppress(UserError):  # this seed has none yet
             tables.append(client_table(directory, seed))
-    found = []
+    found: list[Fields] = []
     for metric in ("accuracy", "loss"):
         for model in dict.fromkeys(each for table in tables for each in clients.models_of(table, metric)):
             some = [table for table in tables if f"{model}.{metric}" in table]

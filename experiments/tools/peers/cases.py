@@ -174,8 +174,15 @@ def scaled(case: Case, text: str) -> Case:
     clients, steps, batch = (int(part) for part in text.split("x"))
     if min(clients, steps, batch) < 1:
         raise ValueError(f"{text}: clients, steps and batch must be at least 1")
-    cohort = {"clients": clients, "examples": steps * batch, "batch": batch, "epochs": 1}
-    return dataclasses.replace(case, total=max(case.total, clients), partition="", **cohort)
+    return dataclasses.replace(
+        case,
+        total=max(case.total, clients),
+        clients=clients,
+        examples=steps * batch,
+        batch=batch,
+        epochs=1,
+        partition="",
+    )
 
 
 def of_request(request: dict) -> Case:
@@ -193,11 +200,9 @@ def examples(case: Case) -> tuple[list[np.ndarray], list[np.ndarray]]:
     generator = np.random.default_rng(0)
     shape = (case.total, case.examples, *case.shape)
     labels = (case.total, case.examples, *(case.shape if case.every else ()))
-    if case.vocabulary:
-        x = generator.integers(0, case.vocabulary, shape).astype(np.int32)
-    else:
-        x = generator.standard_normal(shape, np.float32)
-    return list(x), list(generator.integers(0, case.classes, labels).astype(np.int32))
+    draw = lambda: generator.integers(0, case.vocabulary, shape).astype(np.int32)
+    x = list(draw() if case.vocabulary else generator.standard_normal(shape, np.float32))
+    return x, list(generator.integers(0, case.classes, labels).astype(np.int32))
 
 
 def batches(case: Case, size: int, generator: np.random.Generator) -> list[np.ndarray]:

@@ -15,7 +15,7 @@ import fedwin
 from experiments.papers.catalogue import catalogue
 from experiments.reproduction.numbers import values
 from experiments.reproduction.results import stored as stored_results
-from experiments.viewer import groups, page, runs, specs, thinning
+from experiments.viewer import groups, page, runs, specs
 from fedwin.errors import UserError
 from fedwin.runs.directory import verified_lines
 from tests.experiments.viewer.runs_to_view import stored
@@ -178,13 +178,13 @@ def test_long_curves_are_thinned_and_their_numbers_are_not(tmp_path):
 def test_points_that_remain_are_extremes_of_equal_spans():
     values = np.random.default_rng(0).normal(size=10_000)
     values[7_777], values[9_000:] = -50, np.nan
-    kept = thinning.kept(np.arange(10_000), values, 40)
+    kept = runs.thinned(np.arange(10_000), values, 40)
     assert len(kept) <= 40 and {0, 7_777, 9_999} <= set(kept.tolist()) and (kept >= 9_000).sum() == 3
     for start in range(0, 9_000, 1_000):  # spans are a multiple of 10,000 / 19 long
         inside = kept[(kept >= start) & (kept < start + 1_000)]
         assert len(inside) >= 2
-    assert thinning.kept(np.arange(50), np.zeros(50), 50).tolist() == list(range(50))
-    assert [thinning.points_per_curve(n) for n in (0, 1, 200, 10**6)] == [500, 500, 200, 40]
+    assert runs.thinned(np.arange(50), np.zeros(50), 50).tolist() == list(range(50))
+    assert [runs.points_per_curve(n) for n in (0, 1, 200, 10**6)] == [500, 500, 200, 40]
 
 
 def test_every_chart_is_valid_vega_lite_and_labels_differ_by_color():

@@ -58,30 +58,26 @@ def test_a_damaged_run_is_left_out_and_named(folder, capsys):
     bad = folder / "bad"
     bad.mkdir()
     (bad / "config.json").write_text(json.dumps({"format": 3}))
-    reader = view.RunReader([str(folder / "good.tar.xz"), str(bad)])
-    view.write(reader, "title", folder / "view.html", "")
+    paths = [str(folder / "good.tar.xz"), str(bad)]
+    view.write(paths, "title", folder / "view.html", "")
     data = page.unpacked((folder / "view.html").read_text())
     assert [run["name"] for run in data["runs"]] == ["good.tar.xz"]
     assert len(data["left_out"]) == 1 and str(bad) in data["left_out"][0] and str(bad) in capsys.readouterr().err
     with pytest.raises(UserError, match="config.json"):
-        view.RunReader([str(bad)]).read()
+        view.read([str(bad)])
 
 
-def test_watching_writes_again_when_a_run_has_changed(folder, capsys, monkeypatch):
+def test_watching_writes_again_when_a_run_has_changed(folder, capsys):
     path, out = stored(folder / "a.tar.xz", rounds=3), folder / "view.html"
-    reads = []
-    monkeypatch.setattr(view.runs, "read", lambda *given, read=view.runs.read: reads.append(given) or read(*given))
-    other = stored(folder / "b.tar.xz", rounds=3)
-    reader = view.RunReader([str(path), str(other)])
-    view.write(reader, "title", out, "", reload=2)
-    assert page.unpacked(out.read_text())["reload"] == 2 and not reader.changed() and len(reads) == 2
+    paths = [str(path), str(stored(folder / "b.tar.xz", rounds=3))]
+    shown = view.stamps(paths)
+    view.write(paths, "title", out, "", reload=2)
+    assert page.unpacked(out.read_text())["reload"] == 2
     stored(path, rounds=5)
-    assert reader.changed()
-    view.watch(lambda: view.write(reader, "title", out, "") if reader.changed() else None, every=0, times=3)
+    view.watch(paths, shown, lambda: view.write(paths, "title", out, ""), every=0, times=3)
     data = page.unpacked(out.read_text())
     assert [run["settings"]["round"] for run in data["runs"]] == [5, 3] and data["reload"] == 0
-    assert len(reads) == 3  # the other run is not read again
-    assert capsys.readouterr().out.count("page ") == 2
+    assert capsys.readouterr().out.count("page ") == 2  # once for the change
     path.unlink()
-    view.watch(lambda: reader.changed(), every=0, times=1)
+    view.watch(paths, shown, lambda: None, every=0, times=1)
     assert "note: " in capsys.readouterr().err
