@@ -57,11 +57,7 @@ def test_wrappers_and_optimizers():
         ("fedhbm", {"num_clients": 12}, ["fedhbm needs clients_per_round"]),
         ("fedfa", FEDERATION, ["fedfa needs sample_batch"]),
         ("fedavg", {"wrap": ["swa:start=0.5"]}, ["swa needs num_rounds"]),
-        ("fedavg", {"model": None}, ["'fedavg' needs model=..."]),
         ("fedavg", {"client_lr": None}, ["'fedavg' needs client_lr=..."]),
-        ("fedavgg", {}, ["unknown algorithm 'fedavgg'", "fedavg"]),
-        (problem.model(), {}, ["must be a name or a core.Algorithm"]),
-        ("fedavg", {"client_optimizer": fedjax.optimizers.sgd(0.1)}, ["optax", "client_lr"]),
     ],
 )
 def test_what_is_missing_is_named(algorithm, changes, words):
@@ -80,7 +76,6 @@ def test_what_is_missing_is_named(algorithm, changes, words):
         (fedjax.ShuffleRepeatBatchHParams(4, num_steps=7), "num_steps"),
         (fedjax.ShuffleRepeatBatchHParams(4, drop_remainder=True), "drop_remainder"),
         (fedjax.ShuffleRepeatBatchHParams(4, seed=1), "seed"),
-        (fedjax.PaddedBatchHParams(4), "ShuffleRepeatBatchHParams"),
     ],
 )
 def test_batches_that_cannot_be_made_are_refused(batches, word):
@@ -89,8 +84,6 @@ def test_batches_that_cannot_be_made_are_refused(batches, word):
 
 
 def test_batches_are_fedjaxs():
-    found = bridge.batch_options(fedjax.ShuffleRepeatBatchHParams(7, num_epochs=3, skip_shuffle=True))
-    assert found == {"batch_size": 7, "epochs": 3, "batching": "repeat", "shuffle": False}
     found = bridge.batch_options(fedjax.ShuffleRepeatBatchHParams(7, num_epochs=None, num_steps=9))
     assert found == {"batch_size": 7, "steps": 9, "batching": "repeat", "shuffle": True}
 

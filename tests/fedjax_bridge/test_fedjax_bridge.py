@@ -1,7 +1,6 @@
 """fedwin's algorithms in FedJAX programs: samplers, data sets, loop and evaluation."""
 
 import itertools
-import pickle
 
 import fedjax
 import jax
@@ -54,29 +53,6 @@ def test_a_fedjax_program_learns():
     assert len(fed.apply.traces) == 1
 
 
-def test_rows_survive_and_old_states_stay_valid():
-    data, network = problem.federated_data(), problem.model()
-    fed = as_fedjax(build("scaffold"), compiler_options=QUICK)
-    sampler = problem.sampler(data, 3)
-    first, second = sampler.sample(), sampler.sample()
-    start = fed.init(problem.initial(network))
-    one, _ = fed.apply(start, first)
-    assert not start.rows and set(one.rows) == {id for id, _, _ in first}
-    assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(one.rows[first[0][0]]))
-    kept = pickle.loads(pickle.dumps(jax.device_get(one)))
-    two, _ = fed.apply(one, second)
-    drawn = {id for id, _, _ in second}
-    assert set(two.rows) == set(one.rows) | drawn
-    for id in set(one.rows) - drawn:
-        assert two.rows[id] is one.rows[id]
-    again, _ = fed.apply(kept, second)
-    np.testing.assert_array_equal(problem.flat(again.params), problem.flat(two.params))
-    # A client's row is where it left off: forgetting it changes the round.
-    forgot, _ = fed.apply(one._replace(rows={}), first)
-    remembered, _ = fed.apply(one, first)
-    assert np.abs(problem.flat(forgot.params) - problem.flat(remembered.params)).max() > 1e-6
-
-
 def paddings(needs, **promised) -> int:
     """How many different paddings a sequence of cohorts (clients, largest, total) gets."""
     capacity = Capacity(promised.get("max_clients"), promised.get("largest"), promised.get("total"))
@@ -116,13 +92,9 @@ def test_random_cohorts_compile_at_most_three_times_and_once_if_promised(cohort_
     assert max(counts) <= 3
 
 
-def test_a_number_of_clients_that_never_changes_is_not_padded():
-    capacity = Capacity(None, None, None)
-    for largest in (5, 50, 500):
-        assert capacity.hold(Padding(7, largest, 7 * largest)).clients == 7
-
-
 def test_a_broken_promise_compiles_again():
+    capacity = Capacity(None, None, None)  # without a promise, a constant number of clients is not padded
+    assert {capacity.hold(Padding(7, largest, 7 * largest)).clients for largest in (5, 50, 500)} == {7}
     promised = dict(max_clients=3, largest=10)
     assert paddings([(3, 10, 30), (4, 10, 40), (9, 10, 90)], **promised) == 2
     assert paddings([(3, 10, 30), (4, 10, 40), (9, 12, 90)], **promised) == 3
