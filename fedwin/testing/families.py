@@ -25,9 +25,6 @@ def quadratic(curvatures, centers, start, *, steps, lr, schedule, sizes=None, **
       sizes: N_i [K], which only serve as weights; by default 1 each.
       **kwargs: as in `problem`.
 
-    Returns:
-      Problem.
-
     Example:
       >>> from fedwin.testing import trajectory
       >>> p = quadratic([1, 3], [0, 4], [1.0], steps=5, lr=0.1, schedule=((0, 1),))
@@ -64,9 +61,6 @@ def regression(x, y, start, *, batch_size, epochs, lr, schedule, **kwargs) -> Pr
       lr: local learning rate.
       schedule: the client ids of every round, repeated.
       **kwargs: as in `problem`.
-
-    Returns:
-      Problem.
     """
     rows = [{"x": np.asarray(a, float), "y": np.asarray(b, float)} for a, b in zip(x, y)]
     start = jnp.asarray(start, float)
@@ -90,9 +84,6 @@ def classification(sizes=(4, 2, 3, 5), *, batch_size=2, epochs=2, lr=0.3, schedu
       lr: local learning rate.
       schedule: the client ids of every round, repeated.
       **kwargs: as in `problem`; `loss` is a registered loss, by default cross entropy.
-
-    Returns:
-      Problem.
 
     Example:
       >>> classification().setting.num_clients

@@ -32,9 +32,6 @@ def dataset(size: int = 80, seed: int = 0) -> Dataset:
       size: number of training examples; there are 41 test examples.
       seed: of the draw.
 
-    Returns:
-      Dataset.
-
     Example:
       >>> dataset(8).train["x"].shape
       (8, 6)
@@ -59,9 +56,6 @@ def partition(clients: int = 10, size: int = 80, equal: bool = True, seed: int =
       equal: whether all clients get the same number; otherwise sizes are random.
       seed: of the draw.
 
-    Returns:
-      Partition.
-
     Example:
       >>> partition(4, 12).sizes.tolist()
       [3, 3, 3, 3]
@@ -81,9 +75,6 @@ def federation(clients: int = 10, equal: bool = True) -> Federation:
     Args:
       clients: number of clients.
       equal: whether all clients have the same number of examples.
-
-    Returns:
-      Federation.
 
     Example:
       >>> federation().num_clients
@@ -120,9 +111,6 @@ def solver(fed: Federation, **changes) -> local.Solver:
     Args:
       fed: the federation.
       **changes: arguments of local.Solver.
-
-    Returns:
-      local.Solver.
     """
     options = dict(loss=losses.cross_entropy(network()), lr=0.1, batch_size=3, epochs=2, equal_size=fed.equal_size)
     return local.Solver(**(options | changes))
@@ -135,9 +123,6 @@ def setting(fed: Federation, clients_per_round: int = 4, num_rounds: int = 20) -
       fed: the federation.
       clients_per_round: clients of a round.
       num_rounds: number of rounds.
-
-    Returns:
-      core.Setting.
     """
     model = network()
     return core.Setting(
@@ -152,9 +137,6 @@ def build(choice: str, fed: Federation, **changes) -> core.Algorithm:
       choice: such as 'fedprox:mu=0.1'.
       fed: the federation.
       **changes: arguments of local.Solver.
-
-    Returns:
-      core.Algorithm.
     """
     return ALGORITHMS.build(choice, setting(fed), solver(fed, **changes))
 

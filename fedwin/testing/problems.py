@@ -73,9 +73,6 @@ class Problem(NamedTuple):
           builder: a choice ('fedprox:mu=0.1') or a function (setting, solve, **params).
           *wrappers: built wrappers, applied in order.
           **params: hyper-parameters, in addition to those of a choice.
-
-        Returns:
-          core.Algorithm.
         """
         return build(builder, self.setting, self.solve, wrappers, params)
 
@@ -96,9 +93,6 @@ class Problem(NamedTuple):
           id: of the client.
           state: its state.
           round: 0-based round.
-
-        Returns:
-          core.Client.
         """
         number = lambda i: jnp.asarray(i, jnp.int32)
         return self.store.client(
@@ -131,9 +125,6 @@ def build(builder, setting, solve, wrappers=(), params=None) -> core.Algorithm:
       solve: the local solver; wrappers change its learning rate and epochs.
       wrappers: built wrappers, applied in order.
       params: hyper-parameters, in addition to those of a choice.
-
-    Returns:
-      core.Algorithm.
     """
     for wrapper in wrappers:
         solve = wrapper.solver(solve)
@@ -153,9 +144,6 @@ def pack(client_examples: list[dict[str, Any]], dtype=None, info=None) -> engine
       client_examples: for every client, feature -> values [N_i, ...].
       dtype: of float arrays; by default jax's float.
       info: tree of [K, ...] that clients see as Client.info.
-
-    Returns:
-      Store.
     """
     dtype = dtype or jnp.zeros(()).dtype
     cast = lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x.astype(np.int32)
@@ -179,9 +167,6 @@ def problem(params, client_examples, loss, schedule, *, num_rounds=100, init_fn=
       model: models.Model, for algorithms that use parts of the network.
       info: tree of [K, ...] that clients see as Client.info.
       **solver: arguments of local.Solver.
-
-    Returns:
-      Problem.
     """
     store = pack(client_examples, info=info)
     num_clients = len(client_examples)

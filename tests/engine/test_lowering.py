@@ -13,7 +13,7 @@ from fedwin.engine.strategy import STRATEGIES
 from fedwin.testing import federations
 
 STRATEGY_NAMES = "vmapped", "chunked:k=1", "sharded:devices=2,k=0"
-QUICK = {("tpu", "vmapped"), ("cuda", "chunked:k=1"), ("cuda", "sharded:devices=2,k=0")}
+QUICK = {("tpu", "chunked:k=1"), ("cuda", "sharded:devices=2,k=0")}
 
 
 @pytest.mark.parametrize(
