@@ -72,22 +72,20 @@ def timing_key(run: Run) -> tuple[Any, ...]:
 class _Estimates:
     """Expected times of runs: of the stored results if this machine made them, or timed once per kind of run.
 
-    Args:
-      data_dir: folder of the data sets' files.
-      scale: smoke, trend or paper.
+    Attributes:
+      notes: why data are missing, and memory and disk space of every kind of run.
+      from_stored: number of runs whose time is that of stored results.
     """
 
-    def __init__(self, data_dir: str, scale: str):
-        self.data_dir, self.scale = data_dir, scale
-        self.stored = stored(scale)
+    def __init__(self, scale: str):
+        self.stored, self.from_stored = stored(scale), 0
         self.timings: dict[tuple[Any, ...], Timing | str] = {}
-        self.notes: list[str] = []
-        self.from_stored = 0
+        self.notes: dict[str, None] = {}
 
     def left(self, directory: RunDirectory, config: Config) -> float | str:
         """Returns the expected seconds left of a run, or why they are unknown."""
-        if reason := missing(config.dataset, config.data_dir, self.scale):
-            self.notes.append(f"{config.dataset}: {reason}")
+        if reason := missing(config.dataset, config.data_dir, self.stored.scale):
+            self.notes[f"{config.dataset}: {reason}"] = None
             return "data missing"
         run = directory.task.run
         seconds = self.stored.seconds(run).values()
@@ -95,24 +93,20 @@ class _Estimates:
             self.from_stored += 1
             share = directory.rounds_left() / max(run.num_rounds - directory.first_round, 1)
             return sum(seconds) / len(seconds) * share
-        timing = self._timing(run, config)
-        if isinstance(timing, str):
-            return timing
-        schedule = Schedule(config.num_rounds, config.clients_per_round, config.eval_every, config.final_evals, 0)
-        return timing.expected(schedule, directory.completed())
+        if (key := timing_key(run)) not in self.timings:
+            self.timings[key] = self._timed(run, config)
+        timing = self.timings[key]
+        return timing if isinstance(timing, str) else timing.expected(Schedule.of(config), directory.completed())
 
-    def _timing(self, run: Run, config: Config) -> Timing | str:
-        key = timing_key(run)
-        if key not in self.timings:
-            text = f"timing a few rounds of {config.algorithm} on {config.dataset} ({run.key}) ..."
-            print(text, file=sys.stderr, flush=True)
-            try:
-                required = in_all_processes("measure", config)
-                self.notes += [f"{run.key}: {line}" for line in (memory_line(required), disk_line(required))]
-                self.timings[key] = required.timing
-            except UserError as error:
-                self.timings[key] = str(error)
-        return self.timings[key]
+    def _timed(self, run: Run, config: Config) -> Timing | str:
+        text = f"timing a few rounds of {config.algorithm} on {config.dataset} ({run.key}) ..."
+        print(text, file=sys.stderr, flush=True)
+        try:
+            required = in_all_processes("measure", config)
+        except UserError as error:
+            return str(error)
+        self.notes |= {f"{run.key}: {line}": None for line in (memory_line(required), disk_line(required))}
+        return required.timing
 
 
 def execute(request: Request, items: list[AnyItem], cells: dict[str, list[Cell]]) -> None:
@@ -120,37 +114,33 @@ def execute(request: Request, items: list[AnyItem], cells: dict[str, list[Cell]]
     if not request.dry_run:
         return request.execute(items, cells)
     request.check()
-    print(run_table(request.directories(items, cells), request.data_dir, request.scale))
+    print(run_table(request.directories(items, cells), request))
 
 
-def run_table(directories: list[RunDirectory], data_dir: str, scale: str) -> str:
+def run_table(directories: list[RunDirectory], request: Request) -> str:
     """Returns a line per run directory, and the memory and disk space that every kind of run requires.
 
     The time of a run that this machine has trained, with other seeds, is that of the stored results; of other runs a
     few rounds of each kind are timed, and their results are discarded.
-
-    Args:
-      directories: of the planned runs.
-      data_dir: folder of the data sets' files.
     """
-    estimates = _Estimates(data_dir, scale)
+    estimates = _Estimates(request.scale)
     rows = [("run", "algorithm", "data", "seeds", "rounds left", "time", "fills")]
-    times: list[float | str] = []
+    total, unknown = 0.0, 0
     for directory in directories:
-        task = directory.task
-        config = task.run.config(**task.fields(), data_dir=data_dir)
-        rounds = directory.rounds_left()
-        times += [estimates.left(directory, config)] if rounds else []
-        shown = (readable(times[-1]) if isinstance(times[-1], float) else times[-1]) if rounds else "done"
+        task, rounds = directory.task, directory.rounds_left()
+        config = task.run.config(**task.fields(), data_dir=request.data_dir)
+        left = estimates.left(directory, config) if rounds else "done"
+        if isinstance(left, float):
+            total, left = total + left, readable(left)
+        elif rounds:
+            unknown += 1
         fills = ", ".join(f"{name} ({count})" for name, count in sorted(task.uses.items())) or "forks"
         seeds = " ".join(map(str, directory.seeds))
-        rows.append((task.run.key, config.algorithm, config.dataset, seeds, f"{rounds:,}", shown, fills))
-    known = [time for time in times if isinstance(time, float)]
-    unknown = len(times) - len(known)
-    lines = [f"in all about {readable(sum(known))}" + (f", {unknown} run(s) unknown" if unknown else "")]
+        rows.append((task.run.key, config.algorithm, config.dataset, seeds, f"{rounds:,}", left, fills))
+    lines = [f"in all about {readable(total)}" + (f", {unknown} run(s) unknown" if unknown else "")]
     if estimates.from_stored:
         lines.append(f"times of {estimates.from_stored} run(s) are those of this machine's stored results")
-    return "\n".join([plain_table(rows), *lines, *dict.fromkeys(estimates.notes)])
+    return "\n".join([plain_table(rows), *lines, *estimates.notes])
 
 
 # --verify
@@ -241,7 +231,8 @@ def compare(stored: Record, again: Record, seed: int) -> Again:
     names = [name for name, value in before[rounds[-1]].items() if isinstance(value, dict) and "accuracy" in value]
     accuracies = lambda lines, name, of: np.array([100 * lines[r][name]["accuracy"] for r in of if name in before[r]])
     gaps = [np.abs(accuracies(before, name, rounds) - accuracies(after, name, rounds)).max() for name in names]
-    means = {name: tuple(float(accuracies(lines, name, last).mean()) for lines in (before, after)) for name in names}
+    mean = lambda lines, name: float(accuracies(lines, name, last).mean())
+    means = {name: (mean(before, name), mean(after, name)) for name in names}
     name = max(names, key=lambda name: abs(means[name][1] - means[name][0]))
     equal = before.keys() == after.keys() and max(gaps) < 1e-3
     agrees = abs(means[name][1] - means[name][0]) <= TOLERANCE
@@ -252,14 +243,9 @@ def compare(stored: Record, again: Record, seed: int) -> Again:
 
 
 class QueueStep(NamedTuple):
-    """One step of the queue of paper-scale runs, the most informative first.
+    """One step of the queue of paper-scale runs: rows and columns of a table by name, with seeds.
 
-    Attributes:
-      item: name of a table.
-      rows: names of its rows.
-      columns: names of its columns.
-      seeds: to train.
-      hours: a guess for two CPU cores, used until runs of the kind are stored; None: it needs a GPU.
+    `hours` is a guess for two CPU cores, used until runs of the kind are stored; None: it needs a GPU.
     """
 
     item: str

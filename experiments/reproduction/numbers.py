@@ -202,13 +202,7 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Verdict of the computed numbers on a claim.
-
-    Attributes:
-      claim: of the paper.
-      comparisons: the pairs of numbers that it is about.
-      measure: of the numbers.
-    """
+    """Verdict of the computed numbers on a claim, from comparisons of a measure."""
 
     claim: Claim
     comparisons: list[Comparison]
@@ -221,7 +215,7 @@ class Verdict:
 
     @property
     def comparable(self) -> list[Comparison]:
-        """The comparisons that say something."""
+        """The comparisons without a reason against them."""
         return [comparison for comparison in self.comparisons if not comparison.incomparable]
 
     @property

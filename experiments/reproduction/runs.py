@@ -31,7 +31,6 @@ class Task:
     """A run and all that tables and figures read from it.
 
     Attributes:
-      run: the trajectory.
       reads: observers' texts.
       eval_every: rounds between evaluations.
       final_evals: rounds at the end that are all evaluated.

@@ -55,7 +55,7 @@ def test_hours_of_the_queue_are_those_of_the_stored_runs():
 def test_a_dry_run_times_a_kind_of_run_once_and_nothing_that_is_stored(monkeypatch, capsys):
     task = types.SimpleNamespace(run=RUN)
     directory = types.SimpleNamespace(task=task, rounds_left=lambda: 10, first_round=0, completed=lambda: [10])
-    estimates = command._Estimates("", "trend")
+    estimates = command._Estimates("trend")
     estimates.stored = Fake({"": None})
     config = RUN.config(dataset="digits")
     timed = []
