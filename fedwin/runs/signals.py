@@ -8,8 +8,11 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
+
+from tqdm import tqdm
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -48,6 +51,9 @@ class Watch:
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._thread = threading.Thread(target=self._listen, daemon=True)
+
+    def handle(self, number: int, frame: object) -> None:
+        """Does nothing: the handler of Python, without which the system's default would end the process."""
 
     def _listen(self) -> None:
         while data := self._reader.recv(64):
@@ -90,23 +96,17 @@ class Watch:
             self._unsaved, self._resumable = False, True
 
 
-# Callbacks before a message: a progress display erases itself, so that the message is on a separate line.
-before_message: list[Callable[[], object]] = []
-
-
 def _print_error(line: str) -> None:
-    for callback in list(before_message):
-        callback()
-    with contextlib.suppress(OSError):
-        os.write(2, f"{line}\n".encode())
-
-
-_active: list[Watch] = []
+    # The terminal may be gone, which is no reason to stop.
+    with contextlib.suppress(OSError, ValueError):
+        tqdm.write(line, file=sys.stderr)  # above a progress bar
+        sys.stderr.flush()
 
 
 def active() -> Watch | None:
     """Returns the Watch of this process, or None outside of `watched`."""
-    return _active[-1] if _active else None
+    owner = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    return owner if isinstance(owner, Watch) else None
 
 
 def before_exit(cleanup: Callable[[], object]) -> None:
@@ -118,19 +118,16 @@ def before_exit(cleanup: Callable[[], object]) -> None:
 @contextlib.contextmanager
 def watched() -> Iterator[Watch | None]:
     """Receives Ctrl-C and SIGTERM while the body runs; does nothing in a thread other than the main one."""
-    if threading.current_thread() is not threading.main_thread() or _active:
+    if threading.current_thread() is not threading.main_thread() or active() is not None:
         yield active()
         return
     watch = Watch()
-    # Without a Python handler the system's default would end the process; the handler itself does nothing.
-    previous = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+    previous = {number: signal.signal(number, watch.handle) for number in SIGNALS}
     descriptor = signal.set_wakeup_fd(watch._writer.fileno(), warn_on_full_buffer=False)
     watch._thread.start()
-    _active.append(watch)
     try:
         yield watch
     finally:
-        _active.pop()
         signal.set_wakeup_fd(descriptor)
         for number, handler in previous.items():
             signal.signal(number, handler)

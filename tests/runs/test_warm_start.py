@@ -42,13 +42,14 @@ def leaves(directory, round, seed=0):
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
-    """A run on other data, with three classes, another algorithm and one seed that is not 0."""
+    """Checkpoints of a run on other data, with three classes and one seed that is not 0."""
     generator = np.random.default_rng(0)
     x, y = generator.random((60, 8, 8, 1)).astype(np.float32), np.arange(60) % 3
     directory = tmp_path_factory.mktemp("other") / "run"
-    three = data.from_arrays(x, y, x, y, name="three")
-    changes = dict(seeds=[5], algorithm="fedavgm")
-    fedwin.run(config(directory, **changes), quiet=True, dataset=three)
+    state = prepare(config("", seeds=[5]), data.from_arrays(x, y, x, y, name="three")).start(5, 1)
+    store = Checkpoints(directory / "checkpoints" / "seed_5")
+    for round in (0, 1):
+        store.save(round, state._replace(params=jax.tree.map(lambda leaf, r=round: leaf + r, state.params)), {})
     return directory
 
 

@@ -1,0 +1,185 @@
+"""Complete runs with client rows and windows in main memory or in files: the bits of the device, also when moved."""
+
+import dataclasses
+import pathlib
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import fedwin
+from fedwin import client_models
+from fedwin.engine import placement
+from fedwin.errors import UserError
+from fedwin.residence import blockwise
+from fedwin.residence.blockwise import Stored
+from fedwin.residence.saved import SnapshotLeaf, SnapshotRing
+from fedwin.runs import checkpoint
+from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.config import Config
+from tests.run_lines import lines
+from tests.runs.killing import killed_after
+
+ROOT = pathlib.Path(__file__).parents[2]
+PLACES = ("device", "host", "file")
+# Rows of clients; windows longer and shorter than a dispatch (one goes round its ring in it more than once), averages
+# that are broadcast among them.
+SMALL = Config(
+    dataset="digits",
+    partition="shards:per_client=2",
+    num_clients=40,
+    model="logistic",
+    algorithm="fedhbm",
+    wrap=["ima:window=2,start=6"],
+    observe=["wima:window=2", "wima:window=9", "wima:window=11,weights=cosine"],
+    num_rounds=15,
+    clients_per_round=4,
+    batch_size=16,
+    client_lr=0.1,
+    eval_every=3,
+    final_evals=2,
+    checkpoint_every=5,
+    keep_checkpoints=2,
+    keep_rounds=[5, 10],
+    rounds_per_dispatch=4,
+    strategy="chunked:k=1",
+)
+RINGS = ("observers.wima.ring", "state.own.window.ring")
+
+
+def run(directory, place, **changes):
+    config = dataclasses.replace(SMALL, out_dir=str(directory), **{"table": place, "window": place} | changes)
+    fedwin.run(config, quiet=True)
+    return directory
+
+
+def leaves(directory, round):
+    return Checkpoints(directory / "checkpoints" / "seed_0").load(round)[0]
+
+
+def row_of(directory):
+    return next(name for name in leaves(directory, 15) if name.startswith("table.rows"))
+
+
+def same(mine, theirs, rounds=(5, 10, 15)):
+    """Same evaluations, same states; where all clients have rows, those of the others are the first ones."""
+    assert lines(mine) == lines(theirs)
+    for round in rounds:
+        a, b = leaves(mine, round), leaves(theirs, round)
+        assert a.keys() == b.keys()
+        ids = [np.asarray(side.get("table.ids", ())) for side in (a, b)]
+        shared = np.intersect1d(*ids)
+        assert len(shared) == min(map(len, ids))
+        for name in a:
+            each = [np.asarray(side[name]) for side in (a, b)]
+            if name.startswith("table.") and name != "table.total":
+                each = [rows[np.searchsorted(own, shared)] for rows, own in zip(each, ids)]
+            np.testing.assert_array_equal(*each, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("places")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "LARGE_BYTES", 64)
+        return {place: run(folder / place, place) for place in PLACES}
+
+
+def test_the_bits_do_not_depend_on_where_rows_and_windows_live(places):
+    for place in ("host", "file"):
+        same(places[place], places["device"])
+    for place in PLACES:
+        found = leaves(places[place], 15)
+        assert set(RINGS) <= found.keys()
+        assert all(isinstance(found[name], SnapshotRing) == (place == "file") for name in RINGS)
+        rows = [leaf for name, leaf in found.items() if name.startswith("table.rows")]
+        assert all(isinstance(leaf, SnapshotLeaf if place == "file" else Stored) for leaf in rows)
+        assert (len(found["table.ids"]) == 40) == (place == "device")
+    assert not (places["host"] / "checkpoints" / "seed_0" / "windows").exists()
+
+
+def test_a_run_resumes_with_its_rows_and_windows_in_another_place(places, tmp_path):
+    """From the file to the host and back, each time from a checkpoint of the other."""
+    copy = shutil.copytree(places["file"], tmp_path / "run")
+    for place in ("host", "file"):
+        unfinished(copy)
+        run(copy, place)
+        assert isinstance(leaves(copy, 15)[row_of(copy)], SnapshotLeaf) == (place == "file")
+        assert isinstance(leaves(copy, 15)[RINGS[0]], SnapshotRing) == (place == "file")
+        same(copy, places["device"])
+
+
+def unfinished(directory):
+    shutil.rmtree(directory / "checkpoints" / "seed_0" / "15")
+    (directory / "summary.json").unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["chunked:k=1", "sharded:devices=2,k=1"])
+def test_a_table_in_files_of_its_own_goes_everywhere(strategy, places, tmp_path, monkeypatch):
+    whole = places["device"] if strategy == SMALL.strategy else run(tmp_path / "whole", "auto", strategy=strategy)
+    monkeypatch.setattr(placement, "LARGE_TABLE_BYTES", 0)
+    monkeypatch.setattr(checkpoint, "LARGE_BYTES", 64)
+    monkeypatch.setattr(blockwise, "BLOCK_BYTES", 4000)
+    copy = run(tmp_path / "run", "auto", strategy=strategy)
+    for table in ("device", "host", "device", "file"):
+        unfinished(copy)
+        run(copy, "auto", table=table, strategy=strategy)
+        same(copy, whole)
+
+
+def test_models_come_out_of_files(places):
+    drawn = int(leaves(places["file"], 15)["table.ids"][0])
+    never = min(set(range(40)) - set(leaves(places["file"], 15)["table.ids"].tolist()))
+    mine, theirs = (client_models(places[place], [never, drawn]) for place in ("file", "device"))
+    jax.tree.map(np.testing.assert_array_equal, mine, theirs)
+    # Its weights read the models of the window; a plain mean is a part of the state.
+    mine, theirs = (fedwin.load(places[place], readout="wima11_cosine").variables for place in ("file", "device"))
+    jax.tree.map(np.testing.assert_array_equal, mine, theirs)
+
+
+@pytest.mark.parametrize("folder", ["rows", f"windows/{RINGS[0]}"])
+def test_a_damaged_file_is_refused_with_one_line(folder, places, tmp_path):
+    copy = shutil.copytree(places["file"], tmp_path / "run")
+    data = max((copy / "checkpoints" / "seed_0" / folder).rglob("data"))
+    data.write_bytes(bytes(len(data.read_bytes())))
+    with pytest.raises(UserError, match="is damaged") as caught:
+        np.asarray(leaves(copy, 15)[row_of(copy) if folder == "rows" else RINGS[0]])
+    assert "\n" not in str(caught.value)
+    data.unlink()
+    with pytest.raises(UserError, match="can't be read"):
+        fedwin.load(copy)
+
+
+@pytest.mark.slow
+def test_forks_take_rows_and_windows_with_them(places, tmp_path):
+    """Into a longer run too, whose window grows with it."""
+    wanted = [line for line in lines(places["device"]) if line["round"] > 10]
+    for source, place in (("file", "file"), ("file", "device"), ("device", "host")):
+        fork = run(tmp_path / f"{source}_{place}", place, fork_from=f"{places[source]}@10")
+        assert [line for line in lines(fork) if line["round"] > 10] == wanted
+    longer = dict(num_rounds=20, observe=["wima:window=19"], checkpoint_every=0, keep_rounds=[10])
+    ends = []
+    for place in ("file", "device"):
+        short = run(tmp_path / f"short_{place}", place, **longer | {"num_rounds": 15})
+        ends.append(run(tmp_path / f"long_{place}", place, fork_from=f"{short}@10", **longer))
+    same(*ends, rounds=(10, 20))
+
+
+@pytest.mark.slow
+def test_a_delay_in_a_file_has_the_bits_of_the_device(tmp_path):
+    for place in ("file", "device"):
+        run(tmp_path / place, place, algorithm="ghb:tau=7", num_clients=20)
+    same(tmp_path / "file", tmp_path / "device")
+    assert isinstance(leaves(tmp_path / "file", 15)["state.inner.ring"], SnapshotRing)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_ends_with_the_same_bits(tmp_path):
+    changes = dict(table="file", window="file", num_rounds=400, num_clients=100, checkpoint_every=7, keep_rounds=[70])
+    whole = run(tmp_path / "whole", "file", **changes)
+    config = dataclasses.replace(SMALL, out_dir=str(tmp_path / "run"), **changes)
+    assert killed_after(config, (0, 28, 70, 140, 280)) >= 3
+    run(tmp_path / "run", "file", **changes)
+    same(tmp_path / "run", whole, rounds=(70, 399, 400))
