@@ -8,7 +8,7 @@ from typing import Any
 import fedwin
 from fedwin import multi_process
 from fedwin.runs.config import Config
-from fedwin.runs.directory import verified_lines
+from fedwin.runs.metrics_log import read_lines
 
 from .figures import curves
 from .figures.sources import Series
@@ -35,7 +35,7 @@ def draw_curves(root: pathlib.Path) -> pathlib.Path:
     The last 100 rounds are all evaluated, for the table. The picture shows every fifth round: a curve that is denser
     towards its end looks as if training had become unstable.
     """
-    lines = {name: verified_lines(root / name) for name in RUNS}
+    lines = {name: read_lines(root / name / "metrics.jsonl") for name in RUNS}
     ends = {name: max(line["round"] for line in evaluations) for name, evaluations in lines.items()}
     series = [
         Series(label, lines[name], readout, math.ceil(fraction * ends[name]))

@@ -5,7 +5,7 @@ import shlex
 from typing import Any
 
 from fedwin.runs.config import Config, default_of
-from fedwin.runs.fingerprint import hash_of
+from fedwin.runs.directory import hash_of
 
 from . import config_flags
 

@@ -10,7 +10,7 @@ from fedwin.errors import UserError
 from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.run import DryRun, measure_requirements
-from fedwin.runs.warm_start import fork_round
+from fedwin.runs.start import fork_round
 
 _MINUTE, _HOUR = 60, 3600
 _MB = 1e6

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwin.runs.config import Config, default_of
-from fedwin.runs.fingerprint import hash_of, jsonable, set_fields
+from fedwin.runs.directory import hash_of, jsonable, set_fields
 
 # Fields that determine how a run is evaluated or executed, but not the models that it trains.
 # --eval_examples is not among them: other test examples give other numbers.

@@ -11,7 +11,7 @@ from typing import Any
 from fedwin.engine.evaluate import VALIDATION_PREFIX
 from fedwin.runs.checkpoint import seed_checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.fingerprint import hash_of
+from fedwin.runs.directory import hash_of
 from fedwin.runs.metrics_log import read_lines
 
 from ..papers.catalogue import catalogue

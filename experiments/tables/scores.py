@@ -1,12 +1,14 @@
 """Numbers and the terminal table from the summaries of runs: accuracy per seed, megabytes, rounds per second."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import os
 from typing import Any
 
+import Iterable
+import Mapping
 import numpy as np
 
 from fedwin.runs.config import Config
-from fedwin.runs.directory import verified_lines
+from fedwin.runs.metrics_log import read_lines
 
 from .formats import NOTHING, STD, number, plain_table
 
@@ -74,7 +76,7 @@ def megabytes_of(config: Config, summary: Summary) -> float | None:
       UserError: the evaluations have been altered.
     """
     converged = [seed for seed, entry in summary["seeds"].items() if entry["last"] is not None]
-    return megabytes(verified_lines(config.out_dir), converged)
+    return megabytes(read_lines(os.path.join(config.out_dir, "metrics.jsonl")), converged)
 
 
 def last_rounds(summary: Summary) -> str:

@@ -20,8 +20,7 @@ from fedwin.files import InUse, check_unlocked
 from fedwin.registry import Registry
 from fedwin.registry.ranges import NonNegativeInt, PositiveInt
 from fedwin.runs.config import Config, default_of
-from fedwin.runs.directory import finished_summary
-from fedwin.runs.fingerprint import hash_of, set_fields
+from fedwin.runs.directory import finished_summary, hash_of, set_fields
 
 from ..cli import config_flags
 from . import grid, sweeps

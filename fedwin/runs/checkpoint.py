@@ -28,6 +28,9 @@ from fedwin.errors import UserError
 from fedwin.files import failure_reason, json_value, writing
 from fedwin.residence.blockwise import Stored, blocks, nbytes, write
 from fedwin.residence.saved import Reference, SnapshotRing, resolve
+from fedwin.runs.metrics_log import Line
+from fedwin.runs.schedule import Schedule
+from fedwin.tree import PyTree
 
 # Name -> array of a state, or a Lazy array that is read on access.
 Leaves = dict[str, Any]
@@ -82,7 +85,7 @@ class Checkpoints:
             self._manager = ocp.CheckpointManager(self.directory, options=options)
         return self._manager
 
-    def save(self, round: int, state: Any, extra: Extra) -> None:
+    def save(self, round: int, state: PyTree, extra: Extra) -> None:
         """Saves a state, and removes the checkpoints that are not to be kept.
 
         Args:
@@ -206,7 +209,7 @@ class NoCheckpoints(Checkpoints):
         """Returns an empty list."""
         return []
 
-    def save(self, round: int, state: Any, extra: Extra) -> None:
+    def save(self, round: int, state: PyTree, extra: Extra) -> None:
         """Does nothing."""
 
 
@@ -287,7 +290,7 @@ class LargeHandler(ocp.CheckpointHandler):
         for number, array in enumerate(args.item.values()):
             write(directory / f"{number}.bin", array)
 
-    def restore(self, directory, args: Any = None) -> None:  # type: ignore[override]
+    def restore(self, directory, args: object = None) -> None:  # type: ignore[override]
         """Reads nothing."""
 
 
@@ -308,18 +311,71 @@ def _shapes(arrays: Leaves) -> Extra:
     return {name: [list(value.shape), np.dtype(value.dtype).name] for name, value in arrays.items()}
 
 
-def leaf_name(path: tuple[Any, ...]) -> str:
+def missing_evaluations(schedule: Schedule, lines: list[Line], start: int, round: int) -> list[int]:
+    """Returns the rounds up to `round` that the schedule evaluates and that are missing in `lines`.
+
+    Args:
+      schedule: when the run evaluates.
+      lines: the seed's lines of metrics.jsonl.
+      start: first round of the run: 0, or the round of a fork.
+      round: last round to check.
+    """
+    written = {line["round"] for line in lines}
+    evaluated = (r for r in range(start, round + 1) if r == start or schedule.evaluated(r))
+    return [r for r in evaluated if r not in written]
+
+
+def newest_checkpoint(
+    checkpoints: Checkpoints, schedule: Schedule, lines: list[Line], seeds: Sequence[int], start: int
+) -> tuple[Leaves, Extra] | None:
+    """Returns (leaves, extra) of the checkpoint to resume from: the newest that is intact and has all its evaluations.
+
+    Args:
+      checkpoints: of a seed, or of a group of vmapped seeds.
+      schedule: when the run evaluates.
+      lines: all lines of metrics.jsonl.
+      seeds: the seed, or the group.
+      start: first round of the run: 0, or the round of a fork.
+
+    Returns:
+      None if there are no checkpoints.
+
+    Raises:
+      UserError: there are checkpoints and none can be used.
+    """
+
+    def check(round: int, extra: Extra) -> None:
+        path = checkpoints.path / str(round)
+        of_seeds = extra.get("of_seed") or {str(extra.get("seed")): extra}
+        if set(of_seeds) != set(map(str, seeds)):
+            raise UserError(f"checkpoint {path} belongs to seed {', '.join(of_seeds)}; delete it.")
+        if extra["round"] != round:
+            raise UserError(f"checkpoint {path} is of round {extra['round']}; delete it.")
+        for seed in seeds:
+            ends = (of_seeds[str(seed)].get(name) for name in ("stopped_at", "diverged_at"))
+            end = min([round, *(end for end in ends if end is not None)])
+            missing = missing_evaluations(schedule, [line for line in lines if line["seed"] == seed], start, end)
+            if missing:
+                raise UserError(
+                    f"metrics.jsonl lacks {len(missing)} of seed {seed}'s evaluations up to round {end} (the first of "
+                    f"round {missing[0]}); restore the file, or choose another --out_dir."
+                )
+
+    return checkpoints.latest(check)
+
+
+def leaf_name(path: jax.tree_util.KeyPath) -> str:
     """Returns the name in checkpoints of the leaf at a path (jax.tree_util key path) of a tree."""
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"
 
 
-def named_leaves(state: Any) -> Leaves:
+def named_leaves(state: PyTree) -> Leaves:
     """Returns name -> leaf of a state, without copying; PRNG keys as their integer data."""
     plain = lambda leaf: jax.random.key_data(leaf) if isinstance(leaf, jax.Array) and tree.is_key(leaf) else leaf
     return {leaf_name(path): plain(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(state)}
 
 
-def leaves_of(state: Any) -> dict[str, np.ndarray]:
+def leaves_of(state: PyTree) -> dict[str, np.ndarray]:
     """Returns name -> copy of the leaf of a state.
 
     Copies, because a NumPy view of a device buffer prevents its donation, which doubles the memory of the next rounds.
@@ -327,7 +383,7 @@ def leaves_of(state: Any) -> dict[str, np.ndarray]:
     return {name: np.array(leaf, copy=True) for name, leaf in named_leaves(state).items()}
 
 
-def from_leaves(leaves: Leaves, template: Any) -> Any:
+def from_leaves(leaves: Leaves, template: PyTree) -> PyTree:
     """Rebuilds a state from its leaves.
 
     Args:
@@ -360,7 +416,7 @@ def from_leaves(leaves: Leaves, template: Any) -> Any:
     return jax.tree.unflatten(treedef, values)
 
 
-def with_resized_rings(leaves: Leaves, template: Any) -> Leaves:
+def with_resized_rings(leaves: Leaves, template: PyTree) -> Leaves:
     """Resizes ring buffers restored from a run with another number of rounds, where that loses nothing.
 
     A window or a delay that is longer than its run has slots for that run's models only. While none has left it, vector

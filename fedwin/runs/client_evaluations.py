@@ -19,9 +19,8 @@ from fedwin.errors import UserError
 from fedwin.files import digest_of, read_bytes
 from fedwin.local import Batches
 from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_examples
-from fedwin.runs.directory import verified_lines
 from fedwin.runs.journal import ClientEvaluation
-from fedwin.runs.metrics_log import client_file
+from fedwin.runs.metrics_log import client_file, read_lines
 from fedwin.runs.program import Program
 
 # Columns of a table: name -> array [n].
@@ -294,7 +293,8 @@ def client_table(directory: str | os.PathLike, seed: int = 0, round: int | None 
     Raises:
       UserError: there is no such evaluation, or its file has been altered.
     """
-    lines = {line["round"]: line for line in verified_lines(directory) if line["seed"] == seed and "clients" in line}
+    written = read_lines(pathlib.Path(directory) / "metrics.jsonl")
+    lines = {line["round"]: line for line in written if line["seed"] == seed and "clients" in line}
     if not lines or (round is not None and round not in lines):
         available = ", ".join(map(str, lines)) or "none"
         wanted = "" if round is None else f" of round {round}"

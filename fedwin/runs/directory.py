@@ -1,7 +1,8 @@
-"""The directory of a run: its default path, lock, config.json, summary.json and the checksums of a finished run."""
+"""The directory of a run: path, lock, config.json with the run's identity and fingerprint, summary and checksums."""
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -12,22 +13,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
-from fedwin import plugins
+from fedwin import multi_process, plugins
+from fedwin.data import Dataset
+from fedwin.data.example_source import feature_digest
+from fedwin.data.federation import Federation
 from fedwin.errors import StorageError, UserError
 from fedwin.files import (
     LOCK_NAME,
     RECOVERABLE_ERRNOS,
     SUMS,
     locked,
+    read_bytes,
     read_verified,
     write_json,
     write_sums,
     writing,
 )
-from fedwin.runs.config import Config
-from fedwin.runs.fingerprint import Identity, hash_of, jsonable, set_fields, versions
-from fedwin.runs.metrics_log import Line, read_lines
+from fedwin.registry import parse
+from fedwin.runs.config import Config, default_of
+from fedwin.runs.machine import environment, versions
+from fedwin.runs.metrics_log import read_lines
 
 # JSON data.
 Json = dict[str, Any]
@@ -46,6 +53,158 @@ FILES = (
     "checkpoints",
     LOCK_NAME,
 )
+# Flags that may differ between processes: paths on their hosts.
+HOST_PATHS = ("data_dir", "out_dir", "imports")
+
+
+def hash_of(value: object, size: int = 8) -> str:
+    """Returns the hash of JSON data in hexadecimal; `size` is its number of bytes."""
+    return hashlib.blake2b(json.dumps(value, sort_keys=True, default=str).encode(), digest_size=size).hexdigest()
+
+
+def jsonable(value: Any) -> Any:
+    """Returns a value as it comes back from a JSON file."""
+    return json.loads(json.dumps(value))
+
+
+def set_fields(decisive: dict[str, Any]) -> dict[str, Any]:
+    """Returns the fields that hashes include: a new field at its default changes no hash."""
+    omitted = {field.name: default_of(field) for field in dataclasses.fields(Config)} | {"final_evals": 100}
+    return {name: value for name, value in decisive.items() if value != omitted.get(name)}
+
+
+def data_hashes(federations: dict[int, Federation]) -> dict[str, str]:
+    """Returns seed -> hash of the examples and of their partition among clients."""
+    examples = _examples_hash(next(iter(federations.values())).dataset)
+    return {str(seed): _partition_hash(examples.copy(), federation) for seed, federation in federations.items()}
+
+
+def file_hashes(config: Config) -> dict[str, str]:
+    """Returns flag -> hash of the file of its choice (path=), '' without one: of --local_work and --clock."""
+    choices = {flag: parse(getattr(config, flag)) for flag in ("local_work", "clock") if getattr(config, flag)}
+    files = {flag: choice.params.get("path") for flag, choice in choices.items()}
+    return {
+        flag: hashlib.blake2b(read_bytes(path), digest_size=8).hexdigest() if isinstance(path, str) else ""
+        for flag, path in files.items()
+    }
+
+
+def _examples_hash(dataset: Dataset):
+    h = hashlib.blake2b(digest_size=8)
+    for split in (dataset.train, dataset.test):
+        for name in sorted(split):
+            h.update(name.encode() + feature_digest(split[name]))
+    return h
+
+
+def _partition_hash(h, federation: Federation) -> str:
+    for part in (federation.partition, federation.validation):
+        if part is not None:
+            h.update(np.ascontiguousarray(part.order).data)
+            h.update(np.ascontiguousarray(part.offset).data)
+    return h.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """Everything that decides a run's results.
+
+    Attributes:
+      config: the decisive fields.
+      data: seed -> hash of examples and partition.
+      jax: version of jax.
+      device: platform and kind of the device.
+      strategy: how cohorts are executed.
+      imports: imported file or module -> hash of its content.
+      initial: seed -> hash of the parameters from another run (--init_from).
+      environment: environment that affects results, from `environment`.
+    """
+
+    config: dict[str, Any]
+    data: dict[str, str]
+    jax: str
+    device: str
+    strategy: str
+    imports: dict[str, str]
+    initial: dict[str, str]
+    environment: dict[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the identity: runs with the same fingerprint have the same results."""
+        parts = [set_fields(self.config), self.data, self.jax, self.device, self.strategy, self.imports]
+        return hash_of([*parts, self.initial, self.environment])
+
+    def differences(self, previous: "Identity") -> str:
+        """Returns a message that names the differences from a previous identity."""
+        changed = []
+        for name in ("jax", "device", "strategy"):
+            then, now = getattr(previous, name), getattr(self, name)
+            if then != now:
+                changed.append(f"{name} was {then} and is {now}")
+        for name in sorted(previous.environment.keys() | self.environment.keys()):
+            then, now = previous.environment.get(name), self.environment.get(name)
+            if then != now:
+                changed.append(f"{name} was {then or 'not set'} and is {now or 'not set'}")
+        for name in sorted(previous.imports.keys() | self.imports.keys()):
+            if previous.imports.get(name) != self.imports.get(name):
+                changed.append(f"the code of {name} has changed")
+        return "; ".join(changed)
+
+
+def identity(
+    config: Config,
+    hashes: dict[str, str],
+    strategy: str,
+    imports: dict[str, str],
+    initial: dict[str, str],
+    dataset: Dataset,
+) -> Identity:
+    """Returns the identity of a run on this machine.
+
+    Args:
+      config: the flags.
+      hashes: seed -> hash of the data, from `data_hashes`.
+      strategy: how cohorts are executed.
+      imports: imported file or module -> hash of its content.
+      initial: seed -> hash of the parameters from another run.
+      dataset: whose normalization is recorded.
+    """
+    device = jax.devices()[0]
+    kind = f"{device.platform} {device.device_kind}"
+    normalization = f"mean {_numbers(dataset.mean)}, std {_numbers(dataset.std)}"
+    recorded = environment(device.platform) | {"normalisation": normalization}
+    return Identity(jsonable(config.decisive()), hashes, jax.__version__, kind, strategy, imports, initial, recorded)
+
+
+def _numbers(values: Any) -> str:
+    return "none" if values is None else " ".join(repr(float(value)) for value in np.ravel(values))
+
+
+def check_flags(config: Config) -> None:
+    """Raises UserError in all processes unless all have the same flags; a collective operation."""
+    if multi_process.count() == 1:
+        return
+    flags = {name: value for name, value in dataclasses.asdict(config).items() if name not in HOST_PATHS}
+    of_processes = [json.loads(text) for text in multi_process.all_gather_text(json.dumps(flags, default=str))]
+    for process, other in enumerate(of_processes):
+        for name, value in other.items():
+            if value != of_processes[0][name]:
+                raise UserError(
+                    f"process {process} has --{name}={value}, process 0 has {of_processes[0][name]}; give all "
+                    f"processes the same flags."
+                )
+
+
+def check_identity(fingerprint: str) -> None:
+    """Raises UserError in all processes unless all have the same data and code; a collective operation."""
+    of_processes = multi_process.all_gather_text(fingerprint)
+    for process, other in enumerate(of_processes):
+        if other != of_processes[0]:
+            raise UserError(
+                f"process {process} has other data, another version of jax or another device than process 0; give all "
+                f"processes the same data in --data_dir and the same environment."
+            )
 
 
 def default_directory(config: Config) -> pathlib.Path:
@@ -302,18 +461,6 @@ def verified_summary(directory: str | os.PathLike) -> Json:
     if not (directory / "summary.json").exists():
         raise UserError(f"{directory} has no summary.json: the run is not finished; the same command resumes it.")
     return _read_summary(directory, seeds)
-
-
-def verified_lines(directory: str | os.PathLike) -> list[Line]:
-    """Returns all evaluations of a run.
-
-    Args:
-      directory: the run's directory.
-
-    Raises:
-      UserError: metrics.jsonl has been altered, or can't be read.
-    """
-    return read_lines(pathlib.Path(directory) / "metrics.jsonl")
 
 
 def _read_summary(directory: pathlib.Path, seeds: list[int]) -> Json:

@@ -26,7 +26,7 @@ from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import Leaves, from_leaves, leaves_of, seed_checkpoints
 from fedwin.runs.client_evaluations import client_table
 from fedwin.runs.config import Config
-from fedwin.runs.fingerprint import data_hashes
+from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import PreparedRun, prepare, seed_keys
 
 
@@ -145,7 +145,7 @@ def export(
     out = interchange.check_target(out, overwrite)
     directory = pathlib.Path(directory)
     config_file = directories.read_config(directory)
-    directories.verified_lines(directory)
+    read_lines(directory / "metrics.jsonl")
     trained = load(directory, seed, round, readout, **objects)
     dataset = trained.prepared.dataset
     shape = augment.output_shape(
@@ -208,7 +208,7 @@ def prepared_run(
         config = dataclasses.replace(config, data_dir=str(data_dir))
     plugins.load_for(directory, config.imports, imports)
     prepared = prepare(config, dataset, model)
-    for name, digest in data_hashes(prepared.federations).items():
+    for name, digest in directories.data_hashes(prepared.federations).items():
         if config_file.identity.data.get(name) != digest:
             source = f"data_dir={config.data_dir}" if config.data_dir else f"dataset={prepared.config.dataset}"
             raise UserError(f"{directory} was run on other data than {source} has; give the run's own data.")

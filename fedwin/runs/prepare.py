@@ -32,7 +32,7 @@ from fedwin.registry import Choice, parse
 from fedwin.runs.choices import algorithm_choice, batch_size, check_choices, check_training, model_choice
 from fedwin.runs.config import Config, DataOptions, LocalOptions
 from fedwin.runs.schedule import CohortSchedule, Schedule
-from fedwin.runs.warm_start import WarmStart, adapted, warm_starts
+from fedwin.runs.start import WarmStart, adapted, warm_starts
 from fedwin.sampling import SAMPLERS
 from fedwin.schedules import cosine, exponential, warmup_stable_decay
 from fedwin.wrappers.accounting import Privacy

@@ -1,9 +1,9 @@
-"""Program: the compiled functions and device data that all seeds of a run share, and their client tables."""
+"""Program: compiled functions and device data that all seeds of a run share, client tables, and starting states."""
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +16,16 @@ from fedwin.engine import evaluate
 from fedwin.engine.placement import AXIS
 from fedwin.engine.strategy import Strategy
 from fedwin.residence.examples import ResidentExamples, TrainingExamples, make_examples
-from fedwin.residence.rings import OffloadedWindows
+from fedwin.residence.rings import OffloadedWindows, client_table_of
 from fedwin.residence.rows import ClientTable, DeviceTable, InitialRows, OffloadedTable, init_rows, row_shapes
-from fedwin.residence.saved import ROWS, ring_folder
+from fedwin.residence.saved import ROWS, has_all_clients, ring_folder
 from fedwin.residence.store import FileStore, MemoryStore, RecordLayout, RecordStore, record_layout
-from fedwin.runs.checkpoint import Checkpoints
+from fedwin.runs.checkpoint import Checkpoints, Extra, from_leaves, newest_checkpoint
+from fedwin.runs.metrics_log import MetricsLog
 from fedwin.runs.plan import RunPlan
 from fedwin.runs.prepare import seed_keys
 from fedwin.runs.schedule import Schedule
+from fedwin.runs.start import fork_round, forked
 
 # Bytes of initial client rows that are computed at a time, if rows are in a file.
 INITIAL_BYTES = 64 << 20
@@ -177,3 +179,92 @@ def _batch_sharding(strategy: Strategy) -> jax.sharding.NamedSharding | None:
     if strategy.mesh is None:
         return None
     return jax.sharding.NamedSharding(strategy.mesh, jax.sharding.PartitionSpec(AXIS))
+
+
+class StartingState(NamedTuple):
+    """A state to train from.
+
+    Attributes:
+      run: the state, not placed on devices.
+      extra: JSON data of the checkpoint that it was restored from; None without one.
+      fresh: whether it is a fresh state, which every process computes from the seed.
+    """
+
+    run: engine.RunState
+    extra: Extra | None
+    fresh: bool
+
+
+def starting_state(
+    program: Program,
+    seed: int,
+    rows: ClientTable,
+    checkpoints: Checkpoints,
+    metrics_log: MetricsLog | None,
+    fresh: engine.RunState,
+    say: Callable[[str], None],
+) -> StartingState:
+    """Returns the state that a seed starts from, the same in all processes; removes evaluations of later rounds.
+
+    Args:
+      program: the compiled program.
+      seed: the seed.
+      rows: its client table.
+      checkpoints: its checkpoints.
+      metrics_log: file of evaluations; None in a process that does not write.
+      fresh: its state before the first round; one row of its table is enough.
+      say: prints a line.
+
+    Raises:
+      UserError: there are checkpoints and none can be used, or --fork_from does not fit.
+    """
+    if multi_process.count() > 1:
+        fresh = _with_all_slots(program, seed, rows, fresh)
+    start = multi_process.run_on_all(lambda: _local_start(program, seed, rows, checkpoints, metrics_log, fresh, say))
+    if multi_process.count() == 1:
+        return start
+    extra, is_fresh = multi_process.broadcast_object((start.extra, start.fresh))
+    if is_fresh:
+        return start
+    # Rows that are not on the devices stay in process 0.
+    with_rows = isinstance(client_table_of(rows), DeviceTable)
+    run = multi_process.broadcast_arrays(start.run if with_rows else start.run._replace(table=()))
+    return StartingState(run if with_rows else run._replace(table=fresh.table), extra, False)
+
+
+def _with_all_slots(program: Program, seed: int, rows: ClientTable, fresh: engine.RunState) -> engine.RunState:
+    """Returns a fresh state whose table has as many rows as in a dispatch."""
+    lengths = [len(leaf) for leaf in jax.tree.leaves(fresh.table)]
+    return fresh if lengths[:1] in ([], [rows.slots]) else program.with_table(seed, fresh, rows.slots)
+
+
+def _local_start(
+    program: Program,
+    seed: int,
+    rows: ClientTable,
+    checkpoints: Checkpoints,
+    metrics_log: MetricsLog | None,
+    fresh: engine.RunState,
+    say: Callable[[str], None],
+) -> StartingState:
+    """Returns the state that this process would start from; see `starting_state`."""
+    prepared, config = program.prepared, program.prepared.config
+    if metrics_log is None:
+        return StartingState(fresh, None, True)
+    saved = newest_checkpoint(checkpoints, prepared.schedule, metrics_log.lines(seed), [seed], fork_round(config))
+    if saved is not None:
+        leaves, extra = saved
+        if not has_all_clients(leaves, rows.num_clients):
+            fresh = _with_all_slots(program, seed, rows, fresh)
+        run = rows.restore(from_leaves(leaves, rows.template(fresh, leaves)), fresh)
+        start = StartingState(run, extra, False)
+        if int(run.round) < config.num_rounds and extra["stopped_at"] is None:
+            say(f"seed {seed}: resuming after round {int(run.round)}")
+    elif config.fork_from:
+        start = StartingState(forked(config, seed, fresh, rows, prepared.start, say), None, False)
+    else:
+        start = StartingState(_with_all_slots(program, seed, rows, fresh), None, True)
+        if prepared.initial:
+            say(f"seed {seed}: starts with {prepared.initial[seed]}")
+    metrics_log.truncate_after(seed, int(start.run.round) if saved is not None else -1)
+    return start

@@ -21,7 +21,6 @@ from fedwin.files import check_unlocked
 from fedwin.models import Model
 from fedwin.models.convolution import onednn
 from fedwin.runs import directory as directories
-from fedwin.runs import fingerprint
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
 from fedwin.runs.journal import Result, summarize
@@ -71,7 +70,7 @@ def run(
     quiet = quiet or not multi_process.is_first()
     say: Say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
     multi_process.run_on_all(lambda: check_objects(config, dataset, model))
-    fingerprint.check_flags(config)
+    directories.check_flags(config)
     with jax_config.settings(config.precision), contextlib.ExitStack() as closing:
         callback = multi_process.run_on_all(lambda: as_callback(on_eval))
         checked = multi_process.run_on_all(lambda: prepare_and_check(config, dataset, model))
@@ -92,7 +91,7 @@ def _train(
     checked = checked._replace(plan=plan)
     identity = multi_process.run_on_all(lambda: _write_or_compare_config(checked, say))
     # Hosts may differ in their processors: process 0's is recorded.
-    fingerprint.check_identity(dataclasses.replace(identity, environment={}).fingerprint)
+    directories.check_identity(dataclasses.replace(identity, environment={}).fingerprint)
     _print_header(checked, identity.fingerprint, say)
     tracking = _tracking(config, directory, identity.fingerprint, closing)
     callbacks = _callbacks(prepared, on_eval, tracking)
@@ -212,7 +211,7 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
     if config_file is None and multi_process.is_first():  # a resumed run has its files already
         plan.requirements.check_disk(free_disk(directory))
         if config.fork_from:
-            check_fork(prepared)
+            check_fork(config, prepared.start, prepared.privacy is not None)
     return CheckedRun(plan, directory, config_file, imports)
 
 
@@ -284,15 +283,15 @@ def readout_names(config: Config) -> list[str]:
         return sorted(jax.eval_shape(read))
 
 
-def _write_or_compare_config(checked: CheckedRun, say: Say) -> fingerprint.Identity:
+def _write_or_compare_config(checked: CheckedRun, say: Say) -> directories.Identity:
     """Writes config.json of a new run; compares that of a resumed run with the current data and versions."""
     plan, directory, config_file, imports = checked
     prepared = plan.prepared
     config = prepared.config
-    files = fingerprint.file_hashes(config) | {"sampling": prepared.setting.sampling.digest}
-    hashes = fingerprint.data_hashes(prepared.federations) | {flag: digest for flag, digest in files.items() if digest}
+    files = directories.file_hashes(config) | {"sampling": prepared.setting.sampling.digest}
+    hashes = directories.data_hashes(prepared.federations) | {flag: digest for flag, digest in files.items() if digest}
     initial = {str(seed): start.digest for seed, start in prepared.initial.items()}
-    identity = fingerprint.identity(config, hashes, str(plan.strategy), imports, initial, prepared.dataset)
+    identity = directories.identity(config, hashes, str(plan.strategy), imports, initial, prepared.dataset)
     if not multi_process.is_first():
         return identity
     if config_file is None:

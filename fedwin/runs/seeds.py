@@ -16,15 +16,14 @@ from fedwin.callbacks import RunCallbacks
 from fedwin.data.federation import Federation, Store, buckets_below
 from fedwin.residence.examples import ResidentExamples
 from fedwin.residence.rows import ClientTable, DeviceTable
-from fedwin.runs.checkpoint import Checkpoints, Extra, NoCheckpoints, from_leaves
+from fedwin.runs.checkpoint import Checkpoints, Extra, NoCheckpoints, from_leaves, newest_checkpoint
 from fedwin.runs.client_evaluations import ClientEvaluations
 from fedwin.runs.journal import Journal, Result, progress_note
 from fedwin.runs.metrics_log import MetricsLog
-from fedwin.runs.program import Program
+from fedwin.runs.program import Program, starting_state
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
-from fedwin.runs.start import newest_checkpoint, starting_state
+from fedwin.runs.start import fork_round
 from fedwin.runs.train import Parts, train
-from fedwin.runs.warm_start import fork_round
 
 
 def seeds_label(seeds: Sequence[int]) -> str:

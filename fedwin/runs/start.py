@@ -1,192 +1,368 @@
-"""Restores the state that a seed starts from: its newest usable checkpoint, a fork's source, or a fresh state."""
+"""Where a run starts: its newest checkpoint, another run's (--fork_from), another's model or a file (--init_from)."""
 
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import re
+from collections.abc import Callable
+from typing import NamedTuple, get_args
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from fedwin import core, engine, multi_process
+from fedwin import engine
+from fedwin.core import Variables
 from fedwin.errors import UserError
+from fedwin.models import ADAPTATIONS, Model, interchange
+from fedwin.observers.wima import Part, classifier_mask
+from fedwin.registry import parse
 from fedwin.residence.blockwise import Lazy
 from fedwin.residence.rings import client_table_of, offloaded_rounds, without_vectors
 from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.residence.saved import has_all_clients
 from fedwin.runs import directory as directories
-from fedwin.runs.checkpoint import Checkpoints, Extra, Leaves, from_leaves, named_leaves, with_resized_rings
+from fedwin.runs.checkpoint import (
+    Checkpoints,
+    Leaves,
+    checksum,
+    from_leaves,
+    leaf_name,
+    named_leaves,
+    saved_seeds,
+    seed_checkpoints,
+    with_resized_rings,
+)
 from fedwin.runs.config import Config
-from fedwin.runs.metrics_log import Line, MetricsLog
-from fedwin.runs.prepare import PreparedRun
-from fedwin.runs.program import Program
-from fedwin.runs.schedule import Schedule
-from fedwin.runs.warm_start import fork_round, fork_source
+from fedwin.tree import PyTree
 from fedwin.wrappers import unwrapped_names
 
+# PreparedRun.start: (seed, slots, model, window_rounds) -> state before the first round.
+Start = Callable[..., engine.RunState]
 
-class StartingState(NamedTuple):
-    """A state to train from.
+_SOURCE = re.compile(r"(?P<directory>.+)@(?P<round>[0-9]{1,18})(?::part=(?P<part>\w+))?", re.ASCII | re.DOTALL)
+_FILE = re.compile(r"(?P<path>.+\.(?:npz|safetensors|pt|pth))(?::(?P<options>.+))?", re.DOTALL)
+
+
+class Source(NamedTuple):
+    """A checkpoint of another run, as --fork_from and --init_from name it: DIR@ROUND or DIR@ROUND:part=PART.
 
     Attributes:
-      run: the state, not placed on devices.
-      extra: JSON data of the checkpoint that it was restored from; None without one.
-      fresh: whether it is a fresh state, which every process computes from the seed.
+      directory: the other run's directory.
+      round: round of the checkpoint.
+      part: 'all', 'features' (all but the classifier, and the statistics) or 'classifier'.
     """
 
-    run: engine.RunState
-    extra: Extra | None
-    fresh: bool
+    directory: pathlib.Path
+    round: int
+    part: str = "all"
+
+    def checkpoints(self, flag: str, seed: int) -> Checkpoints:
+        """Returns the checkpoints of a seed of the other run.
+
+        Args:
+          flag: name of the flag, for messages.
+          seed: the other run's seed.
+
+        Raises:
+          UserError: there is no checkpoint of the round.
+        """
+        checkpoints = seed_checkpoints(self.directory, seed)
+        try:
+            rounds = checkpoints.rounds()
+        except OSError as error:
+            raise UserError(f"{flag}: {checkpoints.path} can't be read ({error.strerror}); check the path.") from error
+        if self.round not in rounds:
+            available = ", ".join(map(str, rounds)) or "none"
+            raise UserError(
+                f"{flag}: {checkpoints.path} has no checkpoint of round {self.round}; available: {available}."
+            )
+        return checkpoints
 
 
-def starting_state(
-    program: Program,
-    seed: int,
-    rows: ClientTable,
-    checkpoints: Checkpoints,
-    metrics_log: MetricsLog | None,
-    fresh: engine.RunState,
-    say: Callable[[str], None],
-) -> StartingState:
-    """Returns the state that a seed starts from, the same in all processes; removes evaluations of later rounds.
-
-    Args:
-      program: the compiled program.
-      seed: the seed.
-      rows: its client table.
-      checkpoints: its checkpoints.
-      metrics_log: file of evaluations; None in a process that does not write.
-      fresh: its state before the first round; one row of its table is enough.
-      say: prints a line.
+def fork_source(config: Config) -> Source:
+    """Returns the checkpoint that --fork_from names.
 
     Raises:
-      UserError: there are checkpoints and none can be used, or --fork_from does not fit.
+      UserError: the flag is malformed, a seed has no such checkpoint, or the round is not before --num_rounds.
     """
-    if multi_process.count() > 1:
-        fresh = _with_all_slots(program, seed, rows, fresh)
-    start = multi_process.run_on_all(lambda: _local_start(program, seed, rows, checkpoints, metrics_log, fresh, say))
-    if multi_process.count() == 1:
-        return start
-    extra, is_fresh = multi_process.broadcast_object((start.extra, start.fresh))
-    if is_fresh:
-        return start
-    # Rows that are not on the devices stay in process 0.
-    with_rows = isinstance(client_table_of(rows), DeviceTable)
-    run = multi_process.broadcast_arrays(start.run if with_rows else start.run._replace(table=()))
-    return StartingState(run if with_rows else run._replace(table=fresh.table), extra, False)
+    match = _SOURCE.fullmatch(config.fork_from)
+    if not match or match["part"]:
+        raise UserError(
+            f"fork_from='{config.fork_from}' is not DIR@ROUND; name a run's directory and a round, e.g. runs/a@100."
+        )
+    source = Source(pathlib.Path(match["directory"]), int(match["round"]))
+    if source.round >= config.num_rounds:
+        raise UserError(
+            f"fork_from={config.fork_from}: num_rounds={config.num_rounds} leaves nothing to train; raise --num_rounds."
+        )
+    for seed in config.seeds:
+        source.checkpoints("fork_from", seed)
+    return source
 
 
-def _with_all_slots(program: Program, seed: int, rows: ClientTable, fresh: engine.RunState) -> engine.RunState:
-    """Returns a fresh state whose table has as many rows as in a dispatch."""
-    lengths = [len(leaf) for leaf in jax.tree.leaves(fresh.table)]
-    return fresh if lengths[:1] in ([], [rows.slots]) else program.with_table(seed, fresh, rows.slots)
+def fork_round(config: Config) -> int:
+    """Returns the first round of a run: 0, or the round of --fork_from."""
+    return int(config.fork_from.rpartition("@")[2]) if config.fork_from else 0
 
 
-def _local_start(
-    program: Program,
-    seed: int,
-    rows: ClientTable,
-    checkpoints: Checkpoints,
-    metrics_log: MetricsLog | None,
-    fresh: engine.RunState,
-    say: Callable[[str], None],
-) -> StartingState:
-    """Returns the state that this process would start from; see `starting_state`."""
-    prepared, config = program.prepared, program.prepared.config
-    if metrics_log is None:
-        return StartingState(fresh, None, True)
-    saved = newest_checkpoint(checkpoints, prepared.schedule, metrics_log.lines(seed), [seed], fork_round(config))
-    if saved is not None:
-        leaves, extra = saved
-        if not has_all_clients(leaves, rows.num_clients):
-            fresh = _with_all_slots(program, seed, rows, fresh)
-        run = rows.restore(from_leaves(leaves, rows.template(fresh, leaves)), fresh)
-        start = StartingState(run, extra, False)
-        if int(run.round) < config.num_rounds and extra["stopped_at"] is None:
-            say(f"seed {seed}: resuming after round {int(run.round)}")
-    elif config.fork_from:
-        start = StartingState(forked(prepared, seed, fresh, rows, say), None, False)
+class FileSource(NamedTuple):
+    """A file of parameters, as --init_from names it: FILE or FILE:map=names.json,layout=torch,part=PART.
+
+    Attributes:
+      path: the file.
+      part: as of Source.
+      map: a JSON file with names, or None.
+      layout: 'auto', 'jax' or 'torch'.
+    """
+
+    path: pathlib.Path
+    part: str = "all"
+    map: str | None = None
+    layout: str = "auto"
+
+
+def init_source(text: str) -> Source | FileSource:
+    """Returns the checkpoint or the file that --init_from names.
+
+    Args:
+      text: DIR@ROUND, DIR@ROUND:part=PART, FILE or FILE:map=names.json,layout=torch,part=PART.
+
+    Raises:
+      UserError: the text is malformed, or there is no such part, option or layout.
+    """
+    source: Source | FileSource
+    if match := _SOURCE.fullmatch(text):
+        source = Source(pathlib.Path(match["directory"]), int(match["round"]), match["part"] or "all")
+    elif match := _FILE.fullmatch(text):
+        source = _file_source(text, match["path"], match["options"])
     else:
-        start = StartingState(_with_all_slots(program, seed, rows, fresh), None, True)
-        if prepared.initial:
-            say(f"seed {seed}: starts with {prepared.initial[seed]}")
-    metrics_log.truncate_after(seed, int(start.run.round) if saved is not None else -1)
-    return start
+        raise UserError(
+            f"init_from='{text}' is neither DIR@ROUND:part=PART nor FILE:map=names.json; name a run's directory and a "
+            f"round, e.g. runs/a@100:part=features, or a file *.npz, *.safetensors, *.pt or *.pth."
+        )
+    if source.part not in get_args(Part):
+        raise UserError(f"init_from={text}: part={source.part} must be one of {', '.join(get_args(Part))}.")
+    return source
 
 
-def missing_evaluations(schedule: Schedule, lines: list[Line], start: int, round: int) -> list[int]:
-    """Returns the rounds up to `round` that the schedule evaluates and that are missing in `lines`.
+def _file_source(text: str, path: str, options: str | None) -> FileSource:
+    """Returns the file of a path and its options, `key=value,key=value` or None."""
+    given = parse(f"file:{options}").params if options else {}
+    for name in given:
+        if name not in ("part", "map", "layout"):
+            raise UserError(f"init_from={text}: there is no option '{name}'; the options are part, map and layout.")
+    if given.get("layout", "auto") not in interchange.LAYOUTS:
+        known = ", ".join(interchange.LAYOUTS)
+        raise UserError(f"init_from={text}: layout={given['layout']} must be one of {known}.")
+    return FileSource(pathlib.Path(path), **{name: str(value) for name, value in given.items()})
 
-    Args:
-      schedule: when the run evaluates.
-      lines: the seed's lines of metrics.jsonl.
-      start: first round of the run: 0, or the round of a fork.
-      round: last round to check.
+
+@dataclasses.dataclass(frozen=True)
+class WarmStart:
+    """The parameters that one seed takes from another run or a file (--init_from).
+
+    Attributes:
+      source: the other run's checkpoint, or the file.
+      seed: the other run's seed; None for a file.
+      leaves: name in checkpoints -> array.
+      note: the conversions in words; '' without any.
     """
-    written = {line["round"] for line in lines}
-    evaluated = (r for r in range(start, round + 1) if r == start or schedule.evaluated(r))
-    return [r for r in evaluated if r not in written]
+
+    source: Source | FileSource
+    seed: int | None
+    leaves: dict[str, np.ndarray]
+    note: str = ""
+
+    def __str__(self) -> str:
+        part = "parameters" if self.source.part == "all" else self.source.part
+        if isinstance(self.source, FileSource):
+            return f"the {part} of {self.source.path}" + (f" ({self.note})" if self.note else "")
+        return f"the {part} of {self.source.directory}, seed {self.seed}, round {self.source.round}"
+
+    @property
+    def digest(self) -> str:
+        """A hash of the parameters."""
+        return checksum(self.leaves)
+
+    def into(self, model: Variables) -> Variables:
+        """Returns the model with its parameters replaced; may be traced."""
+        return jax.tree_util.tree_map_with_path(
+            lambda path, leaf: jnp.asarray(self.leaves[leaf_name(path)]) if leaf_name(path) in self.leaves else leaf,
+            model,
+        )
+
+    def into_state(self, state: PyTree, model: Variables) -> PyTree:
+        """Returns a server state whose averages of models start with the statistics of the initial model.
+
+        Args:
+          state: the result of `Algorithm.init`, whose averages start with the network's own statistics.
+          model: the initial model.
+        """
+        copied = lambda: jax.tree.map(jnp.copy, model.stats)
+        return jax.tree.map(
+            lambda node: node._replace(stats=copied()) if _is_model(node) else node, state, is_leaf=_is_model
+        )
 
 
-def newest_checkpoint(
-    checkpoints: Checkpoints, schedule: Schedule, lines: list[Line], seeds: Sequence[int], start: int
-) -> tuple[Leaves, Extra] | None:
-    """Returns (leaves, extra) of the checkpoint to resume from: the newest that is intact and has all its evaluations.
+def _is_model(node: object) -> bool:
+    return isinstance(node, Variables)
+
+
+def _seed_of(source: Source, seed: int) -> int:
+    """Returns the other run's seed whose model `seed` starts from: the same, or the only one of the other run."""
+    folder = source.directory / "checkpoints"
+    try:
+        seeds = saved_seeds(source.directory)
+    except OSError as error:
+        raise UserError(f"init_from: {folder} can't be read ({error.strerror}); check the path.") from error
+    if seed not in seeds and len(seeds) != 1:
+        available = ", ".join(map(str, seeds)) or "none"
+        raise UserError(f"init_from: {folder} has no seed {seed}, and not exactly one; available: {available}.")
+    return seed if seed in seeds else seeds[0]
+
+
+def _shapes(model: Model) -> Leaves:
+    """Returns name -> shape of all parameters and statistics of a network."""
+    own = jax.eval_shape(model.init, jax.random.key(0))
+    return {leaf_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(own)}
+
+
+def _wanted(part: str, model: Model) -> Leaves:
+    """Returns name -> shape of the leaves of a part, with the same parts as `wima:part=`."""
+    own = jax.eval_shape(model.init, jax.random.key(0))
+    if part == "all":
+        return _shapes(model)
+    try:
+        mask = classifier_mask(own.params, model.classifier_path)
+    except UserError as error:
+        raise UserError(f"init_from, part={part}: {error}") from error
+    features = part == "features"
+    chosen = Variables(
+        jax.tree.map(lambda in_classifier: in_classifier != features, mask),
+        jax.tree.map(lambda leaf: features, own.stats),
+    )
+    return {name: leaf for (name, leaf), take in zip(_shapes(model).items(), jax.tree.leaves(chosen)) if take}
+
+
+def _check_fit(part: str, where: pathlib.Path, model: Model, wanted: Leaves, saved: Leaves) -> None:
+    """Raises UserError unless the leaves of another run or a file are exactly the wanted ones of a part."""
+    remedy = "use the same network, or choose another part"
+    for name, like in wanted.items():
+        if name not in saved:
+            raise UserError(f"init_from: the model of {where} has no '{name}'; {remedy}.")
+        value = saved[name]
+        if value.shape != like.shape or value.dtype != like.dtype:
+            raise UserError(
+                f"init_from: '{name}' is {value.dtype}{list(value.shape)} in {where} and "
+                f"{like.dtype}{list(like.shape)} here; {remedy}."
+            )
+    classifier = ".".join(("params", *model.classifier_path, ""))
+    for name in saved.keys() - wanted.keys():
+        in_classifier = name.startswith(classifier)
+        if part == "all" or in_classifier == (part == "classifier"):
+            raise UserError(f"init_from: '{name}' of {where} has no place in this model; {remedy}.")
+
+
+def warm_starts(
+    config: Config, model: Model, input_shape: tuple[int, ...], input_dtype: np.dtype
+) -> dict[int, WarmStart]:
+    """Returns seed -> the parameters that it takes from another run or a file; {} without --init_from.
 
     Args:
-      checkpoints: of a seed, or of a group of vmapped seeds.
-      schedule: when the run evaluates.
-      lines: all lines of metrics.jsonl.
-      seeds: the seed, or the group.
-      start: first round of the run: 0, or the round of a fork.
-
-    Returns:
-      None if there are no checkpoints.
+      config: the flags.
+      model: the network.
+      input_shape: shape of one example as the network sees it.
+      input_dtype: dtype of the stored examples.
 
     Raises:
-      UserError: there are checkpoints and none can be used.
+      UserError: the run, round or file does not exist, or its leaves do not fit the model.
     """
-
-    def check(round: int, extra: Extra) -> None:
-        path = checkpoints.path / str(round)
-        of_seeds = extra.get("of_seed") or {str(extra.get("seed")): extra}
-        if set(of_seeds) != set(map(str, seeds)):
-            raise UserError(f"checkpoint {path} belongs to seed {', '.join(of_seeds)}; delete it.")
-        if extra["round"] != round:
-            raise UserError(f"checkpoint {path} is of round {extra['round']}; delete it.")
-        for seed in seeds:
-            ends = (of_seeds[str(seed)].get(name) for name in ("stopped_at", "diverged_at"))
-            end = min([round, *(end for end in ends if end is not None)])
-            missing = missing_evaluations(schedule, [line for line in lines if line["seed"] == seed], start, end)
-            if missing:
-                raise UserError(
-                    f"metrics.jsonl lacks {len(missing)} of seed {seed}'s evaluations up to round {end} (the first of "
-                    f"round {missing[0]}); restore the file, or choose another --out_dir."
-                )
-
-    return checkpoints.latest(check)
+    if not config.init_from:
+        return {}
+    source = init_source(config.init_from)
+    wanted = _wanted(source.part, model)
+    if isinstance(source, FileSource):
+        start = _from_file(source, model, wanted, input_shape, input_dtype)
+        return dict.fromkeys(config.seeds, start)
+    starts = {}
+    for seed in config.seeds:
+        other = _seed_of(source, seed)
+        leaves, _ = source.checkpoints("init_from", other).load(source.round)
+        saved = {name: leaf for name, leaf in leaves.items() if name.partition(".")[0] in ("params", "stats")}
+        _check_fit(source.part, source.directory, model, wanted, saved)
+        starts[seed] = WarmStart(source, other, {name: np.asarray(leaves[name]) for name in wanted})
+    return starts
 
 
-def check_fork(prepared: PreparedRun) -> None:
-    """Raises UserError if the run can't start from --fork_from; traces shapes, computes nothing."""
-    if prepared.privacy is not None:
-        _check_same_privacy(prepared.config, fork_source(prepared.config).directory)
-    for seed in prepared.config.seeds:
-        fresh = jax.eval_shape(functools.partial(prepared.start, seed, 1, window_rounds=1))
+def _from_file(
+    source: FileSource, model: Model, wanted: Leaves, input_shape: tuple[int, ...], input_dtype: np.dtype
+) -> WarmStart:
+    dtype = jnp.float32 if input_dtype == jnp.uint8 else jax.dtypes.canonicalize_dtype(input_dtype)
+    loaded = interchange.load(source.path, model, _shapes(model), wanted, input_shape, dtype, source.map, source.layout)
+    _check_fit(source.part, source.path, model, wanted, loaded.leaves)
+    return WarmStart(source, None, {name: loaded.leaves[name] for name in wanted}, loaded.note)
+
+
+def adapted(config: Config, model: Model, starts: dict[int, WarmStart]) -> Model:
+    """Returns the network that is trained: with --lora, low-rank corrections of the one that --init_from names.
+
+    Args:
+      config: the flags.
+      model: the network.
+      starts: seed -> the parameters of --init_from.
+
+    Raises:
+      UserError: a parameter of --lora is wrong, seeds start from different models, or a fork's model is another one.
+    """
+    if not config.lora:
+        return model
+    if "=" not in config.lora:
+        raise UserError(f"lora={config.lora} is not key=value,key=value; write, for instance, --lora=rank=4.")
+    choice = ADAPTATIONS.check(f"lora:{config.lora}")
+    start = next(iter(starts.values()))
+    for seed, other in starts.items():
+        if other.digest != start.digest:
+            raise UserError(
+                f"lora: seed {seed} would adapt {other} and others {start}; one network is adapted in all seeds: name "
+                f"a run of one seed or a file in --init_from, or run the seeds separately."
+            )
+    if config.fork_from:
+        parent = directories.read_config(fork_source(config).directory)
+        if start.digest not in parent.identity.initial.values():
+            raise UserError(
+                f"fork_from={config.fork_from} adapts another model than {start}; name that in --init_from."
+            )
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    base = jax.tree_util.tree_map_with_path(lambda path, shape: start.leaves.get(leaf_name(path), shape), shapes)
+    return ADAPTATIONS.build(choice, model, base)
+
+
+def check_fork(config: Config, start: Start, is_private: bool) -> None:
+    """Raises UserError if a run can't start from --fork_from; traces shapes, computes nothing.
+
+    Args:
+      config: the flags.
+      start: makes fresh states.
+      is_private: whether the run accounts for privacy (--wrap=dp).
+    """
+    if is_private:
+        _check_same_privacy(config, fork_source(config).directory)
+    for seed in config.seeds:
+        fresh = jax.eval_shape(functools.partial(start, seed, 1, window_rounds=1))
         blank = jax.tree.map(
             lambda s: s if isinstance(s, Lazy) else np.zeros(s.shape, s.dtype),
             without_vectors(fresh._replace(key=jax.ShapeDtypeStruct((2,), np.uint32))),
         )
         own = DeviceTable(1).checkpoint_form(blank)
         shapes = named_leaves(own)
-        for name, value in _Fork(prepared.config, seed).leaves(own).items():
+        for name, value in _Fork(config, seed).leaves(own).items():
             if _field(name) != "table" and (value.shape, value.dtype) != (shapes[name].shape, shapes[name].dtype):
                 raise _mismatch(name)
 
 
 def forked(
-    prepared: PreparedRun, seed: int, run: engine.RunState, rows: ClientTable, say: Callable[[str], None]
+    config: Config, seed: int, run: engine.RunState, rows: ClientTable, start: Start, say: Callable[[str], None]
 ) -> engine.RunState:
     """Returns a state that continues the checkpoint of --fork_from, including server and client states.
 
@@ -194,16 +370,17 @@ def forked(
     and so do observers unless both runs have the same; everything else must be in the checkpoint.
 
     Args:
-      prepared: the prepared run.
+      config: the flags.
       seed: the seed.
       run: a fresh state.
       rows: its client table.
+      start: makes fresh states.
       say: prints a line.
 
     Raises:
       UserError: model, algorithm or federation differ.
     """
-    fork = _Fork(prepared.config, seed)
+    fork = _Fork(config, seed)
     if run.observers and not fork.same_observers:
         source = fork.source
         say(f"seed {seed}: the observers start at round {source.round}; {source.directory} has other observers")
@@ -214,11 +391,9 @@ def forked(
 
     first = continued(run)
     # An average that only this run has starts with the checkpoint's model, not with that of round 0.
-    replaced = isinstance(client_table_of(rows), DeviceTable) and has_all_clients(
-        fork.saved, prepared.setting.num_clients
-    )
-    model = core.Variables(first.params, first.stats)
-    run = prepared.start(seed, 1 if replaced else rows.slots, model, window_rounds=offloaded_rounds(run))
+    replaced = isinstance(client_table_of(rows), DeviceTable) and has_all_clients(fork.saved, rows.num_clients)
+    model = Variables(first.params, first.stats)
+    run = start(seed, 1 if replaced else rows.slots, model, window_rounds=offloaded_rounds(run))
     return rows.restore(continued(run), run)
 
 

@@ -13,7 +13,7 @@ from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.fingerprint import set_fields
+from fedwin.runs.directory import set_fields
 from fedwin.runs.machine import Memory
 from fedwin.runs.plan import make_plan
 from fedwin.runs.prepare import prepare

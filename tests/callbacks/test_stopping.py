@@ -14,7 +14,7 @@ import fedwin
 from fedwin.callbacks import STOPPING_RULES, stopping
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
-from fedwin.runs.fingerprint import hash_of, set_fields
+from fedwin.runs.directory import hash_of, set_fields
 from tests.run_lines import lines
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from experiments.cli import config_flags, subcommand
 from fedwin.callbacks import stopping
 from fedwin.callbacks.trackers import TRACKERS
 from fedwin.runs.choices import check_choices
-from fedwin.runs.warm_start import init_source
+from fedwin.runs.start import init_source
 
 ROOT = readme.README.parent
 PAGE = (ROOT / "experiments" / "guide" / "tasks.md").read_text()

@@ -13,7 +13,7 @@ import fedwin
 from fedwin.errors import UserError
 from fedwin.files import json_value, write_json
 from fedwin.runs import directory as directories
-from fedwin.runs.fingerprint import hash_of, set_fields
+from fedwin.runs.directory import hash_of, set_fields
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 from tests.run_lines import lines
 from tests.runs.conftest import RUN
@@ -65,7 +65,7 @@ def test_an_altered_file_is_refused_in_one_line_by_every_reader(copied, name):
     edit(copied / name)
     readers = {
         "config.json": [lambda: directories.read_config(copied), lambda: fedwin.load(copied)],
-        "metrics.jsonl": [lambda: directories.verified_lines(copied), lambda: fedwin.export(copied, "a.npz")],
+        "metrics.jsonl": [lambda: read_lines(copied / "metrics.jsonl"), lambda: fedwin.export(copied, "a.npz")],
         "summary.json": [
             lambda: directories.verified_summary(copied),
             lambda: directories.finished_summary(config(copied)),
@@ -91,7 +91,7 @@ def test_files_of_an_unfinished_run(copied):
         directories.verified_summary(copied)
     assert directories.finished_summary(config(copied)) is None
     edit(copied / "metrics.jsonl")
-    directories.verified_lines(copied)
+    read_lines(copied / "metrics.jsonl")
     (copied / "summary.json").write_text("{}")
     log.write(written[-1])
     log.close()
@@ -104,7 +104,7 @@ def test_a_pipe_in_place_of_a_file_is_refused(copied, name):
     os.mkfifo(copied / name)
     reads = {
         "config.json": lambda: directories.read_config(copied),
-        "metrics.jsonl": lambda: directories.verified_lines(copied),
+        "metrics.jsonl": lambda: read_lines(copied / "metrics.jsonl"),
         "summary.json": lambda: directories.finished_summary(config(copied)),
     }
     with pytest.raises(UserError, match=f"{name} (can't be read .not a regular file|is not this run's summary)"):

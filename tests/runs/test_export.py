@@ -11,13 +11,13 @@ from fedwin.errors import UserError
 from fedwin.models import interchange
 from fedwin.runs.checkpoint import leaves_of
 from fedwin.runs.prepare import prepare
-from fedwin.runs.warm_start import init_source
-from tests.runs import test_warm_start
-from tests.runs.test_warm_start import leaves
+from fedwin.runs.start import init_source
+from tests.runs import test_start
+from tests.runs.test_start import leaves
 
 
 def config(directory, **changes):
-    return test_warm_start.config(directory, **{"model": "digits_mlp:hidden=8"} | changes)
+    return test_start.config(directory, **{"model": "digits_mlp:hidden=8"} | changes)
 
 
 @pytest.fixture(scope="module")

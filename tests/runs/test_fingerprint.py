@@ -14,7 +14,8 @@ import pytest
 import fedwin
 from fedwin import jax_config
 from fedwin.models.convolution import onednn
-from fedwin.runs import fingerprint
+from fedwin.runs import directory as directories
+from fedwin.runs import machine
 from fedwin.runs.config import Config
 from fedwin.runs.metrics_log import read_lines
 from fedwin.runs.prepare import prepare
@@ -33,7 +34,7 @@ CHANGES = {
     "threads": (lambda m: m.setenv("NPROC", "3"), "NPROC"),
     "jaxlib": (lambda m: m.setattr(jaxlib, "__version__", "0.0.1"), "jaxlib"),
     "flax": (lambda m: m.setattr(flax, "__version__", "0.0.1"), "flax"),
-    "fedwin": (lambda m: m.setattr(fingerprint, "__version__", "0.0.1"), "fedwin"),
+    "fedwin": (lambda m: m.setattr(machine, "__version__", "0.0.1"), "fedwin"),
 }
 
 
@@ -44,7 +45,7 @@ def prepared():
 
 def identity(prepared, **changes):
     dataset = dataclasses.replace(prepared.dataset, **changes)
-    return fingerprint.identity(SMALL, {"0": "ab"}, "vmapped", {}, {}, dataset)
+    return directories.identity(SMALL, {"0": "ab"}, "vmapped", {}, {}, dataset)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -60,7 +61,7 @@ def test_what_fedwin_does_not_set_is_in_the_fingerprint(change, prepared, monkey
     assert f"{name} was " in after.differences(before) and "\n" not in after.differences(before)
 
 
-def test_the_normalisation_is_in_the_fingerprint(prepared):
+def test_the_normalization_is_in_the_fingerprint(prepared):
     before, after = identity(prepared, mean=(0.5,), std=(0.25,)), identity(prepared, mean=(0.1,), std=(0.25,))
     assert after.fingerprint != before.fingerprint
     assert after.differences(before) == "normalisation was mean 0.5, std 0.25 and is mean 0.1, std 0.25"

@@ -9,7 +9,8 @@ import pytest
 
 import fedwin
 from fedwin.errors import UserError
-from fedwin.runs import fingerprint, prepare
+from fedwin.runs import directory as directories
+from fedwin.runs import prepare
 from fedwin.runs.config import Config
 from tests.run_lines import lines
 
@@ -100,8 +101,8 @@ def test_a_changed_file_of_work_is_refused(tmp_path):
     path = tmp_path / "work.csv"
     path.write_text("client,work\n1,0.5\n")
     files = dict(local_work=f"file:path={path}", clock="bandwidth")
-    first = fingerprint.file_hashes(config(tmp_path, **files))
-    assert first["clock"] == "" and len(first["local_work"]) == 16 and fingerprint.file_hashes(Config()) == {}
+    first = directories.file_hashes(config(tmp_path, **files))
+    assert first["clock"] == "" and len(first["local_work"]) == 16 and directories.file_hashes(Config()) == {}
     short = dict(algorithm="fedavg", num_rounds=1, final_evals=0, local_epochs=1, **files)
     fedwin.run(config(tmp_path / "run", **short), quiet=True)
     path.write_text("client,work\n1,0.6\n")

@@ -17,7 +17,7 @@ from experiments.reproduction.numbers import values
 from experiments.reproduction.results import stored as stored_results
 from experiments.viewer import groups, page, runs, specs
 from fedwin.errors import UserError
-from fedwin.runs.directory import verified_lines
+from fedwin.runs.metrics_log import read_lines
 from tests.experiments.viewer.runs_to_view import stored
 
 HOSTILE = "<script>document.title='owned'</script>"
@@ -75,7 +75,7 @@ def test_the_table_has_the_numbers_of_the_summary(trained, data):
 
 
 def test_the_curves_are_means_over_seeds_at_the_places_of_each_axis(trained, data):
-    lines = verified_lines(trained[0])
+    lines = read_lines(trained[0] / "metrics.jsonl")
     (curve,) = [c for c in data["runs"][0]["curves"] if (c["readout"], c["metric"]) == ("wima2", "accuracy")]
     seeds = 100 * np.array([[line["wima2"]["accuracy"] for line in lines if line["seed"] == seed] for seed in (0, 1)])
     assert curve["axes"]["round"] == list(range(7)) and curve["evaluations"] == 7

@@ -15,7 +15,7 @@ from jax import lax
 from fedwin.models.convolution import conv_general_dilated, dense_conv, onednn
 from fedwin.models.convolution.im2col import Geometry
 from fedwin.models.convolution.onednn import cpu_features
-from fedwin.runs import fingerprint
+from fedwin.runs import machine
 
 NONE = ((0, 0), (0, 0))
 # images [B, H, W, C], window and channels of y, strides, padding, dilation
@@ -230,7 +230,7 @@ def test_other_processors_and_systems_do_without(monkeypatch):
     monkeypatch.setattr(onednn.platform, "machine", lambda: "aarch64")
     with pytest.raises(onednn.Unavailable, match="x86-64 Linux only"):
         onednn.locate("on")
-    assert fingerprint._onednn() == "not used"
+    assert machine._onednn() == "not used"
 
 
 LISTED = pathlib.Path("/proc/cpuinfo")

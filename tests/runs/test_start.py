@@ -15,9 +15,9 @@ from fedwin.errors import UserError
 from fedwin.observers.registry import Average
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.fingerprint import Identity
+from fedwin.runs.directory import Identity
 from fedwin.runs.prepare import prepare, seed_keys
-from fedwin.runs.warm_start import WarmStart, init_source
+from fedwin.runs.start import WarmStart, init_source
 from fedwin.wrappers import Wrapped
 
 SMALL = Config(
