@@ -1,10 +1,9 @@
 """Numbers and the terminal table from the summaries of runs: accuracy per seed, megabytes, rounds per second."""
 
-from collections.abc import os
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import Iterable
-import Mapping
 import numpy as np
 
 from fedwin.runs.config import Config
