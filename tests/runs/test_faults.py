@@ -141,15 +141,15 @@ def test_a_full_disk_under_a_checkpoint_is_one_line(whole, tmp_path, capfd):
     with disk.mounted() as allowed:
         if not allowed:
             pytest.skip("no disk may be mounted here")
-        disk.mount("remount,size=160k")
+        disk.mount("remount,size=120k")
         directory = disk.place / "run"
         with pytest.raises(StorageError) as caught:
-            run(directory)
+            run(directory, keep_checkpoints=1)
         assert "checkpoints/seed_0 can't be written (No space left on device)" in one_line(caught)
         assert capfd.readouterr() == ("", "")
         assert not list(directory.rglob("*tmp*")) and not open_files(directory)
         disk.mount("remount,size=8m")
-        run(directory)
+        run(directory, keep_checkpoints=1)
         same(directory, whole)
 
 
