@@ -10,7 +10,7 @@ from fedwin import engine
 from fedwin.data.dataset import Partition
 from fedwin.data.federation import federate
 from fedwin.errors import UserError
-from fedwin.runs import fingerprint
+from fedwin.runs import directory as directories
 from fedwin.runs.config import GROUPS, INTEGER_LISTS, Config, default_of
 from fedwin.testing import federations
 
@@ -104,6 +104,6 @@ def test_an_integral_number_of_epochs_is_an_integer():
         made = dataclasses.replace(BASE, local_epochs=value)
         assert type(made.local_epochs) is int
         made.check()
-    default = fingerprint.set_fields(dataclasses.replace(Config(), local_epochs=1.0).decisive())
+    default = directories.set_fields(dataclasses.replace(Config(), local_epochs=1.0).decisive())
     assert not {"local_epochs", "local_steps", "local_work"} & default.keys()
     assert dataclasses.replace(BASE, local_epochs=0.5).local_epochs == 0.5
