@@ -17,7 +17,8 @@ from fedwin.errors import UserError
 from fedwin.runs.load import TrainedModel
 
 SPLITS = ("train", "test")
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def in_precision(

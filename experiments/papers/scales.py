@@ -10,17 +10,9 @@ from .trajectories import Fields
 SCALES = ("smoke", "trend", "paper")
 
 # The main job of `fedwin train`: few clients a round and one class each, where momentum over one round fails.
-MAIN_JOB = Fields(
-    dataset="digits",
-    partition="dirichlet:alpha=0",
-    num_clients=100,
-    clients_per_round=3,
-    model="cnn",
-    num_rounds=400,
-    local_epochs=3,
-    batch_size=10,
-    client_lr=0.05,
-    final_evals=100,
+MAIN_JOB = Fields.of(
+    "dataset=digits partition=dirichlet:alpha=0 num_clients=100 clients_per_round=3 model=cnn "
+    "num_rounds=400 local_epochs=3 batch_size=10 client_lr=0.05 final_evals=100"
 )
 # Every smoke run: a few rounds of a tiny network on the digits that come with scikit-learn.
 SMOKE = Fields(

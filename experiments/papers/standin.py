@@ -12,15 +12,9 @@ from .items import Item, Override, Variation
 from .trajectories import Fields
 
 # 100 images per client; with 10 clients a round a client takes part 100 times on average.
-CIFAR16 = Fields(
-    dataset="cifar10:size=16,per_class=1000",
-    num_clients=100,
-    model="lenet5:channels=16-32,dense=64",
-    num_rounds=1000,
-    batch_size=20,
-    eval_every=20,
-    final_evals=50,
-    eval_examples=5000,
+CIFAR16 = Fields.of(
+    "dataset=cifar10:size=16,per_class=1000 num_clients=100 model=lenet5:channels=16-32,dense=64 "
+    "num_rounds=1000 batch_size=20 eval_every=20 final_evals=50 eval_examples=5000"
 )
 # Accuracy (%) of this network trained centrally on these images, mean of five seeds (`ghb/table6`, cifar10_lenet5):
 # targets of 'rounds to a target' are shares of it. And the rate of these runs: the best of 0.005, 0.01, 0.02 and 0.05

@@ -9,6 +9,8 @@ from typing import Any
 from fedwin.runs.config import Config, default_of
 from fedwin.runs.directory import hash_of, jsonable, set_fields
 
+from ..cli import config_flags
+
 # Fields that determine how a run is evaluated or executed, but not the models that it trains.
 # --eval_examples is not among them: other test examples give other numbers.
 EVALUATION = ("observe", "eval_every", "final_evals", "eval_batch_size", "eval_val")
@@ -32,6 +34,17 @@ class Fields(dict):
 
     def __hash__(self):  # type: ignore[override]
         return hash(hash_of(self))
+
+    @classmethod
+    def of(cls, flags: str) -> "Fields":
+        """Returns the fields of flags as on a command line, but without dashes.
+
+        >>> Fields.of("dataset=digits client_lr=0.05")
+        {'dataset': 'digits', 'client_lr': 0.05}
+        """
+        known = config_flags.fields()
+        pairs = (flag.partition("=") for flag in flags.split())
+        return cls({name: config_flags.read(known[name], text) for name, _, text in pairs})
 
     def __or__(self, other: Mapping[str, Any]) -> "Fields":  # type: ignore[override]
         return Fields({**self, **other})

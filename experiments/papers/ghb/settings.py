@@ -112,14 +112,9 @@ SHAKESPEARE = (
 STACKOVERFLOW = Variation(
     "stackoverflow",
     "Stack Overflow",
-    Fields(
-        dataset="stackoverflow",
-        partition="natural",
-        clients_per_round=50,
-        model="stackoverflow_lstm",
-        batch_size=16,
-        client_lr=0.3,
-        num_rounds=1500,
+    Fields.of(
+        "dataset=stackoverflow partition=natural clients_per_round=50 model=stackoverflow_lstm batch_size=16 "
+        "client_lr=0.3 num_rounds=1500"
     ),
     absent="the data set is not available here",
     printed=(("dataset", "StackOverflow-40k"), ("partition", "natural_users;K=40000"), ("model", "LSTM-670")),

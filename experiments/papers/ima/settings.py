@@ -12,16 +12,9 @@ from ..wima.settings import FASHION
 SEEDS = (2023,)
 BASE = Variation(
     "ima",
-    paper=Fields(
-        num_clients=100,
-        clients_per_round=10,
-        local_epochs=5,
-        batch_size=50,
-        client_lr=0.01,
-        client_momentum=0.9,
-        lr_decay=0.01,
-        weight_decay=0.001,
-        final_evals=10,
+    paper=Fields.of(
+        "num_clients=100 clients_per_round=10 local_epochs=5 batch_size=50 client_lr=0.01 client_momentum=0.9 "
+        "lr_decay=0.01 weight_decay=0.001 final_evals=10"
     ),
     trend=Fields(final_evals=20),
 )
@@ -29,14 +22,8 @@ BASE = Variation(
 item = functools.partial(standin.item, base=BASE, seeds=SEEDS)
 analysis = functools.partial(Analysis, seeds=SEEDS)
 # The handwritten digits: 4 of 40 clients, five local epochs as in the paper, 120 rounds.
-DIGITS = Fields(
-    dataset="digits",
-    num_clients=40,
-    clients_per_round=4,
-    model="digits_mlp",
-    num_rounds=120,
-    batch_size=10,
-    client_lr=0.05,
+DIGITS = Fields.of(
+    "dataset=digits num_clients=40 clients_per_round=4 model=digits_mlp num_rounds=120 batch_size=10 client_lr=0.05"
 )
 # With so few examples, a partition seldom gives each of 40 clients the default minimum of 10.
 FEW = ",min_size=2"

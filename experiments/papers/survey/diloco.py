@@ -9,17 +9,10 @@ from ..trajectories import Fields
 
 # A character transformer of 0.06 M parameters, 4 workers with 9 or 10 plays each, H = 25 AdamW steps of 2 x 64
 # characters: batches small enough for the noise of the steps to show within the budget.
-PLAYS = Fields(
-    dataset="shakespeare_plays:clients=4,length=64",
-    num_clients=4,
-    clients_per_round=4,
-    model="transformer:layers=2,width=48,heads=4",
-    local_steps=25,
-    batch_size=2,
-    num_rounds=200,
-    eval_every=40,
-    final_evals=3,
-    eval_examples=1000,
+PLAYS = Fields.of(
+    "dataset=shakespeare_plays:clients=4,length=64 num_clients=4 clients_per_round=4 "
+    "model=transformer:layers=2,width=48,heads=4 local_steps=25 batch_size=2 num_rounds=200 eval_every=40 "
+    "final_evals=3 eval_examples=1000"
 )
 NESTEROV, MEAN = "diloco", "diloco:optimizer=sgd,server_lr=1"
 # 5,000 inner steps a worker in every column: a round of H = 25 steps is the default.

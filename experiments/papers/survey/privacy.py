@@ -9,25 +9,13 @@ DELTA = 1e-4
 WINDOW = 20
 PRIVATE = Fields(weighting="uniform", sampling="poisson", partition="dirichlet:alpha=0", eval_every=50, final_evals=10)
 # The norm that steps are clipped to, and the local rate: the better ones of a coarse search (seed 100).
-DIGITS = Fields(
-    dataset="digits",
-    num_clients=700,
-    clients_per_round=70,
-    model="digits_mlp:hidden=32",
-    num_rounds=150,
-    local_epochs=3,
-    batch_size=2,
-    client_lr=0.3,
+DIGITS = Fields.of(
+    "dataset=digits num_clients=700 clients_per_round=70 model=digits_mlp:hidden=32 num_rounds=150 "
+    "local_epochs=3 batch_size=2 client_lr=0.3"
 )
-FASHION = Fields(
-    dataset="fmnist",
-    num_clients=6000,
-    clients_per_round=300,
-    model="mlp:hidden=32",
-    num_rounds=100,
-    batch_size=10,
-    client_lr=0.1,
-    eval_examples=2000,
+FASHION = Fields.of(
+    "dataset=fmnist num_clients=6000 clients_per_round=300 model=mlp:hidden=32 num_rounds=100 "
+    "batch_size=10 client_lr=0.1 eval_examples=2000"
 )
 CLIP = {"digits": 0.6, "fashion": 1.0}
 # Noise multiplier -> epsilon at DELTA after all rounds, by privacy loss distributions (fedwin.wrappers.accounting).

@@ -15,37 +15,20 @@ BASE = Variation(
 # All tables and figures have these unless they name others.
 item = functools.partial(standin.item, base=BASE)
 
-CIFAR = Fields(
-    num_clients=100,
-    clients_per_round=10,
-    model="resnet20",
-    augment="crop_flip",
-    num_rounds=10_000,
-    batch_size=100,
-    client_lr=0.1,
+CIFAR = Fields.of(
+    "num_clients=100 clients_per_round=10 model=resnet20 augment=crop_flip num_rounds=10000 "
+    "batch_size=100 client_lr=0.1"
 )
 # The handwritten digits: a hidden layer of 64, 150 rounds of 10 of 100 clients.
-DIGITS = Fields(
-    dataset="digits",
-    num_clients=100,
-    clients_per_round=10,
-    model="digits_mlp",
-    num_rounds=150,
-    local_epochs=3,
-    batch_size=7,
-    client_lr=0.05,
+DIGITS = Fields.of(
+    "dataset=digits num_clients=100 clients_per_round=10 model=digits_mlp num_rounds=150 local_epochs=3 "
+    "batch_size=7 client_lr=0.05"
 )
 # Fashion-MNIST stands in for CIFAR-100: two hidden layers of 200, 100 rounds; a fifth of the test images, since
 # several windows are read in each of the last rounds.
-FASHION = Fields(
-    dataset="fmnist",
-    eval_examples=2000,
-    num_clients=100,
-    clients_per_round=10,
-    model="mlp",
-    num_rounds=100,
-    batch_size=50,
-    client_lr=0.05,
+FASHION = Fields.of(
+    "dataset=fmnist eval_examples=2000 num_clients=100 clients_per_round=10 model=mlp num_rounds=100 "
+    "batch_size=50 client_lr=0.05"
 )
 
 
@@ -79,14 +62,9 @@ PAM = Variation(
     "cifar100_pam",
     "CIFAR-100, Pachinko",
     CIFAR
-    | Fields(
-        dataset="cifar100_pam",
-        partition="natural",
-        num_clients=500,
-        clients_per_round=100,
-        batch_size=20,
-        client_lr=0.05,
-        weight_decay=4e-4,
+    | Fields.of(
+        "dataset=cifar100_pam partition=natural num_clients=500 clients_per_round=100 batch_size=20 "
+        "client_lr=0.05 weight_decay=0.0004"
     ),
     absent=SUBSET,
     printed=(("dataset", "CIFAR-100"), ("partition", "pam;K=500"), ("model", "ResNet-20-GN")),
@@ -94,26 +72,13 @@ PAM = Variation(
 FEMNIST = Variation(
     "femnist",
     "FEMNIST",
-    Fields(
-        dataset="femnist",
-        partition="natural",
-        clients_per_round=10,
-        model="emnist_cnn",
-        num_rounds=1500,
-        batch_size=10,
-        batching="repeat",
-        client_lr=0.1,
-        eval_every=50,
+    Fields.of(
+        "dataset=femnist partition=natural clients_per_round=10 model=emnist_cnn num_rounds=1500 "
+        "batch_size=10 batching=repeat client_lr=0.1 eval_every=50"
     ),
-    Fields(
-        dataset="mnist_writers",
-        partition="natural",
-        clients_per_round=10,
-        model="mlp",
-        num_rounds=100,
-        batch_size=10,
-        batching="repeat",
-        client_lr=0.05,
+    Fields.of(
+        "dataset=mnist_writers partition=natural clients_per_round=10 model=mlp num_rounds=100 batch_size=10 "
+        "batching=repeat client_lr=0.05"
     ),
     trend_replaces=True,
     printed=(("dataset", "FEMNIST-62"), ("partition", "natural_writers;K=3400"), ("model", "EMNIST-CNN-dropout")),
@@ -121,17 +86,9 @@ FEMNIST = Variation(
 SHAKESPEARE = Variation(
     "shakespeare",
     "Shakespeare",
-    Fields(
-        dataset="shakespeare",
-        partition="natural",
-        clients_per_round=10,
-        model="shakespeare_lstm",
-        num_rounds=1500,
-        batch_size=4,
-        batching="repeat",
-        client_lr=1.0,
-        eval_every=50,
-        eval_batch_size=50,
+    Fields.of(
+        "dataset=shakespeare partition=natural clients_per_round=10 model=shakespeare_lstm num_rounds=1500 "
+        "batch_size=4 batching=repeat client_lr=1.0 eval_every=50 eval_batch_size=50"
     ),
     # Tokens counted as FedJAX does, which the paper's code base reports.
     metric="accuracy_fedjax",

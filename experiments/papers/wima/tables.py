@@ -51,17 +51,10 @@ TABLE2 = settings.item(
 LANDMARKS = Variation(
     "landmarks",
     "Landmarks-User-160k",
-    Fields(
-        dataset="landmarks",
-        partition="natural",
-        clients_per_round=10,
-        model="mobilenetv2",
-        augment="crop_flip:size=224",
-        num_rounds=3000,
-        local_epochs=5,
-        batch_size=50,
-        client_lr=0.1,
-        weight_decay=4e-5,
+    Fields.of(
+        "dataset=landmarks partition=natural clients_per_round=10 model=mobilenetv2 "
+        "augment=crop_flip:size=224 num_rounds=3000 local_epochs=5 batch_size=50 client_lr=0.1 "
+        "weight_decay=4e-05"
     ),
     settings.FASHION | {"partition": "dirichlet:alpha=0.05"},
     trend_replaces=True,

@@ -34,14 +34,8 @@ item = functools.partial(Item, base=BASE, seeds=SEEDS)
 # Fashion-MNIST stands in for CIFAR-10: two hidden layers of 200, 60 rounds of 10 of 100 clients.
 FASHION = WIMA_FASHION | {"num_rounds": 60, "batch_size": 64, "client_lr": 0.1, "augment": "none"}
 # The handwritten digits stand in for FEMNIST: 4 of 40 clients, each with a tenth held out.
-DIGITS = Fields(
-    dataset="digits",
-    num_clients=40,
-    clients_per_round=4,
-    model="digits_mlp",
-    num_rounds=150,
-    batch_size=10,
-    client_lr=0.1,
+DIGITS = Fields.of(
+    "dataset=digits num_clients=40 clients_per_round=4 model=digits_mlp num_rounds=150 batch_size=10 client_lr=0.1"
 )
 MIXED = "resnet18:variant=wsm"
 TOO_FEW = "images of CIFAR-100 are too few here to be split among 100 clients"
