@@ -84,14 +84,7 @@ def find(text: str, data_dir) -> pathlib.Path | None:
 
 
 def read(folder, text: str | None = None) -> Dataset:
-    """Opens a cache by memory map; rows are read when they are used.
-
-    Args:
-      folder: the cache.
-      text: the choice that it must belong to; None accepts any.
-
-    Returns:
-      The Dataset, with memory maps as features.
+    """Opens a cache, which must belong to the choice `text` if it is given, with memory maps as features.
 
     Raises:
       integrity.DamagedCache: a file is missing or has changed, or the cache has another format.

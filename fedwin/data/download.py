@@ -57,7 +57,7 @@ def fetch(
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         done = partial.stat().st_size if partial.is_file() else 0
-        done, total = append_remaining(url, partial, done, by_hand, progress)
+        done, total = _append_remaining(url, partial, done, by_hand, progress)
         if done < total:
             raise UserError(f"{url}: interrupted after {done} of {total} bytes; run the same command again to resume.")
         actual = files.file_digest(partial, kind) if kind and checksum else checksum
@@ -73,18 +73,8 @@ def fetch(
     return final
 
 
-def append_remaining(url: str, partial: pathlib.Path, done: int, by_hand: str, progress) -> tuple[int, int]:
-    """Requests the rest of a file, of which `done` bytes are in `partial`, and appends it.
-
-    Args:
-      url: URL of the file.
-      partial: the partial file.
-      done: number of bytes that it has.
-      by_hand: instruction for a manual download, for error messages.
-      progress: called with the number of bytes received and the total, 0 if unknown.
-
-    Returns:
-      (number of bytes received, total).
+def _append_remaining(url: str, partial: pathlib.Path, done: int, by_hand: str, progress) -> tuple[int, int]:
+    """Requests the rest of a file, of which `done` bytes are there, and appends it; returns (bytes received, total).
 
     Raises:
       UserError: an error of the network or the server.

@@ -10,7 +10,7 @@ import hashlib
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class ExampleSource:
       [9, 1]
     """
 
-    def __init__(self, features: Mapping[str, Any], threads: int | None = None):
+    def __init__(self, features: "Mapping[str, np.ndarray | Images]", threads: int | None = None):
         lengths = {len(value) for value in features.values()}
         if len(lengths) != 1:
             raise UserError(f"features of an example source differ in length: {sorted(lengths)}.")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 from fedwin import core, tree
 from fedwin.data import integrity
 from fedwin.data.checks import check_labels, check_not_empty
-from fedwin.data.dataset import MAX_CELLS, Dataset, Partition, offsets
+from fedwin.data.dataset import MAX_CELLS, Dataset, Examples, Partition, offsets
 from fedwin.errors import UserError
 
 # Number of sizes that cohorts are padded to.
@@ -29,10 +29,10 @@ class Store(NamedTuple):
       weight: share of the examples N_k / sum_j N_j, float [K].
     """
 
-    examples: Any
+    examples: Examples
     order: jax.Array | np.ndarray
     offset: jax.Array | np.ndarray
-    info: Any
+    info: tree.PyTree
     weight: jax.Array
 
     def client(self, *, id, row, slot, key, round, state, stats, n_max: int, present=True) -> core.Client:
@@ -105,7 +105,7 @@ def client_weights(sizes, total=None) -> np.ndarray:
     return (sizes / (sizes.sum() if total is None else total)).astype(jnp.result_type(float))
 
 
-def make_store(examples: dict[str, Any], sizes, *, order=None, info=(), weight=None) -> Store:
+def make_store(examples: Examples, sizes, *, order=None, info=(), weight=None) -> Store:
     """Packs the clients' examples into a Store of host arrays; nothing is copied to a device.
 
     Args:
@@ -152,7 +152,7 @@ class Federation:
     dataset: Dataset
     partition: Partition
     validation: Partition | None
-    info: Any
+    info: tree.PyTree
 
     @property
     def num_clients(self) -> int:
@@ -248,7 +248,7 @@ def federate(dataset: Dataset, partition: Partition, validation: Partition | Non
     total = len(dataset.train["y"])
     if partition.order.size and (partition.order.min() < 0 or partition.order.max() >= total):
         raise UserError(f"the partition contains example {partition.order.max()}, but there are only {total}.")
-    info: dict[str, Any] = {}
+    info: dict[str, np.ndarray] = {}
     if dataset.task == "classification" and partition.num_clients * dataset.num_classes <= MAX_CELLS:
         integrity.check_arrays({"y": dataset.train["y"]})  # counting reads all labels
         counts = lambda part: part.class_counts(dataset.train["y"], dataset.num_classes)

@@ -19,14 +19,7 @@ TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: 
 
 
 def parse(blob: bytes, where) -> np.ndarray:
-    """Decodes an IDX file.
-
-    Args:
-      blob: its content.
-      where: the file, for error messages.
-
-    Returns:
-      The array, in native byte order.
+    """Decodes an IDX file to an array in native byte order; `where` is the file.
 
     Raises:
       UserError: wrong magic number, or another number of bytes than the header announces.

@@ -42,7 +42,7 @@ def power_law(
 
     Example:
       >>> from fedwin import data, testing
-      >>> dataset = testing.federations.dataset(60)
+      >>> dataset = testing.federations.dataset(80)
       >>> (data.make_partition(dataset, "power_law", 6, seed=0).report["histogram"] >= 5).sum(1).tolist()
       [2, 2, 2, 2, 2, 2]
     """

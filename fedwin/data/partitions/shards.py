@@ -30,8 +30,8 @@ def shards(dataset: Dataset, num_clients: int, seed: int, *, per_client: Positiv
     Example:
       >>> from fedwin import data, testing
       >>> dataset = testing.federations.dataset(12)
-      >>> data.make_partition(dataset, "shards:per_client=1", 3, seed=0).report["histogram"].max(1).tolist()
-      [4, 4, 4]
+      >>> data.make_partition(dataset, "shards:per_client=1", 4, seed=0).report["histogram"].max(1).tolist()
+      [3, 3, 3, 3]
     """
     labels = labels_of(dataset, "shards")
     check_counts("shards", len(labels), num_clients, per_client)

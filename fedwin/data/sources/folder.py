@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedwin.data.dataset import DATASETS, Dataset, Partition, offsets
+from fedwin.data.dataset import DATASETS, Dataset, FullSize, Partition, offsets
 from fedwin.data.example_source import Images, Item
 from fedwin.data.formats import checksums, files
 from fedwin.data.formats.image_files import by_name, columns_of, images_below, read_list
@@ -181,3 +181,72 @@ def natural(users: list[str]) -> Partition:
         ids, inverse = ids[by_number], np.argsort(by_number)[inverse]
     sizes = np.bincount(inverse, minlength=len(ids))
     return Partition(np.argsort(inverse, kind="stable").astype(np.int32), offsets(sizes), ids=ids)
+
+
+LISTS = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
+SMALL = "https://storage.googleapis.com/tff-datasets-public/"
+
+
+@DATASETS.register(
+    "landmarks",
+    title="Landmarks-User-160k",
+    how="lists download; images by hand",
+    sizes="1,262 / 164,172 / those in `test.csv`",
+    full=lambda params: FullSize(23_080, None, 233) if params["small"] else FullSize(164_172, None, 1_262),
+    prepared="not measured: file not available",
+    downloads=(LISTS,),
+    variants={"small=true": (SMALL + "mini_gld_train_split.csv", SMALL + "mini_gld_test.csv")},
+    by_hand="the images <image_id>.jpg named in the lists, from "
+    "https://s3.amazonaws.com/google-landmark/train/images_000.tar to _499",
+    checksums={
+        "landmarks-user-160k.zip": ("md5", "53c36bd7d5fc12f927af2820b7e4a57c"),
+        "mini_gld_train_split.csv": ("md5", "9fd62cf79a67046fdd673d3a0ac52841"),
+        "mini_gld_test.csv": ("md5", "298e9d19d66357236f66fe8e22920933"),
+    },
+)
+def landmarks(data_dir, *, size: PositiveInt = 224, resize: PositiveInt = 256, small: bool = False) -> Dataset:
+    """Landmarks-User-160k: 164,172 images of 2,028 landmarks by 1,262 photographers; images are decoded on access.
+
+    Args:
+      data_dir: folder with `federated_train.csv`, `test.csv` and the images `<image_id>.jpg` at any depth, or the
+        archives `images_NNN.tar` that contain them.
+      small: whether to load gld23k, with 233 clients and 203 classes (`mini_gld_train_split.csv`, `mini_gld_test.csv`).
+
+    Source: https://arxiv.org/abs/2003.08082.
+    """
+    names = ("mini_gld_train_split.csv", "mini_gld_test.csv") if small else ("federated_train.csv", "test.csv")
+    lists = tuple((name,) for name in names)
+    photos = find("landmarks", data_dir, ("landmark*", "gld*"), lists, ("user_id",), LISTS)
+    return photos.load("landmarks", size, resize, 203 if small else 2028)
+
+
+@DATASETS.register(
+    "inaturalist",
+    title="iNaturalist-User-120k",
+    how="by hand",
+    sizes="9,275 / 120,300 / 35,641",
+    full=lambda params: FullSize(120_300, 35_641, 9_275) if params["users"] == "user_120k" else FullSize(),
+    prepared="not measured: file not available",
+    by_hand="iNaturalist_{train,test}.csv, and train_val_images.tar.gz and test2017.tar.gz from "
+    "https://ml-inat-competition-datasets.s3.amazonaws.com/2017/",
+    checksums={
+        "iNaturalist_train.csv": ("md5", "63d5a41699434bc2b13f5853f3764c18"),
+        "iNaturalist_test.csv": ("md5", "bcf08a5a740ee76dac4e5af668081891"),
+        "train_val_images.tar.gz": ("md5", "7c784ea5e424efaec655bd392f87301f"),
+        "test2017.tar.gz": ("md5", "7d9b096fa1cd94d67a0fa779ea301234"),
+    },
+)
+def inaturalist(data_dir, *, size: PositiveInt = 224, resize: PositiveInt = 256, users: str = "user_120k") -> Dataset:
+    """iNaturalist-User-120k: 120,300 images of 1,203 species by 9,275 observers; images are decoded on access.
+
+    Args:
+      data_dir: folder with TFF's `iNaturalist_train.csv` and `iNaturalist_test.csv`, or `federated_train.csv` and
+        `test.csv`, and the images of the 2017 competition at any depth.
+      users: name of the column of clients in TFF's list (`user_120k`, `geo_100`, ...).
+
+    Source: https://arxiv.org/abs/2003.08082.
+    """
+    source = "http://storage.googleapis.com/gresearch/federated-vision-datasets/inaturalist-user-120k.zip"
+    lists = ("iNaturalist_train.csv", "federated_train.csv"), ("iNaturalist_test.csv", "test.csv")
+    photos = find("inaturalist", data_dir, ("inat*",), lists, (users, "user_id"), source)
+    return photos.load("inaturalist", size, resize, 1203)

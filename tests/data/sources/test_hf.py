@@ -10,7 +10,8 @@ from PIL import Image
 import fedwin
 from fedwin import data
 from fedwin.data import cache
-from fedwin.data.sources import hf_files, shakespeare
+from fedwin.data.sources import shakespeare
+from fedwin.data.sources.hf import files_of
 from fedwin.errors import UserError
 from tests.data.files import refused
 
@@ -180,6 +181,6 @@ def test_files_are_those_of_the_split(tmp_path):
     names = ("train-00000-of-00002", "train-00001-of-00002", "test", "cache-train", "mnist-test-0", "trainer")
     for name in names:
         (tmp_path / f"{name}.parquet").touch()
-    found = lambda split: [path.stem for path in hf_files.files_of(tmp_path, split)]
+    found = lambda split: [path.stem for path in files_of(tmp_path, split)]
     assert found("train") == ["train-00000-of-00002", "train-00001-of-00002"]
     assert found("test") == ["mnist-test-0", "test"]
