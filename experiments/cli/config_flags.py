@@ -75,8 +75,6 @@ def read(field: dataclasses.Field, text: str) -> Any:
     """
     kind = type(default_of(field))
     try:
-        if kind in (int, float):
-            flag_errors.check_number(text, kind)
         value = flags.BooleanParser().parse(text) if kind is bool else kind(text)
         return integer_if_whole(value) if field.name in INTEGERS_IF_WHOLE else value
     except ValueError as error:

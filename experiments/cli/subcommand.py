@@ -58,7 +58,6 @@ def run(
             print(full or helptext.text(usage, doc, {**groups, **COMMON}))
             sys.exit(0)
         try:
-            flag_errors.refuse_underscores()
             rest = flags.FLAGS(_with_presets(arguments))
             if len(rest) > 1 and not arguments_taken:
                 raise UserError(f"'{rest[1]}' is not a flag; flags begin with --, see --help.")

@@ -51,8 +51,6 @@ SWEEP = [
     ("sweep --grid=client_lr=0.1,0.10", "0.10 is given twice"),
     ("sweep --grid=client_lr=0.1 --grid=client_lr=0.2", "client_lr is given twice"),
     ("sweep --grid=clientlr=0.1", "no flag --clientlr | 'client_lr'"),
-    ("sweep --grid=num_rounds=1_0", "--num_rounds=1_0 | an integer"),
-    ("figure plane run@1 --clients=1_0,2,3", "--clients=1_0,2,3 | integers"),
     ("sweep --grid=seeds=0,1", "--seeds can't be an axis | omit it"),
     ("sweep --grid=client_lr=0.1 --select=acuracy", "select=acuracy | 'accuracy'"),
     ("sweep --grid=client_lr=0.1 --select=val_loss", "select=val_loss | --val_fraction"),
