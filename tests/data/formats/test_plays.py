@@ -6,8 +6,7 @@ import pytest
 
 from fedwin import data
 from fedwin.data.formats import plays
-from fedwin.errors import UserError
-from tests.data.files import expect_runs
+from tests.data.files import expect_runs, refused
 
 PLAY = """\tHAMLET
 
@@ -60,20 +59,15 @@ by William Shakespeare
   Nobody. Twice.
   Nobody. Three times.
 
-
-
-
 1604
 
 THE TRAGEDY OF TWO
 
 by William Shakespeare
 
-
 DRAMATIS PERSONAE
 
   HAMLET, a prince
-
 
 ACT I. SCENE I.
 A platform
@@ -92,12 +86,9 @@ SCENE II.
 
 <<THIS ELECTRONIC VERSION>>
 
-
-
 THE COMEDY OF ERRORS
 
 by William Shakespeare
-
 
 ACT I. SCENE 1
 Enter the DUKE
@@ -150,5 +141,5 @@ def test_roles_of_the_complete_works(tmp_path, suffix, compress):
 
 def test_plays_in_another_form_are_named_with_the_form_expected(tmp_path):
     (tmp_path / "hamlet.txt").write_text("HAMLET. To be, or not to be.\n")
-    with pytest.raises(UserError, match="no role speaks in it; a play must have lines `ROLE<TAB>text` after `ACT I`"):
-        data.load("shakespeare_leaf", tmp_path)
+    message = "no role speaks in it; a play must have lines `ROLE<TAB>text` after `ACT I`"
+    refused(message, data.load, "shakespeare_leaf", tmp_path)

@@ -39,7 +39,7 @@ def one_at_a_time(q, sizes, turns, rng):
     return np.append(histogram.ravel(), fallbacks)
 
 
-@pytest.mark.parametrize("num_classes, clients, holders", [(10, 100, 10), (10, 500, 50), (100, 100, 1), (100, 500, 5)])
+@pytest.mark.parametrize("num_classes, clients, holders", [(10, 100, 10), (100, 100, 1), (100, 500, 5)])
 def test_alpha_zero_gives_each_client_one_class(num_classes, clients, holders):
     part = data.make_partition(balanced(num_classes, 50_000), "dirichlet:alpha=0", clients, 0)
     assert ((part.report["histogram"] > 0).sum(1) == 1).all()
@@ -120,7 +120,7 @@ def test_exhausted_clients_fall_back_to_what_is_left():
 
 @pytest.mark.parametrize("order", ["sequential", "rotate"])
 def test_block_draws_follow_the_one_at_a_time_law(order):
-    q, sizes, repeats = np.array([[0.5, 0.5, 0], [0, 0, 1.0], [0, 0.2, 0.8]]), [4, 3, 2], 1500
+    q, sizes, repeats = np.array([[0.5, 0.5, 0], [0, 0, 1.0], [0, 0.2, 0.8]]), [4, 3, 2], 1000
     pool = np.repeat(np.arange(3), sizes)
     blocks, singles = [], []
     for seed in range(repeats):

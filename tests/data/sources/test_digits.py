@@ -25,10 +25,3 @@ def test_digits_train_and_test_are_the_whole_set():
     table = np.loadtxt(f"{folder}/datasets/data/digits.csv.gz", delimiter=",")
     original = np.rint(table[:, :-1] * 255 / 16).astype(np.uint8)
     assert sorted(map(bytes, whole)) == sorted(map(bytes, original))
-    again = data.load("digits")
-    assert again.train["x"].tobytes() == digits.train["x"].tobytes()
-
-
-def test_a_hundred_clients_share_the_digits_without_remainder():
-    part = data.make_partition(data.load("digits"), "dirichlet:alpha=0", 100, 0)
-    assert ((part.report["histogram"] > 0).sum(1) == 1).all() and part.report["left_out"] == 0

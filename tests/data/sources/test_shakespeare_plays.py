@@ -5,7 +5,7 @@ import pytest
 
 from fedwin import data
 from fedwin.data.sources.shakespeare import ALPHABET, BOS, EOS, FIRST, OOV
-from tests.data.files import refused, tarred
+from tests.data.files import refused, taken, tarred
 
 LENGTH = 10
 # Tabs become spaces; '|' is not in the alphabet.
@@ -22,11 +22,6 @@ def write_plays(folder):
         (folder / f"{name}.txt").write_bytes(text.encode())
 
 
-def write_archive(folder):
-    members = {f"shakespeare/{name}.txt": text.encode() for name, text in (TEXTS | {"sonnets": POEM}).items()}
-    tarred(folder / "plays.tar.xz", members, "w:xz")
-
-
 def ids(text):
     places = [ALPHABET.find(character.encode()) for character in text]
     return [FIRST + place if place >= 0 else OOV for place in places]
@@ -40,9 +35,11 @@ def expected(name):
     return [np.array([BOS, *ids(part), EOS]) for part in (text[:cut], text[cut:])]
 
 
-@pytest.mark.parametrize("write", [write_plays, write_archive])
-def test_a_client_is_a_play_from_its_first_act_on(tmp_path, write):
-    write(tmp_path)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_client_is_a_play_from_its_first_act_on(tmp_path, packed):
+    write_plays(tmp_path)
+    if packed:
+        tarred(tmp_path / "plays.tar.xz", taken(tmp_path), "w:xz")
     dataset = data.load(f"shakespeare_plays:length={LENGTH},clients=3", tmp_path)
     assert sorted(dataset.natural.ids) == list(TEXTS) and dataset.task == "sequence" and dataset.num_classes == 90
     for examples, clients, side in ((dataset.train, dataset.natural, 0), (dataset.test, dataset.test_natural, 1)):

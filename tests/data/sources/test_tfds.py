@@ -16,7 +16,6 @@ import io, sys
 import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
-from tests.data.files import refused
 
 def png(value, channels):
     stream = io.BytesIO()
@@ -76,10 +75,7 @@ def test_builders_of_known_sets_are_what_those_sets_are(prepared):
     own = data.load("tfds:name=cifar10", prepared)
     assert (own.mean, own.std) == cifar.CONSTANTS["cifar10"]
     assert data.load("tfds:name=cifar10,constants=none", prepared).mean is None
-    upright, as_it_lies = (
-        data.load("tfds:name=emnist", prepared),
-        data.load("tfds:name=emnist,transpose=false", prepared),
-    )
+    upright, as_it_lies = (data.load(f"tfds:name=emnist{text}", prepared) for text in ("", ",transpose=false"))
     assert (upright.train["x"][:, 7, 0] == 255).all() and (as_it_lies.train["x"][:, 0, 7] == 255).all()
 
 
@@ -88,11 +84,8 @@ def test_labels_of_two_levels_stay_together(prepared):
     assert fine.num_classes == 4 and coarse.num_classes == 2
     np.testing.assert_array_equal(fine.train["coarse"], fine.train["y"] // 2)
     np.testing.assert_array_equal(coarse.test["y"], coarse.test["fine"] // 2)
-    assert (
-        data.make_partition(fine, "pachinko", 4, 0).sizes.tolist()
-        == data.make_partition(coarse, "pachinko", 4, 0).sizes.tolist()
-        == [5] * 4
-    )
+    for dataset in (fine, coarse):
+        assert data.make_partition(dataset, "pachinko", 4, 0).sizes.tolist() == [5] * 4
 
 
 @pytest.mark.parametrize(
