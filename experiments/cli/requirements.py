@@ -30,12 +30,7 @@ def duration(seconds: float) -> str:
 
 
 def completed(config: Config, directory) -> list[int]:
-    """Returns the completed rounds of each seed: those of its newest checkpoint.
-
-    Args:
-      config: of the run.
-      directory: of the run.
-    """
+    """Returns the completed rounds of each seed: those of its newest checkpoint."""
     completed_rounds = []
     for seed in config.seeds:
         try:

@@ -34,7 +34,7 @@
   }
   async function embed(id, spec, rows) {
     const theme = Number(dark.matches);
-    const shown = { ...spec, config: data.themes[theme], datasets: { [spec.data.name]: rows } };
+    const shown = { ...spec, config: data.charts.themes[theme], datasets: { [spec.data.name]: rows } };
     get(id).view?.finalize();
     get(id).replaceChildren();
     if (!rows.length) return;
@@ -58,7 +58,7 @@
   }
 
   function drawCurves(group, entries, metric, x) {
-    const spec = structuredClone(data.specs.curves), log = get("log").checked;
+    const spec = structuredClone(data.charts.curves), log = get("log").checked;
     spec.transform.find((each) => each.window).frame = [1 - get("smooth").value, 0];
     if (log) spec.transform.push({ filter: "datum.lo > 0" });
     spec.encoding.x.title = data.axes[x];
@@ -77,7 +77,8 @@
     const readout = choose("map-readout", group.readouts);
     if (get("map-section").hidden = !x || group.numbers.length > 0) return null;
     const { label, lower } = data.metrics[metric] ?? {};
-    const spec = structuredClone(data.specs[lower ? "lowest" : "highest"]);
+    const chart = JSON.stringify(data.charts.map), spec = JSON.parse(lower ? chart.replaceAll("max", "min") : chart);
+    spec.layer[0].encoding.color.scale.reverse = Boolean(lower);
     [spec.encoding.x.title, spec.encoding.y.title] = [x, y ?? ""];
     spec.layer[0].encoding.color.title = `best ${label}`;
     return embed("map", spec, entries.filter((entry) => entry.readout === readout).map((entry) => (
@@ -87,12 +88,11 @@
     const runs = [...new Set(entries.map((entry) => entry.run))];
     const bins = runs.flatMap((run) => run.histograms.filter((bin) => bin.metric === metric));
     get("clients-section").hidden = !bins.length;
-    return embed("clients", data.specs.clients, bins);
+    return embed("clients", data.charts.clients, bins);
   }
   function drawRun(group) {
     const run = data.runs.find((each) => each.name === choose("run", ["", ...group.runs]));
-    get("details").hidden = !run;
-    if (!run) return;
+    if (get("details").hidden = !run) return;
     get("command").textContent = run.command;
     fill("facts", [["provenance", ""], ...Object.entries(run.facts)]);
     const rows = Object.entries(data.defaults).map(([field, usual]) => [field, run.settings[field], usual]);

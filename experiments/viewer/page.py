@@ -1,6 +1,7 @@
 """The viewer's page: data, program and plotting library in one HTML file that loads nothing else."""
 
 import base64
+import colorsys
 import dataclasses
 import datetime
 import gzip
@@ -20,7 +21,6 @@ from fedwin.runs.config import Config
 
 from ..figures import curves, style
 from ..papers.trajectories import EVALUATION, EXECUTION
-from . import specs
 from .groups import Group
 from .runs import DEFAULTS, NUMBERS, PATHS, ViewedRun, is_lower, plain, points_per_curve
 
@@ -30,6 +30,8 @@ SNIPPET = "window.vegaEmbed = vegaEmbed;"
 # Fields in which runs may differ without being other methods or settings.
 NOT_COMPARED = {*EVALUATION, *EXECUTION, *PATHS, *NUMBERS, "run", "state"}
 NOT_COMPARED |= {name for name, field in Config.__dataclass_fields__.items() if field.metadata["operational"]}
+# Dark colors, and lighter ones for a dark page.
+LIGHTER = {"#000000": "#f0f0f0", "#0072B2": "#6f8cff", "#D55E00": "#f0803c", "#009E73": "#2fc79a"}
 # Most fields of a group that are columns of its table.
 MOST_FIELDS = 8
 
@@ -78,13 +80,8 @@ def payload(
         "metrics": shown,
         "axes": curves.AXES,
         "defaults": plain(DEFAULTS),
-        "themes": [specs.theme(dark=False), specs.theme(dark=True)],
-        "specs": {
-            "curves": specs.curves(),
-            "highest": specs.heat_map("max"),
-            "lowest": specs.heat_map("min"),
-            "clients": specs.histograms(),
-        },
+        # Vega-Lite's specifications, which the page fills with rows, titles and domains.
+        "charts": json.loads((FOLDER / "charts.json").read_text()),
         "runs": [run.data(most) for run in viewed],
         "groups": [_group(group, viewed, by_name) for group in groups],
         "left_out": list(left_out),
@@ -106,7 +103,7 @@ def _group(group: Group, viewed: Sequence[ViewedRun], by_name: dict[str, int]) -
         "entries": [dataclasses.asdict(entry) | {"run": by_name[entry.run]} for entry in group.entries],
         "color": color,
         "names": names,
-        "colors": [specs.colors(names, dark=False), specs.colors(names, dark=True)],
+        "colors": [colors(names, dark=False), colors(names, dark=True)],
         "fields": fields,
         "runs": list(runs),
         "panels": list(dict.fromkeys(entry.panel for entry in group.entries)),
@@ -116,6 +113,22 @@ def _group(group: Group, viewed: Sequence[ViewedRun], by_name: dict[str, int]) -
         "numbers": plain(group.numbers),
         "claims": plain(group.claims),
     }
+
+
+def colors(labels: list[str], dark: bool) -> list[str]:
+    """Returns a color per label: those of methods if they differ, else a palette.
+
+    Args:
+      labels: in the order of the legend.
+      dark: whether the page is dark.
+    """
+    found = [look["color"] for look in style.looks(labels)]
+    if len(set(found)) < len(found):
+        found = list(style.COLORS[: len(found)])
+    if len(found) < len(labels):
+        parts = [colorsys.hls_to_rgb(0.382 * place % 1, 0.64 if dark else 0.42, 0.65) for place in range(len(labels))]
+        return ["#" + "".join(f"{round(255 * part):02x}" for part in rgb) for rgb in parts]
+    return [LIGHTER.get(color, color) if dark else color for color in found]
 
 
 def _table(group: Group, runs: dict[str, ViewedRun], metric: str, fields: list[str]) -> dict[str, list]:
