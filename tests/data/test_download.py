@@ -17,7 +17,7 @@ from fedwin import data
 from fedwin.data import download
 from fedwin.data.formats import checksums, files
 from fedwin.errors import UserError
-from tests.data.files import idx, objects, refused, write_both, write_idx
+from tests.data.files import idx, objects, refused, taken, write_both, write_idx
 from tests.data.sources.test_cifar100_pam import write_tff_clients
 
 
@@ -173,14 +173,12 @@ def test_a_file_with_the_published_checksum_is_verified(tmp_path, monkeypatch, f
     """Files of the format stand for the originals: the table gets their checksums."""
     if form == "download":
         write_tff_clients(tmp_path, ".lzma")
-        right = {path.name: ("sha256", files.file_digest(path, "sha256")) for path in tmp_path.iterdir()}
     else:
         image = {"image": np.zeros((1, 32, 32, 3), np.uint8), "label": np.array([1])}
         write_both(tmp_path, "federated_cifar100", {b"a": image})
-        right = {path.name: ("sha256", files.file_digest(path, "sha256")) for path in tmp_path.iterdir()}
-        for path in list(tmp_path.iterdir()):
-            path.with_name(path.name + ".xz").write_bytes(lzma.compress(path.read_bytes()))
-            path.unlink()
+    right = {path.name: ("sha256", files.file_digest(path, "sha256")) for path in tmp_path.iterdir()}
+    for name, blob in taken(tmp_path).items() if form == "decoded" else ():
+        (tmp_path / f"{name}.xz").write_bytes(lzma.compress(blob))
     with pytest.warns(UserWarning, match="cifar100_pam: unverified"):
         assert not data.load("cifar100_pam", tmp_path).verified
     monkeypatch.setitem(data.DATASETS.entries["cifar100_pam"].facts, "checksums", right)
@@ -192,7 +190,7 @@ def test_a_file_with_the_published_checksum_is_verified(tmp_path, monkeypatch, f
 
 def test_idx_files_are_verified_as_distributed(tmp_path, monkeypatch):
     write_idx(tmp_path)
-    right = {path.name: ("sha256", hashlib.sha256(path.read_bytes()).hexdigest()) for path in tmp_path.iterdir()}
+    right = {path.name: ("sha256", files.file_digest(path, "sha256")) for path in tmp_path.iterdir()}
     monkeypatch.setitem(data.DATASETS.entries["fmnist"].facts, "checksums", right)
     assert data.load("fmnist", tmp_path).verified
 

@@ -40,24 +40,14 @@ def test_npz_files(tmp_path):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda a: a[0].__setitem__((4, 1), np.nan), "train, record 4: 'x' has NaN"),
         (lambda a: a[2].__setitem__((1, 0), np.inf), "test, record 1: 'x' has NaN or inf"),
         (lambda a: a[3].__setitem__(2, 3), "test, record 2: label 3 is not in 0..2"),
         (lambda a: a[1].__setitem__(5, -1), "train, record 5: label -1"),
-        (lambda a: a.__setitem__(1, a[1] / 2), "whole numbers"),
-        (lambda a: a.__setitem__(2, np.zeros((3, 5))), "shape .2,. in train and .5,. in test"),
-        (lambda a: a.__setitem__(slice(0, 2), [np.zeros((0, 2)), np.zeros(0, int)]), "no training example"),
-        (lambda a: a.__setitem__(0, np.array([[{}, 1]] * 6, object)), "train: 'x' is object; give uint8 images"),
         (lambda a: a.__setitem__(0, np.ones((6, 2), bool)), "train: 'x' is bool"),
-        (lambda a: a.__setitem__(0, np.full((6, 8, 8), 255)), "train: images are int64, which is not scaled"),
         (lambda a: a.__setitem__(0, np.array(1.0)), "'x' is a single number"),
         (lambda a: a.__setitem__(3, np.array(1)), "'y' is a single number"),
-        (lambda a: a.__setitem__(1, a[1] + (1 << 32)), "train, record 0: label 4294967296 is not in 0..2147483647"),
         (lambda a: a.__setitem__(1, a[1].astype(np.uint64) + np.uint64(1 << 63)), "train, record 0: label 9223372036"),
-        (lambda a: a.__setitem__(0, np.zeros(6, np.float32)), r"train: 'x' has shape \(6,\), which holds no features"),
         (lambda a: a.__setitem__(2, np.zeros((3, 0))), r"test: 'x' has shape \(3, 0\), which holds no features"),
-        (lambda a: a.__setitem__(0, a[0][:5]), "train: features differ in length: {'x': 5, 'y': 6}"),
-        (lambda a: a.__setitem__(slice(2, 4), [np.zeros((0, 2)), np.zeros(0, int)]), "test: there is no example"),
     ],
 )
 def test_inconsistent_arrays_are_refused(change, message):
@@ -70,7 +60,6 @@ def test_inconsistent_arrays_are_refused(change, message):
 @pytest.mark.parametrize(
     "clients, message",
     [
-        (np.array([0, 1, np.nan, 0, 1, 1]), "record 2: the client id is nan; give every example a client"),
         (np.array([0, 1, 1, np.inf, 1, 1]), "record 3: the client id is inf"),
         (np.array([0, None, 1, 0, 1, 1]), "client ids are object; give whole numbers or text"),
         (np.zeros((6, 1), int), "give one for each"),
