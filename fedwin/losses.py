@@ -72,7 +72,6 @@ def from_logits(model, per_example):
     """Returns a loss on a model's training-mode output.
 
     Args:
-      model: a models.Model.
       per_example: (logits, batch, info) -> [B].
 
     Returns:
@@ -147,9 +146,6 @@ def cross_entropy(model):
     """Softmax cross-entropy; for sequences, the row sum over non-padding tokens divided by the row length.
 
         L = -f_y + log sum_c exp(f_c)
-
-    Args:
-      model: the network (models.Model).
 
     Returns:
       (params, stats, batch, key, info) -> (float [], stats).
@@ -230,7 +226,6 @@ def wsm(model, *, proportions: Literal["train", "train+val"] = "train+val", mask
         L = -f_y + log sum_c a_c exp(f_c),   dL/df_c = a_c exp(f_c) / sum_j a_j exp(f_j) - [c = y]
 
     Args:
-      model: the network (models.Model).
       proportions: 'train+val' (the released code) or 'train'.
       mask: replace a_c by [a_c > 0].
 

@@ -84,13 +84,6 @@ def sgd(grad: GradientFn, s: Step) -> RuleOutput:
 
         direction = g(y)
 
-    Args:
-      grad: params -> Gradient.
-      s: the step.
-
-    Returns:
-      RuleOutput.
-
     Example:
       >>> import jax.numpy as jnp
       >>> square = lambda y: Gradient(2 * y)  # the gradient of y^2

@@ -60,7 +60,6 @@ class StepCheck:
 
     Args:
       label: as for `check_message`.
-      algorithm: the algorithm.
     """
 
     def __init__(self, label: str, algorithm: Algorithm):

@@ -77,7 +77,6 @@ def attackers(seed: int, count: int, num_clients: int) -> np.ndarray:
     """Draws the attackers, a function of the seed; those of a smaller count are among those of a larger one.
 
     Args:
-      seed: of the run.
       count: number of attackers.
       num_clients: K, number of all clients.
 

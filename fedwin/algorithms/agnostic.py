@@ -56,12 +56,7 @@ def domain_weights(weights, losses, lr):
 
 
 def summed(solve: local.Solver, c: core.Client) -> local.Rule:
-    """Returns the rule of FedJAX's client: the gradient of a batch's summed loss, divided by N_i.
-
-    Args:
-      solve: the local solver.
-      c: the client.
-    """
+    """Returns the rule of FedJAX's client: the gradient of a batch's summed loss, divided by N_i."""
 
     def rule(grad, s):
         output = rules.sgd(grad, s)

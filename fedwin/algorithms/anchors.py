@@ -1,13 +1,11 @@
 """FedFA's feature anchors, one per class: their loss, their update and the calibration of the classifier.
 
-    loss       (1/C) sum_{c in batch} mean_{y_i = c} ||h_i - A[c]||^2
-    anchors    A[c] <- beta A[c] + (1 - beta) (1/batches) sum_batches mean_{y_i = c} h_i, after each local epoch
-
 h is the input of the last layer. See fedwin.algorithms.fedfa.
 """
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +14,7 @@ import optax
 from fedwin import core, losses, tree
 from fedwin.core import Variables
 from fedwin.errors import UserError
+from fedwin.models.model import Model
 from fedwin.tree import PyTree
 
 
@@ -38,16 +37,7 @@ class Epoch(NamedTuple):
 
 
 def class_membership(labels, mask, num_classes):
-    """Returns 1 where an example is real and belongs to a class, else 0.
-
-    Args:
-      labels: int [B].
-      mask: 1 for real examples [B]; None: all are real.
-      num_classes: C.
-
-    Returns:
-      float [B, C].
-    """
+    """Returns 1 where an example is real (mask [B]; None: all are) and of a class, else 0, float [B, C]."""
     one_hot = jax.nn.one_hot(labels, num_classes)
     return one_hot if mask is None else one_hot * mask[:, None]
 
@@ -78,13 +68,7 @@ def anchor_loss(features, labels, anchors, mask=None):
 
 
 def class_means(features, labels, num_classes, mask=None):
-    """Computes the mean feature of every class in a batch.
-
-    Args:
-      features: h [B, d].
-      labels: y, int [B].
-      num_classes: C.
-      mask: 1 for real examples [B]; None: all are real.
+    """Computes the mean feature of every class in a batch; arguments as for `anchor_loss`.
 
     Returns:
       (means [C, d], 0 for absent classes; 1 for present classes, else 0 [C]).
@@ -107,71 +91,39 @@ def updated_anchors(anchors, sums, present, batches, beta, divide="all"):
       batches: number of batches, [].
       beta: memory of the anchors.
       divide: the divisor: 'all' batches, or those in which the class is 'present'.
-
-    Returns:
-      [C, d].
     """
     divisor = batches if divide == "all" else jnp.maximum(present, 1)[:, None]
     return jnp.where(present[:, None] > 0, beta * anchors + (1 - beta) * sums / divisor, anchors)
 
 
-def calibration_loss(classifier, params, anchors):
-    """Computes the cross-entropy of the classifier on the anchors of all classes.
+def calibration_loss(classifier: Callable, params, anchors):
+    """Computes the cross-entropy of the classifier, (params, h) -> logits, on the anchors of all classes, float [].
 
-        (1/C) sum_c CE(classifier(A[c]), c)
-
-    Args:
-      classifier: (params, features) -> logits.
-      params: of the model.
-      anchors: A [C, d].
-
-    Returns:
-      float [].
+    (1/C) sum_c CE(classifier(A[c]), c)
     """
     return jnp.mean(losses.nll(classifier(params, anchors), jnp.arange(anchors.shape[0])))
 
 
 def initial_anchors(key, num_classes, width, dtype=jnp.float32):
-    """Draws the anchors that a run starts from.
-
-    Args:
-      key: PRNG key.
-      num_classes: C.
-      width: d.
-      dtype: of the anchors.
-
-    Returns:
-      C distinct random rows of the identity matrix if C <= d, else Gaussian rows of unit norm, [C, d].
-    """
+    """Draws C distinct random rows of the identity matrix if C <= d, else Gaussian rows of unit norm, [C, d]."""
     if num_classes <= width:
         return jnp.eye(width, dtype=dtype)[jax.random.permutation(key, width)[:num_classes]]
     rows = jax.random.normal(key, (num_classes, width), dtype)
     return rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def subtree(params, path):
-    """Returns the part of a tree at a path.
-
-    Args:
-      params: nested dicts.
-      path: keys.
-    """
+def subtree(params, path: Sequence[str]):
+    """Returns the part of nested dicts at a path of keys."""
     for name in path:
         params = params[name]
     return params
 
 
-def replace_subtree(params, path, part):
-    """Returns a tree with another part at a path.
+def replace_subtree(params, path: Sequence[str], part):
+    """Returns nested dicts with another part at a path of keys.
 
-    Args:
-      params: nested dicts.
-      path: keys.
-      part: the new subtree.
-
-    Example:
-      >>> replace_subtree({"a": {"b": 1, "c": 2}}, ("a", "b"), 3)
-      {'a': {'b': 3, 'c': 2}}
+    >>> replace_subtree({"a": {"b": 1, "c": 2}}, ("a", "b"), 3)
+    {'a': {'b': 3, 'c': 2}}
     """
     if not path:
         return part
@@ -180,7 +132,7 @@ def replace_subtree(params, path, part):
 
 @dataclasses.dataclass(frozen=True)
 class Anchoring:
-    """Local training with anchors; its losses use the received anchors during the whole round.
+    """Local training with anchors [C, d]; its losses use the received ones during the whole round.
 
     Attributes:
       model: the network, which must name its last layer (models.Model).
@@ -192,10 +144,10 @@ class Anchoring:
       adam: optimizer of the classifier.
     """
 
-    model: PyTree
+    model: Model
     lam: float
     beta: float
-    divide: str
+    divide: Literal["all", "present"]
     anchors_start: int
     calibration_start: int
     adam: optax.GradientTransformation
@@ -206,18 +158,7 @@ class Anchoring:
         return tuple(self.model.classifier_path)
 
     def initial(self, params, key):
-        """Returns the anchors before the first round.
-
-        Args:
-          params: of the model.
-          key: PRNG key.
-
-        Returns:
-          [C, d].
-
-        Raises:
-          UserError: when the classifier is not one dense layer.
-        """
+        """Returns the anchors before the first round; raises UserError if the classifier is not one dense layer."""
         kernels = [leaf for leaf in jax.tree.leaves(subtree(params, self.path)) if leaf.ndim == 2]
         if len(kernels) != 1:
             raise UserError("fedfa: the classifier must be one dense layer.")
@@ -225,30 +166,11 @@ class Anchoring:
         return initial_anchors(jax.random.fold_in(key, 1), self.model.num_classes, width, dtype)
 
     def features(self, params, stats, batch, key):
-        """Computes h of a batch in training mode.
-
-        Args:
-          params: of the model.
-          stats: of the model.
-          batch: with 'x'.
-          key: PRNG key.
-
-        Returns:
-          [B, d].
-        """
+        """Computes h of a batch in training mode, [B, d]."""
         return self.model.apply(Variables(params, stats), batch, key, True).features
 
-    def loss(self, base, anchors, round):
-        """Returns the local loss plus lam times the anchor loss.
-
-        Args:
-          base: the local loss, (params, stats, batch, key, info) -> (loss, stats).
-          anchors: the received anchors [C, d].
-          round: int32 [].
-
-        Returns:
-          A loss with the signature of `base`.
-        """
+    def loss(self, base: Callable, anchors, round) -> Callable:
+        """Returns the local loss plus lam times the anchor loss, (params, stats, batch, key, info) -> (loss, stats)."""
 
         def loss(params, stats, batch, key, info):
             value, new_stats = base(params, stats, batch, key, info)
@@ -259,17 +181,7 @@ class Anchoring:
         return loss
 
     def calibrated(self, params, state, anchors, round):
-        """Takes one Adam step of the classifier alone; before `calibration_start` it changes nothing.
-
-        Args:
-          params: of the model.
-          state: of Adam.
-          anchors: the received anchors [C, d].
-          round: int32 [].
-
-        Returns:
-          (params, state).
-        """
+        """Takes one Adam step of the classifier alone, from `calibration_start` on; returns (params, Adam's state)."""
         layer = subtree(params, self.path)
         value = lambda layer: calibration_loss(
             self.model.classifier, replace_subtree(params, self.path, layer), anchors
@@ -280,22 +192,12 @@ class Anchoring:
         return replace_subtree(params, self.path, layer), tree.where(active, new_state, state)
 
     def initial_carry(self, params, anchors) -> Epoch:
-        """Returns the state before the first local step.
-
-        Args:
-          params: of the model.
-          anchors: the received anchors [C, d].
-        """
+        """Returns the state before the first local step."""
         zero = jnp.zeros((), anchors.dtype)
         return Epoch(anchors, 0 * anchors, 0 * anchors[:, 0], zero, self.adam.init(subtree(params, self.path)))
 
-    def on_step(self, anchors, c: core.Client):
-        """Returns the hook that runs after every local step (local.Solver's on_step).
-
-        Args:
-          anchors: the received anchors [C, d].
-          c: the client.
-        """
+    def on_step(self, anchors, c: core.Client) -> Callable:
+        """Returns the hook that runs after every local step (local.Solver's on_step)."""
 
         def on_step(carry: Epoch, new, s, last):
             # Features of the model before the step, as its loss used them.

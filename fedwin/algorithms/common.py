@@ -10,17 +10,7 @@ Weighting = Literal["samples", "uniform"]
 
 
 def weighted_delta(y: local.Local, params, c: core.Client, weighting: str) -> core.MeanStep:
-    """Returns a client's step y_i - x, weighted, as its term of the cohort's mean.
-
-    Args:
-      y: the client's local training.
-      params: x, the model that it started from.
-      c: the client.
-      weighting: 'samples' or 'uniform'.
-
-    Returns:
-      core.MeanStep.
-    """
+    """Returns a client's step y_i - x, weighted, as its term of the cohort's mean."""
     return core.mean_step(tree.sub(y.params, params), core.aggregation_weight(c, weighting))
 
 
@@ -28,8 +18,6 @@ def fedavg_client(solve: local.Solver, weighting: str, rule: local.Rule = local.
     """Returns FedAvg's client function: trains from the broadcast model and sends {'delta': y_i - x}.
 
     Args:
-      solve: the local solver.
-      weighting: 'samples' or 'uniform'.
       rule: the local update rule (fedwin.rules).
 
     Returns:
@@ -47,9 +35,7 @@ def add_mean_step(params, total, server_lr):
     """Computes x + server_lr sum_i p_i (y_i - x).
 
     Args:
-      params: x.
       total: sum of the clients' messages, with their mean step under 'delta'.
-      server_lr: server learning rate.
 
     Returns:
       The new model, like params.
@@ -59,9 +45,6 @@ def add_mean_step(params, total, server_lr):
 
 def fedavg_server(server_lr: float) -> Callable:
     """Returns FedAvg's server function, x <- x + server_lr sum_i p_i (y_i - x); the server state stays as it is.
-
-    Args:
-      server_lr: server learning rate.
 
     Returns:
       (params, state, total, round) -> (params, state).

@@ -80,7 +80,6 @@ def fragments_of(params, fragments: int, pattern: str) -> list[int]:
     Layers are the model's top-level modules in the order of their names, numbers in names by their size.
 
     Args:
-      params: of the model.
       fragments: F, their number.
       pattern: layer j of L belongs to fragment j mod F ('strided') or floor(j F / L) ('sequential').
 

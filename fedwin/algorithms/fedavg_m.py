@@ -25,12 +25,6 @@ def step_with_length(y: local.Local, params, c: core.Client, weighting: str) -> 
 
         delta = y_i - x,   length = lr J_i
 
-    Args:
-      y: the client's local training.
-      params: x, the model that it started from.
-      c: the client.
-      weighting: 'samples' or 'uniform'.
-
     Returns:
       {'delta': core.MeanStep, 'length': core.Mean}.
     """

@@ -43,9 +43,6 @@ class FedMuonState(NamedTuple):
 def matrices(params):
     """Returns which parameters Muon updates: those of two axes or more, the last one being the output.
 
-    Args:
-      params: the model.
-
     Returns:
       A tree like params of optax.contrib.MuonDimensionNumbers, None where Adam is used.
     """
@@ -61,11 +58,7 @@ def _is_muon(node) -> bool:
 
 
 def momentum_of(state):
-    """Returns the momentum in a state of `optax.contrib.muon`.
-
-    Args:
-      state: the optimizer's state.
-    """
+    """Returns the momentum in a state of `optax.contrib.muon`."""
     return next(x.mu for x in jax.tree.leaves(state, is_leaf=_is_muon) if _is_muon(x))
 
 
@@ -73,7 +66,6 @@ def with_momentum(state, momentum):
     """Returns a state of `optax.contrib.muon` with another momentum.
 
     Args:
-      state: the optimizer's state.
       momentum: like `momentum_of` it.
     """
     return jax.tree.map(lambda x: x._replace(mu=momentum) if _is_muon(x) else x, state, is_leaf=_is_muon)

@@ -25,9 +25,6 @@ from fedwin.registry.ranges import NonNegative, Positive
 def is_sgd(optimizer) -> bool:
     """Returns whether an optimizer is linear in gradients and ignores parameters, as SGD with or without momentum is.
 
-    Args:
-      optimizer: an optax transformation.
-
     Example:
       >>> import optax
       >>> is_sgd(optax.sgd(0.1, momentum=0.9)), is_sgd(optax.adam(0.1))
@@ -47,11 +44,7 @@ def is_sgd(optimizer) -> bool:
 
 
 def has_memory(optimizer) -> bool:
-    """Returns whether a second unit gradient gives another update than the first one, as momentum does.
-
-    Args:
-      optimizer: an optax transformation.
-    """
+    """Returns whether a second unit gradient gives another update than the first one, as momentum does."""
     gradient = jnp.ones(())
     first, state = optimizer.update(gradient, optimizer.init(gradient), gradient)
     second, _ = optimizer.update(gradient, state, gradient)

@@ -83,7 +83,6 @@ def adaptive_server(second_moment: Moment, server_lr, b1, tau, v0=0.0) -> Server
 
     Args:
       second_moment: (v, d) -> v, elementwise.
-      server_lr: server learning rate.
       b1: decay of the first moment.
       tau: added to the root.
       v0: initial second moment.

@@ -39,7 +39,6 @@ def rate_factor(s: rules.Step, rho, peak=1.0):
             peak (1 - (1 - rho) j / J)
 
         Args:
-          s: the step.
           rho: rate that the round would end at, in units of its first.
           peak: rate of the first step.
 

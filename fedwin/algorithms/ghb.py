@@ -109,7 +109,6 @@ def anchor_init(setting, first):
     """Returns client_init, which makes the state of a client that has not taken part yet.
 
     Args:
-      setting: the run's core.Setting.
       first: one of First.
 
     Returns:

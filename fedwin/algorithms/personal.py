@@ -31,7 +31,6 @@ def initial(setting: core.Setting, params) -> PersonalModel:
     """Returns a client's personal model before its first participation.
 
     Args:
-      setting: the run's core.Setting.
       params: x^0.
     """
     stats = () if setting.model is None else jax.eval_shape(setting.model.init, jax.random.key(0)).stats
@@ -45,7 +44,6 @@ def start(own: PersonalModel, params, c: core.Client, first: str) -> Variables:
     Args:
       own: the client's personal model.
       params: the received server model.
-      c: the client.
       first: 'initial' or 'received', where the first participation starts.
     """
     v = own.params if first == "initial" else tree.where(own.seen, own.params, params)

@@ -76,7 +76,6 @@ def shuffled(key, size, n_max: int):
     depend on the size that its cohort is padded to.
 
     Args:
-      key: PRNG key.
       size: number of elements to permute, int32 [].
       n_max: length of the result.
 
@@ -162,7 +161,6 @@ class Batches:
         """Plans the order in which examples are visited.
 
         Args:
-          c: the client.
           epochs: passes over its examples, a number or int32 [].
           most: upper bound on `epochs`.
 
@@ -176,7 +174,6 @@ class Batches:
         """Returns the order in which a number of steps visits the client's examples, pass after pass.
 
         Args:
-          c: the client.
           steps: number of local steps, an int or int32 [].
           length: L, from `places` or `places_of_steps`.
 
@@ -201,9 +198,6 @@ class Batches:
     def one_pass(self, c: core.Client):
         """Plans one pass in stored order, whose last batch may be short.
 
-        Args:
-          c: the client.
-
         Returns:
           (positions, steps) as `plan`.
         """
@@ -214,7 +208,6 @@ class Batches:
         """Returns the j-th batch.
 
         Args:
-          c: the client.
           positions: of `plan`.
           j: index of the step, int32 [].
           full: whether all batches are full; 'mask' (1 real, 0 padding) is then left out.

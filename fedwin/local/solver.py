@@ -55,9 +55,6 @@ class Local(NamedTuple):
         Args:
           message: the client's message, summed over the cohort.
           state: the client's new state, () for none.
-
-        Returns:
-          core.Update.
         """
         return core.Update(message, state, self.stats, self.metrics)
 
@@ -145,9 +142,6 @@ class Solver:
     def plan(self, c: core.Client):
         """Plans a client's local training.
 
-        Args:
-          c: the client.
-
         Returns:
           (positions, steps) as `Batches.plan`.
         """
@@ -200,7 +194,6 @@ class Solver:
 
         Args:
           params: the model to start from.
-          c: the client.
           rule: computes steps from gradients (fedwin.rules).
           grad: also return the mean raw gradient along the path.
           carry: the initial carry of `on_step`.
@@ -250,10 +243,6 @@ class Solver:
 
         The pass uses the training-time preprocessing, in stored order.
 
-        Args:
-          params: the model.
-          c: the client.
-
         Returns:
           The gradient, like params.
         """
@@ -266,10 +255,6 @@ class Solver:
             (1/N) sum_n f(params; x_n)
 
         The pass uses the training-time preprocessing, in stored order, as `gradient` does.
-
-        Args:
-          params: the model.
-          c: the client.
 
         Returns:
           The loss, float [].
@@ -317,10 +302,8 @@ class Solver:
         """Takes one step from s.params, with the solver's clipping, weight decay and optimizer.
 
         Args:
-          s: the step.
           direction: like params.
           displacement: like params, or None.
-          state: the optimizer's state.
 
         Returns:
           (params after the step, the optimizer's new state).

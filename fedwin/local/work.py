@@ -179,7 +179,6 @@ def work_of_rounds(
 
     Args:
       work: the local work; None: all clients take all steps.
-      seed: of the run.
       first: the first round, 0-based.
       ids: the cohorts, int [R, C].
       present: which places have a client, bool [R, C].
@@ -205,7 +204,6 @@ def work_of_cohort(work: LocalWork | None, seed: int, round: int, ids: np.ndarra
 
     Args:
       work: the local work; None: all clients take all steps.
-      seed: of the run.
       round: 0-based round.
       ids: the cohort, int [C].
 

@@ -46,7 +46,6 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> dict[str, Ob
 
     Args:
       choices: such as 'wima:window=50' or 'ema'.
-      setting: the run's core.Setting.
 
     Returns:
       Name -> Observer; read-outs of one family share an observer.

@@ -72,7 +72,6 @@ def classifier_mask(params, path: tuple[str, ...]):
     """Returns a boolean tree that is true on the leaves of the classifier.
 
     Args:
-      params: of the model.
       path: path of the classifier in params.
 
     Raises:

@@ -32,7 +32,6 @@ def build_all(choices: Iterable[str | Choice], setting: Setting, solve: Solver) 
 
     Args:
       choices: such as 'finetune:epochs=1'.
-      setting: the run's core.Setting.
       solve: the run's local solver.
 
     Raises:

@@ -214,11 +214,7 @@ class Registry(dict):
             raise UserError(f"{owner}={value} {error}") from None
 
     def options(self, name: str) -> dict[str, Any]:
-        """Returns the keyword-only parameters of a builder, name -> default.
-
-        Args:
-          name: a registered name.
-        """
+        """Returns the keyword-only parameters of a builder, name -> default."""
         return {option.name: option.default for option in _keywords(self[name])}
 
     def build(self, choice: str | Choice, *context):
@@ -274,11 +270,7 @@ def _summary(name: str, builder: Callable) -> str:
 
 
 def documented_arguments(builder: Callable) -> dict[str, str]:
-    """Returns parameter -> meaning from the section `Args:` of a builder's docstring.
-
-    Args:
-      builder: a function.
-    """
+    """Returns parameter -> meaning from the section `Args:` of a builder's docstring."""
     meanings: dict[str, str] = {}
     indent, current = None, ""
     lines = (inspect.getdoc(builder) or "").splitlines()

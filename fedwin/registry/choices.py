@@ -59,9 +59,6 @@ def literal(text: str) -> Any:
 
     >>> literal("3"), literal("1.0"), literal("none"), literal("gn")
     (3, 1.0, None, 'gn')
-
-    Args:
-      text: the text.
     """
     lowered = text.lower()
     if lowered in ("true", "false"):
@@ -83,7 +80,6 @@ def check_size(name: str, value: Any) -> None:
 
     Args:
       name: name of the value, for the message.
-      value: the value.
 
     Raises:
       UserError: when it does not.
@@ -93,11 +89,7 @@ def check_size(name: str, value: Any) -> None:
 
 
 def format_value(value: Any) -> str:
-    """Returns a value as the command line spells it, such as true, none, 0.1; text is quoted if it could be misread.
-
-    Args:
-      value: the value.
-    """
+    """Returns a value as the command line spells it, such as true, none, 0.1; text is quoted if it could be misread."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):
@@ -110,9 +102,6 @@ def format_value(value: Any) -> str:
 
 def parse(text: str) -> Choice:
     """Parses `name` or `name:key=value,key=value`; a value in single or double quotes may contain commas.
-
-    Args:
-      text: the text.
 
     Raises:
       UserError: when the text has another form.

@@ -114,9 +114,6 @@ class Values(NamedTuple):
     def accept(self, value: Any) -> Any:
         """Returns a value as the parameter receives it: text that a choice spells like a number stays text.
 
-        Args:
-          value: the value.
-
         Raises:
           ValueError: when it is not accepted, with the end of a message: 'must be a number >= 0.'
         """
@@ -186,7 +183,6 @@ def one_of(name: str, value: Any, allowed: Iterable) -> None:
 
     Args:
       name: name of the value.
-      value: the value.
       allowed: the allowed values.
     """
     if value not in allowed:

@@ -11,7 +11,7 @@ from fedwin.local import Solver
 from fedwin.registry import Choice, import_all
 from fedwin.wrappers.accounting import Privacy
 from fedwin.wrappers.base import WRAPPERS, Wrapped, Wrapper, after, before, unchanged, unwrapped_names
-from fedwin.wrappers.ima_rate import Schedule, ima_rate
+from fedwin.wrappers.ima import Schedule, ima_rate
 
 import_all(__name__, __path__)
 
@@ -41,7 +41,6 @@ def build_all(choices: Iterable[str | Choice], setting: Setting) -> list[Wrapper
 
     Args:
       choices: such as 'clip:norm=1.0', in the order in which they are applied.
-      setting: the run's core.Setting.
 
     Raises:
       UserError: when a choice is wrong, or a wrapper that changes what is sent comes before 'local'.
@@ -63,7 +62,6 @@ def wrapped(algorithm: Algorithm, wrappers: Iterable[Wrapper]) -> Algorithm:
     """Applies wrappers to an algorithm.
 
     Args:
-      algorithm: the algorithm.
       wrappers: built wrappers; the last one becomes the outermost.
     """
     for wrapper in wrappers:
@@ -73,9 +71,6 @@ def wrapped(algorithm: Algorithm, wrappers: Iterable[Wrapper]) -> Algorithm:
 
 def privacy_of(wrappers: Iterable[Wrapper]) -> Privacy | None:
     """Returns the guarantee of a private run, or None.
-
-    Args:
-      wrappers: built wrappers.
 
     Raises:
       UserError: the package that computes epsilon is not installed.
@@ -90,7 +85,6 @@ def wrapped_solver(solve: Solver, wrappers: Iterable[Wrapper]) -> Solver:
     """Applies the wrappers' learning rates, epochs and bounds to a local solver.
 
     Args:
-      solve: the local solver.
       wrappers: built wrappers, applied in order.
     """
     for wrapper in wrappers:

@@ -55,11 +55,7 @@ class Wrapper(NamedTuple):
     privacy: Privacy | None = None
 
     def solver(self, solve):
-        """Returns a local solver with this wrapper's learning rate, number of epochs and bound.
-
-        Args:
-          solve: the local solver to start from.
-        """
+        """Returns a local solver with this wrapper's learning rate, number of epochs and bound."""
         if self.rate is not unchanged:
             solve = dataclasses.replace(solve, lr=self.rate(as_schedule(solve.lr)))
         if self.epochs is not unchanged:
@@ -115,11 +111,7 @@ def unwrapped_names(name: str) -> list[str]:
 
 
 def on_inner_state(phase: Phase) -> Phase:
-    """Returns a phase of a wrapped algorithm, applied to Wrapped.inner instead of the whole state.
-
-    Args:
-      phase: of the algorithm that is wrapped.
-    """
+    """Returns a phase of a wrapped algorithm, applied to Wrapped.inner instead of the whole state."""
 
     def server_alone(params, state, stats, round):
         params, inner, stats = phase.server(params, state.inner, stats, round)
@@ -138,13 +130,9 @@ def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Ca
     """Returns an algorithm with a server step with its own state at the end of every round.
 
     Args:
-      algorithm: the algorithm to wrap.
       init: (params, inner state, key) -> own state.
       update: (own state, Variables, inner state, round) -> (own state, Variables).
       eval_model: (Variables, Wrapped) -> Variables; by default the wrapped algorithm's.
-
-    Returns:
-      The core.Algorithm, whose server state is Wrapped.
     """
 
     def server(params, state, stats, round):
@@ -164,11 +152,7 @@ def after(algorithm: Algorithm, init: Callable, update: Callable, eval_model: Ca
 
 
 def personal_model_of_inner_row(algorithm: Algorithm) -> Callable | None:
-    """Returns Algorithm.client_model for rows whose `inner` is the algorithm's row; None if clients have no models.
-
-    Args:
-      algorithm: the algorithm to wrap.
-    """
+    """Returns Algorithm.client_model for rows whose `inner` is the algorithm's row; None if clients have no models."""
     client_model = algorithm.client_model
     return None if client_model is None else lambda model, row: client_model(model, row.inner)
 
@@ -177,7 +161,6 @@ def single_round_trip(algorithm: Algorithm, name: str) -> Phase:
     """Returns the one phase of an algorithm that clients take part in.
 
     Args:
-      algorithm: the algorithm.
       name: of the wrapper, for the error message.
 
     Raises:
@@ -207,15 +190,11 @@ def before(algorithm: Algorithm, init: Callable, update: Callable, reset: Reset 
     It requires that the server receives the clients' mean step y_i - x and nothing else.
 
     Args:
-      algorithm: the algorithm to wrap.
       init: params -> own state.
       update: (own state, params, mean step, round) -> (own state, the step that the server receives).
       reset: 'none'; 'at_start': the server's resettable moments are reset in round `start`; 'one_round_only': they
         do, and regain their earlier values in the next round.
       start: 0-based round of the reset.
-
-    Returns:
-      The core.Algorithm, whose server state is Wrapped.
 
     Raises:
       UserError: when clients send anything else, or take part more than once per round.
@@ -250,7 +229,6 @@ def initial_stats(setting: core.Setting, key):
     """Returns the model statistics that a run starts from.
 
     Args:
-      setting: the run's core.Setting.
       key: PRNG key of the model's initializer.
 
     Returns:

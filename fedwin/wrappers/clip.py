@@ -4,7 +4,7 @@ from fedwin import core, tree
 from fedwin.errors import UserError
 from fedwin.registry.ranges import Positive
 from fedwin.wrappers.base import WRAPPERS, Wrapper, single_round_trip
-from fedwin.wrappers.messages import check_not_private, is_bounded_with_the_step, parts_that
+from fedwin.wrappers.messages import check_not_private, is_bounded_with_the_step, parts_that, step_of
 
 
 def _checked_phase(phase: core.Phase) -> core.Phase:
@@ -13,10 +13,7 @@ def _checked_phase(phase: core.Phase) -> core.Phase:
     def client(down, c):
         update = phase.client(down, c)
         check_not_private("clip", update.message)
-        if core.mean_step_of(update.message) is None:
-            raise UserError(
-                "clip: clients of this algorithm send no mean step, so there is nothing to bound; omit --wrap=clip."
-            )
+        step_of("clip", update.message)
         unbounded = parts_that(update.message, lambda node: not is_bounded_with_the_step(node))
         if unbounded:
             raise UserError(

@@ -11,7 +11,7 @@ from fedwin.registry.ranges import NonNegative, Positive, Range, Share, check_va
 from fedwin.tree import PyTree
 from fedwin.wrappers.accounting import Accountant, Neighbors, Privacy
 from fedwin.wrappers.base import WRAPPERS, Wrapped, Wrapper, on_inner_state, single_round_trip
-from fedwin.wrappers.messages import ClippedStep, check_not_private, parts_that
+from fedwin.wrappers.messages import ClippedStep, check_not_private, parts_that, step_of
 
 # Separates the key of the noise from others that are made of a run's initial key.
 TAG = 0x4450
@@ -67,7 +67,6 @@ def noise(like, key, deviation):
 
     Args:
       like: tree of arrays.
-      key: PRNG key.
       deviation: standard deviation, [].
 
     Returns:
@@ -111,7 +110,6 @@ class Clipping(NamedTuple):
         Args:
           norm: of this round, [].
           within: sum of b_i - 1/2 over the cohort, [].
-          key: PRNG key.
         """
         share = (within + self.bit_noise * jax.random.normal(key, (), within.dtype)) / self.expected + 0.5
         return norm * jnp.exp(-self.rate * (share - self.quantile))
@@ -140,10 +138,7 @@ def _is_step(node) -> bool:
 def _check_message(update: core.Update) -> None:
     """Raises UserError if a client sends anything but its step."""
     check_not_private("dp", update.message)
-    if core.mean_step_of(update.message) is None:
-        raise UserError(
-            "dp: clients of this algorithm send no mean step, so there is nothing to bound; omit --wrap=dp."
-        )
+    step_of("dp", update.message)
     if others := parts_that(update.message, lambda node: not _is_step(node)):
         raise UserError(
             f"dp: clients of this algorithm also send {', '.join(others)}, to which no noise is added; choose one "

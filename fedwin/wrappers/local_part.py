@@ -13,6 +13,7 @@ from fedwin.errors import UserError
 from fedwin.observers.wima import classifier_mask, select
 from fedwin.tree import PyTree
 from fedwin.wrappers.base import WRAPPERS, Wrapper, single_round_trip
+from fedwin.wrappers.messages import step_of
 
 Part = Literal["classifier", "features", "norm"]
 
@@ -35,9 +36,7 @@ def part_mask(params, part: str, setting: Setting):
     """Returns a tree of booleans that is true on the leaves of a part of the model.
 
     Args:
-      params: of the model.
       part: one of Part.
-      setting: the run's core.Setting.
 
     Raises:
       UserError: when the model has no such part.
@@ -89,11 +88,7 @@ def _local_phase(phase: core.Phase, mask_of: Callable) -> core.Phase:
                 "local: clients of this algorithm send more than their mean step, so the part would not stay "
                 "local; omit --wrap=local."
             )
-        if isinstance(step, core.PartialStep):
-            raise UserError(
-                "local: clients of this algorithm send a part of the model in each round, from which their own part "
-                "cannot be read; omit --wrap=local."
-            )
+        step_of("local", update.message, whole=True)
         # A client without examples has weight 0, and 0 / 0 would be NaN.
         trained = tree.where(step.weight > 0, tree.add(start, step.value), start)
         shared = select(mask, tree.zeros_like(step.total), step.total)

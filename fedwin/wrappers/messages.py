@@ -34,6 +34,28 @@ def check_not_private(wrapper: str, message) -> None:
         raise UserError(f"{wrapper} changes steps that dp has clipped already; give --wrap={wrapper} before --wrap=dp.")
 
 
+def step_of(wrapper: str, message, whole: bool = False) -> core.MeanStep:
+    """Returns the mean step of a client's message, which a wrapper changes.
+
+    Args:
+      wrapper: its name, for the message.
+      message: a client's message.
+      whole: whether the wrapper needs all of the model in every round.
+
+    Raises:
+      UserError: when clients send no mean step, or only a part of the model.
+    """
+    step = core.mean_step_of(message)
+    if step is None:
+        raise UserError(f"{wrapper}: clients of this algorithm send no mean step; omit --wrap={wrapper}.")
+    if whole and isinstance(step, core.PartialStep):
+        raise UserError(
+            f"{wrapper}: clients of this algorithm send a part of the model in each round, and {wrapper} keeps a part "
+            f"of every step; omit --wrap={wrapper}."
+        )
+    return step
+
+
 def _is_marked(node) -> bool:
     return isinstance(node, _MARKED)
 
@@ -42,7 +64,6 @@ def parts_that(message, predicate: Callable) -> list[str]:
     """Returns the names of the parts of a message that contain a node with a property.
 
     Args:
-      message: a client's message.
       predicate: node (a Mean, a DerivedFromStep or an array) -> bool.
 
     Example:
@@ -59,12 +80,7 @@ def is_bounded_with_the_step(node) -> bool:
 
 
 def check_nothing_derived(wrapper: str, message) -> None:
-    """Rejects messages with a part that is computed from the step before the wrapper changes it, or a ClippedStep.
-
-    Args:
-      wrapper: its name, for the message.
-      message: a client's message.
-    """
+    """Rejects messages with a part that is computed from the step before the wrapper changes it, or a ClippedStep."""
     check_not_private(wrapper, message)
     derived = parts_that(message, lambda node: isinstance(node, core.DerivedFromStep))
     if derived:
@@ -79,7 +95,6 @@ def map_values(function: Callable, message):
 
     Args:
       function: array -> anything.
-      message: a client's message.
 
     Example:
       >>> map_values(lambda x: 2 * x, {"a": core.Mean(1.0, 5.0), "b": 2.0})

@@ -26,7 +26,6 @@ def stochastic(x, key, bits: int):
 
     Args:
       x: float array of any shape.
-      key: PRNG key.
       bits: of an entry, 2 to 16.
 
     Returns:

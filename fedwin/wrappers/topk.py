@@ -8,11 +8,10 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from fedwin import core, tree
-from fedwin.errors import UserError
 from fedwin.registry.ranges import PositiveShare
 from fedwin.tree import PyTree
 from fedwin.wrappers.base import WRAPPERS, Wrapper, personal_model_of_inner_row, single_round_trip
-from fedwin.wrappers.messages import check_nothing_derived
+from fedwin.wrappers.messages import check_nothing_derived, step_of
 
 
 class Feedback(NamedTuple):
@@ -102,14 +101,7 @@ def topk(setting: core.Setting, *, share: PositiveShare = 0.01) -> Wrapper:
         def client(down, c):
             update, inner = core.on_inner_row(phase.client, down, c)
             check_nothing_derived("topk", update.message)
-            mean = core.mean_step_of(update.message)
-            if mean is None:
-                raise UserError("topk: clients of this algorithm send no mean step to sparsify; omit --wrap=topk.")
-            if isinstance(mean, core.PartialStep):
-                raise UserError(
-                    "topk: clients of this algorithm send a part of the model in each round, and entries that wait "
-                    "would be sent when it is another's turn; omit --wrap=topk."
-                )
+            mean = step_of("topk", update.message, whole=True)
             pending = tree.add(c.state.residual, mean.value)
             sent = largest(pending, kept_entries(sum(x.size for x in jax.tree.leaves(pending)), share))
             return update._replace(

@@ -10,7 +10,7 @@ import pytest
 
 from fedwin import core, engine, local, testing, wrappers
 from fedwin.engine.strategy import Strategy
-from fedwin.wrappers.ima_rate import ima_rate
+from fedwin.wrappers.ima import ima_rate
 from tests import golden_problems as golden
 from tests.algorithms.identities import T, differ, problem, same
 
