@@ -11,7 +11,7 @@ import jax
 from fedwin import engine, multi_process, tree
 from fedwin.data.federation import Federation
 from fedwin.engine import evaluate
-from fedwin.engine.communication import stacked_bytes
+from fedwin.engine.communication import Bytes, stacked_bytes
 from fedwin.engine.strategy import Strategy
 from fedwin.errors import UserError
 from fedwin.residence.blockwise import BLOCK_BYTES, nbytes
@@ -146,6 +146,7 @@ class RunPlan:
       table: where client rows are stored: 'device', 'host' or 'file'.
       windows: where windows are stored.
       groups: the seeds that train together; groups of one train one after the other.
+      bytes_per_client: bytes that a client receives and sends in a round.
     """
 
     prepared: PreparedRun
@@ -153,6 +154,7 @@ class RunPlan:
     table: str
     windows: WindowPlan
     groups: tuple[tuple[int, ...], ...]
+    bytes_per_client: Bytes
 
     def __str__(self) -> str:
         at_once = f"; {self.num_vmapped} seeds at once" if self.num_vmapped > 1 else ""
@@ -388,12 +390,16 @@ def seed_groups(seeds: Sequence[int], at_once: int) -> tuple[tuple[int, ...], ..
 
 
 def make_plan(prepared: PreparedRun, strategy: Strategy) -> RunPlan:
-    """Decides where client rows and windows are stored, and which seeds train together; computes nothing."""
+    """Decides where client rows and windows are stored, and which seeds train together; computes nothing.
+
+    Raises:
+      UserError: model, loss, data, algorithm or wrappers do not fit together.
+    """
     clients, config = prepared.setting.num_clients, prepared.config
     room = _participants(prepared), total_memory()
     table = table_kind(prepared.algorithm, prepared.shapes.params, clients, config.table, room)
     groups = seed_groups(config.seeds, config.seeds_at_once)
-    return RunPlan(prepared, strategy, table, _window_plan(prepared), groups)
+    return RunPlan(prepared, strategy, table, _window_plan(prepared), groups, prepared.bytes_per_client)
 
 
 def _participants(prepared: PreparedRun) -> int:

@@ -72,19 +72,31 @@ def run(
     multi_process.run_on_all(lambda: check_objects(config, dataset, model))
     directories.check_flags(config)
     with jax_config.settings(config.precision), contextlib.ExitStack() as closing:
-        callback = multi_process.run_on_all(lambda: as_callback(on_eval))
-        checked = multi_process.run_on_all(lambda: prepare_and_check(config, dataset, model))
-        summary = _train(checked, callback, quiet, say, closing)
+        callback, checked, test = multi_process.run_on_all(lambda: _checked(config, on_eval, dataset, model))
+        summary = _train(checked, callback, test, quiet, say, closing)
     return directories.summary_from_json(multi_process.broadcast_object(summary))
 
 
+def _checked(
+    config: Config, on_eval: Callable | None, dataset: Dataset | None, model: Model | None
+) -> tuple[Callback | None, "CheckedRun", dict[str, Any]]:
+    """Returns the user's callback, the checked run and its test examples."""
+    callback, checked = as_callback(on_eval), prepare_and_check(config, dataset, model)
+    prepared = checked.plan.prepared
+    return callback, checked, held_out(prepared.dataset, prepared.config.eval_examples)
+
+
 def _train(
-    checked: "CheckedRun", on_eval: Callback | None, quiet: bool, say: Say, closing: contextlib.ExitStack
+    checked: "CheckedRun",
+    on_eval: Callback | None,
+    test: dict[str, Any],
+    quiet: bool,
+    say: Say,
+    closing: contextlib.ExitStack,
 ) -> dict[str, Any]:
     """Opens the run's directory, trains all seeds, and returns the summary ({} in processes that do not write)."""
     prepared, directory = checked.plan.prepared, checked.directory
     config = prepared.config
-    test = multi_process.run_on_all(lambda: held_out(prepared.dataset, config.eval_examples))
     metrics_log, config_file = multi_process.run_on_all(lambda: _open(config, directory, closing))
     checked = checked._replace(config_file=config_file)  # another process may have changed it
     plan = chosen(checked.plan, checked.previous_strategy, say)
@@ -194,7 +206,6 @@ class CheckedRun(NamedTuple):
 
 def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | None) -> CheckedRun:
     """Prepares, plans and checks a run, as `run` does before it writes; compiles nothing."""
-    check_objects(config, dataset, model)
     imports = plugins.load(config.imports)
     if config.out_dir and multi_process.is_first():
         check_unlocked(config.out_dir)
@@ -205,7 +216,6 @@ def prepare_and_check(config: Config, dataset: Dataset | None, model: Model | No
     config = prepared.config
     directory = pathlib.Path(config.out_dir) if config.out_dir else directories.default_directory(config)
     config_file = directories.load_config(config, directory) if multi_process.is_first() else None
-    assert prepared.bytes_per_client  # traces a round
     plan = planned(prepared, None if config_file is None else config_file.identity.strategy)
     plan.check(available())
     if config_file is None and multi_process.is_first():  # a resumed run has its files already
@@ -253,6 +263,7 @@ def measure_requirements(
     Raises:
       UserError: `fedwin.run` would reject the run, or it does not fit.
     """
+    check_objects(config, dataset, model)
     with jax_config.settings(config.precision):
         checked = prepare_and_check(config, dataset, model)
         checked = checked._replace(plan=chosen(checked.plan, checked.previous_strategy, say))
