@@ -395,11 +395,12 @@ def make_plan(prepared: PreparedRun, strategy: Strategy) -> RunPlan:
     Raises:
       UserError: model, loss, data, algorithm or wrappers do not fit together.
     """
+    traffic = prepared.bytes_per_client  # before other traces: its messages name the function with an error
     clients, config = prepared.setting.num_clients, prepared.config
     room = _participants(prepared), total_memory()
     table = table_kind(prepared.algorithm, prepared.shapes.params, clients, config.table, room)
     groups = seed_groups(config.seeds, config.seeds_at_once)
-    return RunPlan(prepared, strategy, table, _window_plan(prepared), groups, prepared.bytes_per_client)
+    return RunPlan(prepared, strategy, table, _window_plan(prepared), groups, traffic)
 
 
 def _participants(prepared: PreparedRun) -> int:
