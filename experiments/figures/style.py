@@ -248,7 +248,7 @@ def panels(
             save(figure, pathlib.Path(path), DPI)
 
 
-def save(figure: Figure, path: pathlib.Path, dpi: int = DEFAULT_DPI) -> None:
+def save(figure: Figure, path: pathlib.Path, dpi: int | None = None) -> None:
     """Writes a picture and then renames it into place, so that processes that share a folder see whole files only."""
     from matplotlib import rc_context
 
@@ -256,7 +256,7 @@ def save(figure: Figure, path: pathlib.Path, dpi: int = DEFAULT_DPI) -> None:
     date = DATED.get(path.suffix[1:].lower())
     with writing(path), rc_context(FILES):
         try:
-            figure.savefig(temporary, dpi=dpi, metadata={date: None} if date else None)
+            figure.savefig(temporary, dpi=dpi or DEFAULT_DPI, metadata={date: None} if date else None)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
