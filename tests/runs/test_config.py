@@ -2,16 +2,20 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
 import fedwin
 from fedwin import engine
+from fedwin.algorithms import ALGORITHMS
+from fedwin.data import PARTITIONS
 from fedwin.data.dataset import Partition
 from fedwin.data.federation import federate
 from fedwin.errors import UserError
 from fedwin.runs import directory as directories
 from fedwin.runs.config import GROUPS, INTEGER_LISTS, Config, default_of
+from fedwin.runs.prepare import prepare
 from fedwin.testing import federations
 
 BASE = Config(dataset="digits", num_clients=20, model="digits_mlp", partition="shards:per_client=2")
@@ -107,3 +111,28 @@ def test_an_integral_number_of_epochs_is_an_integer():
     default = directories.set_fields(dataclasses.replace(Config(), local_epochs=1.0).decisive())
     assert not {"local_epochs", "local_steps", "local_work"} & default.keys()
     assert dataclasses.replace(BASE, local_epochs=0.5).local_epochs == 0.5
+
+
+def test_a_method_that_draws_from_the_setting_is_refused(tmp_path):
+    """All seeds share one program: they would get the noise of the first one."""
+    ALGORITHMS.register("noisy", lambda setting, solve: jax.random.normal(setting.key))
+    try:
+        with pytest.raises(UserError, match=r"setting\.key.*init\(params, key\)") as caught:
+            fedwin.run(dataclasses.replace(BASE, algorithm="noisy", out_dir=str(tmp_path / "run")), quiet=True)
+    finally:
+        ALGORITHMS.pop("noisy")
+    assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
+
+
+def test_seeds_whose_partitions_differ_in_clients_are_refused_in_one_line():
+    @PARTITIONS.register("by_seed")
+    def by_seed(dataset, num_clients, seed):
+        return Partition.from_lists(np.arange(60).reshape(6 + 4 * seed, -1))
+
+    config = dataclasses.replace(BASE, seeds=[0, 1], partition="by_seed")
+    try:
+        with pytest.raises(UserError, match="6 with seed 0, 10 with seed 1.*--partition_seed"):
+            prepare(config)
+        assert prepare(dataclasses.replace(config, partition_seed=1)).setting.num_clients == 10
+    finally:
+        PARTITIONS.pop("by_seed")

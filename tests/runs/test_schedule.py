@@ -37,12 +37,3 @@ def test_no_dispatch_goes_through_all_clients(monkeypatch):
     cohorts.cohorts(0, 5)
     monkeypatch.setattr(type(fed.partition), "sizes", property(lambda self: 1 / 0))
     cohorts.cohorts(5, 10)
-
-
-def test_iid_gives_the_first_clients_one_more():
-    dataset = federation(9).dataset
-    for clients in (4, 9, 18):
-        dealt = make_partition(dataset, "iid", clients, 3)
-        pieces = np.array_split(dealt.order, clients)
-        assert [dealt.client(k).tolist() for k in range(clients)] == [piece.tolist() for piece in pieces]
-        assert dealt.order.dtype == np.int32 and sorted(dealt.order.tolist()) == list(range(18))
