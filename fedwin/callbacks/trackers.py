@@ -19,8 +19,8 @@ from fedwin.registry import Registry
 # Builders have the signature builder(*, option=...) -> Tracker.
 TRACKERS = Registry("tracker", rule="where evaluations are sent")
 
-# Most parameters and metrics of one request to MLflow, and most characters of a parameter's value.
-MLFLOW_BATCH, MLFLOW_LENGTH = 100, 6000
+# Most characters of a parameter's value in MLflow; a request may have 100 parameters and 1,000 metrics.
+MLFLOW_LENGTH = 6000
 # Fields of an evaluation that are no numbers to draw.
 NOT_SCALARS = ("seed", "round", "cohort_sizes", "clients")
 # Fields of a seed's summary that trackers receive, besides the means of its last evaluations.
@@ -173,13 +173,11 @@ def mlflow(*, experiment: str = "fedwin", uri: str = "") -> Tracker:
         else:
             run = client.create_run(number, run_name=seed.name, tags={"group": seed.group}).info.run_id
             params = [entities.Param(name, str(value)[:MLFLOW_LENGTH]) for name, value in seed.config.items()]
-            for at in range(0, len(params), MLFLOW_BATCH):
-                client.log_batch(run, params=params[at : at + MLFLOW_BATCH])
+            client.log_batch(run, params=params)
 
         def log(round: int, metrics: Mapping[str, float]) -> None:
-            values = [entities.Metric(name, value, int(1000 * time.time()), round) for name, value in metrics.items()]
-            for at in range(0, len(values), MLFLOW_BATCH):
-                client.log_batch(run, metrics=values[at : at + MLFLOW_BATCH])
+            now = int(1000 * time.time())
+            client.log_batch(run, metrics=[entities.Metric(*item, now, round) for item in metrics.items()])
 
         def finish(summary: Mapping[str, float]) -> None:
             if summary:

@@ -1,6 +1,5 @@
 """Journal: records evaluations, checkpoints, times and divergence of a seed; the summary of a run's seeds."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -38,33 +37,6 @@ class ClientEvaluation(NamedTuple):
 
     metrics: dict[str, dict[str, float]]
     table: bytes
-
-
-@dataclasses.dataclass
-class Result:
-    """The outcome of training one seed.
-
-    Attributes:
-      run: the final state, or None where it was dropped.
-      lines: the evaluations of this process.
-      diverged_at: the round whose loss was not finite, or None.
-      seconds: training time over all processes, compilation included.
-      compile_seconds: how much of it was compilation.
-      steady: rounds and seconds of the dispatches that compiled nothing.
-      dispatches: number of dispatches in this process.
-      stopped_at: the round after which a callback stopped the seed, or None.
-      empty_rounds: number of rounds without a participant; None where cohorts do not vary.
-    """
-
-    run: engine.RunState | None
-    lines: list[Line]
-    diverged_at: int | None
-    seconds: float
-    compile_seconds: float
-    steady: tuple[int, float]
-    dispatches: int
-    stopped_at: int | None = None
-    empty_rounds: int | None = None
 
 
 class Journal:
@@ -230,9 +202,13 @@ class Journal:
 
     def save(self, completed: int, run: engine.RunState) -> None:
         """Saves a checkpoint of the state after `completed` rounds; its evaluations are written to disk first."""
-        if self.checkpoints is None:
+        if self.checkpoints is None or self.rows is None:
             return
-        self.write_checkpoint(completed, run)
+        self.flush()
+        state = self.rows.checkpoint(multi_process.all_gather(run))
+        self.checkpoints.save(completed, state, self.saved_extra(completed))
+        self.rows.reclaim()
+        self.saved_round = completed
         # Several processes end together after a dispatch: if one ended now, the others would wait for it.
         if (watch := signals.active()) is not None and multi_process.count() == 1:
             watch.mark_saved()
@@ -241,15 +217,6 @@ class Journal:
         """Saves a checkpoint if a callback stopped the seed after `completed` rounds."""
         if self.stopped_at == completed:
             self.save(completed, run)
-
-    def write_checkpoint(self, completed: int, run: engine.RunState) -> None:
-        """Saves a checkpoint without marking everything as saved: the states of other vmapped seeds may not be."""
-        assert self.checkpoints is not None and self.rows is not None
-        self.flush()
-        state = self.rows.checkpoint(multi_process.all_gather(run))
-        self.checkpoints.save(completed, state, self.saved_extra(completed))
-        self.rows.reclaim()
-        self.saved_round = completed
 
     def saved_extra(self, completed: int) -> Extra:
         """Returns the JSON data that a checkpoint after `completed` rounds holds of the seed."""
@@ -299,19 +266,14 @@ class Journal:
     def finish(self) -> None:
         """Flushes the evaluations and notes that nothing is left to save."""
         self.flush()
+        self.rows = None  # the next seed needs the memory
         if (watch := signals.active()) is not None:
             watch.mark_saved()
 
-    def result(self, run: engine.RunState | None, dispatches: int) -> Result:
-        """Returns the outcome of the seed.
-
-        Args:
-          run: its final state, or None to drop it.
-          dispatches: number of dispatches in this process.
-        """
-        times = (self.seconds, self.compile_seconds, self.steady)
-        empty = None if self.attendance is None else self.attendance.empty
-        return Result(run, self.lines, self.diverged_at, *times, dispatches, self.stopped_at, empty)
+    @property
+    def empty_rounds(self) -> int | None:
+        """Number of rounds without a participant so far; None where cohorts do not vary."""
+        return None if self.attendance is None else self.attendance.empty
 
     def flush(self) -> None:
         """Flushes written evaluations to disk."""
@@ -347,40 +309,40 @@ def _means(lines: list[Line]) -> dict[str, dict[str, float]]:
     }
 
 
-def _seed_summary(config: Config, seed: int, result: Result, lines: list[Line], cause: str | None) -> Summary:
+def _seed_summary(config: Config, seed: int, journal: Journal, lines: list[Line], cause: str | None) -> Summary:
     own = [line for line in lines if line["seed"] == seed]
     if not own:
         raise UserError(f"metrics.jsonl has no line of seed {seed}; run again in another --out_dir.")
     first, end = own[0]["round"], own[-1]["round"]
     counted = max(config.final_evals, 1)
     # The untrained model of round 0 counts in no mean, however short the run.
-    ended = config.num_rounds if result.stopped_at is None else end
+    ended = config.num_rounds if journal.stopped_at is None else end
     last = [line for line in own if line["round"] > max(ended - counted, 0)]
     # A seed that was stopped early was evaluated every --eval_every rounds; the mean covers those of as many rounds.
-    complete = result.stopped_at is not None or (
+    complete = journal.stopped_at is not None or (
         len({line["round"] for line in last}) >= min(counted, config.num_rounds - first)
     )
-    if result.diverged_at is None and not complete:
+    if journal.diverged_at is None and not complete:
         raise UserError(
             f"metrics.jsonl has {len(last)} of the last {counted} evaluations of seed {seed}; run again in another "
             f"--out_dir."
         )
-    rounds, seconds = result.steady
+    rounds, seconds = journal.steady
     return {
         "seed": seed,  # an integer also in summary.json, whose keys are texts
         "final_round": end,
-        "diverged_at": result.diverged_at,
+        "diverged_at": journal.diverged_at,
         "divergence": cause,
-        **({} if result.stopped_at is None else {"stopped_at": result.stopped_at}),
-        **({} if result.empty_rounds is None else {"empty_rounds": result.empty_rounds}),
-        "wall_seconds": result.seconds,
+        **({} if journal.stopped_at is None else {"stopped_at": journal.stopped_at}),
+        **({} if journal.empty_rounds is None else {"empty_rounds": journal.empty_rounds}),
+        "wall_seconds": journal.seconds,
         **{name: own[-1][name] for name in ("simulated_seconds",) if name in own[-1]},
-        "compile_seconds": result.compile_seconds,
+        "compile_seconds": journal.compile_seconds,
         # Without dispatches that compiled; a run of one dispatch has no rate.
         "rounds_per_second": rounds / seconds if seconds else None,
         "evaluations": len(last),
         # A diverged seed has no mean of its last rounds: the last finite evaluation would be too favorable.
-        "last": _means(last) if result.diverged_at is None else None,
+        "last": _means(last) if journal.diverged_at is None else None,
         "final": read_outs_of(own[-1]),
     }
 
@@ -409,7 +371,7 @@ def _over_seeds(seeds: dict[int, Summary]) -> Summary:
 
 def summarize(
     config: Config,
-    results: dict[int, Result],
+    journals: Mapping[int, Journal],
     lines: list[Line],
     fingerprint: str,
     traces: int,
@@ -419,7 +381,7 @@ def summarize(
 
     Args:
       config: the configuration.
-      results: seed -> outcome of its training.
+      journals: seed -> its journal after training.
       lines: all evaluations (metrics.jsonl).
       fingerprint: of the run.
       traces: number of dispatch programs that were compiled.
@@ -427,7 +389,7 @@ def summarize(
 
     Returns:
       Per seed and over seeds: the mean of the evaluations of the last rounds of every read-out, without round 0; their
-      number; the final evaluation; times. `last_rounds` and `evaluations` say what a mean covers; that of a seed that
+      number; the final evaluation; times. `last_rounds` and `evaluations` are what a mean covers; that of a seed that
       was stopped early covers the evaluations of as many rounds before `stopped_at`. Diverged seeds have no mean and
       are left out of those over seeds, which give the number of seeds that they cover.
 
@@ -435,7 +397,7 @@ def summarize(
       UserError: evaluations are missing.
     """
     causes = causes or {}
-    seeds = {seed: _seed_summary(config, seed, result, lines, causes.get(seed)) for seed, result in results.items()}
+    seeds = {seed: _seed_summary(config, seed, journal, lines, causes.get(seed)) for seed, journal in journals.items()}
     return {
         "algorithm": config.algorithm,
         "num_rounds": config.num_rounds,

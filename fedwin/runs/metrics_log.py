@@ -19,9 +19,7 @@ from fedwin.errors import UserError
 from fedwin.files import (
     SUMS,
     AppendFile,
-    digest_of,
     json_value,
-    read_bytes,
     read_verified,
     replace_bytes,
     replace_text,
@@ -101,35 +99,19 @@ class MetricsLog:
         Args:
           seed: the seed.
           round: of the last evaluation that remains.
-
-        Raises:
-          UserError: the table of an evaluation that remains is missing or has been altered.
         """
         self._close_file()
         written = read_lines(self.path)
         lines = [line for line in written if line["seed"] != seed or line["round"] <= round]
         if len(lines) < len(written):
             self._remove_summary()
-        self._keep_client_files(seed, {line["round"]: line["clients"] for line in lines if _has_clients(line, seed)})
+        self._keep_client_files(seed, [line["round"] for line in lines if _has_clients(line, seed)])
         replace_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
         self._events_of(seed).rewrite([line for line in lines if line["seed"] == seed])
 
-    def _keep_client_files(self, seed: int, digests: dict[int, str]) -> None:
-        """Removes the seed's tables of clients but those of some rounds, which are verified.
-
-        Args:
-          seed: the seed.
-          digests: round -> hash of its table.
-
-        Raises:
-          UserError: a table is missing or has been altered.
-        """
-        kept = {client_file(self.directory, seed, round): digest for round, digest in digests.items()}
-        for path, digest in kept.items():
-            if not path.is_file() or digest_of(read_bytes(path)) != digest:
-                raise UserError(
-                    f"{path} is missing or has been altered; restore the file, or choose another --out_dir."
-                )
+    def _keep_client_files(self, seed: int, rounds: list[int]) -> None:
+        """Removes the seed's tables of clients but those of some rounds."""
+        kept = {client_file(self.directory, seed, round) for round in rounds}
         folder = client_file(self.directory, seed, 0).parent
         for path in folder.iterdir() if folder.is_dir() else ():
             if path not in kept:

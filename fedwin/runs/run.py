@@ -23,7 +23,7 @@ from fedwin.models.convolution import onednn
 from fedwin.runs import directory as directories
 from fedwin.runs.checkpoint import Checkpoints
 from fedwin.runs.config import Config
-from fedwin.runs.journal import Result, summarize
+from fedwin.runs.journal import Journal, summarize
 from fedwin.runs.machine import Memory, available, free_disk
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 from fedwin.runs.plan import Requirements, RunPlan
@@ -146,7 +146,7 @@ def _open(
 
 
 def _summary(
-    program: Program, results: dict[int, Result], directory: pathlib.Path, fingerprint: str, say: Say
+    program: Program, results: dict[int, Journal], directory: pathlib.Path, fingerprint: str, say: Say
 ) -> dict[str, Any]:
     if not multi_process.is_first():
         return {}

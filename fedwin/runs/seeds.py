@@ -18,7 +18,7 @@ from fedwin.residence.examples import ResidentExamples
 from fedwin.residence.rows import ClientTable, DeviceTable
 from fedwin.runs.checkpoint import Checkpoints, Extra, NoCheckpoints, from_leaves, newest_checkpoint
 from fedwin.runs.client_evaluations import ClientEvaluations
-from fedwin.runs.journal import Journal, Result, progress_note
+from fedwin.runs.journal import Journal, progress_note
 from fedwin.runs.metrics_log import MetricsLog
 from fedwin.runs.program import Program, starting_state
 from fedwin.runs.schedule import Attendance, CohortSchedule, Schedule
@@ -63,9 +63,9 @@ class SeedRunner:
         self.quiet, self.say, self.callbacks = quiet, say, callbacks
         self.clients = ClientEvaluations(program) if program.prepared.config.eval_clients else None
 
-    def train(self) -> dict[int, Result]:
-        """Trains all seeds; returns seed -> outcome."""
-        results: dict[int, Result] = {}
+    def train(self) -> dict[int, Journal]:
+        """Trains all seeds; returns seed -> its journal."""
+        results: dict[int, Journal] = {}
         for group in self.program.plan.groups:
             with contextlib.ExitStack() as closing:
                 if self.program.plan.num_vmapped == 1:
@@ -74,7 +74,7 @@ class SeedRunner:
                     results |= self._train_group(group, closing)
         return results
 
-    def _train_one(self, seed: int, closing: contextlib.ExitStack) -> Result:
+    def _train_one(self, seed: int, closing: contextlib.ExitStack) -> Journal:
         program, strategy = self.program, self.program.strategy
         examples = closing.enter_context(contextlib.closing(program.examples(seed)))
         schedule, test = program.schedule(examples), program.evaluation_data(seed)
@@ -90,11 +90,11 @@ class SeedRunner:
         if self.clients is not None:
             parts = dataclasses.replace(parts, evaluate_clients=closing.enter_context(self.clients.of(seed)))
         label = None if self.quiet else seeds_label([seed])
-        run, dispatches = train(run, parts, journal, label, int(run.round))
+        train(run, parts, journal, label, int(run.round))
         journal.finish()
         if examples.waited:
             self.say(f"seed {seed}: {examples.waited:.2f} s of {journal.seconds:.1f} s were spent waiting for examples")
-        return journal.result(None, dispatches)  # the next seed needs the memory of the state
+        return journal
 
     def _checkpoints(self, folder: str, closing: contextlib.ExitStack) -> Checkpoints:
         config, kind = self.program.prepared.config, Checkpoints if multi_process.is_first() else NoCheckpoints
@@ -150,7 +150,7 @@ class SeedRunner:
         # A seed trains at least until its next evaluation: a stop that a callback returns for this one does not count.
         journal.write_evaluation(int(run.round), self.program.first_evaluation(run, test), None)
 
-    def _train_group(self, seeds: Sequence[int], closing: contextlib.ExitStack) -> dict[int, Result]:
+    def _train_group(self, seeds: Sequence[int], closing: contextlib.ExitStack) -> dict[int, Journal]:
         inputs = GroupInputs(self.program, seeds)
         checkpoints = self._checkpoints(f"seeds_{','.join(map(str, seeds))}", closing)
         run, saved = self._resumed(inputs, seeds, checkpoints)
@@ -180,9 +180,9 @@ class SeedRunner:
             evaluations = [closing.enter_context(self.clients.of(seed)) for seed in seeds]
             of_active = lambda run: {index: evaluations[index](seed_state(run, index)) for index in journal.active}
             parts = dataclasses.replace(parts, evaluate_clients=of_active)
-        run, dispatches = train(run, parts, journal, None if self.quiet else seeds_label(seeds), completed)
+        train(run, parts, journal, None if self.quiet else seeds_label(seeds), completed)
         journal.finish()
-        return {seed: journals[index].result(None, dispatches) for index, seed in enumerate(seeds)}
+        return {seed: journals[index] for index, seed in enumerate(seeds)}
 
     def _resumed(
         self, inputs: "GroupInputs", seeds: Sequence[int], checkpoints: Checkpoints

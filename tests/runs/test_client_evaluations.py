@@ -190,8 +190,6 @@ def test_an_altered_table_is_refused(natural, tmp_path):
     client_file(copy, 0, 3).write_bytes(client_file(copy, 0, 6).read_bytes())
     with pytest.raises(UserError, match=r"round_3\.npz has been altered"):
         fedwin.client_table(copy, round=3)
-    with pytest.raises(UserError, match=r"round_3\.npz is missing or has been altered"):
-        train(copy)
     with pytest.raises(UserError, match="no evaluation of clients of round 4 with seed 0; available: 3, 6"):
         fedwin.client_table(copy, round=4)
     client_file(copy, 0, 6).unlink()

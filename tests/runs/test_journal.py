@@ -11,7 +11,7 @@ import fedwin
 from experiments.tables import scores
 from fedwin.files import json_value, write_json
 from fedwin.runs.config import Config
-from fedwin.runs.journal import Result, summarize
+from fedwin.runs.journal import Journal, summarize
 from fedwin.runs.metrics_log import MetricsLog, read_lines
 
 SMALL = Config(
@@ -73,8 +73,9 @@ def test_nan_is_written_so_that_any_parser_reads_it(tmp_path):
     assert json_value({"a": (1, 2)}) == {"a": [1, 2]}
 
 
-def result(diverged_at=None, stopped_at=None):
-    return Result(None, [], diverged_at, 1.0, 0.5, (1, 0.5), 1, stopped_at)
+def journal(diverged_at=None, stopped_at=None):
+    ends = {"diverged_at": diverged_at, "stopped_at": stopped_at}
+    return Journal(0, saved={"seconds": 1.0, "compile_seconds": 0.5, "steady": [1, 0.5], **ends})
 
 
 def evaluations(rounds, seed=0):
@@ -84,7 +85,7 @@ def evaluations(rounds, seed=0):
 @pytest.mark.parametrize("final_evals", [4, 100])
 def test_the_untrained_model_counts_in_no_mean(final_evals):
     config = Config(num_rounds=4, final_evals=final_evals)
-    summary = summarize(config, {0: result()}, evaluations(range(5)), "f", 1)
+    summary = summarize(config, {0: journal()}, evaluations(range(5)), "f", 1)
     assert summary["over_seeds"]["model"]["accuracy"]["mean"] == pytest.approx(0.25)
     assert summary["over_seeds"]["model"]["accuracy"]["final"] == pytest.approx(0.4)
     assert summary["last_rounds"] == summary["evaluations"] == summary["seeds"][0]["evaluations"] == 4
@@ -92,7 +93,7 @@ def test_the_untrained_model_counts_in_no_mean(final_evals):
 
 def test_a_fork_counts_its_first_evaluation_which_is_of_a_trained_model():
     config = Config(num_rounds=4, final_evals=100, fork_from="a@2")
-    summary = summarize(config, {0: result()}, evaluations([2, 3, 4]), "f", 1)
+    summary = summarize(config, {0: journal()}, evaluations([2, 3, 4]), "f", 1)
     assert summary["over_seeds"]["model"]["accuracy"]["mean"] == pytest.approx(0.3)
 
 
@@ -101,7 +102,7 @@ def test_diverged_seeds_are_in_no_mean_and_in_no_final_value():
     lines = evaluations(range(5)) + evaluations(range(2), seed=1) + evaluations(range(5), seed=2)
     for line in lines:
         line["model"]["accuracy"] += 0.1 * (line["seed"] == 2)
-    summary = summarize(config, {0: result(), 1: result(diverged_at=1), 2: result()}, lines, "f", 1)
+    summary = summarize(config, {0: journal(), 1: journal(diverged_at=1), 2: journal()}, lines, "f", 1)
     accuracy = summary["over_seeds"]["model"]["accuracy"]
     assert summary["seeds"][1]["last"] is None
     assert (accuracy["mean"], accuracy["final"]) == (pytest.approx(0.4), pytest.approx(0.45))
@@ -115,7 +116,7 @@ def test_a_seed_may_be_stopped_before_its_clients_are_evaluated(stops):
     lines = [line for seed, end in stops.items() for line in evaluations(range((end or 4) + 1), seed)]
     for line in lines:
         line["model"] |= {"client_accuracy_mean": 0.5} if line["round"] == 4 else {}
-    results = {seed: result(stopped_at=end) for seed, end in stops.items()}
+    results = {seed: journal(stopped_at=end) for seed, end in stops.items()}
     summary = summarize(config, results, lines, "f", 1)
     found = summary["over_seeds"]["model"]
     assert (found["client_accuracy_mean"]["mean"], found["client_accuracy_mean"]["seeds"]) == (0.5, 1)
