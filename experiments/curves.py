@@ -32,9 +32,6 @@ def define_flags() -> dict[str, list[str]]:
     )
     flags.DEFINE_integer("every", 1, "Only rounds that are multiples of this.", lower_bound=1)
     flags.DEFINE_float("target", None, "Value marked by a horizontal line, such as 0.6.")
-    flags.DEFINE_integer(
-        "start", None, "Round marked by a vertical line, such as the first one that a wrapper averages."
-    )
     flags.DEFINE_float("lowest", None, "Lowest value shown.")
     flags.DEFINE_float("highest", None, "Highest value shown.")
     flags.DEFINE_boolean("log", False, "Logarithmic axis of values.")
@@ -43,7 +40,7 @@ def define_flags() -> dict[str, list[str]]:
     flags.DEFINE_string("out", None, text)
     return {
         "curves": ["readouts", "labels", "metric", "x", "every"],
-        "picture": ["target", "start", "lowest", "highest", "log", "title", "out", *picture_format.define()],
+        "picture": ["target", "lowest", "highest", "log", "title", "out", *picture_format.define()],
     }
 
 
@@ -60,7 +57,6 @@ def main(argv: list[str]) -> None:
         x=options.x,
         every=options.every,
         target=options.target,
-        start=options.start,
         limits=None if options.lowest is options.highest is None else (options.lowest, options.highest),
         log=options.log,
     )

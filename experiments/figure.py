@@ -50,8 +50,8 @@ ARGUMENTS = "KIND RUN ..."
 # Title -> names of flags, for --help.
 GROUPS = {
     "every kind": ["out", "format", "title", "labels", "data_dir", "seed", "clients"],
-    "models": ["round", "rounds", "replicas", "examples", "points", "recompute", "chunk"],
-    "evaluations": ["readouts", "metric", "last", "step", "target", "parameter"],
+    "models": ["round", "rounds", "replicas", "examples", "points", "recompute"],
+    "evaluations": ["readouts", "metric", "last", "target", "parameter"],
     "label histograms": ["dataset", "num_clients"],
 }
 # A quarter of a million evaluations.
@@ -80,11 +80,9 @@ def define_flags() -> dict[str, list[str]]:
     text = "plane, line: points along an axis; 0: 21 and 41."
     flags.DEFINE_integer("points", 0, text, lower_bound=0, upper_bound=MOST_POINTS)
     flags.DEFINE_integer("recompute", 0, "plane, line: training examples for BatchNorm's statistics.", lower_bound=0)
-    flags.DEFINE_integer("chunk", 0, "plane, line: points per batch; 0: automatic.", lower_bound=0)
     flags.DEFINE_list("readouts", [], "smoothness, targets, sweeps, clients: read-outs; by default all of every run.")
     flags.DEFINE_string("metric", "accuracy", "smoothness, targets, sweeps, clients: metric of the evaluations.")
     flags.DEFINE_integer("last", 100, "smoothness, sweeps: number of last rounds that count.", lower_bound=1)
-    flags.DEFINE_integer("step", 1, "smoothness: rounds between two compared evaluations.", lower_bound=1)
     flags.DEFINE_list("target", [], "targets: values to reach, such as 0.6,0.7.")
     flags.DEFINE_string("parameter", "", "sweeps: clients_per_round, partition.alpha, algorithm.tau ...")
     flags.DEFINE_string("dataset", "digits", "labels: data set of the partitions.")
@@ -144,7 +142,6 @@ def _plane(arguments: Runs, options: Any) -> Answer:
         further,
         count=options.examples,
         recompute=options.recompute,
-        chunk=options.chunk or None,
         **({"points": options.points} if options.points else {}),
     )
     return result, f"{trained.prepared.dataset.name}: the plane through {subject}"
@@ -155,8 +152,7 @@ def _line(arguments: Runs, options: Any) -> Answer:
         raise UserError(f"line: {len(arguments)} model(s); name two.")
     trained, named = models.named(arguments, options.seed, options.data_dir, options.labels)
     s = np.linspace(line.BEGIN, line.END, options.points).tolist() if options.points else None
-    chunk = options.chunk or None
-    result = line.compute(trained, named, s, count=options.examples, recompute=options.recompute, chunk=chunk)
+    result = line.compute(trained, named, s, count=options.examples, recompute=options.recompute)
     return result, f"{trained.prepared.dataset.name}: from {' to '.join(named)}"
 
 
@@ -182,7 +178,7 @@ def _forgetting(arguments: Runs, options: Any) -> Answer:
 
 def _smoothness(arguments: Runs, options: Any) -> Answer:
     series = sources.series(arguments, options.readouts, options.labels)
-    result = smoothness.compute(series, options.metric, options.last, options.step)
+    result = smoothness.compute(series, options.metric, options.last)
     return result, f"Jumps of the {options.metric} from round to round"
 
 
@@ -243,7 +239,7 @@ def _clients(arguments: Runs, options: Any) -> Answer:
     return result, f"{options.metric} of clients on their own examples{after}"
 
 
-_OF_MODELS = ("labels", "data_dir", "seed", "examples", "points", "recompute", "chunk")
+_OF_MODELS = ("labels", "data_dir", "seed", "examples", "points", "recompute")
 _OF_EVALUATIONS = ("labels", "readouts", "metric")
 # Kind of figure -> (function of its runs and flags, its flags besides --out and --title).
 KINDS: dict[str, tuple[Callable[[Runs, Any], Answer], tuple[str, ...]]] = {
@@ -251,7 +247,7 @@ KINDS: dict[str, tuple[Callable[[Runs, Any], Answer], tuple[str, ...]]] = {
     "line": (_line, _OF_MODELS),
     "factors": (_factors, ("labels", "data_dir", "seed", "clients", "rounds", "replicas", "examples")),
     "forgetting": (_forgetting, ("labels", "data_dir", "seed", "clients", "round")),
-    "smoothness": (_smoothness, (*_OF_EVALUATIONS, "last", "step")),
+    "smoothness": (_smoothness, (*_OF_EVALUATIONS, "last")),
     "targets": (_targets, (*_OF_EVALUATIONS, "target", "data_dir")),
     "sweeps": (_sweeps, ("readouts", "metric", "last", "parameter")),
     "labels": (_labels, ("labels", "data_dir", "seed", "clients", "dataset", "num_clients")),

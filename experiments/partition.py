@@ -56,7 +56,7 @@ def define_flags() -> dict[str, list[str]]:
         "num_clients", None, "Clients; by default 100, unless the data set has natural clients.", lower_bound=1
     )
     flags.DEFINE_integer("partition_seed", 0, "Seed of the partition.", lower_bound=0, upper_bound=MOST)
-    flags.DEFINE_enum("plot", "bubbles", ["bubbles", "bars", "none"], "Kind of picture.")
+    flags.DEFINE_enum("plot", "bubbles", ["bubbles", "none"], "Kind of picture.")
     flags.DEFINE_integer("shown", 40, "Number of clients in the picture.", lower_bound=1)
     flags.DEFINE_string("out", None, "File of the picture, by default partition.png.")
     of_picture = ["plot", "shown", "out", *picture_format.define()]
@@ -76,17 +76,16 @@ def main(argv: list[str]) -> None:
         part = part._replace(report={**part.report, "partition": options.partition})
     print(describe(part))
     if options.plot != "none":
-        draw_picture(part, dataset, options.plot, options.shown, out)
+        draw_picture(part, dataset, options.shown, out)
         print(f"picture            {out}")
 
 
-def draw_picture(part: data.Partition, dataset: data.Dataset, kind: str, shown: int, path: str) -> None:
+def draw_picture(part: data.Partition, dataset: data.Dataset, shown: int, path: str) -> None:
     """Draws which of the first clients of a partition have how many examples of which class.
 
     Args:
       part: the partition.
       dataset: whose examples it splits.
-      kind: 'bubbles', with areas proportional to the numbers of examples, or stacked 'bars'.
       shown: number of clients in the picture.
       path: of the picture.
 
@@ -98,11 +97,10 @@ def draw_picture(part: data.Partition, dataset: data.Dataset, kind: str, shown: 
         raise UserError(f"'{dataset.name}' has no class histogram to draw; use --plot=none.")
     histogram = histogram[:shown]
     clients, classes = histogram.shape
-    height = min(2.0 + 0.28 * classes, 12.0) if kind == "bubbles" else 4.2
-    figure, axes = style.subplots(figsize=(min(3.0 + 0.22 * clients, 14.0), height))
+    figure, axes = style.subplots(figsize=(min(3.0 + 0.22 * clients, 14.0), min(2.0 + 0.28 * classes, 12.0)))
     named = classes <= 30 and len(dataset.class_names or ()) == classes
     names = [str(name) for name in (dataset.class_names if named else range(classes))]
-    (_bubbles if kind == "bubbles" else _bars)(figure, axes, histogram, names)
+    _bubbles(figure, axes, histogram, names)
     if clients <= 60:
         axes.set_xticks(range(0, clients, 1 if clients <= 20 else 5))
     of = f" ({clients} of {part.num_clients})" if clients < part.num_clients else ""
@@ -133,18 +131,6 @@ def _bubbles(figure, axes, histogram: np.ndarray, names: list[str]) -> None:
     axes.set_axisbelow(True)
     if classes <= 30:
         axes.set_yticks(range(classes), names)
-
-
-def _bars(figure, axes, histogram: np.ndarray, names: list[str]) -> None:
-    clients, classes = histogram.shape
-    colors, bottom = _colors(classes), np.zeros(clients)
-    for c in range(classes):
-        color = colors(c % colors.N)
-        axes.bar(range(clients), histogram[:, c], bottom=bottom, width=0.85, color=color, label=names[c])
-        bottom += histogram[:, c]
-    axes.set(ylabel="examples", xlim=(-0.8, clients - 0.2), ylim=(0, 1.03 * bottom.max()))
-    if classes <= 20:
-        axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), title="class", frameon=False)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,6 @@ def compute(
     x: str = "round",
     every: int = 1,
     target: float | None = None,
-    start: int | None = None,
     limits: tuple[float | None, float | None] | None = None,
     log: bool = False,
 ) -> dict[str, Any]:
@@ -133,15 +132,12 @@ def compute(
       x: the horizontal axis, one of AXES.
       every: only rounds that are multiples of this.
       target: value that is marked by a horizontal line.
-      start: round that is marked by a vertical line, such as the first one of an average.
       limits: lowest and highest value of the axis; None: determined by the data.
       log: whether the axis of values is logarithmic.
 
     Raises:
-      UserError: a curve without such evaluations, or a start on an axis without rounds.
+      UserError: a curve without such evaluations.
     """
-    if x != "round" and start is not None:
-        raise UserError(f"start={start} is a round, and the axis shows {x}; leave out one of --start and --x.")
     entries = []
     for source in series:
         rounds, values = curve(source.lines, source.readout, metric, every, stopped_seeds(source))
@@ -154,7 +150,7 @@ def compute(
         entries.append(entry if x == "round" else entry | {"x": places(source, rounds[shown], x)})
     if not entries:
         raise UserError("there is no curve to draw; name a run.")
-    options = {"target": target, "start": start, "limits": list(limits) if limits else None, "log": log}
+    options = {"target": target, "limits": list(limits) if limits else None, "log": log}
     axis = {} if x == "round" else {"x": x}
     return {"kind": KIND, "metric": metric, "curves": entries, **options, **axis}
 
@@ -181,9 +177,7 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         note = f" ({seeds}{', band: 1 std' if clear else ''})" if seeds else ""
         axis.set(xlabel=AXES[result.get("x", "round")] + note, ylabel=style.axis_of(metric))
         axis.grid(alpha=0.3)
-        style.legend(
-            axis, count + len(lost) + bool(ended) + (result["target"] is not None) + (result["start"] is not None)
-        )
+        style.legend(axis, count + len(lost) + bool(ended) + (result["target"] is not None))
     return figure
 
 
@@ -205,7 +199,7 @@ def _line(
 
 
 def _annotate(axis, result: dict[str, Any]) -> None:
-    """Marks target and start, and sets scale and limits of the axis of values."""
+    """Marks the target, and sets scale and limits of the axis of values."""
     if result["log"]:
         from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -217,8 +211,6 @@ def _annotate(axis, result: dict[str, Any]) -> None:
         height = float(style.scaled(result["metric"], result["target"]))
         label = f"target {style.level(result['metric'], result['target'])}"
         axis.axhline(height, color="0.35", linewidth=1, linestyle=(0, (4, 3)), label=label)
-    if result["start"] is not None:
-        axis.axvline(result["start"], color="0.35", linewidth=1, linestyle=":", label=f"round {result['start']}")
     low, high = result["limits"] or (None, None)
     if low is not None:
         axis.set_ylim(bottom=float(style.scaled(result["metric"], low)))

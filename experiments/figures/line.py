@@ -31,7 +31,6 @@ def compute(
     splits: Sequence[str] = probing.SPLITS,
     count: int = 0,
     recompute: int = 0,
-    chunk: int | None = None,
 ) -> dict[str, Any]:
     """Returns loss and accuracy of (1 - s) w_1 + s w_2, evaluated in one compiled program.
 
@@ -42,7 +41,6 @@ def compute(
       splits: of the examples, 'train' and 'test'.
       count: number of examples per split, drawn once; 0: all.
       recompute: number of training examples for BatchNorm's statistics; 0: they are averaged like the weights.
-      chunk: points that are evaluated in one batch; None: chosen for the device.
 
     Raises:
       UserError: not two models, or two of different networks.
@@ -52,7 +50,7 @@ def compute(
     places = np.linspace(BEGIN, END, POINTS) if s is None else np.array(s, np.float64)
     evaluate, batches = probing.probe(trained, splits, count, recompute)
     rows = np.stack([1 - places, places], 1)
-    metrics = analysis.mixtures(list(ends.values()), rows, evaluate, batches, chunk=chunk)
+    metrics = analysis.mixtures(list(ends.values()), rows, evaluate, batches)
     curves = {split: {name: style.plain(metrics[split][name]) for name in ("loss", "accuracy")} for split in splits}
     distance = float(np.linalg.norm(np.subtract(*(analysis.vector(model) for model in ends.values()))))
     return {"kind": KIND, "labels": list(ends), "s": places.tolist(), "distance": distance, "splits": curves}

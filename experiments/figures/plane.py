@@ -32,7 +32,6 @@ def compute(
     split: str = "test",
     count: int = 0,
     recompute: int = 0,
-    chunk: int | None = None,
 ) -> dict[str, Any]:
     """Returns loss and error on a grid, at the models themselves and at others that are projected onto the plane.
 
@@ -48,7 +47,6 @@ def compute(
       split: of the examples, 'test' or 'train'.
       count: number of examples, drawn once; 0: all.
       recompute: number of training examples for BatchNorm's statistics; 0: they are averaged like the weights.
-      chunk: points that are evaluated in one batch; None: chosen for the device.
 
     Raises:
       UserError: not three models, or models that are collinear or not finite.
@@ -64,7 +62,7 @@ def compute(
     coefficients = np.concatenate([in_plane, np.eye(3 + len(further))[3:]])
     evaluate, batches = probing.probe(trained, [split], count, recompute)
     models = [*corners.values(), *further.values()]
-    metrics = probing.with_error(analysis.mixtures(models, coefficients, evaluate, batches, chunk=chunk), split)
+    metrics = probing.with_error(analysis.mixtures(models, coefficients, evaluate, batches), split)
     size = len(a) * len(b)
     surface = {name: style.plain(metrics[name][:size].reshape(len(b), len(a))) for name in ("loss", "error")}
     named = _places(through, list(corners), further, mean)

@@ -15,16 +15,15 @@ from .sources import Series
 KIND = "smoothness"
 
 
-def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100, step: int = 1) -> dict[str, Any]:
+def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100) -> dict[str, Any]:
     """Returns the round-to-round standard deviation of each curve's last rounds, and their mean, per seed.
 
-        s^2 = 1/2 mean_t (a_{t + step} - a_t)^2
+        s^2 = 1/2 mean_t (a_{t + 1} - a_t)^2
 
     Args:
       series: the curves.
       metric: of the evaluations.
       last: number of last rounds that count.
-      step: rounds between two compared evaluations.
 
     Raises:
       UserError: a curve without two such evaluations.
@@ -34,13 +33,13 @@ def compute(series: Sequence[Series], metric: str = "accuracy", last: int = 100,
         rounds, values = curves.curve(source.lines, source.readout, metric)
         shown = rounds > rounds[-1] - last
         try:
-            std = [analysis.round_to_round_std(seed[shown], rounds[shown], step) for seed in values]
+            std = [analysis.round_to_round_std(seed[shown], rounds[shown]) for seed in values]
         except UserError as error:
             raise UserError(f"'{source.label}', last {last} rounds: {error}") from error
         methods.append({"label": source.label, "std": std, "mean": style.plain(values[:, shown].mean(1))})
     if not methods:
         raise UserError("there is no curve to measure; name a run.")
-    return {"kind": KIND, "metric": metric, "last": last, "step": step, "methods": methods}
+    return {"kind": KIND, "metric": metric, "last": last, "methods": methods}
 
 
 def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
@@ -65,7 +64,9 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         axis.set_yticks(range(len(methods)), [style.wrapped(method["label"]) for method in methods])
         axis.invert_yaxis()
         unit = "points" if style.is_share(metric) else metric
-        apart = "from round to round" if result["step"] == 1 else f"between rounds {result['step']} apart"
-        axis.set(xlabel=f"std {apart} ({unit})\nover the last {result['last']} rounds", xlim=(0, 1.5 * longest or 1))
+        axis.set(
+            xlabel=f"std from round to round ({unit})\nover the last {result['last']} rounds",
+            xlim=(0, 1.5 * longest or 1),
+        )
         axis.grid(alpha=0.3, axis="x")
     return figure

@@ -22,8 +22,6 @@ def compute(
     parameter: str,
     metric: str = "accuracy",
     *,
-    log: bool | None = None,
-    limits: tuple[float | None, float | None] | None = None,
     lost: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, Any]:
     """Returns mean and standard deviation over seeds for every method and value.
@@ -32,8 +30,6 @@ def compute(
       methods: label -> value of the parameter -> a number per seed.
       parameter: label of its axis, with its unit.
       metric: what the numbers are.
-      log: whether the axis of the parameter is logarithmic; None: determined by the values. It may contain 0.
-      limits: lowest and highest value of the axis; None: determined by the data.
       lost: label -> values at which the method diverged or is near chance; they are marked, and not to scale.
 
     Raises:
@@ -55,8 +51,7 @@ def compute(
         raise UserError("there is no method to draw.")
     values = sorted({x for entry in entries for x in entry["x"] if x > 0})
     wide = bool(values) and values[-1] / values[0] > WIDE
-    options = {"log": wide if log is None else log, "limits": list(limits) if limits else None}
-    return {"kind": KIND, "parameter": parameter, "metric": metric, "methods": entries, **options}
+    return {"kind": KIND, "parameter": parameter, "metric": metric, "methods": entries, "log": wide}
 
 
 def of_runs(
@@ -120,12 +115,9 @@ def draw(result: dict[str, Any], path: str | pathlib.Path | None, title: str):
         axis.minorticks_off()
         if len(ticks) > 9:
             axis.tick_params(axis="x", labelrotation=60)
-        low, high = result["limits"] or (None, None)
-        axis.set_ylim(*(None if edge is None else float(style.scaled(metric, edge)) for edge in (low, high)))
-        if metric == "accuracy" and not result["limits"]:
+        if metric == "accuracy":
             axis.set_ylim(*style.widened(*axis.get_ylim()))
-        if not result["limits"]:
-            style.end_at_hundred(axis, metric)
+        style.end_at_hundred(axis, metric)
         marked = [(look["color"], method["lost"]) for look, method in zip(looks, result["methods"]) if "lost" in method]
         for number, (color, places) in enumerate(marked):
             style.mark_lost(axis, places, color, None if number else style.NOT_TO_SCALE)

@@ -8,7 +8,6 @@ import numpy as np
 
 from fedwin import analysis
 from fedwin.errors import UserError
-from fedwin.registry import nearest
 
 from . import curves, style
 from .sources import Series
@@ -22,25 +21,20 @@ def compute(
     targets: Sequence[float],
     per_round: Sequence[int | None] = (),
     metric: str = "accuracy",
-    baseline: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the first round in which each curve reaches each target, per seed, without smoothing.
+    """Returns the first round in which each curve reaches each target, per seed, and speed-ups relative to the first.
 
     Args:
       series: the curves.
       targets: values of the metric.
       per_round: bytes that all clients of a round receive and send, for each curve; None: unknown.
       metric: of the evaluations.
-      baseline: label of the curve that speed-ups are relative to; None: the first.
 
     Raises:
-      UserError: no target, or no curve with the label of the baseline.
+      UserError: no target.
     """
     if not series or not targets:
         raise UserError("targets: name a run, and a value to reach, such as --target=0.6.")
-    labels = [source.label for source in series]
-    if baseline is not None and baseline not in labels:
-        raise UserError(f"baseline '{baseline}': there is no such curve.{nearest(baseline, labels)}")
     methods = []
     for number, source in enumerate(series):
         rounds, values = curves.curve(source.lines, source.readout, metric)
@@ -55,7 +49,7 @@ def compute(
         if all("simulated_seconds" in line for line in source.lines):
             entry["clock"] = [rounds.tolist(), curves.places(source, rounds, "simulated_seconds")]
         methods.append(entry | {"mean": [_mean(seeds) for seeds in reached]})
-    first = methods[labels.index(baseline) if baseline is not None else 0]
+    first = methods[0]
     for entry in methods:
         pairs = zip(first["mean"], entry["mean"])
         entry["speedup"] = [then / now if then and now else None for then, now in pairs]

@@ -68,7 +68,7 @@ PARTITION = [
     ("partition --num_clients=abc", "--num_clients=abc | an integer"),
     ("partition --num_clients=0", "--num_clients=0 | positive"),
     ("partition --partition_seed=-1", "--partition_seed=-1 | range [0, 2147483647]"),
-    ("partition --plot=pie", "--plot=pie | bubbles|bars|none"),
+    ("partition --plot=pie", "--plot=pie | bubbles|none"),
     ("partition --out=", "out= | --out=partition.png"),
     ("partition --out=gone/p.png", "out=gone/p.png | no folder gone"),
     ("partition --out=p.xyz", "out=p.xyz | png"),

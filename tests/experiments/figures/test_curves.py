@@ -43,7 +43,7 @@ def test_a_seed_that_was_stopped_early_ends_the_curve_of_all():
 def test_pictures(tmp_path):
     lines = [line(s, r, r / 20 + s / 50, 2.0 / (r + 1)) for s in (0, 1) for r in range(11)]
     many = [Series(f"run {n}", lines, since=n) for n in range(6)]
-    found = curves.compute(many, target=0.3, start=4, limits=(0, 1))
+    found = curves.compute(many, target=0.3, limits=(0, 1))
     assert found["curves"][2]["rounds"] == list(range(2, 11)) and found["limits"] == [0, 1]
     drawn(found, tmp_path)
     drawn(curves.compute(many[:2], "loss", log=True), tmp_path)
@@ -66,8 +66,6 @@ def test_the_axis_shows_bytes_and_time(tmp_path):
     assert "x" not in curves.compute([source]) and "x" not in curves.compute([source])["curves"][0]
     with pytest.raises(UserError, match="'b' has no simulated_seconds in round 0; train it with --clock"):
         curves.compute([Series("b", [line(0, 0, 0.5)])], x="simulated_seconds")
-    with pytest.raises(UserError, match="start=4 is a round"):
-        curves.compute([source], x="bytes", start=4)
 
 
 def test_runs_and_kept_results_are_read_alike(finished, tmp_path):

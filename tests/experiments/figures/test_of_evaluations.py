@@ -51,8 +51,8 @@ def test_smoothness_is_per_seed_over_the_last_rounds(tmp_path):
     assert found["methods"][1]["std"] == pytest.approx([0.05 / 2**0.5] * 2)
     assert found["methods"][1]["mean"] == pytest.approx([np.mean(np.arange(10, 20) / 20)] * 2)
     drawn(found, tmp_path)
-    with pytest.raises(UserError, match="'jagged'.*25 round"):
-        smoothness.compute([Series("jagged", jagged)], step=25)
+    with pytest.raises(UserError, match="'jagged'.*1 round"):
+        smoothness.compute([Series("jagged", jagged[:1])])
 
 
 def test_targets_per_seed(tmp_path):
@@ -65,10 +65,8 @@ def test_targets_per_seed(tmp_path):
     assert "rounds to 30 %" in said and "> 10 (1/2 seeds)" in said and "0.0" in said
     drawn(found, tmp_path)
     drawn(targets.compute([slow], [0.99]), tmp_path)
-    for call, message in ((lambda: targets.compute([slow], []), "--target"),
-                        (lambda: targets.compute([slow], [0.5], baseline="slwo"), "'slow'")):  # fmt: skip
-        with pytest.raises(UserError, match=message):
-            call()
+    with pytest.raises(UserError, match="--target"):
+        targets.compute([slow], [])
 
 
 def test_targets_in_simulated_time(tmp_path):
@@ -85,13 +83,11 @@ def test_bytes_of_a_round_are_counted_from_the_configuration(finished):
     header, _ = sources.read(finished)
     model = 4 * (64 * 8 + 8 + 8 * 10 + 10)
     assert sources.bytes_per_round(header) == 3 * 2 * model
-    kept = {"label": "kept", "config": header["config"], "bytes": [5, 7]}
-    assert sources.bytes_per_round(kept) == 36
-    with pytest.raises(UserError, match="no 'bytes'"):
-        sources.bytes_per_round({"label": "kept", "config": {}})
-    assert sources.has_traffic(kept)
+    assert sources.has_traffic(header)
     for varying in ({"sampling": "poisson"}, {"dropout": 0.1}):
-        assert not sources.has_traffic(kept | {"config": header["config"] | varying})
+        assert not sources.has_traffic(header | {"config": header["config"] | varying})
+    with pytest.raises(UserError, match="a packed run does not have the traffic"):
+        sources.bytes_per_round({"label": "kept", "config": {}})
 
 
 def test_label_histograms(tmp_path):

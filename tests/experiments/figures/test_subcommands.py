@@ -31,7 +31,6 @@ REFUSED = [
     ("figure factors RUN --rounds=9", "no checkpoint of round 9"),
     ("figure factors RUN --clients=3", "fewer than two"),
     ("figure smoothness gone", "gone | neither"),
-    ("figure smoothness RUN --step=9", "9 round(s) apart"),
     ("figure targets RUN", "--target=0.6"),
     ("figure targets RUN --target=x", "--target=x | numbers"),
     ("figure sweeps RUN", "--parameter"),
