@@ -64,7 +64,7 @@
     spec.encoding.x.title = data.axes[x];
     spec.encoding.color.scale = { domain: group.names, range: group.colors[Number(dark.matches)] };
     for (const { encoding } of [spec, spec.layer[0]]) encoding.y.title = data.metrics[metric]?.label;
-    spec.encoding.y.scale.type = log ? "log" : "linear";
+    spec.encoding.y.scale = log ? { type: "log" } : { zero: false };
     if (entries.length > 100) spec.layer = [spec.layer[1]]; // without bands and numbers under the pointer
     else if (!get("band").checked) spec.layer.shift();
     const curves = entries.map((entry) => ({ ...curveOf(entry, metric), name: entry[group.color] }));
