@@ -10,13 +10,8 @@ from tests import golden_problems as golden
 
 # Never FEDWIN_GOLDEN_DIR's: schedules and sizes below fit this problem.
 META = golden.load("golden_wima_ghb.json", golden.HERE)["problem_B"]
-
-
 T = 12
-
-
 FULL, CYCLIC = [[0, 1, 2]], [[0], [1], [2]]
-
 
 VARIANTS = {
     "partial": {},

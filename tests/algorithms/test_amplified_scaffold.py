@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fedwin import testing
-from fedwin.algorithms import ALGORITHMS
 from tests.algorithms import numpy_clients as plain
 
 ROUNDS = 8
@@ -59,11 +58,3 @@ def test_a_period_ends_in_a_round_without_clients(double):
     nobody = testing.trajectory(p._replace(schedule=((0, 1), (-1, -1))), algorithm, 2)[-1]
     np.testing.assert_allclose(plain.vector(nobody.params), 2 * plain.vector(run.params) - plain.START, rtol=1e-12)
     np.testing.assert_array_equal(plain.vector(nobody.state.control), plain.vector(run.state.next_control))
-
-
-def test_the_default_period_is_the_cycle_of_cyclic_sampling(double):
-    p = plain.problem()
-    setting = p.setting._replace(num_clients=3, clients_per_round=2)
-    build = ALGORITHMS["amplified_scaffold"]
-    runs = [testing.trajectory(p, build(setting, p.solve, **given), 3)[-1] for given in ({}, {"period": 2})]
-    np.testing.assert_array_equal(*(plain.vector(run.params) for run in runs))

@@ -43,19 +43,6 @@ def test_qffl_is_the_papers_rule(q, weighting, lipschitz, double):
     same([plain.vector(run.params) for run in runs], qffl_rounds(q, weighting, lipschitz))
 
 
-@pytest.mark.slow
-def test_a_larger_exponent_makes_losses_more_uniform():
-    p = testing.quadratic([1.0, 1.0, 1.0], [0.0, 1.0, 6.0], [1.0], steps=2, lr=0.2, schedule=[[0, 1, 2]])
-
-    def spread(q):
-        x = float(testing.trajectory(p, p.build(f"qffl:q={q}"), 60)[-1].params["x"][0])
-        return x, np.std([0.5 * (x - b) ** 2 for b in (0, 1, 6)])
-
-    (x0, s0), (x1, s1), (x5, s5) = map(spread, (0, 1, 5))
-    # From the mean of the minima towards the middle of the outermost ones.
-    assert abs(x0 - 7 / 3) < 1e-3 and x0 < x1 < x5 < 3 and s0 > s1 > s5
-
-
 def agnostic_rounds(lr, weighting):
     """Server model and weights of the clients, each its own domain."""
     x, lam, out, p = plain.START, np.full(3, 1 / 3), [], weights(weighting)

@@ -62,11 +62,6 @@ def expected(alpha, beta, matrix_lr, decay):
     return [np.stack(part) for part in zip(*out)]
 
 
-def test_the_iteration_is_close_to_the_papers_decomposition():
-    u, _, v = np.linalg.svd(X[0][:, :2], full_matrices=False)
-    assert np.abs(orthogonalized(X[0][:, :2]) - u @ v).max() < 0.3
-
-
 def test_fedmuon_is_the_papers_rule(double):
     p = problem(weight_decay=0.02)
     runs = testing.trajectory(p, p.build("fedmuon:alpha=0.4,beta=0.8,matrix_lr=2"), len(SCHEDULE))

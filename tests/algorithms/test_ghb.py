@@ -68,10 +68,3 @@ def test_a_given_anchor_counts_by_the_participation_at_first_and_by_its_age_late
     same(x[4], trained(x[3], (x[3] - x[1]) / 2))
     if first == "random":  # in round 0 already
         assert abs(table[0, 0] - 0.5) > 1e-3
-
-
-def test_from_its_second_participation_on_a_given_anchor_changes_no_scale():
-    """The two scales agree if every client returns after 1/C rounds."""
-    for first in ("shared", "random"):
-        one, other = (f"local_ghb:beta=0.9,first={first},scale={scale}" for scale in ("C", "tau_i"))
-        same(models(one, "cyclic"), models(other, "cyclic"))

@@ -99,10 +99,6 @@ def test_imas_exp_schedule_continues_the_base():
     same(jax.vmap(epoch.rate(base))(late), jax.vmap(base)(late), 0)
 
 
-def test_swa_at_a_constant_rate_leaves_training_alone():
-    assert np.array_equal(ima_run("swa:start=4,cycle=1"), ima_run(""))
-
-
 def test_ima_learning_rates_equal_their_formulas():
     base, first, late = local.exponential(0.01, 0.02), 5, np.arange(5, 13)
     at = lambda t: np.asarray(jax.vmap(base)(jnp.asarray(t)))

@@ -71,12 +71,6 @@ def test_noise_of_an_outer_wrapper_does_not_reach_the_servers_part():
     assert np.abs(moved["hidden"]["kernel"] - params["hidden"]["kernel"]).min() > 0.1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedadam", "ditto"])
-def test_a_local_classifier_passes_the_contract(algorithm):
-    testing.check_algorithm(algorithm, wrappers=("local", "topk:share=0.5"))
-
-
 @pytest.mark.parametrize("first", ["topk:share=0.5", "quantize:bits=8"])
 def test_the_part_is_not_read_from_a_message_that_another_wrapper_has_changed(first):
     setting = testing.classification().setting

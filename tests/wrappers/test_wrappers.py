@@ -110,22 +110,6 @@ def test_swa_can_leave_its_average_to_an_observer():
         np.testing.assert_array_equal(leaves(read["swa"]), leaves(engine.read_out(hidden, {}, a)["model"]))
 
 
-def test_swa_shows_its_average_only_from_the_start_on():
-    p = testing.classification(shuffle=False)
-    p = p._replace(setting=p.setting._replace(num_rounds=5))
-    swa = WRAPPERS.build("swa:start=2,cycle=2,phase=code", p.setting)
-    algorithm = p.build("fedavg", swa)
-    start = p.start(algorithm)
-    shown = [engine.read_out(algorithm, {}, run)["model"] for run in [start, *testing.trajectory(p, algorithm, 5)]]
-    raw = [(run.params, run.stats) for run in [start, *testing.trajectory(p, algorithm, 5)]]
-    for t in range(3):
-        np.testing.assert_array_equal(leaves(shown[t]), leaves(raw[t]))
-    # Rounds 2 and 3 show what round 2 started from; the first collection, after round 4, replaces it.
-    np.testing.assert_array_equal(leaves(shown[3]), leaves(raw[2]))
-    np.testing.assert_array_equal(leaves(shown[4]), leaves(raw[2]))
-    np.testing.assert_array_equal(leaves(shown[5]), leaves(raw[5]))
-
-
 def test_a_wrapper_leaves_constants_constant():
     p = testing.classification()
     none = WRAPPERS.build("ima:schedule=none", SETTING).solver(p.solve)
