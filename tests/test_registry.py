@@ -248,5 +248,5 @@ def test_the_range_of_a_parameter_is_listed():
         """
 
     radius, spin = registry.entries["ball"].hyperparameters
-    assert radius.range == ranges.Range(0, open_least=True) and radius.description == "in metres, > 0."
-    assert spin.description == "share of the mass, in [0, 1] or none."
+    assert radius.range == ranges.Range(0, open_least=True) and radius.description == "in metres (> 0)."
+    assert spin.description == "share of the mass (in [0, 1] or none)."

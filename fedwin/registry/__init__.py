@@ -50,9 +50,9 @@ class Hyperparameter(NamedTuple):
 
     @property
     def description(self) -> str:
-        """Its meaning and range, such as 'decay of the mean, in [0, 1).'."""
+        """Its meaning and range, such as 'decay of the mean (in [0, 1)).'."""
         limits = str(self.values)
-        return f"{self.meaning.rstrip('.')}{', ' if self.meaning else ''}{limits}." if limits else self.meaning
+        return f"{self.meaning.rstrip('.')} ({limits}).".lstrip() if limits else self.meaning
 
 
 @dataclasses.dataclass(frozen=True)
