@@ -55,7 +55,6 @@ class Clock(NamedTuple):
         """Returns the seconds of a round: those of its slowest client.
 
         Args:
-          seed: of the run.
           ids: the clients that answer, int [n].
           load: their work and traffic.
           missing: number of clients that were drawn and do not answer.
@@ -74,7 +73,6 @@ def factors(seed: int, ids: np.ndarray, spread: float) -> np.ndarray:
     """Returns the factors of the clients' speeds, log-normal around 1, the same in every round.
 
     Args:
-      seed: of the run.
       ids: of the clients, int [n].
       spread: standard deviation of the logarithm.
 

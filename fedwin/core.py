@@ -392,7 +392,6 @@ def aggregation_weight(c: Client, weighting: str) -> jax.Array:
     Client.weight is the share of all examples instead. The weight is multiplied by Client.importance, if there is one.
 
     Args:
-      c: the client.
       weighting: 'samples' (N_i) or 'uniform' (1; 0 for padding).
     """
     if weighting == "samples":

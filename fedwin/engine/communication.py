@@ -35,7 +35,6 @@ def communication(algorithm: Algorithm, params, store: engine.Store, n_max: int 
     returns them.
 
     Args:
-      algorithm: the algorithm.
       params: the model's parameters; shapes suffice.
       store: the clients' data; shapes suffice.
       n_max: examples of the largest client.
@@ -55,7 +54,6 @@ def stacked_bytes(algorithm: Algorithm, params, store: engine.Store, n_max: int 
     """Returns the bytes of one client's largest message that is stacked (Phase.aggregate); 0 if all are summed.
 
     Args:
-      algorithm: the algorithm.
       params: the model's parameters; shapes suffice.
       store: the clients' data; shapes suffice.
       n_max: examples of the largest client.
@@ -89,7 +87,6 @@ def overhead(counted: Bytes, params) -> float:
 
     Args:
       counted: the bytes.
-      params: the model.
     """
     return (counted.down + counted.up) / (2 * tree.nbytes(params))
 

@@ -40,7 +40,6 @@ class Dispatch:
     probes have a leading axis R_max; rows that are not computed are NaN (0 for integers).
 
     Args:
-      algorithm: the algorithm.
       observers: name -> Observer.
       strategy: how cohorts are mapped.
       probe: (dict name -> Variables, test) -> tree of scalars, run after the rounds whose flag is set; None = never.

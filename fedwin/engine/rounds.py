@@ -50,7 +50,6 @@ def init(
     """Returns the state of a run before its first round.
 
     Args:
-      algorithm: the algorithm.
       observers: name -> Observer.
       model: the initial model.
       num_slots: rows of the client table (K where it lives on the device).
@@ -94,7 +93,6 @@ def one_round(
     without clients; the round counts, and observers follow.
 
     Args:
-      algorithm: the algorithm.
       observers: name -> Observer.
       strategy: how the cohort is mapped.
       n_max: length of a client's index of examples.
@@ -163,7 +161,6 @@ def read_out(algorithm: Algorithm, observers: dict[str, Observer], run: RunState
     """Returns the models to evaluate, by name; 'model' is the algorithm's own.
 
     Args:
-      algorithm: the algorithm.
       observers: name -> Observer.
       run: the state.
     """

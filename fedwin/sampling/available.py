@@ -131,7 +131,6 @@ def states(seed: int, round: int, clients: np.ndarray, up: float, down: float) -
     up / (up + down).
 
     Args:
-      seed: of the run.
       round: 0-based.
       clients: ids, int [n].
       up: probability that a client that is not available is so in the next round.

@@ -102,7 +102,6 @@ class Sampler:
         """Returns the clients that a round draws, and which of them answer.
 
         Args:
-          seed: of the run.
           round: 0-based.
 
         Raises:
@@ -167,7 +166,6 @@ def uniforms(seed: int, tag: int, rounds, clients) -> np.ndarray:
     It is a hash (the finalizer of SplitMix64, once per argument).
 
     Args:
-      seed: of the run.
       tag: differs between purposes.
       rounds: 0-based rounds, int [...].
       clients: ids, int [...]; both are broadcast against each other.

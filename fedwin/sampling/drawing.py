@@ -20,7 +20,6 @@ def cohort(seed: int, round: int, num_clients: int, clients_per_round: int) -> n
     sampler state.
 
     Args:
-      seed: of the run.
       round: 0-based.
       num_clients: K.
       clients_per_round: C.
@@ -32,7 +31,6 @@ def cohorts(seed: int, first: int, rounds: int, num_clients: int, clients_per_ro
     """Returns the cohorts of several rounds, int32 [rounds, C].
 
     Args:
-      seed: of the run.
       first: the first round, 0-based.
       rounds: number of rounds.
       num_clients: K.

@@ -145,7 +145,6 @@ def start(algorithm: core.Algorithm, observers, fed: Federation, strategy: Strat
     """Returns the state before the first round and the clients' data, both placed on the strategy's devices.
 
     Args:
-      algorithm: the algorithm.
       observers: name -> Observer.
       fed: the federation.
       strategy: how cohorts are mapped.

@@ -110,7 +110,6 @@ class Problem(NamedTuple):
         """Returns the RunState before the first round.
 
         Args:
-          algorithm: the algorithm.
           observers: name -> Observer.
         """
         return engine.init(algorithm, observers or {}, self.variables, self.setting.num_clients, KEY, KEY)
@@ -189,7 +188,6 @@ def trajectory(p: Problem, algorithm, rounds: int, observers=None, run=None) -> 
 
     Args:
       p: the problem.
-      algorithm: the algorithm.
       rounds: number of rounds.
       observers: name -> Observer.
       run: the RunState to continue from; by default that before round 0.
