@@ -46,7 +46,7 @@ def test_the_central_cut_is_evaluated_and_the_network_is_of_its_size():
     np.testing.assert_allclose(central, images[:, 1:7, 2:8], rtol=1e-6)
 
 
-def test_padding_is_black_before_normalisation_and_nine_places_are_equally_likely():
+def test_padding_is_black_before_normalization_and_nine_places_are_equally_likely():
     images = jnp.full((900, 6, 6, 1), 255, jnp.uint8)
     prepare = augment.train_preparation((0.5,), (0.25,), AUGMENTATIONS.build("crop_flip:padding=4"))
     out = np.asarray(prepare({"x": images}, KEY)["x"])

@@ -1,8 +1,4 @@
-"""Dirichlet label skew with clients of equal size.
-
-Hsu et al., Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification, 2019,
-https://arxiv.org/abs/1909.06335.
-"""
+"""Dirichlet label skew with clients of equal size."""
 
 import math
 import warnings
@@ -47,7 +43,7 @@ def dirichlet(
       The Partition; its report has 'visit' [K], the order in which clients were filled (sequential only), and
       'fallbacks'.
 
-    Source: https://arxiv.org/abs/1909.06335.
+    Source: Hsu et al. 2019, https://arxiv.org/abs/1909.06335.
 
     Example:
       >>> from fedwin import data, testing

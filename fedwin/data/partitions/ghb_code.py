@@ -1,8 +1,4 @@
-"""The label-skewed split of the released code of generalized heavy-ball momentum, for alpha > 0.
-
-It differs from the one that the paper describes (`dirichlet`). Zaccone et al., Communication-Efficient Heterogeneous
-Federated Learning with Generalized Heavy-Ball Momentum, 2023, https://arxiv.org/abs/2311.18578.
-"""
+"""The label-skewed split of the released code of generalized heavy-ball momentum, for alpha > 0."""
 
 import numpy as np
 
@@ -27,7 +23,7 @@ def ghb_code(dataset: Dataset, num_clients: int, seed: int, *, alpha: float, tri
     Returns:
       The Partition, whose report has 'moved', the number of examples that rebalancing took to another client.
 
-    Source: the code released with https://arxiv.org/abs/2311.18578.
+    Source: the code of Zaccone et al. 2023, https://arxiv.org/abs/2311.18578, whose text describes `dirichlet`.
 
     Example:
       >>> from fedwin import data, testing

@@ -1,8 +1,4 @@
-"""Pachinko allocation: Dirichlet label skew over a two-level tree of labels.
-
-Reddi et al., Adaptive Federated Optimization, 2021, https://arxiv.org/abs/2003.00295 (appendix); the allocation model
-is Li and McCallum's, https://dl.acm.org/doi/10.1145/1143844.1143917.
-"""
+"""Pachinko allocation: Dirichlet label skew over a two-level tree of labels."""
 
 import numpy as np
 
@@ -40,7 +36,8 @@ def pachinko(
     Raises:
       UserError: a data set without two levels of labels.
 
-    Source: https://arxiv.org/abs/2003.00295, appendix.
+    Source: Reddi et al. 2021, https://arxiv.org/abs/2003.00295, appendix, with Li and McCallum's model of 2006,
+      https://dl.acm.org/doi/10.1145/1143844.1143917.
 
     Example:
       >>> from fedwin import data

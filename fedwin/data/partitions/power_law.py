@@ -1,8 +1,4 @@
-"""Client sizes by a power law and few classes per client.
-
-Li et al., Federated Optimization in Heterogeneous Networks (FedProx), 2020, https://arxiv.org/abs/1812.06127; the
-MNIST of FedML, FLUTE and LEAF's derivatives is generated so.
-"""
+"""Client sizes by a power law and few classes per client."""
 
 import numpy as np
 
@@ -38,7 +34,7 @@ def power_law(
     Raises:
       UserError: s > C, or a class has too few examples for its holders.
 
-    Source: https://arxiv.org/abs/1812.06127.
+    Source: FedProx, Li et al. 2020, https://arxiv.org/abs/1812.06127.
 
     Example:
       >>> from fedwin import data, testing

@@ -1,8 +1,4 @@
-"""Quantity-based label skew: every client holds the same number of classes.
-
-Li et al., Federated Learning on Non-IID Data Silos: An Experimental Study (NIID-Bench), 2022,
-https://arxiv.org/abs/2102.02079.
-"""
+"""Quantity-based label skew: every client holds the same number of classes."""
 
 import numpy as np
 
@@ -22,7 +18,7 @@ def quantity(dataset: Dataset, num_clients: int, seed: int, *, classes: Positive
     Args:
       classes: number of classes per client s, <= C.
 
-    Source: the partition #C = s of https://arxiv.org/abs/2102.02079.
+    Source: the partition #C = s of NIID-Bench, Li et al. 2022, https://arxiv.org/abs/2102.02079.
 
     Example:
       >>> from fedwin import data, testing

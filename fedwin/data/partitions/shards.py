@@ -1,8 +1,4 @@
-"""Shards of label-sorted examples, so that every client has few classes.
-
-McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017,
-https://arxiv.org/abs/1602.05629.
-"""
+"""Shards of label-sorted examples, so that every client has few classes."""
 
 import numpy as np
 
@@ -25,7 +21,7 @@ def shards(dataset: Dataset, num_clients: int, seed: int, *, per_client: Positiv
     Returns:
       The Partition, whose report has 'shard_size' m.
 
-    Source: https://arxiv.org/abs/1602.05629.
+    Source: McMahan et al. 2017, https://arxiv.org/abs/1602.05629.
 
     Example:
       >>> from fedwin import data, testing

@@ -1,7 +1,4 @@
-"""Dirichlet split of each class over the clients, whose sizes therefore differ.
-
-Yurochkin et al., Bayesian Nonparametric Federated Learning of Neural Networks, 2019, https://arxiv.org/abs/1905.12022.
-"""
+"""Dirichlet split of each class over the clients, whose sizes therefore differ."""
 
 import math
 
@@ -42,7 +39,7 @@ def yurochkin(
     Raises:
       UserError: no draw with min_size examples for every client.
 
-    Source: https://arxiv.org/abs/1905.12022.
+    Source: Yurochkin et al. 2019, https://arxiv.org/abs/1905.12022.
 
     Example:
       >>> from fedwin import data, testing

@@ -86,6 +86,7 @@ def cifar10(
     Args:
       data_dir: a folder with the binary or the Python archive or its unpacked files (plain, .gz, .xz or .bz2), or a
         parent of it.
+      size: side of the images, 32, 16 or 8: means of blocks of pixels.
       per_class: number of training images of each class, the first ones of the archive; 0: all.
     """
     mean, std = CONSTANTS[constants]

@@ -1,6 +1,6 @@
 """Handwritten digits that come with scikit-learn: a data set that is always available.
 
-1,797 images of 8x8 pixels in 17 grey levels, the test part of the UCI 'Optical Recognition of Handwritten Digits' set,
+1,797 images of 8x8 pixels in 17 gray levels, the test part of the UCI 'Optical Recognition of Handwritten Digits' set,
 https://archive.ics.uci.edu/dataset/80.
 """
 
@@ -26,7 +26,7 @@ TRAIN_PER_CLASS = 140
     cache="0.1 MiB",
 )
 def digits(data_dir=None) -> Dataset:
-    """Handwritten digits: x uint8 [N, 8, 8, 1] (grey level g as round(255 g / 16)), y in 0..9; reads no data_dir.
+    """Handwritten digits: x uint8 [N, 8, 8, 1] (gray level g as round(255 g / 16)), y in 0..9; reads no data_dir.
 
     The split is fixed and stratified: 140 images of every class for training (1,400), the other 34 to 43 for testing
     (397). Since classes are equal, every number of clients that divides 1,400 gets equal shares, down to one class per

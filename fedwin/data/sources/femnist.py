@@ -136,7 +136,7 @@ def femnist_digits(data_dir, *, form: Literal["auto", "fedjax", "leaf"] = "auto"
     """The digits of FEMNIST by writer, y in 0..9; 3,383 writers. Reads the `digitsonly` files.
 
     Args:
-      form: as for `femnist`.
+      form: auto, fedjax or leaf, as for `femnist`.
       paper: value of paper in the files, 1 in all originals.
     """
     return load("femnist_digits", data_dir, form, paper)

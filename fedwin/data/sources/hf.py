@@ -65,7 +65,13 @@ def hf(
       client: column of client ids, for a data set with its own clients.
       train: name of the training split.
       test: name of the test split, such as validation.
+      constants: normalization constants, 'cifar10', 'cifar100', 'ima', 'mnist', 'imagenet' or none.
+      size: side of images in pixels, cropped from the center of the scaled image and decoded on access; by default all
+        images must have one shape, and are decoded at once.
+      resize: pixels that the short side is scaled to, with size.
       channels: 1 or 3; those of the first image by default.
+      length: number of characters per row, for texts.
+      num_classes: number of classes; by default those that the data set names, else the largest label + 1.
 
     Raises:
       UserError: no such folder, split or column, missing values, or columns of another kind.

@@ -80,6 +80,7 @@ def shakespeare_plays(
 
     Args:
       data_dir: folder of the plays, or a parent of it.
+      clients: number of clients, at most that of the plays.
       test_share: share of each play that tests.
 
     Raises:

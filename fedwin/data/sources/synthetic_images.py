@@ -149,6 +149,7 @@ def register_images(name: str) -> None:
 
     @DATASETS.register(f"{name}_synthetic", how=NO_FILES)
     def build(data_dir=None, *, n: PositiveInt = 5000, tests: PositiveInt = 1000, seed: NonNegativeInt = 0) -> Dataset:
+        """One smooth pattern per class, with noise."""
         shape, rng = SHAPES[name], generator(seed, f"{name}_synthetic")
         prototypes = smooth_patterns(rng, shape.classes, shape.side, shape.channels).astype(np.float32)
         sides = []
@@ -165,6 +166,7 @@ def register_writers(name: str, clients: int, same_writers: bool) -> None:
     def build(
         data_dir=None, *, clients: PositiveInt = clients, n: PositiveInt = 20 * clients, seed: NonNegativeInt = 0
     ) -> Dataset:
+        """One smooth pattern per class, with noise, and a brightness of each writer."""
         shape, rng = SHAPES[name], generator(seed, f"{name}_synthetic")
         prototypes = smooth_patterns(rng, shape.classes, shape.side, shape.channels).astype(np.float32)
         sides = []
@@ -194,6 +196,7 @@ def register_users(name: str, clients: int) -> None:
         size: PositiveInt = SHAPES[name].side,
         seed: NonNegativeInt = 0,
     ) -> Dataset:
+        """One smooth pattern per class, with noise, generated on access; each user has few classes."""
         classes, rng = SHAPES[name].classes, generator(seed, f"{name}_synthetic")
         weights = rng.standard_normal((classes, 3, 4, 4), np.float32) / 2
         sizes = lognormal_sizes(rng, n, clients)
@@ -220,6 +223,7 @@ def register_domains(name: str, domains: tuple[str, ...], per_domain: int, tests
         size: PositiveInt = SHAPES[name].side,
         seed: NonNegativeInt = 0,
     ) -> Dataset:
+        """One smooth pattern per class, with noise, recolored in each domain."""
         classes, rng = SHAPES[name].classes, generator(seed, f"{name}_synthetic")
         prototypes = smooth_patterns(rng, classes, size, 1).astype(np.float32)
         colors = rng.uniform(-1.2, 1.2, (len(domains), 3)).astype(np.float32)

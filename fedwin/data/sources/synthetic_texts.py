@@ -40,6 +40,7 @@ def register_roles(name: str, clients: int, accuracies: Mapping[str, tuple]) -> 
         length: PositiveInt = 80,
         seed: NonNegativeInt = 0,
     ) -> Dataset:
+        """Markov text of clients of unequal sizes, in rows of characters."""
         rng = generator(seed, "shakespeare_synthetic")
         ids = np.array([f"PLAY_ROLE_{k:03d}" for k in range(clients)])
         sides = []

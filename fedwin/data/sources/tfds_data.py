@@ -51,6 +51,8 @@ def tfds(
       test: name of the test split.
       x: name of the input feature.
       y: name of the label feature.
+      constants: normalization constants, 'cifar10', 'cifar100', 'ima', 'mnist', 'imagenet' or none; 'auto' selects
+        those of the builder's name (cifar10, cifar100, mnist), and none for others.
       transpose: whether rows and columns of images are exchanged; None does so for emnist, which is stored transposed.
 
     Raises:
