@@ -52,14 +52,3 @@ def text(
     for title, names in groups.items():
         lines += [f"{title}:", *(line for name in names for line in _entry(flag_values[name]))]
     return "\n".join([*lines, *END])
-
-
-def full(program: str, doc: str, flag_values: flags.FlagValues = flags.FLAGS) -> str:
-    """Returns the help with every flag, in absl's layout.
-
-    Args:
-      program: how the subcommand is called, with its arguments.
-      doc: the docstring of its module.
-      flag_values: where the flags are defined.
-    """
-    return f"{doc.strip()}\n\nusage: {program} [--flag=value ...]\n{flag_values.get_help()}"

@@ -51,11 +51,8 @@ def run(
         command_line[0] = f"python -m {module.__spec__.name}"
 
     def parse(arguments: Sequence[str]) -> list[str]:
-        requested = [argument for argument in arguments[1:] if argument in HELP or argument == "--helpfull"]
-        if requested:
-            usage = f"{arguments[0]} {arguments_taken}".rstrip()
-            full = helptext.full(usage, doc) if requested[0] == "--helpfull" else None
-            print(full or helptext.text(usage, doc, {**groups, **COMMON}))
+        if any(argument in HELP for argument in arguments[1:]):
+            print(helptext.text(f"{arguments[0]} {arguments_taken}".rstrip(), doc, {**groups, **COMMON}))
             sys.exit(0)
         try:
             rest = flags.FLAGS(_with_presets(arguments))

@@ -128,12 +128,6 @@ def test_help_fits_three_screens(module, own):
         assert f"--{name}" in shown or f"--no{name}" in shown
 
 
-def test_help_groups_every_field_of_config(own):
-    groups = train.define_flags(own)
-    assert list(groups)[0] == "data" and "other" not in groups
-    assert {"method", "local training", "evaluation", "execution", "output"} <= set(groups)
-
-
 def test_help_shows_defaults_and_the_other_form_of_a_boolean():
     known = flags.FlagValues()
     flags.DEFINE_integer("rounds", 7, "Rounds.", flag_values=known)
@@ -190,12 +184,6 @@ def test_bad_arguments_are_one_line(arguments, culprit):
     ended = called(*arguments)
     assert ended.status == 2, ended.lines
     assert len(ended.lines) == 1 and culprit in ended.lines[0] and ended.lines[0].startswith("error: ")
-
-
-def test_a_process_with_a_bad_argument_ends_with_one_line():
-    done = fedwin("compare", "--num_round=3")
-    assert done.returncode == 2, done.stderr
-    assert "num_rounds" in done.stderr and done.stderr.count("\n") == 1 and done.stderr.startswith("error: ")
 
 
 def test_the_users_own_code_runs_in_an_empty_folder_and_is_listed(tmp_path, monkeypatch):
