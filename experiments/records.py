@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import lzma
+import os
 import pathlib
 import tarfile
 import tempfile
@@ -83,7 +84,7 @@ def read(path: str | pathlib.Path) -> Record:
       UserError: there is no run, or a file is damaged or has been altered.
     """
     path = pathlib.Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         read_config(path)
         return _of_directory(path)
     if not path.name.endswith(SUFFIX):

@@ -51,15 +51,13 @@ def read(path: str | pathlib.Path) -> tuple[dict[str, Any], list[Line]]:
     Raises:
       UserError: there is no such run, it has no evaluation yet, or its files are damaged or have been altered.
     """
-    path = pathlib.Path(path)
-    if path.is_dir():
-        config_of(path)
+    config = config_of(path) if os.path.isdir(path) else None
     record = records.read(path)
     if not record.lines:
         raise UserError(f"{path} has no evaluation yet; continue the run.")
-    if path.is_dir():
-        return {"label": path.resolve().name, "config": config_of(path), "directory": str(path)}, record.lines
-    return {"label": record.label, "config": record.config}, record.lines
+    if config is None:
+        return {"label": record.label, "config": record.config}, record.lines
+    return {"label": pathlib.Path(path).resolve().name, "config": config, "directory": str(path)}, record.lines
 
 
 def readouts(lines: Iterable[Line]) -> list[str]:
