@@ -192,14 +192,13 @@ class Request:
             raise UserError(f"{len(refused)} run(s) were refused, the last: {reason}")
 
     def _write_item(self, item: Item, cells: list[Cell]) -> None:
-        results = Results(self.scale, *self.results.folders)
-        numbers = [value(results, cell) for cell in cells]
+        numbers = [value(self.results, cell) for cell in cells]
         if not any(number.by_seed for number in numbers):  # a target that is never reached is a result
             print(f"{item.name}: nothing has been trained at scale {self.scale}.")
             return
-        drawn = pictures.draw(item, results, numbers, self.tables, self.form)
-        tables.write(item, results, numbers, self.tables, [path.name for path in drawn])
-        text = tables.section(item, results, numbers)
+        drawn = pictures.draw(item, self.results, numbers, self.tables, self.form)
+        tables.write(item, self.results, numbers, self.tables, [path.name for path in drawn])
+        text = tables.section(item, self.results, numbers)
         paths = [self.tables / f"{file_stem(item)}.csv", *drawn]
         print(f"\n{text}\n\nwritten: {', '.join(map(str, paths))}")
 
