@@ -8,7 +8,6 @@ fedwin list runs [FOLDER]     runs below a folder (runs/) with their progress
 """
 
 import json
-import os
 import pathlib
 from typing import Any
 
@@ -33,6 +32,7 @@ from fedwin.wrappers import WRAPPERS
 
 from . import presets
 from .cli import subcommand
+from .records import run_directories
 from .tables.formats import plain_table
 
 ARGUMENTS = "KIND"
@@ -57,17 +57,6 @@ REGISTRIES = {
 }
 LISTS = (*REGISTRIES, "presets", "runs")
 HEAD = ("run", "algorithm", "data set", "rounds", "seeds", "state")
-
-
-def run_directories(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the directories of all runs below a folder, which may be one itself, sorted."""
-    directories = []
-    for place, subfolders, files in os.walk(folder):
-        subfolders.sort()
-        if "config.json" in files:
-            directories.append(pathlib.Path(place))
-            subfolders.clear()  # checkpoints and events
-    return directories
 
 
 def progress(directory: pathlib.Path) -> dict[str, Any] | None:

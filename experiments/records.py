@@ -108,6 +108,17 @@ def _of_directory(directory: pathlib.Path) -> Record:
     return Record(contents(CONFIG), read_lines(directory / METRICS), summary)
 
 
+def run_directories(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the directories of all runs below a folder, which may be one itself, sorted."""
+    directories = []
+    for place, subfolders, files in os.walk(folder):
+        subfolders.sort()
+        if CONFIG in files:
+            directories.append(pathlib.Path(place))
+            subfolders.clear()  # checkpoints and events
+    return directories
+
+
 def write(path: pathlib.Path, record: Record) -> None:
     """Packs a record; equal records give equal bytes."""
     text = lambda value: json.dumps(value, separators=(",", ":")) + "\n"

@@ -16,7 +16,6 @@ from fedwin.runs.schedule import Schedule
 from fedwin.runs.timing import Timing
 
 from .. import records
-from ..cli.requirements import disk_line, memory_line
 from ..papers.catalogue import catalogue, item
 from ..papers.items import AnyItem, Cell, Item, Sketch
 from ..papers.trajectories import Run
@@ -73,7 +72,7 @@ class _Estimates:
     """Expected times of runs: of the stored results if this machine made them, or timed once per kind of run.
 
     Attributes:
-      notes: why data are missing, and memory and disk space of every kind of run.
+      notes: why data are missing.
       from_stored: number of runs whose time is that of stored results.
     """
 
@@ -102,11 +101,9 @@ class _Estimates:
         text = f"timing a few rounds of {config.algorithm} on {config.dataset} ({run.key}) ..."
         print(text, file=sys.stderr, flush=True)
         try:
-            required = in_all_processes("measure", config)
+            return in_all_processes("measure", config).timing
         except UserError as error:
             return str(error)
-        self.notes |= {f"{run.key}: {line}": None for line in (memory_line(required), disk_line(required))}
-        return required.timing
 
 
 def execute(request: Request, items: list[AnyItem], cells: dict[str, list[Cell]]) -> None:
@@ -118,7 +115,7 @@ def execute(request: Request, items: list[AnyItem], cells: dict[str, list[Cell]]
 
 
 def run_table(directories: list[RunDirectory], request: Request) -> str:
-    """Returns a line per run directory, and the memory and disk space that every kind of run requires.
+    """Returns a line per run directory, with its expected time.
 
     The time of a run that this machine has trained, with other seeds, is that of the stored results; of other runs a
     few rounds of each kind are timed, and their results are discarded.
@@ -167,9 +164,6 @@ def verify(items: Iterable[AnyItem], count: int, request: Request) -> str:
 
     The choice is a function of the stored results and the count. On the machine and with the versions of the stored run
     all evaluations are equal; elsewhere means must agree within TOLERANCE.
-
-    Args:
-      count: number of seeds.
 
     Raises:
       UserError: nothing is stored, a run was rejected, or one does not agree.

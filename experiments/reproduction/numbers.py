@@ -404,9 +404,6 @@ def readings(figure: dict[str, Any]) -> Readings:
 
     Of a plane 'mean' and 'corner', the mean of its three models and the best of them; of a line 'first', 'second',
     'end', the better of these two, and 'between', the best point between them; of factors the last round of every run.
-
-    Args:
-      figure: as its kind's `compute` returned it.
     """
     found: Readings = {}
     if figure["kind"] == plane.KIND:

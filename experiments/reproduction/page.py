@@ -72,9 +72,6 @@ def write(out_dir: pathlib.Path) -> None:
 def pages(folder: pathlib.Path = RESULTS) -> dict[pathlib.Path, str]:
     """Draws the pictures, writes the numbers, and returns the pages: path relative to the folder's parent -> text.
 
-    Args:
-      folder: above pictures and numbers, in which the papers' pages are.
-
     Raises:
       UserError: no results are stored.
     """

@@ -292,10 +292,6 @@ def draw(
 ) -> list[pathlib.Path]:
     """Draws the pictures of a table or figure into a folder.
 
-    Args:
-      folder: of the pictures.
-      form: their format.
-
     Returns:
       Paths of the pictures.
     """
@@ -315,7 +311,6 @@ def compute(item: Analysis, scale: str, directories: dict[str, RunDirectory], da
 
     Args:
       directories: name of a run -> its finished directory.
-      data_dir: folder of the data sets' files.
 
     Raises:
       UserError: the figure's kind is unknown, or a checkpoint is missing.
@@ -401,10 +396,6 @@ def _rounded(value: Any) -> Any:
 
 def draw_models(item: Analysis, scale: str, source: pathlib.Path, path: pathlib.Path) -> None:
     """Draws a figure from its stored data.
-
-    Args:
-      source: file of its data.
-      path: of the picture.
 
     Raises:
       UserError: the data are damaged.

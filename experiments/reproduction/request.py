@@ -72,9 +72,6 @@ class Request:
     def from_flags(cls, values: Any) -> "Request":
         """Returns the request of a command line.
 
-        Args:
-          values: of the flags of `fedwin reproduce`.
-
         Raises:
           UserError: a value is invalid.
         """

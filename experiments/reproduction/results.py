@@ -85,14 +85,7 @@ def stored(scale: str) -> Results:
 
 
 def covers(config: dict[str, Any], reads: Iterable[str], eval_every: int, final_evals: int) -> bool:
-    """Whether a run has all read-outs, and is evaluated at least as often as required.
-
-    Args:
-      config: of the run.
-      reads: observers' texts.
-      eval_every: rounds between evaluations.
-      final_evals: rounds at the end that are all evaluated.
-    """
+    """Whether a run has all read-outs, and is evaluated at least as often as required."""
     dense = eval_every % config["eval_every"] == 0
     dense = dense and (config["eval_every"] == 1 or config["final_evals"] >= final_evals)
     return dense and set(reads) <= set(config.get("observe", []))
@@ -108,10 +101,6 @@ def keep(run: Run, directory: pathlib.Path, folder: pathlib.Path) -> bool:
     """Packs a finished run, without checkpoints; returns False if the folder has it already.
 
     A packed run that lacks read-outs or evaluations of this one is replaced, if this one has all of its own.
-
-    Args:
-      directory: of the run.
-      folder: of the packed runs of a scale.
 
     Raises:
       UserError: the run's data are not those of the scale.
@@ -138,7 +127,6 @@ def packable(run: Run, record: Record, stored: dict[str, Any]) -> Record:
     """Returns the record of a run as it is stored: rounded, without training loss, seconds and paths.
 
     Args:
-      record: of its directory.
       stored: machine, data and day.
     """
     config = portable(record.config, run.parent.run.key if run.parent else "")
@@ -161,9 +149,6 @@ def _rounded(value: Any) -> Any:
 @functools.cache
 def provenance(dataset: str, data_dir: str) -> dict[str, Any]:
     """Returns numbers of examples and checksum of a data set, and the part of it that is loaded ('' for all).
-
-    Args:
-      dataset: its text, as in --dataset.
 
     Raises:
       UserError: it can't be read.
@@ -219,7 +204,6 @@ def curves(results: Results, run: Run, read: str = "", metric: str = "accuracy")
 
     Args:
       read: the read-out, an observer's text; empty: the trained model.
-      metric: name of one of its metrics in [0, 1].
     """
     name, config = readout_name(read), run.config()
     by_seed: dict[int, Curve] = {}

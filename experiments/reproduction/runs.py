@@ -78,9 +78,6 @@ def search_run(run: Run) -> Run:
 def held_out_accuracies(results: Results, cell: Cell) -> list[float | None]:
     """Returns the mean held-out accuracy over the last rounds, for every point of a cell's grid.
 
-    Args:
-      cell: with a grid.
-
     Returns:
       A number per point; None if its run has not finished, 0 if it diverged.
     """
@@ -204,8 +201,6 @@ def without_stored(tasks: list[Task], stored: Results, analyzed: Iterable[str] =
     """Returns the tasks that have to be trained because their curves are not stored with the project.
 
     Args:
-      tasks: a run before its forks.
-      stored: the stored curves.
       analyzed: keys of runs whose models are needed, not only their curves.
     """
     models, remaining = set(analyzed), {}
@@ -318,11 +313,6 @@ def run_directories(tasks: list[Task], folder: pathlib.Path, scale: str, seeds_a
 
     At paper scale every seed has a separate directory, so that several processes share the work; at smaller scales
     the seeds of a run share one compilation.
-
-    Args:
-      tasks: runs to train, each before its forks.
-      folder: above the runs of this scale.
-      seeds_at_once: number of seeds of a new directory that train vmapped.
     """
     by_key: dict[str, dict[int, RunDirectory]] = {}
     for task in tasks:

@@ -10,7 +10,6 @@ import functools
 import pathlib
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -39,7 +38,6 @@ def missing(dataset: str, data_dir: str, scale: str = "") -> str:
     """Returns why a data set can't be used at a scale; '' if it can.
 
     Args:
-      dataset: its text, as in --dataset.
       scale: at 'paper' it must be complete: numbers of a subset are no reproduction of printed ones.
     """
     try:
@@ -70,11 +68,7 @@ def coordinating() -> Iterator[None]:
 
 
 def follow(data_dir: str) -> None:
-    """Executes the actions that process 0 broadcasts until it ends; called by all other processes.
-
-    Args:
-      data_dir: folder of the data sets' files on this host.
-    """
+    """Executes the actions that process 0 broadcasts until it ends; called by all other processes."""
     while (command := multi_process.broadcast_object(None)) is not None:
         action, fields = command
         # An error that ends a run here ends it in process 0, too, which decides what comes next.
@@ -95,9 +89,7 @@ def work(
 
     Args:
       directories: of the runs, a run before its forks.
-      data_dir: folder of the data sets' files.
       budget: seconds after which the current run is saved and this function stops; None: unlimited.
-      say: prints a line.
 
     Returns:
       Directory -> why fedwin rejects its run.
@@ -108,7 +100,7 @@ def work(
     """
     refused: dict[pathlib.Path, str] = {}
     pending = [directory for directory in directories if not directory.finished]
-    progress = _Progress(pending)
+    total = len(pending)
     with _alarm(budget) as spent:
         while pending:
             before = len(pending)
@@ -118,7 +110,9 @@ def work(
                 elif directory.ready and not directory.finished:
                     if spent.is_set():
                         raise BudgetSpent
-                    say(progress.line(pending, directory))
+                    uses = ", ".join(sorted(directory.task.uses)[:4])
+                    number = total - len(pending) + 1
+                    say(f"[{number}/{total}] {directory.task.run.config().algorithm} for {uses}")
                     try:
                         _train(directory, data_dir, scale)
                     except InUse:
@@ -143,28 +137,6 @@ def _train(directory: RunDirectory, data_dir: str, scale: str) -> None:
     if scale == "paper" and (reason := missing(config.dataset, data_dir, scale)):
         raise UserError(reason)
     in_all_processes("train", config)
-
-
-class _Progress:
-    """Progress over all directories, and the expected time left.
-
-    Args:
-      pending: directories to train.
-    """
-
-    def __init__(self, pending: list[RunDirectory]):
-        self.total, self.started = len(pending), time.monotonic()
-        self.rounds = {directory.path: directory.rounds_left() for directory in pending}
-
-    def line(self, pending: list[RunDirectory], directory: RunDirectory) -> str:
-        """Returns a line about the directory that is trained next."""
-        left = sum(self.rounds[each.path] for each in pending)
-        done = sum(self.rounds.values()) - left
-        seconds = time.monotonic() - self.started
-        eta = f", about {readable(seconds / done * left)} left" if done else ""
-        uses = ", ".join(sorted(directory.task.uses)[:4])
-        number = self.total - len(pending) + 1
-        return f"[{number}/{self.total}{eta}] {directory.task.run.config().algorithm} for {uses}"
 
 
 def readable(seconds: float) -> str:

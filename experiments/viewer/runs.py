@@ -18,8 +18,7 @@ from fedwin.runs.directory import read_config
 from .. import records
 from ..cli import command_line
 from ..figures import clients, curves, sources, style
-from ..list import run_directories
-from ..records import Record
+from ..records import Record, run_directories
 from ..reproduction.results import ALWAYS
 from ..tables import scores
 

@@ -61,8 +61,6 @@ def test_a_dry_run_times_a_kind_of_run_once_and_nothing_that_is_stored(monkeypat
     timed = []
     required = types.SimpleNamespace(timing=Timing(1.0, 10.0, 0.5))
     monkeypatch.setattr(command, "in_all_processes", lambda *given: timed.append(given) or required)
-    for name in ("memory_line", "disk_line"):
-        monkeypatch.setattr(command, name, lambda required: "")
     for _ in range(2):  # rounds 15, 18, 19 and 20 are evaluated
         assert estimates.left(directory, config) == 10 + 10 * 1.0 + 4 * 0.5
     assert len(timed) == 1 and "timing a few rounds of fedavg on digits" in capsys.readouterr().err
