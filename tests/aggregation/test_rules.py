@@ -109,14 +109,6 @@ def test_known_values():
     np.testing.assert_allclose(value("geometric_median:iterations=60"), [1.0, 2.0], atol=1e-5)
 
 
-def test_the_geometric_median_is_a_minimum():
-    generator = np.random.default_rng(0)
-    steps, weights = generator.normal(size=(9, 4)), generator.uniform(1, 3, 9)
-    v = combined("geometric_median:iterations=300", steps, weights, np.ones(9, bool))
-    units = (steps - v) / np.linalg.norm(steps - v, axis=1)[:, None]
-    assert np.abs((weights[:, None] * units).sum(0)).max() < 1e-6
-
-
 @pytest.mark.parametrize("size", [1, 3, 33])
 def test_columns_are_sorted(size):
     x = np.random.default_rng(size).integers(-3, 4, (size, 5)).astype(float)
@@ -231,16 +223,6 @@ def test_strategies_agree_and_a_loop_is_its_rounds(algorithm, choice):
     testing.check_padding(bench)
     for strategy in (Strategy(None), Strategy(2), Strategy(1, make_mesh(2))):
         testing.check_strategy(bench, strategy)
-
-
-def test_wrappers_work_around_a_rule():
-    """IMA averages what the rule returns, before the server's step."""
-    p = problem(rounds=6)
-    wrapper = "ima:window=2,start=1,placement=pre,schedule=none"
-    first, second = testing.trajectory(p, p.build(build("fedavg", "median", wrapper)), 2)
-    np.testing.assert_allclose(first.params["x"], np.median(STEPS, 0), rtol=1e-12)
-    # Clients walk to their centers from anywhere.
-    np.testing.assert_allclose(second.params["x"], np.median(STEPS, 0), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
