@@ -99,7 +99,7 @@ def read(folder, text: str | None = None) -> Dataset:
             integrity.check_file(folder / name, expected, whole=False)
         if text is not None:
             check_choice(folder, text)
-        fields = {key: tuple(meta[key]) if isinstance(meta[key], list) else meta[key] for key in FIELDS}
+        fields: dict = {key: tuple(meta[key]) if isinstance(meta[key], list) else meta[key] for key in FIELDS}
         fields["accuracies"] = {name: tuple(map(tuple, ids)) for name, ids in meta["accuracies"].items()}
         train, test = (
             {key: np.load(folder / f"{split}.{key}.npy", mmap_mode="r") for key in meta["features"][split]}

@@ -30,7 +30,7 @@ class ArrayUnpickler(pickle.Unpickler):
         return ALLOWED[module, name]
 
 
-def loads(blob: bytes, where) -> object:
+def loads(blob: bytes, where):
     """Unpickles plain containers and arrays; texts of Python 2 become bytes. `where` is the file.
 
     Raises:

@@ -69,7 +69,7 @@ def cifar100_pam(data_dir, *, constants: cifar.Constants = "cifar100", seed: Non
     mean, std = cifar.CONSTANTS[constants]
     folders = files.folders(data_dir, "cifar100*", "cifar-100*", "fed_cifar100*")
     if tff := files.locate_all(folders, TFF):
-        streams = [(sqlite.read_tff(tff[0], side, single_example), tff[0]) for side in ("train", "test")]
+        streams: list = [(sqlite.read_tff(tff[0], side, single_example), tff[0]) for side in ("train", "test")]
     else:
         paths = files.locate_all(folders, *FEDJAX) or []
         streams = [(sqlite.read(path, convert=client_examples), path) for path in paths]

@@ -149,7 +149,7 @@ def from_pickle(blob: bytes, columns: dict[str, bytes], where, md5: str | None) 
             f"the binary version, from {URL}."
         )
     with files.reading(where, "the pickle does not have the keys and shapes of CIFAR"):
-        content = dict(pickles.loads(blob, where))
+        content = pickles.loads(blob, where)
         labels = {name: content[key] for name, key in columns.items()}
         return {**labels, "x": images(values.pixels(content[b"data"], (3072,)))}
 

@@ -73,7 +73,7 @@ def load(name: str, data_dir, form: str, paper: int) -> Dataset:
     folders = files.folders(data_dir, "femnist*", "emnist*", "fed_emnist*")
     paths = files.locate_all(folders, *(f"federated_{infix}_{side}.sqlite" for side in SIDES))
     if form != "leaf" and paths:
-        streams = [(sqlite.read(path, convert=to_examples), path) for path in paths]
+        streams: list = [(sqlite.read(path, convert=to_examples), path) for path in paths]
     elif form != "fedjax" and (leaf_folders := leaf.find(data_dir, "femnist*")):
         streams = [(leaf_clients(folder, to_examples), folder) for folder in leaf_folders]
     else:

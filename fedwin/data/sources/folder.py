@@ -51,9 +51,9 @@ def image_folder(
       UserError: a wrong list, or a missing image.
     """
     root = files.folders(data_dir)[0]
-    lists = [(root / name, files.read(root / name)) for name in (train, test)]
-    column = user if user in columns_of(lists[0][1]) or user != "user_id" else None
-    return Photos(*lists, [[root / images]], column).load("image_folder", size, resize, num_classes)
+    train_list, test_list = ((root / name, files.read(root / name)) for name in (train, test))
+    column = user if user in columns_of(train_list[1]) or user != "user_id" else None
+    return Photos(train_list, test_list, [[root / images]], column).load("image_folder", size, resize, num_classes)
 
 
 class Photos(NamedTuple):

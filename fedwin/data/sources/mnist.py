@@ -90,7 +90,7 @@ def mnist_writers(data_dir) -> Dataset:
     train, test = pack(found, wanted, 10)
     verified = verify([found[name] for name in wanted[:4]], "mnist")
     natural, test_natural = (by_writer(found[name], features["y"]) for name, features in zip(wanted[4:], (train, test)))
-    described = {"mean": (0.1307,), "std": (0.3081,), "class_names": DIGITS, "verified": verified}
+    described: dict = {"mean": (0.1307,), "std": (0.3081,), "class_names": DIGITS, "verified": verified}
     return Dataset("mnist_writers", train, test, 10, natural=natural, test_natural=test_natural, **described)
 
 

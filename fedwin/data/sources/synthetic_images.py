@@ -31,16 +31,16 @@ class Shape(NamedTuple):
       side: height and width in pixels.
       channels: 1 or 3.
       classes: number of classes.
-      mean: per-channel mean for the normalization.
-      std: per-channel standard deviation.
+      mean: per-channel mean for the normalization, as of Dataset.
+      std: per-channel standard deviation, likewise.
       names: names of the classes; may be empty.
     """
 
     side: int
     channels: int
     classes: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
     names: tuple[str, ...] = ()
 
 

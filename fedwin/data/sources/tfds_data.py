@@ -9,6 +9,7 @@ import numpy as np
 
 from fedwin.data.checks import as_labels
 from fedwin.data.dataset import DATASETS, Dataset, Examples
+from fedwin.data.example_source import Images
 from fedwin.data.formats import files
 from fedwin.data.sources import cifar, folder
 from fedwin.errors import UserError
@@ -138,7 +139,7 @@ def second_label_level(features, y: str) -> dict[str, str]:
     return {"coarse": "coarse_label"} if y == "label" else {"fine": "label"}
 
 
-def constants_of(builder: str, constants: str | None, images: np.ndarray):
+def constants_of(builder: str, constants: str | None, images: np.ndarray | Images):
     """Returns (mean, std) of a key of CONSTANTS, or of the builder's name for 'auto', for images [N, ..., C].
 
     Raises:
